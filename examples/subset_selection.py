@@ -1,45 +1,50 @@
 """
-Subset selection [YB18]: report k items; sets with the own item have weight `true`, others `other`.
+Subset selection [YB18]: report k items; a set has weight `true` with the user's item, else `other`.
 
 An example of a mechanism that the project does not offer: see docs/researchers/add-a-mechanism.md.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import ReportError, TaskError
 from common.mechanisms.base import Counts, MechanismRequest, Reports, check_answers, check_values
+from common.mechanisms.bits import batches
 from common.mechanisms.reduction import MatchCountReduction
 from common.mechanisms.sampling import exact_coins
 from common.mechanisms.support import SupportCounting
-from common.mechanisms.weights import ResponseWeights
+from common.mechanisms.weights import OddsOfWeights, ResponseWeights
 from common.task.specs import MAX_REPORT_BYTES, MAX_WEIGHT_SUM, MechanismSpec
 from common.task.task import Task
 
-_ITEMS_AT_ONCE: Final = 1 << 22
-
 
 @dataclass(frozen=True)
-class SubsetSelection(SupportCounting):
-    """Report k ≈ d / (e^ε + 1) items in ascending order. A report supports the items it names."""
+class SubsetSelection(OddsOfWeights, SupportCounting):
+    """
+    Report k ≈ d / (e^ε + 1) items in ascending order. A report supports the items it names.
+
+    The sum of all weights is the same for every item, so the odds bound the privacy loss.
+    """
 
     domain_size: int
     weights: ResponseWeights
 
     def __post_init__(self) -> None:
         if self.report_dtype.itemsize > MAX_REPORT_BYTES:
-            raise TaskError(f"a report would name {self.size} items; it has no room for them")
+            raise TaskError(
+                f"a report of {self.size} items has {self.report_dtype.itemsize} bytes; "
+                f"it must have at most {MAX_REPORT_BYTES}"
+            )
         if self._total > MAX_WEIGHT_SUM:
             raise TaskError(f"the sum of the weights is {self._total}; it must stay below 2^63")
 
     @classmethod
     def specify(cls, request: MechanismRequest) -> MechanismSpec:
-        """Find the weights for a request. There are two answers, in and out; k follows."""
+        """Choose the integer weights for a request, which determine k; an item is in or out."""
         mechanism = cls(request.domain_size, ResponseWeights.for_epsilon(request.local_epsilon))
         return request.spec(mechanism.weights, buckets=2, dtype=mechanism.report_dtype)
 
@@ -52,44 +57,35 @@ class SubsetSelection(SupportCounting):
     # --8<-- [start:methods]
     @cached_property
     def size(self) -> int:
-        """Items of a report: k = d·other / (true + other), rounded, at least 1."""
-        both = self.weights.true + self.weights.other
-        return max(1, (2 * self.domain_size * self.weights.other + both) // (2 * both))
+        """Number of items in a report: k = d·other / (true + other), rounded, at least 1."""
+        total = self.weights.true + self.weights.other
+        return max(1, (2 * self.domain_size * self.weights.other + total) // (2 * total))
 
     @cached_property
     def _total(self) -> int:
-        """W: a share k/d of all sets names a given item."""
+        """W, the sum of all sets' weights in units of C(d, k) / d."""
         return self.size * self.weights.true + (self.domain_size - self.size) * self.weights.other
 
     @property
     def p(self) -> float:
-        """Probability that the own item is named: k·true / W."""
+        """Probability that the user's item is named: k·true / W."""
         return self.size * self.weights.true / self._total
 
     @property
     def q(self) -> float:
-        """Probability of another item: (k-1)/(d-1) beside the own one, k/(d-1) without it."""
+        """Probability of another item: (k-1)/(d-1) beside the user's item, k/(d-1) without it."""
         k, d = self.size, self.domain_size
         named = (k - 1) * self.weights.true + (d - k) * self.weights.other
         return k * named / (self._total * (d - 1))
 
     @property
     def q_dummy(self) -> float:
-        """Probability that a dummy, a uniform set of k items, names a given one."""
+        """Probability that a dummy, a uniform set of k items, names a given item."""
         return self.size / self.domain_size
 
     @property
-    def local_epsilon(self) -> float:
-        """ln(true / other), rounded up: W is the same for every item."""
-        return self.weights.local_epsilon
-
-    def keeps_promise(self, local_epsilon: float) -> bool:
-        """Check true / other ≤ e^local_epsilon exactly. Run by the user agent."""
-        return self.weights.keeps_promise(local_epsilon)
-
-    @property
     def reduction(self) -> MatchCountReduction:
-        """γ = d·other / W, l = d/k; a uniform set with one item names another less often."""
+        """Match count with γ = d·other / W, l = d/k and collision (k-1)/(d-1)."""
         k, d, true, other = self.size, self.domain_size, self.weights.true, self.weights.other
         return MatchCountReduction(
             answers=d / k,
@@ -109,7 +105,7 @@ class SubsetSelection(SupportCounting):
         """Randomize each value. Run by the user agent."""
         check_values(values, self.domain_size)
         reports = np.empty(len(values), dtype=self.report_dtype)
-        for part in self._parts(len(values)):
+        for part in batches(len(values), self.domain_size):
             own = values[part]
             named = exact_coins(self.size * self.weights.true, self._total, own.shape, rng)
             items = self._uniform(len(own), self.domain_size - 1, rng)
@@ -122,7 +118,7 @@ class SubsetSelection(SupportCounting):
     def dummies(self, count: int, rng: np.random.Generator) -> Reports:
         """Draw uniform sets: the blanket. Run by the user agent."""
         reports = np.empty(count, dtype=self.report_dtype)
-        for part in self._parts(count):
+        for part in batches(count, self.domain_size):
             items = self._uniform(len(reports[part]), self.domain_size, rng)
             reports["items"][part] = np.sort(items, axis=1)
         return reports
@@ -131,10 +127,6 @@ class SubsetSelection(SupportCounting):
         """Draw k of the first `among` items, `count` times, in uniform order."""
         rows = np.tile(np.arange(among), (count, 1))
         return rng.permuted(rows, axis=1)[:, : self.size]
-
-    def _parts(self, count: int) -> Iterator[slice]:
-        step = max(1, _ITEMS_AT_ONCE // self.domain_size)
-        return (slice(start, start + step) for start in range(0, count, step))
 
     def valid(self, reports: Reports) -> NDArray[np.bool_]:
         """Return which reports name k items in ascending order. Run by the analyzer."""
@@ -156,7 +148,7 @@ class SubsetSelection(SupportCounting):
         return np.bincount(items, minlength=self.domain_size)
 
     def sample_cells(self, users: Counts, n_dummies: int, rng: np.random.Generator) -> Counts:
-        """Make every report: items of one report depend on each other."""
+        """Draw every report, since the items of one report depend on each other."""
         own = self.randomize(np.repeat(np.arange(self.domain_size), users), rng)
         return self.tally(own) + self.tally(self.dummies(n_dummies, rng))
 
@@ -165,5 +157,5 @@ class SubsetSelection(SupportCounting):
         return cells
 
     def channel(self, real_share: float) -> None:
-        """Return nothing: there are too many sets to list. Refine by projection."""
+        """Return None: there are too many sets to list. Refine by projection."""
         del real_share

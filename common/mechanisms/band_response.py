@@ -1,5 +1,5 @@
 """
-The response of the square wave and of the piecewise mechanism: a place near the item, or any.
+The response of the square wave and of the piecewise mechanism: a place, more likely near the item.
 
 The d items lie on a line of d+2b places. Each of the 2b+1 places around the item has weight `true`,
 each other place weight `other`. The two mechanisms differ in b and in the estimator.
@@ -25,8 +25,8 @@ class BandResponse:
     The sum of all weights is the same for every item, so the odds bound the privacy loss.
     """
 
-    items: int
-    """d, at least 2."""
+    domain_size: int
+    """d, the number of items, at least 2."""
     reach: int
     """b, at least 0."""
     weights: ResponseWeights
@@ -44,7 +44,7 @@ class BandResponse:
     @property
     def places(self) -> int:
         """Number of places: d+2b."""
-        return self.items + 2 * self.reach
+        return self.domain_size + 2 * self.reach
 
     @cached_property
     def _band_weight(self) -> int:
@@ -53,7 +53,7 @@ class BandResponse:
     @cached_property
     def total(self) -> int:
         """W, the sum of all weights: the 2b+1 places of the band and d-1 others."""
-        return self._band_weight + (self.items - 1) * self.weights.other
+        return self._band_weight + (self.domain_size - 1) * self.weights.other
 
     @property
     def floor(self) -> float:
@@ -67,7 +67,7 @@ class BandResponse:
 
     @property
     def signal(self) -> float:
-        """Probability 1-γ that an answer is drawn from the band of its item alone."""
+        """Probability 1-γ that an answer is drawn from the band of the item alone."""
         return self.width * (self.weights.true - self.weights.other) / self.total
 
     @property
@@ -76,10 +76,10 @@ class BandResponse:
         Match count with γ = D·other/W and l = D/(2b+1), for D places.
 
         An answer is uniform over all places with probability γ, and otherwise uniform over the band
-        of its item. The bands of the first and the last item are disjoint: collision 0, the worst
+        of the item. The bands of the first and the last item are disjoint: collision 0, the worst
         pair. None if even these overlap: l may be below 2 then, and the accountant has no formula.
         """
-        if self.width >= self.items:
+        if self.width >= self.domain_size:
             return None
         return MatchCountReduction.of_support_sets(
             answers=self.places / self.width,
@@ -89,15 +89,15 @@ class BandResponse:
             independent=False,
         )
 
-    def randomize(self, values: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
+    def respond(self, values: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
         """
-        Answer for each value. Run by the user agent.
+        Draw a place for each value. Run by the user agent.
 
-        Draws one integer below W for each: below (2b+1)·true it selects a place in the band, from
-        there on one of the d-1 others.
+        Draws one integer below W for each: below (2b+1)·true it selects a place in the band,
+        otherwise one of the d-1 others.
 
         Args:
-            values: Items, shape (n,), each in 0 .. items-1, not checked here.
+            values: Items, shape (n,), each in 0 .. d-1, not checked here.
             rng: Source of randomness.
 
         Returns:
@@ -105,11 +105,7 @@ class BandResponse:
         """
         draw = rng.integers(0, self.total, size=values.shape, dtype=np.int64)
         inside = values + draw // self.weights.true
-        # Without noise every draw is in the band; max avoids a division by 0.
+        # Without noise every draw is in the band; `max` only avoids a division by 0.
         other = (draw - self._band_weight) // max(1, self.weights.other)
         outside = other + self.width * (other >= values)
         return np.where(draw < self._band_weight, inside, outside)
-
-    def dummies(self, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        """Draw `count` uniform places: the blanket. Run by the user agent."""
-        return rng.integers(0, self.places, size=count, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""The interface that every mechanism implements, and checks that they share."""
+"""The interface that every mechanism implements, and shared checks."""
 
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
@@ -16,6 +16,7 @@ Reports = NDArray[np.void]
 """n reports: shape (n,), of a mechanism's report_dtype."""
 Counts = NDArray[np.int64]
 Vector = NDArray[np.float64]
+"""Floats of any shape, which docstrings state."""
 
 
 class Randomizer(Protocol):
@@ -41,11 +42,11 @@ class Randomizer(Protocol):
     def reduction(self) -> Reduction | None:
         """Parameters for amplification by shuffling; None if no formula covers the mechanism."""
 
-    def randomize(self, values: Any, rng: np.random.Generator) -> Reports:  # noqa: ANN401
+    def randomize(self, values: Any, rng: np.random.Generator) -> Reports:  # noqa: ANN401  # any kind
         """Randomize n users' values, or raise ValueRangeError. Run by the user agent."""
 
     def valid(self, reports: Reports) -> NDArray[np.bool_]:
-        """Return which reports `randomize` can make, a mask of shape (n,). Run by the analyzer."""
+        """Return a mask, (n,), of the reports that `randomize` can return. Run by the analyzer."""
 
     def tally(self, reports: Reports) -> Counts:
         """
@@ -63,7 +64,7 @@ _NULL_BYTE: Final = 0xFF
 
 
 class Incidence(Protocol):
-    """The linear map A[cell, item] in {0, 1} of which cells support which items."""
+    """The matrix A[cell, item]: 1 if the cell supports the item, else 0."""
 
     def forward(self, theta: Vector) -> Vector:
         """Sum theta over the items that each cell supports. (domain_size,) -> (cells,)."""
@@ -77,19 +78,19 @@ class Channel:
     """
     The probability of every cell under a distribution theta: scale · (signal · Aθ + floor · Σθ).
 
-    Enough for maximum likelihood on the distribution of reports, for every mechanism.
+    Maximum likelihood needs nothing else about a mechanism.
     """
 
     incidence: Incidence
-    """A."""
+    """The matrix A."""
     scale: Vector
     """Probability of the cell's row: of its seed for hashing, otherwise 1; shape (cells,)."""
     signal: float
-    """What a supported item adds to a cell's probability within its row: real share · (p - q) of
-    the responses."""
+    """Additional probability, within its row, of a cell that supports the user's item: real share ·
+    (p - q) of the response."""
     floor: float
-    """Probability of a cell within its row whatever the item, from noise and dummies: real share ·
-    q + (1 - real share) · (probability of the cell for a uniform dummy)."""
+    """Probability of any cell within its row, due to noise and dummies: real share · q +
+    (1 - real share) · (probability of the cell for a uniform dummy)."""
 
     def forward(self, theta: Vector) -> Vector:
         """Return the probability of each cell, shape (cells,); they sum to 1 if theta does."""
@@ -109,8 +110,8 @@ class Mixture:
     """
     The composition of the counted reports, as the analyzer knows it.
 
-    Users' own reports, uniform dummies, and dummies that name an item, whose numbers are random and
-    independent across items.
+    There are users' own reports, uniform dummies, and dummies that name an item, whose numbers are
+    random and independent across items.
     """
 
     n_real: float
@@ -185,26 +186,26 @@ class Mechanism(Randomizer, Protocol):
         """
         Return the distribution of a report's cell; None if the cells cannot be enumerated.
 
-        A share real_share of all reports is users' own; the others are uniform dummies.
+        Users' own reports are the share real_share of all; the others are uniform dummies.
         """
 
 
 def check_values(values: NDArray[np.int64], domain_size: int) -> None:
-    """Check that all values lie in the domain; raise ValueRangeError, which names no value."""
+    """Check that all values lie in the domain; ValueRangeError does not quote them."""
     if values.size:
         check_value(int(values.min()), domain_size)
         check_value(int(values.max()), domain_size)
 
 
 def check_value(value: int, domain_size: int) -> None:
-    """Check that an integer of any size lies in the domain; raise ValueRangeError without it."""
+    """Check that an integer of any size lies in the domain; ValueRangeError does not quote it."""
     if not 0 <= value < domain_size:
         raise ValueRangeError(f"a value must lie between 0 and {domain_size - 1}")
 
 
 def null_reports(count: int, dtype: np.dtype[Any]) -> Reports:
     """
-    Return `count` null reports of 0xFF bytes, which no mechanism can make.
+    Return `count` null reports of 0xFF bytes, which no mechanism can return.
 
     They pad a submission to its task's fixed number of reports; the analyzer discards them.
     """

@@ -18,7 +18,7 @@ from common.task.task import Task
 
 
 class _Identity:
-    """Incidence in which every cell supports its own item only."""
+    """Incidence of cells that are items: each supports only itself."""
 
     def forward(self, theta: Vector) -> Vector:
         return theta
@@ -29,7 +29,7 @@ class _Identity:
 
 @dataclass(frozen=True)
 class Grr(OddsOfWeights, SupportCounting):
-    """Report the own item with weight `true`, and each other item with weight `other`."""
+    """Report the user's item with weight `true`, and each other item with weight `other`."""
 
     domain_size: int
     weights: ResponseWeights
@@ -44,7 +44,7 @@ class Grr(OddsOfWeights, SupportCounting):
 
     @classmethod
     def of(cls, task: Task) -> Self:
-        """Build the mechanism of a task, which has already checked that answers are its items."""
+        """Build the mechanism of a task, which has checked that its answers are its items."""
         return cls(task.domain_size, ResponseWeights.of(task.item_mechanism))
 
     @property
@@ -58,7 +58,7 @@ class Grr(OddsOfWeights, SupportCounting):
 
     @property
     def p(self) -> float:
-        """Probability true / W of the own item, W the sum of all weights."""
+        """Probability true / W of the user's item, where W is the sum of all weights."""
         return self.weights.true / self._total
 
     @property
@@ -73,7 +73,7 @@ class Grr(OddsOfWeights, SupportCounting):
 
     @property
     def reduction(self) -> MatchCountReduction:
-        """One histogram: no report supports two items."""
+        """Match count with collision 0, since no report supports two items."""
         return MatchCountReduction.for_weights(
             answers=self.domain_size, weights=self.weights, hashed=False
         )
@@ -115,7 +115,7 @@ class Grr(OddsOfWeights, SupportCounting):
         return np.asarray(truthful + uniform, dtype=np.int64)
 
     def channel(self, real_share: float) -> Channel:
-        """Return the distribution of a reported item, a cell each."""
+        """Return the distribution of a report's cell, which is its item."""
         return Channel(
             incidence=_Identity(),
             scale=np.ones(self.domain_size),
@@ -129,8 +129,7 @@ class Warner(Grr):
     """Randomized response for a bit [War65]: GRR over two items."""
 
     def __post_init__(self) -> None:
-        if self.domain_size != 2:  # noqa: PLR2004  # a bit
+        if self.domain_size != 2:  # noqa: PLR2004  # a bit has two values
             raise TaskError(
-                f"domain_size is {self.domain_size}; Warner's randomized response is for a bit, "
-                "and it must be 2"
+                f"domain_size is {self.domain_size}; for Warner's randomized response it must be 2"
             )

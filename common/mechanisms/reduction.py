@@ -17,26 +17,26 @@ ThirdValue = Literal["exclusive", "independent", "none"]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatchCountReduction:
     """
-    A mechanism whose report supports its own value with probability p and any other with q < p.
+    A mechanism whose reports support the user's value with probability p and any other with q < p.
 
     With probability `blanket` = l·q a report is drawn independently of its input (a dummy always
     is) and supports any given value with probability 1/l; with probability `signal` = p - q it is
-    drawn from the same distribution, conditioned on supporting its own value [BBGN19]. The two sum
-    to 1.
+    drawn from the same distribution, conditioned on supporting the user's value [BBGN19]. The two
+    sum to 1.
     """
 
     answers: float
-    """l: the alphabet of GRR, the buckets of local hashing, 1/q of a unary encoding."""
+    """Alphabet size l: items of GRR, buckets of local hashing, 1/q of a unary encoding."""
     local_epsilon: float
     """ln(p / q), rounded up; infinite if reports carry no noise."""
     blanket: float
     signal: float
     collision: float
-    """Probability that a blanket report supports a second given value, if it supports a first: 0 in
-    one histogram, 1/l for pairwise independent hashing that can draw every seed. Fewer collisions
-    are less private, so 0 gives an upper bound where the probability is unknown."""
+    """Probability that a blanket report that supports one given value also supports another: 0 for
+    GRR, 1/l for pairwise independent hashing that can draw every seed. Fewer collisions are less
+    private, so 0 gives an upper bound where the probability is unknown."""
     third_value: ThirdValue
-    """Relation of a third value's support to that of the two; for attacks."""
+    """How a third value's support depends on that of two others; used by attacks."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.collision <= 1:
@@ -56,36 +56,36 @@ class MatchCountReduction:
         """
         Describe randomized response over `answers` answers with ratio exactly e^local_epsilon.
 
-        blanket = l / (e^ε + l - 1) and signal = (e^ε - 1) / (e^ε + l - 1) [BBGN19], each computed
-        on its own: 1 - blanket loses every digit at small ε, and 1 - signal at large ε.
+        blanket = l / (e^ε + l - 1) and signal = (e^ε - 1) / (e^ε + l - 1) [BBGN19]. Each has its
+        own formula: 1 - blanket loses every digit at small ε, and 1 - signal at large ε.
 
         Args:
-            answers: The alphabet of GRR, the buckets of local hashing.
+            answers: Alphabet size l: items of GRR, buckets of local hashing.
             local_epsilon: Above 0; may be infinite.
             hashed: True if the report holds a seed and the answer to the hashed value.
-            collision: Collision probability of the hash family, by default 1/answers.
+            collision: Collision probability of the hash family; by default 1/answers if hashed,
+                else 0.
 
         Raises:
-            AccountingError: answers or local_epsilon is out of range.
+            AccountingError: answers or local_epsilon is out of range, or collision is given without
+                hashing.
         """
-        if not 2 <= answers <= MAX_ANSWERS:  # noqa: PLR2004  # one answer says nothing
+        if not 2 <= answers <= MAX_ANSWERS:  # noqa: PLR2004  # one answer carries no information
             raise AccountingError(f"the alphabet is {answers}; it must be 2 .. {MAX_ANSWERS}")
         if not local_epsilon >= MIN_LOCAL_EPSILON:
             raise AccountingError(
                 f"local epsilon is {local_epsilon}; it must be at least {MIN_LOCAL_EPSILON}"
             )
-        if collision is not None and not hashed:
-            raise AccountingError("only hashing has its own collision probability")
+        collision, third_value = _relations(answers, collision, hashed=hashed)
         inverse = math.exp(-local_epsilon)
         total = 1 + (answers - 1) * inverse
-        uniform = 1 / answers if hashed else 0.0
         return cls(
             answers=answers,
             local_epsilon=local_epsilon,
             blanket=answers * inverse / total,
             signal=-math.expm1(-local_epsilon) / total,
-            collision=uniform if collision is None else collision,
-            third_value=_third_value(answers, hashed=hashed),
+            collision=collision,
+            third_value=third_value,
         )
 
     @classmethod
@@ -98,23 +98,24 @@ class MatchCountReduction:
         Without noise (weights 1 and 0) the blanket is 0, the signal 1 and the local ε infinite.
 
         Args:
-            answers: The alphabet of GRR, the buckets of local hashing; at least 2.
+            answers: As for `for_epsilon`; at least 2.
             weights: Weights of one answer.
-            hashed: True if the report holds a seed and the answer to the hashed value.
-            collision: Collision probability of the hash family, by default 1/answers.
+            hashed: As for `for_epsilon`.
+            collision: As for `for_epsilon`.
 
         Raises:
+            AccountingError: collision is given without hashing.
             TaskError: The sum of the weights reaches 2^63.
         """
+        collision, third_value = _relations(answers, collision, hashed=hashed)
         total = weights.total(answers)
-        uniform = 1 / answers if hashed else 0.0
         return cls(
             answers=answers,
             local_epsilon=weights.local_epsilon,
             blanket=answers * weights.other / total,
             signal=(weights.true - weights.other) / total,
-            collision=uniform if collision is None else collision,
-            third_value=_third_value(answers, hashed=hashed),
+            collision=collision,
+            third_value=third_value,
         )
 
     @classmethod
@@ -132,10 +133,10 @@ class MatchCountReduction:
 
         A report supports a set of values; under U it supports each with probability 1/l. In a unary
         encoding [WBLJ17] U sets every bit with probability q: l = 1/q. Relative to U a report has
-        density p/q if the own bit is set, else (1-p)/(1-q): the lesser is γ.
+        density p/q if the bit of the user's item is set, else γ = (1-p)/(1-q), the lesser.
 
         Args:
-            answers: l, any number of at least 1.
+            answers: Alphabet size l, any number of at least 1.
             local_epsilon: Rounded up.
             blanket: γ, from its own formula.
             signal: 1 - γ, from its own formula.
@@ -179,8 +180,10 @@ class PureReduction:
 Reduction = MatchCountReduction | PureReduction
 
 
-def _third_value(answers: int, *, hashed: bool) -> ThirdValue:
-    """Return a third value's relation to two others under randomized response."""
+def _relations(answers: int, collision: float | None, *, hashed: bool) -> tuple[float, ThirdValue]:
+    """Return the collision probability and a third value's relation for randomized response."""
     if hashed:
-        return "independent"
-    return "exclusive" if answers > 2 else "none"  # noqa: PLR2004  # two values are all there are
+        return 1 / answers if collision is None else collision, "independent"
+    if collision is not None:
+        raise AccountingError("only hashing has its own collision probability")
+    return 0.0, "exclusive" if answers > 2 else "none"  # noqa: PLR2004  # two have no third

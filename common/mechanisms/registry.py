@@ -30,7 +30,7 @@ class MechanismFactory(Protocol):
 
     @classmethod
     def specify(cls, request: MechanismRequest) -> MechanismSpec:
-        """Compute the integers for a task, or raise TaskError. Run by the analyzer."""
+        """Compute the integers of a task, or raise TaskError. Run by the analyzer."""
 
     @classmethod
     def of(cls, task: Task) -> Mechanism:
@@ -67,12 +67,12 @@ def specify(
     name: MechanismName, *, domain_size: int, buckets: int, local_epsilon: float
 ) -> MechanismSpec:
     """
-    Compute the integers of a mechanism. Run by the analyzer when it drafts a task.
+    Compute a mechanism's integers for a task. Run by the analyzer when it drafts the task.
 
     Args:
         name: Name of the mechanism.
         domain_size: Items, at least 2.
-        buckets: For hashing; other mechanisms ignore it.
+        buckets: Number of buckets for hashing; other mechanisms ignore it.
         local_epsilon: Above 0 and at most 20, or infinite for reports without noise.
 
     Raises:
@@ -87,15 +87,17 @@ def specify(
 def mechanism_of(task: Task) -> Mechanism:
     """Build the mechanism of a task that collects items, or raise TaskError."""
     mechanism = _ITEM_MECHANISMS[task.item_mechanism.name].of(task)
-    _check_length(task, mechanism)
+    if mechanism.report_dtype.itemsize != task.mechanism.report_bytes:
+        raise TaskError(
+            f"report_bytes is {task.mechanism.report_bytes}; "
+            f"for this mechanism it must be {mechanism.report_dtype.itemsize}"
+        )
     return mechanism
 
 
 def rappor_of(task: Task) -> Rappor:
-    """Build the mechanism of a task that collects texts; errors as of `mechanism_of`."""
-    rappor = Rappor.of(spec_as(task.mechanism, RapporSpec), task.labels)
-    _check_length(task, rappor)
-    return rappor
+    """Build the mechanism of a task that collects texts, or raise TaskError."""
+    return Rappor.of(spec_as(task.mechanism, RapporSpec), task.labels)
 
 
 def number_mechanism_named(name: NumberMechanismName) -> type[NumberMechanism]:
@@ -104,31 +106,18 @@ def number_mechanism_named(name: NumberMechanismName) -> type[NumberMechanism]:
 
 
 def number_mechanism_of(task: Task) -> NumberMechanism:
-    """Build the mechanism of a task that collects numbers; errors as of `mechanism_of`."""
-    mechanism = _NUMBER_MECHANISMS[spec_as(task.mechanism, NumberSpec).name].of(task)
-    _check_length(task, mechanism)
-    return mechanism
+    """Build the mechanism of a task that collects numbers, or raise TaskError."""
+    return _NUMBER_MECHANISMS[spec_as(task.mechanism, NumberSpec).name].of(task)
 
 
 def priv_kv_of(task: Task) -> PrivKv:
-    """Build the mechanism of a task that collects pairs; errors as of `mechanism_of`."""
-    priv_kv = PrivKv.of(task)
-    _check_length(task, priv_kv)
-    return priv_kv
+    """Build the mechanism of a task that collects pairs, or raise TaskError."""
+    return PrivKv.of(task)
 
 
 def randomizer_of(task: Task) -> Randomizer:
-    """Build a task's mechanism for any kind of value; errors as of `mechanism_of`."""
+    """Build a task's mechanism for any kind of value, or raise TaskError."""
     return _BUILDERS[task.kind](task)
-
-
-def _check_length(task: Task, randomizer: Randomizer) -> None:
-    """Check that the task states the mechanism's report length, or raise TaskError."""
-    if randomizer.report_dtype.itemsize != task.mechanism.report_bytes:
-        raise TaskError(
-            f"report_bytes is {task.mechanism.report_bytes}; a report of this mechanism has "
-            f"{randomizer.report_dtype.itemsize}"
-        )
 
 
 _BUILDERS: Final[Mapping[Kind, Callable[[Task], Randomizer]]] = {

@@ -30,7 +30,7 @@ def exact_coins(
     Returns:
         True for heads, of the given shape.
 
-    Cost: 16 random bits a coin, a quarter of a draw below total.
+    Cost: 16 random bits per coin, a quarter of the cost of a 64-bit draw below total.
     """
     threshold, rest = divmod(weight << _BITS, total)
     draw = rng.integers(0, 1 << _BITS, size=shape, dtype=np.uint16)
@@ -43,14 +43,14 @@ def exact_coins(
 
 
 MAX_DENOMINATOR: Final = 2**50
-"""Largest t and s of a scale: a draw below it, times a few dozen, stays below 2^63."""
+"""Maximum t and s: the product with a number of tosses, a few dozen, stays below 2^63."""
 
 
 def discrete_laplace(
     scale_numerator: int, scale_denominator: int, size: int, rng: np.random.Generator
 ) -> NDArray[np.int64]:
     """
-    Draw integer noise of scale t/s, P(x) ∝ e^(-|x|·s/t). Run by the user agent.
+    Draw integer noise x of scale t/s, P(x) ∝ e^(-|x|·s/t). Run by the user agent.
 
     Algorithm 2 of [CKS20]: U is uniform below t, accepted with probability e^(-U/t); V counts the
     heads of a coin with probability 1/e before its first tail. Then U + t·V is geometric of scale
@@ -68,7 +68,7 @@ def discrete_laplace(
     Raises:
         TaskError: The scale is out of range.
 
-    Cost: about 12 integers a draw.
+    Cost: about 12 random integers per draw.
     """
     for part in (scale_numerator, scale_denominator):
         if not 1 <= part <= MAX_DENOMINATOR:
@@ -95,8 +95,8 @@ def exponential_coins(
     """
     Toss coins that show heads with probability exactly e^(-γ), 0 ≤ γ ≤ 1; Algorithm 1 of [CKS20].
 
-    Among coins with probabilities γ/1, γ/2, γ/3, .. of heads let the first tail be the K-th. Then
-    P(K > k) = γ^k/k!, so K is odd with probability 1 - γ + γ²/2 - .. = e^(-γ).
+    Toss coins with probabilities γ/1, γ/2, γ/3, .. of heads, and let the K-th be the first tail.
+    Then P(K > k) = γ^k/k!, so K is odd with probability 1 - γ + γ²/2 - .. = e^(-γ).
 
     Args:
         numerators: γ · denominator of each coin, each 0 .. denominator; shape (n,).
@@ -120,7 +120,7 @@ def exponential_coins(
 
 
 def _heads_before_a_tail(size: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Count heads of a coin with probability 1/e before its first tail."""
+    """Count the heads before the first tail of a coin with probability 1/e, `size` times."""
     counts = np.zeros(size, dtype=np.int64)
     tossing = np.arange(size)
     while len(tossing):

@@ -7,8 +7,8 @@ Least squares has the least variance if all places are equally noisy.
 
 Since z_j - z_(j-1) = θ_j - θ_(j-w), one formula is θ_v = Σ_k (z_(v-kw) - z_(v-1-kw)). The vectors
 orthogonal to all bands have period w and sum to 0 over a period; they span w-1 dimensions. The
-least-squares estimate applies that formula to z without its projection on them. For the class of
-places j with j mod w = r, of size N_r and mean m_r, the projection is m_r - λ/N_r with
+least-squares estimate subtracts from z its projection on them, and then applies that formula. For
+the class of places j with j mod w = r, of size N_r and mean m_r, the projection is m_r - λ/N_r with
 λ = Σ m_r / Σ 1/N_r.
 """
 
@@ -32,7 +32,6 @@ from common.mechanisms.base import (
     check_answers,
     check_values,
 )
-from common.mechanisms.reduction import MatchCountReduction
 from common.mechanisms.weights import OddsOfWeights, ResponseWeights
 from common.messages.submission import PLAIN_REPORT, plain_reports
 from common.task.specs import MechanismSpec
@@ -44,7 +43,9 @@ class Band:
     """The linear map A from items to places, its adjoint and its least-squares inverse."""
 
     items: int
+    """d, at least 2."""
     width: int
+    """w, at least 1."""
 
     @property
     def places(self) -> int:
@@ -68,7 +69,7 @@ class Band:
 
     def solve(self, z: Vector) -> Vector:
         """
-        Estimate theta from noisy Aθ by least squares, (places,) -> (items,); exact without noise.
+        Estimate θ from noisy z = Aθ by least squares, (places,) -> (items,); exact without noise.
 
         Cost: a few passes over the places.
         """
@@ -80,11 +81,17 @@ class Band:
 
     def variance(self, distribution: Vector) -> Vector:
         """
-        Return each estimate's variance if z is 1 at a place drawn from π: (places,) -> (items,).
+        Return the variance of each item's estimate if z is 1 at one place drawn from π, else 0.
 
         With the coefficients s of an item's estimate it is exactly Σ s²π - (Σ sπ)². Without the
         projection s is 1 on the chain v, v-w, .., and -1 on the chain v-1, v-1-w, ..; then c =
         m - λ/N, the projection of these (see the module), is subtracted.
+
+        Args:
+            distribution: π, shape (places,).
+
+        Returns:
+            Variances, shape (items,).
 
         Cost: a few passes over the places.
         """
@@ -132,16 +139,16 @@ class Band:
         return np.concatenate([[0.0], sums[: self.places]])
 
 
-_PRECISE: Final = Context(prec=60, rounding=ROUND_HALF_EVEN)
+_HALF_EVEN: Final = Context(prec=60, rounding=ROUND_HALF_EVEN)
 
 
 def best_reach(domain_size: int, local_epsilon: float) -> int:
     """
     Return the reach b to either side that preserves most information about an item [LWLWLS20].
 
-    b = (ε·e^ε - e^ε + 1) / (2e^ε·(e^ε - 1 - ε)) of the domain, from the mutual information of value
-    and report, rounded to items. It falls from half of the domain at small ε to 0 at large ε.
-    Computed in 60 digits, because both differences cancel at small ε.
+    b is a share (ε·e^ε - e^ε + 1) / (2e^ε·(e^ε - 1 - ε)) of the domain, rounded to items. The paper
+    derives it from the mutual information of value and report. It falls from half of the domain at
+    small ε to 0 at large ε. Uses 60 digits, because both differences cancel at small ε.
 
     Args:
         domain_size: Items, at least 2.
@@ -150,7 +157,7 @@ def best_reach(domain_size: int, local_epsilon: float) -> int:
     epsilon = Decimal(local_epsilon)
     if epsilon.is_infinite():
         return 0
-    ctx = _PRECISE
+    ctx = _HALF_EVEN
     power = ctx.exp(epsilon)
     above = ctx.add(ctx.subtract(ctx.multiply(epsilon, power), power), 1)
     below = ctx.multiply(ctx.multiply(power, 2), ctx.subtract(ctx.subtract(power, 1), epsilon))
@@ -158,25 +165,12 @@ def best_reach(domain_size: int, local_epsilon: float) -> int:
 
 
 @dataclass(frozen=True)
-class SquareWave(OddsOfWeights):
-    """
-    Report a place inside or outside the band of the item: places v .. v+2b for item v.
-
-    The sum of all weights is the same for every item, so the odds bound the privacy loss.
-    """
-
-    domain_size: int
-    reach: int
-    """b, at least 0."""
-    weights: ResponseWeights
-    """Weights of one place."""
-
-    def __post_init__(self) -> None:
-        _ = self._response
+class SquareWave(OddsOfWeights, BandResponse):
+    """Report the place of the band response, and estimate shares of items."""
 
     @classmethod
     def specify(cls, request: MechanismRequest) -> MechanismSpec:
-        """Compute the integers, with the reach of [LWLWLS20]."""
+        """Choose the integer weights, and the reach of [LWLWLS20]."""
         weights = ResponseWeights.for_epsilon(request.local_epsilon)
         reach = best_reach(request.domain_size, request.local_epsilon)
         mechanism = cls(request.domain_size, reach, weights)
@@ -190,41 +184,22 @@ class SquareWave(OddsOfWeights):
         return cls(task.domain_size, reach, ResponseWeights.of(task.item_mechanism))
 
     @cached_property
-    def _response(self) -> BandResponse:
-        return BandResponse(self.domain_size, self.reach, self.weights)
-
-    @cached_property
     def _band(self) -> Band:
         return Band(self.domain_size, self.width)
-
-    @property
-    def width(self) -> int:
-        """Number of places in an item's band: 2b+1."""
-        return self._response.width
-
-    @property
-    def places(self) -> int:
-        """Number of places: d+2b."""
-        return self._response.places
 
     @property
     def report_dtype(self) -> np.dtype[Any]:
         """One unsigned 32-bit place."""
         return PLAIN_REPORT
 
-    @property
-    def reduction(self) -> MatchCountReduction | None:
-        """Reduction of the response: uniform, or uniform over the band."""
-        return self._response.reduction
-
     def randomize(self, values: NDArray[np.int64], rng: np.random.Generator) -> Reports:
         """Return a place below d+2b for each value, field item (uint32). Run by the user agent."""
         check_values(values, self.domain_size)
-        return plain_reports(self._response.randomize(values, rng))
+        return plain_reports(self.respond(values, rng))
 
     def dummies(self, count: int, rng: np.random.Generator) -> Reports:
         """Draw `count` uniform places: the blanket. Run by the user agent."""
-        return plain_reports(self._response.dummies(count, rng))
+        return plain_reports(rng.integers(0, self.places, size=count, dtype=np.int64))
 
     def valid(self, reports: Reports) -> NDArray[np.bool_]:
         """Return which reports name a place on the line. Run by the analyzer."""
@@ -249,7 +224,7 @@ class SquareWave(OddsOfWeights):
 
         A report is truthful with probability `signal` and uniform otherwise.
         """
-        truthful = rng.binomial(users, self._response.signal)
+        truthful = rng.binomial(users, self.signal)
         values = np.repeat(np.arange(self.domain_size, dtype=np.int64), truthful)
         near = values + rng.integers(0, self.width, size=len(values), dtype=np.int64)
         n_uniform = int(users.sum()) - len(values) + n_dummies
@@ -265,22 +240,20 @@ class SquareWave(OddsOfWeights):
         are as noisy as differences of places: use sums over many items, or refine.
 
         Raises:
-            ValueError: Reports were sampled, or dummies name items; no protocol does so here.
+            ValueError: Reports were sampled, or dummies name items, as no protocol with it allows.
         """
         _check(mixture)
-        floor = mixture.n_real * self._response.floor + mixture.n_dummies / self.places
-        return self._band.solve(
-            (cells.astype(np.float64) - floor) / (mixture.n_real * self._response.rise)
-        )
+        floor = mixture.n_real * self.floor + mixture.n_dummies / self.places
+        return self._band.solve((cells.astype(np.float64) - floor) / (mixture.n_real * self.rise))
 
     def variance(self, shares: Vector, mixture: Mixture) -> Vector:
         """
         Return the exact variance of each estimated share for the given true shares.
 
-        A report names one place, drawn from π: it contributes Σ s²π - (Σ sπ)², s the coefficients
-        of the estimate. With π averaged over users this is too large by the variance of their means
-        Σ sπ. As the estimate is unbiased, these differ by `rise` between holders of the item and
-        others: f(1-f)·rise² is subtracted.
+        A report names one place, drawn from π, and contributes Σ s²π - (Σ sπ)² with the
+        coefficients s of the estimate. With π averaged over users this is too large by the variance
+        of their means Σ sπ. As the estimate is unbiased, these differ by `rise` between holders of
+        the item and others: f(1-f)·rise² is subtracted.
 
         Args:
             shares: At least 0; scaled to sum to 1. If all are 0, a uniform distribution is assumed.
@@ -293,23 +266,23 @@ class SquareWave(OddsOfWeights):
         uniform = np.full(self.places, 1 / self.places)
         held = shares if shares.any() else np.ones_like(shares)
         theta = held / held.sum()
-        distribution = self._response.floor + self._response.rise * self._band.forward(theta)
-        own = self._band.variance(distribution) - theta * (1 - theta) * self._response.rise**2
+        distribution = self.floor + self.rise * self._band.forward(theta)
+        own = self._band.variance(distribution) - theta * (1 - theta) * self.rise**2
         total = mixture.n_real * own + mixture.n_dummies * self._band.variance(uniform)
-        exact: Vector = total / (mixture.n_real * self._response.rise) ** 2
+        exact: Vector = total / (mixture.n_real * self.rise) ** 2
         return exact
 
     def channel(self, real_share: float) -> Channel:
-        """Return the distribution of a reported place, a cell each."""
+        """Return the distribution of a report's cell, which is its place."""
         return Channel(
             incidence=self._band,
             scale=np.ones(self.places),
-            signal=real_share * self._response.rise,
-            floor=real_share * self._response.floor + (1 - real_share) / self.places,
+            signal=real_share * self.rise,
+            floor=real_share * self.floor + (1 - real_share) / self.places,
         )
 
 
 def _check(mixture: Mixture) -> None:
-    """Refuse sampled reports and dummies that name items."""
+    """Raise ValueError for sampled reports or dummies that name items."""
     if mixture.keep_probability != 1 or mixture.item_mean or mixture.item_variance:
         raise ValueError("a square wave is estimated from all reports, with uniform dummies only")

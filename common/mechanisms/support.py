@@ -1,8 +1,9 @@
 """
 Debiased shares and their exact variances, for every mechanism whose reports support items.
 
-A mechanism states the probability that a report supports its own value (p) or another one (q), and
-that a uniform dummy supports a value (q_dummy). Run by the analyzer and the planner.
+A mechanism states the probability that a report supports the user's value (p) or another given
+value (q), and that a uniform dummy supports a given value (q_dummy). Run by the analyzer and the
+planner.
 """
 
 from abc import abstractmethod
@@ -30,7 +31,7 @@ class SupportCounting:
     @property
     @abstractmethod
     def p(self) -> float:
-        """Probability that a report supports its own value."""
+        """Probability that a report supports the user's value."""
 
     @property
     @abstractmethod
@@ -40,10 +41,10 @@ class SupportCounting:
     @property
     @abstractmethod
     def q_dummy(self) -> float:
-        """Probability that a uniform dummy supports a value."""
+        """Probability that a uniform dummy supports a given value."""
 
     def support_counts(self, cells: Counts) -> Counts:
-        """Return the reports that support each item, (domain_size,): most tallies already are."""
+        """Count the reports that support each item, (domain_size,): by default the cells."""
         return cells
 
     def debias(self, cells: Counts, mixture: Mixture) -> Vector:
@@ -119,6 +120,6 @@ def bernoulli_variance(
 def expected_mse(
     domain_size: int, mixture: Mixture, probabilities: Support | SupportCounting
 ) -> float:
-    """Return the mean of the variance over items; linear in shares, so any that sum to 1 do."""
+    """Return the mean variance over items, the same for all shares that sum to 1."""
     uniform = np.full(domain_size, 1 / domain_size)
     return float(variance(uniform, mixture, probabilities).mean())

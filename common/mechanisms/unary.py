@@ -2,8 +2,8 @@
 Unary encodings, one noisy bit per item: symmetric (SUE, which is also basic one-time RAPPOR
 [EPK14]) and optimized (OUE) [WBLJ17].
 
-A report supports the items whose bits are set. The own bit is set with probability p and every
-other bit with probability q, all independently, so the counts of all items are independent too.
+A report supports the items whose bits are set. The bit of the user's item is set with probability p
+and every other bit with probability q, all independently, so the items' counts are independent.
 """
 
 from abc import abstractmethod
@@ -42,8 +42,8 @@ class UnaryEncoding(SupportCounting):
     def __post_init__(self) -> None:
         if self.domain_size > MAX_BITS:
             raise TaskError(
-                f"domain_size is {self.domain_size}; "
-                f"a report has room for {MAX_BITS} bits, one an item"
+                f"domain_size is {self.domain_size}; it must be at most {MAX_BITS}, "
+                "since a report has one bit per item"
             )
         if self.weights.other == 0:
             raise TaskError("other_weight is 0; a unary encoding needs local noise")
@@ -69,7 +69,7 @@ class UnaryEncoding(SupportCounting):
     @property
     @abstractmethod
     def _own_odds(self) -> tuple[int, int]:
-        """Weight with which the own bit is set, and the total weight."""
+        """Weight of setting the bit of the user's item, and the total weight."""
 
     @cached_property
     def _total(self) -> int:
@@ -77,7 +77,7 @@ class UnaryEncoding(SupportCounting):
 
     @property
     def p(self) -> float:
-        """Probability that the own bit is set."""
+        """Probability that the bit of the user's item is set."""
         weight, total = self._own_odds
         return weight / total
 
@@ -88,8 +88,26 @@ class UnaryEncoding(SupportCounting):
 
     @property
     def q_dummy(self) -> float:
-        """Probability q: a dummy sets every bit as if none were its own."""
+        """Probability q: a dummy sets every bit like that of another item."""
         return self.q
+
+    @property
+    def reduction(self) -> MatchCountReduction:
+        """Match count with l = 1/q, γ = (1-p)/(1-q), 1-γ = (p-q)/(1-q); see `of_support_sets`."""
+        weight, total = self._own_odds
+        clear = self.weights.true * total
+        return MatchCountReduction.of_support_sets(
+            answers=self._total / self.weights.other,
+            local_epsilon=self.local_epsilon,
+            blanket=(total - weight) * self._total / clear,
+            signal=(weight * self._total - total * self.weights.other) / clear,
+            independent=True,
+        )
+
+    @property
+    @abstractmethod
+    def local_epsilon(self) -> float:
+        """Local ε of one report, rounded up."""
 
     @property
     def report_dtype(self) -> np.dtype[Any]:
@@ -97,7 +115,7 @@ class UnaryEncoding(SupportCounting):
         return np.dtype([bit_field(self.domain_size)])
 
     def randomize(self, values: NDArray[np.int64], rng: np.random.Generator) -> Reports:
-        """Set each bit by its own coin. Memory for the reports and 4 million bits."""
+        """Toss a coin for each bit. Run by the user agent. Cost: memory for 4 million bits."""
         check_values(values, self.domain_size)
         reports = np.empty(len(values), dtype=self.report_dtype)
         for part in batches(len(values), self.domain_size):
@@ -165,30 +183,18 @@ class SymmetricUnary(UnaryEncoding):
 
     @property
     def local_epsilon(self) -> float:
-        """2·ln(true / other), rounded up, for the own bits of two values."""
+        """2·ln(true / other), rounded up, for the two bits in which two values differ."""
         return 2 * self.weights.local_epsilon
 
     def keeps_promise(self, local_epsilon: float) -> bool:
         """Check true / other ≤ e^(local_epsilon / 2) exactly. Run by the user agent."""
         return self.weights.keeps_promise(local_epsilon / 2)
 
-    @property
-    def reduction(self) -> MatchCountReduction:
-        """Match count with l = 1/q, γ = (1-p)/(1-q) = other / true; see `of_support_sets`."""
-        true, other = self.weights.true, self.weights.other
-        return MatchCountReduction.of_support_sets(
-            answers=self._total / other,
-            local_epsilon=self.local_epsilon,
-            blanket=other / true,
-            signal=(true - other) / true,
-            independent=True,
-        )
-
 
 @dataclass(frozen=True)
 class OptimizedUnary(OddsOfWeights, UnaryEncoding):
     """
-    OUE: the own bit is a fair coin; any other bit is set with weight `other`, clear with `true`.
+    OUE: the bit of the user's item is a fair coin; others are set with weight `other`, else `true`.
 
     Two values differ in two bits: the largest ratio is p(1-q) / (q(1-p)) = true / other at p = 1/2.
     """
@@ -201,15 +207,3 @@ class OptimizedUnary(OddsOfWeights, UnaryEncoding):
     @property
     def _own_odds(self) -> tuple[int, int]:
         return 1, 2
-
-    @property
-    def reduction(self) -> MatchCountReduction:
-        """Match count with l = 1/q, γ = (1-p)/(1-q) = (true + other) / (2·true)."""
-        true, other = self.weights.true, self.weights.other
-        return MatchCountReduction.of_support_sets(
-            answers=self._total / other,
-            local_epsilon=self.local_epsilon,
-            blanket=self._total / (2 * true),
-            signal=(true - other) / (2 * true),
-            independent=True,
-        )

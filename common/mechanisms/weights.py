@@ -7,7 +7,7 @@ task states the two integers; p and q are computed from them, never from e^ε.
 
 import math
 from dataclasses import dataclass
-from decimal import ROUND_FLOOR, Context, Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from typing import Final, Self
 
 import numpy as np
@@ -18,10 +18,13 @@ from common.task.specs import MAX_WEIGHT_SUM, MechanismSpec
 from common.task.task import check_local_epsilon
 
 _OTHER_WEIGHT: Final = 2**32
-_EXACT: Final = Context(prec=60, rounding=ROUND_FLOOR)
+_ROUND_DOWN: Final = Context(prec=60, rounding=ROUND_FLOOR)
+_ROUND_UP: Final = Context(prec=60, rounding=ROUND_CEILING)
 _ONE_DOWN: Final = Decimal(1) - Decimal("1e-27")
-"""Lowers e^ε by far more than the error of a 60-digit exponential or logarithm, and by far less
-than one unit of a weight below 2^63. Its 27 digits fit the default context exactly."""
+_ONE_UP: Final = Decimal(1) + Decimal("1e-27")
+"""Factors for a lower bound on e^ε and an upper bound on a logarithm: they change these by far more
+than the error of 60 digits, and by far less than one unit of a weight below 2^63. Both have at most
+28 digits, so the default context adds exactly."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +51,7 @@ class ResponseWeights:
         """
         Return the weights whose ratio is closest to e^local_epsilon from below.
 
-        The ratio is ⌊2^32 · e^ε⌋ / 2^32, a relative 2^-32 too small at most. It is computed in
+        The ratio is ⌊2^32 · e^ε⌋ / 2^32, at most a relative 2^-32 too small. It is computed in
         60-digit decimal arithmetic: in floats e**eps * 2**32 exceeds the promise for half of all ε
         above 15. An infinite ε gives 1 and 0, the weights of reports without noise.
 
@@ -58,7 +61,7 @@ class ResponseWeights:
         check_local_epsilon(local_epsilon)
         if math.isinf(local_epsilon):
             return cls(true=1, other=0)
-        true = int(_EXACT.multiply(_promise(local_epsilon), _OTHER_WEIGHT))
+        true = int(_ROUND_DOWN.multiply(_promise(local_epsilon), _OTHER_WEIGHT))
         if true == _OTHER_WEIGHT:
             raise TaskError(
                 f"local_epsilon is {local_epsilon}; below 2^-32 reports would carry no signal"
@@ -74,15 +77,13 @@ class ResponseWeights:
         """
         Check true / other ≤ e^local_epsilon in 60 digits. Run by the user agent.
 
-        Errs to False if the two are within a relative 1e-27. An infinite ε holds for all weights.
+        Returns False also if the two are within a relative 1e-27. Infinity is met by all weights.
         """
         return odds_keep(self.true, self.other, local_epsilon)
 
     @property
     def local_epsilon(self) -> float:
         """ln(true / other), rounded up; infinite for reports without noise."""
-        if self.other == 0:
-            return math.inf
         return epsilon_of_odds(self.true, self.other)
 
     def total(self, answers: int) -> int:
@@ -99,7 +100,7 @@ class ResponseWeights:
         Apply exact randomized response to each true answer. Run by the user agent.
 
         Draws one integer below the sum of the weights for each: below `true` it selects the truth,
-        from there on one of the other answers. Without noise nothing is drawn.
+        otherwise one of the other answers. Without noise nothing is drawn.
 
         Args:
             truth: True answers, shape (n,), each in 0 .. answers-1.
@@ -139,16 +140,19 @@ def odds_keep(likelier: int, rarer: int, local_epsilon: float) -> bool:
     """
     if local_epsilon == math.inf:
         return True
-    return likelier <= _EXACT.multiply(_promise(local_epsilon), rarer)
+    return likelier <= _ROUND_DOWN.multiply(_promise(local_epsilon), rarer)
 
 
-def epsilon_of_odds(likelier: int, rarer: int) -> float:
-    """Return ln(likelier / rarer), rounded up, for integers of up to 50 digits."""
-    exact = _EXACT.ln(_EXACT.divide(likelier, rarer))
-    nearest = float(exact)
-    return nearest if Decimal(nearest) > exact else math.nextafter(nearest, math.inf)
+def epsilon_of_odds(likelier: int, rarer: int, times: int = 1) -> float:
+    """Return times · ln(likelier / rarer), rounded up; infinite if rarer is 0."""
+    if rarer == 0:
+        return math.inf
+    ratio = _ROUND_UP.ln(_ROUND_UP.divide(likelier, rarer))
+    bound = _ROUND_UP.multiply(_ROUND_UP.multiply(ratio, times), _ONE_UP)
+    nearest = float(bound)
+    return nearest if Decimal(nearest) >= bound else math.nextafter(nearest, math.inf)
 
 
 def _promise(local_epsilon: float) -> Decimal:
     """Return e^local_epsilon, a relative 1e-27 too low."""
-    return _EXACT.multiply(_EXACT.exp(Decimal(local_epsilon)), _ONE_DOWN)
+    return _ROUND_DOWN.multiply(_ROUND_DOWN.exp(Decimal(local_epsilon)), _ONE_DOWN)

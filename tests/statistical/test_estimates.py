@@ -43,13 +43,13 @@ def _mechanism(name: str, nonce: bytes) -> Mechanism:
 @pytest.mark.parametrize("name", ["53", pytest.param("29", marks=pytest.mark.slow), "7", "grr"])
 def test_error_and_coverage_match_theory(name: str) -> None:
     """
-    Forty collections from 20,000 people: mean error .8 to 1.25 of theory, coverage 93 to 97 %, and
-    refining never loses.
+    Over forty collections from 20,000 people the mean error is .8 to 1.25 of theory, the coverage
+    is 93 to 97 %, and refining always reduces the error.
 
-    Seeds 0 .. 39, a nonce each. Measured over seeds, the mean ratio is .99 to 1.02 with standard
-    deviation .01, the mean coverage 94.8 to 96.4 % with .13 %, and a run's refined error .16 to .24
-    of the unrefined one with .024: each limit is six deviations away or more, so each fails by
-    chance with probability below 1e-8.
+    Seeds 0 .. 39, with a nonce for each. Measured over seeds, the mean ratio is .99 to 1.02 with
+    standard deviation .01, the mean coverage 94.8 to 96.4 % with .13 %, and a run's refined error
+    .16 to .24 of the unrefined one with .024: each limit is at least six deviations away, so each
+    fails by chance with probability below 1e-8.
     """
     cities = load(IPUMS_1940_CITY)
     ratios, covered, gains = [], [], []

@@ -18,13 +18,13 @@ from common.mechanisms.rappor.rappor import Rappor
 from tests.support.mechanisms import EXAMPLES, example
 
 _USERS: Final = np.array([9, 1, 0, 4, 6, 0])
-"""Of six items."""
+"""Users of each of six items."""
 _DUMMIES: Final = 10
 _RUNS: Final = 8000
 _LIMIT: Final = 7.0
 
 _ALIKE: Final = {"binary-hashing", "wide square-wave", "subset-selection"}
-"""Share their code with another example, or only serve the documentation."""
+"""Examples that share their code with another one, or only serve the documentation."""
 _EVERY = pytest.mark.parametrize(
     "name",
     [
@@ -77,22 +77,22 @@ def test_sampled_cells_have_the_distribution_of_single_reports(name: str) -> Non
     """
     Means, variances and covariances of all cells agree, over 8,000 collections each way.
 
-    Seeds 1 and 2. At most 152 figures a mechanism; over six other seeds the largest deviation of
-    any of them was 3.7 standard errors, of 7 allowed.
+    Seeds 1 and 2. There are at most 152 figures per mechanism; over six other seeds the largest
+    deviation of any of them was 3.7 standard errors, and 7 are allowed.
     """
     mechanism = example(name)
-    made = _one_by_one(mechanism, np.random.default_rng(1))
+    single = _one_by_one(mechanism, np.random.default_rng(1))
     sampled = _sampled(mechanism, np.random.default_rng(2))
-    centre = made.mean(axis=0)
+    centre = single.mean(axis=0)
 
-    assert _largest_deviation(_moments(made, centre), _moments(sampled, centre)) < _LIMIT
+    assert _largest_deviation(_moments(single, centre), _moments(sampled, centre)) < _LIMIT
 
 
 def test_sampled_cells_of_rappor_have_the_distribution_of_single_reports() -> None:
     """
-    As above, over 6,000 collections of 14 people; independent cells are rejected.
+    They agree like those above, over 6,000 collections of 14 people; independent cells do not.
 
-    Seeds 6 and 7. 65 figures, each within 7 standard errors: 1e-10 over seeds.
+    Seeds 6 and 7. There are 65 figures, each within 7 standard errors: 1e-10 over seeds.
     """
     spec = Rappor.specify(bits=4, hashes=2, cohorts=2, f=0.5, p=0.25, q=0.875)
     mechanism, users, runs = Rappor.of(spec, ()), np.array([9, 1, 4]), 6000
@@ -101,30 +101,30 @@ def test_sampled_cells_of_rappor_have_the_distribution_of_single_reports() -> No
     device = (6).to_bytes(32, "big")
     secrets = [scope_secret(device, n.to_bytes(8, "big")) for n in range(runs * len(people))]
     reports = mechanism.randomize(mechanism.permanent(people * runs, secrets), rng)
-    made = np.array([mechanism.tally(each) for each in np.array_split(reports, runs)])
+    single = np.array([mechanism.tally(each) for each in np.array_split(reports, runs)])
     sampled = np.array([mechanism.sample_cells(users, ("a", "b", "c"), other) for _ in range(runs)])
-    apart, centre = other.permuted(made, axis=0), made.mean(axis=0)
+    apart, centre = other.permuted(single, axis=0), single.mean(axis=0)
 
-    assert _largest_deviation(_moments(made, centre), _moments(sampled, centre)) < _LIMIT
-    assert _largest_deviation(_moments(made, centre), _moments(apart, centre)) > _LIMIT
+    assert _largest_deviation(_moments(single, centre), _moments(sampled, centre)) < _LIMIT
+    assert _largest_deviation(_moments(single, centre), _moments(apart, centre)) > _LIMIT
 
 
 @pytest.mark.parametrize("name", ["grr", "local-hashing", "square-wave"])
 def test_independent_cells_are_rejected(name: str) -> None:
-    """The power of the test above: shuffling each cell over runs keeps means and variances."""
+    """The test above rejects cells shuffled over runs, which keep their means and variances."""
     mechanism = example(name)
-    made = _one_by_one(mechanism, np.random.default_rng(3))
-    apart = np.random.default_rng(4).permuted(made, axis=0)
-    centre = made.mean(axis=0)
+    single = _one_by_one(mechanism, np.random.default_rng(3))
+    apart = np.random.default_rng(4).permuted(single, axis=0)
+    centre = single.mean(axis=0)
 
-    assert _largest_deviation(_moments(made, centre), _moments(apart, centre)) > _LIMIT
+    assert _largest_deviation(_moments(single, centre), _moments(apart, centre)) > _LIMIT
 
 
 @_EVERY
 def test_estimates_are_unbiased_with_the_predicted_variance(name: str) -> None:
     """
-    Over 8,000 collections of 20 people and 10 dummies: the mean within 7 standard errors of the
-    truth, each item's variance within 20 % of theory.
+    Over 8,000 collections of 20 people and 10 dummies, the mean is within 7 standard errors of the
+    truth, and each item's variance within 20 % of theory.
 
     Seed 5. Over twelve other seeds the ratio of an item's variance to theory was .957 to 1.044 with
     standard deviation .021 at most: the limit is nine of these away.
@@ -133,8 +133,8 @@ def test_estimates_are_unbiased_with_the_predicted_variance(name: str) -> None:
     users = _users(mechanism)
     truth = users / users.sum()
     mixture = Mixture(n_real=float(users.sum()), n_dummies=float(_DUMMIES))
-    made = _one_by_one(mechanism, np.random.default_rng(5))
-    estimates = np.array([mechanism.debias(cells, mixture) for cells in made])
+    single = _one_by_one(mechanism, np.random.default_rng(5))
+    estimates = np.array([mechanism.debias(cells, mixture) for cells in single])
     predicted = mechanism.variance(truth, mixture)
     bias = np.abs(estimates.mean(axis=0) - truth) / np.sqrt(predicted / _RUNS)
 

@@ -2,7 +2,8 @@
 Estimates of means against the truth, and their variances against theory.
 
 Each test has a fixed seed. Limits on means are seven standard errors of averages over thousands of
-collections, practically Gaussian: below 1e-10 over seeds each. Tests state other limits.
+collections, practically Gaussian: each fails by chance with probability below 1e-10 over seeds.
+Tests state their other limits.
 """
 
 from typing import Final
@@ -32,11 +33,11 @@ def _people(dimensions: int) -> NDArray[np.float64]:
 
 
 def _collections(mechanism: NumberMechanism, runs: int, seed: int) -> list[Moments]:
-    """Collect from the same people in every run."""
+    """Estimate from the same people in every run."""
     values = _people(mechanism.dimensions)
     rng = np.random.default_rng(seed)
-    made = mechanism.randomize(np.tile(values, (runs, 1)), rng).reshape(runs, _PEOPLE)
-    return [mechanism.estimate(mechanism.tally(reports)) for reports in made]
+    reports = mechanism.randomize(np.tile(values, (runs, 1)), rng).reshape(runs, _PEOPLE)
+    return [mechanism.estimate(mechanism.tally(batch)) for batch in reports]
 
 
 def _expected(mechanism: NumberMechanism) -> NDArray[np.float64]:
@@ -52,7 +53,8 @@ def test_estimates_are_unbiased_and_vary_as_predicted(
     name: NumberMechanismName, local_epsilon: float
 ) -> None:
     """
-    Over 3,000 collections of 20 people: means within 7 standard errors, variances within 18 %.
+    Over 3,000 collections of 20 people, means are within 7 standard errors and variances within
+    18 % of theory.
 
     Seed 1. A variance over 3,000 has a standard error of 2.6 %, a little more where few of the
     twenty report a coordinate: 18 % is more than six of these (1e-9 over seeds).
@@ -72,10 +74,11 @@ def test_stated_variances_are_not_too_small(
     name: NumberMechanismName, local_epsilon: float
 ) -> None:
     """
-    On average at least the true one, and at most 1/19 and the spread of people above it.
+    On average they are at least the true ones, and above them by at most 1/19 and the variance of
+    people.
 
     Seed 2. The average over 3,000 collections has a standard error well below 1 %; 3 % either way
-    are allowed. A projected estimate ignores covariances, which may be some percent.
+    are allowed. A projected estimate ignores covariances, which may be several percent.
     """
     mechanism = number_example(name, local_epsilon)
     values = _people(mechanism.dimensions)

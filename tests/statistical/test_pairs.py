@@ -1,9 +1,9 @@
 """
 Shares and means of key-value pairs against theory, and the bias of fakes.
 
-Each test has a fixed seed; over seeds it would fail by chance with probability below 1e-6: a mean
-of so many collections is 5.2 standard errors off with probability 2e-7, and a variance of 24,000
-estimates has a relative standard error of .9 %, so that it is 5 % off with probability 4e-8.
+Each test has a fixed seed; over seeds it fails by chance with probability below 1e-6: a mean of
+thousands of collections is off by 5.2 standard errors with probability 2e-7, and a variance of
+24,000 estimates has a relative standard error of .9 %, so it is off by 5 % with probability 4e-8.
 """
 
 from typing import Final
@@ -37,13 +37,13 @@ def _collect(mechanism: PrivKv, people: Owned, rng: np.random.Generator) -> list
 
 
 def _stacked(found: list[PairEstimates], name: str) -> NDArray[np.float64]:
-    """Return one estimate of all collections, a row each."""
+    """Return the named estimate of all collections, in one row each."""
     return np.array([getattr(each, name) for each in found])
 
 
 def _mechanism(epsilon: float, fakes: tuple[float, ...] = ()) -> PrivKv:
-    wanted = PairRequest(keys=2, low=-1.0, high=1.0, local_epsilon=epsilon, fakes=fakes)
-    return PrivKv.of_spec(PrivKv.specify(wanted), 2)
+    request = PairRequest(keys=2, low=-1.0, high=1.0, local_epsilon=epsilon, fakes=fakes)
+    return PrivKv.of_spec(PrivKv.specify(request), 2)
 
 
 def _is_mean(expected: NDArray[np.float64], drawn: NDArray[np.float64]) -> bool:
@@ -57,7 +57,7 @@ def _is_spread(expected: NDArray[np.float64], drawn: NDArray[np.float64]) -> boo
 
 
 def test_shares_are_unbiased_with_the_predicted_variance() -> None:
-    """12,000 collections from 400 people; the stated errors are right on average."""
+    """Over 12,000 collections from 400 people, the stated errors are right on average."""
     rng = np.random.default_rng(1)
     people = _people(np.array([0.3, 0.8]), np.array([0.5, -0.25]), _PEOPLE, rng)
     shares = 1 - np.isnan(people).mean(axis=0)
@@ -75,7 +75,7 @@ def test_shares_are_unbiased_with_the_predicted_variance() -> None:
 
 @pytest.mark.parametrize("fakes", [(), pytest.param((-1.0, 0.75), marks=pytest.mark.slow)])
 def test_means_have_the_predicted_bias_and_variance(fakes: tuple[float, ...]) -> None:
-    """New people in every collection; fakes in the middle and elsewhere."""
+    """With new people in every collection, bias and variance match for fakes anywhere."""
     rng = np.random.default_rng(2)
     shares, means = np.array([0.3, 0.8]), np.array([0.4, -0.25])
     mechanism = _mechanism(4.0, fakes)
@@ -109,7 +109,7 @@ def test_removing_fakes_gives_the_means_of_owners() -> None:
 
 
 def test_iterations_reduce_the_bias_as_predicted() -> None:
-    """PrivKVM over 400,000 people, after each of three iterations."""
+    """The bias over 400,000 people is the predicted one after each of three iterations."""
     rng = np.random.default_rng(4)
     shares, means = np.array([0.5, 0.8]), np.array([0.6, -0.7])
     people = _people(shares, means, 400_000, rng)

@@ -1,7 +1,7 @@
 """
 Chi-square tests of random draws of devices, with the production generator.
 
-Each test has a fixed seed; over seeds it would fail by chance with probability 1e-7.
+Each test has a fixed seed; over seeds it fails by chance with probability 1e-7.
 """
 
 import numpy as np
@@ -38,7 +38,7 @@ def test_local_hashing_has_its_channel(item: int) -> None:
 
 
 def test_dummies_are_uniform_over_seeds_and_buckets() -> None:
-    """625 seeds times 5 buckets, all pairs equally likely."""
+    """All pairs of 625 seeds and 5 buckets are equally likely."""
     mechanism = LocalHashing(12, family_for(12, 5), ResponseWeights.for_epsilon(1.5), b"n" * 32)
     dummies = mechanism.dummies(400_000, _generator(20))
     pairs = dummies["seed"].astype(np.int64) * 5 + dummies["bucket"]

@@ -1,5 +1,5 @@
 """
-RAPPOR: the stated errors of its decoder.
+The stated errors of RAPPOR's decoder.
 
 Each test has a fixed seed and states the false-alarm rate of its limits over seeds.
 """
@@ -22,13 +22,13 @@ from tests.support.kind_tasks import kind_task
 
 _FALSE_ALARM: Final = 1e-7
 _LIMIT: Final = 7.0
-"""Standard deviations, of practically Gaussian means."""
+"""Limit in standard deviations of practically Gaussian means."""
 
 
 def _collect(  # noqa: PLR0917
     mechanism: Rappor, people: Counts, absent: int, unlisted: int, run: int, most_together: float
 ) -> tuple[Decoding, Counts]:
-    """Decode one collection with its own names; every unlisted-th one is no candidate."""
+    """Decode one collection with new names, of which every unlisted-th is no candidate."""
     rng = np.random.default_rng(run)
     names = [f"{run}: v{number}" for number in range(len(people))]
     cells = mechanism.sample_cells(people, names, rng)
@@ -50,11 +50,12 @@ def test_decoded_estimates_are_unbiased_with_the_stated_errors(
     most_together: float, runs: int
 ) -> None:
     """
-    200 collections, with all or selected candidates; a tenth of all people hold unlisted strings.
+    Over 200 collections with all or selected candidates, where a tenth of all people hold unlisted
+    strings, deviations in standard errors have mean 0 and variance 1.
 
-    Seeds 1000 on. Deviations from the truth in standard errors: of 15 candidates together mean 0
-    and variance 1, of unlisted strings likewise, each within 7 standard deviations of such a
-    mean: 1e-11 over seeds. Without the term for unlisted strings the latter's mean is 4.
+    Seeds 1000 on. This holds for 15 candidates together and for unlisted strings, each within 7
+    standard deviations: 1e-11 over seeds. Without the term for unlisted strings the latter's mean
+    is 4.
     """
     mechanism = Rappor.of(Rappor.specify(bits=32, hashes=2, cohorts=16, f=0.5, p=0.25, q=0.75), ())
     people = 40_000 - 3_000 * np.arange(12)
@@ -89,12 +90,12 @@ def test_decoded_estimates_are_unbiased_with_the_stated_errors(
 )
 def test_plans_predict_the_error_of_decoding(texts: TextDraft, *, labelled: bool) -> None:
     """
-    80 collections of 40 equally frequent texts, with little noise: most of the error is the random
-    assignment to cohorts.
+    The prediction is within a fifth over 80 collections of 40 equally frequent texts, with so
+    little noise that most of the error is the random assignment to cohorts.
 
-    Seed 1. The mean squared error over the predicted one and over the cost of distinguishing M
-    candidates, 1 / (1 - M / cells), is within a fifth of 1: 7 standard deviations of the mean of
-    3,200 squares, 1e-11 over seeds. Noise alone would be half of it.
+    Seed 1. The mean squared error is divided by the predicted one and by the cost of distinguishing
+    M candidates, 1 / (1 - M / cells). A fifth is 7 standard deviations of the mean of 3,200
+    squares, 1e-11 over seeds. Noise alone would be half of the error.
     """
     size, n_users, runs, rng = 40, 20_000, 80, np.random.default_rng(1)
     labels = tuple(map(str, range(size))) if labelled else ()
@@ -106,9 +107,9 @@ def test_plans_predict_the_error_of_decoding(texts: TextDraft, *, labelled: bool
         found = decode(rappor, rappor.sample_cells(people, names, rng), names)
         errors.append(np.mean((found.shares - 1 / size) ** 2))
     spec = rappor.spec
-    told_apart = 1.0 if labelled else 1 - size / (spec.bits * spec.cohorts)
+    freedom = 1.0 if labelled else 1 - size / (spec.bits * spec.cohorts)
 
-    assert told_apart * np.mean(errors) / predicted_mse(task, n_users) == pytest.approx(1, abs=0.2)
+    assert freedom * np.mean(errors) / predicted_mse(task, n_users) == pytest.approx(1, abs=0.2)
 
 
 @pytest.mark.slow
@@ -125,14 +126,14 @@ def test_false_discoveries_stay_below_the_level(
     letters: tuple[int, int, int, float], absent: int, n_users: int
 ) -> None:
     """
-    50 collections of 100 strings, every tenth of them unlisted; level .05 for both corrections.
+    Both corrections meet a level of .05 over 50 collections of 100 strings, a tenth unlisted.
 
-    Seeds 2000 on, other names in each run. The share of false discoveries by Benjamini and
-    Hochberg is expected to be the level times the share of absent candidates, .026 to .043, and its
-    mean over 50 runs varies by .005; by Bonferroni runs with any are binomial; p-values of absent
-    candidates are uniform. Limits are passed by chance with probability 1e-6 together. Their power:
-    if candidates are fitted to the half that selected them, the last case has 1.5 times the allowed
-    p-values below .01.
+    Seeds 2000 on, with other names in each run. The expected share of false discoveries by
+    Benjamini and Hochberg [BH95] is the level times the share of absent candidates, .026 to .043,
+    and its mean over 50 runs has a standard deviation of .005; by Bonferroni the number of runs
+    with any is binomial; p-values of absent candidates are uniform. The limits together fail by
+    chance with probability 1e-6. They have power: if candidates are fitted to the half that
+    selected them, the last case has 1.5 times the allowed p-values below .01.
     """
     bits, hashes, cohorts, p = letters
     spec = Rappor.specify(bits=bits, hashes=hashes, cohorts=cohorts, f=0.5, p=p, q=0.75)

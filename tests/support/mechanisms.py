@@ -1,4 +1,4 @@
-"""One small example of every mechanism, and scripted generators."""
+"""A small example of every mechanism, and scripted generators."""
 
 import math
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ NONCE: Final = b"n" * 32
 
 
 def _least_field(items: int, q: int) -> HashFamily:
-    """Return the smallest field that holds the items: seed 0 is drawn often."""
+    """Return the smallest field that holds the items, so that seed 0 is drawn often."""
     return HashFamily.holding(items, q, max(2, math.ceil(math.log(items, q))))
 
 
@@ -65,30 +65,30 @@ class Scripted(np.random.Generator):
         super().__init__(np.random.PCG64(0))
         self._draws = [np.asarray(draw) for draw in draws]
 
-    def integers(self, low: Any, high: Any = None, **asked: Any) -> Any:  # type: ignore[override]
-        """Return the next draw; its shape and range must fit the request."""
+    def integers(self, low: Any, high: Any = None, **options: Any) -> Any:  # type: ignore[override]
+        """Return the next draw, and check that its shape and range fit the request."""
         draw = self._draws.pop(0)
-        assert np.broadcast_shapes(draw.shape, asked["size"]) == draw.shape
+        assert np.broadcast_shapes(draw.shape, options["size"]) == draw.shape
         assert (low <= draw).all()
         assert (draw < high).all()
-        return draw.astype(asked["dtype"])
+        return draw.astype(options["dtype"])
 
 
 class RowByRow(np.random.Generator):
-    """A generator that draws each row from its own stream, however many rows there are."""
+    """A generator with a stream for each row, so that draws do not depend on the other rows."""
 
     def __init__(self, rows: Sequence[int]) -> None:
         super().__init__(np.random.PCG64(0))
         self._streams = [np.random.default_rng(row) for row in rows]
 
-    def integers(self, low: Any, high: Any = None, **asked: Any) -> Any:  # type: ignore[override]
+    def integers(self, low: Any, high: Any = None, **options: Any) -> Any:  # type: ignore[override]
         """Draw each row from its stream."""
-        rows, *rest = np.atleast_1d(asked.pop("size")).tolist()
+        rows, *rest = np.atleast_1d(options.pop("size")).tolist()
         if not rows:  # no coin was left undecided
             return np.empty((0, *rest), dtype=np.int64)
         assert len(self._streams) == rows
         return np.stack(
-            [stream.integers(low, high, size=tuple(rest), **asked) for stream in self._streams]
+            [stream.integers(low, high, size=tuple(rest), **options) for stream in self._streams]
         )
 
     def permuted(self, x: Any, *, axis: int | None = None, out: Any = None) -> Any:

@@ -1,4 +1,4 @@
-"""Examples of every number mechanism, and exact distributions of their answers."""
+"""Examples of every mechanism for numbers, and exact distributions of their answers."""
 
 from fractions import Fraction
 from typing import Any, Final
@@ -28,14 +28,14 @@ def spec_for(
     name: NumberMechanismName, local_epsilon: float = 1.0, *, dimensions: int | None = None
 ) -> NumberSpec:
     """Return a mechanism's specification for numbers in 0 .. 10."""
-    wanted = NumberRequest(
+    request = NumberRequest(
         name=name,
         dimensions=dimensions_of(name) if dimensions is None else dimensions,
         low=0.0,
         high=10.0,
         local_epsilon=local_epsilon,
     )
-    return number_mechanism_named(name).specify(wanted)
+    return number_mechanism_named(name).specify(request)
 
 
 def class_of(name: NumberMechanismName) -> Any:
@@ -54,12 +54,12 @@ def built(spec: NumberSpec, dimensions: int | None = None) -> NumberMechanism:
 def number_example(
     name: NumberMechanismName, local_epsilon: float = 1.0, *, dimensions: int | None = None
 ) -> NumberMechanism:
-    """Return a mechanism by its name."""
+    """Build the example of a mechanism."""
     return built(spec_for(name, local_epsilon, dimensions=dimensions), dimensions)
 
 
 def distribution_of(codes: Any) -> Distribution:
-    """Return the distribution of codes listed once for each equally likely draw."""
+    """Return the distribution of codes, given the code of each equally likely draw."""
     listed = np.asarray(codes).tolist()
     return {code: Fraction(listed.count(code), len(listed)) for code in sorted(set(listed))}
 

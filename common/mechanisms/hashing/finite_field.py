@@ -14,8 +14,8 @@ reports fall into rows of q cells: one row for each canonical seed, whose leadin
 but omitting them would bias every estimate by q^-t, and forbidding the seed would break pairwise
 independence.
 
-Only points with a leading digit below `slices` are used, as few as hold the items, which saves most
-of the cost of the transform.
+Only points with a leading digit below `slices` are used, where `slices` is the least that holds the
+items. This saves most of the cost of the transform.
 """
 
 import math
@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 
 from common.errors import TaskError
 from common.mechanisms.base import Counts, Vector
+from common.mechanisms.bits import batches
 
 Complex = NDArray[np.complex128]
 
@@ -56,15 +57,16 @@ class HashFamily:
     def __post_init__(self) -> None:
         check_prime(self.q)
         if self.t < MIN_DIGITS:
-            raise TaskError(f"digits is {self.t}; hashing needs at least {MIN_DIGITS}")
+            raise TaskError(f"digits is {self.t}; for hashing it must be at least {MIN_DIGITS}")
         if self.seeds > MAX_SEEDS:
             raise TaskError(
-                f"{self.t} digits in base {self.q} make {self.seeds} seeds; "
+                f"{self.t} digits in base {self.q} give {self.seeds} seeds; "
                 f"at most {MAX_SEEDS} can be decoded"
             )
         if not 1 <= self.slices <= self.q:
             raise TaskError(
-                f"the items fill {self.slices} slices of a field of {self.q}; too few digits"
+                f"slices is {self.slices}; it must lie between 1 and {self.q}, "
+                "or the items need more digits"
             )
 
     @classmethod
@@ -96,7 +98,7 @@ class HashFamily:
             total += seed_digit * point_digit
         return total % self.q
 
-    # --- counting: run by the analyzer, with tables made on first use ---------------------
+    # --- counting: run by the analyzer, with tables computed on first use -----------------
 
     @cached_property
     def _multiples(self) -> NDArray[np.int32]:
@@ -143,8 +145,7 @@ class HashFamily:
         """
         first, constant = self._first_cell, self._to_canonical
         cells = np.empty(len(seeds), dtype=np.int64)
-        for start in range(0, len(seeds), _CHUNK):
-            part = slice(start, start + _CHUNK)
+        for part in batches(len(seeds), 1, _CHUNK):
             seed = seeds[part].astype(np.int64)
             bucket = constant[seed]
             bucket *= buckets[part]  # below q² ≤ MAX_SEEDS, so 32 bits hold it
@@ -154,8 +155,8 @@ class HashFamily:
 
     # --- decoding: a real array has a Hermitian spectrum, so half of it is enough ---------------
     #
-    # The half spectrum holds the vectors u of F_q^t whose last digit is at most q//2, laid out as
-    # scipy's real transforms want it; the value at any other u is the conjugate of that at -u.
+    # The half spectrum holds the vectors u of F_q^t whose last digit is at most q//2, in the layout
+    # of scipy's real transforms; the value at any other u is the conjugate of that at -u.
 
     @property
     def _half(self) -> int:
@@ -248,7 +249,7 @@ class HashFamily:
 
 def check_prime(buckets: int) -> None:
     """Check that the number of buckets is prime, or raise TaskError. Cost: √buckets divisions."""
-    if buckets < 2 or any(  # noqa: PLR2004
+    if buckets < 2 or any(  # noqa: PLR2004  # the least prime
         buckets % divisor == 0 for divisor in range(2, math.isqrt(buckets) + 1)
     ):
         raise TaskError(f"buckets is {buckets}; it must be a prime number")

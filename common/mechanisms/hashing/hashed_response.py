@@ -29,7 +29,7 @@ class HashedResponse(OddsOfWeights, SupportCounting):
 
     @abstractmethod
     def hashed(self, reports: Reports, item: int) -> NDArray[np.int64]:
-        """Hash an item with each report's seed, to buckets below g, (n,). Run by auditors."""
+        """Hash an item with each report's seed: buckets below g, shape (n,). Run by auditors."""
 
     @abstractmethod
     def _seeds(self, count: int, rng: np.random.Generator) -> NDArray[Any]:
@@ -46,7 +46,7 @@ class HashedResponse(OddsOfWeights, SupportCounting):
 
     @property
     def p(self) -> float:
-        """Probability true / W of the own bucket, W the sum of all weights."""
+        """Probability true / W of the true bucket, where W is the sum of all weights."""
         return self.weights.true / self._total
 
     @property
@@ -63,20 +63,20 @@ class HashedResponse(OddsOfWeights, SupportCounting):
         """
         Draw `count` uniform reports, each with a fresh seed. Run by the user agent.
 
-        With the user's own seed, as OD-HP is printed, the seed would link the user's messages, and
-        the published theorem is false.
+        If dummies had the user's seed, as [CC24] prints OD-HP, it would link the user's messages,
+        and the published theorem would be false.
         """
         buckets = rng.integers(0, self.answers, size=count, dtype=np.int64)
         return self._pack(self._seeds(count, rng), buckets)
 
     def _pack(self, seeds: NDArray[Any], buckets: NDArray[np.int64]) -> Reports:
-        """Join seeds and buckets to reports."""
+        """Combine seeds and buckets into reports."""
         reports = np.empty(seeds.shape, dtype=REPORT_DTYPE)
         reports["seed"] = seeds
         reports["bucket"] = buckets
         return reports
 
     def supports(self, reports: Reports, item: int) -> NDArray[np.bool_]:
-        """Return which reports name the bucket to which their seed hashes an item."""
+        """Return which reports name the bucket of an item under their seed. Run by auditors."""
         supported: NDArray[np.bool_] = self.hashed(reports, item) == reports["bucket"]
         return supported

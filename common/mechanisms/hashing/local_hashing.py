@@ -39,8 +39,8 @@ class Placement:
     """
     A public permutation of 0 .. size-1 that is the same in every version.
 
-    A four-round Feistel network [LR88] on the next even power of two, repeated until the result is
-    below size (cycle walking [BR02]), at most four times on average. The round function is the
+    It is a four-round Feistel network [LR88] on an even number of bits, repeated until the result
+    is below size (cycle walking [BR02]), at most four times on average. The round function is the
     64-bit finalizer of MurmurHash3, keyed by SHA-256(label ‖ nonce).
     """
 
@@ -77,7 +77,7 @@ class Placement:
 
 
 MIN_CANONICAL_SEEDS: Final = 50
-"""With fewer, many reports share a seed up to scaling, and errors of items are correlated."""
+"""Minimum number of canonical seeds: with fewer, the errors of different items are correlated."""
 
 
 def family_for(domain_size: int, buckets: int) -> HashFamily:
@@ -127,7 +127,7 @@ def optimal_buckets(local_epsilon: float, domain_size: int) -> int:
 
 
 def _fits(domain_size: int, buckets: int) -> bool:
-    """Check that a hash family with so many buckets exists for the domain."""
+    """Check that a hash family with this number of buckets exists for the domain."""
     try:
         return family_for(domain_size, buckets).q == buckets
     except TaskError:
@@ -135,7 +135,7 @@ def _fits(domain_size: int, buckets: int) -> bool:
 
 
 class _HashIncidence:
-    """Incidence of cells (seed, bucket), which support the items that hash to the bucket."""
+    """Incidence of cells (seed, bucket) and the items that the seed hashes to the bucket."""
 
     def __init__(self, family: HashFamily, places: NDArray[np.int64]) -> None:
         self._family = family
@@ -162,7 +162,7 @@ class LocalHashing(HashedResponse):
 
     @classmethod
     def specify(cls, request: MechanismRequest) -> MechanismSpec:
-        """Compute the integers, with the smallest field for these buckets."""
+        """Choose the integer weights, and the smallest field for these buckets."""
         weights = ResponseWeights.for_epsilon(request.local_epsilon)
         family = family_for(request.domain_size, request.buckets)
         return request.spec(weights, buckets=family.q, digits=family.t, dtype=REPORT_DTYPE)
@@ -181,7 +181,7 @@ class LocalHashing(HashedResponse):
 
     @property
     def reduction(self) -> MatchCountReduction:
-        """Pairwise independent, because every seed can be drawn, 0 included."""
+        """Match count with collision 1/g, because every seed can be drawn, 0 included."""
         return MatchCountReduction.for_weights(
             answers=self.family.q, weights=self.weights, hashed=True
         )
@@ -241,13 +241,13 @@ class LocalHashing(HashedResponse):
             seeds.astype(np.uint64), self.family.hash(seeds, self._place(values)).astype(np.uint32)
         )
         n_uniform = int(users.sum() - truthful.sum()) + n_dummies
-        return cells + rng.multinomial(n_uniform, self._row_chances)
+        return cells + rng.multinomial(n_uniform, self._uniform_cells)
 
     @cached_property
-    def _row_chances(self) -> Vector:
+    def _uniform_cells(self) -> Vector:
         """Return the probability of each cell under a uniform report."""
         rows = np.full(self.family.rows, (self.family.q - 1) / self.family.seeds)
-        rows[0] = 1 / self.family.seeds  # one seed; the other rows have the q-1 multiples of one
+        rows[0] = 1 / self.family.seeds  # seed 0 alone; other rows have q-1 multiples of a seed
         return np.repeat(rows, self.family.q) / self.family.q
 
     @cached_property
@@ -264,11 +264,11 @@ class LocalHashing(HashedResponse):
         return np.rint(self._incidence.adjoint(cells.astype(np.float64))).astype(np.int64)
 
     def channel(self, real_share: float) -> Channel:
-        """Return the distribution of the cell of a report."""
+        """Return the distribution of a report's cell."""
         other = self.weights.other / self._total
         return Channel(
             incidence=self._incidence,
-            scale=self._row_chances * self.family.q,
+            scale=self._uniform_cells * self.family.q,
             signal=real_share * self.reduction.signal,
             floor=real_share * other + (1 - real_share) / self.family.q,
         )

@@ -41,7 +41,7 @@ def bucket_of(seeds: Words, digests: Words, buckets: int) -> Words:
 
     Args:
         seeds: Any 64-bit words.
-        digests: Two words for each string, shape (..., 2); the rest broadcasts with seeds.
+        digests: Two words for each string, shape (..., 2); the first axes broadcast with seeds.
         buckets: g, at least 1 and below 2^32.
 
     Returns:
@@ -71,12 +71,12 @@ class StringHashing(HashedResponse):
         try:
             "".join(self.candidates).encode()
         except UnicodeEncodeError as error:
-            raise TaskError("a label is not text that UTF-8 can write") from error
+            raise TaskError("a label is not text that UTF-8 can encode") from error
         _ = self._total
 
     @classmethod
     def specify(cls, request: MechanismRequest) -> MechanismSpec:
-        """Compute the integers; any number of buckets will do."""
+        """Choose the integer weights; any number of buckets is valid."""
         weights = ResponseWeights.for_epsilon(request.local_epsilon)
         return request.spec(weights, buckets=request.buckets, dtype=REPORT_DTYPE)
 
@@ -170,7 +170,7 @@ class StringHashing(HashedResponse):
 
     def sample_cells(self, users: Counts, n_dummies: int, rng: np.random.Generator) -> Counts:
         """
-        Make every report and count them, at the cost of `tally`.
+        Draw every report and count them, at the cost of `tally`.
 
         Independent binomial counts would assume independent hashes, which is not proven.
         """
@@ -179,5 +179,5 @@ class StringHashing(HashedResponse):
         return self.tally(own) + self.tally(dummies)
 
     def channel(self, real_share: float) -> None:
-        """Return None: a report supports several candidates, so counts are not disjoint cells."""
+        """Return None: a report supports several candidates, so cells are not disjoint."""
         del real_share

@@ -5,14 +5,15 @@ A report concerns one key, drawn uniformly. p1 is the probability of a truthful 
 p2 of a truthful sign of the value.
 """
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from common.mechanisms.base import Counts, Vector
+from common.mechanisms.weights import ResponseWeights
 
 ABSENT: Final = 0
 MINUS: Final = 1
@@ -31,7 +32,7 @@ class PairEstimates:
     means_with_fakes: Vector
     """Mean of the values reported for each key, fakes included; in -1 .. 1."""
     errors_with_fakes: Vector
-    """Their standard errors by noise alone, without the bias of fakes."""
+    """Their standard errors due to noise, without the bias of fakes."""
     has_values: NDArray[np.bool_]
     """Keys for which at least one report has a value, true or fake."""
 
@@ -46,41 +47,62 @@ class OwnersMeans:
     """Their standard errors, at most 1."""
 
 
-class PairEstimator(ABC):
-    """Base class that estimates shares and means, with their errors, from counts by key."""
+@dataclass(frozen=True)
+class PairEstimator:
+    """Estimate shares and means, with their errors, from the counts of each key's answers."""
+
+    keys: int
+    """Number of keys, 1 .. MAX_KEYS."""
+    steps: int
+    """Intervals of the grid of values."""
+    key_true: int
+    key_other: int
+    """Odds of a truthful answer on ownership; 1 : 1 reveals nothing."""
+    value: ResponseWeights
+    """Odds of the true sign."""
+    fakes: tuple[int, ...] = ()
+    """A grid point for each key; empty for the middle of the grid."""
 
     @property
-    @abstractmethod
     def p_key(self) -> float:
         """Probability p1 of a truthful answer on ownership."""
+        return self.key_true / (self.key_true + self.key_other)
 
     @property
-    @abstractmethod
     def key_signal(self) -> float:
-        """2·p1 - 1: how much likelier an owned key is to be reported as present; may be 0."""
+        """2·p1 - 1: P("present" | owned) - P("present" | not owned); may be 0."""
+        return (self.key_true - self.key_other) / (self.key_true + self.key_other)
 
     @property
-    @abstractmethod
     def value_signal(self) -> float:
-        """Correlation 2·p2 - 1 of the reported sign and the true one, above 0."""
+        """2·p2 - 1, the correlation of the reported sign and the true one; above 0."""
+        return (self.value.true - self.value.other) / (self.value.true + self.value.other)
+
+    @cached_property
+    def fake_steps(self) -> NDArray[np.int64]:
+        """Grid point reported for a key that is not owned, shape (keys,)."""
+        if not self.fakes:
+            return np.full(self.keys, self.steps // 2, dtype=np.int64)
+        return np.array(self.fakes, dtype=np.int64)
 
     @property
-    @abstractmethod
     def fake_values(self) -> Vector:
         """Value reported for a key that is not owned, in -1 .. 1; shape (keys,)."""
+        values: Vector = self.fake_steps / self.steps * 2 - 1
+        return values
 
     def estimate(self, cells: Counts) -> PairEstimates:
         """
         Estimate the share of owners of each key and their mean value. Run by the analyzer.
 
-        The share is (s - (1-p1)) / (2·p1 - 1), s the share of the key's reports that say present:
-        unbiased. Its variance is that of p1's coins plus that of sampling the users asked about the
-        key, without replacement. The mean covers all reports of the key as present, fakes included,
-        as in [YHMZ19]: (n+ - n-) / ((2·p2 - 1)(n+ + n-)), clipped to -1 .. 1. A single sign has the
-        variance 1/(2·p2 - 1)² - mean².
+        The share is (s - (1-p1)) / (2·p1 - 1), unbiased, where s is the share of the key's reports
+        that state "present". Its variance is that of p1's coins plus that of sampling, without
+        replacement, the users asked about the key. The mean covers all reports of the key as
+        present, fakes included, as in [YHMZ19]: (n+ - n-) / ((2·p2 - 1)(n+ + n-)), clipped to
+        -1 .. 1. A single sign has the variance 1/(2·p2 - 1)² - mean².
 
         Without information (no reports on a key, none with a value, or a fair coin for the key) the
-        estimate is the middle of the possible range, ± half of it.
+        estimate is the middle of the possible range, and its error half of the range.
 
         Args:
             cells: From `tally`, shape (keys, 3).
@@ -114,9 +136,9 @@ class PairEstimator(ABC):
 
     def share_of_fakes(self, frequencies: Vector) -> Vector:
         """
-        Return the share of fakes among the reports of a key as present, by Bayes' rule.
+        Return the share φ of fakes among the reports of a key as present, by Bayes' rule.
 
-        φ = (1-f)(1-p1) / (f·p1 + (1-f)(1-p1)), f the share of users who own it, in 0 .. 1.
+        φ = (1-f)(1-p1) / (f·p1 + (1-f)(1-p1)), where a share f of users, in 0 .. 1, owns the key.
         """
         false, true = (1 - frequencies) * (1 - self.p_key), frequencies * self.p_key
         share: Vector = false / (true + false)
@@ -124,12 +146,12 @@ class PairEstimator(ABC):
 
     def bias_of_fakes(self, frequencies: Vector, means: Vector) -> Vector:
         """
-        Return the expected bias of an estimated mean m due to fakes: φ·(t - m), t the fake.
+        Return the expected bias of an estimated mean m due to fakes t: φ·(t - m).
 
         The sender of a report of the key as present is not an owner with probability φ, whatever
         the other reports are, and then the expected value is t. Given at least one such report this
         is exact for users drawn at random, except for clipping to -1 .. 1. For a fixed population
-        it is off by the order of keys / users.
+        its error is of the order of keys / users.
 
         Args:
             frequencies: True shares of users who own each key, in 0 .. 1.
@@ -173,15 +195,15 @@ class PairEstimator(ABC):
 
         Nearly unbiased from a single round, where the iterations of [YHMZ19] take several; the
         noise grows by 1/(1 - φ). With fakes in the middle it is the baseline estimator of
-        [GLCXC20]. Errors propagate to first order through M and f, with dφ/df = -p1·(1-p1) / P(the
-        report says present)². Where the estimated share is not above 0, or no report has a value,
-        the estimate is the middle of the range, ± half of it.
+        [GLCXC20]. Errors propagate to first order through M and f, with dφ/df = -p1·(1-p1) /
+        P("present")². Where the estimated share is not above 0, or no report has a value, the
+        estimate is the middle of the range, and its error half of the range.
 
         Raises:
             ValueError: Reports carry no information on ownership, so shares cannot be estimated.
         """
         if not self.key_signal:
-            raise ValueError("reports tell nothing of key ownership: fakes cannot be removed")
+            raise ValueError("key_signal is 0; it must be above 0 for fakes to be removed")
         share = np.clip(estimates.frequencies, 0.0, 1.0)
         known = (share > 0) & estimates.has_values
         safe = np.where(known, share, 0.5)
@@ -196,8 +218,8 @@ class PairEstimator(ABC):
         )
 
 
-def _mean_inverse(trials: int, chances: Vector) -> Vector:
+def _mean_inverse(trials: int, probabilities: Vector) -> Vector:
     """Return E[1/R] of a binomial R > 0 of mean μ, to second order: (1 + Var[R]/μ²) / μ."""
-    mean = trials * chances
-    inverse: Vector = (1 + (1 - chances) / mean) / mean
+    mean = trials * probabilities
+    inverse: Vector = (1 + (1 - probabilities) / mean) / mean
     return inverse

@@ -23,16 +23,16 @@ class Pairs:
     """
     The pairs of n users, stored user by user, in memory proportional to the number of pairs.
 
-    User i's pairs are at offsets[i] .. offsets[i+1]-1. No error message contains a key or a value:
-    both are secret.
+    User i's pairs are at offsets[i] .. offsets[i+1]-1. Keys and values are secret, so no error
+    message contains them.
     """
 
     offsets: NDArray[np.int64]
-    """Shape (n+1,), from 0, non-decreasing."""
+    """Where each user's pairs begin, and the end: shape (n+1,), from 0, non-decreasing."""
     keys: NDArray[np.int64]
-    """Shape (offsets[n],), at least 0, strictly ascending within a user."""
+    """Keys, shape (offsets[n],), at least 0, strictly ascending for each user."""
     values: Vector
-    """Same shape, each in -1 .. 1."""
+    """Value of each key, same shape, in -1 .. 1."""
 
     def __post_init__(self) -> None:
         counts = np.diff(self.offsets)
@@ -85,8 +85,8 @@ class Pairs:
 
         Cost: a pass over the whole table.
         """
-        if table.ndim != 2 or table.shape[1] != n_keys:  # noqa: PLR2004  # people, keys
-            raise ValueRangeError(f"a table of pairs must have {n_keys} columns, one a key")
+        if table.ndim != 2 or table.shape[1] != n_keys:  # noqa: PLR2004  # a row per user
+            raise ValueRangeError(f"a table of pairs must have {n_keys} columns, one per key")
         held = ~np.isnan(table)
         return cls(
             offsets=np.concatenate([[0], np.cumsum(held.sum(axis=1))]).astype(np.int64),
@@ -113,7 +113,7 @@ class Pairs:
             n_keys: The task's number of keys; all owned keys are below it.
 
         Returns:
-            Whether each user owns the requested key, and its value or 0; each of shape (n,).
+            A mask of the users who own the requested key, and its value or 0; shape (n,) each.
 
         Cost: a binary search among all pairs for each user.
         """
@@ -126,5 +126,5 @@ class Pairs:
 
 
 def _lies_within(value: object, low: float, high: float) -> bool:
-    """Check that a value is a number in low .. high, before numpy repeats it in an error."""
+    """Check that a value is a number in low .. high, so that no error of numpy quotes it."""
     return isinstance(value, float | int) and low <= value <= high

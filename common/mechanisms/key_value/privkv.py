@@ -14,14 +14,13 @@ range. With fakes in the middle it is max(e^ε2, 2·e^ε1 / (1 + e^-ε2)) [GLCXC
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import ReportError, TaskError
-from common.mechanisms.base import Counts, Reports, Vector
+from common.mechanisms.base import Counts, Reports
 from common.mechanisms.key_value.estimator import ABSENT, MINUS, PLUS, PairEstimator
 from common.mechanisms.key_value.pairs import Owned, Pairs
 from common.mechanisms.numeric.number import to_grid
@@ -47,8 +46,8 @@ class PairRequest:
     local_epsilon: float
     """Above 0 and at most 20."""
     key_share: float = 0.5
-    """Share of local_epsilon spent on ownership: at least 0 and below 1. With 0 reports carry no
-    information on ownership, but half of them still carry a value."""
+    """Share of local_epsilon spent on ownership: at least 0 and below 1. With a share of 0, reports
+    carry no information on ownership, but half of them still carry a value."""
     fakes: tuple[float, ...] = ()
     """One for each key, in low .. high; empty for the middle of the range."""
 
@@ -57,27 +56,15 @@ class PairRequest:
 class PrivKv(PairEstimator):
     """Randomize one key of each user; estimate shares and means of all keys."""
 
-    keys: int
-    """Number of keys, 1 .. MAX_KEYS."""
-    steps: int
-    """Intervals of the grid of values."""
-    key_true: int
-    key_other: int
-    """Odds of a truthful answer on ownership; 1 : 1 reveals nothing."""
-    value: ResponseWeights
-    """Odds of the true sign."""
-    fakes: tuple[int, ...] = ()
-    """A grid point for each key; empty for the middle of the grid."""
-
     def __post_init__(self) -> None:
         check_int_range("the number of keys", self.keys, 1, MAX_KEYS)
         if len(self.fakes) not in {0, self.keys}:
             raise TaskError(
                 f"there are {len(self.fakes)} fake values and {self.keys} keys; "
-                "there must be one a key, or none"
+                "there must be one per key, or none"
             )
         if self.value.other == 0:
-            raise TaskError("value_other_weight is 0; a value always goes with noise")
+            raise TaskError("value_other_weight is 0; it must be at least 1")
         if not 1 <= self.key_other <= self.key_true <= MAX_WEIGHT_SUM - self.key_other:
             raise TaskError(
                 f"the weights of a key are {self.key_true} and {self.key_other}; they must satisfy "
@@ -88,7 +75,7 @@ class PrivKv(PairEstimator):
     @classmethod
     def specify(cls, request: PairRequest) -> KeyValueSpec:
         """
-        Compute the integers. Run by the analyzer.
+        Choose the integer weights for a request. Run by the analyzer.
 
         The ε left for the value is rounded down, so that the sum is at most local_epsilon.
 
@@ -97,7 +84,7 @@ class PrivKv(PairEstimator):
         """
         check_local_epsilon(request.local_epsilon)
         if math.isinf(request.local_epsilon):
-            raise TaskError("local_epsilon is inf; pairs always go with noise")
+            raise TaskError("local_epsilon is inf; for pairs it must be finite")
         if not 0 <= request.key_share < 1:
             raise TaskError(f"key_share is {request.key_share}; it must be at least 0 and below 1")
         key_epsilon = request.local_epsilon * request.key_share
@@ -127,13 +114,12 @@ class PrivKv(PairEstimator):
         Build the mechanism from a task's description and its number of keys.
 
         Raises:
-            TaskError: There are too many keys or a wrong number of fakes, or reports have another
-                length.
+            TaskError: The number of keys, of fakes or of report bytes is not the mechanism's.
         """
         if spec.report_bytes != _REPORT.itemsize:
             raise TaskError(
                 f"report_bytes is {spec.report_bytes}; "
-                f"of the mechanism {spec.name} it must be {_REPORT.itemsize}"
+                f"for the mechanism {spec.name} it must be {_REPORT.itemsize}"
             )
         width = spec.high - spec.low
         return cls(
@@ -147,12 +133,12 @@ class PrivKv(PairEstimator):
 
     @classmethod
     def of(cls, task: Task) -> Self:
-        """Build the mechanism of a task, whose domain_size is the number of keys; or TaskError."""
+        """Build the mechanism of a task, whose domain_size is its number of keys."""
         return cls.of_spec(spec_as(task.mechanism, KeyValueSpec), task.domain_size)
 
     @property
     def local_epsilon(self) -> float:
-        """The sum ε1 + ε2, rounded up, which holds for all fakes."""
+        """The sum ε1 + ε2, rounded up: a bound for all fakes."""
         return epsilon_of_odds(self.key_true * self.value.true, self.key_other * self.value.other)
 
     def keeps_promise(self, local_epsilon: float) -> bool:
@@ -171,33 +157,6 @@ class PrivKv(PairEstimator):
         """A key (uint16) and the answer on it, 0 .. 2 (uint8)."""
         return _REPORT
 
-    @cached_property
-    def _fake_steps(self) -> NDArray[np.int64]:
-        if not self.fakes:
-            return np.full(self.keys, self.steps // 2, dtype=np.int64)
-        return np.array(self.fakes, dtype=np.int64)
-
-    @property
-    def p_key(self) -> float:
-        """Probability p1 of a truthful answer on ownership."""
-        return self.key_true / (self.key_true + self.key_other)
-
-    @property
-    def key_signal(self) -> float:
-        """2·p1 - 1, from the integers."""
-        return (self.key_true - self.key_other) / (self.key_true + self.key_other)
-
-    @property
-    def value_signal(self) -> float:
-        """2·p2 - 1, from the integers."""
-        return (self.value.true - self.value.other) / (self.value.true + self.value.other)
-
-    @property
-    def fake_values(self) -> Vector:
-        """Value reported for a key that is not owned, in -1 .. 1; shape (keys,)."""
-        values: Vector = self._fake_steps / self.steps * 2 - 1
-        return values
-
     def randomize(self, pairs: Pairs | Owned, rng: np.random.Generator) -> Reports:
         """
         Randomize one key of each user. Run by the user agent.
@@ -206,7 +165,7 @@ class PrivKv(PairEstimator):
         range, its reported sign, and whether the answer on ownership is truthful.
 
         Args:
-            pairs: Pairs of n users; or their values as a table (n, keys), NaN for a key not owned.
+            pairs: Pairs of n users, or a table of values (n, keys) with NaN for a key not owned.
             rng: Source of randomness.
 
         Returns:
@@ -223,20 +182,20 @@ class PrivKv(PairEstimator):
         size = pairs.n_users
         keys = rng.integers(0, self.keys, size=size, dtype=np.int64)
         owned, values = pairs.look_up(keys, self.keys)
-        step = np.where(owned, to_grid(values, self.steps, rng), self._fake_steps[keys])
+        step = np.where(owned, to_grid(values, self.steps, rng), self.fake_steps[keys])
         end = rng.integers(0, self.steps, size=size, dtype=np.int64) < step
         sign = self.value.respond(end.astype(np.int64), 2, rng)
-        both = self.key_true + self.key_other
-        truly = rng.integers(0, both, size=size, dtype=np.int64) < self.key_true
+        total = self.key_true + self.key_other
+        truthful = rng.integers(0, total, size=size, dtype=np.int64) < self.key_true
         reports = np.empty(size, dtype=_REPORT)
         reports["key"] = keys
-        reports["answer"] = np.where(owned == truly, MINUS + sign, ABSENT)
+        reports["answer"] = np.where(owned == truthful, MINUS + sign, ABSENT)
         return reports
 
     def valid(self, reports: Reports) -> NDArray[np.bool_]:
         """Return which reports have a valid key and a valid answer. Run by the analyzer."""
-        fine: NDArray[np.bool_] = (reports["key"] < self.keys) & (reports["answer"] <= PLUS)
-        return fine
+        valid: NDArray[np.bool_] = (reports["key"] < self.keys) & (reports["answer"] <= PLUS)
+        return valid
 
     def tally(self, reports: Reports) -> Counts:
         """
@@ -249,6 +208,6 @@ class PrivKv(PairEstimator):
             ReportError: A key or an answer is out of range.
         """
         if not self.valid(reports).all():
-            raise ReportError(f"a report is not about one of {self.keys} keys, or not of a kind")
+            raise ReportError(f"a key is not below {self.keys}, or an answer is above {PLUS}")
         cells = reports["key"].astype(np.int64) * 3 + reports["answer"]
         return np.bincount(cells, minlength=3 * self.keys).reshape(self.keys, 3)

@@ -23,7 +23,7 @@ from common.mechanisms.key_value.privkv import PairRequest
 
 MAX_ITERATIONS: Final = 1000
 _MIN_EPSILON: Final = 2.0**-32
-"""Least ε of one part of a report, as in `ResponseWeights`."""
+"""Minimum ε of one part of a report, as in `ResponseWeights`."""
 
 
 def iteration(
@@ -32,7 +32,7 @@ def iteration(
     """
     Return the parameters of one iteration. Run by the operator.
 
-    The iterations' local ε add up to at most the whole's, exactly.
+    The exact sum of all iterations' local ε is at most the whole's.
 
     Args:
         whole: All iterations together; key_share is κ, above 0 and below 1.
@@ -46,7 +46,7 @@ def iteration(
     """
     local_epsilon, key_share = whole.local_epsilon, whole.key_share
     if not 1 <= iterations <= MAX_ITERATIONS:
-        raise TaskError(f"there are {iterations} iterations; there may be 1 to {MAX_ITERATIONS}")
+        raise TaskError(f"there are {iterations} iterations; there must be 1 to {MAX_ITERATIONS}")
     if not 0 < local_epsilon < math.inf:
         raise TaskError(f"local_epsilon is {local_epsilon}; it must be above 0 and finite")
     if not 0 < key_share < 1:
@@ -55,8 +55,8 @@ def iteration(
     value = (local_epsilon - key) / iterations
     if min(key, value) < _MIN_EPSILON:
         raise TaskError(
-            f"local_epsilon is {local_epsilon}: of {iterations} iterations, the least part would "
-            f"be {min(key, value)}; below 2^-32 reports would carry no signal"
+            f"local_epsilon is {local_epsilon}: with {iterations} iterations, the smallest part is "
+            f"{min(key, value)}; it must be at least 2^-32, or reports carry no signal"
         )
     while Fraction(key) + iterations * Fraction(value) > Fraction(local_epsilon):
         value = math.nextafter(value, 0.0)

@@ -1,11 +1,10 @@
 """
 Mechanisms that report a number as a code: Duchi's bit, the piecewise mechanism, the hybrid.
 
-Each code represents a number; its expectation is the user's own number.
+Each code represents a number, whose expectation is the user's number.
 """
 
 from abc import abstractmethod
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Self
 
@@ -14,9 +13,9 @@ from numpy.typing import NDArray
 
 from common.errors import ReportError
 from common.mechanisms.base import Counts, Reports, Vector
+from common.mechanisms.bits import batches
 from common.mechanisms.numeric.number import (
     Moments,
-    NumberRequest,
     Numbers,
     SpecifiedNumbers,
     check_numbers,
@@ -66,10 +65,10 @@ class Spread:
         Estimate means and their variances from totals.
 
         A report represents `sampling` times the number of its code at a coordinate that it covers,
-        and 0 at the others. So its variance is sampling·(level + slope·s) - s, s the mean square of
-        users' numbers. If the slope is above 0, s is estimated from the codes, in 0 .. 1. If it
-        is 0, the squared mean replaces s and the divisor is n - 1: the variance is too high by the
-        variance between users, and by a factor of n / (n - 1).
+        and 0 at the others. So its variance is sampling·(level + slope·s) - s, where s is the mean
+        square of users' numbers. If the slope is above 0, s is estimated from the codes, in 0 .. 1.
+        If it is 0, the squared mean replaces s and the divisor is n - 1: the variance is too high
+        by the variance between users, and by a factor of n / (n - 1).
 
         Args:
             totals: Sums over all codes.
@@ -99,13 +98,17 @@ class Spread:
 
 
 _BYTE: Final = 0xFF
-"""Maximum number of codes in one byte, which leaves one value for padding."""
-_CHUNK: Final = 1 << 18
+"""Maximum number of codes in one byte, which leaves one value for null reports."""
+CODES_AT_ONCE: Final = 1 << 18
 """Codes summed at a time, to bound memory."""
 
 
 class CodedNumber(OddsOfWeights, SpecifiedNumbers):
-    """A randomizer that answers a number with a code; also a mechanism on its own."""
+    """
+    Base class of mechanisms for one number that report a code.
+
+    `SampledCoordinates` also applies them to single coordinates.
+    """
 
     ONE_NUMBER = True
 
@@ -117,7 +120,7 @@ class CodedNumber(OddsOfWeights, SpecifiedNumbers):
     @property
     @abstractmethod
     def features(self) -> int:
-        """Number of integers of each code that are summed."""
+        """Number of integers per code that are summed."""
 
     @property
     @abstractmethod
@@ -157,12 +160,12 @@ class CodedNumber(OddsOfWeights, SpecifiedNumbers):
 
     @property
     def code_dtype(self) -> np.dtype[Any]:
-        """Type of a code in a report: one byte, or four."""
+        """Type of a code in a report: one byte if all codes fit, else four."""
         return np.dtype("u1") if self.answers <= _BYTE else np.dtype("<u4")
 
     @property
     def report_dtype(self) -> np.dtype[Any]:
-        """One unsigned code, never all 1 bits, unlike padding."""
+        """One unsigned code, never all 1 bits as in a null report."""
         return np.dtype([("code", self.code_dtype)])
 
     def randomize(self, values: Numbers, rng: np.random.Generator) -> Reports:
@@ -174,8 +177,8 @@ class CodedNumber(OddsOfWeights, SpecifiedNumbers):
 
     def valid(self, reports: Reports) -> NDArray[np.bool_]:
         """Return which reports have a code below `answers`. Run by the analyzer."""
-        fine: NDArray[np.bool_] = reports["code"] < self.answers
-        return fine
+        valid: NDArray[np.bool_] = reports["code"] < self.answers
+        return valid
 
     def tally(self, reports: Reports) -> Counts:
         """
@@ -190,8 +193,8 @@ class CodedNumber(OddsOfWeights, SpecifiedNumbers):
         if not self.valid(reports).all():
             raise ReportError(f"a code is not below {self.answers}")
         cells = np.zeros(self.features, dtype=np.int64)
-        for chunk in chunks(reports):
-            cells += self.parts(chunk["code"].astype(np.int64)).sum(axis=1)
+        for part in batches(len(reports), 1, CODES_AT_ONCE):
+            cells += self.parts(reports["code"][part].astype(np.int64)).sum(axis=1)
         return cells
 
     def estimate(self, cells: Counts) -> Moments:
@@ -204,19 +207,14 @@ class CodedNumber(OddsOfWeights, SpecifiedNumbers):
         return self.spread.variance(values, sampling=1.0)
 
 
-def chunks(reports: Reports) -> Iterator[Reports]:
-    """Split reports into chunks of bounded size."""
-    return (reports[start : start + _CHUNK] for start in range(0, len(reports), _CHUNK))
-
-
 @dataclass(frozen=True)
 class Duchi(CodedNumber):
     """
     Duchi's bit of a number in -1 .. 1 [DJW18]; Harmony in one dimension [NXY+16].
 
     The number t is rounded at random to an end, preserving its mean, and Warner's randomized
-    response reports the end: Pr[+] = 1/2 + t·(true - other) / (2(true + other)). So a bit that
-    represents ±C, C = (true + other)/(true - other) = (e^ε+1)/(e^ε-1), is unbiased.
+    response reports the end: Pr[+] = 1/2 + t·(true - other) / (2(true + other)). So the bit is
+    unbiased if it represents ±C, C = (true + other)/(true - other) = (e^ε+1)/(e^ε-1).
     """
 
     NAME: ClassVar[NumberMechanismName] = "duchi"
@@ -224,28 +222,28 @@ class Duchi(CodedNumber):
     weights: ResponseWeights
 
     @classmethod
-    def from_request(cls, request: NumberRequest) -> Self:
-        """Choose the odds closest to e^ε from below."""
-        return cls(ResponseWeights.for_epsilon(request.local_epsilon))
+    def for_epsilon(cls, dimensions: int, local_epsilon: float) -> Self:  # noqa: ARG003  # always 1
+        """Choose the weights whose ratio is closest to e^ε from below."""
+        return cls(ResponseWeights.for_epsilon(local_epsilon))
 
     @classmethod
-    def from_spec(cls, spec: NumberSpec, dimensions: int) -> Self:  # noqa: ARG003  # one
-        """Take the odds from a task."""
+    def from_spec(cls, spec: NumberSpec, dimensions: int) -> Self:  # noqa: ARG003  # always 1
+        """Read the weights from a task's description."""
         return cls(number_weights(spec))
 
     @property
     def integers(self) -> dict[str, int]:
-        """The odds."""
+        """The two weights."""
         return odds(self.weights)
 
     @property
     def answers(self) -> int:
-        """Down and up."""
+        """Two codes: 0 for the lower end, 1 for the upper."""
         return 2
 
     @property
     def features(self) -> int:
-        """Counts of down and up."""
+        """Two counts, one for each end."""
         return 2
 
     @property
@@ -269,11 +267,11 @@ class Duchi(CodedNumber):
         return self.weights.respond(to_grid(numbers, 1, rng), 2, rng)
 
     def parts(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return indicators of down and of up."""
+        """Return indicators of the lower and of the upper end."""
         return np.stack([codes == 0, codes == 1]).astype(np.int64)
 
     def totals(self, sums: Counts) -> Totals:
-        """Multiply bits by ±C."""
+        """Multiply the counts of the two ends by ∓C."""
         count = (sums[:, 0] + sums[:, 1]).astype(np.float64)
         return Totals(
             count=count,

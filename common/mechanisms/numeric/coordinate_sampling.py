@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from common.errors import ReportError, TaskError
 from common.mechanisms.base import Counts, Reports, Vector
-from common.mechanisms.numeric.coded_number import CodedNumber, Duchi, chunks
+from common.mechanisms.bits import batches
+from common.mechanisms.numeric.coded_number import CODES_AT_ONCE, CodedNumber, Duchi
 from common.mechanisms.numeric.number import (
     Moments,
-    NumberRequest,
     Numbers,
     SpecifiedNumbers,
     check_numbers,
@@ -35,7 +35,7 @@ Answer = TypeVar("Answer", bound=CodedNumber)
 
 
 def equal_share(local_epsilon: float, parts: int) -> float:
-    """Return the largest float whose `parts`-fold is at most local_epsilon; maybe infinite."""
+    """Return the largest float x with x · parts ≤ local_epsilon, which may be infinite."""
     share = local_epsilon / parts
     if math.isfinite(share) and Fraction(share) * parts > Fraction(local_epsilon):
         return math.nextafter(share, 0)
@@ -56,8 +56,7 @@ class SampledCoordinates(Generic[Answer]):
         check_int_range("dimensions", self.dimensions, 1, MAX_DIMENSIONS)
         if not 1 <= self.sampled <= self.dimensions:
             raise TaskError(
-                f"a report tells of {self.sampled} numbers; "
-                f"it must be between 1 and all {self.dimensions}"
+                f"sampled is {self.sampled}; it must be between 1 and dimensions, {self.dimensions}"
             )
 
     @property
@@ -79,7 +78,7 @@ class SampledCoordinates(Generic[Answer]):
 
     @property
     def report_dtype(self) -> np.dtype[Any]:
-        """K coordinates in ascending order (uint16), and a code for each; never padding."""
+        """The k coordinates in ascending order (uint16), and a code for each."""
         return np.dtype(
             [
                 ("coordinates", "<u2", (self.sampled,)),
@@ -90,12 +89,12 @@ class SampledCoordinates(Generic[Answer]):
     @property
     def reduction(self) -> Reduction:
         """
-        Randomized response over two answers for a single bit of one coordinate, else the local ε.
+        Randomized response over two answers for a bit of one coordinate, else the local ε alone.
 
         U is uniform over coordinates and bits. A corner of the cube is supported by half of all
         reports; opposite corners share none: collision 0. All other inputs are mixtures of corners.
         """
-        if self.sampled == 1 and self.answer.answers == 2:  # noqa: PLR2004  # a bit
+        if self.sampled == 1 and self.answer.answers == 2:  # noqa: PLR2004  # a bit has two
             return MatchCountReduction.for_weights(
                 answers=2, weights=self.answer.weights, hashed=False
             )
@@ -133,8 +132,8 @@ class SampledCoordinates(Generic[Answer]):
         known = coordinates < self.dimensions
         coded = reports["codes"] < self.answer.answers
         every = np.concatenate([rising, known, coded], axis=1)
-        fine: NDArray[np.bool_] = np.logical_and.reduce(every, axis=1)
-        return fine
+        valid: NDArray[np.bool_] = np.logical_and.reduce(every, axis=1)
+        return valid
 
     def tally(self, reports: Reports) -> Counts:
         """
@@ -144,22 +143,22 @@ class SampledCoordinates(Generic[Answer]):
             Shape (dimensions · features,), coordinate 0 first.
 
         Raises:
-            ReportError: Coordinates do not ascend, or a number is out of range.
+            ReportError: Coordinates do not ascend, or a coordinate or a code is out of range.
 
         Cost: a pass over the reports for each part.
         """
         if not self.valid(reports).all():
             raise ReportError(
-                f"coordinates do not rise to below {self.dimensions}, "
+                f"coordinates do not ascend, or are not below {self.dimensions}, "
                 f"or a code is not below {self.answer.answers}"
             )
         cells = np.zeros((self.dimensions, self.answer.features), dtype=np.int64)
-        for chunk in chunks(reports):
-            coordinates = chunk["coordinates"].astype(np.int64)
-            codes = chunk["codes"].astype(np.int64)
+        for piece in batches(len(reports), 1, CODES_AT_ONCE):
+            coordinates = reports["coordinates"][piece].astype(np.int64)
+            codes = reports["codes"][piece].astype(np.int64)
             for place in range(self.sampled):
                 for feature, part in enumerate(self.answer.parts(codes[:, place])):
-                    # Exact: a chunk's sum of parts stays below 2^53.
+                    # Exact: a piece's sum of parts stays below 2^53.
                     cells[:, feature] += np.bincount(
                         coordinates[:, place], weights=part, minlength=self.dimensions
                     ).astype(np.int64)
@@ -183,18 +182,18 @@ class Harmony(SampledCoordinates[Duchi], SpecifiedNumbers):
     NAME: ClassVar[NumberMechanismName] = "harmony"
 
     @classmethod
-    def from_request(cls, request: NumberRequest) -> Self:
-        """Choose the odds closest to e^ε from below."""
-        return cls(request.dimensions, 1, Duchi(ResponseWeights.for_epsilon(request.local_epsilon)))
+    def for_epsilon(cls, dimensions: int, local_epsilon: float) -> Self:
+        """Choose the weights whose ratio is closest to e^ε from below."""
+        return cls(dimensions, 1, Duchi(ResponseWeights.for_epsilon(local_epsilon)))
 
     @classmethod
     def from_spec(cls, spec: NumberSpec, dimensions: int) -> Self:
-        """Take the odds from a task."""
+        """Read the weights from a task's description."""
         return cls(dimensions, 1, Duchi(number_weights(spec)))
 
 
 EPSILON_EACH: Final = 2.5
-"""Least ε of each coordinate, if a report has several [WXY+19]."""
+"""Minimum ε of each coordinate, if a report has several [WXY+19]."""
 
 
 def paper_sample(dimensions: int, local_epsilon: float) -> int:
@@ -210,16 +209,11 @@ class MultiHm(SampledCoordinates[Hybrid], SpecifiedNumbers):
 
     @classmethod
     def for_epsilon(cls, dimensions: int, local_epsilon: float) -> Self:
-        """Choose the integers."""
+        """Choose k as in [WXY+19], and the integers of the hybrid for ε/k."""
         sampled = paper_sample(dimensions, local_epsilon)
-        return cls(dimensions, sampled, Hybrid.for_epsilon(equal_share(local_epsilon, sampled)))
-
-    @classmethod
-    def from_request(cls, request: NumberRequest) -> Self:
-        """Choose k as in [WXY+19]."""
-        return cls.for_epsilon(request.dimensions, request.local_epsilon)
+        return cls(dimensions, sampled, Hybrid.for_epsilon(1, equal_share(local_epsilon, sampled)))
 
     @classmethod
     def from_spec(cls, spec: NumberSpec, dimensions: int) -> Self:
-        """Take the integers from a task, with any k."""
-        return cls(dimensions, spec.sampled, Hybrid.from_spec(spec))
+        """Read the integers from a task's description; any k is valid."""
+        return cls(dimensions, spec.sampled, Hybrid.from_spec(spec, 1))

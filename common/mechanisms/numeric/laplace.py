@@ -19,7 +19,6 @@ from common.mechanisms.base import Counts, Reports, Vector
 from common.mechanisms.numeric.number import (
     STEPS,
     Moments,
-    NumberRequest,
     Numbers,
     SpecifiedNumbers,
     check_numbers,
@@ -36,7 +35,7 @@ FAR: Final = 64
 """
 Distance from the ends of the grid, in scales of the noise, at which reports are clipped.
 
-Clipping is post-processing and costs no privacy. Noise goes so far with probability below
+Clipping is post-processing and costs no privacy. Noise exceeds this distance with probability below
 e^-64 < 2e-28, so estimates do not change.
 """
 
@@ -55,24 +54,24 @@ class Laplace(SpecifiedNumbers):
 
     def __post_init__(self) -> None:
         if self.steps < 2 or self.steps % 2:  # noqa: PLR2004  # an end on either side of the middle
-            raise TaskError(f"steps is {self.steps}; a grid has an even number of them, at least 2")
+            raise TaskError(f"steps is {self.steps}; it must be an even number of at least 2")
         if self.scale < 1:
             raise TaskError(f"scale is {self.scale}; it must be at least 1")
         if self.places * MAX_USERS > MAX_WEIGHT_SUM:
             most = (MAX_WEIGHT_SUM // MAX_USERS - self.steps - 1) // (2 * FAR)
             raise TaskError(
-                f"the noise has a scale of {self.scale} steps: beyond {most} reports could not be "
-                f"added up, and local_epsilon must be at least {self.steps / most:.2g}"
+                f"scale is {self.scale}; it must be at most {most}, so that reports can be summed: "
+                f"local_epsilon must be at least {self.steps / most:.2g}"
             )
 
     @classmethod
-    def from_request(cls, request: NumberRequest) -> Self:
+    def for_epsilon(cls, dimensions: int, local_epsilon: float) -> Self:  # noqa: ARG003  # always 1
         """Choose the least scale with steps / scale ≤ local_epsilon."""
-        return cls(STEPS, math.ceil(STEPS / Fraction(request.local_epsilon)))
+        return cls(STEPS, math.ceil(STEPS / Fraction(local_epsilon)))
 
     @classmethod
-    def from_spec(cls, spec: NumberSpec, dimensions: int) -> Self:  # noqa: ARG003  # one
-        """Take the grid and the scale from a task."""
+    def from_spec(cls, spec: NumberSpec, dimensions: int) -> Self:  # noqa: ARG003  # always 1
+        """Read the grid and the scale from a task's description."""
         return cls(spec.steps, spec.scale)
 
     @property
@@ -108,7 +107,7 @@ class Laplace(SpecifiedNumbers):
 
     @property
     def report_dtype(self) -> np.dtype[Any]:
-        """One unsigned 64-bit place, far below the value of padding."""
+        """One unsigned 64-bit place, far below the null report's 2^64 - 1."""
         return np.dtype([("place", "<u8")])
 
     def randomize(self, values: Numbers, rng: np.random.Generator) -> Reports:
@@ -122,8 +121,8 @@ class Laplace(SpecifiedNumbers):
 
     def valid(self, reports: Reports) -> NDArray[np.bool_]:
         """Return which reports have a place below `places`. Run by the analyzer."""
-        fine: NDArray[np.bool_] = reports["place"] < self.places
-        return fine
+        valid: NDArray[np.bool_] = reports["place"] < self.places
+        return valid
 
     def tally(self, reports: Reports) -> Counts:
         """Count reports and add up their places, shape (2,). Run by the analyzer."""

@@ -2,12 +2,12 @@
 MeanEST, the mechanism of Duchi, Jordan and Wainwright for several numbers at once [DJW18].
 
 The numbers are rounded at random to a corner V of the cube. The report is a corner z, with weight
-`true` on V's side of the cube, z·V > 0, and weight `other` elsewhere. A bit represents ±B.
+`true` on V's side of the cube, where z·V > 0, and weight `other` elsewhere. A bit represents ±B.
 
 With an even number of coordinates some corners are ties, z·V = 0. As printed, both sides T contain
 the ties: a tie has probability 1/|T|, a corner on the wrong side 1/((e^ε+1)|T|), and the local ε is
-ln(e^ε+1), more than ε. Here ties have weight `other`. Then no odds exceed true : other, and B is
-smaller too, since ties carry no information.
+ln(e^ε+1), more than ε. Here ties have weight `other`, so no odds exceed true : other. B is smaller
+too, since ties carry no information.
 """
 
 import math
@@ -24,7 +24,6 @@ from common.mechanisms.bits import batches, bit_field, count_set_bits, pack, spa
 from common.mechanisms.numeric.coded_number import Spread, Totals
 from common.mechanisms.numeric.number import (
     Moments,
-    NumberRequest,
     Numbers,
     SpecifiedNumbers,
     check_numbers,
@@ -60,18 +59,18 @@ class MeanEst(OddsOfWeights, SpecifiedNumbers):
         check_int_range("dimensions", self.dimensions, 1, MAX_DIMENSIONS)
 
     @classmethod
-    def from_request(cls, request: NumberRequest) -> Self:
-        """Choose the odds closest to e^ε from below."""
-        return cls(request.dimensions, ResponseWeights.for_epsilon(request.local_epsilon))
+    def for_epsilon(cls, dimensions: int, local_epsilon: float) -> Self:
+        """Choose the weights whose ratio is closest to e^ε from below."""
+        return cls(dimensions, ResponseWeights.for_epsilon(local_epsilon))
 
     @classmethod
     def from_spec(cls, spec: NumberSpec, dimensions: int) -> Self:
-        """Take the odds from a task."""
+        """Read the weights from a task's description."""
         return cls(dimensions, number_weights(spec))
 
     @property
     def integers(self) -> dict[str, int]:
-        """The odds."""
+        """The two weights."""
         return odds(self.weights)
 
     @cached_property
@@ -132,10 +131,10 @@ class MeanEst(OddsOfWeights, SpecifiedNumbers):
         Randomize each user's numbers to a corner, field bits (bytes). Run by the user agent.
 
         Of a uniform corner and its opposite, one has weight true and one other: a coin selects one.
-        The two have weight true + other together, two ties only 2·other, so a tie is drawn again
-        with probability (true-other) / (true+other). The number of draws does not depend on V.
+        The two have weight true + other together, but two ties only 2·other, so a tie is drawn
+        again with probability (true-other) / (true+other). No number of draws depends on V.
 
-        Cost: a 32-bit draw and a bit for each coordinate.
+        Cost: a 32-bit draw and a random bit for each coordinate.
         """
         check_numbers(values, self.dimensions)
         reports = np.empty(len(values), dtype=self.report_dtype)
@@ -153,7 +152,7 @@ class MeanEst(OddsOfWeights, SpecifiedNumbers):
     def _draw(
         self, own: NDArray[np.uint8], rng: np.random.Generator
     ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-        """Draw a corner for each, and return the indices of ties to draw again."""
+        """Draw a corner for each user's corner, and return the indices of ties to draw again."""
         true, other = self.weights.true, self.weights.other
         used = pack(np.ones((1, self.dimensions), dtype=np.uint8))
         corner = rng.integers(0, 256, size=own.shape, dtype=np.uint8) & used

@@ -6,7 +6,7 @@ derived from the task's nonce. The mean of x is estimated and mapped back by R�
 
 The estimate is biased: it loses the part orthogonal to R, on average a share 1 - q/d of the squared
 means, and a little by clipping. On average over R it is the mean times q/d, with the noise of
-Multi-HM times q/d. Scaling by q/d without a projection has that noise and less bias.
+Multi-HM times q/d. Scaling by q/d without a projection has the same noise and less bias.
 """
 
 import hashlib
@@ -53,7 +53,7 @@ def projection(nonce: bytes, dimensions: int, projected: int) -> NDArray[np.floa
     rounding, which does not matter, since numbers are then rounded at random.
 
     Args:
-        nonce: The task's.
+        nonce: The task's nonce.
         dimensions: d.
         projected: q, at most d.
 
@@ -90,36 +90,36 @@ class MultiRphm(StatedIntegers):
     def __post_init__(self) -> None:
         if self.dimensions * self.inner.dimensions > MAX_ENTRIES:
             raise TaskError(
-                f"projected is {self.inner.dimensions} of {self.dimensions}; their product may be "
-                f"at most {MAX_ENTRIES}"
+                f"projected is {self.inner.dimensions} and dimensions {self.dimensions}; "
+                f"their product may be at most {MAX_ENTRIES}"
             )
         if self.inner.dimensions > self.dimensions:
             raise TaskError(
-                f"projected is {self.inner.dimensions}; it must be at most {self.dimensions}, "
-                "the numbers that a person has"
+                f"projected is {self.inner.dimensions}; "
+                f"it must be at most dimensions, {self.dimensions}"
             )
 
     @classmethod
     def for_epsilon(cls, dimensions: int, local_epsilon: float, nonce: bytes) -> Self:
-        """Choose the integers."""
+        """Choose q as in [Sun+20], and the integers of Multi-HM over q dimensions."""
         inner = MultiHm.for_epsilon(paper_projected(dimensions), local_epsilon)
         return cls(dimensions, inner, nonce)
 
     @classmethod
     def specify(cls, request: NumberRequest) -> NumberSpec:
-        """Compute the integers, with q as in [Sun+20]. Run by the analyzer."""
+        """Compute the integers of a task. Run by the analyzer."""
         any_nonce = bytes(NONCE_BYTES)
         mechanism = cls.for_epsilon(request.dimensions, request.local_epsilon, any_nonce)
         return mechanism.spec(request.low, request.high)
 
     @classmethod
     def of_spec(cls, spec: NumberSpec, dimensions: int, nonce: bytes) -> Self:
-        """Build the mechanism from a task's description, with any q."""
+        """Build the mechanism from a task's description; any q is valid."""
         return cls(dimensions, MultiHm.from_spec(spec, spec.projected), nonce).checked(spec)
 
     @classmethod
     def of(cls, task: Task) -> Self:
-        """Build the mechanism of a task, whose domain_size is the numbers of a person."""
+        """Build the mechanism of a task, whose domain_size is its numbers per user."""
         return cls.of_spec(spec_as(task.mechanism, NumberSpec), task.domain_size, task.nonce)
 
     @property
@@ -143,12 +143,12 @@ class MultiRphm(StatedIntegers):
 
     @property
     def reduction(self) -> Reduction:
-        """That of Multi-HM: a projected and clipped vector is another vector of the cube."""
+        """Reduction of Multi-HM: a projected and clipped vector is another vector of the cube."""
         return self.inner.reduction
 
     @property
     def report_dtype(self) -> np.dtype[Any]:
-        """That of Multi-HM."""
+        """Layout of a report of Multi-HM."""
         return self.inner.report_dtype
 
     def project(self, values: Numbers) -> Numbers:
@@ -161,7 +161,7 @@ class MultiRphm(StatedIntegers):
         return self.inner.randomize(self.project(values), rng)
 
     def valid(self, reports: Reports) -> NDArray[np.bool_]:
-        """Return which reports Multi-HM can make. Run by the analyzer."""
+        """Return which reports are valid for Multi-HM. Run by the analyzer."""
         return self.inner.valid(reports)
 
     def tally(self, reports: Reports) -> Counts:
@@ -172,8 +172,8 @@ class MultiRphm(StatedIntegers):
         """
         Map the means of the projected vectors back. Run by the analyzer.
 
-        The variances are those of noise alone. They omit the covariances between projected
-        dimensions, a share of about 1/q, which depend on unknown products of the numbers.
+        The variances include only noise. They omit the covariances between projected dimensions, a
+        share of about 1/q, which depend on unknown products of the numbers.
         """
         projected = self.inner.estimate(cells)
         return Moments(
@@ -184,7 +184,7 @@ class MultiRphm(StatedIntegers):
 
     def variance(self, values: Numbers) -> Vector:
         """
-        Return the exact variance of the estimated means for these users, by noise alone.
+        Return the exact variance of the estimated means for these users, due to noise alone.
 
         A report covers projected dimensions i and l with probability k(k-1)/(q(q-1)) and represents
         q/k times their numbers. So its covariance there is (q(k-1)/(k(q-1)) - 1)·x_i·x_l =

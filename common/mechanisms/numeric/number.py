@@ -40,7 +40,7 @@ class NumberRequest:
         check_int_range("dimensions", self.dimensions, 1, MAX_DIMENSIONS)
         check_local_epsilon(self.local_epsilon)
         if math.isinf(self.local_epsilon):
-            raise TaskError("local_epsilon is inf; a number always goes with noise")
+            raise TaskError("local_epsilon is inf; for numbers it must be finite")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -48,8 +48,8 @@ class Moments:
     """
     Estimated means of the users whose reports were counted, with their variances.
 
-    Variances are of noise alone, around the means of these very users. With too few reports they
-    are infinite, and the means are meaningless.
+    Variances include only noise: they are around the means of these users. With too few reports
+    they are infinite, and the means are meaningless.
     """
 
     means: Vector
@@ -98,15 +98,15 @@ class NumberMechanism(Randomizer, Protocol):
 
 
 def to_unit(values: NDArray[np.float64], low: float, high: float) -> NDArray[np.float64]:
-    """Map low .. high to -1 .. 1, elementwise; clip results that rounding puts beyond the ends."""
+    """Map each value from low .. high to -1 .. 1, and clip rounding errors at the ends."""
     centred = (values - low) / (high - low) * 2 - 1
     unit: NDArray[np.float64] = np.clip(centred, -1.0, 1.0)
     return unit
 
 
 def check_numbers(values: Numbers, dimensions: int) -> None:
-    """Check the shape and range of numbers; raise ValueRangeError, which names no number."""
-    if values.ndim != 2 or values.shape[1] != dimensions:  # noqa: PLR2004  # people, dimensions
+    """Check the shape and range of numbers; ValueRangeError does not quote them."""
+    if values.ndim != 2 or values.shape[1] != dimensions:  # noqa: PLR2004  # a row per user
         raise ValueRangeError(f"a value must hold {dimensions} numbers")
     if not (np.abs(values) <= 1).all():  # NaN fails too
         raise ValueRangeError("a number must lie in the task's range")
@@ -127,13 +127,13 @@ def to_grid(values: Numbers, steps: int, rng: np.random.Generator) -> NDArray[np
     """
     place = (values + 1) * (steps / 2)
     down = np.minimum(np.floor(place), steps - 1)
-    odds = np.rint((place - down) * 2.0**FRACTION_BITS).astype(np.int64)
+    threshold = np.rint((place - down) * 2.0**FRACTION_BITS).astype(np.int64)
     draw = rng.integers(0, 1 << FRACTION_BITS, size=values.shape, dtype=np.int64)
-    return down.astype(np.int64) + (draw < odds)
+    return down.astype(np.int64) + (draw < threshold)
 
 
 def rounding_variance(values: Numbers, steps: int) -> NDArray[np.float64]:
-    """Return the variance u(1-u)·(2/steps)² of `to_grid`, u the relative position on the grid."""
+    """Return the variance u(1-u)·(2/steps)² of `to_grid` at relative position u between points."""
     place = (values + 1) * (steps / 2)
     above = place - np.minimum(np.floor(place), steps - 1)
     variance: NDArray[np.float64] = above * (1 - above) * (2 / steps) ** 2
@@ -170,54 +170,55 @@ class StatedIntegers(ABC):
         )
 
     def checked(self, spec: NumberSpec) -> Self:
-        """Return this mechanism if a task states its very integers; raise TaskError otherwise."""
+        """Return this mechanism if a task states exactly its integers, or raise TaskError."""
         own = asdict(self.spec(spec.low, spec.high))
         for field, value in asdict(spec).items():
             if value != own[field]:
                 raise TaskError(
-                    f"{field} is {value}; of this mechanism, {self.NAME}, it must be {own[field]}"
+                    f"{field} is {value}; for the mechanism {self.NAME} it must be {own[field]}"
                 )
         return self
 
 
 class SpecifiedNumbers(StatedIntegers):
-    """Base class of mechanisms that a request or a task fully determines, without its nonce."""
+    """Base class of mechanisms that a task's description determines without its nonce."""
 
     ONE_NUMBER: ClassVar[bool] = False
 
     @classmethod
     @abstractmethod
-    def from_request(cls, request: NumberRequest) -> Self:
-        """Choose the integers for a request."""
+    def for_epsilon(cls, dimensions: int, local_epsilon: float) -> Self:
+        """Choose the integers for a number of dimensions and a local ε."""
 
     @classmethod
     @abstractmethod
     def from_spec(cls, spec: NumberSpec, dimensions: int) -> Self:
-        """Take the integers from a task."""
+        """Read the integers from a task's description."""
 
     @classmethod
     def specify(cls, request: NumberRequest) -> NumberSpec:
         """Compute the integers of a task. Run by the analyzer."""
         cls._check_dimensions(request.dimensions)
-        return cls.from_request(request).spec(request.low, request.high)
+        mechanism = cls.for_epsilon(request.dimensions, request.local_epsilon)
+        return mechanism.spec(request.low, request.high)
 
     @classmethod
     def of_spec(cls, spec: NumberSpec, dimensions: int) -> Self:
-        """Build the mechanism from a task's description; TaskError if an unused integer is set."""
+        """Build the mechanism from a task's description, or raise TaskError."""
         cls._check_dimensions(dimensions)
         return cls.from_spec(spec, dimensions).checked(spec)
 
     @classmethod
     def of(cls, task: Task) -> Self:
-        """Build the mechanism of a task, whose domain_size is the numbers per user."""
+        """Build the mechanism of a task, whose domain_size is its numbers per user."""
         return cls.of_spec(spec_as(task.mechanism, NumberSpec), task.domain_size)
 
     @classmethod
     def _check_dimensions(cls, dimensions: int) -> None:
-        """Refuse several numbers for a mechanism of one."""
+        """Refuse several dimensions if the mechanism is for one number."""
         if cls.ONE_NUMBER and dimensions != 1:
             raise TaskError(
-                f"the mechanism {cls.NAME} is for one number; a person has {dimensions}"
+                f"dimensions is {dimensions}; for the mechanism {cls.NAME} it must be 1"
             )
 
 

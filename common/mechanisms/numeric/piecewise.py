@@ -2,9 +2,9 @@
 The piecewise mechanism for a number in -1 .. 1 [WXY+19], on a grid, and the hybrid.
 
 It is the square wave's response with another reach: a place near the number's has weight `true`,
-any other weight `other`. The paper's band has length C-1 out of 2C, C = (e^(ε/2)+1) / (e^(ε/2)-1):
-a share of 1/(e^(ε/2)+1) of all places. For any band the expected place is linear in the number, and
-the estimate is linear in the place.
+any other weight `other`. The paper's band has length C-1 out of 2C, C = (e^(ε/2)+1) / (e^(ε/2)-1),
+which is a share of 1/(e^(ε/2)+1) of all places. For any band the expected place is linear in the
+number, so the estimate is linear in the place.
 """
 
 import math
@@ -19,7 +19,7 @@ from common.errors import TaskError
 from common.mechanisms.band_response import BandResponse
 from common.mechanisms.base import Counts, Vector
 from common.mechanisms.numeric.coded_number import CodedNumber, Duchi, Spread, Totals
-from common.mechanisms.numeric.number import STEPS, NumberRequest, number_weights, odds, to_grid
+from common.mechanisms.numeric.number import STEPS, number_weights, odds, to_grid
 from common.mechanisms.reduction import PureReduction, Reduction
 from common.mechanisms.weights import ResponseWeights
 from common.protocols import NumberMechanismName
@@ -44,7 +44,7 @@ class Piecewise(CodedNumber):
 
     The band of grid point i, the number 2i/steps - 1, has place i + reach at its centre. A report
     represents (place - middle) / (signal · steps/2), where `signal` is the probability that it was
-    drawn from its own band: a report drawn from all places is the middle on average.
+    drawn from this band: a report drawn from all places is the middle on average.
     """
 
     NAME: ClassVar[NumberMechanismName] = "piecewise"
@@ -57,33 +57,28 @@ class Piecewise(CodedNumber):
 
     def __post_init__(self) -> None:
         if self.steps < 2 or self.steps % 2:  # noqa: PLR2004  # an end on either side of the middle
-            raise TaskError(f"steps is {self.steps}; a grid has an even number of them, at least 2")
+            raise TaskError(f"steps is {self.steps}; it must be an even number of at least 2")
         if self.answers**2 * MAX_USERS > MAX_WEIGHT_SUM:
             raise TaskError(
-                f"there are {self.answers} places; with more than "
-                f"{math.isqrt(MAX_WEIGHT_SUM // MAX_USERS)} their squares could not be added up"
+                f"there are {self.answers} places; there must be at most "
+                f"{math.isqrt(MAX_WEIGHT_SUM // MAX_USERS)}, so that their squares can be summed"
             )
         _ = self.response
 
     @classmethod
-    def from_request(cls, request: NumberRequest) -> Self:
-        """Choose the reach of [WXY+19], and the odds closest to e^ε from below."""
-        return cls.for_epsilon(request.local_epsilon)
-
-    @classmethod
-    def for_epsilon(cls, local_epsilon: float, steps: int = STEPS) -> Self:
-        """Choose the integers."""
+    def for_epsilon(cls, dimensions: int, local_epsilon: float) -> Self:  # noqa: ARG003  # always 1
+        """Choose the reach of [WXY+19], and the weights with a ratio closest to e^ε from below."""
         weights = ResponseWeights.for_epsilon(local_epsilon)
-        return cls(steps, paper_reach(steps, local_epsilon), weights)
+        return cls(STEPS, paper_reach(STEPS, local_epsilon), weights)
 
     @classmethod
-    def from_spec(cls, spec: NumberSpec, dimensions: int) -> Self:  # noqa: ARG003  # one
-        """Take the grid, any reach and the odds from a task."""
+    def from_spec(cls, spec: NumberSpec, dimensions: int) -> Self:  # noqa: ARG003  # always 1
+        """Read the grid, the reach and the weights from a task's description, with any reach."""
         return cls(spec.steps, spec.reach, number_weights(spec))
 
     @property
     def integers(self) -> dict[str, int]:
-        """The grid, the reach and the odds."""
+        """The grid, the reach and the weights."""
         return {"steps": self.steps, "reach": self.reach, **odds(self.weights)}
 
     @cached_property
@@ -98,7 +93,7 @@ class Piecewise(CodedNumber):
 
     @property
     def features(self) -> int:
-        """Counts, places, and squares of places."""
+        """Three: a count, the sum of places, and the sum of their squares."""
         return 3
 
     @property
@@ -129,12 +124,12 @@ class Piecewise(CodedNumber):
 
     @property
     def reduction(self) -> Reduction:
-        """That of the response; the local ε alone if the bands of the two ends overlap."""
+        """Reduction of the response, or the local ε alone if the bands of the two ends overlap."""
         return self.response.reduction or PureReduction(local_epsilon=self.local_epsilon)
 
     def encode(self, numbers: Vector, rng: np.random.Generator) -> NDArray[np.int64]:
         """Round each number to the grid, and randomize its grid point."""
-        return self.response.randomize(to_grid(numbers, self.steps, rng), rng)
+        return self.response.respond(to_grid(numbers, self.steps, rng), rng)
 
     def parts(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return 1, the place, and its square."""
@@ -173,9 +168,9 @@ class Hybrid(CodedNumber):
     """
     Report Duchi's bit as code 0 or 1, or place j of the piecewise mechanism as code 2+j [WXY+19].
 
-    The choice between the two is independent of the number and visible in the report. Both have the
-    odds true : other, and so has the hybrid. With the paper's mixture the variance is the same for
-    every number.
+    The choice between the two is independent of the number and visible in the report. Both parts
+    have the odds true : other, and so has the hybrid. With the paper's mixture the variance is the
+    same for every number.
 
     Without the piecewise mechanism (weight 0) there are two codes, and steps and reach are 0.
     """
@@ -192,32 +187,27 @@ class Hybrid(CodedNumber):
         if not 0 <= self.piecewise_weight < MIX_SUM:
             raise TaskError(
                 f"piecewise_weight is {self.piecewise_weight}; "
-                f"a hybrid's must lie between 0 and {MIX_SUM - 1}"
+                f"it must lie between 0 and {MIX_SUM - 1}"
             )
         if self.piecewise_weight == 0 and (self.steps, self.reach) != (0, 0):
             raise TaskError(
-                f"steps is {self.steps} and reach {self.reach}; where piecewise_weight is 0 "
-                "both must be 0"
+                f"steps is {self.steps} and reach {self.reach}; both must be 0 "
+                "where piecewise_weight is 0"
             )
         _ = self._piecewise
 
     @classmethod
-    def from_request(cls, request: NumberRequest) -> Self:
-        """Choose the mixture of [WXY+19]."""
-        return cls.for_epsilon(request.local_epsilon)
-
-    @classmethod
-    def for_epsilon(cls, local_epsilon: float, steps: int = STEPS) -> Self:
-        """Choose the integers."""
+    def for_epsilon(cls, dimensions: int, local_epsilon: float) -> Self:  # noqa: ARG003  # always 1
+        """Choose the weights, and the reach and the mixture of [WXY+19]."""
         weights = ResponseWeights.for_epsilon(local_epsilon)
         piecewise_weight = paper_weight(local_epsilon)
         if piecewise_weight == 0:
             return cls(0, 0, weights, 0)
-        return cls(steps, paper_reach(steps, local_epsilon), weights, piecewise_weight)
+        return cls(STEPS, paper_reach(STEPS, local_epsilon), weights, piecewise_weight)
 
     @classmethod
-    def from_spec(cls, spec: NumberSpec, dimensions: int = 1) -> Self:  # noqa: ARG003  # one
-        """Take the integers of one answer from a task, with any mixture."""
+    def from_spec(cls, spec: NumberSpec, dimensions: int) -> Self:  # noqa: ARG003  # always 1
+        """Read the integers from a task's description; any mixture is valid."""
         return cls(spec.steps, spec.reach, number_weights(spec), spec.piecewise_weight)
 
     @property
@@ -238,12 +228,12 @@ class Hybrid(CodedNumber):
 
     @property
     def answers(self) -> int:
-        """Two bits and all places."""
+        """Number of codes: two bits and all places."""
         return 2 if self._piecewise is None else 2 + self._piecewise.answers
 
     @property
     def features(self) -> int:
-        """The features of both parts."""
+        """Number of features of both parts."""
         return 2 if self._piecewise is None else 2 + self._piecewise.features
 
     @cached_property
@@ -261,13 +251,13 @@ class Hybrid(CodedNumber):
 
     @property
     def reduction(self) -> Reduction:
-        """The local ε alone; for Duchi's bit alone its reduction."""
+        """The local ε alone; without the piecewise mechanism, the reduction of Duchi's bit."""
         if self._piecewise is None:
             return self._duchi.reduction
         return PureReduction(local_epsilon=self.local_epsilon)
 
     def encode(self, numbers: Vector, rng: np.random.Generator) -> NDArray[np.int64]:
-        """Draw a part for each number, and randomize the number by it."""
+        """Draw one of the two mechanisms for each number, and randomize the number by it."""
         if self._piecewise is None:
             return self._duchi.encode(numbers, rng)
         draw = rng.integers(0, MIX_SUM, size=numbers.shape, dtype=np.int64)
@@ -278,11 +268,11 @@ class Hybrid(CodedNumber):
         return codes
 
     def parts(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the parts of bits, 0 for a place, then those of places, 0 for a bit."""
+        """Return the integers of bits (0 for a place), then those of places (0 for a bit)."""
         bits = self._duchi.parts(codes)
         if self._piecewise is None:
             return bits
-        places = self._piecewise.parts(codes - 2) * (codes >= 2)  # noqa: PLR2004  # bits
+        places = self._piecewise.parts(codes - 2) * (codes >= 2)  # noqa: PLR2004  # two bits
         return np.concatenate([bits, places])
 
     def totals(self, sums: Counts) -> Totals:

@@ -1,6 +1,6 @@
 """
-The bits of a Bloom filter that a text sets in a cohort, bit for bit as in RAPPOR's public client
-[EPK14], [GRappor].
+The bits of a Bloom filter that a text sets in a cohort [EPK14], the same as in RAPPOR's public
+clients [GRappor].
 
 The digest is MD5 of the cohort (four bytes, big-endian) and the text. Privacy does not rest on MD5,
 which only spreads texts over bits: it holds for any filter.
@@ -24,11 +24,13 @@ def check_hashes(bits: int, hashes: int) -> None:
     """Check that one digest has enough bytes for all hashes, or raise TaskError."""
     most = _DIGEST_BYTES // hash_bytes(bits)
     if hashes > most:
-        raise TaskError(f"hashes is {hashes}; a filter of {bits} bits allows at most {most}")
+        raise TaskError(
+            f"hashes is {hashes}; for a filter of {bits} bits it must be at most {most}"
+        )
 
 
 def hash_bytes(bits: int) -> int:
-    """Return the digest bytes that select one of the bits: 1 up to 256 bits, 2 up to 65,536."""
+    """Return the number of digest bytes that select a bit: 1 up to 256 bits, 2 up to 65,536."""
     return ((bits - 1).bit_length() - 1) // 8 + 1 if bits > 1 else 1
 
 
@@ -42,7 +44,7 @@ def positions(text: bytes, cohort: int, bits: int, hashes: int) -> tuple[int, ..
         text: UTF-8, or any bytes.
         cohort: At least 0 and below 2^32.
         bits: k, the length of the filter.
-        hashes: h, as `check_hashes` allows.
+        hashes: h, at most what `check_hashes` allows.
     """
     width = hash_bytes(bits)
     message = cohort.to_bytes(_COHORT_BYTES, "big") + text

@@ -1,12 +1,12 @@
 """
 Decode reports of RAPPOR: shares of candidates, and p-values over the randomness of the hash.
 
-If users hold a string, its bits are set more often than the other candidates explain. If none does,
-the hash has chosen those bits at random, independently of all reports. So the sum of the residuals
-at its bits is compared with the sums over h random bits per cohort, whose distribution is known
-exactly, as in a conditional randomization test [CFJL18]. This holds with unlisted strings, any
-distribution of noise, and candidates selected on the same data, provided that the residuals leave
-out the candidate's own bits.
+If users hold a string, its bits are set more often than the other candidates explain. If no user
+does, the hash has chosen those bits at random, independently of all reports. So the sum of the
+residuals at its bits is compared with the sums over h random bits per cohort, whose distribution is
+known exactly, as in a conditional randomization test [CFJL18]. This holds with unlisted strings,
+any distribution of noise, and candidates selected on the same data, provided that the residuals are
+of a fit without the candidate.
 """
 
 import math
@@ -22,7 +22,6 @@ from common.errors import TaskError
 from common.mechanisms.base import Counts, Vector
 from common.mechanisms.rappor.rappor import Rappor
 from common.mechanisms.rappor.regression import (
-    Matrix,
     Regression,
     TrueBitCounts,
     independent,
@@ -32,21 +31,22 @@ from common.mechanisms.rappor.regression import (
 LEVEL: Final = 0.05
 """Family-wise error rate: bound on the probability of any false discovery."""
 MAX_TOGETHER: Final = 1 / 8
-"""Ratio of candidates to bits of all cohorts up to which all are fitted together."""
+"""Maximum ratio of candidates to bits of all cohorts at which all are fitted together."""
 _MAX_AT_ONCE: Final = 256
 """Candidates estimated at a time, to bound memory."""
 _MAX_NORMAL: Final = 1.0
-"""Standard deviations up to which the normal approximation will do: nothing is detected there."""
+"""Standard deviations up to which a normal approximation suffices: nothing is detected there."""
 _MIN_DRAWS: Final = 8
-"""Hashes in all cohorts from which the saddlepoint approximation is used."""
+"""Minimum number of hashes over all cohorts for the saddlepoint approximation."""
 _MAX_TILT: Final = 1e6
+"""Maximum θ of the saddlepoint; beyond it the sum is practically the largest possible."""
 
 
-def hash_p_value(residuals: Matrix, positions: NDArray[np.intp], distribution: Vector) -> float:
+def hash_p_value(residuals: Vector, positions: NDArray[np.intp], distribution: Vector) -> float:
     """
     Return the probability that random bits have as large a sum of residuals as a candidate's.
 
-    By the saddlepoint approximation [LR80], or by Chernoff's bound if there are few hashes.
+    Uses the saddlepoint approximation [LR80], or Chernoff's bound if there are few hashes.
 
     Args:
         residuals: After fitting the other candidates, by cohort and bit, shape (c, k).
@@ -67,7 +67,7 @@ def hash_p_value(residuals: Matrix, positions: NDArray[np.intp], distribution: V
     return _upper_tail(scores, distribution, hashes, observed)
 
 
-def _upper_tail(scores: Matrix, distribution: Vector, hashes: int, observed: float) -> float:
+def _upper_tail(scores: Vector, distribution: Vector, hashes: int, observed: float) -> float:
     """
     Return P(S ≥ observed) for the sum S of h drawn scores per cohort, of mean 0 and variance 1.
 
@@ -91,7 +91,7 @@ def _upper_tail(scores: Matrix, distribution: Vector, hashes: int, observed: flo
     while cumulants(high)[1] < observed and high < _MAX_TILT:
         high *= 2
     if observed >= largest or high >= _MAX_TILT:
-        # All draws have the largest score: the probability of just that, with ties.
+        # The sum is the largest possible: return the probability that all draws have top scores.
         ties = np.isclose(scores, scores.max(axis=1, keepdims=True))
         return float(np.exp(hashes * np.log(ties @ distribution).sum()))
     tilt = float(optimize.brentq(lambda at: cumulants(at)[1] - observed, 0.0, high))
@@ -136,25 +136,25 @@ def decode(
 
     Args:
         rappor: The task's mechanism.
-        cells: From its `tally`, shape (m + m·k,).
-        candidates: At least one distinct string to look for; with the encoding `labels`, labels.
+        cells: Result of its `tally`, shape (m + m·k,).
+        candidates: Distinct strings to look for, at least one; labels with the encoding `labels`.
         most_together: See MAX_TOGETHER.
 
     Raises:
         ReportError: There is no report.
-        SettingsError: So many candidates need scikit-learn, which is missing.
+        SettingsError: There are too many candidates to fit together, and scikit-learn is missing.
         TaskError: There is no candidate, two set the same bits, or there are too many for one
             cohort.
         ValueRangeError: A candidate is too long, or not a label.
 
     Cost: a tenth of a second for hundreds of candidates, seconds for thousands.
     """
-    evidence = TrueBitCounts.of(rappor, cells, candidates)
+    bit_counts = TrueBitCounts.of(rappor, cells, candidates)
     labelled = rappor.spec.encoding == "labels"
     estimates = (
-        _each_label(evidence)
+        _each_label(bit_counts)
         if labelled
-        else _each_alone(evidence, _folds(evidence, most_together))
+        else _each_alone(bit_counts, _folds(bit_counts, most_together))
     )
     shares, errors, p_values, sum_error = estimates
     exhaustive = labelled and len(candidates) == rappor.spec.bits
@@ -173,15 +173,15 @@ _Estimates = tuple[Vector, Vector, Vector, float]
 """Shares, their errors, p-values, and the standard error of the sum of all shares."""
 
 
-def _each_label(evidence: TrueBitCounts) -> _Estimates:
-    """Estimate each label from its own bit alone, which no other label sets."""
-    places = evidence.positions[:, 0, 0]
-    variances = evidence.variances(evidence.estimates)[0, places]
-    n_reports, shown = evidence.n_reports, evidence.shown[0, places]
-    # Under the hypothesis that no user holds the label its count is binomial, noise alone.
-    p_values = stats.binom.sf(shown - 1, int(n_reports), evidence.unset_probability)
+def _each_label(bit_counts: TrueBitCounts) -> _Estimates:
+    """Estimate each label from its bit, which no other label sets."""
+    places = bit_counts.positions[:, 0, 0]
+    variances = bit_counts.variances(bit_counts.estimates)[0, places]
+    n_reports, shown = bit_counts.n_reports, bit_counts.shown[0, places]
+    # If no user holds the label, its count is only noise, and binomial.
+    p_values = stats.binom.sf(shown - 1, int(n_reports), bit_counts.unset_probability)
     sum_error = float(np.sqrt(variances.sum())) / n_reports
-    shares = evidence.estimates[0, places] / n_reports
+    shares = bit_counts.estimates[0, places] / n_reports
     return shares, np.sqrt(variances) / n_reports, p_values, sum_error
 
 
@@ -189,35 +189,35 @@ _Fold = tuple[NDArray[np.bool_], Regression]
 """A mask of cohorts fitted together, shape (c,), and their fit."""
 
 
-def _folds(evidence: TrueBitCounts, most_together: float) -> list[_Fold]:
+def _folds(bit_counts: TrueBitCounts, most_together: float) -> list[_Fold]:
     """Fit all cohorts together; with too many candidates, each half with the other's selection."""
-    cohorts, n_candidates = len(evidence.sizes), evidence.n_candidates
-    if n_candidates <= max(1.0, most_together * evidence.estimates.size):
-        fitted = independent(evidence, np.arange(n_candidates))
+    cohorts, n_candidates = len(bit_counts.sizes), bit_counts.n_candidates
+    if n_candidates <= max(1.0, most_together * bit_counts.estimates.size):
+        fitted = independent(bit_counts, np.arange(n_candidates))
         if len(fitted) == n_candidates:
-            return [(np.ones(cohorts, dtype=np.bool_), Regression.fit(evidence, fitted))]
-    if cohorts < 2:  # noqa: PLR2004  # halves
+            return [(np.ones(cohorts, dtype=np.bool_), Regression.fit(bit_counts, fitted))]
+    if cohorts < 2:  # noqa: PLR2004  # there are two halves
         raise TaskError(
-            f"one cohort of {evidence.estimates.size} bits cannot tell {n_candidates} candidates "
+            f"one cohort of {bit_counts.estimates.size} bits cannot tell {n_candidates} candidates "
             "apart: look for fewer, or collect with more cohorts"
         )
     even = np.arange(cohorts) % 2 == 0
-    return [(half, _fit_half(evidence, half)) for half in (even, ~even)]
+    return [(half, _fit_half(bit_counts, half)) for half in (even, ~even)]
 
 
-def _fit_half(evidence: TrueBitCounts, half: NDArray[np.bool_]) -> Regression:
+def _fit_half(bit_counts: TrueBitCounts, half: NDArray[np.bool_]) -> Regression:
     """Fit one half of the cohorts with the candidates selected on the other half."""
-    own = evidence.among(half)
-    chosen = select(evidence.among(~half), own.estimates.size)
+    own = bit_counts.among(half)
+    chosen = select(bit_counts.among(~half), own.estimates.size)
     return Regression.fit(own, independent(own, chosen))
 
 
-def _each_alone(evidence: TrueBitCounts, folds: Sequence[_Fold]) -> _Estimates:
+def _each_alone(bit_counts: TrueBitCounts, folds: Sequence[_Fold]) -> _Estimates:
     """Estimate each candidate separately in every fold, and combine the folds."""
-    n_candidates, bits = evidence.n_candidates, len(evidence.distribution)
+    n_candidates, bits = bit_counts.n_candidates, len(bit_counts.distribution)
     shares, errors = np.zeros(n_candidates), np.full(n_candidates, np.inf)
     p_values = np.ones(n_candidates)
-    noise = np.zeros((len(evidence.sizes), bits))
+    noise = np.zeros((len(bit_counts.sizes), bits))
     for cohorts, regression in folds:
         noise[cohorts] = regression.variances().reshape(-1, bits)
     of_sum = np.zeros_like(noise)
@@ -239,6 +239,6 @@ def _each_alone(evidence: TrueBitCounts, folds: Sequence[_Fold]) -> _Estimates:
         errors[some[known]] = deviations[known]
         for number in np.nonzero(known)[0]:
             p_values[some[number]] = hash_p_value(
-                residuals[number], evidence.positions[some[number]], evidence.distribution
+                residuals[number], bit_counts.positions[some[number]], bit_counts.distribution
             )
     return shares, errors, p_values, float(np.sqrt((of_sum**2 * noise).sum()))

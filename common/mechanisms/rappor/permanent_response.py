@@ -7,7 +7,7 @@ bit replaces the filter's bit. This matches two public clients bit for bit [GRap
 C++, whose message has a prefix, and the one in Python, whose message is the filter alone. (The
 client in Java hashes and derives differently.)
 
-This noise can be removed with the secret, which never leaves the device.
+Whoever knows the secret can remove this noise; the secret never leaves the device.
 """
 
 import hmac
@@ -21,11 +21,11 @@ Packed = NDArray[np.uint8]
 
 SCOPE_LABEL: Final = b"shuffledp v1 permanent response"
 _COHORT_MESSAGE: Final = b""
-"""The C++ client means a zero byte, but the C string ends at it."""
+"""The C++ client's source has a zero byte, but as a C string it is empty."""
 ENCODER_PREFIX: Final = b"\x01"
 """Precedes the encoder id and the filter in the C++ client's message."""
 _BLOCK: Final = 32
-"""Bytes of an HMAC-SHA256, which suffices for filters of so many bits."""
+"""Bytes of an HMAC-SHA256, and bits of the widest filter for which one suffices."""
 
 
 def scope_secret(device_secret: bytes, scope: bytes) -> bytes:
@@ -48,9 +48,9 @@ def scope_secret(device_secret: bytes, scope: bytes) -> bytes:
 
 def cohort_of(secret: bytes, cohorts: int, bits: int) -> int:
     """
-    Derive a user's cohort from the secret, as the C++ client does. Run by the user agent.
+    Derive a user's cohort from the secret, like the C++ client. Run by the user agent.
 
-    It is the first four bytes of the stream of an empty message, little-endian, modulo m.
+    The cohort is the first four bytes of the stream of an empty message, little-endian, modulo m.
 
     Args:
         secret: Secret of the scope.
@@ -68,9 +68,9 @@ def filter_message(filter_bits: int, bits: int, prefix: bytes) -> bytes:
 
 def stream(secret: bytes, message: bytes, bits: int) -> bytes:
     """
-    Derive a byte for each bit of a filter, and at least 32.
+    Derive a byte for each bit of a filter, and at least 32 bytes.
 
-    Up to 32 bits by HMAC-SHA256; beyond, by HMAC-DRBG with SHA-256, seeded with secret ‖ message
+    Uses HMAC-SHA256 up to 32 bits, and HMAC-DRBG with SHA-256 beyond, seeded with secret ‖ message
     and never reseeded [SP800-90A].
     """
     if bits <= _BLOCK:

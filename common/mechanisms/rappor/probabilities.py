@@ -9,21 +9,19 @@ A report shows a bit as set with probability p* if the text leaves it unset, q* 
 import dataclasses
 import math
 from dataclasses import dataclass
-from decimal import ROUND_CEILING, Context, Decimal
+from decimal import Decimal
 from fractions import Fraction
 from typing import Final, Self
 
 from common.errors import TaskError
 from common.mechanisms.reduction import MatchCountReduction
+from common.mechanisms.weights import epsilon_of_odds
 from common.task.specs import INSTANT_SUM, PERMANENT_SUM, RapporSpec
 
-Chance = Fraction | Decimal | float
+Probability = Fraction | Decimal | float
 
 _TOTAL: Final = 2 * PERMANENT_SUM * INSTANT_SUM
 """Denominator of p* and q*: 256 for the permanent bit, times 65536 for the report's."""
-_UP: Final = Context(prec=60, rounding=ROUND_CEILING)
-_ONE_UP: Final = Decimal(1) + Decimal("1e-27")
-"""Raises a logarithm by far more than its error in 60 digits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +33,7 @@ class RapporProbabilities:
     set: int
 
     @classmethod
-    def rounded(cls, f: Chance, p: Chance, q: Chance) -> Self:
+    def rounded(cls, f: Probability, p: Probability, q: Probability) -> Self:
         """
         Round f up to 128ths, p up and q down to 65536ths. Run by the analyzer.
 
@@ -80,16 +78,16 @@ class RapporProbabilities:
         """
         Return the local ε of ONE report: h·ln(q*(1-p*) / (p*(1-q*))), rounded up [EPK14].
 
-        The least private pair of texts set 2h different bits. Texts that share bits, or whose own
+        In the least private pair, two texts set 2h different bits. Texts that share bits, or whose
         hashes coincide, are more private. The cohort does not depend on the text.
         """
         likelier = self._set_odds * (_TOTAL - self._unset_odds)
         rarer = self._unset_odds * (_TOTAL - self._set_odds)
-        return _epsilon(likelier, rarer, hashes)
+        return epsilon_of_odds(likelier, rarer, hashes)
 
     def permanent_epsilon(self, hashes: int) -> float:
         """Return the permanent ε, 2h·ln((1-f/2) / (f/2)) [EPK14], rounded up; infinite at f = 0."""
-        return _epsilon(2 * PERMANENT_SUM - self.permanent, self.permanent, 2 * hashes)
+        return epsilon_of_odds(2 * PERMANENT_SUM - self.permanent, self.permanent, 2 * hashes)
 
     def one_hash_reduction(self, *, third: bool) -> MatchCountReduction:
         """
@@ -99,12 +97,13 @@ class RapporProbabilities:
         if the text's bit in the report's cohort is set; U supports any text with probability p*.
         Relative to U a report has density q*/p* if it supports its own text, and γ =
         (1-q*)/(1-p*) otherwise: it is a draw from U with probability γ, else one from U given that
-        it supports its text. So formula 1 holds with l = 1/p*. Two texts that share their bit in a
-        share s of the cohorts collide with probability s + (1-s)·p* ≥ 1/l; fewer collisions are
-        less private, so 1/l bounds every pair.
+        it supports its text, with l = 1/p*. Two texts that share their bit in a share s of the
+        cohorts collide with probability s + (1-s)·p* ≥ 1/l; fewer collisions are less private, so
+        1/l bounds every pair.
 
         Args:
-            third: True if distinct texts never share a bit; otherwise attacks do not apply.
+            third: True if distinct texts never share a bit. If False, `third_value` is "none" and
+                attacks do not cover the mechanism.
         """
         rest = _TOTAL - self._unset_odds
         reduction = MatchCountReduction.of_support_sets(
@@ -117,21 +116,12 @@ class RapporProbabilities:
         return reduction if third else dataclasses.replace(reduction, third_value="none")
 
 
-def _exact(name: str, chance: Chance) -> Fraction:
-    """Return a probability as a fraction; raise TaskError unless it is one."""
+def _exact(name: str, probability: Probability) -> Fraction:
+    """Return a probability as a fraction; raise TaskError unless it is in 0 .. 1."""
     try:
-        exact = Fraction(chance)
+        exact = Fraction(probability)
     except (ValueError, OverflowError) as error:
         raise TaskError(f"{name} must be a number") from error
     if not 0 <= exact <= 1:
-        raise TaskError(f"{name} is {chance}; it must lie between 0 and 1")
+        raise TaskError(f"{name} is {probability}; it must lie between 0 and 1")
     return exact
-
-
-def _epsilon(likelier: int, rarer: int, times: int) -> float:
-    """Return times · ln(likelier / rarer), rounded up; infinite if rarer is 0."""
-    if rarer == 0:
-        return math.inf
-    exact = _UP.multiply(_UP.multiply(_UP.ln(_UP.divide(likelier, rarer)), times), _ONE_UP)
-    nearest = float(exact)
-    return nearest if Decimal(nearest) >= exact else math.nextafter(nearest, math.inf)

@@ -23,7 +23,7 @@ from common.mechanisms.base import Counts, Reports
 from common.mechanisms.bits import batches, bit_field, spare_bits_clear
 from common.mechanisms.rappor import bloom
 from common.mechanisms.rappor import permanent_response as permanent
-from common.mechanisms.rappor.probabilities import Chance, RapporProbabilities
+from common.mechanisms.rappor.probabilities import Probability, RapporProbabilities
 from common.mechanisms.reduction import PureReduction, Reduction
 from common.task.specs import INSTANT_SUM, Encoding, RapporSpec, check_labels
 
@@ -42,14 +42,16 @@ class Rappor:
         if self.spec.report_bytes != self.report_dtype.itemsize:
             raise TaskError(
                 f"report_bytes is {self.spec.report_bytes}; "
-                f"a report of {self.spec.bits} bits has {self.report_dtype.itemsize}"
+                f"for {self.spec.bits} bits it must be {self.report_dtype.itemsize}"
             )
         if self.spec.encoding == "bloom":
             bloom.check_hashes(self.spec.bits, self.spec.hashes)
             if self.labels:
-                raise TaskError("the bits of a Bloom filter have no labels")
+                raise TaskError(
+                    f"there are {len(self.labels)} labels; for a Bloom filter there must be none"
+                )
         elif not self.labels:
-            raise TaskError("there are no labels; the encoding labels has a bit for each")
+            raise TaskError("there are no labels; the encoding labels needs one per bit")
         else:
             check_labels(self.labels, self.spec.bits)
 
@@ -59,17 +61,17 @@ class Rappor:
         bits: int,
         hashes: int = 1,
         cohorts: int = 1,
-        f: Chance,
-        p: Chance,
-        q: Chance,
+        f: Probability,
+        p: Probability,
+        q: Probability,
         encoding: Encoding = "bloom",
         most_bytes: int = _DEFAULT_BYTES,
         question: str = "",
     ) -> RapporSpec:
         """
-        Compute the integers. Run by the analyzer.
+        Choose the integer weights for f, p and q. Run by the analyzer.
 
-        f, p and q are rounded so that no ε grows: see `RapporProbabilities.rounded`.
+        f, p and q are rounded so that no ε grows; see `RapporProbabilities.rounded`.
 
         Args:
             bits: k.
@@ -78,24 +80,24 @@ class Rappor:
             f: At least 0; below 1 after rounding.
             p: At least 0.
             q: At most 1; above p after rounding.
-            encoding: Bloom filter, or a bit for each label.
+            encoding: "bloom" for a Bloom filter, "labels" for a bit per label.
             most_bytes: Maximum bytes of a text in UTF-8.
-            question: Name of the question whose tasks share permanent responses; empty if not
+            question: Name of the question whose tasks share permanent responses; empty if it is not
                 repeated.
 
         Raises:
             TaskError: A number is out of its range, or there would be no noise.
         """
-        chances = RapporProbabilities.rounded(f, p, q)
+        probabilities = RapporProbabilities.rounded(f, p, q)
         return RapporSpec(
             name="rappor",
             encoding=encoding,
             bits=bits,
             hashes=hashes,
             cohorts=cohorts,
-            permanent_weight=chances.permanent,
-            unset_weight=chances.unset,
-            set_weight=chances.set,
+            permanent_weight=probabilities.permanent,
+            unset_weight=probabilities.unset,
+            set_weight=probabilities.set,
             most_bytes=most_bytes,
             question=question,
             report_bytes=_layout(bits).itemsize,
@@ -107,12 +109,12 @@ class Rappor:
         Build the mechanism from a task's description. Run by the user agent and the analyzer.
 
         Args:
-            spec: The integers.
-            labels: The task's. With a Bloom filter they are candidates and no part of the
+            spec: The task's integers.
+            labels: The task's labels. With a Bloom filter they are candidates and no part of the
                 mechanism.
 
         Raises:
-            TaskError: The integers describe no RAPPOR, or there is not one label for each bit.
+            TaskError: The integers are not valid for RAPPOR, or there is not one label per bit.
         """
         return cls(spec, tuple(labels) if spec.encoding == "labels" else ())
 
@@ -126,39 +128,39 @@ class Rappor:
         return _layout(self.spec.bits)
 
     @cached_property
-    def _chances(self) -> RapporProbabilities:
+    def _probabilities(self) -> RapporProbabilities:
         return RapporProbabilities.of(self.spec)
 
     @property
     def unset_probability(self) -> float:
         """Probability p* that one report shows a bit as set that the text leaves unset."""
-        return self._chances.unset_probability
+        return self._probabilities.unset_probability
 
     @property
     def set_probability(self) -> float:
         """Probability q* that one report shows a bit as set that the text sets."""
-        return self._chances.set_probability
+        return self._probabilities.set_probability
 
     @cached_property
     def local_epsilon(self) -> float:
         """Local ε of ONE report, rounded up; see `RapporProbabilities.report_epsilon`."""
-        return self._chances.report_epsilon(self.spec.hashes)
+        return self._probabilities.report_epsilon(self.spec.hashes)
 
     @cached_property
     def permanent_epsilon(self) -> float:
         """
         Local ε of any number of reports on ONE text: 2h·ln((1-f/2) / (f/2)), rounded up [EPK14].
 
-        Infinite if f is 0. If a user's text changes, each text counts separately; the bound fails
-        if one can be inferred from another.
+        Infinite if f is 0. If a user's text changes, each text has its own ε; the bound fails if
+        one text can be inferred from another.
         """
-        return self._chances.permanent_epsilon(self.spec.hashes)
+        return self._probabilities.permanent_epsilon(self.spec.hashes)
 
     def keeps_promise(self, local_epsilon: float) -> bool:
         """
         Check that one report is local_epsilon-private. Run by the user agent.
 
-        Comparing floats is safe, because `local_epsilon` is computed in 60 digits and rounded up.
+        Comparing floats is safe: `self.local_epsilon` is computed to 60 digits and rounded up.
         """
         return local_epsilon >= self.local_epsilon
 
@@ -168,11 +170,16 @@ class Rappor:
         spec = self.spec
         if spec.hashes > 1:
             return PureReduction(local_epsilon=self.local_epsilon)
-        sure = spec.encoding == "labels" and spec.bits > 2  # noqa: PLR2004  # two have no third
-        return self._chances.one_hash_reduction(third=sure)
+        third = spec.encoding == "labels" and spec.bits > 2  # noqa: PLR2004  # two have no third
+        return self._probabilities.one_hash_reduction(third=third)
 
     def set_bits(self, texts: Sequence[str | bytes]) -> NDArray[np.intp]:
-        """Return the bits that texts set in each cohort, (texts, m, h); raise ValueRangeError."""
+        """
+        Return the bits that texts set in each cohort, shape (texts, m, h).
+
+        Raises:
+            ValueRangeError: As for `permanent`.
+        """
         spec, encoded = self.spec, [self._encoded(text) for text in texts]
         if spec.encoding == "labels":
             places = [self._place(text) for text in encoded]
@@ -183,8 +190,8 @@ class Rappor:
         """
         Return each user's permanent response, the first stage. Run by the user agent.
 
-        The same text and secret give the same response, bit for bit that of the public C++ client
-        with an empty encoder id. It must not leave the device unless reports are one-time.
+        The same text and secret give the same response, equal to that of the public C++ client with
+        an empty encoder id. It must not leave the device unless reports are one-time.
 
         Args:
             texts: One per user.
@@ -194,7 +201,7 @@ class Rappor:
             n responses in the layout of reports.
 
         Raises:
-            ValueRangeError: A text is too long, not a text, or not one of the labels.
+            ValueRangeError: A text is too long, not encodable, or not one of the labels.
 
         Cost: 7 µs per user with up to 32 bits, 30 µs with 128.
         """
@@ -217,7 +224,7 @@ class Rappor:
         return responses
 
     def _noise_of(self, text: str | bytes, secret: bytes) -> tuple[int, bytes, bytes]:
-        """Return a user's cohort, packed filter and stream."""
+        """Return a user's cohort, the packed filter and its noise stream."""
         spec = self.spec
         encoded = self._encoded(text)
         cohort = permanent.cohort_of(secret, spec.cohorts, spec.bits)
@@ -233,10 +240,10 @@ class Rappor:
 
     def randomize(self, responses: Reports, rng: np.random.Generator) -> Reports:
         """
-        Return a report of each permanent response, the second stage. Run by the user agent.
+        Add instantaneous noise to each permanent response, the second stage. Run by the user agent.
 
         Draws a 16-bit integer u for each bit. An unset bit is shown as set if u is below p·2^16, a
-        set one if u is below q·2^16. Nothing is drawn for one-time reports.
+        set bit if u is below q·2^16. Nothing is drawn for one-time reports.
 
         Args:
             responses: From `permanent`.
@@ -299,7 +306,7 @@ class Rappor:
         self, users: Counts, texts: Sequence[str | bytes], rng: np.random.Generator
     ) -> Counts:
         """
-        Draw the tally of one report per user directly, with the same distribution.
+        Draw the tally of one report per user directly. Run by the simulator.
 
         Cohorts are multinomial. Given cohort and text, the bits of one report are independent if
         its secret is used once, so each count is a sum of two binomial numbers. (Several reports of
@@ -337,7 +344,7 @@ class Rappor:
                 text = text.encode()
             except UnicodeEncodeError:
                 # The original error, even if only chained, contains the user's text.
-                raise ValueRangeError("a text holds half of a surrogate pair") from None
+                raise ValueRangeError("a text must not hold half of a surrogate pair") from None
         if len(text) > self.spec.most_bytes:
             raise ValueRangeError(f"a text must have at most {self.spec.most_bytes} bytes in UTF-8")
         return text

@@ -13,8 +13,8 @@ regression is
 
     t_ij - N_j·b_i = N_j·Σ_l s_l·(B_lij - b_i) + noise.
 
-With very many candidates, the non-negative LASSO [Tib96] selects those to fit, as in [EPK14]: on
-one half of the cohorts, for a fit on the other half.
+With many candidates, the non-negative LASSO [Tib96] selects those to fit, as in [EPK14], on one
+half of the cohorts for a fit on the other half.
 """
 
 import dataclasses
@@ -39,12 +39,11 @@ _MAX_SELECTED: Final = 500
 _MAX_OF_CELLS: Final = 0.8
 """Maximum number of fitted candidates, and their maximum ratio to the cells [GRappor]."""
 _MIN_DEVIATIONS: Final = 2.0
-"""Last penalty of the path, in standard deviations of a candidate's product with the noise."""
+"""Least penalty of the path, in standard deviations of a candidate's product with the noise."""
 _STEPS: Final = 20
+"""Number of penalties."""
 _SINGULAR: Final = 1e-8
 """Squared norm up to which the independent part of a unit column counts as 0."""
-
-Matrix = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -55,7 +54,7 @@ class TrueBitCounts:
     """N_j: reports by cohort, shape (c,), all above 0."""
     shown: Counts
     """c_ij: reports that show each bit, shape (c, k)."""
-    estimates: Matrix
+    estimates: Vector
     """t_ij: estimated users who set each bit, shape (c, k)."""
     positions: NDArray[np.intp]
     """Bits by candidate, cohort and hash, shape (M, c, h)."""
@@ -64,16 +63,16 @@ class TrueBitCounts:
     baseline: Vector
     """b_i: probability that an unlisted text sets each bit, shape (k,)."""
     unset_probability: float
-    """p*."""
+    """p*: probability that a report shows an unset bit as set."""
     set_probability: float
-    """q*."""
+    """q*: probability that a report shows a set bit as set."""
 
     @classmethod
     def of(cls, rappor: Rappor, cells: Counts, candidates: Sequence[str]) -> Self:
         """
         Debias the counts of cohorts with reports, and hash the candidates; see `decode`.
 
-        With one bit per label, devices accept no unlisted text.
+        With one bit per label, devices refuse unlisted texts, so the baseline is 0.
 
         Raises:
             ReportError: There is no report.
@@ -84,10 +83,10 @@ class TrueBitCounts:
         """
         spec = rappor.spec
         if not candidates:
-            raise TaskError("there are no candidates; decoding looks for strings of a list")
+            raise TaskError("there are no candidates; decoding needs at least one")
         seen = cells[: spec.cohorts] > 0
         if not seen.any():
-            raise ReportError("no report came; there is nothing to decode")
+            raise ReportError("there are 0 reports; decoding needs at least one")
         positions = rappor.set_bits(candidates)[:, seen]
         _check_different(positions, spec.bits, candidates)
         sizes = cells[: spec.cohorts][seen].astype(np.float64)
@@ -120,7 +119,7 @@ class TrueBitCounts:
         return len(self.positions)
 
     @property
-    def target(self) -> Matrix:
+    def target(self) -> Vector:
         """The regression's left side t_ij - N_j·b_i, shape (c, k)."""
         return self.estimates - self.sizes[:, None] * self.baseline
 
@@ -153,7 +152,7 @@ class TrueBitCounts:
         fields = {name: getattr(self, name)[cohorts] for name in ("sizes", "shown", "estimates")}
         return dataclasses.replace(self, positions=self.positions[:, cohorts], **fields)
 
-    def variances(self, expected: Matrix) -> Matrix:
+    def variances(self, expected: Vector) -> Vector:
         """
         Return the variance of each t_ij if `expected` users, shape (c, k), set the bit.
 
@@ -167,7 +166,7 @@ class TrueBitCounts:
         signal = self.set_probability - self.unset_probability
         noise = (true * of_set + (sizes - true) * of_unset) / signal**2
         elsewhere = (self.n_reports - sizes) / max(1.0, self.n_reports - 1)
-        sampling: Matrix = true * (1 - true / sizes) * elsewhere
+        sampling: Vector = true * (1 - true / sizes) * elsewhere
         return noise + sampling
 
 
@@ -182,15 +181,15 @@ def _check_different(positions: NDArray[np.intp], bits: int, candidates: Sequenc
     if twins.size:
         earlier, later = candidates[first[which.ravel()[twins[0]]]], candidates[twins[0]]
         raise TaskError(
-            f"{twins.size} of {len(candidates)} candidates set the same bits as one before them, "
-            f"in every cohort with reports, such as {later!r} and {earlier!r}: leave them out, or "
+            f"{twins.size} of {len(candidates)} candidates set the same bits as an earlier one in "
+            f"every cohort with reports, such as {later!r} and {earlier!r}: leave them out, or "
             "collect with more cohorts"
         )
 
 
-def select(evidence: TrueBitCounts, fit_cells: int) -> NDArray[np.intp]:
+def select(bit_counts: TrueBitCounts, fit_cells: int) -> NDArray[np.intp]:
     """
-    Select candidates by the LASSO, at most 500 and .8 of the fit's cells; return their indices.
+    Select candidates by the LASSO, at most 500 and 80 % of the fit's cells; return their indices.
 
     Raises:
         SettingsError: scikit-learn is not installed.
@@ -201,17 +200,17 @@ def select(evidence: TrueBitCounts, fit_cells: int) -> NDArray[np.intp]:
         linear_model: Any = importlib.import_module("sklearn.linear_model")
     except ModuleNotFoundError as error:
         raise SettingsError(
-            "choosing among so many candidates needs scikit-learn: install shuffledp with its "
-            "extra research (pip install 'shuffledp[research]'), or scikit-learn beside it"
+            f"selecting among {bit_counts.n_candidates} candidates needs scikit-learn: install it, "
+            "or shuffledp with its extra research (pip install 'shuffledp[research]')"
         ) from error
     model = linear_model.Lasso(positive=True, warm_start=True, tol=1e-3, max_iter=2000)
     # Rows are divided by √N_j for equal variances. The model's intercept does the centring.
-    roots = np.sqrt(evidence.rows)
-    columns = evidence.incidence.multiply(roots[:, None]).tocsc()
-    target = evidence.target.ravel() / roots
-    typical = evidence.sizes[:, None] * evidence.baseline
-    deviation = math.sqrt(float((evidence.variances(typical).ravel() / roots**2).mean()))
-    norm = math.sqrt(float(columns.power(2).sum()) / evidence.n_candidates)
+    roots = np.sqrt(bit_counts.rows)
+    columns = bit_counts.incidence.multiply(roots[:, None]).tocsc()
+    target = bit_counts.target.ravel() / roots
+    typical = bit_counts.sizes[:, None] * bit_counts.baseline
+    deviation = math.sqrt(float((bit_counts.variances(typical).ravel() / roots**2).mean()))
+    norm = math.sqrt(float(columns.power(2).sum()) / bit_counts.n_candidates)
     least = _MIN_DEVIATIONS * deviation * norm / len(target)
     largest = float((columns.T @ (target - target.mean())).max()) / len(target)
     chosen = np.zeros(0, dtype=np.intp)
@@ -228,11 +227,11 @@ def select(evidence: TrueBitCounts, fit_cells: int) -> NDArray[np.intp]:
     return chosen
 
 
-def independent(evidence: TrueBitCounts, candidates: NDArray[np.intp]) -> NDArray[np.intp]:
+def independent(bit_counts: TrueBitCounts, candidates: NDArray[np.intp]) -> NDArray[np.intp]:
     """Drop candidates whose bits depend linearly on others'. Cost: the cube of their number."""
     if not len(candidates):
         return candidates
-    gram = _gram(evidence, candidates, candidates)
+    gram = _gram(bit_counts, candidates, candidates)
     scale = np.sqrt(np.maximum(np.diag(gram), np.finfo(np.float64).tiny))
     triangle, order = linalg.qr(gram / np.outer(scale, scale), mode="r", pivoting=True)
     rank = int((np.abs(np.diag(triangle)) > _SINGULAR).sum())
@@ -242,14 +241,14 @@ def independent(evidence: TrueBitCounts, candidates: NDArray[np.intp]) -> NDArra
 class Alone(NamedTuple):
     """L candidates, each after projecting out the other fitted ones."""
 
-    columns: Matrix
+    columns: Vector
     """Projected B_l - b, shape (c·k, L)."""
     products: Vector
     """Products of these columns with the target, shape (L,)."""
     weights: Vector
     """Weighted squared norms of these columns, shape (L,): a share is product / weight. 0 for a
     candidate that depends on the others."""
-    residuals: Matrix
+    residuals: Vector
     """Residuals of the target after fitting the *other* candidates, shape (c·k, L)."""
 
 
@@ -257,38 +256,40 @@ class Alone(NamedTuple):
 class Regression:
     """A weighted least-squares fit, and projections of any candidate."""
 
-    evidence: TrueBitCounts
+    bit_counts: TrueBitCounts
     fitted: NDArray[np.intp]
     """Indices of the fitted candidates, shape (S,)."""
-    inverse: Matrix
+    inverse: Vector
     """Inverse of the fitted columns' Gram matrix, shape (S, S)."""
     shares: Vector
     """Estimated shares of the fitted candidates, shape (S,)."""
 
     @classmethod
-    def fit(cls, evidence: TrueBitCounts, fitted: NDArray[np.intp]) -> Self:
+    def fit(cls, bit_counts: TrueBitCounts, fitted: NDArray[np.intp]) -> Self:
         """Fit linearly independent candidates together. Cost: the cube of their number."""
-        inverse = linalg.inv(_gram(evidence, fitted, fitted))
-        target = evidence.target.ravel()
-        product = np.asarray(evidence.incidence[:, fitted].T @ target) - evidence.spread @ target
-        return cls(evidence=evidence, fitted=fitted, inverse=inverse, shares=inverse @ product)
+        inverse = linalg.inv(_gram(bit_counts, fitted, fitted))
+        target = bit_counts.target.ravel()
+        product = (
+            np.asarray(bit_counts.incidence[:, fitted].T @ target) - bit_counts.spread @ target
+        )
+        return cls(bit_counts=bit_counts, fitted=fitted, inverse=inverse, shares=inverse @ product)
 
     @cached_property
     def residual(self) -> Vector:
         """Residual of the target after the fit, shape (c·k,)."""
-        explained: Vector = self.evidence.rows * self._mixed(self.shares)
-        return self.evidence.target.ravel() - explained
+        explained: Vector = self.bit_counts.rows * self._mixed(self.shares)
+        return self.bit_counts.target.ravel() - explained
 
     def variances(self) -> Vector:
         """
         Return the variance of each bit's estimate, shape (c·k,).
 
-        From the fit's expected bits, scaled up by one factor if the residuals are larger than
-        these variances predict, as unlisted texts make them.
+        Computed from the fit's expected bits, and scaled up by one factor if the residuals are
+        larger than these variances predict, for example due to unlisted texts.
         """
-        evidence, residual = self.evidence, self.residual
-        expected = evidence.estimates - residual.reshape(evidence.estimates.shape)
-        variances = evidence.variances(expected).ravel()
+        bit_counts, residual = self.bit_counts, self.residual
+        expected = bit_counts.estimates - residual.reshape(bit_counts.estimates.shape)
+        variances = bit_counts.variances(expected).ravel()
         freedom = len(variances) - len(self.fitted)
         if freedom <= 0:
             return variances
@@ -304,42 +305,42 @@ class Regression:
 
         Cost: for each the square of the number of fitted ones, and c·k; memory for L columns.
         """
-        evidence, rows = self.evidence, self.evidence.rows[:, None]
+        bit_counts, rows = self.bit_counts, self.bit_counts.rows[:, None]
         place = {candidate: number for number, candidate in enumerate(self.fitted.tolist())}
         index = np.array([place.get(candidate, -1) for candidate in candidates.tolist()])
         fitted = index >= 0
-        cross = self.inverse @ _gram(evidence, self.fitted, candidates)
+        cross = self.inverse @ _gram(bit_counts, self.fitted, candidates)
         cross[:, fitted] = 0
-        columns: Matrix = evidence.incidence[:, candidates].toarray()
-        columns -= evidence.spread[:, None] + self._mixed(cross)
+        columns: Vector = bit_counts.incidence[:, candidates].toarray()
+        columns -= bit_counts.spread[:, None] + self._mixed(cross)
         own = self.inverse[:, index[fitted]]
         columns[:, fitted] = self._mixed(own) / np.diag(own[index[fitted]])
         weights = (columns**2 * rows).sum(axis=0)
-        dependent = weights <= _SINGULAR * np.diag(_gram(evidence, candidates, candidates))
+        dependent = weights <= _SINGULAR * np.diag(_gram(bit_counts, candidates, candidates))
         columns[:, dependent] = 0
         weights[dependent] = 0
         shares = np.where(fitted, self.shares[index] if len(self.shares) else 0.0, 0.0)
         return Alone(
             columns=columns,
-            products=columns.T @ evidence.target.ravel(),
+            products=columns.T @ bit_counts.target.ravel(),
             weights=weights,
             residuals=self.residual[:, None] + rows * columns * shares,
         )
 
-    def _mixed(self, coefficients: Matrix) -> Matrix:
+    def _mixed(self, coefficients: Vector) -> Vector:
         """Combine the fitted columns linearly: (S,) or (S, L) -> (c·k,) or (c·k, L)."""
-        evidence = self.evidence
-        common = np.multiply.outer(evidence.spread, coefficients.sum(axis=0))
-        mixed: Matrix = np.asarray(evidence.incidence[:, self.fitted] @ coefficients) - common
+        bit_counts = self.bit_counts
+        common = np.multiply.outer(bit_counts.spread, coefficients.sum(axis=0))
+        mixed: Vector = np.asarray(bit_counts.incidence[:, self.fitted] @ coefficients) - common
         return mixed
 
 
-def _gram(evidence: TrueBitCounts, some: NDArray[np.intp], others: NDArray[np.intp]) -> Matrix:
+def _gram(bit_counts: TrueBitCounts, some: NDArray[np.intp], others: NDArray[np.intp]) -> Vector:
     """Return the products of candidates' columns B_l - b, weighted by N_j."""
-    weighted = evidence.rows * evidence.spread
-    left, right = evidence.incidence[:, some], evidence.incidence[:, others]
-    gram: Matrix = (left.T @ sparse.diags_array(evidence.rows) @ right).toarray()
+    weighted = bit_counts.rows * bit_counts.spread
+    left, right = bit_counts.incidence[:, some], bit_counts.incidence[:, others]
+    gram: Vector = (left.T @ sparse.diags_array(bit_counts.rows) @ right).toarray()
     gram -= np.asarray(left.T @ weighted)[:, None]
     gram -= np.asarray(right.T @ weighted)
-    gram += float(weighted @ evidence.spread)
+    gram += float(weighted @ bit_counts.spread)
     return gram

@@ -38,7 +38,7 @@ def test_expected_cells_give_the_true_shares(name: str) -> None:
 
 @_EVERY
 def test_no_users_give_no_reports(name: str) -> None:
-    """And cells of 0."""
+    """All cells are 0, and there are as many as with reports."""
     mechanism, rng = example(name), np.random.default_rng(2)
     nobody = np.zeros(mechanism.domain_size, dtype=np.int64)
     cells = mechanism.sample_cells(nobody, 0, rng)
@@ -50,7 +50,7 @@ def test_no_users_give_no_reports(name: str) -> None:
 
 @_EVERY
 def test_a_value_outside_the_domain_is_refused(name: str) -> None:
-    """Before anything is drawn; the message names the domain and not the value."""
+    """The error comes before any draw, and its message names the domain and not the value."""
     mechanism = example(name)
     for value in (-1, mechanism.domain_size, 2**40):
         with pytest.raises(ValueRangeError) as caught:
@@ -69,7 +69,7 @@ def test_a_value_outside_the_domain_is_refused(name: str) -> None:
     ],
 )
 def test_the_least_value_out_of_range_is_invalid(name: str, field: str, limit: int) -> None:
-    """Its predecessor is valid."""
+    """The limit is invalid, and the value below it is valid."""
     mechanism = example(name)
     reports = mechanism.dummies(3, np.random.default_rng(5))
     reports[field][:2] = [limit - 1, limit]
@@ -101,7 +101,7 @@ def _published(local_epsilon: float, items: int) -> dict[str, float]:
 @pytest.mark.parametrize("local_epsilon", [0.1, 0.5, 1.0, 2.0, 4.0, 8.0])
 @pytest.mark.parametrize("name", list(_published(1.0, 12)))
 def test_the_variance_of_a_rare_item_matches_the_papers(name: str, local_epsilon: float) -> None:
-    """Except for rounding the weights down."""
+    """They agree except for the rounding of the weights."""
     half = local_epsilon / 2 if name == "symmetric-unary" else local_epsilon
     mechanism = example(name, items=12, odds=ResponseWeights.for_epsilon(half))
     found = mechanism.variance(np.zeros(mechanism.domain_size), Mixture(n_real=1.0))
@@ -112,12 +112,12 @@ def test_the_variance_of_a_rare_item_matches_the_papers(name: str, local_epsilon
 @_EVERY
 @pytest.mark.parametrize("items", [2, 7, 9])
 def test_support_of_single_reports_sums_to_the_counts(name: str, items: int) -> None:
-    """For every item."""
+    """The reports that support an item, counted one by one, are those that the analyzer counts."""
     mechanism, rng = example(name, items=items), np.random.default_rng(3)
     values = rng.integers(0, mechanism.domain_size, 300)
-    made = np.concatenate([mechanism.randomize(values, rng), mechanism.dummies(300, rng)])
-    counted = [mechanism.supports(made, item).sum() for item in range(mechanism.domain_size)]
-    cells = mechanism.tally(made)
+    reports = np.concatenate([mechanism.randomize(values, rng), mechanism.dummies(300, rng)])
+    counted = [mechanism.supports(reports, item).sum() for item in range(mechanism.domain_size)]
+    cells = mechanism.tally(reports)
 
     if isinstance(mechanism, SquareWave):
         width = mechanism.width
@@ -131,9 +131,9 @@ def test_support_of_single_reports_sums_to_the_counts(name: str, items: int) -> 
 @pytest.mark.parametrize("items", [2, 9])
 def test_a_single_report_equals_one_of_many(name: str, items: int) -> None:
     """
-    Distributions are tested on many reports at once, and a device makes one.
+    Other tests draw many reports at once, but a device draws one, which must be the same.
 
-    With weights 3 : 1 the first bits decide every coin, so every row draws alike.
+    With weights 3 : 1 the first bits decide every coin, so every row makes the same draws.
     """
     mechanism, rows = example(name, items=items), range(200)
     values = np.arange(len(rows)) % mechanism.domain_size

@@ -21,33 +21,33 @@ from tests.support.numbers import EVERY, ONE_NUMBER, number_example
 
 class _Example(NamedTuple):
     mechanism: Randomizer
-    made: Reports
-    counted: Callable[[Counts, int], bool]
-    """Whether so many reports and their cells give an estimate."""
+    reports: Reports
+    estimable: Callable[[Counts, int], bool]
+    """Check that cells and their number of reports give an estimate."""
 
 
 def _items(name: str, items: int) -> _Example:
     mechanism, rng = example(name, items=items), np.random.default_rng(1)
     values = rng.integers(0, mechanism.domain_size, 200)
-    made = np.concatenate([mechanism.randomize(values, rng), mechanism.dummies(200, rng)])
+    reports = np.concatenate([mechanism.randomize(values, rng), mechanism.dummies(200, rng)])
 
-    def counted(cells: Counts, _count: int) -> bool:
+    def estimable(cells: Counts, _count: int) -> bool:
         shares = mechanism.debias(cells, Mixture(n_real=1.0))
         return (mechanism.domain_size,) == shares.shape
 
-    return _Example(mechanism, made, counted)
+    return _Example(mechanism, reports, estimable)
 
 
 def _numbers(name: NumberMechanismName, size: int, local_epsilon: float) -> _Example:
     mechanism = number_example(name, local_epsilon, dimensions=size)
     values = np.repeat([[-1.0], [0.0], [1.0]], 50, axis=0) * np.ones(size)
 
-    def counted(cells: Counts, _count: int) -> bool:
+    def estimable(cells: Counts, _count: int) -> bool:
         found = mechanism.estimate(cells)
         assert (size,) == found.means.shape == found.variances.shape
         return bool(np.isfinite(found.means).all() and (found.variances > 0).all())
 
-    return _Example(mechanism, mechanism.randomize(values, np.random.default_rng(4)), counted)
+    return _Example(mechanism, mechanism.randomize(values, np.random.default_rng(4)), estimable)
 
 
 def _texts(bits: int, cohorts: int, p: float, q: float) -> _Example:
@@ -63,8 +63,8 @@ def _texts(bits: int, cohorts: int, p: float, q: float) -> _Example:
     mechanism = Rappor.of(spec, [f"v{place}" for place in range(bits)])
     secrets = [scope_secret(bytes(32), bytes([person])) for person in range(50)]
     responses = mechanism.permanent(["v1", "v2"] * 25, secrets)
-    made = mechanism.randomize(responses, np.random.default_rng(1))
-    return _Example(mechanism, made, lambda cells, count: count == cells[:cohorts].sum())
+    reports = mechanism.randomize(responses, np.random.default_rng(1))
+    return _Example(mechanism, reports, lambda cells, count: count == cells[:cohorts].sum())
 
 
 _CASES: Final[dict[str, Callable[[], _Example]]] = {
@@ -86,7 +86,7 @@ _EVERY = pytest.mark.parametrize("name", _CASES)
 
 
 @cache
-def _made(name: str) -> _Example:
+def _example(name: str) -> _Example:
     return _CASES[name]()
 
 
@@ -94,8 +94,8 @@ def _made(name: str) -> _Example:
 @given(junk=st.binary(max_size=150))
 @settings(max_examples=30)
 def test_any_bytes_are_counted_or_refused(name: str, junk: bytes) -> None:
-    """Reports are valid or not, and counting gives an estimate or a ReportError."""
-    mechanism, _, counted = _made(name)
+    """Counting valid reports gives an estimate, and any other report a ReportError."""
+    mechanism, _, estimable = _example(name)
     size = mechanism.report_dtype.itemsize
     reports = np.frombuffer(junk[: len(junk) // size * size], dtype=mechanism.report_dtype)
     valid = mechanism.valid(reports)
@@ -105,20 +105,20 @@ def test_any_bytes_are_counted_or_refused(name: str, junk: bytes) -> None:
     assert not (valid & is_null(reports)).any()
     assert np.dtype(np.int64) == cells.dtype
     assert (cells >= 0).all()
-    assert counted(cells, int(valid.sum()))
+    assert estimable(cells, int(valid.sum()))
     if not valid.all():
         with pytest.raises(ReportError):
             mechanism.tally(reports)
 
 
 @_EVERY
-def test_reports_are_valid_and_padding_is_not(name: str) -> None:
-    """Over their bytes, and parts add up to the whole."""
-    mechanism, made, _ = _made(name)
-    reports = np.frombuffer(made.tobytes(), dtype=mechanism.report_dtype)
+def test_reports_are_valid_and_null_reports_are_not(name: str) -> None:
+    """Reports stay valid through their bytes, and the tallies of parts add up to the whole."""
+    mechanism, sent, _ = _example(name)
+    reports = np.frombuffer(sent.tobytes(), dtype=mechanism.report_dtype)
 
     assert mechanism.valid(reports).all()
     assert not is_null(reports).any()
     assert not mechanism.valid(null_reports(3, mechanism.report_dtype)).any()
-    parts = mechanism.tally(made[:20]) + mechanism.tally(made[20:])
+    parts = mechanism.tally(sent[:20]) + mechanism.tally(sent[20:])
     assert parts.tolist() == mechanism.tally(reports).tolist()

@@ -8,7 +8,7 @@ from tests.support.mechanisms import Scripted
 
 
 def test_q_is_exact_if_p_rounds_to_one() -> None:
-    """(1 - p)/(k - 1) would be 0."""
+    """The formula (1 - p)/(k - 1) would give 0."""
     grr = Grr(3, ResponseWeights(true=2**62, other=1))
 
     assert grr.p == 1.0
@@ -16,10 +16,10 @@ def test_q_is_exact_if_p_rounds_to_one() -> None:
 
 
 def test_warner_answers_truthfully_with_its_weight() -> None:
-    """Three of four draws; for a bit only."""
+    """Three of four draws give the truth, and only a domain of two is allowed."""
     warner = Warner(2, ResponseWeights(true=3, other=1))
     for bit in (0, 1):
         reports = warner.randomize(np.full(4, bit), Scripted(np.arange(4)))
         assert [bit, bit, bit, 1 - bit] == reports["item"].tolist()
-    with pytest.raises(TaskError, match="domain_size is 3; Warner's"):
+    with pytest.raises(TaskError, match="domain_size is 3; for Warner's"):
         Warner(3, ResponseWeights(true=3, other=1))

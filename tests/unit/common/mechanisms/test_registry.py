@@ -17,7 +17,7 @@ _LABELS = tuple(f"item {number}" for number in range(100))
 
 @pytest.mark.parametrize("protocol", ITEM_PROTOCOLS)
 def test_mechanisms_are_rebuilt_from_their_tasks(protocol: str) -> None:
-    """From published bytes; they keep the task's promise and report length."""
+    """From published bytes, a mechanism meets the task's local ε and report length."""
     task = Task.from_bytes(protocol_task(protocol).to_bytes())
     mechanism = mechanism_of(task)
     reports = mechanism.randomize(np.array([0, 1, 1]), np.random.default_rng(1))
@@ -42,7 +42,7 @@ _BARE = {"buckets": 0, "dummies_per_user": 0}
         ),
         ({"protocol": "ldp-sue"}, {"buckets": 3}, "symmetric-unary has 2 buckets and one digit"),
         ({"protocol": "ldp-sue"}, {"digits": 2}, "the task says 2 and 2"),
-        ({"protocol": "ldp-sue"}, {"report_bytes": 12}, "a report of this mechanism has 13"),
+        ({"protocol": "ldp-sue"}, {"report_bytes": 12}, "for this mechanism it must be 13"),
         ({"protocol": "ldp-oue"}, {"buckets": 100}, "optimized-unary has 2 buckets"),
         ({"protocol": "ldp-sw"}, {"buckets": 127}, "square-wave has 126 buckets"),
         ({"protocol": "ldp-sw"}, {"buckets": 99}, "square-wave has 100 buckets"),
@@ -61,7 +61,7 @@ _BARE = {"buckets": 0, "dummies_per_user": 0}
 def test_a_task_states_its_mechanism_in_one_form_only(
     wishes: dict[str, Any], change: dict[str, Any], message: str
 ) -> None:
-    """Unused integers are fixed, even in a signed task."""
+    """Unused integers have fixed values, even in a signed task."""
     task = published(**_BARE | wishes).task
     mechanism = dataclasses.replace(task.mechanism, **change)
 
@@ -73,7 +73,7 @@ def test_a_task_states_its_mechanism_in_one_form_only(
     ("name", "domain_size", "local_epsilon", "message"),
     [
         ("symmetric-unary", 5, math.inf, "needs local noise"),
-        ("optimized-unary", 2**20, 1.0, "a report has room for 524287 bits"),
+        ("optimized-unary", 2**20, 1.0, "it must be at most 524287"),
         ("warner", 3, 1.0, "it must be 2"),
         ("square-wave", 2**24, 1.0, "buckets is 25369934; it must lie"),
         ("string-hashing", 5, 1.0, "buckets is 0"),

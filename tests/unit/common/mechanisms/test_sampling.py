@@ -28,7 +28,7 @@ _DRAWS = 200_000
 def _fits(
     drawn: NDArray[np.int64], support: NDArray[np.int64], distribution: NDArray[np.float64]
 ) -> bool:
-    """Compare counts with a distribution; cells with fewer than ten expected are merged."""
+    """Compare counts with a distribution, merging cells with fewer than ten expected."""
     counts = np.bincount(drawn - support[0], minlength=len(support))
     assert len(support) == len(counts)  # nothing lies beyond
     expected = distribution / distribution.sum() * len(drawn)
@@ -41,7 +41,7 @@ def _fits(
 
 @pytest.mark.parametrize(("over", "under"), [(1, 3), (1, 1), (7, 3), (12, 1), (100, 7)])
 def test_laplace_noise_has_its_distribution(over: int, under: int) -> None:
-    """P(x) ∝ e^(-|x|·under/over), over 200,000 draws."""
+    """In 200,000 draws, P(x) ∝ e^(-|x|·under/over)."""
     drawn = discrete_laplace(over, under, _DRAWS, np.random.default_rng(1))
     support = np.arange(-60 * over // under - 60, 60 * over // under + 61)
 
@@ -49,7 +49,7 @@ def test_laplace_noise_has_its_distribution(over: int, under: int) -> None:
 
 
 def test_a_scale_off_by_two_percent_is_rejected() -> None:
-    """12.25 for 12, which shows the power of the test above."""
+    """The test above has the power to tell a scale of 12.25 from 12."""
     drawn = discrete_laplace(49, 4, _DRAWS, np.random.default_rng(2))
     support = np.arange(-780, 781)
 
@@ -57,8 +57,8 @@ def test_a_scale_off_by_two_percent_is_rejected() -> None:
 
 
 @pytest.mark.parametrize("numerator", [0, 1, 2, 5])
-def test_exponential_coins_have_their_chance(numerator: int) -> None:
-    """At γ = numerator/5, over all first and second draws: the series up to γ²."""
+def test_exponential_coins_have_their_probability(numerator: int) -> None:
+    """At γ = numerator/5, all first and second draws give the series of e^(-γ) up to γ²."""
     heads = tails = Fraction(0)
     for first in range(5):
         if first >= numerator:
@@ -84,8 +84,8 @@ def test_a_scale_out_of_range_is_refused(scale: tuple[int, int]) -> None:
 
 
 @pytest.mark.parametrize(("weight", "total"), [(1, 3), (2, 7), (5, 6), (1, 2), (0, 5), (7, 7)])
-def test_a_coin_has_exactly_its_chance(weight: int, total: int) -> None:
-    """Over every pair of draws, a 16-bit word and an integer below the total."""
+def test_a_coin_has_exactly_its_probability(weight: int, total: int) -> None:
+    """Over all 16-bit words and integers below the total, the share of heads is exact."""
     heads = 0
     for second in range(total):
         decided = 2**16 * weight % total == 0
@@ -95,7 +95,7 @@ def test_a_coin_has_exactly_its_chance(weight: int, total: int) -> None:
     assert weight * 2**16 == heads
 
 
-def test_tiny_chances_are_exact() -> None:
-    """1 in 2^62: only the word 0 is undecided, and only integers below 2^16 are heads."""
+def test_tiny_probabilities_are_exact() -> None:
+    """At 2^-62 only the word 0 is undecided, and then only integers below 2^16 are heads."""
     for second, heads in [(0, 1), (2**16 - 1, 1), (2**16, 0), (2**62 - 1, 0)]:
         assert heads == exact_coins(1, 2**62, _ALL.shape, Scripted(_ALL, [second])).sum()

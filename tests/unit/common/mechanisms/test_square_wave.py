@@ -20,7 +20,7 @@ def _weights(items: int, reach: int, value: int) -> list[int]:
 
 @_SHAPES
 def test_a_place_has_exactly_its_weight(items: int, reach: int) -> None:
-    """Over all draws: `true` for each place of the band, `other` for the rest."""
+    """Over all draws, places of the band come `true` times each, others `other` times."""
     mechanism = SquareWave(items, reach, _3_TO_1)
     total = 3 * (2 * reach + 1) + items - 1
     for value in range(items):
@@ -30,7 +30,7 @@ def test_a_place_has_exactly_its_weight(items: int, reach: int) -> None:
 
 @_SHAPES
 def test_the_variance_matches_independent_reports(items: int, reach: int) -> None:
-    """Each report and dummy by its exact distribution and estimate."""
+    """The variance is the sum over reports and dummies of the exact variance of each."""
     mechanism = SquareWave(items, reach, _3_TO_1)
     n_real, n_dummies = 40, 30
     truth = np.random.default_rng(4).multinomial(n_real, np.full(items, 1 / items)) / n_real
@@ -48,8 +48,8 @@ def test_the_variance_matches_independent_reports(items: int, reach: int) -> Non
         *zip(truth * n_real, distributions, strict=True),
         (n_dummies, uniform),
     ]:
-        chances = distribution / distribution.sum()
-        spread += count * (single**2 @ chances - (single @ chances) ** 2)
+        probabilities = distribution / distribution.sum()
+        spread += count * (single**2 @ probabilities - (single @ probabilities) ** 2)
     found = mechanism.variance(truth, Mixture(n_real=n_real, n_dummies=n_dummies))
 
     np.testing.assert_allclose(found, spread / n_real**2, rtol=1e-9)
@@ -57,7 +57,7 @@ def test_the_variance_matches_independent_reports(items: int, reach: int) -> Non
 
 @pytest.mark.parametrize("local_epsilon", [0.5, 1.0, 2.0, 5.0, 10.0])
 def test_the_reach_matches_the_paper(local_epsilon: float) -> None:
-    """B = (ε e^ε - e^ε + 1) / (2 e^ε (e^ε - 1 - ε)), to the nearest item; exact at small ε."""
+    """The reach is the paper's share of the domain to the nearest item, also at tiny ε."""
     power = math.exp(local_epsilon)
     share = (local_epsilon * power - power + 1) / (2 * power * (power - 1 - local_epsilon))
 
@@ -67,13 +67,13 @@ def test_the_reach_matches_the_paper(local_epsilon: float) -> None:
 
 @pytest.mark.parametrize(("items", "reach"), [(2, 1), (3, 1), (4, 2), (7, 3)])
 def test_overlapping_bands_have_no_reduction(items: int, reach: int) -> None:
-    """No formula covers them."""
+    """No formula covers bands that all overlap."""
     assert SquareWave(items, reach, _3_TO_1).reduction is None
     assert SquareWave(items, reach - 1, _3_TO_1).reduction is not None
 
 
 def test_unsupported_parameters_are_refused() -> None:
-    """Sampling by the shuffler, dummies that name items, and weights beyond 64 bits."""
+    """The shuffler may not sample or add dummies for items, and weights must fit 64 bits."""
     mechanism = SquareWave(5, 1, _3_TO_1)
     for change in ({"keep_probability": 0.5}, {"item_mean": 2.0}, {"item_variance": 1.0}):
         mixture = Mixture(n_real=10, **change)
@@ -86,7 +86,7 @@ def test_unsupported_parameters_are_refused() -> None:
 
 
 def test_shares_of_zero_count_as_uniform() -> None:
-    """In the variance."""
+    """The variance for shares of 0 is that of a uniform distribution."""
     wave = SquareWave(12, 3, ResponseWeights.for_epsilon(1.0))
     mixture = Mixture(n_real=100)
 
@@ -107,7 +107,7 @@ def _matrix(band: Band) -> NDArray[np.float64]:
     [(5, 1), (2, 3), (7, 2), (7, 3), (10, 4), (4, 5), (3, 9), (12, 12), (13, 12), (60, 7)],
 )
 def test_a_band_matches_its_matrix(items: int, width: int) -> None:
-    """Both maps, the least-squares inverse, and the variance Σ s² π - (Σ s π)² of one draw."""
+    """Both maps, the least-squares inverse and the variance of one draw match the dense matrix."""
     band, rng = Band(items, width), np.random.default_rng(1)
     matrix, theta, z = _matrix(band), rng.random(items), rng.random(band.places)
     distribution, inverse = rng.dirichlet(np.ones(band.places)), np.linalg.pinv(matrix)

@@ -10,7 +10,7 @@ _GRR = Grr(4, ResponseWeights.for_epsilon(1.0))
 
 
 def test_expected_counts_give_back_the_truth() -> None:
-    """By hand, with half of the reports kept and 20 expected dummies of each item."""
+    """Share and variance equal those computed by hand, with sampling and dummies per item."""
     mixture = Mixture(
         n_real=1000, n_dummies=500, keep_probability=0.5, item_mean=20.0, item_variance=9.0
     )

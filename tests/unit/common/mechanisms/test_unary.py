@@ -32,9 +32,9 @@ def test_a_report_has_its_exact_distribution(
     encoding: type[SymmetricUnary | OptimizedUnary], p: float, items: int, value: int | None
 ) -> None:
     """
-    Over every draw: with weights 3 : 1 only the upper two of a coin's 16 bits matter.
+    The bit of the user's item is set with p, and every other bit and those of dummies with 1/4.
 
-    The own bit is set with p, every other, and every bit of a dummy, with 1/4.
+    With weights 3 : 1 only the upper two of a coin's 16 bits matter, so four draws represent all.
     """
     mechanism, count = encoding(items, _3_TO_1), 4 ** (items + 1)
     words = [quarter << 14 for quarter in range(4)]
@@ -47,16 +47,16 @@ def test_a_report_has_its_exact_distribution(
     distribution = unary_distribution(value, items, p, 0.25)
     seen = Counter(_bits(mechanism, reports))
 
-    assert {report: count * chance for report, chance in distribution.items()} == seen
+    assert {report: count * probability for report, probability in distribution.items()} == seen
     assert (p, 0.25, 0.25) == (mechanism.p, mechanism.q, mechanism.q_dummy)
 
 
 @pytest.mark.parametrize("local_epsilon", [1e-6, 0.5, 1.0, 4.0, 20.0])
 @pytest.mark.parametrize(("encoding", "bits"), [(SymmetricUnary, 2), (OptimizedUnary, 1)])
-def test_the_promise_is_kept_to_one_weight(
+def test_the_local_epsilon_is_met_to_one_weight(
     encoding: type[SymmetricUnary | OptimizedUnary], bits: int, local_epsilon: float
 ) -> None:
-    """The largest ratio is at most e^ε, and one more weight breaks it."""
+    """The largest ratio is at most e^ε, and exceeds it if `true` is raised by 1."""
     weights = encoding.weights_for(local_epsilon)
     mechanism = encoding(3, weights)
     ratio = _PRECISE.power(_PRECISE.divide(weights.true, weights.other), bits)
@@ -75,7 +75,7 @@ def test_the_promise_is_kept_to_one_weight(
 def test_only_bits_of_items_are_valid(
     encoding: type[SymmetricUnary | OptimizedUnary], domain_size: int
 ) -> None:
-    """All bits set is a report and not padding, due to a spare bit."""
+    """Due to a spare bit, a report with all bits set is valid and no null report."""
     mechanism = encoding(domain_size, _3_TO_1)
     places = 8 * mechanism.report_dtype.itemsize
     all_set = np.zeros(1, dtype=mechanism.report_dtype)
@@ -100,7 +100,7 @@ def _counts(reports: Reports, domain_size: int) -> Counts:
 
 
 def test_many_users_are_drawn_and_counted_in_pieces() -> None:
-    """30,000 users with 300 bits each make three pieces."""
+    """The reports of 30,000 users with 300 bits each take three pieces."""
     mechanism, rng = OptimizedUnary(300, _3_TO_1), np.random.default_rng(1)
     reports = mechanism.randomize(np.full(30_000, 7), rng)
     cells = mechanism.tally(reports)
@@ -118,10 +118,10 @@ def test_many_users_are_drawn_and_counted_in_pieces() -> None:
 def test_too_many_bits_and_no_noise_are_refused(
     encoding: type[SymmetricUnary | OptimizedUnary],
 ) -> None:
-    """A report has 65,536 bytes with a spare bit."""
+    """The largest report has 65,536 bytes, one bit of which is spare."""
     assert 524_287 == MAX_BITS
     assert 65_536 == encoding(MAX_BITS, _3_TO_1).report_dtype.itemsize
-    with pytest.raises(TaskError, match="domain_size is 524288; a report has room for 524287"):
+    with pytest.raises(TaskError, match="domain_size is 524288; it must be at most 524287"):
         encoding(MAX_BITS + 1, _3_TO_1)
     with pytest.raises(TaskError, match="needs local noise"):
         encoding(5, ResponseWeights(true=1, other=0))
@@ -129,7 +129,7 @@ def test_too_many_bits_and_no_noise_are_refused(
 
 @pytest.mark.parametrize("local_epsilon", [1e-6, 0.5, 4.0, 20.0])
 def test_the_reduction_matches_the_one_from_floats(local_epsilon: float) -> None:
-    """From ε, and from p and q."""
+    """The reduction agrees with those computed in floats from ε, and from p and q."""
     for encoding, described in (
         (SymmetricUnary, symmetric_unary),
         (OptimizedUnary, optimized_unary),

@@ -13,7 +13,7 @@ _THOUSAND = sorted({round(float(e), 12) for e in np.geomspace(1e-6, 20, 997)} | 
 
 
 def test_no_two_inputs_differ_by_more_than_the_promise() -> None:
-    """For a thousand ε the exact ratio is at most e^ε, less than 1e-9 below; one more breaks it."""
+    """For a thousand ε the exact ratio is in e^ε·(1 - 1e-9) .. e^ε; a larger `true` exceeds it."""
     for local_epsilon in _THOUSAND:
         weights = ResponseWeights.for_epsilon(local_epsilon)
         promise = _PRECISE.exp(Decimal(local_epsilon))
@@ -45,7 +45,7 @@ def test_the_closest_fractions_above_the_promise_are_refused(local_epsilon: floa
 
 
 def test_the_local_epsilon_of_weights_is_rounded_up() -> None:
-    """By at most one unit in the last place, for two thousand pairs of integers."""
+    """It is the next float above the exact value, for two thousand pairs of integers."""
     rng = np.random.default_rng(1)
     for _ in range(2000):
         other = int(rng.integers(1, 2**40))
@@ -57,9 +57,9 @@ def test_the_local_epsilon_of_weights_is_rounded_up() -> None:
 
 def test_answers_follow_the_integers_exactly() -> None:
     """
-    Over all draws: `true` of them give the truth, `other` each other answer.
+    Of all draws, `true` give the truth and `other` each other answer.
 
-    All draws at once, and each alone, as on a device.
+    The draws are made at once, and one by one as on a device.
     """
     weights = ResponseWeights(true=70, other=30)
     draws = np.arange(weights.total(4))
@@ -73,7 +73,7 @@ def test_answers_follow_the_integers_exactly() -> None:
 
 
 def test_large_weights_are_exact_at_their_edges() -> None:
-    """Beyond the precision of floats: first and last draws of an answer."""
+    """The first and last draws of an answer are right beyond the precision of floats."""
     weights = ResponseWeights.for_epsilon(9.87)
     edges = np.array([0, weights.true - 1, weights.true, weights.total(5) - 1])
 
@@ -96,7 +96,7 @@ def test_without_noise_every_answer_is_the_truth() -> None:
 
 
 def test_invalid_weights_are_refused() -> None:
-    """ε out of range, weights in a second form, and sums beyond 64 bits."""
+    """An ε out of range, weights in a second form, and sums beyond 64 bits raise TaskError."""
     for local_epsilon in (0.0, 1e-10, -1.0, math.nan, -math.inf, 20.0001):
         with pytest.raises(TaskError, match="local_epsilon is"):
             ResponseWeights.for_epsilon(local_epsilon)

@@ -11,14 +11,14 @@ _FIELDS = [(2, 3), (3, 2), (3, 3), (5, 2), (7, 2)]
 
 @pytest.mark.parametrize(("q", "t"), _FIELDS)
 def test_any_two_points_are_supported_independently(q: int, t: int) -> None:
-    """Over all q^t seeds, 0 included: collisions 1/q, and joint support 1/q², exactly."""
+    """Over all q^t seeds, 0 included, points collide in 1/q and share support in 1/q² of cases."""
     family = HashFamily(q, t, q)
     seeds = np.arange(family.seeds)
     hashes = np.array([family.hash(seeds, np.full(family.seeds, point)) for point in seeds])
 
-    for one, other in itertools.combinations(range(family.seeds), 2):
-        assert family.seeds // q == int((hashes[one] == hashes[other]).sum())
-        both = sum(int(((hashes[one] == y) & (hashes[other] == y)).sum()) for y in range(q))
+    for first, second in itertools.combinations(hashes, 2):
+        assert family.seeds // q == int((first == second).sum())
+        both = sum(int(((first == y) & (second == y)).sum()) for y in range(q))
         assert both * q * q == family.seeds * q
 
 
@@ -40,7 +40,7 @@ def test_support_is_decoded_exactly(q: int, t: int) -> None:
 
 @pytest.mark.parametrize(("q", "t"), _FIELDS)
 def test_fewer_slices_are_the_first_points_of_all(q: int, t: int) -> None:
-    """In both directions."""
+    """A part of the slices gives the same sums in both directions."""
     whole, part = HashFamily(q, t, q), HashFamily(q, t, 1)
     rng = np.random.default_rng(8)
     weights, theta = rng.random(whole.rows * q), rng.random(part.points)
@@ -57,7 +57,7 @@ def test_fewer_slices_are_the_first_points_of_all(q: int, t: int) -> None:
         (1, 2, 1, "prime"),
         (5, 1, 1, "at least 2"),
         (1009, 3, 1, "can be decoded"),
-        (5, 2, 6, "too few digits"),
+        (5, 2, 6, "need more digits"),
     ],
 )
 def test_invalid_fields_are_refused(q: int, t: int, slices: int, message: str) -> None:
@@ -67,5 +67,5 @@ def test_invalid_fields_are_refused(q: int, t: int, slices: int, message: str) -
 
 
 def test_items_fill_the_fewest_slices() -> None:
-    """41,270 items over 101 elements: 5 slices of 10,201 points."""
+    """For a field of 101 elements, 41,270 items need 5 slices of 10,201 points."""
     assert HashFamily(101, 3, 5) == HashFamily.holding(41_270, 101, 3)

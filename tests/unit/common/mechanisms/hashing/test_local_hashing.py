@@ -33,12 +33,12 @@ def _hashing(domain_size: int = 100, q: int = 13, epsilon: float = 2.0) -> Local
     [(915, 53, 2), (41_270, 3, 10), (41_270, 211, 2), (41_270, 53, 3), (2000, 47, 3), (10, 3, 5)],
 )
 def test_digits_suffice_and_leave_enough_seeds(domain_size: int, buckets: int, digits: int) -> None:
-    """The least t with q^t ≥ d and at least 50 canonical seeds."""
+    """The digits are the least t with q^t ≥ d and at least 50 canonical seeds."""
     assert HashFamily.holding(domain_size, buckets, digits) == family_for(domain_size, buckets)
 
 
 def test_buckets_that_do_not_fit_are_refused() -> None:
-    """As many buckets as items, no prime, too large a field, and no prime below 2."""
+    """Buckets must be prime, below the number of items, and give a field of limited size."""
     for domain_size, buckets, message in (
         (53, 53, "fewer buckets than items"),
         (915, 54, "prime"),
@@ -52,7 +52,7 @@ def test_buckets_that_do_not_fit_are_refused() -> None:
 
 
 def test_every_seed_can_be_drawn() -> None:
-    """Seed 0 included, by users and dummies; the privacy bound needs it."""
+    """Users and dummies draw all seeds including 0, which the privacy bound needs."""
     mechanism, rng = _hashing(10, 2), np.random.default_rng(2)
     everything = set(range(mechanism.family.seeds))
 
@@ -63,9 +63,9 @@ def test_every_seed_can_be_drawn() -> None:
 @pytest.mark.parametrize(("q", "t"), [(2, 4), (3, 2)])
 def test_over_every_draw_items_are_supported_exactly_as_stated(q: int, t: int) -> None:
     """
-    Two and three buckets, weights 3 : 1, every seed with every draw.
+    Reports of an item support it `true` times in W, and each other item once in g, exactly.
 
-    An item's reports support it true times in W, and each other item once in g, exactly.
+    Every seed is combined with every draw, for two and three buckets and weights 3 : 1.
     """
     weights = ResponseWeights(true=3, other=1)
     mechanism = LocalHashing(q**t - 1, HashFamily.holding(q**t - 1, q, t), weights, b"n" * 32)
@@ -99,14 +99,14 @@ def test_over_every_draw_items_are_supported_exactly_as_stated(q: int, t: int) -
 def test_the_optimal_buckets_are_a_prime_near_e_to_the_epsilon(
     local_epsilon: float, domain_size: int, buckets: int
 ) -> None:
-    """Below the number of items, in a field that can be decoded."""
+    """They are below the number of items, and their field can be decoded."""
     assert buckets == optimal_buckets(local_epsilon, domain_size)
     assert buckets == family_for(domain_size, buckets).q
 
 
 @pytest.mark.parametrize("case", _VECTORS, ids=lambda case: f"size {case['size']}")
 def test_placement_matches_the_vectors(case: dict[str, Any]) -> None:
-    """On every version and platform."""
+    """Placement must be the same on every version and platform."""
     place = Placement(case["size"], bytes.fromhex(case["nonce"]))
 
     assert case["points"] == place(np.array(case["items"])).tolist()
@@ -114,7 +114,7 @@ def test_placement_matches_the_vectors(case: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 64, 1000, 2809])
 def test_placement_is_a_permutation(size: int) -> None:
-    """For powers of two and other sizes."""
+    """It is one for powers of two and for other sizes."""
     points = Placement(size, b"n" * 32)(np.arange(size))
 
     assert list(range(size)) == sorted(points.tolist())

@@ -40,24 +40,24 @@ def _hashing(
 
 @pytest.mark.parametrize(("string", "seed", "buckets", "bucket"), _VECTORS)
 def test_hashes_match_the_vectors(string: bytes, seed: int, buckets: int, bucket: int) -> None:
-    """On every version and platform; nonce 00 01 .. 1f."""
+    """Hashes must be the same on every version and platform."""
     digests = _hashing(nonce=bytes(range(32)))._digests([string])
 
     assert [bucket] == bucket_of(np.array([seed], dtype=np.uint64), digests, buckets).tolist()
 
 
 @pytest.mark.parametrize(
-    ("one", "other"), [(b"a", b"b"), (b"", b"\0"), (b"item 1", b"item 2"), (b"a", b"aa")]
+    "strings", [(b"a", b"b"), (b"", b"\0"), (b"item 1", b"item 2"), (b"a", b"aa")]
 )
 @pytest.mark.parametrize("buckets", [2, 7])
-def test_two_strings_are_hashed_independently(one: bytes, other: bytes, buckets: int) -> None:
+def test_two_strings_are_hashed_independently(strings: tuple[bytes, bytes], buckets: int) -> None:
     """
     All pairs of buckets are equally likely, over 300,000 random seeds.
 
     Seed 2; over nonces each of eight tests would fail by chance with probability 1e-9.
     """
     seeds = np.random.default_rng(2).integers(0, 2**64 - 1, 300_000, dtype=np.uint64)
-    digests = _hashing()._digests([one, other])
+    digests = _hashing()._digests(strings)
     first, second = (bucket_of(seeds, digest, buckets).astype(int) for digest in digests)
     counts = np.bincount(first * buckets + second, minlength=buckets**2)
 
@@ -65,7 +65,7 @@ def test_two_strings_are_hashed_independently(one: bytes, other: bytes, buckets:
 
 
 def test_support_counts_match_hashing_each_report() -> None:
-    """In several chunks of candidates and of reports."""
+    """They also match over several chunks of candidates and of reports."""
     names = tuple(f"candidate {number}" for number in range(700))
     mechanism = StringHashing(names, 3, ResponseWeights.for_epsilon(1.0), b"n" * 32)
     rng = np.random.default_rng(5)
@@ -83,15 +83,15 @@ def test_support_counts_match_hashing_each_report() -> None:
 
 
 def test_every_bit_of_a_seed_is_drawn() -> None:
-    """In 200 reports and 200 dummies each of 64 bits varies; by chance not with 1e-57."""
+    """Each of 64 bits varies in 200 reports and dummies; by chance this fails with 1e-57."""
     mechanism, rng = _hashing(), np.random.default_rng(8)
-    for made in (mechanism.randomize(np.zeros(200, np.int64), rng), mechanism.dummies(200, rng)):
-        assert 2**64 - 1 == np.bitwise_or.reduce(made["seed"])
-        assert 0 == np.bitwise_and.reduce(made["seed"])
+    for reports in (mechanism.randomize(np.zeros(200, np.int64), rng), mechanism.dummies(200, rng)):
+        assert 2**64 - 1 == np.bitwise_or.reduce(reports["seed"])
+        assert 0 == np.bitwise_and.reduce(reports["seed"])
 
 
 def test_the_reduction_assumes_no_collisions() -> None:
-    """Which bounds every pair of strings."""
+    """A collision probability of 0 bounds every pair of strings."""
     reduction = _hashing().reduction
 
     assert (5, 0.0) == (reduction.answers, reduction.collision)
@@ -99,9 +99,9 @@ def test_the_reduction_assumes_no_collisions() -> None:
 
 
 @pytest.mark.parametrize(
-    ("labels", "message"), [((), "no labels"), (("a", "\ud800"), "not text that UTF-8")]
+    ("labels", "message"), [((), "no labels"), (("a", "\ud800"), "UTF-8 can encode")]
 )
 def test_labels_that_cannot_be_hashed_are_refused(labels: tuple[str, ...], message: str) -> None:
-    """No candidates, or one that UTF-8 cannot encode."""
+    """There must be candidates that UTF-8 can encode."""
     with pytest.raises(TaskError, match=message):
         dataclasses.replace(_hashing(), candidates=labels)

@@ -22,7 +22,7 @@ def test_pairs_of_a_person_are_sorted_and_scaled() -> None:
 
 
 def test_look_ups_return_the_table() -> None:
-    """Every key of 50 people, some of whom own nothing."""
+    """Look-ups agree for every key of 50 people, one of whom owns nothing."""
     rng = np.random.default_rng(1)
     table = np.where(rng.random((50, 7)) < 0.4, rng.uniform(-1, 1, (50, 7)), _NAN)
     table[3] = _NAN
@@ -77,7 +77,7 @@ def test_invalid_pairs_are_refused(owned: Mapping[Any, Any]) -> None:
     ],
 )
 def test_a_table_that_does_not_fit_is_refused(table: Any) -> None:
-    """By its shape or a value, which the message does not contain."""
+    """A wrong shape or value is refused, and the message does not contain the value."""
     with pytest.raises(ValueRangeError) as refused:
         Pairs.of_table(table, 2)
 
@@ -95,7 +95,7 @@ def test_a_table_that_does_not_fit_is_refused(table: Any) -> None:
     ],
 )
 def test_inconsistent_pairs_are_refused(keys: list[int], values: list[float], rule: str) -> None:
-    """Repeated, unsorted and unknown keys, and values out of range."""
+    """The message names the rule for keys or for values."""
     with pytest.raises(ValueRangeError, match=rule):
         Pairs(offsets=np.array([0, 2]), keys=np.array(keys), values=np.array(values))
 
@@ -104,7 +104,7 @@ def test_inconsistent_pairs_are_refused(keys: list[int], values: list[float], ru
     ("offsets", "keys"), [([], []), ([1, 1], [3]), ([0, 2, 1], [3]), ([0, 2], [3])]
 )
 def test_inconsistent_offsets_are_refused(offsets: list[int], keys: list[int]) -> None:
-    """They are a mistake of the program, not of a person."""
+    """They raise ValueError, since they are a mistake of the program and not of a user."""
     with pytest.raises(ValueError, match="offsets must run"):
         Pairs(
             offsets=np.array(offsets, dtype=np.int64),

@@ -20,18 +20,18 @@ from tests.support.tasks import published
 
 _2_TO_1: Final = ResponseWeights(true=2, other=1)
 _GRID: Final = (math.nan, -1.0, -0.5, 0.0, 0.5, 1.0)
-"""Of four steps; NaN is a key that is not owned."""
+"""Values on a grid of four steps; NaN is a key that is not owned."""
 
 
 def _tiny(fakes: tuple[int, ...] = (), key_true: int = 3) -> PrivKv:
-    """Two keys, four steps, odds 3 : 1 (or others) of a key and 2 : 1 of a value."""
+    """Return a mechanism with two keys, four steps, and odds 2 : 1 of a value."""
     return PrivKv(keys=2, steps=4, key_true=key_true, key_other=1, value=_2_TO_1, fakes=fakes)
 
 
 def _counted(mechanism: PrivKv, person: tuple[float, ...]) -> tuple[int, ...]:
-    """Make every possible draw once, and count the reports: the exact distribution."""
-    both = mechanism.key_true + mechanism.key_other
-    draws = np.array(list(product(range(2), range(4), range(3), range(both))), dtype=np.int64).T
+    """Count the reports over every possible draw, which gives the exact distribution."""
+    total = mechanism.key_true + mechanism.key_other
+    draws = np.array(list(product(range(2), range(4), range(3), range(total))), dtype=np.int64).T
     size = draws.shape[1]
     table = np.tile(np.array(person), (size, 1))
     scripted = Scripted(draws[0], np.zeros(size), draws[1], draws[2], draws[3])
@@ -55,7 +55,7 @@ def _expected(mechanism: PrivKv, person: tuple[float, ...]) -> tuple[int, ...]:
 def test_every_report_has_its_exact_probability(
     person: tuple[float, ...], fakes: tuple[int, ...]
 ) -> None:
-    """Every possible draw is made once, so a count equals a weight."""
+    """If every possible draw is made once, the counts equal the weights."""
     mechanism = _tiny(fakes)
 
     assert _expected(mechanism, person) == _counted(mechanism, person)
@@ -66,12 +66,10 @@ def test_every_report_has_its_exact_probability(
 def test_no_two_people_differ_by_more_than_the_promise(
     fakes: tuple[int, ...], key_true: int
 ) -> None:
-    """Over all 36 people and all reports; fakes in the middle give PCKV's second theorem."""
+    """All 36 people and all reports meet ε; fakes in the middle give PCKV's second theorem."""
     mechanism = _tiny(fakes, key_true)
     distributions = [_counted(mechanism, person) for person in product(_GRID, repeat=2)]
-    worst = max(
-        Fraction(max(chances), min(chances)) for chances in zip(*distributions, strict=True)
-    )
+    worst = max(Fraction(max(counts), min(counts)) for counts in zip(*distributions, strict=True))
 
     if set(fakes) <= {2}:
         assert max(Fraction(2), Fraction(4 * key_true, 3)) == worst
@@ -91,8 +89,8 @@ def _mechanism(epsilon: float, share: float = 0.5, keys: int = 5) -> PrivKv:
 
 
 @given(st.floats(1e-6, 20.0), st.floats(0.0, 0.999))
-def test_a_specification_keeps_its_promise(epsilon: float, share: float) -> None:
-    """Exactly, for every split of the budget, and without wasting more than 1e-8 of it."""
+def test_a_specification_meets_its_local_epsilon(epsilon: float, share: float) -> None:
+    """Every split of the budget is met exactly, and wastes at most 1e-8 of it."""
     mechanism = _mechanism(epsilon, 0.0 if epsilon * share < 1e-7 else share)
 
     assert mechanism.keeps_promise(epsilon)
@@ -102,19 +100,19 @@ def test_a_specification_keeps_its_promise(epsilon: float, share: float) -> None
 
 
 def test_a_table_and_its_pairs_give_the_same_reports() -> None:
-    """From the same draws."""
+    """The reports are equal if the draws are."""
     rng = np.random.default_rng(2)
     table = np.where(rng.random((100, 5)) < 0.5, rng.uniform(-1, 1, (100, 5)), math.nan)
     mechanism = _mechanism(2.0)
-    one = mechanism.randomize(table, np.random.default_rng(3))
-    other = mechanism.randomize(Pairs.of_table(table, 5), np.random.default_rng(3))
+    of_table = mechanism.randomize(table, np.random.default_rng(3))
+    of_pairs = mechanism.randomize(Pairs.of_table(table, 5), np.random.default_rng(3))
 
-    assert one.tobytes() == other.tobytes()
+    assert of_table.tobytes() == of_pairs.tobytes()
 
 
 @pytest.mark.parametrize("key", [5, 6, 65535])
 def test_a_key_that_the_task_does_not_have_is_refused(key: int) -> None:
-    """Before anything is drawn."""
+    """The error comes before anything is drawn."""
     with pytest.raises(ValueRangeError, match="a key must be one of the task's"):
         _mechanism(1.0).randomize(Pairs.of_person({0: 0.5, key: 0.5}, -1.0, 1.0), Scripted())
 
@@ -122,18 +120,18 @@ def test_a_key_that_the_task_does_not_have_is_refused(key: int) -> None:
 @given(st.lists(st.binary(min_size=3, max_size=3), min_size=1, max_size=20))
 @example([b"\4\0\2", b"\5\0\2", b"\4\0\3", b"\xff\xff\xff"])
 def test_any_bytes_are_a_report_or_refused(chunks: list[bytes]) -> None:
-    """Valid reports are counted, others refused."""
+    """Valid reports are counted, and others are refused."""
     mechanism = _mechanism(1.0)
     reports = np.frombuffer(b"".join(chunks), dtype=mechanism.report_dtype)
-    fine = mechanism.valid(reports)
+    valid = mechanism.valid(reports)
 
-    assert [int.from_bytes(c[:2], "little") < 5 and c[2] < 3 for c in chunks] == fine.tolist()
-    cells = mechanism.tally(reports[fine])
-    assert not (fine & is_null(reports)).any()
+    assert [int.from_bytes(c[:2], "little") < 5 and c[2] < 3 for c in chunks] == valid.tolist()
+    cells = mechanism.tally(reports[valid])
+    assert not (valid & is_null(reports)).any()
     assert (5, 3) == cells.shape
-    assert fine.sum() == cells.sum()
-    if not fine.all():
-        with pytest.raises(ReportError, match="not about one of 5 keys"):
+    assert valid.sum() == cells.sum()
+    if not valid.all():
+        with pytest.raises(ReportError, match="a key is not below 5"):
             mechanism.tally(reports)
 
 
@@ -155,7 +153,7 @@ def test_any_bytes_are_a_report_or_refused(chunks: list[bytes]) -> None:
 def test_all_counts_give_finite_estimates(
     cells: list[list[int]], key_true: int, fakes: tuple[int, ...]
 ) -> None:
-    """Means in -1 .. 1, errors above 0 and, for means, at most 1."""
+    """Means are in -1 .. 1; errors are above 0 and, for means, at most 1."""
     mechanism = _tiny(fakes, key_true)
     found = mechanism.estimate(np.array(cells))
     figures = [(found.means_with_fakes, found.errors_with_fakes)]
@@ -172,7 +170,7 @@ def test_all_counts_give_finite_estimates(
 
 
 def test_tiny_shares_give_finite_means() -> None:
-    """Where 1 - φ has no digits left."""
+    """Means stay finite where 1 - φ has no digits left."""
     plain = _tiny().estimate(np.array([[9, 1, 3], [9, 3, 0]]))
     tiny = dataclasses.replace(plain, frequencies=np.array([1e-18, 0.0]))
     with np.errstate(all="raise"):
@@ -183,7 +181,7 @@ def test_tiny_shares_give_finite_means() -> None:
 
 
 def test_without_information_estimates_are_the_middle() -> None:
-    """With a fair coin, no reports, or no values; then fakes cannot be removed."""
+    """Fair coins, no reports and no values give the middle; fakes cannot be removed then."""
     nothing = _tiny().estimate(np.array([[0, 0, 0], [9, 0, 0]]))
     assert (0.5, 0.5) == (nothing.frequencies[0], nothing.frequency_errors[0])
     assert [0.0, 0.0] == nothing.means_with_fakes.tolist()
@@ -193,12 +191,12 @@ def test_without_information_estimates_are_the_middle() -> None:
 
     assert [0.5, 0.5] == found.frequencies.tolist() == found.frequency_errors.tolist()
     assert [1.0, -1.0] == found.means_with_fakes.tolist()
-    with pytest.raises(ValueError, match="nothing of key ownership"):
+    with pytest.raises(ValueError, match="key_signal is 0"):
         mechanism.without_fakes(found)
 
 
 def test_fakes_are_removed_from_expected_counts_exactly() -> None:
-    """9,600 people a key: no bias is left, and errors of shares carry over by the derivative."""
+    """No bias is left, and errors of shares propagate by the derivative."""
     mechanism = _tiny((1, 3))
     shares, means = np.array([0.25, 0.75]), np.array([0.5, -0.25])
     owners = 9600 * shares
@@ -227,12 +225,12 @@ def test_fakes_are_removed_from_expected_counts_exactly() -> None:
 
 
 def _spec(**changes: Any) -> KeyValueSpec:
-    wanted = PairRequest(keys=3, low=0.0, high=10.0, local_epsilon=2.0, fakes=(0.0, 5.0, 10.0))
-    return dataclasses.replace(PrivKv.specify(wanted), **changes)
+    request = PairRequest(keys=3, low=0.0, high=10.0, local_epsilon=2.0, fakes=(0.0, 5.0, 10.0))
+    return dataclasses.replace(PrivKv.specify(request), **changes)
 
 
 def test_a_mechanism_has_the_integers_of_its_specification() -> None:
-    """Fakes are rounded to grid points; a report is a key and a byte."""
+    """Fakes are rounded to grid points, and a report is a key and a byte."""
     spec = _spec(fakes=(0.0, 5.0001, 10.0))
     mechanism = PrivKv.of_spec(spec, 3)
 
@@ -249,7 +247,7 @@ def test_a_mechanism_has_the_integers_of_its_specification() -> None:
         ({}, 4, "there are 3 fake values and 4 keys"),
         ({"fakes": ()}, 0, "the number of keys is 0"),
         ({"fakes": ()}, 65537, "the number of keys is 65537"),
-        ({"report_bytes": 4}, 3, "report_bytes is 4; of the mechanism priv-kv it must be 3"),
+        ({"report_bytes": 4}, 3, "report_bytes is 4; for the mechanism priv-kv it must be 3"),
         ({"key_true_weight": 1, "key_other_weight": 2}, 3, r"key_\w+_weight is"),
         ({"key_true_weight": 1, "key_other_weight": 0}, 3, r"key_\w+_weight is"),
         ({"value_true_weight": 1, "value_other_weight": 1}, 3, r"value_\w+_weight is"),
@@ -265,7 +263,7 @@ def test_invalid_specifications_are_refused(changes: dict[str, Any], keys: int, 
 @pytest.mark.parametrize(
     ("changes", "rule"),
     [
-        ({"local_epsilon": math.inf}, "pairs always go with noise"),
+        ({"local_epsilon": math.inf}, "for pairs it must be finite"),
         ({"local_epsilon": 21.0}, "local_epsilon is 21.0"),
         ({"local_epsilon": 0.0}, "local_epsilon is 0.0"),
         ({"key_share": 1.0}, "key_share is 1.0"),
@@ -276,9 +274,9 @@ def test_invalid_specifications_are_refused(changes: dict[str, Any], keys: int, 
     ],
 )
 def test_invalid_requests_are_refused(changes: dict[str, Any], rule: str) -> None:
-    """The message names the number; a task about items names its mechanism."""
-    wanted = PairRequest(keys=3, low=0.0, high=10.0, local_epsilon=2.0)
+    """The message names the number, and for a task about items its mechanism."""
+    request = PairRequest(keys=3, low=0.0, high=10.0, local_epsilon=2.0)
     with pytest.raises(TaskError, match=rule):
-        PrivKv.specify(dataclasses.replace(wanted, **changes))
+        PrivKv.specify(dataclasses.replace(request, **changes))
     with pytest.raises(TaskError, match="is not for pairs"):
         PrivKv.of(published().task)

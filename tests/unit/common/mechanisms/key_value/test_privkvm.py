@@ -20,17 +20,17 @@ def _whole(epsilon: float, key_share: float = 0.5) -> PairRequest:
 def test_all_iterations_together_cost_no_more_than_the_whole(
     epsilon: float, iterations: int, share: float
 ) -> None:
-    """Exactly summed; and the integers of each task keep to its part."""
+    """The exact sum is at most the whole's ε, and each task's integers meet its part."""
     split = [
         iteration(_whole(epsilon, share), iterations, number, None)
         for number in range(1, iterations + 1)
     ]
-    spent = sum(Fraction(one.local_epsilon) for one in split)
+    spent = sum(Fraction(part.local_epsilon) for part in split)
 
     assert spent <= Fraction(epsilon)
     assert float(spent) == pytest.approx(epsilon)
-    for one in split:
-        assert PrivKv.of_spec(PrivKv.specify(one), 2).keeps_promise(one.local_epsilon)
+    for part in split:
+        assert PrivKv.of_spec(PrivKv.specify(part), 2).keeps_promise(part.local_epsilon)
 
 
 @pytest.mark.parametrize(
@@ -40,18 +40,18 @@ def test_all_iterations_together_cost_no_more_than_the_whole(
 def test_only_the_first_iteration_pays_for_the_key(
     number: int, means: Vector | None, epsilon: float, key_share: float
 ) -> None:
-    """Half of the whole, and a c-th of the other half; fair coins for the key afterwards."""
-    one = iteration(_whole(4.0), 4, number, means)
-    spec = PrivKv.specify(one)
+    """The key costs half of ε at first and nothing later; each value costs a c-th of the rest."""
+    request = iteration(_whole(4.0), 4, number, means)
+    spec = PrivKv.specify(request)
 
-    assert (epsilon, key_share) == (one.local_epsilon, one.key_share)
+    assert (epsilon, key_share) == (request.local_epsilon, request.key_share)
     assert (number > 1) == (spec.key_true_weight == spec.key_other_weight)
     assert PrivKv.of_spec(spec, 2).local_epsilon == pytest.approx(epsilon, abs=1e-9)
 
 
 @given(st.floats(-1e12, 1e12), st.floats(1e-3, 1e12), st.floats(-2.0, 2.0))
 def test_no_fake_leaves_the_range_by_rounding(low: float, width: float, mean: float) -> None:
-    """A task would be refused for the last digit."""
+    """Fakes are clipped, because a task would be refused for the last digit."""
     whole = PairRequest(keys=1, low=low, high=low + width, local_epsilon=1.0)
     (fake,) = iteration(whole, 2, 2, np.array([mean])).fakes
 
@@ -65,8 +65,8 @@ def test_no_fake_leaves_the_range_by_rounding(low: float, width: float, mean: fl
         (1.0, 1001, 0.5, "there are 1001 iterations"),
         (0.0, 2, 0.5, "local_epsilon is 0.0"),
         (math.inf, 2, 0.5, "local_epsilon is inf"),
-        (5e-324, 3, 0.5, "the least part would be 0.0; below 2\\^-32"),
-        (1e-9, 8, 0.5, "of 8 iterations, the least part would be 6.25e-11"),
+        (5e-324, 3, 0.5, "the smallest part is 0.0; it must be at least 2\\^-32"),
+        (1e-9, 8, 0.5, "with 8 iterations, the smallest part is 6.25e-11"),
         (1.0, 2, 0.0, "key_share is 0.0"),
         (1.0, 2, 1.0, "key_share is 1.0"),
     ],
@@ -74,6 +74,6 @@ def test_no_fake_leaves_the_range_by_rounding(low: float, width: float, mean: fl
 def test_an_impossible_split_is_refused(
     epsilon: float, iterations: int, key_share: float, rule: str
 ) -> None:
-    """The message names the number that breaks a rule."""
+    """The message names the number that breaks the rule."""
     with pytest.raises(TaskError, match=rule):
         iteration(_whole(epsilon, key_share), iterations, 1, None)

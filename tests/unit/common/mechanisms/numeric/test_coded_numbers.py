@@ -25,7 +25,7 @@ from tests.support.numbers import Distribution, distribution_of, worst_ratio
 
 _3_TO_1 = ResponseWeights(true=3, other=1)
 _OFTEN = MIX_SUM // 4 * 3
-"""The piecewise mechanism three times out of four."""
+"""Weight of the piecewise mechanism that selects it three times out of four."""
 _GRIDS = pytest.mark.parametrize(("steps", "reach"), [(2, 0), (4, 0), (4, 1), (6, 2), (4, 3)])
 
 
@@ -34,41 +34,41 @@ def _points(steps: int) -> list[float]:
 
 
 def _duchi_distribution(end: float) -> Distribution:
-    """Over all four draws of randomized response; at an end nothing depends on rounding."""
+    """Enumerate the four draws of randomized response; an end of the range is not rounded."""
     numbers = np.full(4, end)
     return distribution_of(Duchi(_3_TO_1).encode(numbers, Scripted(np.zeros(4), np.arange(4))))
 
 
 def _piecewise_distribution(mechanism: Piecewise, point: float) -> Distribution:
-    """Over all draws of the response; on the grid nothing depends on rounding."""
+    """Enumerate all draws of the response; a point of the grid is not rounded."""
     total = mechanism.response.total
     rng = Scripted(np.zeros(total), np.arange(total))
     return distribution_of(mechanism.encode(np.full(total, point), rng))
 
 
 def _hybrid_distribution(mechanism: Hybrid, point: float) -> Distribution:
-    """The two parts' own distributions, mixed: which part answers is drawn apart, tested below."""
+    """Mix the distributions of the two parts; the draw of the part is tested below."""
     piecewise = Piecewise(mechanism.steps, mechanism.reach, mechanism.weights)
     often = Fraction(mechanism.piecewise_weight, MIX_SUM)
     up = Fraction(1, 2) + Fraction(point) * Fraction(3 - 1, 2 * (3 + 1))
     places = _piecewise_distribution(piecewise, point)
     bits = {0: (1 - often) * (1 - up), 1: (1 - often) * up}
-    return bits | {2 + place: often * chance for place, chance in places.items()}
+    return bits | {2 + place: often * places[place] for place in places}
 
 
 def _stands(mechanism: CodedNumber, codes: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return the number for which each code stands, as its own total."""
+    """Return the number that each code represents."""
     return mechanism.totals(mechanism.parts(codes).T).first
 
 
 def _moments(mechanism: CodedNumber, distribution: Distribution) -> tuple[float, float]:
     stands = _stands(mechanism, np.array(list(distribution)))
-    chances = np.array([float(chance) for chance in distribution.values()])
-    return float(chances @ stands), float(chances @ stands**2)
+    probabilities = np.array([float(probability) for probability in distribution.values()])
+    return float(probabilities @ stands), float(probabilities @ stands**2)
 
 
 def test_a_bit_is_exact_unbiased_and_varies_as_predicted() -> None:
-    """Three of four draws are truthful; ±C is an end on average, C = (3+1)/(3-1)."""
+    """Three of four draws are truthful, and ±C has an end as its mean, C = (3+1)/(3-1)."""
     for end, truth in ((-1.0, 0), (1.0, 1)):
         distribution = _duchi_distribution(end)
         assert {truth: Fraction(3, 4), 1 - truth: Fraction(1, 4)} == distribution
@@ -79,7 +79,7 @@ def test_a_bit_is_exact_unbiased_and_varies_as_predicted() -> None:
 
 @_GRIDS
 def test_a_place_has_exactly_its_weight(steps: int, reach: int) -> None:
-    """`true` for each place of the band of a grid point, `other` for all others."""
+    """Places in the band of a grid point have weight `true`, and all others `other`."""
     mechanism = Piecewise(steps, reach, _3_TO_1)
     distributions = [_piecewise_distribution(mechanism, point) for point in _points(steps)]
     for point, distribution in enumerate(distributions):
@@ -94,7 +94,7 @@ def test_a_place_has_exactly_its_weight(steps: int, reach: int) -> None:
 
 @_GRIDS
 def test_a_hybrid_estimates_without_bias_and_varies_as_predicted(steps: int, reach: int) -> None:
-    """Codes are disjoint, and the odds of both parts and of the mixture are 3."""
+    """The parts have disjoint codes, and the odds of the mixture are 3, like those of its parts."""
     mechanism = Hybrid(steps, reach, _3_TO_1, _OFTEN)
     distributions = [_hybrid_distribution(mechanism, point) for point in _points(steps)]
 
@@ -109,7 +109,7 @@ def test_a_hybrid_estimates_without_bias_and_varies_as_predicted(steps: int, rea
 
 
 def test_a_hybrid_answers_by_the_part_that_was_drawn() -> None:
-    """Below its weight the piecewise mechanism, whose codes begin at 2; else Duchi's bit."""
+    """A draw below its weight selects the piecewise mechanism, whose codes begin at 2."""
     mechanism = Hybrid(4, 1, _3_TO_1, _OFTEN)
     branch = [0, _OFTEN - 1, _OFTEN, MIX_SUM - 1]
     # Rounding of the first two and their draw below 13, rounding of the others and their response.
@@ -121,7 +121,7 @@ def test_a_hybrid_answers_by_the_part_that_was_drawn() -> None:
 
 @pytest.mark.parametrize("reach", [0, 7, 2048])
 def test_a_billion_reports_can_be_added_up(reach: int) -> None:
-    """All on the last place: sums fit 64 bits."""
+    """Sums of 10^9 reports of the last place fit 64 bits."""
     mechanism = Piecewise(4096, reach, _3_TO_1)
     last = mechanism.answers - 1
     cells = np.array([10**9, last * 10**9, last**2 * 10**9], dtype=np.int64)
@@ -146,7 +146,7 @@ def test_numbers_are_rounded_up_with_their_relative_position(steps: int) -> None
 
 @pytest.mark.parametrize("steps", [2, 4, 4096])
 def test_rounding_has_its_variance(steps: int) -> None:
-    """f(1-f) of a step's square, at most 1/steps²."""
+    """The variance is f(1-f) times a step's square, at most 1/steps²."""
     numbers = np.linspace(-1, 1, 1001)[:, np.newaxis]
     place = (numbers + 1) * steps / 2
     low, high = (2 / steps * end(place) - 1 for end in (np.floor, np.ceil))
@@ -157,7 +157,7 @@ def test_rounding_has_its_variance(steps: int) -> None:
 
 
 def test_a_range_maps_to_minus_1_to_1() -> None:
-    """Ends map to ends, in spite of rounding."""
+    """Ends map to ends in spite of rounding."""
     assert [-1.0, -0.5, 1.0] == to_unit(np.array([10.0, 12.5, 20.0]), 10.0, 20.0).tolist()
     for low, high in [(0.1, 0.3), (-1e12, 1e-3), (1 / 3, 1e9 / 7)]:
         ends = to_unit(np.array([low, high]), low, high)
@@ -174,8 +174,8 @@ def test_the_hybrid_has_the_threshold_of_the_paper() -> None:
 
 
 def test_up_to_the_threshold_a_hybrid_is_duchis_bit() -> None:
-    """No grid, two codes, one byte, and Duchi's reduction and variance."""
-    mechanism = Hybrid.for_epsilon(0.5)
+    """It has no grid, two codes in one byte, and Duchi's reduction and variance."""
+    mechanism = Hybrid.for_epsilon(1, 0.5)
 
     assert 0 == paper_weight(HYBRID_THRESHOLD)
     assert 0 < paper_weight(math.nextafter(HYBRID_THRESHOLD, 1))
@@ -203,7 +203,7 @@ def test_invalid_parameters_are_refused() -> None:
     with pytest.raises(TaskError, match="2\\^63"):
         Piecewise(4096, 10, ResponseWeights(true=2**60, other=2**59))
     Piecewise(2**16, 0, _3_TO_1)
-    with pytest.raises(TaskError, match="there are 131073 places; with more than 96038"):
+    with pytest.raises(TaskError, match="there are 131073 places; there must be at most 96038"):
         Piecewise(2**17, 0, _3_TO_1)
 
 
@@ -211,7 +211,7 @@ def test_invalid_parameters_are_refused() -> None:
     ("local_epsilon", "reach"), [(1e-6, 2047), (1.0, 1242), (4.0, 277), (20.0, 0)]
 )
 def test_the_band_has_the_width_of_the_paper(local_epsilon: float, reach: int) -> None:
-    """4096·e^(-ε/2), to the nearest odd number."""
+    """The width is 4096·e^(-ε/2), rounded to the nearest odd number."""
     width = 4096 * math.exp(-local_epsilon / 2)
 
     assert reach == paper_reach(4096, local_epsilon)
@@ -219,7 +219,7 @@ def test_the_band_has_the_width_of_the_paper(local_epsilon: float, reach: int) -
 
 
 def test_a_place_has_the_reduction_of_its_response() -> None:
-    """γ = D·other/W and l = D/w; the local ε only if the bands of the ends overlap."""
+    """It has γ = D·other/W and l = D/w; if the bands of the ends overlap, only the local ε."""
     reduction = Piecewise(6, 2, _3_TO_1).reduction
     assert isinstance(reduction, MatchCountReduction)
     assert 11 / (5 * 3 + 6) == pytest.approx(reduction.blanket, rel=1e-15)

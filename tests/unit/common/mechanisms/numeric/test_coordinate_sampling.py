@@ -26,7 +26,7 @@ _3_TO_1 = ResponseWeights(true=3, other=1)
 
 @pytest.mark.parametrize(("dimensions", "sampled"), [(1, 1), (4, 1), (4, 2), (5, 3), (4, 4)])
 def test_sets_of_coordinates_are_uniform(dimensions: int, sampled: int) -> None:
-    """Over all draws."""
+    """Over all draws, every set comes equally often."""
     bounds = range(dimensions - sampled + 1, dimensions + 1)
     draws = np.array(list(itertools.product(*(range(bound) for bound in bounds))))
     mechanism = SampledCoordinates(dimensions, sampled, Duchi(_3_TO_1))
@@ -38,7 +38,7 @@ def test_sets_of_coordinates_are_uniform(dimensions: int, sampled: int) -> None:
 
 
 def test_a_report_has_the_drawn_coordinates_in_order() -> None:
-    """Coordinates 1 and 3 of four, each with the answer to its number."""
+    """A report of coordinates 1 and 3 of four has the answer to the number of each."""
     mechanism = SampledCoordinates(4, 2, Duchi(_3_TO_1))
     value = np.array([[1.0, -1.0, 1.0, 1.0]])
     # 1, then 1 again, replaced by 3; rounding; two truthful answers.
@@ -56,12 +56,12 @@ def test_a_report_has_the_drawn_coordinates_in_order() -> None:
 def test_the_number_of_coordinates_is_the_papers(
     dimensions: int, local_epsilon: float, sampled: int
 ) -> None:
-    """max{1, min{d, ⌊ε/2.5⌋}}."""
+    """It is max{1, min{d, ⌊ε/2.5⌋}}."""
     assert sampled == paper_sample(dimensions, local_epsilon)
 
 
 def test_equal_shares_never_exceed_the_whole() -> None:
-    """Not by one unit in the last place, and one unit more would."""
+    """A share is the largest float whose multiple is at most the whole."""
     rng = np.random.default_rng(1)
     for local_epsilon in rng.uniform(0.01, 20, 2000):
         parts = int(rng.integers(1, 9))
@@ -83,19 +83,19 @@ def test_equal_shares_never_exceed_the_whole() -> None:
     ],
 )
 def test_invalid_reports_are_refused(coordinates: list[int], codes: list[int]) -> None:
-    """Repeated, unsorted or unknown coordinates, and unknown codes."""
+    """Coordinates must ascend, and coordinates and codes must be in range."""
     mechanism = SampledCoordinates(5, 2, Duchi(_3_TO_1))
     reports = np.zeros(2, dtype=mechanism.report_dtype)
     reports["coordinates"] = [[0, 4], coordinates]
     reports["codes"] = [[1, 0], codes]
 
     assert [True, False] == mechanism.valid(reports).tolist()
-    with pytest.raises(ReportError, match="coordinates do not rise to below 5"):
+    with pytest.raises(ReportError, match="coordinates do not ascend, or are not below 5"):
         mechanism.tally(reports)
 
 
 def test_sums_are_exact_over_many_reports() -> None:
-    """In several chunks, against sums of integers by coordinate."""
+    """Sums over several batches equal sums of integers by coordinate."""
     mechanism = MultiHm.for_epsilon(3, 6.0)
     rng = np.random.default_rng(2)
     reports = mechanism.randomize(rng.uniform(-1, 1, (600_000, 3)), rng)
@@ -114,7 +114,7 @@ def test_sums_are_exact_over_many_reports() -> None:
 
 
 def test_only_a_bit_of_one_coordinate_is_a_match_count() -> None:
-    """Harmony, and Multi-HM if the hybrid is a bit."""
+    """Harmony is a match count, and Multi-HM is one if the hybrid is a bit."""
     bit = Harmony(5, 1, Duchi(_3_TO_1)).reduction
     assert isinstance(bit, MatchCountReduction)
     assert (2, 0, 0.5) == (bit.answers, bit.collision, bit.blanket)

@@ -30,7 +30,7 @@ _PRECISE = Context(prec=60)
 
 @_EVERY
 @_EPSILONS
-def test_the_promise_is_kept_and_used(name: NumberMechanismName, local_epsilon: float) -> None:
+def test_the_local_epsilon_is_met_and_used(name: NumberMechanismName, local_epsilon: float) -> None:
     """The odds of all answers are e^ε to 1e-6, and never more."""
     spec, mechanism = spec_for(name, local_epsilon), number_example(name, local_epsilon)
     if name == "laplace":
@@ -75,7 +75,7 @@ def test_one_mechanism_has_one_form(name: NumberMechanismName, field: str) -> No
 
 @_EVERY
 def test_another_mechanisms_integers_are_refused(name: NumberMechanismName) -> None:
-    """By the name."""
+    """A specification with another name is refused."""
     other: NumberMechanismName = "duchi" if name != "duchi" else "harmony"
     spec = dataclasses.replace(spec_for(name), name=other)
     more = (NONCE,) if name == "multi-rphm" else ()
@@ -86,7 +86,7 @@ def test_another_mechanisms_integers_are_refused(name: NumberMechanismName) -> N
 @pytest.mark.parametrize("name", [name for name in EVERY if name != "laplace"])
 @pytest.mark.parametrize("weights", [(0, 0), (1, 0), (5, 5), (2**63 - 1, 2**62)])
 def test_invalid_odds_are_refused(name: NumberMechanismName, weights: tuple[int, int]) -> None:
-    """No odds, infinite odds, even odds, and odds too large to draw."""
+    """Weights of 0, equal weights and weights too large to draw are refused."""
     true, other = weights
     spec = dataclasses.replace(spec_for(name), true_weight=true, other_weight=other)
     with pytest.raises(TaskError, match=r"needs local noise|1 <= other < true|below 2\^63"):
@@ -95,14 +95,14 @@ def test_invalid_odds_are_refused(name: NumberMechanismName, weights: tuple[int,
 
 @_EVERY
 def test_invalid_requests_are_refused(name: NumberMechanismName) -> None:
-    """Local ε and numbers of dimensions out of range."""
+    """The message names the local ε or the number of dimensions."""
     for local_epsilon in (math.inf, 0.0, -1.0, 20.1, math.nan):
         with pytest.raises(TaskError, match="local_epsilon"):
             spec_for(name, local_epsilon)
     if name in ONE_NUMBER:
-        with pytest.raises(TaskError, match="for one number; a person has 2"):
+        with pytest.raises(TaskError, match=f"dimensions is 2; for the mechanism {name} it must"):
             spec_for(name, dimensions=2)
-        with pytest.raises(TaskError, match="for one number; a person has 2"):
+        with pytest.raises(TaskError, match=f"dimensions is 2; for the mechanism {name} it must"):
             built(spec_for(name), 2)
         return
     for dimensions in (0, MAX_DIMENSIONS + 1):
@@ -112,7 +112,7 @@ def test_invalid_requests_are_refused(name: NumberMechanismName) -> None:
 
 @_EVERY
 def test_invalid_numbers_are_refused(name: NumberMechanismName) -> None:
-    """Out of range, without repeating them, or of another shape."""
+    """The message for a number out of range or a wrong shape does not repeat the number."""
     mechanism, rng = number_example(name), np.random.default_rng(1)
     for wrong in (1.0000001, -3.25, math.nan, math.inf, -math.inf):
         values = np.zeros((3, mechanism.dimensions))
@@ -127,7 +127,7 @@ def test_invalid_numbers_are_refused(name: NumberMechanismName) -> None:
 
 @_EVERY
 def test_no_reports_give_infinite_variances(name: NumberMechanismName) -> None:
-    """And cells of 0."""
+    """The cells are 0, and so are the means."""
     mechanism = number_example(name)
     none = mechanism.randomize(np.zeros((0, mechanism.dimensions)), np.random.default_rng(6))
     cells = mechanism.tally(none)
@@ -155,7 +155,7 @@ def test_the_reduction_states_at_least_the_local_epsilon(name: NumberMechanismNa
 
 @pytest.mark.parametrize("steps", [-2, 3, 2**21])
 def test_a_grid_has_an_even_number_of_steps(steps: int) -> None:
-    """And a bounded one."""
+    """Odd, negative and very large numbers of steps are refused."""
     with pytest.raises(TaskError, match="steps is"):
         dataclasses.replace(spec_for("duchi"), steps=steps)
     assert 0 == NumberSpec(**dataclasses.asdict(spec_for("duchi"))).steps
@@ -186,7 +186,7 @@ def _printed(name: NumberMechanismName, e: float, d: int, t: NDArray[np.float64]
 def test_variances_match_the_printed_ones(
     name: NumberMechanismName, local_epsilon: float, number: float
 ) -> None:
-    """Except for rounding the weights and, to .5 %, the numbers."""
+    """They agree to .5 %, due to rounding of the weights and of the numbers."""
     mechanism = number_example(name, local_epsilon)
     value = np.full((1, mechanism.dimensions), number)
     printed = _printed(name, local_epsilon, mechanism.dimensions, value)

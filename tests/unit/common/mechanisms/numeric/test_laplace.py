@@ -16,8 +16,8 @@ _TAIL = (0, 1)
 
 
 @pytest.mark.parametrize("local_epsilon", [1e-3, 0.1, 0.3, 1.0, 2.0, 7.7, 20.0])
-def test_the_scale_is_the_least_that_keeps_the_promise(local_epsilon: float) -> None:
-    """In exact fractions: steps/scale ≤ ε < steps/(scale-1)."""
+def test_the_scale_is_the_least_that_meets_the_local_epsilon(local_epsilon: float) -> None:
+    """In exact fractions, steps/scale ≤ ε < steps/(scale-1)."""
     spec = spec_for("laplace", local_epsilon)
     mechanism = Laplace(spec.steps, spec.scale)
     exact = Fraction(spec.steps, spec.scale)
@@ -30,14 +30,14 @@ def test_the_scale_is_the_least_that_keeps_the_promise(local_epsilon: float) -> 
 
 
 def test_a_promise_is_checked_to_the_last_bit() -> None:
-    """1/3 as a float is below 1/3: a scale of three times the steps exceeds it by 2e-17."""
+    """The float 1/3 is below 1/3, so steps/scale = 1/3 exceeds it by 2e-17."""
     assert not Laplace(2, 6).keeps_promise(1 / 3)
     assert Laplace(2, 6).keeps_promise(math.nextafter(1 / 3, 1))
     assert math.nextafter(1 / 3, 1) == Laplace(2, 6).local_epsilon
 
 
 def test_noise_is_added_to_the_grid_point() -> None:
-    """The middle of 0 .. 4, minus 3·2 + 1 = 7 steps of noise."""
+    """The report is the middle of 0 .. 4 minus 3·2 + 1 = 7 steps of noise."""
     mechanism = Laplace(4, 3)
     # Rounding; U = 1, accepted with probability e^(-1/3); two heads and a tail; a fair sign.
     coins = [[draw] for draw in (*_HEAD, *_HEAD, *_TAIL)]
@@ -49,7 +49,7 @@ def test_noise_is_added_to_the_grid_point() -> None:
 
 @pytest.mark.parametrize(("sign", "place"), [(0, 2 + 2 * FAR), (1, 0)])
 def test_far_reports_are_clipped(sign: int, place: int) -> None:
-    """Seventy scales away, on either side."""
+    """Noise of seventy scales is clipped on either side."""
     mechanism = Laplace(2, 1)
     coins = [[draw] for draw in (*_HEAD * 70, *_TAIL)]
     rng = Scripted([0], [0], [0], *coins, [sign])
@@ -60,7 +60,7 @@ def test_far_reports_are_clipped(sign: int, place: int) -> None:
 
 
 def test_a_billion_reports_can_be_added_up() -> None:
-    """All on the last place: the sum stays below 2^63."""
+    """The sum of 10^9 reports of the last place stays below 2^63."""
     mechanism = number_example("laplace", 6e-5)
     assert isinstance(mechanism, Laplace)
     last = mechanism.places - 1
@@ -73,13 +73,13 @@ def test_a_billion_reports_can_be_added_up() -> None:
 
 @pytest.mark.parametrize(("steps", "scale"), [(0, 5), (3, 5), (4, 0), (4, -1)])
 def test_invalid_grids_and_scales_are_refused(steps: int, scale: int) -> None:
-    """No grid, no middle, no noise."""
+    """A grid must have a middle, and a scale must be above 0."""
     with pytest.raises(TaskError, match=r"at least [12]"):
         Laplace(steps, scale)
 
 
 def test_a_place_beyond_the_last_is_invalid() -> None:
-    """And padding."""
+    """The null report is such a place, too."""
     mechanism = Laplace(4, 3)
     reports = np.zeros(3, dtype=mechanism.report_dtype)
     reports["place"] = [mechanism.places - 1, mechanism.places, 2**64 - 1]

@@ -32,7 +32,7 @@ def _bits(corners: list[Corner]) -> NDArray[np.uint8]:
 
 def _distribution(dimensions: int, own: Corner) -> dict[Corner, Fraction]:
     """
-    Distribution of a report of one corner, from every outcome of the draws of one round.
+    Return the distribution of a report of one corner, over every draw of one round.
 
     At odds of 3 every probability is a multiple of a quarter, so one 16-bit word stands for each
     quarter.
@@ -55,36 +55,34 @@ def _distribution(dimensions: int, own: Corner) -> dict[Corner, Fraction]:
 
 @_CUBES
 def test_a_corner_has_exactly_its_weight(dimensions: int) -> None:
-    """`true` on its side of the cube, `other` on the opposite side and for ties; unbiased."""
+    """Corners on its side have weight `true`, others and ties `other`; the mean is unbiased."""
     scale = MeanEst(dimensions, _3_TO_1).scale
     for own in _corners(dimensions):
         distribution = _distribution(dimensions, own)
         weights = {z: Fraction(3 if _product(own, z) > 0 else 1) for z in distribution}
         total = sum(weights.values())
         assert {z: weight / total for z, weight in weights.items()} == distribution
-        means = [
-            sum(chance * z[j] for z, chance in distribution.items()) for j in range(dimensions)
-        ]
+        means = [sum(distribution[z] * z[j] for z in distribution) for j in range(dimensions)]
         assert list(own) == pytest.approx([scale * float(mean) for mean in means], rel=1e-12)
 
 
 @_CUBES
 def test_the_reduction_describes_the_distribution(dimensions: int) -> None:
-    """R_V = γU + (1-γ)U(· | z·V > 0), with the γ and the l of the reduction."""
+    """The distribution is γU + (1-γ)U(· | z·V > 0), with the γ and the l of the reduction."""
     reduction = MeanEst(dimensions, _3_TO_1).reduction
     for own in _corners(dimensions):
         distribution = _distribution(dimensions, own)
         side = [z for z in distribution if _product(own, z) > 0]
-        for z, chance in distribution.items():
+        for z, probability in distribution.items():
             near = 1 / len(side) if z in side else 0
             expected = reduction.blanket / len(distribution) + reduction.signal * near
-            assert expected == pytest.approx(float(chance), rel=1e-12)
+            assert expected == pytest.approx(float(probability), rel=1e-12)
         assert len(distribution) / len(side) == pytest.approx(reduction.answers, rel=1e-15)
     assert 0 == reduction.collision
 
 
 def test_ties_are_drawn_until_one_stays() -> None:
-    """Other reports keep their places."""
+    """A tie is drawn again, and the other reports stay in their places."""
     mechanism = MeanEst(2, _3_TO_1)
     rounds = [
         np.zeros((2, 2)),  # rounding to the corners (+, +) and (-, -)

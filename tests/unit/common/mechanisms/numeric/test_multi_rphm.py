@@ -13,7 +13,7 @@ from tests.support.numbers import built, spec_for
 
 
 def test_a_projection_matches_its_vector() -> None:
-    """The nonce of zeros, to 1e-12: no library version may change it."""
+    """No library version may change the projection of a given nonce."""
     expected = [
         [-0.05260704075947498, -0.7139737757738451],
         [-0.6240099408223887, -0.04577140332781044],
@@ -25,7 +25,7 @@ def test_a_projection_matches_its_vector() -> None:
 
 @pytest.mark.parametrize(("dimensions", "projected"), [(1, 1), (2, 1), (5, 2), (400, 120)])
 def test_the_projection_has_three_tenths_of_the_dimensions(dimensions: int, projected: int) -> None:
-    """Rounded, at least 1."""
+    """The number is rounded, and at least 1."""
     assert projected == paper_projected(dimensions)
     assert projected == spec_for("multi-rphm", dimensions=dimensions).projected
 
@@ -33,19 +33,19 @@ def test_the_projection_has_three_tenths_of_the_dimensions(dimensions: int, proj
 @pytest.mark.parametrize("local_epsilon", [0.5, 1.0, 6.0])
 def test_the_expected_estimate_and_its_variance_are_exact(local_epsilon: float) -> None:
     """
-    Against all sets of coordinates and the hybrid's moments, for two people, clipping included.
+    They agree with a sum over all sets of coordinates, for two people, one of whom is clipped.
 
-    A report stands for Y·Rᵀ. E[Y_i Y_l] of two covered coordinates is (q/k)²·x_i·x_l, of one (q/k)²
-    times the hybrid's second moment.
+    A report represents Y·Rᵀ. If coordinates i and l are covered, E[Y_i Y_l] is (q/k)²·x_i·x_l for
+    i ≠ l, and (q/k)² times the hybrid's second moment for i = l.
     """
     mechanism = MultiRphm.for_epsilon(9, local_epsilon, NONCE)
     values = np.random.default_rng(1).uniform(-1, 1, (2, 9))
     values[0] = np.where(mechanism.matrix[:, 0] > 0, 1.0, -1.0)  # its projection is clipped
     q, k = mechanism.inner.dimensions, mechanism.inner.sampled
     sets = list(itertools.combinations(range(q), k))
-    told = np.clip(values @ mechanism.matrix, -1, 1)
+    projected = np.clip(values @ mechanism.matrix, -1, 1)
     total = np.zeros(9)
-    for x in told:
+    for x in projected:
         second = np.zeros((q, q))
         own = mechanism.inner.answer.spread.second_moment(x)
         for chosen in sets:
@@ -58,13 +58,13 @@ def test_the_expected_estimate_and_its_variance_are_exact(local_epsilon: float) 
         total += np.diag(mechanism.matrix @ covariance @ mechanism.matrix.T)
 
     np.testing.assert_allclose(total / 4, mechanism.variance(values), rtol=1e-9)
-    expected = mechanism.matrix @ told.mean(axis=0)
+    expected = mechanism.matrix @ projected.mean(axis=0)
     np.testing.assert_allclose(expected - values.mean(axis=0), mechanism.bias(values), atol=1e-12)
     assert (np.abs(values @ mechanism.matrix) > 1).any()
 
 
 def test_it_is_as_private_as_multi_hm() -> None:
-    """The projection is independent of all values."""
+    """The projection depends on no value, so ε and reduction are those of Multi-HM."""
     mechanism = MultiRphm.for_epsilon(9, 6.0, NONCE)
     inner = MultiHm.for_epsilon(3, 6.0)
 
@@ -76,14 +76,14 @@ def test_it_is_as_private_as_multi_hm() -> None:
 
 
 def test_a_projection_to_more_dimensions_is_refused() -> None:
-    """6 of 5."""
+    """A projection to 6 of 5 dimensions raises TaskError."""
     spec = spec_for("multi-rphm", dimensions=20)
-    with pytest.raises(TaskError, match="projected is 6; it must be at most 5"):
+    with pytest.raises(TaskError, match="projected is 6; it must be at most dimensions, 5"):
         built(spec, 5)
 
 
 def test_the_projection_follows_from_the_tasks_nonce() -> None:
-    """On the device and at the analyzer."""
+    """The mechanism of a task has the projection of the task's nonce."""
     task = kind_task("multi-rphm")
     mechanism = number_mechanism_of(task)
 

@@ -14,10 +14,7 @@ from common.mechanisms.rappor.bloom import (
 
 
 def test_candidates_hash_as_in_the_public_tools() -> None:
-    """
-    bin/hash_candidates_test.py [GRappor]: 4 cohorts, 16 bits, 2 hashes;
-    cells are numbered from 1.
-    """
+    """The cells, numbered from 1, are those of bin/hash_candidates_test.py [GRappor]."""
     found = all_positions([b"apple", b"banana", b"carrot"], 4, 16, 2)
     cells = found + 16 * np.arange(4)[None, :, None] + 1
 
@@ -29,7 +26,7 @@ def test_candidates_hash_as_in_the_public_tools() -> None:
 
 
 def test_two_bytes_of_a_digest_are_read_from_the_lower_end() -> None:
-    """2,048 bits: pairs of bytes, the first of a pair least significant."""
+    """For 2,048 bits the first byte of each pair is the least significant."""
     digest = hashlib.md5(b"\x00\x00\x01\x02abc", usedforsecurity=False).digest()
     by_hand = tuple((digest[2 * i] + 256 * digest[2 * i + 1]) % 2048 for i in range(8))
 
@@ -37,16 +34,16 @@ def test_two_bytes_of_a_digest_are_read_from_the_lower_end() -> None:
 
 
 def test_too_many_hashes_for_one_digest_are_refused() -> None:
-    """16 hashes of up to 256 bits, 8 of more."""
+    """A digest has enough bytes for 16 hashes of up to 256 bits, or 8 of more."""
     check_hashes(256, 16)
     check_hashes(264, 8)
-    with pytest.raises(TaskError, match="hashes is 9; a filter of 264 bits allows at most 8"):
+    with pytest.raises(TaskError, match="hashes is 9; for a filter of 264 bits it must be at most"):
         check_hashes(264, 9)
 
 
 @pytest.mark.parametrize("bits", [2, 16, 48, 100, 256, 320])
-def test_hashes_select_bits_with_the_stated_chances(bits: int) -> None:
-    """Over all values of the bytes of a uniform digest."""
+def test_hashes_select_bits_with_the_stated_probabilities(bits: int) -> None:
+    """The distribution agrees with counting all values of a digest's bytes."""
     values = 256 ** hash_bytes(bits)
     distribution = np.bincount(np.arange(values) % bits) / values
 

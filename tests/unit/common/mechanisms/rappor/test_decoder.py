@@ -29,7 +29,7 @@ def _labelled(bits: int) -> Rappor:
 
 
 def _expected(rappor: Rappor, people: Counts, names: tuple[str, ...]) -> Counts:
-    """Return the expected cells: whole numbers, for people in 64s and f = 0."""
+    """Return the expected cells, whole numbers if f = 0 and 64 divides the numbers of people."""
     spec = rappor.spec
     each = people // spec.cohorts
     true = np.zeros((spec.cohorts, spec.bits))
@@ -54,7 +54,7 @@ def _sampled(rappor: Rappor, held: int, absent: int, n_users: int) -> tuple[Coun
 
 @pytest.mark.parametrize("hashes", [1, 2, 4])
 def test_expected_cells_are_decoded_exactly(hashes: int) -> None:
-    """Every count is the truth, and nothing is unexplained."""
+    """Every share is the true one, and nothing is unexplained."""
     rappor = _rappor(hashes=hashes, f=0)
     people = _PEOPLE * 64
     found = decode(rappor, _expected(rappor, people, _NAMES), _NAMES)
@@ -66,10 +66,10 @@ def test_expected_cells_are_decoded_exactly(hashes: int) -> None:
 @pytest.mark.parametrize("hashes", [1, 2])
 def test_unlisted_strings_are_not_attributed_to_candidates(hashes: int) -> None:
     """
-    Two fifths of the people hold 1,024 strings that are no candidates.
+    Shares are off by less than .003 if two fifths of the people hold 1,024 unlisted strings.
 
-    Attributed to the candidates, they would come to some percent for each: here it is less than
-    one, by the luck of 1,024 hashes.
+    Attributed to the candidates, these would add several percent to each. The rest is due to the
+    random hashes of 1,024 strings.
     """
     rappor = _rappor(hashes=hashes, f=0)
     people = np.concatenate([_PEOPLE * 2**14, np.full(1024, 64)])
@@ -82,55 +82,55 @@ def test_unlisted_strings_are_not_attributed_to_candidates(hashes: int) -> None:
     assert 0.4 == pytest.approx(found.unexplained, abs=0.006)
 
 
-def _dense(evidence: TrueBitCounts) -> NDArray[np.float64]:
+def _dense(bit_counts: TrueBitCounts) -> NDArray[np.float64]:
     """Return the regression's matrix and target, with rows divided by √N_j."""
-    cohorts, bits = evidence.target.shape
-    columns = np.zeros((cohorts, bits, evidence.n_candidates))
-    for candidate, where in enumerate(evidence.positions):
+    cohorts, bits = bit_counts.target.shape
+    columns = np.zeros((cohorts, bits, bit_counts.n_candidates))
+    for candidate, where in enumerate(bit_counts.positions):
         for cohort, places in enumerate(where):
             columns[cohort, places, candidate] = 1
-    columns -= evidence.baseline[:, None]
-    roots = np.sqrt(evidence.sizes)[:, None]
+    columns -= bit_counts.baseline[:, None]
+    roots = np.sqrt(bit_counts.sizes)[:, None]
     rows = np.concatenate(
-        [columns * roots[..., None], (evidence.target / roots)[..., None]], axis=2
+        [columns * roots[..., None], (bit_counts.target / roots)[..., None]], axis=2
     )
     return rows.reshape(cohorts * bits, -1)
 
 
 def test_the_joint_fit_is_weighted_least_squares() -> None:
-    """As numpy solves it; so are each candidate's own part, and the residuals without it."""
+    """Shares equal numpy's solution, and so do the residuals of a fit without a candidate."""
     rappor = _rappor(bits=16, cohorts=8)
     cells, names = _sampled(rappor, 5, 3, 10_000)
-    evidence = TrueBitCounts.of(rappor, cells, names)
-    rows = _dense(evidence)
+    bit_counts = TrueBitCounts.of(rappor, cells, names)
+    rows = _dense(bit_counts)
     expected, *_ = np.linalg.lstsq(rows[:, :-1], rows[:, -1], rcond=None)
     everybody = np.arange(8)
-    regression = Regression.fit(evidence, everybody)
+    regression = Regression.fit(bit_counts, everybody)
     alone = regression.alone(everybody)
 
     np.testing.assert_allclose(regression.shares, expected, rtol=1e-9)
     np.testing.assert_allclose(alone.products / alone.weights, expected, rtol=1e-9)
     for candidate in range(8):
         others = np.delete(everybody, candidate)
-        without = Regression.fit(evidence, others)
+        without = Regression.fit(bit_counts, others)
         np.testing.assert_allclose(
             alone.residuals[:, candidate], without.residual, rtol=1e-8, atol=1e-6
         )
-        one = without.alone(np.array([candidate]))
-        assert one.products[0] / one.weights[0] == pytest.approx(expected[candidate])
+        single = without.alone(np.array([candidate]))
+        assert single.products[0] / single.weights[0] == pytest.approx(expected[candidate])
         np.testing.assert_allclose(
-            one.columns[:, 0], alone.columns[:, candidate], rtol=1e-8, atol=1e-9
+            single.columns[:, 0], alone.columns[:, candidate], rtol=1e-8, atol=1e-9
         )
 
 
 def test_the_variance_of_a_bit_is_that_of_noise_and_of_the_draw_of_its_cohort() -> None:
-    """Of 400 people 120 would set the bit; 90 to 110 are in each cohort."""
+    """If 120 of 400 people set the bit, the number in a cohort is hypergeometric."""
     rappor = _rappor(bits=4, hashes=1, cohorts=4, f=0)
     sizes = np.array([90, 100, 100, 110])
     cells = np.concatenate([sizes, np.full(16, 40)])
-    evidence = TrueBitCounts.of(rappor, cells, ["a"])
+    bit_counts = TrueBitCounts.of(rappor, cells, ["a"])
     expected = np.outer(sizes, [0.3, 0.0, 1.0, -0.1])
-    found = evidence.variances(expected)
+    found = bit_counts.variances(expected)
 
     noise = sizes * 0.25 * 0.75 / 0.5**2
     drawn = stats.hypergeom.var(400, 120, sizes)
@@ -140,17 +140,17 @@ def test_the_variance_of_a_bit_is_that_of_noise_and_of_the_draw_of_its_cohort() 
 
 
 def test_a_half_is_fitted_with_the_candidates_that_the_other_half_chose() -> None:
-    """Other counts in its own cohorts change nothing."""
+    """Other counts in the half's cohorts do not change the selection."""
     rappor = _rappor(bits=32, hashes=1, cohorts=16)
     cells, names = _sampled(rappor, 5, 50, 40_000)
-    evidence = TrueBitCounts.of(rappor, cells, names)
+    bit_counts = TrueBitCounts.of(rappor, cells, names)
     half = np.arange(16) % 2 == 0
-    turned = np.where(half[:, None], evidence.estimates[:, ::-1], evidence.estimates)
+    turned = np.where(half[:, None], bit_counts.estimates[:, ::-1], bit_counts.estimates)
     chosen, again = (
         set(_fit_half(each, half).fitted)
-        for each in (evidence, dataclasses.replace(evidence, estimates=turned))
+        for each in (bit_counts, dataclasses.replace(bit_counts, estimates=turned))
     )
-    others = set(_fit_half(evidence, ~half).fitted)
+    others = set(_fit_half(bit_counts, ~half).fitted)
 
     assert set(range(5)) < chosen
     assert chosen == again
@@ -158,7 +158,7 @@ def test_a_half_is_fitted_with_the_candidates_that_the_other_half_chose() -> Non
 
 
 def test_few_candidates_are_fitted_together_and_many_are_chosen_from() -> None:
-    """Up to an eighth of the bits of all cohorts; either way every candidate has an estimate."""
+    """With up to an eighth of the bits of all cohorts and with more, all have good estimates."""
     rappor = _rappor(bits=16, hashes=1, cohorts=64)
     cells, names = _sampled(rappor, 5, 124, 400_000)
     few, many = decode(rappor, cells, names[:128]), decode(rappor, cells, names)
@@ -174,9 +174,9 @@ def test_few_candidates_are_fitted_together_and_many_are_chosen_from() -> None:
 
 def test_labels_have_bits_of_their_own() -> None:
     """
-    Each share is the bit's own, debiased; noise alone shows a bit a binomial number of times.
+    Each share is the debiased count of its bit, and p-values are those of a binomial count.
 
-    With every label a candidate nothing is unexplained: shares differ from a sum of 1 by noise.
+    If every label is a candidate, nothing is unexplained, and the sum of shares is 1 plus noise.
     """
     rappor = _labelled(5)
     people = np.array([4000, 2000, 1000, 0, 800])
@@ -202,12 +202,12 @@ def test_labels_have_bits_of_their_own() -> None:
 
 
 def test_positions_with_the_same_bits_are_the_same_candidate() -> None:
-    """Positions 1, 1, 2 and 1, 2, 2 are one pair of bits."""
-    evidence = TrueBitCounts.of(
+    """Positions 1, 1, 2 and 1, 2, 2 are the same pair of bits."""
+    bit_counts = TrueBitCounts.of(
         _rappor(bits=4, hashes=3, cohorts=1), np.array([10, 1, 2, 3, 4]), ["a"]
     )
     positions = np.array([[[1, 1, 2]], [[1, 2, 2]]])
-    both = dataclasses.replace(evidence, positions=positions)
+    both = dataclasses.replace(bit_counts, positions=positions)
 
     assert [[0, 0], [1, 1], [1, 1], [0, 0]] == both.incidence.toarray().tolist()
     assert 1 == len(independent(both, np.arange(2)))
@@ -231,7 +231,7 @@ _ONES: Final = np.ones(16 * 33, dtype=np.int64)
 @pytest.mark.parametrize(
     ("rappor", "cells", "candidates", "error", "sentence"),
     [
-        (_rappor(), 0 * _ONES, "a", ReportError, "no report came"),
+        (_rappor(), 0 * _ONES, "a", ReportError, "there are 0 reports"),
         (_rappor(), _ONES, "", TaskError, "there are no candidates"),
         (_rappor(), _ONES, "aba", TaskError, "1 of 3 candidates .* such as 'a' and 'a'"),
         (_rappor(16, 1, 1), _CELLS, "abcdefghijklmnopqr", TaskError, "in every cohort"),

@@ -1,7 +1,7 @@
 """
-Vectors of the public clients [GRappor]: client/cpp/encoder_unittest.cc (the constants, and its
-stand-in for the operating system's randomness), client/cpp/openssl_hash_impl_unittest.cc, and
-client/python/rappor_test.py; the steps between were worked out from the latter by hand.
+Vectors of the public clients [GRappor]: client/cpp/encoder_unittest.cc (the constants, and its fake
+of the operating system's randomness), client/cpp/openssl_hash_impl_unittest.cc, and
+client/python/rappor_test.py, whose intermediate values were computed by hand.
 """
 
 import hashlib
@@ -19,27 +19,27 @@ from common.mechanisms.rappor.permanent_response import Packed
 _SECRET: Final = b"client-secret"
 _PREFIX: Final = permanent.ENCODER_PREFIX + _SECRET
 """
-Not "metric-name", as encoder_unittest.cc has it: its pointer refers to a freed string, whose place
-the secret's text has taken.
+The source of encoder_unittest.cc has "metric-name" as the encoder id, but its pointer refers to a
+freed string, whose memory holds the secret by then.
 """
 
 
 class _Urandom:
-    """The C++ test's stand-in: bytes 0, 17, 34, …; a mask's bits are those below p·256, in turn."""
+    """The C++ test's fake of randomness: bytes 0, 17, 34, …, each compared with p·256."""
 
     def __init__(self) -> None:
         self._at = 0
 
-    def mask(self, chance: float, bits: int) -> int:
-        made = 0
+    def mask(self, probability: float, bits: int) -> int:
+        mask = 0
         for bit in range(bits):
-            made |= (self._at * 17 % 256 < int(chance * 256)) << bit
+            mask |= (self._at * 17 % 256 < int(probability * 256)) << bit
             self._at += 1
-        return made
+        return mask
 
 
 def _cpp_masks(bits: int) -> tuple[int, int]:
-    """Masks of p = .75 and q = .5, for each 32 bits from the upper end on, in the C++ order."""
+    """Return the masks of p = .75 and q = .5, drawn in the C++ order: upper 32 bits first."""
     source = _Urandom()
     unset = is_set = 0
     for _ in range(bits // 32):
@@ -74,7 +74,7 @@ def _cpp_report(filled: int, bits: int) -> int:
 
 
 def test_narrow_filters_are_encoded_as_by_the_cpp_client() -> None:
-    """EncodeStringUint32 and EncodeStringUint32Cohort ("foo"), EncodeBitsUint32."""
+    """Reports equal those of EncodeStringUint32, EncodeStringUint32Cohort, EncodeBitsUint32."""
     assert 3 == permanent.cohort_of(_SECRET, 128, 32)
     assert 2281639167 == _cpp_report(_filter(b"foo", 3, 32, 2), 32)
     assert 2281637247 == _cpp_report(_filter(b"foo", 4, 32, 2), 32)
@@ -82,7 +82,7 @@ def test_narrow_filters_are_encoded_as_by_the_cpp_client() -> None:
 
 
 def test_wide_filters_are_encoded_as_by_the_cpp_client() -> None:
-    """EncodeStringUint64: 64 bits and cohort from HMAC-DRBG, bytes from the upper end on."""
+    """Cohort and report, its upper bytes first, equal those of EncodeStringUint64."""
     cohort = permanent.cohort_of(_SECRET, 128, 64)
     report = _cpp_report(_filter(b"foo", cohort, 64, 2), 64)
 
@@ -90,14 +90,14 @@ def test_wide_filters_are_encoded_as_by_the_cpp_client() -> None:
     assert [134, 255, 11, 255, 252, 119, 240, 223] == list(report.to_bytes(8, "big"))
 
 
-def _cycle_masks(cycle: list[float], chances: tuple[float, float]) -> Iterator[int]:
-    """Masks of the Python test's stand-in, whose draws repeat three numbers."""
-    for chance in chances:
-        yield sum((cycle[bit % len(cycle)] < chance) << bit for bit in range(16))
+def _cycle_masks(cycle: list[float], probabilities: tuple[float, float]) -> Iterator[int]:
+    """Yield the masks of the Python test's fake of randomness, which repeats its draws."""
+    for probability in probabilities:
+        yield sum((cycle[bit % len(cycle)] < probability) << bit for bit in range(16))
 
 
 def test_a_text_is_encoded_as_by_the_python_client() -> None:
-    """testEncoder: f = 1/2, p = 1/2, q = 3/4, with all intermediate values."""
+    """All intermediate values equal those of testEncoder, with f = p = 1/2 and q = 3/4."""
     filled = _filter(b"abc", 0, 16, 2)
     message = permanent.filter_message(filled, 16, b"")
     stream = np.frombuffer(permanent.stream(b"secret", message, 16)[:16], dtype=np.uint8)
@@ -112,7 +112,7 @@ def test_a_text_is_encoded_as_by_the_python_client() -> None:
 
 
 def test_wide_streams_match_nist() -> None:
-    """HmacDrbgNist: the example of 128 bits' strength; only the concatenated seed matters."""
+    """The stream equals the 128-bit example of HmacDrbgNist; only the concatenated seed matters."""
     seed = bytes(range(0x37)) + bytes(range(0x20, 0x28))
     expected = (
         "d67b8c1734f46fa3f763cf57c6f9f4f2dc1089bd8bc1f6f023950bfc56176352"
@@ -125,7 +125,7 @@ def test_wide_streams_match_nist() -> None:
 
 
 def test_wide_streams_of_texts_match_the_cpp_client() -> None:
-    """HmacDrbgTextStrings; a longer stream begins with a shorter one."""
+    """The stream equals that of HmacDrbgTextStrings, and a longer one begins with a shorter."""
     forty = permanent.stream(b"key", b"value", 40)
 
     assert "89d71bb8a37d80c26e639cbd68f3607aa94deef425a7afbbf8d00992af92" == forty[:30].hex()
@@ -142,7 +142,7 @@ def test_wide_streams_of_texts_match_the_cpp_client() -> None:
     ],
 )
 def test_narrow_streams_are_one_hmac(message: bytes, expected: str) -> None:
-    """HmacSha256 of the C++ client, with empty messages and zero bytes."""
+    """Streams equal HmacSha256 of the C++ client, with empty messages and zero bytes, too."""
     assert expected == permanent.stream(b"key", message, 32).hex()
     assert expected == permanent.stream(b"key", message, 5).hex()
 
@@ -152,7 +152,7 @@ def test_narrow_streams_are_one_hmac(message: bytes, expected: str) -> None:
     [(5, "0000001f"), (32, "0000001f"), (33, "000000001f"), (64, "0" * 14 + "1f")],
 )
 def test_the_message_is_big_endian_and_four_bytes_at_least(bits: int, expected: str) -> None:
-    """A filter whose lowest five bits are set, after its prefix."""
+    """The filter follows its prefix, with the highest bits first."""
     assert (
         "016964" + expected
         == permanent.filter_message(0x1F, bits, permanent.ENCODER_PREFIX + b"id").hex()
@@ -161,7 +161,7 @@ def test_the_message_is_big_endian_and_four_bytes_at_least(bits: int, expected: 
 
 
 def test_scopes_have_independent_secrets() -> None:
-    """HMAC-SHA256 of a label and the scope, which may be empty."""
+    """Each is the HMAC-SHA256 of a label and the scope, which may be empty."""
     device = b"d" * 32
     secrets = {permanent.scope_secret(device, scope) for scope in (b"", b"a", b"b", b"ab")}
 
@@ -174,7 +174,7 @@ def test_scopes_have_independent_secrets() -> None:
 
 @pytest.mark.parametrize("bits", [8, 40])
 def test_the_response_follows_the_permanent_weight(bits: int) -> None:
-    """F = 0 replaces nothing, and f = 127/128 nearly everything."""
+    """A weight of 0 replaces no bit, and 127 nearly every bit."""
     assert 0x5A == _respond(0x5A, bits, 0, b"secret", _PREFIX)
     kept = [_respond(filled, 8, 127, bytes([filled]), _PREFIX) == filled for filled in range(200)]
     assert sum(kept) < 10  # 0.8 are expected; these secrets are fixed

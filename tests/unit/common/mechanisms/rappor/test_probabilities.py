@@ -9,14 +9,14 @@ import pytest
 from common.accounting.reference.general_blanket import rappor_pair
 from common.accounting.reference.randomizers import rappor
 from common.errors import TaskError
-from common.mechanisms.rappor.probabilities import Chance, RapporProbabilities
+from common.mechanisms.rappor.probabilities import Probability, RapporProbabilities
 from tests.support.exhaustive_delta import Distribution
 
 _PRECISE: Final = Context(prec=80)
 
 
 @pytest.mark.parametrize(
-    ("hashes", "f", "p", "q", "one", "lifetime"),
+    ("hashes", "f", "p", "q", "report", "lifetime"),
     [
         (4, "0.5", "0.5", "0.75", 2.1486, 8.7889),
         (2, "0.5", "0.5", "0.75", 1.0743, 4.3944),
@@ -26,31 +26,31 @@ _PRECISE: Final = Context(prec=80)
     ],
 )
 def test_epsilons_match_published_ones(  # noqa: PLR0917
-    hashes: int, f: str, p: str, q: str, one: float, lifetime: float
+    hashes: int, f: str, p: str, q: str, report: float, lifetime: float
 ) -> None:
-    """For one report and for a lifetime."""
-    chances = RapporProbabilities.rounded(Fraction(f), Fraction(p), Fraction(q))
+    """The ε of one report and of a lifetime equal the published figures."""
+    probabilities = RapporProbabilities.rounded(Fraction(f), Fraction(p), Fraction(q))
 
-    assert one == pytest.approx(chances.report_epsilon(hashes), abs=6e-5)
-    assert lifetime == pytest.approx(chances.permanent_epsilon(hashes), abs=6e-5)
+    assert report == pytest.approx(probabilities.report_epsilon(hashes), abs=6e-5)
+    assert lifetime == pytest.approx(probabilities.permanent_epsilon(hashes), abs=6e-5)
 
 
 @pytest.mark.parametrize(
     ("f", "p", "q"),
     [(0.1, 0.2, 0.9), (Fraction(1, 3), Fraction(1, 3), Fraction(2, 3)), (0.7, 0.0, 0.99999)],
 )
-def test_rounding_increases_no_epsilon(f: Chance, p: Chance, q: Chance) -> None:
+def test_rounding_increases_no_epsilon(f: Probability, p: Probability, q: Probability) -> None:
     """Each probability moves by less than one step, towards more noise."""
-    chances = RapporProbabilities.rounded(f, p, q)
+    probabilities = RapporProbabilities.rounded(f, p, q)
     exact_f, exact_p, exact_q = Fraction(f), Fraction(p), Fraction(q)
     unset = (1 - exact_f) * exact_p + exact_f * (exact_p + exact_q) / 2
     shown = (1 - exact_f) * exact_q + exact_f * (exact_p + exact_q) / 2
 
-    assert 0 <= Fraction(chances.permanent, 128) - exact_f < Fraction(1, 128)
-    assert 0 <= Fraction(chances.unset, 65536) - exact_p < Fraction(1, 65536)
-    assert 0 <= exact_q - Fraction(chances.set, 65536) < Fraction(1, 65536)
-    assert chances.report_epsilon(1) <= math.log(shown * (1 - unset) / (unset * (1 - shown)))
-    assert chances.permanent_epsilon(1) <= 2 * math.log((2 - exact_f) / exact_f)
+    assert 0 <= Fraction(probabilities.permanent, 128) - exact_f < Fraction(1, 128)
+    assert 0 <= Fraction(probabilities.unset, 65536) - exact_p < Fraction(1, 65536)
+    assert 0 <= exact_q - Fraction(probabilities.set, 65536) < Fraction(1, 65536)
+    assert probabilities.report_epsilon(1) <= math.log(shown * (1 - unset) / (unset * (1 - shown)))
+    assert probabilities.permanent_epsilon(1) <= 2 * math.log((2 - exact_f) / exact_f)
 
 
 @pytest.mark.parametrize(
@@ -65,18 +65,18 @@ def test_rounding_increases_no_epsilon(f: Chance, p: Chance, q: Chance) -> None:
         (0.5, 0.500001, 0.500002, "p must be below q"),
     ],
 )
-def test_invalid_chances_are_refused(f: float, p: float, q: float, sentence: str) -> None:
+def test_invalid_probabilities_are_refused(f: float, p: float, q: float, sentence: str) -> None:
     """The message names the number that breaks the rule."""
     with pytest.raises(TaskError, match=sentence):
         RapporProbabilities.rounded(f, p, q)
 
 
 def _distribution(bits: int, filled: frozenset[int], is_set: float, unset: float) -> Distribution:
-    """Distribution of a filter whose bits are shown independently."""
+    """Return the distribution of a filter whose bits are shown independently."""
     return {
         shown: math.prod(
-            (chance if bit else 1 - chance)
-            for bit, chance in zip(
+            (p if bit else 1 - p)
+            for bit, p in zip(
                 shown, [is_set if i in filled else unset for i in range(bits)], strict=True
             )
         )
@@ -85,7 +85,7 @@ def _distribution(bits: int, filled: frozenset[int], is_set: float, unset: float
 
 
 def _worst(bits: int, hashes: int, is_set: float, unset: float) -> float:
-    """Largest log-ratio over all reports and all pairs of filters that up to h hashes can fill."""
+    """Return the largest log-ratio over all reports and pairs of filters of up to h bits."""
     filters = [
         frozenset(filled)
         for size in range(1, hashes + 1)
@@ -93,10 +93,10 @@ def _worst(bits: int, hashes: int, is_set: float, unset: float) -> float:
     ]
     distributions = [_distribution(bits, filled, is_set, unset) for filled in filters]
     return max(
-        math.log(one[shown] / other[shown])
-        for one in distributions
-        for other in distributions
-        for shown in one
+        math.log(left[shown] / right[shown])
+        for left in distributions
+        for right in distributions
+        for shown in left
     )
 
 
@@ -105,14 +105,14 @@ def _worst(bits: int, hashes: int, is_set: float, unset: float) -> float:
 def test_epsilons_match_the_worst_two_texts(
     bits: int, hashes: int, f: float, p: float, q: float
 ) -> None:
-    """By enumeration of every filter, with colliding hashes too, and of every report."""
-    chances = RapporProbabilities.rounded(f, p, q)
-    one = _worst(bits, hashes, chances.set_probability, chances.unset_probability)
+    """They equal the maximum over every report and filter, including colliding hashes."""
+    probabilities = RapporProbabilities.rounded(f, p, q)
+    report = _worst(bits, hashes, probabilities.set_probability, probabilities.unset_probability)
 
-    assert one == pytest.approx(chances.report_epsilon(hashes), rel=1e-12)
+    assert report == pytest.approx(probabilities.report_epsilon(hashes), rel=1e-12)
     if f:
         lifetime = _worst(bits, hashes, 1 - f / 2, f / 2)
-        assert lifetime == pytest.approx(chances.permanent_epsilon(hashes), rel=1e-12)
+        assert lifetime == pytest.approx(probabilities.permanent_epsilon(hashes), rel=1e-12)
 
 
 @pytest.mark.parametrize("hashes", [1, 3, 16])
@@ -120,23 +120,23 @@ def test_epsilons_match_the_worst_two_texts(
 def test_epsilons_are_rounded_up_and_by_no_more_than_a_float(
     hashes: int, a: int, p: int, q: int
 ) -> None:
-    """In 80 digits, from p* and q* as in the paper."""
-    chances = RapporProbabilities(permanent=a, unset=p, set=q)
+    """The next lower float is below the 80-digit value computed from p* and q* of the paper."""
+    probabilities = RapporProbabilities(permanent=a, unset=p, set=q)
     f, low, high = Fraction(a, 128), Fraction(p, 65536), Fraction(q, 65536)
     unset = f * (low + high) / 2 + (1 - f) * low
     shown = f * (low + high) / 2 + (1 - f) * high
     ratio = shown * (1 - unset) / (unset * (1 - shown))
     exact = hashes * _PRECISE.ln(_PRECISE.divide(ratio.numerator, ratio.denominator))
-    stated = chances.report_epsilon(hashes)
+    stated = probabilities.report_epsilon(hashes)
 
-    assert float(unset) == chances.unset_probability
-    assert float(shown) == chances.set_probability
+    assert float(unset) == probabilities.unset_probability
+    assert float(shown) == probabilities.set_probability
     assert Decimal(math.nextafter(stated, 0)) < exact <= Decimal(stated)
 
 
 @pytest.mark.parametrize(("f", "p", "q"), [(0.5, 0.5, 0.75), (0.25, 0.25, 0.75), (0.5, 0.0, 1.0)])
 def test_the_reduction_matches_the_one_from_floats(f: float, p: float, q: float) -> None:
-    """And the general blanket."""
+    """It also matches the general blanket."""
     found = RapporProbabilities.rounded(f, p, q).one_hash_reduction(third=True)
     expected = rappor(f, p, q)
     pair = rappor_pair(f, p, q, hashes=1)

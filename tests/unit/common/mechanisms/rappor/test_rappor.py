@@ -46,7 +46,7 @@ def _bits(mechanism: Rappor, reports: Reports) -> list[tuple[int, ...]]:
 
 @_ALL
 def test_each_variant_is_a_randomizer(name: str) -> None:
-    """Its types match the interface, and its epsilons are ordered."""
+    """Each variant matches the interface, and its local ε is at most its permanent ε."""
     mechanism: Randomizer = _example(name)
     rappor = _example(name)
 
@@ -60,13 +60,13 @@ def test_each_variant_is_a_randomizer(name: str) -> None:
 
 @_ALL
 def test_permanent_responses_match_the_public_client(name: str) -> None:
-    """Computed bit by bit: cohort, filter, stream, coins."""
+    """Responses equal those computed bit by bit from cohort, filter, stream and coins."""
     mechanism = _example(name)
     spec = mechanism.spec
     texts, secrets = [f"v{number % 5}" for number in range(40)], _secrets(40)
-    made = mechanism.permanent(texts, secrets)
+    responses = mechanism.permanent(texts, secrets)
 
-    for text, secret, response in zip(texts, secrets, made, strict=True):
+    for text, secret, response in zip(texts, secrets, responses, strict=True):
         cohort = permanent.cohort_of(secret, spec.cohorts, spec.bits)
         if spec.encoding == "labels":
             places = {int(text[1:])}
@@ -85,9 +85,10 @@ def test_permanent_responses_match_the_public_client(name: str) -> None:
 
 def test_reports_have_their_exact_distribution() -> None:
     """
-    Over every draw: with p = 1/4 and q = 3/4 a bit depends on the upper two of its 16 bits alone.
+    A permanent response with bits 1, 0 gives the four reports with 3/16, 9/16, 1/16 and 3/16.
 
-    Of a permanent response with bits 1, 0 the four reports have 3/16, 9/16, 1/16, 3/16.
+    With p = 1/4 and q = 3/4 a bit depends on the upper two of its 16 random bits alone, so four
+    draws per bit represent all.
     """
     mechanism = Rappor.of(
         Rappor.specify(bits=2, f=0.5, p=0.25, q=0.75, encoding="labels"), ["a", "b"]
@@ -101,7 +102,7 @@ def test_reports_have_their_exact_distribution() -> None:
 
 
 def test_the_largest_weights_are_certain() -> None:
-    """For all draws: p = 0 shows no unset bit, q = 1 every set one."""
+    """The weight of p = 0 shows no unset bit for any draw, and that of q = 1 every set bit."""
     response = np.zeros(2, dtype=_example("basic").report_dtype)
     response["bits"][:, 0] = 0b00101
     draws = np.array([[0] * 5, [65535] * 5])
@@ -127,7 +128,7 @@ def test_a_one_time_report_is_the_permanent_response(name: str) -> None:
 
 
 def test_many_reports_are_drawn_and_counted_in_pieces() -> None:
-    """4,194,304 bits at a time: 30,000 reports of 320 bits make three pieces."""
+    """At 4,194,304 bits at a time, 30,000 reports of 320 bits take three pieces."""
     mechanism = Rappor.of(Rappor.specify(bits=320, hashes=1, cohorts=2, f=0.5, p=0.25, q=0.75), [])
     response = np.zeros(30_000, dtype=mechanism.report_dtype)
     response["cohort"] = np.arange(30_000) % 2
@@ -143,7 +144,7 @@ def test_many_reports_are_drawn_and_counted_in_pieces() -> None:
 
 @_ALL
 def test_only_bits_and_cohorts_of_the_task_are_valid(name: str) -> None:
-    """All bits set is a report, due to a spare bit; padding and other bits and cohorts are not."""
+    """A report may have all bits set, but no spare bit, unknown cohort, or null report is valid."""
     mechanism = _example(name)
     size, cohorts = mechanism.spec.bits, mechanism.spec.cohorts
     places = 8 * (mechanism.report_dtype.itemsize - 2)
@@ -169,7 +170,7 @@ def test_only_bits_and_cohorts_of_the_task_are_valid(name: str) -> None:
     [
         ("full", "ä" * 129, "a text must have at most 256 bytes in UTF-8"),
         ("full", b"x" * 257, "a text must have at most 256 bytes in UTF-8"),
-        ("full", "secret\ud800", "a text holds half of a surrogate pair"),
+        ("full", "secret\ud800", "a text must not hold half of a surrogate pair"),
         ("basic", "v5", "a text must be one of the task's labels"),
     ],
     ids=["characters", "bytes", "surrogate", "label"],
@@ -191,27 +192,27 @@ def test_invalid_texts_are_refused(name: str, text: str | bytes, message: str) -
         (_BASIC, [], "there are no labels"),
         (_BASIC, ["a"] * 4, "there are 4 labels for a domain_size of 5"),
         (_BASIC, ["a"] * 5, "two items have the same label"),
-        (dataclasses.replace(_FULL, report_bytes=9), [], "a report of 16 bits has 5"),
+        (dataclasses.replace(_FULL, report_bytes=9), [], "for 16 bits it must be 5"),
         (
             dataclasses.replace(_FULL, bits=264, hashes=9, report_bytes=36),
             [],
-            "hashes is 9; a filter of 264 bits allows at most 8",
+            "hashes is 9; for a filter of 264 bits it must be at most 8",
         ),
     ],
 )
 def test_invalid_specifications_are_refused(
     spec: RapporSpec, labels: list[str], sentence: str
 ) -> None:
-    """The message names the number that breaks the rule."""
+    """The message names the number or the rule that is broken."""
     with pytest.raises(TaskError, match=sentence):
         Rappor.of(spec, labels)
 
 
 def test_only_one_hash_is_a_match_count() -> None:
-    """Attacks cover labels if there are three, and no filters."""
-    one = Rappor.of(Rappor.specify(bits=16, cohorts=4, f=0.5, p=0.5, q=0.75), [])
-    two = Rappor.of(Rappor.specify(bits=2, f=0.5, p=0.5, q=0.75, encoding="labels"), ["a", "b"])
-    found = [mechanism.reduction for mechanism in (_example("basic"), one, two)]
+    """Attacks cover three labels or more, but no filters."""
+    filters = Rappor.of(Rappor.specify(bits=16, cohorts=4, f=0.5, p=0.5, q=0.75), [])
+    bit = Rappor.of(Rappor.specify(bits=2, f=0.5, p=0.5, q=0.75, encoding="labels"), ["a", "b"])
+    found = [mechanism.reduction for mechanism in (_example("basic"), filters, bit)]
 
     assert ["independent", "none", "none"] == [
         each.third_value for each in found if isinstance(each, MatchCountReduction)
@@ -222,9 +223,10 @@ def test_only_one_hash_is_a_match_count() -> None:
 
 def test_cohorts_change_nothing_for_the_worst_pair() -> None:
     """
-    The reports of 2 cohorts and 3 bits, listed: the blanket of two texts apart in both.
+    Reports of 2 cohorts and 3 bits have the blanket of the reduction if two texts share no bit.
 
-    U supports each with probability p*, both with p*², and R is γU and else U given support.
+    U supports each text with probability p* and both with p*². A report is a draw from U with
+    probability γ, else from U given that it supports its text.
     """
     spec = Rappor.specify(bits=3, cohorts=2, f=0.5, p=0.25, q=0.75)
     reduction = Rappor.of(spec, []).reduction
@@ -233,9 +235,9 @@ def test_cohorts_change_nothing_for_the_worst_pair() -> None:
     own = {0: 1, 1: 2}
     for cohort, bits in itertools.product(range(2), itertools.product((0, 1), repeat=3)):
         blanket = 0.5 * np.prod([unset if bit else 1 - unset for bit in bits])
-        chances = [shown if place == own[cohort] else unset for place in range(3)]
+        of_set = [shown if place == own[cohort] else unset for place in range(3)]
         distribution = 0.5 * np.prod(
-            [chance if bit else 1 - chance for bit, chance in zip(bits, chances, strict=True)]
+            [p if bit else 1 - p for bit, p in zip(bits, of_set, strict=True)]
         )
         lift = reduction.signal * reduction.answers if bits[own[cohort]] else 0.0
         assert distribution == pytest.approx(blanket * (reduction.blanket + lift), rel=1e-12)

@@ -8,26 +8,25 @@ from scipy import stats
 from common.mechanisms.base import Vector
 from common.mechanisms.rappor.bloom import hash_distribution
 from common.mechanisms.rappor.decoder import hash_p_value
-from common.mechanisms.rappor.regression import Matrix
 
 _EVEN: Final = np.full(4, 0.25)
 
 
-def _exact(left: Matrix, positions: NDArray[np.intp], chances: Vector) -> float:
-    """Add up the probabilities of all hashes whose bits have as large a sum, by listing them."""
+def _exact(left: Vector, positions: NDArray[np.intp], probabilities: Vector) -> float:
+    """List all hashes, and add up the probabilities of those whose bits have as large a sum."""
     hashes = positions.shape[1]
     found = np.take_along_axis(left, positions, axis=1).sum()
     sums, weights = np.zeros(1), np.ones(1)
     for row in left:
         for _ in range(hashes):
             sums = np.add.outer(sums, row).ravel()
-            weights = np.multiply.outer(weights, chances).ravel()
+            weights = np.multiply.outer(weights, probabilities).ravel()
     return float(weights[sums >= found - 1e-9].sum())
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_p_values_agree_with_listing_every_hash(seed: int) -> None:
-    """5 cohorts of 4 bits, 2 hashes: a million hashes, the very fullest among them."""
+    """They agree to 5 % for 2 hashes in 5 cohorts of 4 bits, even for the largest sum."""
     rng = np.random.default_rng(seed)
     left = rng.normal(size=(5, 4))
     best = np.argsort(-left, axis=1)
@@ -37,20 +36,20 @@ def test_p_values_agree_with_listing_every_hash(seed: int) -> None:
         assert exact == pytest.approx(found, rel=0.05)
 
 
-def test_p_values_agree_for_bits_with_uneven_chances() -> None:
-    """Of 3 bits, which 256 does not divide; and of unequal probabilities."""
+def test_p_values_agree_for_bits_with_uneven_probabilities() -> None:
+    """They agree for 3 bits, which do not divide 256, and for very unequal probabilities."""
     rng = np.random.default_rng(7)
     left = rng.normal(size=(9, 3))
     positions = np.argsort(-left, axis=1)[:, [0]]
     positions[5:, 0] = np.argsort(-left, axis=1)[5:, 1]
-    for chances in (hash_distribution(3), np.array([0.7, 0.2, 0.1])):
-        exact = _exact(left, positions, chances)
-        assert exact == pytest.approx(hash_p_value(left, positions, chances), rel=0.05)
+    for probabilities in (hash_distribution(3), np.array([0.7, 0.2, 0.1])):
+        exact = _exact(left, positions, probabilities)
+        assert exact == pytest.approx(hash_p_value(left, positions, probabilities), rel=0.05)
 
 
 @pytest.mark.parametrize("cohorts", [1, 2, 3, 7])
 def test_few_hashes_never_have_too_small_a_p_value(cohorts: int) -> None:
-    """Below 8 hashes in all it is Chernoff's bound."""
+    """With fewer than 8 hashes in all, the p-value is Chernoff's bound."""
     rng = np.random.default_rng(cohorts)
     left = rng.exponential(size=(cohorts, 4))
     for _ in range(20):
@@ -60,8 +59,8 @@ def test_few_hashes_never_have_too_small_a_p_value(cohorts: int) -> None:
             assert exact * (1 - 1e-9) <= hash_p_value(left, positions, _EVEN)
 
 
-def test_all_largest_bits_have_their_own_chance() -> None:
-    """Of 10 cohorts: 4^-10, and of a tie of two bits in each, 2^-10."""
+def test_all_largest_bits_have_their_own_probability() -> None:
+    """In 10 cohorts of 4 bits it is 4^-10, or 2^-10 if two bits of each are tied."""
     left = np.tile([0.0, 1.0, 2.0, 7.0], (10, 1))
     tied = np.tile([0.0, 1.0, 7.0, 7.0], (10, 1))
     positions = np.full((10, 1), 3)
@@ -73,19 +72,18 @@ def test_all_largest_bits_have_their_own_chance() -> None:
 @pytest.mark.parametrize("spike", [0.0, pytest.param(8.0, marks=pytest.mark.slow)])
 def test_random_bits_have_uniform_p_values(spike: float) -> None:
     """
-    10,000 random hashes over 16 cohorts of 32 bits, with and without a string that is not listed
-    and stands out by 8 standard deviations wherever it falls: skewed as what is left then is.
+    The p-values of 10,000 random hashes over 16 cohorts of 32 bits are uniform, with and without an
+    unlisted string that stands out by 8 standard deviations, which skews the residuals.
 
-    Seed 9. Each count is binomial; its limits are passed by chance with probability 1e-7. A normal
-    distribution in place of the saddlepoint has 188 below .01 with the spike, and 40 below .001.
+    Seed 9. Each count is binomial and exceeds its limits by chance with probability 1e-7. A normal
+    approximation in place of the saddlepoint has 188 below .01 with the spike, and 40 below .001.
     """
     rng = np.random.default_rng(9)
     left = rng.normal(size=(16, 32))
     left[np.arange(16), rng.integers(0, 32, size=16)] += spike
-    chances = np.full(32, 1 / 32)
-    found = np.array(
-        [hash_p_value(left, rng.integers(0, 32, size=(16, 2)), chances) for _ in range(10_000)]
-    )
+    probabilities = np.full(32, 1 / 32)
+    hashes = rng.integers(0, 32, size=(10_000, 16, 2))
+    found = np.array([hash_p_value(left, positions, probabilities) for positions in hashes])
 
     for level in (0.1, 0.01, 0.001, 0.0001):
         count = int((found <= level).sum())
@@ -94,7 +92,7 @@ def test_random_bits_have_uniform_p_values(spike: float) -> None:
 
 
 def test_far_tails_are_numbers() -> None:
-    """128 cohorts that all agree, by a thousand standard deviations: below 1e-200, not below 0."""
+    """If 128 cohorts all deviate by a thousand standard deviations, the p-value is 0 .. 1e-200."""
     left = np.random.default_rng(10).normal(size=(128, 128))
     positions = np.full((128, 1), 7)
     left[:, 7] += 1000
