@@ -80,7 +80,7 @@ def test_a_service_has_no_privilege(deployment: Deployment, service: str) -> Non
 def test_a_service_writes_to_its_state_and_to_scratch_alone(
     deployment: Deployment, service: str
 ) -> None:
-    """The root file system is read-only, by the engine's word and in fact."""
+    """The root file system is read-only, both as the engine reports it and in fact."""
     program = (
         "import errno, json\n"
         "found = {}\n"
@@ -105,7 +105,7 @@ def test_a_service_writes_to_its_state_and_to_scratch_alone(
 def test_agents_and_the_analyzer_cannot_reach_each_other(
     deployment: Deployment, one: str, other: str
 ) -> None:
-    """At no address and port, while the shuffler reaches both."""
+    """Neither reaches any address and port of the other, while the shuffler reaches both."""
     targets = [
         (address, port)
         for address in _addresses(deployment, other).values()
@@ -130,7 +130,7 @@ def test_a_service_reaches_nothing_outside(deployment: Deployment, service: str)
 
 @pytest.mark.parametrize("service", ["analyzer", "shuffler"])
 def test_metrics_are_read_in_their_own_network(deployment: Deployment, service: str) -> None:
-    """By any container in it, under the name in the Prometheus configuration."""
+    """Any container in that network reads them, under the name in Prometheus' configuration."""
     engine, network = deployment.engine, f"metrics-{service}"
     page = engine.output(
         *("run", "--rm", f"--network={deployment.project}_{network}", "--entrypoint=python3"),

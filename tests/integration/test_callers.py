@@ -73,7 +73,7 @@ async def test_every_call_of_an_operator_asks_for_the_token(services: Services) 
 
 
 async def test_nobody_connects_to_the_analyzer_without_a_certificate(services: Services) -> None:
-    """Nor with one by another authority; devices need none at the shuffler."""
+    """A certificate by another authority does not help; devices need none at the shuffler."""
     stranger = services.directory / "stranger"
     development_files(stranger, "shuffler", SystemClock())
     authority = (services.directory / "tls" / "authority.pem").read_bytes()

@@ -20,7 +20,7 @@ NONCE: Final = b"n" * 32
 
 
 def _least_field(items: int, q: int) -> HashFamily:
-    """Return the smallest field that holds the items: seed 0 is drawn often."""
+    """Return the smallest field that holds the items, in which seed 0 is drawn often."""
     return HashFamily.holding(items, q, max(2, math.ceil(math.log(items, q))))
 
 

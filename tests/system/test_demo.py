@@ -55,7 +55,7 @@ def test_the_demo_collects_and_writes_a_histogram(tmp_path: Path) -> None:
 
 
 def test_an_invalid_number_of_users_is_refused() -> None:
-    """Before a service starts, in one sentence."""
+    """One sentence refuses it, before a service starts."""
     outcome = CliRunner().invoke(app, ["demo", "--users", "31670032"])
 
     assert isinstance(outcome.exception, ShuffleDpError)

@@ -50,10 +50,10 @@ async def _collect(
     async with cluster.operator() as operator, asyncio.timeout(_DEADLINE):
         signed = await operator.create_task(draft)
         for number, value in enumerate(values[:through_the_agent]):
-            told = await send(
+            receipt = await send(
                 cluster.user_agent.address, signed.digest(), value, f"person {number}"
             )
-            assert not told.repeated
+            assert not receipt.repeated
         authority = cluster.authority.read_bytes()
         shuffler = Destination(address=cluster.shuffler.address, authority=authority)
         await contribute_all(values[through_the_agent:], signed, shuffler)

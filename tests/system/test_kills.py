@@ -33,7 +33,7 @@ from user_agent.contribution import Contributor
 _USERS: Final = 400
 _CALLS: Final = 40
 _SEED: Final = int(os.environ.get("SHUFFLEDP_KILL_SEED", "1"))
-"""Of the times of kills and the killed services."""
+"""Seed of the times of kills, and of the killed services."""
 _PATIENCE: Final = 120.0
 
 

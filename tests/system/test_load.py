@@ -14,7 +14,7 @@ from deploy.load.target import local
 @pytest.mark.parametrize("mode", ["users", "bulk"])
 async def test_20000_users_with_a_tenth_misbehaving_are_counted_to_the_last(mode: Mode) -> None:
     """
-    By `shuffledp load --local`; the mean squared error is as predicted.
+    Every count of `shuffledp load --local` is exact; the mean squared error is as predicted.
 
     Over 915 items the ratio's standard deviation is below .05: fails by chance with probability
     below 1e-9.

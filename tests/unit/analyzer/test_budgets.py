@@ -39,7 +39,7 @@ async def _publish(core: AnalyzerCore, **changes: Any) -> Any:
 
 
 async def test_a_release_over_the_budget_is_refused_unread(core: AnalyzerCore) -> None:
-    """Not even its chunks are read; the operator is told the reason."""
+    """The analyzer reads no chunk of it, and the operator gets the reason."""
     first, second = await _publish(core), await _publish(core)
     await core.release(_USERS, first)
     opened, read = core.pool.opened, []
@@ -76,7 +76,7 @@ async def test_a_damaged_task_of_the_ledger_delays_a_delivery(core: AnalyzerCore
 
 
 async def test_refused_reports_can_exceed_the_budget(core: AnalyzerCore) -> None:
-    """Found after opening: the batch is given up, and nothing is released or charged."""
+    """They are known after opening: the batch is given up, and nothing is released or charged."""
     signed = await _publish(core)
     await core.release(_USERS, signed, spoiled=30)
 
@@ -125,7 +125,7 @@ async def test_a_task_that_could_never_be_released_is_not_published(core: Analyz
 async def test_local_epsilons_bound_releases_without_a_certified_composition(
     core: AnalyzerCore,
 ) -> None:
-    """At a δ too small for the accountant two of local ε 2 cost at most 4."""
+    """Two releases of local ε 2 cost at most 4 where δ is too small for the accountant."""
     for _ in range(2):
         await core.release(
             _USERS, await _publish(core, delta=1e-13, budget_epsilon=4.0, budget_delta=1e-13)
@@ -149,7 +149,7 @@ async def test_every_earlier_release_counts(core: AnalyzerCore) -> None:
 
 
 async def test_an_earlier_budget_holds_at_its_own_delta(core: AnalyzerCore) -> None:
-    """At the later task's larger δ the same releases would pass."""
+    """The same releases would pass at the later task's larger δ."""
     task = Task.from_bytes((await _publish(core, delta=0.01)).task_bytes)
     release = claimed_release(task, _USERS, 0)
     alone, both = (composed_epsilon([release] * releases, 0.01) for releases in (1, 2))

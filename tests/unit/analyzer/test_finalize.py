@@ -54,7 +54,7 @@ def _finalize(case: PublishedTask, counts: BatchCounts, n_reports: int | None = 
 def _counts(
     task: Task, *, own: int, dummies: int, null: int = 0, unreadable: int = 0, malformed: int = 0
 ) -> BatchCounts:
-    """Reports of users who all hold item 0, and dummies."""
+    """Count reports of users who all hold item 0, and dummies."""
     mechanism, rng = mechanism_of(task), np.random.default_rng(1)
     reports = np.concatenate(
         [mechanism.randomize(np.zeros(own, np.int64), rng), mechanism.dummies(dummies, rng)]
@@ -123,7 +123,7 @@ def test_a_batch_of_null_reports_is_unusable() -> None:
 
 
 def test_every_refused_report_weakens_the_guarantee_against_the_analyzer() -> None:
-    """Whatever the cause, excess padding included; and the papers' claims."""
+    """Every cause counts, excess padding included; the papers' claims weaken too."""
     task = _FIXED.task
     counts = _counts(task, own=90, dummies=95, null=2, unreadable=5, malformed=8)
     result = _finalize(_FIXED, counts)
@@ -221,7 +221,7 @@ def test_estimates_are_unbiased_with_the_stated_error(name: str, lost: float) ->
 async def test_an_implausible_number_of_reports_is_refused(
     core: AnalyzerCore, spec: ShufflerSpec, reports: int, *, allowed: bool
 ) -> None:
-    """Far from the 153 expected: dummies were lost or made twice."""
+    """A number far from the 153 expected means that dummies were lost or added twice."""
     signed = await core.publish(**_PLAIN, shuffler=spec)
     seal = core.keys.reports.public_key().sealer(report_context(signed.digest()))
     sealed = [seal(each.tobytes()) for each in plain_reports(np.arange(reports) % 5)]
@@ -235,7 +235,7 @@ async def test_an_implausible_number_of_reports_is_refused(
 @pytest.mark.parametrize("items", [2, 3])
 def test_the_stated_error_holds_for_few_items(items: int) -> None:
     """
-    Their number in all is known, which tells half of what an item's is where there are two.
+    The known total of the dummies reduces the error by the factor 1 - 1/items.
 
     4000 batches of a hundred users, seed 2: the ratio of variances has a standard deviation of
     about 2.5 %, and fails by chance beyond 15 % with probability below 1e-8; without the factor
@@ -279,7 +279,7 @@ def _reported(task: Task, people: int) -> Estimate:
 @pytest.mark.parametrize("protocol", [*protocols_of("mean"), *protocols_of("vector")])
 def test_means_are_in_the_units_of_the_task(protocol: str) -> None:
     """
-    Within seven errors of what everybody holds: hours from 0 to 24, marks from 1 to 5.
+    Each mean is within seven errors of what everybody holds: hours 0 to 24, marks 1 to 5.
 
     Multi-RPHM is off by its exact bias. Seed 9; fails by chance over seeds with probability below
     1e-9 (twenty-five figures).
@@ -303,7 +303,7 @@ def test_means_are_in_the_units_of_the_task(protocol: str) -> None:
 def test_a_mean_without_reports_is_the_middle_of_the_range(
     protocol: str, middle: float, half: float
 ) -> None:
-    """Its error is half the range."""
+    """The mean's error is half the range."""
     found = _collected(protocol, 0)
     assert isinstance(found, Means)
 
@@ -335,7 +335,7 @@ def test_pairs_are_in_the_units_of_the_task() -> None:
 
 def test_a_fair_coin_for_keys_reveals_no_owners() -> None:
     """
-    A fair coin for the key: who owns key 0 tells 4.5 stars, and who does not own key 1 its fake, 4.
+    A fair coin for the key: owners of key 0 report 4.5 stars, and others its fake for key 1, 4.
 
     Within seven errors. Seed 9; fails by chance over seeds with probability below 1e-9 (two
     figures).
@@ -371,7 +371,7 @@ def test_a_key_without_reports_is_unknown(fakes: tuple[float, ...]) -> None:
 
 @pytest.mark.parametrize("protocol", ["ldp-grr", "ldp-blh", "ldp-sw", "sbin"])
 def test_items_are_refined_by_the_protocols_refinement(protocol: str) -> None:
-    """Each by its own."""
+    """Each protocol's own refinement is applied."""
     task, rng = protocol_task(protocol), np.random.default_rng(9)
     mechanism = mechanism_of(task)
     cells = mechanism.tally(mechanism.randomize(rng.integers(0, 3, _PEOPLE), rng))

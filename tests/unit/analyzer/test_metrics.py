@@ -14,7 +14,7 @@ async def _number(core: AnalyzerCore, name: str, **labels: str) -> float:
 
 
 async def test_refused_reports_are_counted_by_cause(analyzer: AnalyzerCore) -> None:
-    """At the release."""
+    """The counts appear at the release."""
     sealed = analyzer.sealed(50)
     sealed[3] = sealed[4]
     sealed[5] = bytes(60)
@@ -39,7 +39,7 @@ async def test_an_unusable_batch_is_not_a_release(analyzer: AnalyzerCore) -> Non
 
 
 async def test_too_many_refusals_quarantine_a_batch(analyzer: AnalyzerCore) -> None:
-    """More than a twentieth."""
+    """More than a twentieth of the reports is refused."""
     sealed = analyzer.sealed(50)
     sealed[:6] = [bytes([number]) * 60 for number in range(6)]
     await analyzer.deliver(50, sealed)
@@ -51,7 +51,7 @@ async def test_too_many_refusals_quarantine_a_batch(analyzer: AnalyzerCore) -> N
 
 
 async def test_tasks_are_open_until_their_deadline_or_their_batch(analyzer: AnalyzerCore) -> None:
-    """Of three tasks one is over sooner, and one has a staged batch; also after a restart."""
+    """Of three tasks one ends sooner, and one has a staged batch; a restart changes nothing."""
     await analyzer.publish()
     await analyzer.stage(analyzer.manifest(50))
     await analyzer.publish(deadline=int(analyzer.clock.now()) + 100)
@@ -107,7 +107,7 @@ async def test_the_largest_budget_share_is_shown_once_all_are_measured(
 async def test_a_failed_measurement_of_budgets_does_not_fail_the_release(
     analyzer: AnalyzerCore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is logged."""
+    """The failure is only logged."""
 
     async def fail(_: str) -> tuple[str, float]:
         raise StorageError("the disk failed")

@@ -43,7 +43,7 @@ def _registry(path: Path) -> tuple[Registry, Store, AnalyzerKeys]:
 
 
 async def test_a_published_task_is_signed_and_found_after_a_restart(tmp_path: Path) -> None:
-    """Same keys, same bytes. The nonce is fresh: the same draft again is another task."""
+    """A restart keeps keys and bytes; the same draft again has a fresh nonce: another task."""
     registry, store, keys = _registry(tmp_path)
     signed, other = await registry.publish(draft()), await registry.publish(draft())
     assert signed.digest() != other.digest()
@@ -145,7 +145,7 @@ async def _rotate(core: AnalyzerCore, days: float) -> None:
 
 
 async def test_a_batch_sealed_to_an_expired_key_is_released(core: AnalyzerCore) -> None:
-    """Half a year later, by a new process; then the key is destroyed."""
+    """A new process releases it half a year later; then the key is destroyed."""
     old = Task.from_bytes((await core.publish()).task_bytes).analyzer_key
     signed, sealed = core.signed, core.sealed(_MANY)
     await _rotate(core, 183)
@@ -162,10 +162,7 @@ async def test_a_batch_sealed_to_an_expired_key_is_released(core: AnalyzerCore) 
 
 
 async def test_a_batch_whose_key_is_destroyed_is_unusable(core: AnalyzerCore) -> None:
-    """
-    It came a month and more after the task's deadline, when the key was destroyed: the operator is
-    told why, nothing is opened or charged, and the sealed reports stay.
-    """
+    """It arrives a month after the deadline: nothing is opened or charged, and the reason kept."""
     deadline = int(core.clock.now() + 2 * DAY)
     signed = await core.publish(deadline=deadline)
     sealed, manifest = core.sealed(_MANY), core.manifest(_MANY)
@@ -181,7 +178,7 @@ async def test_a_batch_whose_key_is_destroyed_is_unusable(core: AnalyzerCore) ->
 
 
 async def test_a_key_is_needed_while_a_batch_is_staged_or_expected(core: AnalyzerCore) -> None:
-    """Until the keep time after the deadline; a staged batch needs it without limit."""
+    """The key is needed for a time after the deadline; a staged batch needs it without limit."""
     deadline = int(core.clock.now() + 2 * DAY)
     signed = await core.publish(deadline=deadline)
     task = Task.from_bytes(signed.task_bytes)
@@ -208,7 +205,7 @@ async def test_a_key_is_needed_while_a_batch_is_staged_or_expected(core: Analyze
 
 
 async def test_no_key_is_destroyed_while_a_task_is_unreadable(core: AnalyzerCore) -> None:
-    """Its batch may arrive under any key; new keys are made nevertheless."""
+    """The task's batch may need any of them; new keys are still created."""
     signed = await core.publish(deadline=int(core.clock.now() + 2 * DAY))
     task = Task.from_bytes(signed.task_bytes)
     unreadable = core.keys.identity.sign(b"of a later version")

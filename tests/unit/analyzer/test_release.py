@@ -14,7 +14,7 @@ async def test_a_batch_becomes_one_result_however_often_it_is_delivered(
     analyzer: AnalyzerCore,
 ) -> None:
     """
-    With its guarantees and one ledger entry. The staged reports are deleted, also from the
+    There is one result and one ledger entry. The staged reports are deleted, also from the
     database's log, and no other file is written, which could hold an opened report.
     """
     before, sealed = sorted(analyzer.path.rglob("*")), analyzer.sealed(50)

@@ -31,7 +31,7 @@ from tests.support.leaves import commitment_over
 async def test_a_batch_must_agree_with_its_manifest(
     analyzer: AnalyzerCore, users: int, reports: int, sent: int, message: str
 ) -> None:
-    """Users, reports and what arrives; n_min is checked here too."""
+    """Users, reports and arrivals must agree; n_min is checked here too."""
     manifest = BatchManifest(
         task_digest=analyzer.signed.digest(), batch_id=BATCH, n_users=users, n_reports=reports
     )
@@ -68,7 +68,7 @@ async def test_a_concurrent_delivery_is_refused_retryably(analyzer: AnalyzerCore
 
 
 async def test_the_salt_is_drawn_after_the_last_report(analyzer: AnalyzerCore) -> None:
-    """None for an interrupted delivery, which blocks no other, and another for every batch."""
+    """An interrupted delivery, which blocks no other, draws none; every batch has another."""
     before = analyzer.staging._rng.bit_generator.state
     stray = analyzer.manifest(5, batch=BatchId(b"s" * 16))
     with pytest.raises(WireError):
@@ -140,7 +140,7 @@ async def _stage_and_damage(analyzer: AnalyzerCore, damage: str) -> None:
 async def test_a_batch_damaged_on_the_disk_is_not_estimated(
     analyzer: AnalyzerCore, damage: str, said: str
 ) -> None:
-    """Neither as fewer reports nor as unreadable ones."""
+    """Damage counts neither as fewer reports nor as unreadable ones."""
     await _stage_and_damage(analyzer, damage)
 
     with pytest.raises(UnusableBatchError, match=said):
@@ -148,7 +148,7 @@ async def test_a_batch_damaged_on_the_disk_is_not_estimated(
 
 
 async def test_a_batch_always_gets_the_same_commitment(analyzer: AnalyzerCore) -> None:
-    """Over all reports; also after the release and a restart."""
+    """The commitment covers all reports, also after the release and a restart."""
     sealed = analyzer.sealed(5)
     leaves = leaves_of(b"".join(sealed), analyzer.task.sealed_report_bytes)
     answers: list[BatchCommitment | None] = []

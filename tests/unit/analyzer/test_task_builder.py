@@ -23,7 +23,7 @@ def _complete(wanted: TaskDraft) -> Task:
 
 @pytest.mark.parametrize("protocol", OF_OTHER_KINDS)
 def test_a_task_of_every_kind_round_trips(protocol: str) -> None:
-    """The mechanism satisfies the claimed local ε; one report a user, and as many delivered."""
+    """The mechanism satisfies the claimed local ε; users send one report, and all are delivered."""
     task = kind_task(protocol)
     raw = task.to_bytes()
     kind = f'"kind":"{protocol_named(protocol).kind}"'.encode()
@@ -49,7 +49,7 @@ def test_the_local_epsilon_of_texts_follows_from_their_probabilities() -> None:
 
 
 def test_labels_make_basic_rappor() -> None:
-    """One bit a label, one cohort and one hash."""
+    """A label has one bit; there is one cohort and one hash."""
     labels = ("yes", "no", "maybe")
     for texts in (None, TextDraft(unset=0.0, set=1.0), TextDraft(cohorts=1)):
         task = kind_task("rappor", labels=labels, domain_size=1, texts=texts)
@@ -117,14 +117,14 @@ def test_a_lasting_question_gets_no_amplification() -> None:
 def test_an_invalid_draft_is_refused_with_the_rule(
     protocol: str, changes: dict[str, Any], rule: str
 ) -> None:
-    """And the public number that broke it."""
+    """The message also has the public number that broke it."""
     fields = kind_draft_fields(protocol) if protocol != "od-hp" else {"buckets": 0}
     with pytest.raises(TaskError, match=rule):
         _complete(draft(**{**fields, **changes}))
 
 
 def test_a_task_for_numbers_has_no_item_mechanism() -> None:
-    """Nor a refinement."""
+    """Such a task has no refinement either."""
     task = kind_task("duchi")
     assert "duchi" == spec_as(task.mechanism, NumberSpec).name
     with pytest.raises(TaskError, match="the mechanism duchi is not for items"):

@@ -24,10 +24,7 @@ from tests.support.shuffler_core import CASE, DIGEST, Shuffler
 
 
 async def test_a_full_batch_is_delivered_once_and_erased(shuffler: Shuffler) -> None:
-    """
-    At the target size, with all sealed reports. Its key is stored encrypted; one left by a crash is
-    destroyed at the start, which needs no analyzer to know that the batch is over.
-    """
+    """All reports arrive; a start destroys a key left by a crash, even without the analyzer."""
     await shuffler.submit(5)
     [key_file] = shuffler.key_files()
     kept = key_file.read_bytes()
@@ -183,7 +180,7 @@ class _Killed(Exception):  # noqa: N818  # not an error of the program
 
 
 async def test_a_delivered_batch_leaves_only_its_inclusion_proof(shuffler: Shuffler) -> None:
-    """No group, bucket, permuted batch or key."""
+    """No group, bucket, permuted batch or key is left."""
     before = {path.name for path in shuffler.path.rglob("*")}
     await shuffler.submit(5)
     await shuffler.advance()
@@ -196,7 +193,7 @@ async def test_a_delivered_batch_leaves_only_its_inclusion_proof(shuffler: Shuff
 
 
 async def test_an_expired_batch_leaves_only_counts(shuffler: Shuffler) -> None:
-    """Users and refusals; no hash of a report, submission or token, and no key."""
+    """Counts of users and refusals stay; no hash or key does."""
     await shuffler.submit(2)
     await shuffler.collection.submit_bulk(DIGEST, [b"short"])
     await shuffler.refusals.save(shuffler.spool)
@@ -250,7 +247,7 @@ async def test_an_unrecorded_permutation_is_removed_and_drawn_again(
 
 
 async def test_a_recorded_permutation_is_delivered_unchanged(shuffler: Shuffler) -> None:
-    """Also after a crash before the submissions were dropped, and after a lost answer."""
+    """A crash before the submissions are dropped, or a lost answer, changes nothing."""
     await shuffler.submit(5)
 
     async def killed(batch_id: BatchId) -> None:
@@ -275,7 +272,7 @@ async def test_a_recorded_permutation_is_delivered_unchanged(shuffler: Shuffler)
 
 @pytest.mark.parametrize("damage", ["a flipped bit", "a lost end", "no file"])
 async def test_a_damaged_permuted_batch_is_not_delivered(shuffler: Shuffler, damage: str) -> None:
-    """It keeps its state and key for an operator; if the analyzer has it, it is erased."""
+    """The batch keeps state and key for an operator; if the analyzer has it, it is erased."""
     await shuffler.submit(5)
     shuffler.analyzer.lose_answers = True
     await shuffler.advance()

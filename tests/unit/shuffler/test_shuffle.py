@@ -91,8 +91,8 @@ def test_the_batch_is_the_kept_reports_and_the_dummies(
     tmp_path: Path, name: str, room: int
 ) -> None:
     """
-    Every user's report at most once, or exactly once where none is dropped; and as many dummies of
-    each item as the distribution says.
+    Users' reports are there at most once, or exactly once where none is dropped, and as many
+    dummies of each item as the distribution says.
 
     2000 users, seed 1: the kept quarter lies within eight standard deviations of 500, and seven
     times 600 coins within eight of 2100; so does the mean rank of users' reports among the dummies
@@ -126,7 +126,7 @@ def test_the_batch_is_the_kept_reports_and_the_dummies(
 
 @pytest.mark.parametrize("room", [5000, 10**9], ids=["in buckets", "in memory"])
 def test_the_order_depends_on_the_generator_only(tmp_path: Path, room: int) -> None:
-    """Not on the task."""
+    """The task does not matter."""
     case, other = _CASES["permutes"], published(n_min=4)
     groups, size = _groups(case, 300), case.task.sealed_report_bytes
     for seed in (1, 2):
@@ -148,7 +148,7 @@ def test_the_order_depends_on_the_generator_only(tmp_path: Path, room: int) -> N
 
 
 def test_the_reported_time_excludes_sealing(tmp_path: Path) -> None:
-    """It would reveal the number of dummies, and so how many reports were kept."""
+    """Sealing takes longer with more dummies, and so would reveal how many reports were kept."""
     case, pool = _CASES["dummies, sampled"], _SlowPool()
     shuffled, _ = _shuffle(case, tmp_path, _groups(case, 60), 60, pool=pool)
 
@@ -238,11 +238,7 @@ def test_items_drawn_in_different_parts_are_independent() -> None:
 
 @pytest.mark.parametrize("spec", [_FLANKED, ShufflerSpec(law="binomial", trials=9, most=9)])
 def test_numbers_of_dummies_are_independent_between_items(spec: ShufflerSpec) -> None:
-    """
-    Over 4000 batches of six items no two items' numbers go together.
-
-    Seed 6: the largest of 15 correlations exceeds six standard deviations with chance below 1e-7.
-    """
+    """No two items' numbers correlate. Seed 6; fails by chance with probability below 1e-7."""
     rng = np.random.default_rng(6)
     drawn = np.array([draw_item_dummies(spec, 6, rng) for _ in range(4000)])
     together = np.corrcoef(drawn.T)[np.triu_indices(6, 1)]

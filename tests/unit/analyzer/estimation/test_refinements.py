@@ -74,7 +74,7 @@ def _is_distribution(refined: Vector) -> bool:
 def test_every_refinement_returns_a_distribution(
     name: Refinement, shares: Vector, error: float, n_users: float
 ) -> None:
-    """For any shares, errors and number of users; a projection satisfies its plain formula."""
+    """Any shares, errors and number of users give one; a projection satisfies its plain formula."""
     evidence = _evidence(shares, error=error, n_users=n_users)
     refined = refine(evidence, name)
 
@@ -111,7 +111,7 @@ def test_base_cut_keeps_significant_shares_and_spreads_the_rest() -> None:
 @pytest.mark.parametrize("share", [-0.01, 0.0, 1e-5, 1e-3, 7.9e-3, 8.1e-3, 0.3, 0.999, 1.2])
 @pytest.mark.parametrize("steepness", [0.3, 1.0, 1.7])
 def test_a_posterior_mean_is_the_integral(share: float, steepness: float) -> None:
-    """Of the normal density times the power law, near 0 and far from it, to 1e-4."""
+    """The integral is of the normal density times the power law, near 0 and far from it."""
     sigma, least = 1e-3, 1e-6
     (found,) = _posterior_means(np.array([share]), np.array([sigma]), steepness, least)
     logs = np.linspace(np.log(least), 0, 2_000_001)
@@ -126,7 +126,7 @@ _HASHED = LocalHashing(128, family_for(128, 7), ResponseWeights.for_epsilon(2.0)
 
 
 def _smooth_case(seed: int) -> tuple[Vector, Counts, Channel]:
-    """Of 50,000 users of a bell over 128 items, through local hashing at a local ε of 2."""
+    """Return shares, cells and channel of 50,000 users of a bell over 128 items, hashed at ε 2."""
     bell = np.exp(-(((np.arange(128) - 70) / 30) ** 2))
     rng = np.random.default_rng(seed)
     users = rng.multinomial(50_000, bell / bell.sum())
@@ -134,17 +134,13 @@ def _smooth_case(seed: int) -> tuple[Vector, Counts, Channel]:
 
 
 def test_smoothing_averages_neighbours() -> None:
-    """By hand."""
+    """The averages are computed by hand."""
     np.testing.assert_allclose(smooth(np.array([0.4, 0.0, 0.0, 0.6])), [0.3, 0.1, 0.15, 0.45])
     assert [1.0] == smooth(np.array([1.0])).tolist()
 
 
 def test_ems_reaches_the_fixed_point_of_plain_steps() -> None:
-    """
-    Extrapolation leads to the same fixed point of an EM step and smoothing.
-
-    Seed 1; plain steps until none is longer than 1e-12.
-    """
+    """Extrapolation leads to the fixed point of plain EM steps with smoothing. Seed 1."""
     _, cells, channel = _smooth_case(1)
     plain = np.full(128, 1 / 128)
     for _ in range(20_000):
@@ -160,7 +156,7 @@ def test_ems_reaches_the_fixed_point_of_plain_steps() -> None:
 @pytest.mark.parametrize("name", ["em", "ems"])
 @given(cells=arrays(np.int64, 4, elements=st.integers(0, 10**6)))
 def test_em_and_ems_return_a_distribution_for_any_counts(name: Refinement, cells: Counts) -> None:
-    """All reports in one cell, none at all, or any others."""
+    """The reports may all be in one cell, absent, or anywhere."""
     evidence = DebiasedShares.of(_GRR, cells, Mixture(n_real=max(1, int(cells.sum()))))
 
     assert _is_distribution(refine(evidence, name))
@@ -235,7 +231,7 @@ def test_means_shrink_by_james_and_steins_factor(
 
 
 def test_shares_and_errors_are_published_unchanged() -> None:
-    """Neither rounded, scaled nor refined."""
+    """Nothing is rounded, scaled or refined."""
     mechanism, mixture = mechanism_of(published().task), Mixture(n_real=400.0, n_dummies=400.0)
     rng = np.random.default_rng(9)
     reports = [mechanism.randomize(np.arange(400) % 7, rng), mechanism.dummies(400, rng)]
@@ -284,7 +280,7 @@ def test_em_keeps_frequent_items() -> None:
 
 
 def test_em_rejects_a_point_where_the_reports_are_impossible() -> None:
-    """A share of 0 for an item that was reported without noise."""
+    """An item that was reported without noise has a share of 0."""
     grr = Grr(4, ResponseWeights.for_epsilon(math.inf))
     landed = np.array([1.0, 0.0, 0.0, 0.0])
     stayed, likelihood = Likelihood(np.array([5, 3, 0, 0]), grr.channel(1.0)).step(landed)
@@ -294,7 +290,7 @@ def test_em_rejects_a_point_where_the_reports_are_impossible() -> None:
 
 
 def test_an_estimate_without_noise_and_dummies_is_exact() -> None:
-    """Its errors are 0."""
+    """The shares are those of the counts, and the errors are 0."""
     grr = Grr(4, ResponseWeights.for_epsilon(math.inf))
     histogram = estimate(
         grr, np.array([5, 3, 2, 0]), mixture=Mixture(n_real=10), refinement="norm-sub"

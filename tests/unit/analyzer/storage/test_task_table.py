@@ -31,7 +31,7 @@ async def _registered(analyzer: AnalyzerCore) -> list[Sentinel]:
 
 
 async def test_sentinels_keep_their_order_and_survive_a_restart(analyzer: AnalyzerCore) -> None:
-    """Registered again they change nothing; acknowledged they stay so."""
+    """Registering them again changes nothing; acknowledged ones stay acknowledged."""
     planned = _sentinels(4)
     await _register(analyzer, planned)
     await _register(analyzer, planned[2:3], acknowledged=True)
@@ -56,7 +56,7 @@ async def test_sentinels_are_registered_before_the_batch(analyzer: AnalyzerCore)
 
 
 async def test_the_number_of_sentinels_is_limited(analyzer: AnalyzerCore) -> None:
-    """A batch filled with them would hold too few users; all of a call are refused, or none."""
+    """A batch filled with them would hold too few users; a call is refused as a whole."""
     await _register(analyzer, _sentinels(3))
     with pytest.raises(BatchStateError, match=r"would have 6 sentinels; .* room for 5"):
         await _register(analyzer, _sentinels(3, start=50))
@@ -68,13 +68,13 @@ async def test_the_number_of_sentinels_is_limited(analyzer: AnalyzerCore) -> Non
 async def test_a_sentinel_has_as_many_reports_as_a_submission(
     analyzer: AnalyzerCore, leaves: list[bytes]
 ) -> None:
-    """Two, of this task."""
+    """A sentinel of this task has two reports."""
     with pytest.raises(WireError, match="a submission of this task has 2 reports"):
         await _register(analyzer, [b"".join(leaves)])
 
 
 async def test_a_leaf_belongs_to_one_sentinel(analyzer: AnalyzerCore) -> None:
-    """Of all calls."""
+    """A leaf that is repeated in a call or across calls is refused."""
     [first, second] = some_leaves(2)
     await _register(analyzer, [first + second])
     for shared, times in ((first + some_leaves(1, 50)[0], 1), (second + first, 2)):

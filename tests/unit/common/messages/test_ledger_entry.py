@@ -37,7 +37,7 @@ def _chain(length: int = 4) -> list[LedgerEntry]:
 
 
 def test_a_hash_is_sha_256_of_label_previous_hash_and_canonical_json() -> None:
-    """As documented; an infinite epsilon has a hash too."""
+    """The text is the documented one; an infinite epsilon has a hash too."""
     text = (
         '{"batch_id":"01010101010101010101010101010101","coalition":"analyzer",'
         '"composed_epsilon":0.5,"delta":1e-06,"entry":1,"epsilon":0.25,"n_refused":2,'
@@ -53,7 +53,7 @@ def test_a_hash_is_sha_256_of_label_previous_hash_and_canonical_json() -> None:
 
 
 def test_an_unchanged_chain_holds() -> None:
-    """Whole, page by page, and empty."""
+    """The chain holds as a whole, page by page, and when it is empty."""
     chain = _chain()
     head = ChainHead(entry=4, entry_hash=chain[-1].entry_hash)
 
@@ -80,7 +80,7 @@ def test_an_unchanged_chain_holds() -> None:
     ids=lambda change: next(iter(change)),
 )
 def test_a_changed_entry_is_named(change: dict[str, Any]) -> None:
-    """Whichever field it is."""
+    """A change of any field is detected."""
     chain = _chain()
     chain[1] = dataclasses.replace(chain[1], **change)
     with pytest.raises(LedgerError, match="broken at entry 2: it does not match its hash"):
@@ -88,7 +88,7 @@ def test_a_changed_entry_is_named(change: dict[str, Any]) -> None:
 
 
 def test_a_rehashed_or_removed_entry_breaks_the_chain() -> None:
-    """At the beginning and in the middle, renumbered or not."""
+    """The break shows at the beginning and in the middle, renumbered or not."""
     chain = _chain()
     rehashed = LedgerEntry.chained(chain[0].entry_hash, **_fields(2) | {"epsilon": 0.1})
     renumbered = [dataclasses.replace(entry, entry=entry.entry - 1) for entry in chain[2:]]
@@ -115,6 +115,6 @@ def test_a_rehashed_or_removed_entry_breaks_the_chain() -> None:
     ids=lambda change: next(iter(change)),
 )
 def test_a_malformed_entry_is_refused(change: dict[str, Any]) -> None:
-    """With wrong lengths, types or ranges, as in a damaged file."""
+    """A damaged file may have wrong lengths, types or ranges."""
     with pytest.raises(LedgerError, match="entry 1"):
         dataclasses.replace(_chain(1)[0], **change)

@@ -62,7 +62,7 @@ def test_a_full_server_counts_as_overloaded_except_for_reflection(kind: CallKind
 async def test_a_connection_that_fills_its_share_of_the_queue_delays_only_itself(
     share: int, peers: list[str], first: list[str]
 ) -> None:
-    """Of three slots; callers on a Unix socket share them."""
+    """There are three slots; callers on a Unix socket share them."""
     queue, order, release = Queue(3, share), list[str](), asyncio.Event()
 
     async def hold(peer: str) -> None:

@@ -28,7 +28,7 @@ asyncio.run(main())
 
 
 def test_text_of_libraries_and_errors_is_not_logged() -> None:
-    """Only the logger's name, the kind of error and its place, as one JSON object a line."""
+    """A line is one JSON object with the logger's name, the kind of error and its place."""
     run = subprocess.run(
         [sys.executable, "-c", _PROGRAM], capture_output=True, text=True, check=True, timeout=60
     )

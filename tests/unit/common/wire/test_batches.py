@@ -17,7 +17,7 @@ _MANIFEST = BatchManifest(
 
 @pytest.mark.parametrize("state", BatchState)
 def test_a_batchs_state_is_read_back_as_it_was_written(state: BatchState) -> None:
-    """For devices and for the shuffler's operator; an unknown state is refused."""
+    """Devices and the shuffler's operator read the same states; an unknown one is refused."""
     with pytest.raises(WireError, match="batch state 0 is not one that this program knows"):
         batches.status_from_wire(shuffler_pb2.GetBatchStatusResponse())
     status = BatchStatus(state=state, n_users=5, n_min=2, shuffle_seconds=0.5)
@@ -101,7 +101,7 @@ def test_every_value_is_read_back_as_it_was_written() -> None:
 
 
 def test_lengths_of_questions_and_answers_are_independent_of_the_bucket() -> None:
-    """Although buckets differ in size, and protobuf encodes a 0 in no byte."""
+    """Buckets differ in size, and protobuf would encode a 0 in no byte."""
     sizes = {len(_TREE.bucket(prefix)) for prefix in range(8)}
     questions = {
         len(batches.prefix_to_wire(_DIGEST, prefix).SerializeToString()) for prefix in range(8)
@@ -148,7 +148,7 @@ def test_a_commitment_without_a_salt_is_not_accepted() -> None:
 
 
 def test_malformed_evidence_is_refused() -> None:
-    """Wrong lengths of buckets, prefixes and sentinels, too many sentinels, a damaged file."""
+    """Lengths of buckets, prefixes and sentinels, their number and a damaged file are checked."""
     for sentinels, rule in (
         ([leaf(b"")] * 10_001, "the number of sentinels is 10001; it may be at most 10000"),
         ([b""], "a sentinel has 0 bytes of leaves"),
@@ -172,7 +172,7 @@ def test_malformed_evidence_is_refused() -> None:
 
 @pytest.mark.parametrize(("count", "reports"), [(10_000, 14), (20_001, 1), (3, 20_000), (0, 1)])
 def test_sentinels_are_split_into_calls_within_the_limits(count: int, reports: int) -> None:
-    """Complete, in order, in messages that a server accepts."""
+    """The parts are complete, in order, and in messages that a server accepts."""
     planned = [number.to_bytes(32) * reports for number in range(count)]
     parts = list(batches.sentinel_parts(planned))
 

@@ -31,7 +31,7 @@ def test_a_draft_is_read_back_as_it_was_written(asked: TaskDraft) -> None:
 
 
 def test_a_published_task_and_its_state_are_read_back() -> None:
-    """With unchanged bytes and in every state; a digest must have 32 bytes."""
+    """The bytes are unchanged, in every state; a digest must have 32 bytes."""
     for length in (0, 31, 33):
         with pytest.raises(WireError, match=f"task_digest has {length} bytes; it must have 32"):
             fields.digest_from_wire(bytes(length))
@@ -72,7 +72,7 @@ def test_the_number_of_dummies_of_a_draft_has_a_range(dummies: float) -> None:
 
 
 def test_a_draft_without_a_suite_has_the_default_one() -> None:
-    """As earlier versions send it; an unknown suite and a key of another length are refused."""
+    """Earlier versions send none; an unknown suite and a key of another length are refused."""
     message = tasks.draft_to_wire(draft())
     message.suite = ""
     assert draft() == tasks.draft_from_wire(message)

@@ -35,7 +35,7 @@ def test_a_range_has_no_end_after_a_minute_without_users() -> None:
     [[], [(0.0, 5)], [(0.0, 5), (10.0, 50)], [(0.0, 5), (300.0, 5)]],
 )
 def test_too_short_a_history_has_no_forecast(history: list[Sample]) -> None:
-    """Nor have minutes without users."""
+    """Minutes without users have none either."""
     assert forecast(history, 100) is None
 
 

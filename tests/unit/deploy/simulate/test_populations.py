@@ -60,7 +60,7 @@ def _rows(kind: Kind) -> tuple[SweepRow, ...]:
 @pytest.mark.parametrize("kind", OTHER_KINDS)
 def test_measured_errors_agree_with_theory(kind: Kind) -> None:
     """
-    Within a factor of two for unbiased estimates, of four for texts.
+    Errors are within a factor of two of theory for unbiased estimates, of four for texts.
 
     Seed 11. The errors are means of squares of normal variables: 150 repeats of one number, 40 of
     eight, 12 of twelve keys. A chi-square variable of 144 degrees of freedom exceeds the factor
@@ -80,7 +80,7 @@ def test_measured_errors_agree_with_theory(kind: Kind) -> None:
 
 
 def test_central_errors_have_the_units_of_the_values() -> None:
-    """Hours from 0 to 24; texts as a histogram; items of the first repeat's users."""
+    """Hours go from 0 to 24; texts count as a histogram, items as the first repeat's users."""
     hours = _people("mean").central_errors(1.0, 1e-6, 1)["laplace_mse"]
     texts = _people("string").central_errors(0.5, 1e-6, 1)
     items = central_errors_of_items(np.array([_USERS, 0]), 0.5, 1e-6)
@@ -104,7 +104,7 @@ def test_the_same_seed_gives_the_same_errors() -> None:
 
 
 def test_an_unreachable_target_is_a_row_with_its_reason() -> None:
-    """In JSON and in print, beside the other rows. A cap of 0 is refused."""
+    """JSON and print have the reason beside the other rows; a cap of 0 is refused."""
     kept, refused = _run("key-value", central_epsilons=(0.6, 1e-4), repeats=1)
     written = io.StringIO()
     show([kept, refused], Console(file=written, width=200))
@@ -117,7 +117,7 @@ def test_an_unreachable_target_is_a_row_with_its_reason() -> None:
 
 @pytest.mark.parametrize("kind", OTHER_KINDS)
 def test_rows_are_printed_and_written_as_json(kind: Kind) -> None:
-    """With every protocol, central mechanisms and values; JSON has no NaN."""
+    """The output has every protocol, central mechanisms and values; JSON has no NaN."""
     written, rows, people = io.StringIO(), _rows(kind), _people(kind)
     assert isinstance(people.source, SamplePeople)
     show(rows, Console(file=written, width=200), by_value=True)
