@@ -34,10 +34,6 @@ _NAMED: Final = re.compile(r"((?:docs/[\w/-]+|SECURITY|README|CONTRIBUTING)\.md)
 """A page that code names, optionally with its heading."""
 
 
-def _name(path: Path) -> str:
-    return str(path.relative_to(ROOT))
-
-
 def _sources(*endings: str) -> list[Path]:
     found = [path for name in _CODE for each in endings for path in (ROOT / name).rglob(each)]
     return sorted(path for path in found if "_pb2" not in path.name and path != Path(__file__))
@@ -76,7 +72,7 @@ def test_every_cited_source_is_listed_once() -> None:
 
     assert len(set(known)) == len(known) > 50
     for path in (*_sources("*.py", "*.html"), *_PAGES):
-        assert set() == _cited(path) - set(known), _name(path)
+        assert set() == _cited(path) - set(known), path
 
 
 def test_code_names_pages_and_headings_that_exist() -> None:

@@ -7,13 +7,13 @@ from typing import Final
 import numpy as np
 import pytest
 
-from analyzer.batch_counts import BatchCounts, add_batch_refusals, check_counts
+from analyzer.batch_counts import BatchCounts, add_batch_refusals
 from analyzer.estimation import histogram
 from analyzer.finalize import build_result, estimate_result, mixture_of
 from analyzer.sentinels import SentinelMatches
 from common.accounting.guarantees import PrivacyParameters, guarantees_under, published_claim
 from common.crypto.hpke import report_context
-from common.errors import UnusableBatchError, WireError
+from common.errors import WireError
 from common.mechanisms.base import Counts, Mixture
 from common.mechanisms.numeric.multi_rphm import MultiRphm
 from common.mechanisms.registry import mechanism_of, randomizer_of
@@ -114,12 +114,6 @@ def test_the_number_of_dummies_is_never_negative() -> None:
 
     assert 0 == result.n_dummies
     assert np.isfinite(result.histogram.frequencies).all()
-
-
-def test_a_batch_of_null_reports_is_unusable() -> None:
-    """There is nothing to estimate from."""
-    with pytest.raises(UnusableBatchError, match="none of the batch's 300 reports"):
-        check_counts(_counts(_FRACTIONAL.task, own=0, dummies=0, null=300), 300, 1.0)
 
 
 def test_every_refused_report_weakens_the_guarantee_against_the_analyzer() -> None:

@@ -121,10 +121,6 @@ async def test_erasing_a_finished_batch_is_retried(
     assert [] == shuffler.key_files() == list(shuffler.path.glob("batches/*"))
 
 
-def _published(path: Path) -> dict[str, str]:
-    return {file.name: file.read_text("ascii") for file in path.glob("envelope*.pub")}
-
-
 def test_active_and_pending_keys_are_published(tmp_path: Path) -> None:
     """envelope.pub is the default suite's active key; others have the suite in their name."""
     state = StateDirectory.open(tmp_path / "state")
@@ -133,7 +129,7 @@ def test_active_and_pending_keys_are_published(tmp_path: Path) -> None:
     for day in (0, 88, 90):
         keys.rotate(day * DAY, set())
         publish_keys(state, keys)
-        seen.append(_published(state.path))
+        seen.append({file.name: file.read_text() for file in state.path.glob("envelope*.pub")})
     names = {
         "envelope.pub",
         *(f"envelope-{suite}.pub" for suite in SUITES if suite != DEFAULT_SUITE),
@@ -169,10 +165,6 @@ def _groups(shuffler: Shuffler) -> int:
 def _tables_with_rows(shuffler: Shuffler) -> set[str]:
     names = _rows(shuffler, "SELECT name FROM sqlite_schema WHERE type = 'table'")
     return {name for name in names if _rows(shuffler, f"SELECT 1 FROM {name} LIMIT 1")}  # noqa: S608
-
-
-def _reports(blob: bytes) -> list[bytes]:
-    return sorted(split_every(blob, _SIZE))
 
 
 class _Killed(Exception):  # noqa: N818  # not an error of the program
@@ -243,7 +235,7 @@ async def test_an_unrecorded_permutation_is_removed_and_drawn_again(
     await shuffler.advance()
 
     [(manifest, blob)] = shuffler.analyzer.delivered
-    assert (5, 10 * _SIZE, 10) == (manifest.n_users, len(blob), len(set(_reports(blob))))
+    assert (5, 10 * _SIZE, 10) == (manifest.n_users, len(blob), len(set(split_every(blob, _SIZE))))
 
 
 async def test_a_recorded_permutation_is_delivered_unchanged(shuffler: Shuffler) -> None:

@@ -11,7 +11,6 @@ from scipy import stats
 
 from common.crypto.hpke import HpkePublicKey, SealContext, report_context, split_every
 from common.errors import DamagedStorageError
-from common.mechanisms.base import Reports
 from common.mechanisms.registry import mechanism_of
 from common.task.dummy_spec import KEEP_SUM, RATIO_SUM, ShufflerSpec
 from deploy.audit.harness.pools import InlinePool
@@ -21,6 +20,7 @@ from shuffler.shuffle import BatchShuffler, ShuffleSummary, draw_item_dummies, d
 from shuffler.storage.group import BatchKey
 from shuffler.storage.spool import BatchFiles
 from tests.support.buckets import MemoryBuckets
+from tests.support.mechanisms import Scripted
 from tests.support.tasks import SHUFFLER_NOISE, PublishedTask, published
 
 _PLAIN: Final = SHUFFLER_NOISE | {"domain_size": 7, "delta": 1e-2}
@@ -79,12 +79,6 @@ def _groups(case: PublishedTask, n_users: int) -> list[bytes]:
     ]
 
 
-def _opened(case: PublishedTask, report: bytes) -> Reports:
-    """Open one report; fail if it does not open."""
-    plain = case.analyzer_key.open(report, report_context(case.signed.digest()))
-    return np.frombuffer(plain, dtype=mechanism_of(case.task).report_dtype)
-
-
 @pytest.mark.parametrize("room", [5000, 10**9], ids=["in buckets", "in memory"])
 @pytest.mark.parametrize("name", list(_CASES))
 def test_the_batch_is_the_kept_reports_and_the_dummies(
@@ -116,8 +110,10 @@ def test_the_batch_is_the_kept_reports_and_the_dummies(
         assert 0 == n_dummies
     else:
         assert abs(n_dummies - 2100) < 8 * np.sqrt(7 * 600 / 4)
-        dummies = [_opened(case, report) for report in order if report not in own]
-        assert mechanism_of(case.task).valid(np.concatenate(dummies)).all()
+        mechanism, context = mechanism_of(case.task), report_context(case.signed.digest())
+        dummies = [case.analyzer_key.open(one, context) for one in order if one not in own]
+        opened = np.frombuffer(b"".join(dummies), dtype=mechanism.report_dtype)
+        assert mechanism.valid(opened).all()
         ranks = [place + 0.5 for place, report in enumerate(order) if report in own]
         mean = np.mean(ranks) / len(order)
         assert abs(mean - 0.5) < 8 / np.sqrt(12 * len(kept))
@@ -248,13 +244,7 @@ def test_numbers_of_dummies_are_independent_between_items(spec: ShufflerSpec) ->
 
 def test_a_report_is_kept_if_its_integer_is_below_the_weight() -> None:
     """The boundary is not kept."""
-
-    class _Scripted(np.random.Generator):
-        def integers(self, *_args: object, **_kwargs: object) -> object:  # type: ignore[override]
-            return np.array([0, 6, 7, 2**32 - 1])
-
-    rng = _Scripted(np.random.PCG64(1))
-    kept = draw_kept(ShufflerSpec(keep_weight=7), 4, rng)
+    kept = draw_kept(ShufflerSpec(keep_weight=7), 4, Scripted([0, 6, 7, 2**32 - 1]))
 
     assert [True, True, False, False] == kept.tolist()
 

@@ -20,7 +20,7 @@ from common.task_digest import TaskDigest
 from tests.support.kind_tasks import OF_OTHER_KINDS, OTHER_KINDS, VALUES, kind_task, lasting_task
 from tests.support.mechanisms import Scripted, example
 from tests.support.protocol_tasks import protocol_task
-from tests.support.recording import RecordingContributor, sealed_reports
+from tests.support.recording import sealed_reports
 from tests.support.tasks import PublishedTask, published
 from user_agent.contribution import (
     Contributor,
@@ -398,26 +398,13 @@ def _aue(*, domain_size: int = 6, most: int) -> Any:
 
 
 _DIGEST = TaskDigest(b"\xd1" * 32)
-_CONTEXT = report_context(_DIGEST)
-
-
-def _ends(domain_size: int) -> list[int]:
-    """Return the shortest and longest item numbers, and those around a byte's boundary."""
-    return sorted({0, 1, domain_size - 1} | {n for n in (127, 128, 255, 256) if n < domain_size})
-
-
-def _envelopes(task: Task) -> tuple[RecordingContributor, list[bytes]]:
-    contributor, rng = RecordingContributor(task, _DIGEST), np.random.default_rng(5)
-    values = np.repeat(_ends(task.domain_size), 12)
-    return contributor, [contributor.prepare(int(value), rng).envelope for value in values]
 
 
 @pytest.mark.parametrize("name", protocols_of("categorical"))
 def test_every_submission_of_a_protocol_has_one_length(name: str) -> None:
     """The length holds for every value and number of dummies."""
-    task = protocol_task(name)
-    contributor, envelopes = _envelopes(task)
+    task, rng = protocol_task(name), np.random.default_rng(5)
+    device, values = Contributor(task, _DIGEST), (0, 1, task.domain_size - 1) * 12
+    envelopes = [device.prepare(value, rng).envelope for value in values]
 
     assert {task.envelope_bytes} == set(map(len, envelopes))
-    for submission in contributor.submissions:
-        assert task.reports_per_user == len(sealed_reports(submission, task))

@@ -21,7 +21,6 @@ from analyzer.estimation.expectation_maximisation import (
 from analyzer.estimation.histogram import DebiasedShares, estimate, refine
 from analyzer.estimation.projection import (
     _posterior_means,
-    base_cut,
     shrink_to_common_mean,
     shrink_to_zero,
 )
@@ -96,18 +95,6 @@ def test_the_order_of_items_does_not_matter(
     np.testing.assert_allclose(refine(_evidence(shares[places]), name), straight[places], atol=1e-9)
 
 
-def test_base_cut_keeps_significant_shares_and_spreads_the_rest() -> None:
-    """
-    Of 20 items with error .1 the threshold is 2.807 errors: .29 stands out, .28 does not.
-
-    Φ⁻¹(1 - .05/20) = 2.8070.
-    """
-    shares = np.array([0.29, 0.28, *[0.0] * 18])
-    refined = base_cut(shares, np.full(20, 0.1))
-
-    np.testing.assert_allclose(refined, [0.29, *[0.71 / 19] * 19])
-
-
 @pytest.mark.parametrize("share", [-0.01, 0.0, 1e-5, 1e-3, 7.9e-3, 8.1e-3, 0.3, 0.999, 1.2])
 @pytest.mark.parametrize("steepness", [0.3, 1.0, 1.7])
 def test_a_posterior_mean_is_the_integral(share: float, steepness: float) -> None:
@@ -122,17 +109,6 @@ def test_a_posterior_mean_is_the_integral(share: float, steepness: float) -> Non
     assert float(weights @ np.exp(logs) / weights.sum()) == pytest.approx(found, rel=1e-4)
 
 
-_HASHED = LocalHashing(128, family_for(128, 7), ResponseWeights.for_epsilon(2.0), b"n" * 32)
-
-
-def _smooth_case(seed: int) -> tuple[Vector, Counts, Channel]:
-    """Return shares, cells and channel of 50,000 users of a bell over 128 items, hashed at ε 2."""
-    bell = np.exp(-(((np.arange(128) - 70) / 30) ** 2))
-    rng = np.random.default_rng(seed)
-    users = rng.multinomial(50_000, bell / bell.sum())
-    return users / 50_000, _HASHED.sample_cells(users, 0, rng), _HASHED.channel(1.0)
-
-
 def test_smoothing_averages_neighbours() -> None:
     """The averages are computed by hand."""
     np.testing.assert_allclose(smooth(np.array([0.4, 0.0, 0.0, 0.6])), [0.3, 0.1, 0.15, 0.45])
@@ -141,7 +117,10 @@ def test_smoothing_averages_neighbours() -> None:
 
 def test_ems_reaches_the_fixed_point_of_plain_steps() -> None:
     """Extrapolation leads to the fixed point of plain EM steps with smoothing. Seed 1."""
-    _, cells, channel = _smooth_case(1)
+    hashed = LocalHashing(128, family_for(128, 7), ResponseWeights.for_epsilon(2.0), b"n" * 32)
+    bell, rng = np.exp(-(((np.arange(128) - 70) / 30) ** 2)), np.random.default_rng(1)
+    users = rng.multinomial(50_000, bell / bell.sum())
+    cells, channel = hashed.sample_cells(users, 0, rng), hashed.channel(1.0)
     plain = np.full(128, 1 / 128)
     for _ in range(20_000):
         moved = plain * channel.adjoint(cells / channel.forward(plain)) / cells.sum()

@@ -12,31 +12,21 @@ from deploy.cli import app
 _RUNNER = CliRunner()
 
 
-def _answer(tmp_path: Path, questions: object) -> list[dict[str, object]]:
-    file = tmp_path / "questions.json"
-    file.write_text(json.dumps(questions), encoding="utf-8")
-    outcome = _RUNNER.invoke(app, ["account", "--batch", str(file)])
-    assert outcome.exit_code == 0
-    answers: list[dict[str, object]] = json.loads(outcome.stdout)
-    return answers
-
-
 def test_a_file_of_queries_is_answered_in_order(tmp_path: Path) -> None:
     """Queries ask for ε or δ; an infinite ε is text, and errors stay in their place."""
     known = {"M": 60, "known_dummies": 20}
-    answers = _answer(
-        tmp_path,
-        [
-            {"kind": "grr", "n": 1, "k": 4, "eps_l": 2.0, "M": 0, "eps": 1.0},
-            {"kind": "olh", "n": 10_000, "k": 56, "eps_l": 4, "M": 0, "delta": 1e-6},
-            {"kind": "grr", "n": 1, "k": 16, "eps_l": "inf", "M": 0, "delta": 1e-6},
-            {"kind": "grr", "n": 60, "k": 4, "eps_l": 3.0, "eps": 0.7, "M_binom": [100, 0.4]},
-            {"kind": "olh", "n": 100, "k": 8, "eps_l": 4.0, "eps": 1.2, **known},
-            {"kind": "olh", "n": 0, "k": 4, "eps_l": 3.0, "eps": 0.7},
-            "no question",
-            {"kind": "grr", "n": 1, "k": 4, "eps_l": 2, "eps": 1.0},
-        ],
-    )
+    questions = [
+        {"kind": "grr", "n": 1, "k": 4, "eps_l": 2.0, "M": 0, "eps": 1.0},
+        {"kind": "olh", "n": 10_000, "k": 56, "eps_l": 4, "M": 0, "delta": 1e-6},
+        {"kind": "grr", "n": 1, "k": 16, "eps_l": "inf", "M": 0, "delta": 1e-6},
+        {"kind": "grr", "n": 60, "k": 4, "eps_l": 3.0, "eps": 0.7, "M_binom": [100, 0.4]},
+        {"kind": "olh", "n": 100, "k": 8, "eps_l": 4.0, "eps": 1.2, **known},
+        {"kind": "olh", "n": 0, "k": 4, "eps_l": 3.0, "eps": 0.7},
+        "no question",
+        {"kind": "grr", "n": 1, "k": 4, "eps_l": 2, "eps": 1.0},
+    ]
+    (tmp_path / "questions.json").write_text(json.dumps(questions), encoding="utf-8")
+    answers = json.loads(_asked(f"--batch {tmp_path}/questions.json"))
 
     assert answers[0]["delta_upper"] == pytest.approx(0.44958600916134905)
     assert answers[1]["epsilon_upper"] == pytest.approx(0.27848, rel=1e-3)

@@ -1,8 +1,9 @@
 """Commands and settings on the documentation's pages are real, and lead to a result."""
 
+import dataclasses
 import tomllib
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 from typer.core import TyperOption
@@ -55,12 +56,6 @@ def _file(name: str, folder: Path) -> Path:
 def _given(folder: Path) -> UserAgentSettings:
     """Return the user agent's settings of the page."""
     return settings.load(UserAgentSettings, _file("user_agent.toml", folder), {}, "SHUFFLEDP")
-
-
-def _trial() -> dict[str, Any]:
-    """Return the changed settings of a user agent for five people."""
-    [text] = [one for one in blocks(_QUICK_START, "toml") if one.startswith("several_persons")]
-    return tomllib.loads(text)
 
 
 def test_commands_are_found_on_the_pages() -> None:
@@ -124,11 +119,9 @@ def test_the_task_for_five_people_is_answered_and_released(tmp_path: Path) -> No
     identity = SigningIdentity.generate().public_identity()
     cap = _given(tmp_path).local_epsilon_cap
     given = Policy(identity=identity, local_epsilon_cap=cap)
-    raised = Policy(
-        identity=identity,
-        local_epsilon_cap=cap,
-        total_central_epsilon_cap=_trial()["total_central_epsilon_cap"],
-    )
+    [trial] = [one for one in blocks(_QUICK_START, "toml") if one.startswith("several_persons")]
+    total = tomllib.loads(trial)["total_central_epsilon_cap"]
+    raised = dataclasses.replace(given, total_central_epsilon_cap=total)
 
     assert task.n_min <= len(people) == 5
     assert all(person.split()[1] in task.labels for person in people)

@@ -23,7 +23,6 @@ from common.protocols import Kind, protocols_of
 from common.task.draft import PairDraft, TextDraft
 from common.task.task import Task
 from common.task_digest import TaskDigest
-from deploy.datasets.sample_people import SamplePeople
 from deploy.pages import result_page as module
 from deploy.pages.result_page import histogram_data, plotted, releases_page, result_page
 from deploy.results.estimate_table import EstimateTable
@@ -33,7 +32,7 @@ from tests.support.kind_tasks import OF_OTHER_KINDS, OTHER_KINDS, kind_task
 from tests.support.ledger_entries import first_entry, next_entry, population_budgets
 from tests.support.page_text import page_text
 from tests.support.protocol_tasks import protocol_task
-from tests.support.result_pages import collected
+from tests.support.result_pages import collected, page_of
 from tests.support.results import guarantee
 from tests.support.tasks import published
 
@@ -54,10 +53,6 @@ def _of_kind(kind: Kind, labels: tuple[str, ...] = (), **changes: Any) -> str:
 
 def _items(**changes: Any) -> str:
     return _page(dataclasses.replace(_COLLECTED.result, **changes), _COLLECTED.task)
-
-
-def _known(truth: list[float], kind: Kind) -> SamplePeople:
-    return SamplePeople(kind=kind, title="", values=[], draft={}, truth=np.array(truth))
 
 
 def _cited(page: str) -> list[str]:
@@ -85,8 +80,7 @@ def test_a_page_of_every_kind_has_all_sections(kind: Kind, snapshot: SnapshotAss
 
 def test_a_histograms_page_has_all_sections(snapshot: SnapshotAssertion) -> None:
     """The script draws its values."""
-    truth = _known(_COLLECTED.truth.tolist(), "categorical")
-    assert snapshot == page_text(_page(_COLLECTED.result, _COLLECTED.task, people=truth))
+    assert snapshot == page_text(page_of(_COLLECTED, known=True))
 
 
 @pytest.mark.parametrize("kind", OTHER_KINDS)

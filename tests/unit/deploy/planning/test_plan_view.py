@@ -2,16 +2,14 @@
 
 import dataclasses
 import datetime
-import io
 import json
 import math
 import tomllib
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from rich.console import Console
 from typer.testing import CliRunner, Result
 
 from analyzer.task_builder import complete
@@ -25,6 +23,7 @@ from deploy.planning.planner import Plan, plan
 from deploy.tasks import drafts as draft_file
 from deploy.terminal.json_output import dumps
 from tests.support.kind_tasks import OTHER_KINDS
+from tests.support.printing import printed
 from tests.support.requirements import (
     planned_value_design,
     small_requirements,
@@ -164,10 +163,8 @@ def test_plans_of_other_kinds_are_printed_written_as_json_and_drafted(
     tmp_path: Path, kind: Kind
 ) -> None:
     """Every protocol of the kind has a row; the draft's task makes the planned claims."""
-    found, written = _value_plan(kind), io.StringIO()
-    fields = json.loads(dumps(to_json(found)))
-    show(found, Console(file=written, width=200))
-    printed = written.getvalue()
+    found = _value_plan(kind)
+    fields, text = json.loads(dumps(to_json(found))), printed(partial(show, found), width=200)
     names = [fields["protocol"], *(other["protocol"] for other in fields["runners_up"])]
     planned, task = planned_value_design(found.best).task, _task(found, tmp_path)
 
@@ -175,10 +172,10 @@ def test_plans_of_other_kinds_are_printed_written_as_json_and_drafted(
     assert (kind, 5000, 4000) == (fields["kind"], fields["users"], fields["n_min"])
     assert {"mechanism", "bytes_per_user", "predicted_mse", "biased", "floor"} <= set(fields)
     assert "analyzer" == fields["guarantees"][0]["coalition"]
-    assert all(name in printed for name in names)
-    assert "Guarantees for each of at least 4,000 users" in printed
-    assert ("the bias of the projection" in printed) == (kind == "vector")
-    assert ("is a lower bound: decoding" in printed) == (kind == "string")
+    assert all(name in text for name in names)
+    assert "Guarantees for each of at least 4,000 users" in text
+    assert ("the bias of the projection" in text) == (kind == "vector")
+    assert ("is a lower bound: decoding" in text) == (kind == "string")
     assert (planned.central_epsilon, planned.mechanism) == (task.central_epsilon, task.mechanism)
     assert (0.5, 1e-6) == (task.budget_epsilon, task.budget_delta)
 
