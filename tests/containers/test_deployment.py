@@ -44,11 +44,7 @@ def _attempts(
     *,
     every_device: bool = False,
 ) -> set[str]:
-    """
-    Connect from a service's container, and return the distinct outcomes.
-
-    With `every_device`, through each of its network devices, whatever its routes say.
-    """
+    """Connect from a service, by every network device if asked to; return distinct outcomes."""
     program = _CONNECT.format(targets=targets, every_device=every_device)
     found: list[str] = inside(deployment, service, program)
     return set(found)
@@ -154,11 +150,7 @@ def test_metrics_are_read_in_their_own_network(deployment: Deployment, service: 
 def test_the_other_parties_cannot_read_metrics(
     deployment: Deployment, service: str, caller: str, network: str
 ) -> None:
-    """
-    No metrics are served in shared networks, and the metrics' networks are unreachable from these.
-
-    Binding to a device needs no privilege from Linux 5.7 on.
-    """
+    """Shared networks serve no metrics, and the metrics' networks are unreachable from there."""
     addresses = _addresses(deployment, service)
     shared = [(addresses[network], 9464)]
 

@@ -184,11 +184,7 @@ def _examples(signed: SignedTask) -> dict[str, tuple[bytes, ...]]:
 
 @pytest.mark.own_services
 async def test_any_bytes_to_any_call_get_an_expected_status(services: Services) -> None:
-    """
-    Send mutated requests to every RPC, with and without a token.
-
-    SHUFFLEDP_FUZZ_SEED and SHUFFLEDP_FUZZ_CALLS choose the inputs and their number.
-    """
+    """Requests are mutated; SHUFFLEDP_FUZZ_SEED and SHUFFLEDP_FUZZ_CALLS choose others."""
     signed = await services.publish(n_min=20, target_size=1000)
     examples, asked = _examples(signed), analyzer_pb2.GetTaskRequest(task_digest=signed.digest())
     tokens, seen = {"user_agent": ""}, set[str]()

@@ -62,11 +62,7 @@ async def _ask_for_tokens(services: Services) -> list[str]:
 async def test_a_shuffler_that_requires_tokens_takes_no_submission_without(
     services: Services,
 ) -> None:
-    """
-    An answer without a token is saved, and the restarted agent sends it with the right token.
-
-    A token counts once, and reaches no log and no analyzer.
-    """
+    """An answer is resent with its token, which counts once, and reaches no log and no analyzer."""
     tokens = await _ask_for_tokens(services)
     used, unused = (bytes.fromhex(token) for token in tokens[:2])
     signed = await services.publish(n_min=2, target_size=2)

@@ -60,11 +60,7 @@ async def test_without_the_setting_there_is_no_reflection(services: Services) ->
 
 
 async def test_a_connection_holds_one_conversation(reflecting: Services) -> None:
-    """
-    A client may ask further questions; a second conversation is refused for lack of room.
-
-    An idle conversation ends after the time that a request may take.
-    """
+    """A second conversation is refused, and an idle one ends after the time for a request."""
     described = reflection_pb2.ServerReflectionRequest(file_containing_symbol=_SHUFFLER)
     async with reflecting.channel("shuffler", reflecting.shuffler.address) as channel:
         stub = reflection_pb2_grpc.ServerReflectionStub(channel)

@@ -195,11 +195,8 @@ async def test_a_second_iteration_starts_where_the_first_ended(
 
 
 async def test_a_text_goes_from_the_device_to_the_table(cluster: Cluster) -> None:
-    """
-    A text that half of 3,000 people hold comes first in the table, and is detected.
-
-    Fails by chance with probability below 1e-9: the text's share is nine standard errors.
-    """
+    """A text that half of 3,000 people hold comes first in the table, and is detected."""
+    # Fails by chance with probability below 1e-9: the text's share is nine standard errors.
     half, quarter = _USERS // 2, _USERS // 4
     texts: list[Value] = [*["rhubarb"] * half, *["sorrel"] * quarter, *[""] * quarter]
     task, result = await _collect(cluster, texts, _draft(cluster, _people("string")))

@@ -272,12 +272,8 @@ def _reported(task: Task, people: int) -> Estimate:
 
 @pytest.mark.parametrize("protocol", [*protocols_of("mean"), *protocols_of("vector")])
 def test_means_are_in_the_units_of_the_task(protocol: str) -> None:
-    """
-    Each mean is within seven errors of what everybody holds: hours 0 to 24, marks 1 to 5.
-
-    Multi-RPHM is off by its exact bias. Seed 9; fails by chance over seeds with probability below
-    1e-9 (twenty-five figures).
-    """
+    """Each mean is within seven errors of what everybody holds; Multi-RPHM has its exact bias."""
+    # Seed 9; fails by chance with probability below 1e-9 (twenty-five figures).
     task, found = kind_task(protocol), _collected(protocol)
     assert isinstance(found, Means)
     expected = np.array(VALUES[task.kind])
@@ -307,12 +303,8 @@ def test_a_mean_without_reports_is_the_middle_of_the_range(
 
 
 def test_pairs_are_in_the_units_of_the_task() -> None:
-    """
-    Everybody owns keys 0 and 5 and gives them 4.5 and 0 stars of 5; nobody owns the others.
-
-    Within seven errors; the means of owned keys are pulled to the middle by no fakes. Seed 9;
-    fails by chance over seeds with probability below 1e-9 (eight figures).
-    """
+    """Everybody owns keys 0 and 5 and gives them 4.5 and 0 stars of 5; nobody owns the others."""
+    # Seed 9; fails by chance with probability below 1e-9 (eight figures).
     found = _collected("priv-kv")
     assert isinstance(found, KeyValues)
     owners = found.owners
@@ -328,12 +320,8 @@ def test_pairs_are_in_the_units_of_the_task() -> None:
 
 
 def test_a_fair_coin_for_keys_reveals_no_owners() -> None:
-    """
-    A fair coin for the key: owners of key 0 report 4.5 stars, and others its fake for key 1, 4.
-
-    Within seven errors. Seed 9; fails by chance over seeds with probability below 1e-9 (two
-    figures).
-    """
+    """Owners of key 0 report 4.5 stars, and others report 4 for key 1, which is its fake."""
+    # Seed 9; fails by chance with probability below 1e-9 (two figures).
     fakes = (1.0, 4.0, 2.0, 2.0, 2.0, 2.0)
     pairs = PairDraft(low=-1.0, high=5.0, key_share=0.0, fakes=fakes)
     found = _reported(kind_task("priv-kv", pairs=pairs), _PEOPLE)

@@ -79,11 +79,7 @@ async def _spent(core: AnalyzerCore) -> float | None:
 async def test_the_largest_budget_share_is_shown_once_all_are_measured(
     analyzer: AnalyzerCore,
 ) -> None:
-    """
-    The composed ε over the smallest budget promised to the population.
-
-    A part of the populations could show too little.
-    """
+    """A share is the composed ε over the smallest budget; a part could show too little."""
     assert await _spent(analyzer) is None
     await analyzer.releases.measure_budgets()
     assert 0 == await _spent(analyzer)

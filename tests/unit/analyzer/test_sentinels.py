@@ -107,11 +107,7 @@ def test_a_kept_or_reversed_order_fails(count: int, step: int, *, suspect: bool)
 
 
 def test_sentinels_count_neither_as_users_nor_as_reports() -> None:
-    """
-    A planned one that did not arrive counts as a user only where reports are sampled.
-
-    Without them n_min users are enough, and one fewer is not.
-    """
+    """A planned one that did not arrive counts as a user only where reports are sampled."""
     matches = _matches(_shuffled(10, 1))
     planned = Sentinel(leaves=(bytes(32),), acknowledged=False)
     matches = replace(matches, sentinels=(*matches.sentinels, planned))

@@ -199,12 +199,8 @@ _FROM_ZERO = ShufflerSpec(
     ids=str,
 )
 def test_dummies_have_the_stated_distribution(spec: ShufflerSpec) -> None:
-    """
-    300,000 draws; cells of fewer than ten expected draws are pooled.
-
-    Bits of the last word that belong to no coin are left out. Seed 1; chi-square, fails by chance
-    with probability 1e-7 for each.
-    """
+    """300,000 draws agree by chi-square; cells of fewer than ten expected draws are pooled."""
+    # Seed 1; fails by chance with probability 1e-7 for each.
     drawn = draw_item_dummies(spec, 300_000, np.random.default_rng(1))
     coins = stats.binom.pmf(np.arange(spec.most + 1), spec.trials, 0.5)
     distribution = coins if spec.law == "binomial" else spec.probabilities()

@@ -306,12 +306,7 @@ def _agrees(counts: NDArray[np.int64], distribution: NDArray[np.float64]) -> boo
 def test_numbers_of_dummies_are_decided_by_their_weight(
     distribution: dict[str, Any], draws: list[list[int]], expected: list[int]
 ) -> None:
-    """
-    A trial succeeds if its draw is below the weight, 7. Two users draw together.
-
-    A geometric number that has ended draws no more. A number above the maximum is not truncated:
-    it alone is drawn again.
-    """
+    """A trial succeeds below the weight, 7; only a number above the maximum is drawn again."""
     drawn = draw_dummy_counts(_dummies(**distribution, extra_weight=7), 2, Scripted(*draws))
 
     assert expected == drawn.tolist()

@@ -198,11 +198,7 @@ def test_every_refinement_satisfies_its_plain_formula(way: Refinement) -> None:
 def test_means_shrink_by_james_and_steins_factor(
     shrink: Callable[[Moments], Vector], means: list[float], expected: list[float]
 ) -> None:
-    """
-    1 - (d-2)σ²/Σx² towards 0 and 1 - (d-3)σ²/Σ(x-x̄)² towards the mean, at least 0.
-
-    Fewer than three means, or than four, are unchanged.
-    """
+    """1 - (d-2)σ²/Σx² towards 0, 1 - (d-3)σ²/Σ(x-x̄)² towards the mean; too few are unchanged."""
     found = np.array(means, dtype=np.float64)
     moments = Moments(means=found, variances=np.ones(len(found)), unbiased=True)
 
@@ -242,11 +238,7 @@ def test_em_reaches_the_maximum_likelihood() -> None:
 
 
 def test_em_keeps_frequent_items() -> None:
-    """
-    Half the reports are dummies, and extrapolation overshoots: frequent items must not end at 0.
-
-    Seed 1; where a share is 0 the likelihood must not rise with it (KKT).
-    """
+    """Half the reports are dummies, and extrapolation overshoots; KKT's conditions hold at last."""
     counts = dataset("zipf:1000,1.1").counts
     grr = Grr(1000, ResponseWeights.for_epsilon(math.inf))
     cells = counts + np.random.default_rng(1).binomial(1700, 0.5, 1000)

@@ -61,12 +61,8 @@ def _p_value(one: NDArray[np.int64], other: NDArray[np.int64]) -> float:
 
 @pytest.mark.parametrize("name", [*_ITEM_PROTOCOLS, *_OTHERS])
 def test_groups_are_drawn_as_devices_draw(name: str) -> None:
-    """
-    Reports agree at each place, and over each person's reports together.
-
-    Every distribution of dummies and every kind of value: some 50 comparisons at 1e-8 each.
-    Seed 3; fails by chance with probability below 1e-6 over seeds.
-    """
+    """Reports agree at each place, and over each person's reports together."""
+    # Seed 3; some 50 comparisons at 1e-8 each fail by chance with probability below 1e-6.
     task = protocol_task(name) if name in _ITEM_PROTOCOLS else kind_task(name)
     value = _ITEM if task.kind == "categorical" else VALUES[task.kind]
     rng = np.random.default_rng(3)

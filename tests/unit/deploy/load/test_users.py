@@ -72,11 +72,8 @@ def test_each_behaviour_sends_its_submissions(case: PublishedTask, users: Sealed
 
 
 def test_envelopes_carry_the_values_beside_them() -> None:
-    """
-    Reports of plain items with hardly any noise name the values.
-
-    One of 22 names another item with probability 22 * 4 / (e^20 + 4), below 2e-7.
-    """
+    """Reports of plain items with hardly any noise name the values."""
+    # One of 22 names another item with probability 22 * 4 / (e^20 + 4), below 2e-7.
     case = published(domain_size=5, buckets=0, dummies_per_user=0, local_epsilon=20.0)
     shares = dict.fromkeys((Behaviour.DUPLICATE, Behaviour.FLOODING, Behaviour.CONFLICT), 0.1)
     made = seal(case.signed, LoadPlan(n_users=20, shares=shares, dataset="zipf:5", seed=5))

@@ -73,12 +73,7 @@ def test_a_plan_is_no_worse_than_the_reference(  # noqa: PLR0917
     cap: float,
     ratio: float,
 ) -> None:
-    """
-    The best design, or one protocol's, meets the target by independent accounting.
-
-    (SOLH's other rows use more buckets than there are values, or than can be decoded; GRR's rows
-    have smaller errors.)
-    """
+    """The best design, or one protocol's, meets the target by independent accounting."""
     target = small_requirements(
         **data, central_epsilon=epsilon, messages_cap=messages, local_cap=cap
     )

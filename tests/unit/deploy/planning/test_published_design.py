@@ -68,12 +68,7 @@ def _in_steps(design: Design) -> bool:
 def test_a_papers_own_bound_claims_the_target(
     protocol: str, data: dict[str, Any], epsilon: float
 ) -> None:
-    """
-    The claim is at most 1 % below the target, 15 % where noise comes in steps, never above.
-
-    Where the bound cannot reach the target, the local ε is the target, the buckets are those of
-    local hashing, and the note says so.
-    """
+    """A claim is at most 1 % below it, 15 % in steps; a note says if it is out of reach."""
     target = amplified_requirements(central_epsilon=epsilon, **data)
     found = published_design(protocol, target)
     if _OUT_OF_REACH in found.note:
