@@ -133,7 +133,7 @@ async def test_listing_parses_no_task(analyzer: AnalyzerCore) -> None:
         assert getattr(task, field) == getattr(summary, field)
 
 
-_MANY = 50
+_USERS = 50
 
 
 async def _rotate(core: AnalyzerCore, days: float) -> None:
@@ -147,16 +147,16 @@ async def _rotate(core: AnalyzerCore, days: float) -> None:
 async def test_a_batch_sealed_to_an_expired_key_is_released(core: AnalyzerCore) -> None:
     """A new process releases it half a year later; then the key is destroyed."""
     old = Task.from_bytes((await core.publish()).task_bytes).analyzer_key
-    signed, sealed = core.signed, core.sealed(_MANY)
+    signed, sealed = core.signed, core.sealed(_USERS)
     await _rotate(core, 183)
     assert old != core.keys.reports.public_key().raw
     seconds = core.clock.seconds
     await core.restart()
     core.clock.seconds = seconds
 
-    await core.releases.deliver(core.manifest(_MANY, signed=signed), chunks_of(sealed))
+    await core.releases.deliver(core.manifest(_USERS, signed=signed), chunks_of(sealed))
     await core.settle()
-    assert _MANY == (await core.releases.result(signed.digest())).n_users
+    assert _USERS == (await core.releases.result(signed.digest())).n_users
     await _rotate(core, 1)
     assert "destroyed" in {entry.state.value for entry in core.keys.reports.ring.entries}
 
@@ -165,7 +165,7 @@ async def test_a_batch_whose_key_is_destroyed_is_unusable(core: AnalyzerCore) ->
     """It arrives a month after the deadline: nothing is opened or charged, and the reason kept."""
     deadline = int(core.clock.now() + 2 * DAY)
     signed = await core.publish(deadline=deadline)
-    sealed, manifest = core.sealed(_MANY), core.manifest(_MANY)
+    sealed, manifest = core.sealed(_USERS), core.manifest(_USERS)
     await _rotate(core, 125)
     await core.releases.deliver(manifest, chunks_of(sealed))
     await core.settle()
@@ -195,9 +195,9 @@ async def test_a_key_is_needed_while_a_batch_is_staged_or_expected(core: Analyze
     core.clock.seconds = deadline + SCHEDULE.retention
     assert set() == await needed()
 
-    await core.store.begin_batch(core.manifest(_MANY))
+    await core.store.begin_batch(core.manifest(_USERS))
     assert set() == await needed()
-    await core.stage(core.manifest(_MANY))
+    await core.stage(core.manifest(_USERS))
     assert {key} == await needed()
     await core.releases.resume()
     await core.settle()
