@@ -1,16 +1,17 @@
+import dataclasses
 import math
 
 import pytest
 
 from common.crypto.signing import SignedTask
 from common.errors import WireError
-from common.messages.batch import TaskState, TaskSummary
+from common.messages.batch import TaskState
 from common.task.draft import TaskDraft
 from common.task_digest import TaskDigest
 from common.wire import fields, tasks
 from tests.support.kind_tasks import OF_OTHER_KINDS, kind_draft_fields
 from tests.support.tasks import draft
-from tests.support.wire_parsers import DRAFTS
+from tests.support.wire_parsers import DRAFTS, _summary
 
 _SIGNED = SignedTask(task_bytes=b"task", signature=bytes(64))
 _HYBRID = "mlkem768x25519-hkdf-sha256-chacha20poly1305"
@@ -36,18 +37,7 @@ def test_a_published_task_and_its_state_are_read_back() -> None:
         with pytest.raises(WireError, match=f"task_digest has {length} bytes; it must have 32"):
             fields.digest_from_wire(bytes(length))
     summaries = [
-        TaskSummary(
-            task_digest=TaskDigest(bytes([number]) * 32),
-            state=state,
-            protocol="od-hp",
-            domain_size=9,
-            population="staff",
-            n_min=3,
-            target_size=4,
-            deadline=5,
-            n_users=6,
-            failure="none",
-        )
+        dataclasses.replace(_summary(state), task_digest=TaskDigest(bytes([number]) * 32))
         for number, state in enumerate(TaskState)
     ]
 
