@@ -1,4 +1,5 @@
 import dataclasses
+import hmac
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -40,6 +41,7 @@ def test_every_person_has_a_secret_of_their_own() -> None:
     again = [PersonalSecrets(_DEVICE).of(person) for person in people]
 
     assert first == again
+    assert hmac.digest(_DEVICE, b"shuffledp v1 person\0Ada", "sha256") == first[1]
     assert len(people) == len(set(first))
     assert {32} == {len(secret) for secret in first}
     assert not {_DEVICE, PersonalSecrets(bytes(32)).of("Ada")} & set(first)

@@ -67,7 +67,9 @@ def test_a_receipt_is_for_one_envelope_of_one_task_by_one_shuffler() -> None:
     for wrong in (b"", bytes(63), bytes(64), bytes(65)):
         assert not receipt_holds(_PINNED, _DIGEST, b"envelope", wrong)
     receipt = sign_receipt(_SHUFFLER, _DIGEST, b"envelope")
+    message = _DIGEST + hashlib.sha256(b"envelope").digest()
 
+    assert _PINNED.signed(b"shuffledp v1 receipt", message, receipt)
     assert receipt_holds(_PINNED, _DIGEST, b"envelope", receipt)
     assert not receipt_holds(_PINNED, _DIGEST, b"envelopf", receipt)
     assert not receipt_holds(_PINNED, _OTHER, b"envelope", receipt)
@@ -107,6 +109,7 @@ def test_the_issuer_makes_tokens_that_its_identity_accepts() -> None:
     for token in tokens:
         assert len(token) == TOKEN_BYTES
         assert identity.accepts(token)
+        assert identity.signed(b"shuffledp v1 user token", token[:16], token[16:])
         assert not other.identity().accepts(token)
     for place in range(TOKEN_BYTES):
         changed = token[:place] + bytes([token[place] ^ 1]) + token[place + 1 :]
