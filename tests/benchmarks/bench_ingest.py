@@ -2,8 +2,8 @@
 The shuffler's ingest of bulk submissions against the two things that it cannot do without.
 
 One is opening the envelopes, bare, in as many processes; the other is storing the same bytes, bare,
-a thousand a commit. All are measured in turns within one run; the figure is the ratio to the slower
-of the two. Every envelope is opened, checked and committed before it counts.
+with a thousand per commit. All are measured in turns within one run; the figure is the ratio to the
+slower of the two. Every envelope is opened, checked and committed before it counts.
 """
 
 import asyncio

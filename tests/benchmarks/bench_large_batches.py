@@ -1,8 +1,8 @@
 """
 The cost of a large batch at the shuffler and at the analyzer: seconds and peak memory.
 
-As in the services, but without sealing and opening, which other benchmarks measure and which
-would take longer than all the rest. Each case runs in its own process:
+Sealing and opening are left out: other benchmarks measure them, and they would take longer than all
+the rest. Each case runs in its own process:
 `python -m tests.benchmarks.bench_large_batches CASE REPORTS` prints its figures as JSON.
 """
 

@@ -72,13 +72,8 @@ async def _collect(
 async def test_every_protocol_for_items_gives_what_the_simulator_gives(
     cluster: Cluster, group: list[str]
 ) -> None:
-    """
-    Both estimates are unbiased with the same variance: no two shares differ by seven standard
-    deviations of their difference, nor a share from the truth by seven of its own.
-
-    The services draw as they do in production, so no seed can be stated; fails by chance with
-    probability below 1e-9 (some thousand comparisons).
-    """
+    """Shares differ from the simulator's and the truth by less than seven standard deviations."""
+    # The services draw securely, without a seed; fails by chance with probability below 1e-9.
     for protocol in group:
         size = 2 if protocol_named(protocol).domain == "binary" else 30
         wanted = Requirements(
@@ -130,12 +125,8 @@ def _draft(cluster: Cluster, people: SamplePeople, **changes: Any) -> TaskDraft:
 async def test_every_other_protocol_estimates_the_truth(
     cluster: Cluster, kind: Kind, protocol: str
 ) -> None:
-    """
-    No unbiased figure is farther from the truth than seven of its own standard errors.
-
-    The services draw as they do in production, so no seed can be stated; fails by chance with
-    probability below 1e-9 (some hundred comparisons).
-    """
+    """No unbiased figure is farther from the truth than seven of its own standard errors."""
+    # The services draw securely, without a seed; fails by chance with probability below 1e-9.
     people = _people(kind)
     draft = _draft(cluster, people, protocol=protocol)
     task, result = await _collect(cluster, people.values, draft)

@@ -24,7 +24,7 @@ _POLL_SECONDS: Final = 7
 
 @pytest.fixture
 def shown(browser: Browser) -> Iterator[tuple[Watched, LiveFeed]]:
-    """The page of a batch that two users a second join, at phone width and dark; and its feed."""
+    """The page of a batch that two users per second join, at phone width and dark; and its feed."""
     clock = ManualClock()
     feed = LiveFeed(clock)
     for moment in range(0, 101, 2):

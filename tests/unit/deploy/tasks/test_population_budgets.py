@@ -114,10 +114,10 @@ async def test_a_ledger_entry_of_another_population_is_refused(
     """The printed spending would be too low."""
     task = await _released(core)
     [entry] = await _ledger(core)
-    lying = [dataclasses.replace(entry, population=said)]
-    operator = _Operator(core, lying)
+    altered = [dataclasses.replace(entry, population=said)]
+    operator = _Operator(core, altered)
 
-    for asked in (budgets_by_population(lying, operator), budgets_of_task(task, operator)):
+    for asked in (budgets_by_population(altered, operator), budgets_of_task(task, operator)):
         with pytest.raises(LedgerError, match=r"^entry 1 of the ledger names another population"):
             await asked
 
