@@ -52,7 +52,7 @@ def _pins(file: str) -> dict[str, frozenset[str]]:
 
 @pytest.mark.parametrize("image", IMAGES)
 def test_an_images_lock_is_part_of_the_whole_lock(image: str) -> None:
-    """With the same versions and hashes as in these tests."""
+    """Image and project pin the same versions and hashes, so that images run what is tested."""
     whole, part = _pins("requirements.lock"), _pins(f"deploy/docker/{image}.lock")
 
     assert part
@@ -61,7 +61,7 @@ def test_an_images_lock_is_part_of_the_whole_lock(image: str) -> None:
 
 @pytest.mark.parametrize("party", _SETTINGS)
 def test_a_partys_lock_pins_what_its_group_names(party: str) -> None:
-    """A new package of a group needs `make lock`, and stands in the project's dependencies."""
+    """Every package of a group is in its lock, and among the project's dependencies."""
     project = _toml("pyproject.toml")
     groups = project["dependency-groups"]
     named: set[str] = set()
@@ -76,7 +76,7 @@ def test_a_partys_lock_pins_what_its_group_names(party: str) -> None:
 
 
 def test_the_compose_file_is_valid() -> None:
-    """By the Compose specification, which both generations of the program follow."""
+    """It follows the Compose specification, which both generations of the program read."""
     command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec"]
     outcome = subprocess.run(
         [*command, "deploy/compose.yaml"], cwd=_ROOT, capture_output=True, text=True, check=False
@@ -166,7 +166,7 @@ def test_a_persons_device_is_not_measured() -> None:
 
 
 def test_an_image_copies_only_its_partys_folders() -> None:
-    """protos, common and its own, on the default base, as an unprivileged user."""
+    """A party's image holds protos, common and its own folder, and does not run as root."""
     text = (_ROOT / "deploy" / "docker" / "Dockerfile").read_text(encoding="utf-8")
     assert [DEFAULT_BASE] == re.findall(r"(?m)^ARG BASE=(.*)$", text)
     assert [len(IMAGES), 3] == [text.count(f"\n{line} ") for line in ("USER", "HEALTHCHECK")]
@@ -180,7 +180,7 @@ def test_an_image_copies_only_its_partys_folders() -> None:
 
 
 def test_a_build_context_excludes_secrets() -> None:
-    """It is an allow-list without keys."""
+    """.dockerignore is an allow-list, and excludes keys and tokens."""
     lines = (_ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
     rules = [line for line in lines if line and not line.startswith("#")]
 
@@ -210,14 +210,14 @@ def _promtool(*arguments: str) -> str:
 
 
 def test_the_alert_rules_are_valid_and_pass_their_tests() -> None:
-    """By promtool: alerts_test.yaml states when each alert fires, with its labels."""
+    """Prometheus accepts them; alerts_test.yaml states when each alert fires, with its labels."""
     assert f"{len(_rules())} rules found" in _promtool("check", "rules", "alerts.yaml")
     assert "SUCCESS" in _promtool("check", "config", "prometheus.yaml")
     assert "SUCCESS" in _promtool("test", "rules", "alerts_test.yaml")
 
 
 def test_every_alert_is_tested_firing_and_not_firing() -> None:
-    """Otherwise it could fire always, or never."""
+    """An alert that is tested only one way could fire always, or never."""
     fires: set[str] = set()
     rests: set[str] = set()
     for case in _yaml("prometheus/alerts_test.yaml")["tests"]:
@@ -244,7 +244,7 @@ def test_an_alert_uses_existing_metrics(alert: dict[str, Any]) -> None:
 
 
 def test_every_alert_has_a_severity_and_a_row_on_the_page() -> None:
-    """In the section that its runbook names, which explains no other alert."""
+    """The section that every runbook names has one row for each alert."""
     page = (_ROOT / "docs" / "operators" / "running.md").read_text(encoding="utf-8")
     section = page.partition("\n## Alerts\n")[2].partition("\n## ")[0]
     rows = [line.split(" | ")[0] for line in section.splitlines() if line.startswith("| `")]

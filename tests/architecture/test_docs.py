@@ -34,10 +34,6 @@ _NAMED: Final = re.compile(r"((?:docs/[\w/-]+|SECURITY|README|CONTRIBUTING)\.md)
 """A page that code names, optionally with its heading."""
 
 
-def _name(path: Path) -> str:
-    return str(path.relative_to(ROOT))
-
-
 def _sources(*endings: str) -> list[Path]:
     found = [path for name in _CODE for each in endings for path in (ROOT / name).rglob(each)]
     return sorted(path for path in found if "_pb2" not in path.name and path != Path(__file__))
@@ -66,17 +62,17 @@ def _run(code: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict
 
 
 def test_the_documents_stay_short() -> None:
-    """In bytes, over all pages."""
+    """All pages together stay below a limit in bytes."""
     assert sum(len(page.read_bytes()) for page in _PAGES) <= _MOST_BYTES
 
 
 def test_every_cited_source_is_listed_once() -> None:
-    """In code, tests and pages."""
+    """Code, tests and pages cite only listed sources, and the list repeats none."""
     known = _keys()
 
     assert len(set(known)) == len(known) > 50
     for path in (*_sources("*.py", "*.html"), *_PAGES):
-        assert set() == _cited(path) - set(known), _name(path)
+        assert set() == _cited(path) - set(known), path
 
 
 def test_code_names_pages_and_headings_that_exist() -> None:
@@ -90,7 +86,7 @@ def test_code_names_pages_and_headings_that_exist() -> None:
 
 
 def test_a_page_names_files_and_tests_that_exist() -> None:
-    """Every path with a folder in it."""
+    """Every path with a folder in it exists."""
     pattern = r"`((?:\w+/)+\w+\.(?:py|proto|yaml|ipynb)|tests/[^`*]*)`"
     named = {name for page in _PAGES for name in re.findall(pattern, page.read_text("utf-8"))}
 
@@ -123,7 +119,7 @@ def test_a_draft_on_a_page_becomes_a_task(text: str, tmp_path: Path) -> None:
 
 
 def test_the_snippets_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One after the other, with the operators' draft; each fits on a screen."""
+    """They run one after the other, with the operators' draft; each fits on a screen."""
     snippets = blocks(_SNIPPETS, "python")
     [draft] = [text for text in _drafts() if text.startswith("# draft.toml")]
     (tmp_path / "draft.toml").write_text(draft, encoding="utf-8")
@@ -137,7 +133,7 @@ def test_the_snippets_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_the_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its cells in order; it is stored without outputs."""
+    """The cells run in order; the notebook is stored without outputs."""
     file = ROOT / "examples" / "first_steps.ipynb"
     notebook = json.loads(file.read_text(encoding="utf-8"))
     code = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
@@ -149,7 +145,7 @@ def test_the_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_the_example_mechanism_can_be_specified() -> None:
-    """Its weights keep the privacy bound, and its report holds k items."""
+    """Its weights satisfy the privacy bound, and its report holds k items."""
     wanted = MechanismRequest(name="grr", domain_size=10, buckets=0, local_epsilon=1.0)
     spec = SubsetSelection.specify(wanted)
 
@@ -209,7 +205,7 @@ def _seconds(text: str) -> float:
 
 @pytest.mark.parametrize(("method", "call"), CALLS.items())
 def test_callers_and_limits_of_an_rpc_are_documented(method: str, call: Call) -> None:
-    """Its certificate and token, and its limits of number and time."""
+    """The page states each RPC's certificate and token, and its limits on calls and time."""
     _, certificate, operators = _row("Certificates", method)
     _, calls, peer_calls, reads, peer_reads, read, answered = _row("Limits", method)
     limits = call.kind.value
@@ -224,7 +220,7 @@ def test_callers_and_limits_of_an_rpc_are_documented(method: str, call: Call) ->
 
 @pytest.mark.parametrize("section", _TABLES)
 def test_the_page_names_no_unknown_rpc(section: str) -> None:
-    """It names each call once."""
+    """Each table names every RPC exactly once."""
     named = [name for row in _rows(section) for name in re.findall(r"`(?:\w+\.)?(\w+)`", row[0])]
 
     assert sorted(named) == sorted(m.rpartition("/")[2] for m in CALLS if m != _HEALTH)

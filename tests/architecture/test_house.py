@@ -52,14 +52,14 @@ def _lines(*folders: str) -> int:
 
 
 def test_the_code_stays_small() -> None:
-    """Lines outside tests, in deploy, and in tests."""
+    """The lines outside tests, in deploy and in tests stay below their limits."""
     assert _lines(*_FOLDERS) <= _PRODUCT_LINES
     assert _lines("deploy") <= _DEPLOY_LINES
     assert _lines("tests") <= _TEST_LINES
 
 
 def test_no_file_is_too_long_or_has_a_catch_all_name() -> None:
-    """At most 600 lines, and no catch-all name."""
+    """A file has at most 600 lines, and no catch-all name."""
     catch_all = {"utils", "helpers", "constants", "types", "misc"}
     for path in _sources(*_FOLDERS, "tests"):
         assert len(path.read_text(encoding="utf-8").splitlines()) <= _MOST_LINES, _name(path)
@@ -78,7 +78,7 @@ def test_a_public_class_name_is_defined_once() -> None:
 
 
 def test_a_file_name_is_used_in_at_most_two_folders() -> None:
-    """Except for the files that every party has."""
+    """Only the files that every party has are exempt."""
     found = defaultdict(list)
     for path in _sources(*_FOLDERS):
         if not path.name.startswith("__") and path.name not in _EVERY_PARTY_HAS:
@@ -88,7 +88,7 @@ def test_a_file_name_is_used_in_at_most_two_folders() -> None:
 
 
 def test_deploy_has_no_loose_module() -> None:
-    """Its root holds only the entry point."""
+    """The root of deploy holds only the entry point."""
     assert ["__init__.py", "cli.py"] == sorted(
         path.name for path in (_ROOT / "deploy").glob("*.py")
     )
@@ -108,7 +108,7 @@ def _imported(path: Path) -> set[str]:
 
 @pytest.mark.parametrize("depth", [1, 2, 3])
 def test_folders_import_each_other_one_way_only(depth: int) -> None:
-    """At every depth there is no circle."""
+    """Imports between folders form no circle, at any depth."""
     graph: dict[str, set[str]] = defaultdict(set)
     packages = {path.parent for path in _sources(*_FOLDERS)}
     for path in _sources(*_FOLDERS):
@@ -142,7 +142,7 @@ def _private_attributes(source: str) -> set[str]:
 
 
 def test_no_module_uses_a_private_name_of_another() -> None:
-    """Neither by an import nor as an attribute; `os._exit` is public."""
+    """No file imports one or uses one as an attribute; `os._exit` is public."""
     for path in _sources(*_FOLDERS):
         names = [name.split(".") for name in _imported(path)]
         private = [one for one in names if one[0] in _FOLDERS and re.match("_[^_]", one[-1])]
@@ -205,5 +205,5 @@ def _made_at_the_edge(source: str) -> set[str]:
     ["secure_generator()", "numpy.random.default_rng(1)", "x = SystemClock()", "time.time()"],
 )
 def test_a_call_that_belongs_at_the_edge_is_found(source: str) -> None:
-    """By every way to call it."""
+    """The check finds a bare call, a qualified call and an assigned one."""
     assert _made_at_the_edge(source)

@@ -189,5 +189,5 @@ def test_the_fuzzer_covers_every_parser_of_outside_data() -> None:
     ],
 )
 def test_a_parser_is_found_by_each_of_its_forms(source: str, readers: set[str]) -> None:
-    """By its name or calls; in a class, in a function, or at module level."""
+    """Its name or its calls reveal it: in a class, in a function or at module level."""
     assert readers == _readers(source, "m")

@@ -1,4 +1,4 @@
-"""The .proto files agree with the access table, and the delivery tells the analyzer no more."""
+"""The .proto files match the access table, and a delivery carries only permitted facts."""
 
 import dataclasses
 from importlib import import_module

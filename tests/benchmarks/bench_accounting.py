@@ -48,7 +48,7 @@ def test_accounting(  # noqa: PLR0917  # a row of the table
     best: Best,
     line: Line,
 ) -> None:
-    """ε(δ) and δ(ε), without caches."""
+    """Measure ε(δ) and δ(ε) without caches."""
     tails = np.random.default_rng(1).integers(7000, 9000, _TAILS).astype(np.float64)
     tail = best_of(3, lambda: special.betainc(tails, 500_000 - tails, 1 / 64)) / _TAILS
     reduction = MatchCountReduction.for_epsilon(
@@ -64,13 +64,13 @@ def test_accounting(  # noqa: PLR0917  # a row of the table
 
 
 def test_attack(best: Best, line: Line) -> None:
-    """The lower bound by the attack."""
+    """Measure the attack's lower bound."""
     seconds = best(1, lambda: epsilon_lower(_HASHED, _MILLION, 1e-6))
     line("accounting: the attack, hashing, 10^6 users", seconds=seconds)
 
 
 def test_composition(best: Best, line: Line) -> None:
-    """A hundred rounds, for the first time and again."""
+    """Compose a hundred rounds, for the first time and again."""
     rounds = [AmplifiedRelease(reduction=_HASHED, anonymity_set=_MILLION)] * 100
     cold = best(1, lambda: composed_epsilon(rounds, 1e-6))
     warm = best_of(3, lambda: composed_epsilon(rounds, 1e-6))

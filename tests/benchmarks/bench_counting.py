@@ -46,9 +46,9 @@ def test_decoding(buckets: int, best: Best, line: Line) -> None:
 
 def test_permuting(best: Best, line: Line) -> None:
     """Sealed reports moved into a drawn order."""
-    ours, theirs = secure_generator(), np.random.default_rng(1)
-    reports = theirs.integers(0, 256, (_MOVED, _SIZE), dtype=np.uint8)
-    numpy_s = best_of(5, lambda: reports[theirs.permutation(_MOVED)])
+    ours, numpy_rng = secure_generator(), np.random.default_rng(1)
+    reports = numpy_rng.integers(0, 256, (_MOVED, _SIZE), dtype=np.uint8)
+    numpy_s = best_of(5, lambda: reports[numpy_rng.permutation(_MOVED)])
     moved = best(5, lambda: permute(reports, ours))
     name = "permuting with 60-byte reports"
     line(name, reports=_MOVED, numpy_s=numpy_s, over_numpy=moved / numpy_s)

@@ -2,8 +2,8 @@
 The shuffler's ingest of bulk submissions against the two things that it cannot do without.
 
 One is opening the envelopes, bare, in as many processes; the other is storing the same bytes, bare,
-a thousand a commit. All are measured in turns within one run; the figure is the ratio to the slower
-of the two. Every envelope is opened, checked and committed before it counts.
+with a thousand per commit. All are measured in turns within one run; the figure is the ratio to the
+slower of the two. Every envelope is opened, checked and committed before it counts.
 """
 
 import asyncio
@@ -74,7 +74,7 @@ async def _submit_all(submit: Submit, digest: TaskDigest, envelopes: list[bytes]
 
 
 async def _rate(work: Awaitable[object]) -> float:
-    """Return envelopes a second."""
+    """Return the rate in envelopes per second."""
     started = time.perf_counter()
     await work
     return _ENVELOPES / (time.perf_counter() - started)
@@ -142,5 +142,5 @@ async def _measure(dummies_per_user: int, folder: Path, line: Line) -> None:
 
 @pytest.mark.parametrize("dummies_per_user", [0, 2])
 def test_ingest(dummies_per_user: int, tmp_path: Path, best: Best, line: Line) -> None:
-    """Users who send one report, and three."""
+    """Users send one report, or three."""
     best(1, lambda: asyncio.run(_measure(dummies_per_user, tmp_path, line)))

@@ -1,8 +1,8 @@
 """
 The cost of a large batch at the shuffler and at the analyzer: seconds and peak memory.
 
-As in the services, but without sealing and opening, which other benchmarks measure and which
-would take longer than all the rest. Each case runs in its own process:
+Sealing and opening are left out: other benchmarks measure them, and they would take longer than all
+the rest. Each case runs in its own process:
 `python -m tests.benchmarks.bench_large_batches CASE REPORTS` prints its figures as JSON.
 """
 
@@ -77,7 +77,7 @@ def _shuffler(folder: Path, n_users: int, **changes: Any) -> Shuffler:
 
 
 async def _shuffle(n_users: int, folder: Path) -> dict[str, float]:
-    """Take so many submissions of one report, restart, permute and deliver."""
+    """Take `n_users` submissions of one report, restart, permute and deliver."""
     shuffler = _shuffler(folder, n_users, deadline=2_000_000_000)
     digest, task = shuffler.case.signed.digest(), shuffler.case.task
     analyzer = CountingAnalyzer(shuffler.case.signed, task.sealed_report_bytes)
@@ -128,7 +128,7 @@ async def _shuffle(n_users: int, folder: Path) -> dict[str, float]:
 
 
 async def _restart(n_users: int, folder: Path) -> dict[str, float]:
-    """Start on so many undelivered submissions that came one by one, a hundred at the same time."""
+    """Start on `n_users` undelivered submissions that came one by one, a hundred at a time."""
     shuffler = _shuffler(folder, n_users)
     task = shuffler.case.task
     await shuffler.start()
@@ -153,7 +153,7 @@ async def _restart(n_users: int, folder: Path) -> dict[str, float]:
 
 
 async def _release(n_reports: int, folder: Path) -> dict[str, float]:
-    """Receive a batch of so many reports, take it in and release the result."""
+    """Receive a batch of `n_reports` reports, count it and release the result."""
     analyzer = AnalyzerCore(folder)
     await analyzer.start()
     signed = await analyzer.publish(**_TASK)

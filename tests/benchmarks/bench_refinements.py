@@ -61,8 +61,8 @@ def _noise_levels(n_users: int) -> dict[str, float]:
     """
     Variances of an absent item's share, in published closed forms.
 
-    `low` and `medium` are OD-HP's with a dummy a user at a central ε of 1 and of .1 [CC24], `high`
-    is optimized local hashing's at a local ε of 1 [WBLJ17].
+    `low` and `medium` are OD-HP's with one dummy per user at a central ε of 1 and of .1 [CC24],
+    `high` is optimized local hashing's at a local ε of 1 [WBLJ17].
     """
     central = 28 * math.log(4 / _DELTA) / n_users**2
     local = 4 * math.e / (math.e - 1) ** 2 / n_users

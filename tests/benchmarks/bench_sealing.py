@@ -98,7 +98,7 @@ def test_opening(processes: int, best: Best, line: Line) -> None:
 
 @pytest.mark.benchmark(timer=time.process_time)
 def test_preparing_many_costs_little_more_than_their_seals(best: Best, line: Line) -> None:
-    """At most 1.1 times, in processor time: two reports a person and an envelope are sealed."""
+    """It costs at most 1.1 times the sealing of two reports and an envelope, in processor time."""
     case = published(domain_size=915, buckets=53, dummies_per_user=1)
     task, digest, rng = case.task, case.signed.digest(), np.random.default_rng(1)
     values = rng.integers(0, task.domain_size, _PEOPLE).tolist()

@@ -1,5 +1,5 @@
 """
-Benchmarks: `make bench` prints one JSON line a figure.
+Benchmarks: `make bench` prints one JSON line per figure.
 
 Ratios within one run are the figures that count, since machines are noisy: each benchmark times its
 work beside the least that it could take.
@@ -26,7 +26,7 @@ def best_of(
 
 
 Best = Callable[[int, Callable[[], object]], float]
-"""Times the work under test so many times, and returns the shortest timing in seconds."""
+"""Runs the work under test a number of times, and returns the shortest timing in seconds."""
 Line = Callable[..., None]
 """Keeps figures beside the timing, under a name, and prints them as JSON."""
 

@@ -17,7 +17,7 @@ _PAUSE = 0.25
 
 
 async def contribute(agent: str, digest: TaskDigest, values: list[int]) -> None:
-    """Contribute for each person until it is answered; print who had answered before."""
+    """Contribute for each person until it succeeds; print whether each had answered before."""
     repeated = []
     async with asyncio.timeout(_PATIENCE):
         for person, value in enumerate(values):

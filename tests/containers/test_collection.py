@@ -25,7 +25,7 @@ _PERSONS: Final = 20
 _BEFORE: Final = 2000
 """Other users who are acknowledged before anything is killed."""
 _SEEDS: Final = (7, 8)
-"""Of the users' values; their reports are random in each run."""
+"""Seeds of the users' values; their reports are random in each run."""
 _RESULT_SECONDS: Final = 120.0
 _BEGIN_SECONDS: Final = 180.0
 
@@ -53,7 +53,7 @@ def test_a_collection_outlives_the_death_of_every_service(deployment: Deployment
     values = [40 * person for person in range(_PERSONS)]
     half = _PERSONS // 2
 
-    played = [submit_users(deployment, digest, _BEFORE, _SEEDS[0])]
+    runs = [submit_users(deployment, digest, _BEFORE, _SEEDS[0])]
     assert [False] * half == contribute_persons(deployment, digest, values[:half])
     say(f"{_BEFORE + half} users are through")
     with ThreadPoolExecutor() as pool:
@@ -67,14 +67,14 @@ def test_a_collection_outlives_the_death_of_every_service(deployment: Deployment
         kill(deployment, "user_agent")
         # The first half answered before; the agent may still be down for the others.
         assert [True] * half + [False] * half == contribute_persons(deployment, digest, values)
-        played.append(running.result())
+        runs.append(running.result())
     say(f"{_USERS} users are through")
     deployment.wait()
 
     assert [1, 1, 1] == [inspect(deployment, service)["RestartCount"] for service in SERVICES]
-    assert _USERS == sum(one["users_acknowledged"] for one in played) + _PERSONS
-    assert [0, 0] == [one["users_given_up"] + one["users_dropped"] for one in played]
-    assert played[1]["retries"] > 0
+    assert _USERS == sum(run["users_acknowledged"] for run in runs) + _PERSONS
+    assert [0, 0] == [run["users_given_up"] + run["users_dropped"] for run in runs]
+    assert runs[1]["retries"] > 0
     result = _result(deployment, digest)
     say("the result is released")
     assert _USERS == result["n_users"]
@@ -107,7 +107,7 @@ def _result(deployment: Deployment, digest: str) -> dict[str, Any]:
 
 def _check_histogram(result: dict[str, Any], truth: np.ndarray) -> None:
     """
-    Compare with the people's own values.
+    Compare the estimate with the true values.
 
     An item's support is a sum of 10,000 independent indicators with a standard deviation of 13.6 or
     more. By Bernstein's inequality it is off by 7.5 of them with probability 5e-11 at most, one of

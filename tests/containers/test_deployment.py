@@ -44,11 +44,7 @@ def _attempts(
     *,
     every_device: bool = False,
 ) -> set[str]:
-    """
-    Connect from a service's container, and return the distinct outcomes.
-
-    With `every_device`, through each of its network devices, whatever its routes say.
-    """
+    """Connect from a service, by every network device if asked to; return distinct outcomes."""
     program = _CONNECT.format(targets=targets, every_device=every_device)
     found: list[str] = inside(deployment, service, program)
     return set(found)
@@ -80,7 +76,7 @@ def test_a_service_has_no_privilege(deployment: Deployment, service: str) -> Non
 def test_a_service_writes_to_its_state_and_to_scratch_alone(
     deployment: Deployment, service: str
 ) -> None:
-    """The root file system is read-only, by the engine's word and in fact."""
+    """The root file system is read-only, both as the engine reports it and in fact."""
     program = (
         "import errno, json\n"
         "found = {}\n"
@@ -105,7 +101,7 @@ def test_a_service_writes_to_its_state_and_to_scratch_alone(
 def test_agents_and_the_analyzer_cannot_reach_each_other(
     deployment: Deployment, one: str, other: str
 ) -> None:
-    """At no address and port, while the shuffler reaches both."""
+    """Neither reaches any address and port of the other, while the shuffler reaches both."""
     targets = [
         (address, port)
         for address in _addresses(deployment, other).values()
@@ -130,7 +126,7 @@ def test_a_service_reaches_nothing_outside(deployment: Deployment, service: str)
 
 @pytest.mark.parametrize("service", ["analyzer", "shuffler"])
 def test_metrics_are_read_in_their_own_network(deployment: Deployment, service: str) -> None:
-    """By any container in it, under the name in the Prometheus configuration."""
+    """Any container in that network reads them, under the name in Prometheus' configuration."""
     engine, network = deployment.engine, f"metrics-{service}"
     page = engine.output(
         *("run", "--rm", f"--network={deployment.project}_{network}", "--entrypoint=python3"),
@@ -154,11 +150,7 @@ def test_metrics_are_read_in_their_own_network(deployment: Deployment, service: 
 def test_the_other_parties_cannot_read_metrics(
     deployment: Deployment, service: str, caller: str, network: str
 ) -> None:
-    """
-    No metrics are served in shared networks, and the metrics' networks are unreachable from these.
-
-    Binding to a device needs no privilege from Linux 5.7 on.
-    """
+    """Shared networks serve no metrics, and the metrics' networks are unreachable from there."""
     addresses = _addresses(deployment, service)
     shared = [(addresses[network], 9464)]
 

@@ -8,7 +8,7 @@ from tests.support.containers import TAG, Images
 
 @pytest.mark.parametrize("image", IMAGES)
 def test_an_image_is_small(images: Images, image: str) -> None:
-    """Below 350 MB with its base, as it lies on the disk."""
+    """An image takes less than 350 MB on disk, with its base."""
     size = ("image", "inspect", "--format", "{{.Size}}", f"shuffledp-{image}:{TAG}")
 
     assert int(images.engine.output(*size)) < 350_000_000
@@ -38,7 +38,7 @@ def test_an_image_holds_only_what_it_needs(images: Images, image: str, missing: 
 
 
 def test_the_same_lock_and_base_give_the_same_files(images: Images) -> None:
-    """Rebuilt without a cache: all paths, modes and bytes that the image adds to its base."""
+    """A rebuild without a cache gives all paths, modes and bytes that an image adds to its base."""
     again = f"shuffledp-shuffler:{TAG}-again"
     images.build("shuffler", again, "--no-cache")
     first, second = images.files(f"shuffledp-shuffler:{TAG}"), images.files(again)

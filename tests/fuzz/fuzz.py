@@ -29,16 +29,16 @@ DEFAULT_SEED: Final = 20261121
 SEED_VARIABLE: Final = "SHUFFLEDP_FUZZ_SEED"
 
 MAX_BYTES: Final = 512 * 1024 * 1024
-"""That the address space may grow by while inputs are read."""
+"""Limit on the growth of the address space while inputs are read."""
 MAX_RESIDENT_BYTES: Final = 128 * 1024 * 1024
-"""That the resident memory may grow by."""
+"""Limit on the growth of the resident memory."""
 _MAX_FAILURES: Final = 40
 _MAX_ALIKE: Final = 2
 _SHOWN: Final = 400
 
 
 class TooSlowError(BaseException):
-    """An input took longer than any may; not an Exception, so that no parser catches it."""
+    """An input took longer than its parser may; not an Exception, so that no parser catches it."""
 
 
 def given_seed() -> int:
@@ -47,7 +47,7 @@ def given_seed() -> int:
 
 
 def hostile_input(parser: Parser, seed: int, number: int) -> bytes:
-    """Return the input with this number: the same for ever, whatever was made before."""
+    """Return the input with this number; it depends on no other input."""
     return mutated(Random(f"{seed} {parser.name} {number}"), parser.seeds, parser.form)  # noqa: S311  # not a secret
 
 
@@ -102,7 +102,7 @@ class Fuzzer:
 
 
 def run(fuzzer: Fuzzer, inputs: int, shard: int, shards: int) -> None:
-    """Share so many inputs out over all parsers; each of `shards` processes reads its own."""
+    """Divide `inputs` among all parsers; each of `shards` processes reads its own."""
     total = sum(parser.share for parser in parsers().values())
     for parser in parsers().values():
         count = max(1, round(inputs * parser.share / total))
@@ -121,7 +121,7 @@ def main() -> None:
     asked = arguments.parse_args()
     for parser in parsers().values():
         for example in parser.seeds:
-            parser.read(example)  # load everything: what grows below is the inputs' doing
+            parser.read(example)  # load everything, so that only inputs can make memory grow below
     before = _kilobytes("VmRSS")
     space = _kilobytes("VmSize") * 1024 + MAX_BYTES
     resource.setrlimit(resource.RLIMIT_AS, (space, space))

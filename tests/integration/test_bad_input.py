@@ -43,7 +43,7 @@ _UNKNOWN = bytes(32)
 
 
 async def test_bad_submissions_are_refused_and_the_good_one_is_kept(services: Services) -> None:
-    """An unknown task, a wrong digest, length, count, key or context, and a flipped bit."""
+    """Each bad submission gets its own status and message; both good ones are counted."""
     signed = await services.publish(n_min=2, target_size=2)
     digest, task = signed.digest(), Task.from_bytes(signed.task_bytes)
     good, last = envelopes(signed, 2)
@@ -111,7 +111,7 @@ async def test_a_task_by_another_signer_is_refused_by_shuffler_and_device(
 
 _DEADLINE: Final = 30.0
 _INPUTS: Final = int(os.environ.get("SHUFFLEDP_FUZZ_CALLS", "60"))
-"""Of each call."""
+"""Inputs for each call."""
 _SERVICES: Final = {
     "user_agent": user_agent_pb2,
     "shuffler": shuffler_pb2,
@@ -184,11 +184,7 @@ def _examples(signed: SignedTask) -> dict[str, tuple[bytes, ...]]:
 
 @pytest.mark.own_services
 async def test_any_bytes_to_any_call_get_an_expected_status(services: Services) -> None:
-    """
-    Mutated requests to every RPC, with and without a token.
-
-    SHUFFLEDP_FUZZ_SEED and SHUFFLEDP_FUZZ_CALLS choose the inputs and their number.
-    """
+    """Requests are mutated; SHUFFLEDP_FUZZ_SEED and SHUFFLEDP_FUZZ_CALLS choose others."""
     signed = await services.publish(n_min=20, target_size=1000)
     examples, asked = _examples(signed), analyzer_pb2.GetTaskRequest(task_digest=signed.digest())
     tokens, seen = {"user_agent": ""}, set[str]()

@@ -38,7 +38,7 @@ async def test_a_person_is_told_which_party_does_not_answer(
 
 
 async def test_a_person_whose_own_agent_does_not_run_is_told_so(tmp_path: Path) -> None:
-    """The message has the address."""
+    """The message contains the agent's address."""
     with pytest.raises(PeerError, match=r"^the user agent at unix:.*nobody does not answer"):
         await send(f"unix:{tmp_path}/nobody", TaskDigest(bytes(32)), 1, "")
 
@@ -65,7 +65,7 @@ async def test_a_socket_in_use_is_not_replaced(tmp_path: Path) -> None:
 def test_a_certificate_of_another_authority_is_warned_of(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Only warned of: an intermediate authority is possible."""
+    """It is only a warning, since an intermediate authority is possible."""
     clock = ManualClock()
     own = development_files(tmp_path / "one", "analyzer", clock)
     Tls.open(own, "analyzer", clock)

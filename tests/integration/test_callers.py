@@ -73,7 +73,7 @@ async def test_every_call_of_an_operator_asks_for_the_token(services: Services) 
 
 
 async def test_nobody_connects_to_the_analyzer_without_a_certificate(services: Services) -> None:
-    """Nor with one by another authority; devices need none at the shuffler."""
+    """A certificate by another authority does not help; devices need none at the shuffler."""
     stranger = services.directory / "stranger"
     development_files(stranger, "shuffler", SystemClock())
     authority = (services.directory / "tls" / "authority.pem").read_bytes()
@@ -90,11 +90,7 @@ async def test_nobody_connects_to_the_analyzer_without_a_certificate(services: S
 
 @pytest.mark.own_services
 async def test_renewed_certificates_are_shown_without_a_restart(services: Services) -> None:
-    """
-    Callers by a new authority are served, and callers by the old one are not.
-
-    A new certificate beside an old key is ignored.
-    """
+    """Only callers by the new authority are served; a certificate beside an old key is ignored."""
     signed, tls, clock = await services.publish(), services.directory / "tls", SystemClock()
     old, key = services.channel_as("operator"), (tls / "analyzer.key").read_bytes()
     Authority.read(tls).issue(tls, "analyzer", clock.now())

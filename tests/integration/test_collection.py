@@ -77,7 +77,7 @@ async def test_acknowledged_submissions_outlive_the_absence_of_services(
 
 
 async def test_a_device_checks_that_it_was_counted(services: Services) -> None:
-    """By the analyzer's signature, fetched through the shuffler; the batch has several buckets."""
+    """The analyzer's signed proof, fetched through the shuffler, covers several buckets."""
     signed = await services.publish(n_min=600, target_size=600)
     for person in ("one", "two"):
         await contribute(services, signed, person)

@@ -39,7 +39,7 @@ def _manifest(digest: TaskDigest) -> BatchManifest:
 
 
 async def test_a_refused_manifest_is_answered_before_a_report_is_sent(services: Services) -> None:
-    """With the reason, every time: an INTERNAL would be retried for ever."""
+    """The reason arrives every time; an INTERNAL would be retried for ever."""
     reports = _Reports(1000)
     async with services.channel_as("shuffler") as channel:
         for _ in range(_TIMES):

@@ -24,7 +24,7 @@ def _settings(services: Services, party: str) -> ServiceSettings:
 
 @pytest.mark.own_services
 async def test_only_a_running_service_is_healthy(services: Services) -> None:
-    """Wherever it listens; another party at its address, or a stopped service, fails."""
+    """The check finds it wherever it listens, and fails for another party or a stopped service."""
     for party in ("analyzer", "shuffler", "user_agent"):
         await check(_settings(services, party), party)
     port = services.shuffler.address.rpartition(":")[2]
@@ -43,7 +43,7 @@ async def test_only_a_running_service_is_healthy(services: Services) -> None:
 
 
 async def test_a_service_on_a_unix_socket_is_checked_there(services: Services) -> None:
-    """It needs no certificate."""
+    """A service on a socket needs no certificate."""
     settings = UserAgentSettings(
         state_directory=services.directory / "device",
         listen=f"unix:{services.directory}/agent.sock",
@@ -57,7 +57,7 @@ async def test_a_service_on_a_unix_socket_is_checked_there(services: Services) -
 
 
 async def test_the_command_reads_what_the_service_reads(services: Services) -> None:
-    """Its settings file and environment; the error names the address file that is missing."""
+    """It reads the settings file and environment; the error names the missing address file."""
     file = services.directory / "shuffler.toml"
     file.write_text(
         f"state_directory = '{services.directory}/nowhere'\n"

@@ -62,7 +62,7 @@ async def _run(
 async def test_every_count_is_exact_with_a_tenth_misbehaving(
     services: Services, changes: dict[str, Any]
 ) -> None:
-    """Malformed, oversized, repeated, conflicting, flooding and leaving users among honest ones."""
+    """Malformed, oversized, repeated, conflicting, flooding and leaving users join honest ones."""
     signed = await services.publish(n_min=_STORED, target_size=_STORED)
     finished = await _run(services, signed, replace(_PLAN, **changes))
 
@@ -78,7 +78,7 @@ async def test_every_count_is_exact_with_a_tenth_misbehaving(
 
 
 async def test_a_ramp_reports_the_rate_that_held(services: Services) -> None:
-    """Two steps that any machine holds."""
+    """Any machine holds the rates of both steps."""
     ramp = Ramp(first=10, last=20, steps=2, step_seconds=2.0)
     signed = await services.publish(n_min=1, target_size=100)
     finished = await _run(services, signed, replace(_PLAN, n_users=80, mode="bulk", ramp=ramp))
@@ -95,7 +95,7 @@ async def test_a_ramp_reports_the_rate_that_held(services: Services) -> None:
 
 
 async def test_a_batch_whose_counts_cannot_be_compared_is_refused(services: Services) -> None:
-    """It would close early, already holds users, or is closed."""
+    """The batch would close early, already holds users, or is closed."""
     small = await services.publish(n_min=1, target_size=20)
     taken = await services.publish(n_min=1, target_size=1000)
     closed = await services.publish(n_min=1, target_size=1)

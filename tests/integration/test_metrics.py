@@ -38,7 +38,7 @@ async def _scrapes(services: Services) -> dict[Party, Series]:
 
 
 async def test_a_batch_is_counted_when_it_is_delivered_and_released(measured: Services) -> None:
-    """Once, by whole users; names and labels are exactly those of the table."""
+    """Each counter moves once, by whole users; names and labels are those of the table."""
     signed = await measured.publish(n_min=4, target_size=4, population="staff", budget_epsilon=50.0)
     await contribute(measured, signed, "Ada")
     await submit(measured, signed, *envelopes(signed, 2))

@@ -59,7 +59,7 @@ def test_honest_services_reveal_nothing(record: RunRecord) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("protocol", ["sbin", "sageo", "ldp-sw"])
 def test_other_protocols_too(protocol: str) -> None:
-    """A shuffler that samples, one that adds dummies, and no dummies at all."""
+    """A shuffler that samples, one that adds dummies, and a task without dummies pass too."""
     record = record_run(_subject(protocol), np.random.default_rng(1))
 
     assert [] == [one for one in _all(record) if not one.passed]

@@ -29,7 +29,7 @@ async def _close(services: Services, digest: bytes, party: str) -> tuple[int | N
 
 
 async def test_an_operator_closes_a_batch_and_nobody_else_does(services: Services) -> None:
-    """Not with another service's token, and not below n_min; then the result is released."""
+    """Another service's token is refused, and so is a batch below n_min; a close releases it."""
     signed = await services.publish(n_min=10, target_size=100)
     *users, last = envelopes(signed, 10)
     await submit_bulk(services, signed, users)
@@ -46,7 +46,7 @@ async def test_an_operator_closes_a_batch_and_nobody_else_does(services: Service
 
 
 async def _ask_for_tokens(services: Services) -> list[str]:
-    """Make three tokens, and restart the shuffler with their issuer's identity."""
+    """Create three tokens, and restart the shuffler with their issuer's identity."""
     file, address = services.directory / "tokens.txt", services.shuffler.address
     status, printed, _ = await run_command(
         *("tokens", "make", "3", "--out", str(file), "--json"),
@@ -62,11 +62,7 @@ async def _ask_for_tokens(services: Services) -> list[str]:
 async def test_a_shuffler_that_requires_tokens_takes_no_submission_without(
     services: Services,
 ) -> None:
-    """
-    An answer without a token is saved, and the restarted agent sends it with the right token.
-
-    A token counts once, and reaches no log and no analyzer.
-    """
+    """An answer is resent with its token, which counts once, and reaches no log and no analyzer."""
     tokens = await _ask_for_tokens(services)
     used, unused = (bytes.fromhex(token) for token in tokens[:2])
     signed = await services.publish(n_min=2, target_size=2)

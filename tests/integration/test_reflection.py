@@ -1,4 +1,4 @@
-"""gRPC reflection: off by default, and bounded as every call is."""
+"""gRPC reflection: off by default, and bounded like every other call."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -44,7 +44,7 @@ def _names(answer: reflection_pb2.ServerReflectionResponse) -> set[str]:
 
 
 async def test_without_the_setting_there_is_no_reflection(services: Services) -> None:
-    """At all three services."""
+    """All three services answer UNIMPLEMENTED."""
     channels = (
         services.channel("shuffler", services.shuffler.address),
         services.channel("user_agent", services.user_agent.address),
@@ -60,11 +60,7 @@ async def test_without_the_setting_there_is_no_reflection(services: Services) ->
 
 
 async def test_a_connection_holds_one_conversation(reflecting: Services) -> None:
-    """
-    A client may ask further questions; a second conversation is refused for lack of room.
-
-    An idle conversation ends after the time that a request may take.
-    """
+    """A second conversation is refused, and an idle one ends after the time for a request."""
     described = reflection_pb2.ServerReflectionRequest(file_containing_symbol=_SHUFFLER)
     async with reflecting.channel("shuffler", reflecting.shuffler.address) as channel:
         stub = reflection_pb2_grpc.ServerReflectionStub(channel)
@@ -88,11 +84,11 @@ async def test_a_connection_holds_one_conversation(reflecting: Services) -> None
 async def test_a_conversation_whose_answers_are_not_read_is_ended(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """At its time limit, and no longer counts. A caller without a deadline gets the reason."""
+    """It ends at its time limit and frees its place; callers without a deadline get the reason."""
     short = replace(CallKind.REFLECTION.value, seconds=0.5)
     monkeypatch.setattr(CallKind.REFLECTION, "_value_", short)
-    gate = AdmissionInterceptor(certificates=False, token=None)
-    server = make_server(gate, connections_of(_SHUFFLER))
+    interceptor = AdmissionInterceptor(certificates=False, token=None)
+    server = make_server(interceptor, connections_of(_SHUFFLER))
     reflection.enable_server_reflection((reflection.SERVICE_NAME,), server)
     address = bind(server, "127.0.0.1:0", None)
     await server.start()
@@ -100,7 +96,7 @@ async def test_a_conversation_whose_answers_are_not_read_is_ended(
     narrow = (("grpc.http2.lookahead_bytes", 16 * 1024), ("grpc.http2.bdp_probe", 0))
     async with grpc.aio.insecure_channel(address, options=narrow) as channel:
         call = reflection_pb2_grpc.ServerReflectionStub(channel).ServerReflectionInfo()
-        for _ in range(150):  # so many questions fit on the way, and not so many answers
+        for _ in range(150):  # the questions fit into the buffers on the way, their answers do not
             await call.write(described)
         await asyncio.sleep(short.seconds + 0.3)
         async with asyncio.timeout(_DEADLINE):

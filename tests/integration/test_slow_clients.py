@@ -112,7 +112,7 @@ async def test_a_place_is_held_until_the_answer_is_read() -> None:
 
 
 async def test_a_connection_with_unread_answers_is_ended_by_its_age() -> None:
-    """Although it answers pings; then its read slots are free for others."""
+    """Answers to pings do not keep it open; its read slots are then free for others."""
     short = replace(_LIMITS, age_seconds=0.3, grace_seconds=0.3)
     limits = CallKind.TASK.value
     count = limits.reads // limits.peer_reads
@@ -128,7 +128,7 @@ async def test_a_connection_with_unread_answers_is_ended_by_its_age() -> None:
 
 
 async def test_a_steady_client_sees_no_error_when_its_connection_ages() -> None:
-    """Its calls move across ten connections in turn, without an error."""
+    """Calls move across ten connections in turn, without an error."""
     short = replace(_LIMITS, age_seconds=0.2, grace_seconds=1)
     async with _server(short) as (address, _), open_channel(address, "shuffler", None) as to:
         stub = shuffler_pb2_grpc.ShufflerStub(to)
@@ -175,7 +175,7 @@ async def test_a_call_behind_slow_connections_is_served_in_time() -> None:
 
 @pytest.mark.slow
 async def test_a_client_that_trickles_delays_only_itself_and_is_cut_off() -> None:
-    """Its calls announce 4 MiB and send single bytes, until the time limit for reading."""
+    """Calls that announce 4 MiB and send single bytes end at the time limit for reading."""
     limits = CallKind.SHORT.value
     async with _server() as (address, _):
         slow = await RawConnection.open(address)

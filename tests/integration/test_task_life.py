@@ -45,7 +45,7 @@ def _shuffler(services: Services, token: str = "shuffler") -> ShufflerClient:  #
 
 
 async def test_the_shufflers_operator_alone_sees_how_far_a_batch_is(services: Services) -> None:
-    """Users and refusals by cause; others see only the state."""
+    """The operator sees users and refusals by cause; others see only the state."""
     signed = await services.publish(n_min=4, target_size=9)
     first, second, third = envelopes(signed, 3)
     broken = first[:-1] + bytes([first[-1] ^ 1])
@@ -75,7 +75,7 @@ async def test_the_shufflers_operator_alone_sees_how_far_a_batch_is(services: Se
 async def test_an_operator_reads_the_life_of_a_task_at_the_command_line(
     services: Services, tmp_path: Path
 ) -> None:
-    """`task list`, `task show`, and `result` as a table and as CSV."""
+    """`task list`, `task show` and `result` agree on the states; a result is a table or CSV."""
     waiting = await services.publish(n_min=4, target_size=9)
     signed = await services.publish(n_min=3, target_size=3, labels=tuple(map(str, range(100))))
     await collect(services, signed, 3)
@@ -98,7 +98,7 @@ async def test_an_operator_reads_the_life_of_a_task_at_the_command_line(
 async def test_an_operator_checks_a_task_s_signature_and_saves_its_bytes(
     services: Services, tmp_path: Path
 ) -> None:
-    """Against the given identity; after a failed check nothing is written."""
+    """The check uses the given identity; nothing is written after a failed one."""
     signed = await services.publish()
     digest, agreed = signed.digest().hex(), tmp_path / "agreed"
     identity, another = tmp_path / "identity.pub", tmp_path / "another.pub"
@@ -107,13 +107,13 @@ async def test_an_operator_checks_a_task_s_signature_and_saves_its_bytes(
     shown = ("task", "show", digest, "--save", str(agreed), "--analyzer-identity")
     refused = await run_as_operator(services, *shown, str(another))
     unwritten = agreed.exists()
-    told = await command(services, *shown, str(identity))
+    verified = await command(services, *shown, str(identity))
     unchecked = await command(services, "task", "show", digest)
 
     assert (1, "") == (refused[0], refused[1])
     assert "signature is not by the analyzer identity" in refused[2]
     assert not unwritten
-    assert "Signature verified with" in told
+    assert "Signature verified with" in verified
     assert "Signature not verified" in unchecked
     assert (signed.task_bytes, signed.signature) == (
         (agreed / "task.json").read_bytes(),
@@ -136,10 +136,10 @@ async def test_the_shufflers_operator_watches_a_batch_in_a_browser(services: Ser
         async with asyncio.timeout(DEADLINE):
             address = (await process.stdout.readline()).decode().split()[-1]
             page = await asyncio.to_thread(_read, address)
-            told = '"batch": null'
-            while '"batch": null' in told:
+            progress = '"batch": null'
+            while '"batch": null' in progress:
                 await asyncio.sleep(0.1)
-                told = await asyncio.to_thread(_read, f"{address}progress.json")
+                progress = await asyncio.to_thread(_read, f"{address}progress.json")
             process.send_signal(signal.SIGINT)
             await process.wait()
     finally:
@@ -148,7 +148,7 @@ async def test_the_shufflers_operator_watches_a_batch_in_a_browser(services: Ser
 
     assert 130 == process.returncode
     assert signed.digest().hex()[:12] in page
-    assert "3" == json.loads(told)["batch"]["users"]
+    assert "3" == json.loads(progress)["batch"]["users"]
 
 
 def _read(address: str) -> str:

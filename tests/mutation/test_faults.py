@@ -42,7 +42,7 @@ def test_the_table_is_short_and_names_each_fault_once() -> None:
 
 @_each_fault
 def test_a_fault_still_applies(fault: dict[str, str]) -> None:
-    """Its text occurs once in its file, and its test exists."""
+    """The fault's text occurs once in its file, and its test exists."""
     file, _, function = fault["test"].partition("::")
 
     assert 1 == (_ROOT / fault["file"]).read_text(encoding="utf-8").count(fault["text"])
@@ -53,7 +53,7 @@ def test_a_fault_still_applies(fault: dict[str, str]) -> None:
 @pytest.mark.slow
 @_each_fault
 def test_a_fault_fails_its_test(fault: dict[str, str], tree: Path) -> None:
-    """By an assertion or an error of the test itself, not by a failed collection."""
+    """The test itself fails; a failed collection does not count."""
     file = tree / fault["file"]
     whole = file.read_text(encoding="utf-8")
     file.write_text(whole.replace(fault["text"], fault["replacement"]), encoding="utf-8")

@@ -112,7 +112,7 @@ async def _run(path: Path, scenario: str, crash: int | None) -> list[Boundary]:
 
 
 async def test_the_scenarios_cover_every_transition_of_a_batch(tmp_path: Path) -> None:
-    """They reach every state of a batch and of a saved answer."""
+    """The scenarios reach every state of a batch and of a saved answer."""
     crossed: set[str] = set()
     for scenario in _SCENARIOS:
         crossed |= {boundary.act for boundary in await _run(tmp_path / scenario, scenario, None)}

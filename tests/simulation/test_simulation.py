@@ -171,7 +171,7 @@ def test_nothing_is_lost_and_nothing_counted_twice(operations: list[Operation]) 
 @given(_OPERATIONS)
 @settings(_PROFILE, max_examples=1500)
 def test_nothing_is_lost_and_nothing_counted_twice_at_length(operations: list[Operation]) -> None:
-    """With other lists in each run."""
+    """The lists differ in each run."""
     _run_anew(operations)
 
 

@@ -39,7 +39,7 @@ class AnalyzerCore(analyzer_core.AnalyzerCore):
     def manifest(
         self, users: int, *, batch: BatchId = BATCH, signed: SignedTask | None = None
     ) -> BatchManifest:
-        """Return the manifest of a batch with two reports a user."""
+        """Return the manifest of a batch with two reports per user."""
         digest = (signed or self.signed).digest()
         return BatchManifest(task_digest=digest, batch_id=batch, n_users=users, n_reports=2 * users)
 

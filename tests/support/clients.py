@@ -22,7 +22,7 @@ from tests.support.tasks import draft
 from user_agent.contribution import Contributor
 
 DEADLINE: Final = 20.0
-"""Seconds."""
+"""Time limit of a call, in seconds."""
 
 
 async def publish(cluster: Cluster, n_users: int, **changes: Any) -> SignedTask:
@@ -94,7 +94,7 @@ async def result_of(services: Services, signed: SignedTask) -> Result:
 
 
 async def collect(services: Services, signed: SignedTask, users: int) -> Result:
-    """Submit for so many users in bulk, and wait for the result."""
+    """Submit for `users` users in bulk, and wait for the result."""
     await submit_bulk(services, signed, envelopes(signed, users))
     return await result_of(services, signed)
 

@@ -65,7 +65,7 @@ class Images:
 
     @classmethod
     def built(cls, engine: Engine) -> "Images":
-        """Build them of packages that this machine downloads, without a network."""
+        """Build them, without a network, from packages that this machine downloads."""
         base = os.environ.get("SHUFFLEDP_BASE") or DEFAULT_BASE
         images = cls(engine, base, os.environ.get("SHUFFLEDP_BUILDER") or base)
         here = engine.run("image", "inspect", base, check=False).returncode == 0
@@ -82,7 +82,7 @@ class Images:
         return images
 
     def build(self, image: str, name: str, *options: str) -> None:
-        """Build one of them under a name."""
+        """Build one image under a name."""
         self.engine.build(image, name, self.base, self.builder, *OFFLINE, *options)
 
     def python(self, image: str, program: str) -> Any:
@@ -124,7 +124,7 @@ def deployed(images: Images, folder: Path) -> Iterator[Deployment]:
     deployment.stop(remove_volumes=True)  # of an interrupted run
     try:
         deployment.prepare()
-        say("keys and identities are made")
+        say("keys and identities are created")
         deployment.start()
         say("all three are healthy")
         yield deployment
@@ -148,7 +148,7 @@ def inside(deployment: Deployment, service: str, program: str) -> Any:
 
 
 def inspect(deployment: Deployment, service: str) -> dict[str, Any]:
-    """Return what the engine says of a service's container."""
+    """Return the engine's description of a service's container."""
     container = deployment.container(service)
     found: list[dict[str, Any]] = json.loads(deployment.engine.output("inspect", container))
     return found[0]

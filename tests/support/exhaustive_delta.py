@@ -58,7 +58,7 @@ def uniform_distribution(messages: Sequence[Message]) -> Distribution:
 
 
 def unary_distribution(value: int | None, bits: int, p: float, q: float) -> Distribution:
-    """Distribution of unary encoding: the own bit is set with chance p, others with q."""
+    """Distribution of unary encoding: the user's own bit is set with chance p, others with q."""
     chances = [p if bit == value else q for bit in range(bits)]
     return {
         report: math.prod(

@@ -47,7 +47,7 @@ class Faults:
     countdown: int | None = None
     """Boundaries until the crash; None for none."""
     suspended: bool = False
-    """While a test reads files, or after the last fault: nothing is a boundary."""
+    """Whether boundaries are ignored: while a test reads files, or after the last fault."""
 
     def due(self, boundary: Boundary) -> bool:
         """Record a boundary; return whether the party crashes at it."""
@@ -122,7 +122,7 @@ class FaultyDatabase(Database):
 
 
 class FaultyState(StateDirectory):
-    """A state directory in which making and destroying a secret are boundaries."""
+    """A state directory in which creating and destroying a secret are boundaries."""
 
     life: Life
 

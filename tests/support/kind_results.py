@@ -39,8 +39,8 @@ def kind_collected(kind: Kind, labels: tuple[str, ...] = ()) -> KindCollected:
     Return a result of a small task: bits of seed 7 for texts, hand-made figures of other kinds.
 
     Args:
-        kind: Of the task.
-        labels: Of its numbers or keys; of texts there are none.
+        kind: Kind of the task.
+        labels: Labels of its numbers or keys; none for texts.
     """
     protocol = PROTOCOL_OF[kind]
     task = kind_task(protocol, labels=labels)

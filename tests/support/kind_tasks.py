@@ -43,7 +43,7 @@ def kind_draft_fields(protocol: str, **changes: Any) -> dict[str, Any]:
 
 @cache
 def kind_task(protocol: str, **changes: Any) -> Task:
-    """Make a small task of a protocol for a kind other than items."""
+    """Return a small task of a protocol for a kind other than items."""
     fields = {"n_min": 1000, "target_size": 5000, **kind_draft_fields(protocol), **changes}
     wanted = draft(SHUFFLER_KEY.public_key().raw, **fields)
     key = ANALYZER_KEY.public_key().raw
@@ -51,6 +51,6 @@ def kind_task(protocol: str, **changes: Any) -> Task:
 
 
 def lasting_task(**changes: Any) -> Task:
-    """Make a small RAPPOR task whose question its population may be asked again."""
+    """Return a small RAPPOR task whose question its population may be asked again."""
     texts = TextDraft(bits=32, cohorts=8, question="state")
     return kind_task("rappor", **{"population": "staff", "texts": texts, **changes})

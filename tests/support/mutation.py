@@ -216,7 +216,7 @@ def _written(number: int, kind: int, data: Any) -> bytes:
 
 def _varint(value: int) -> bytes:
     written = bytearray()
-    while value > 127:  # seven bits a byte
+    while value > 127:  # seven bits per byte
         written.append(value & 127 | 128)
         value >>= 7
     return bytes([*written, value])

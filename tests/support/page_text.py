@@ -7,7 +7,7 @@ _ENDS = re.compile(r"</(?:p|tr|h\d|li|div|caption|summary|article|section|dl)>")
 
 
 def page_text(page: str) -> str:
-    """Return a page's text, one line a block, without random keys and digests."""
+    """Return a page's text, one line per block, without random keys and digests."""
     body = page[page.index("<body") :]
     body = re.sub(r"(?s)<(script|svg|style)\b.*?</\1>", "", body)
     body = re.sub(r"</t[hd]>|</d[td]>|<code", r" | \g<0>", body)

@@ -76,7 +76,7 @@ class AnalyzerParty(AnalyzerCore):
         await self.releases.resume()
 
     async def rotate(self) -> None:
-        """Do what is due with its keys."""
+        """Rotate the keys that are due."""
         needed = await self.registry.needed_keys(_SCHEDULE.retention)
         self.keys.reports.rotate(self._around.clock.now(), needed)
 

@@ -20,7 +20,7 @@ from common.protocols import Refinement
 _CLOSE: Final = 1e-6
 _HALVINGS: Final = 100
 _SIGNIFICANCE: Final = 0.05
-"""Base-Cut's, as in its paper."""
+"""Significance level of Base-Cut, as in its paper."""
 _NODES: Final = 20_000
 _LEFT: Final = 0.5
 """Maximum gain of log-likelihood by one more plain step: EM stops where a cycle gains less."""

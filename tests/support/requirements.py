@@ -23,7 +23,7 @@ def small_requirements(**changes: Any) -> Requirements:
 
 
 def amplified_requirements(**changes: Any) -> Requirements:
-    """Return them without a messages cap, and with a shuffler that may add dummies."""
+    """Return these without a messages cap, and with a shuffler that may add dummies."""
     return small_requirements(**{"messages_cap": math.inf, "trust": "shuffler-dummies"} | changes)
 
 

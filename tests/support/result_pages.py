@@ -40,11 +40,7 @@ def _published(labels: tuple[str, ...], size: int) -> PublishedTask:
 
 
 def collected(*, size: int = 0, labels: Sequence[str] = ()) -> Collected:
-    """
-    Return a result with shares proportional to 1 / rank and normal noise of seed 7.
-
-    The last item's true share is 0, and its estimate is negative.
-    """
+    """Return shares proportional to 1 / rank with noise of seed 7; the last share is truly 0."""
     size = size or len(labels)
     signed = _published(tuple(labels), size)
     rng = np.random.default_rng(7)

@@ -92,9 +92,9 @@ class Evidence:
     tasks: list[SignedTask] = field(default_factory=list)
     """One of many items, one with labels."""
     ports: set[int] = field(default_factory=set)
-    """Of clients, as the shuffler sees them."""
+    """Ports of clients, as the shuffler sees them."""
     files: dict[str, bytes] = field(default_factory=dict)
-    """Of shuffler and analyzer: just before the batch closed, after the release, and stopped."""
+    """Files of shuffler and analyzer, collecting, after the release, and stopped."""
     logs: dict[str, bytes] = field(default_factory=dict)
     metrics: dict[str, bytes] = field(default_factory=dict)
     relay: Relay = field(default_factory=Relay)

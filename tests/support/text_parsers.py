@@ -47,7 +47,7 @@ def _data_set(name: str) -> object:
 
 
 def _environment(text: str) -> object:
-    """Read settings from variables, one a line."""
+    """Read settings from variables, one per line."""
     variables = (line.partition("=") for line in text.split("\n"))
     environment = {f"{_PREFIX}_{name}": value for name, _, value in variables}
     return load(ShufflerSettings, None, environment, _PREFIX)

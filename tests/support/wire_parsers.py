@@ -97,10 +97,6 @@ def _verified(message: analyzer_pb2.GetLedgerResponse) -> str:
     return dumps(ledger_as_json(entries, verify(entries), []))
 
 
-def _concluded(message: shuffler_pb2.GetInclusionResponse) -> bool:
-    return batches.proof_from_wire(message).holds(_LEAVES[0], _PINNED, EXAMPLE_DIGEST)
-
-
 def _matched(message: analyzer_pb2.RegisterSentinelsRequest) -> SentinelMatches:
     _, sentinels, known = batches.sentinels_from_wire(message)
     wanted = [Sentinel(leaves=tuple(split(one)), acknowledged=known) for one in sentinels]
@@ -217,7 +213,11 @@ _MESSAGES: Final[tuple[tuple[Any, ...], ...]] = (
         ),
         *map(batches.delivered_to_wire, (_COMMITMENT, None)),
     ),
-    ("proof", _concluded, _proof(_LEAVES), _proof(some_leaves(3))),
+    (
+        "proof",
+        lambda message: batches.proof_from_wire(message).holds(_LEAVES[0], _PINNED, EXAMPLE_DIGEST),
+        *(_proof(_LEAVES), _proof(some_leaves(3))),
+    ),
     (
         "question for a bucket",
         lambda message: _answered(

@@ -13,12 +13,8 @@ from deploy.datasets.sample_people import sample_people
 
 
 def test_the_demo_collects_and_writes_a_histogram(tmp_path: Path) -> None:
-    """
-    Three processes, 3,000 people of seed 11, and every field of result.json.
-
-    The error ratio would leave .35 .. 3 by chance with probability below 1e-6: its logarithm
-    has a standard deviation of .21 over runs (58 values).
-    """
+    """Three processes serve 3,000 people of seed 11; result.json has every field."""
+    # The error ratio leaves .35 .. 3 by chance with probability below 1e-6 over runs.
     program = "from deploy.cli import main; main()"
     outcome = subprocess.run(
         [sys.executable, "-c", program, "demo", "--users", "3000", "--seed", "11"],
@@ -55,7 +51,7 @@ def test_the_demo_collects_and_writes_a_histogram(tmp_path: Path) -> None:
 
 
 def test_an_invalid_number_of_users_is_refused() -> None:
-    """Before a service starts, in one sentence."""
+    """One sentence refuses it, before a service starts."""
     outcome = CliRunner().invoke(app, ["demo", "--users", "31670032"])
 
     assert isinstance(outcome.exception, ShuffleDpError)

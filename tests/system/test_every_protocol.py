@@ -50,10 +50,10 @@ async def _collect(
     async with cluster.operator() as operator, asyncio.timeout(_DEADLINE):
         signed = await operator.create_task(draft)
         for number, value in enumerate(values[:through_the_agent]):
-            told = await send(
+            receipt = await send(
                 cluster.user_agent.address, signed.digest(), value, f"person {number}"
             )
-            assert not told.repeated
+            assert not receipt.repeated
         authority = cluster.authority.read_bytes()
         shuffler = Destination(address=cluster.shuffler.address, authority=authority)
         await contribute_all(values[through_the_agent:], signed, shuffler)
@@ -72,13 +72,8 @@ async def _collect(
 async def test_every_protocol_for_items_gives_what_the_simulator_gives(
     cluster: Cluster, group: list[str]
 ) -> None:
-    """
-    Both estimates are unbiased with the same variance: no two shares differ by seven standard
-    deviations of their difference, nor a share from the truth by seven of its own.
-
-    The services draw as they do in production, so no seed can be stated; fails by chance with
-    probability below 1e-9 (some thousand comparisons).
-    """
+    """Shares differ from the simulator's and the truth by less than seven standard deviations."""
+    # The services draw securely, without a seed; fails by chance with probability below 1e-9.
     for protocol in group:
         size = 2 if protocol_named(protocol).domain == "binary" else 30
         wanted = Requirements(
@@ -130,12 +125,8 @@ def _draft(cluster: Cluster, people: SamplePeople, **changes: Any) -> TaskDraft:
 async def test_every_other_protocol_estimates_the_truth(
     cluster: Cluster, kind: Kind, protocol: str
 ) -> None:
-    """
-    No unbiased figure is farther from the truth than seven of its own standard errors.
-
-    The services draw as they do in production, so no seed can be stated; fails by chance with
-    probability below 1e-9 (some hundred comparisons).
-    """
+    """No unbiased figure is farther from the truth than seven of its own standard errors."""
+    # The services draw securely, without a seed; fails by chance with probability below 1e-9.
     people = _people(kind)
     draft = _draft(cluster, people, protocol=protocol)
     task, result = await _collect(cluster, people.values, draft)
@@ -195,11 +186,8 @@ async def test_a_second_iteration_starts_where_the_first_ended(
 
 
 async def test_a_text_goes_from_the_device_to_the_table(cluster: Cluster) -> None:
-    """
-    A text that half of 3,000 people hold comes first in the table, and is detected.
-
-    Fails by chance with probability below 1e-9: the text's share is nine standard errors.
-    """
+    """A text that half of 3,000 people hold comes first in the table, and is detected."""
+    # Fails by chance with probability below 1e-9: the text's share is nine standard errors.
     half, quarter = _USERS // 2, _USERS // 4
     texts: list[Value] = [*["rhubarb"] * half, *["sorrel"] * quarter, *[""] * quarter]
     task, result = await _collect(cluster, texts, _draft(cluster, _people("string")))

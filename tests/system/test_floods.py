@@ -41,7 +41,7 @@ async def _submit_from(cluster: Cluster, n_clients: int) -> Counter[str]:
 
 @pytest.mark.parametrize("clients", [250, pytest.param(2000, marks=pytest.mark.slow)])
 async def test_many_clients_at_once_are_all_served(cluster: Cluster, clients: int) -> None:
-    """Without an error, in bounded memory."""
+    """No call fails, and the memory is bounded."""
     idle = resident_bytes(cluster.shuffler.process.pid)
 
     assert {"OK": clients} == await _submit_from(cluster, clients)
@@ -52,7 +52,7 @@ async def test_many_clients_at_once_are_all_served(cluster: Cluster, clients: in
 async def _flood(
     cluster: Cluster, method: str, request: object, calls: int
 ) -> AsyncIterator[Counter[str]]:
-    """Repeat calls on one connection, with so many in flight."""
+    """Repeat a call on one connection, with `calls` in flight."""
     outcomes: Counter[str] = Counter()
     async with connect(cluster.shuffler.address, cluster.authority.read_bytes()) as channel:
         call = getattr(shuffler_pb2_grpc.ShufflerStub(channel), method)
@@ -79,7 +79,7 @@ async def _flood(
     "kind", ["bulk", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("long", "short"))]
 )
 async def test_another_client_is_served_while_one_floods(cluster: Cluster, kind: str) -> None:
-    """With bulk calls of 4 MB, single calls of 4 MB, or a thousand short calls at a time."""
+    """The flood is of bulk or single calls of 4 MB, or of a thousand short calls at a time."""
     signed = await publish(cluster, 100_000)
     digest = signed.digest()
     Submit, Bulk = shuffler_pb2.SubmitRequest, shuffler_pb2.SubmitBulkRequest  # noqa: N806  # classes

@@ -33,7 +33,7 @@ from user_agent.contribution import Contributor
 _USERS: Final = 400
 _CALLS: Final = 40
 _SEED: Final = int(os.environ.get("SHUFFLEDP_KILL_SEED", "1"))
-"""Of the times of kills and the killed services."""
+"""Seed of the times of kills, and of the killed services."""
 _PATIENCE: Final = 120.0
 
 
@@ -72,16 +72,12 @@ async def _kill(cluster: Cluster, moments: random.Random, kills: int) -> None:
     """Kill one of the two services at a time, and restart it at its address."""
     for _ in range(kills):
         await asyncio.sleep(moments.uniform(0.0, 0.6))
+        child, start = cluster.analyzer, cluster.start_analyzer
         if moments.random() < 0.5:
-            address = cluster.shuffler.address
-            cluster.shuffler.process.kill()
-            await cluster.shuffler.process.wait()
-            await cluster.start_shuffler(address)
-        else:
-            address = cluster.analyzer.address
-            cluster.analyzer.process.kill()
-            await cluster.analyzer.process.wait()
-            await cluster.start_analyzer(address)
+            child, start = cluster.shuffler, cluster.start_shuffler
+        child.process.kill()
+        await child.process.wait()
+        await start(child.address)
 
 
 async def _submit(cluster: Cluster, signed: SignedTask, seed: int) -> None:

@@ -13,12 +13,8 @@ from deploy.load.target import local
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["users", "bulk"])
 async def test_20000_users_with_a_tenth_misbehaving_are_counted_to_the_last(mode: Mode) -> None:
-    """
-    By `shuffledp load --local`; the mean squared error is as predicted.
-
-    Over 915 items the ratio's standard deviation is below .05: fails by chance with probability
-    below 1e-9.
-    """
+    """Every count of `shuffledp load --local` is exact, and the mean squared error as predicted."""
+    # Fails by chance with probability below 1e-9: the ratio's standard deviation is below .05.
     plan = LoadPlan(mode=mode, n_users=20_000, shares=shares_from("0.1"))
     with Bars(Console(quiet=True)) as bars:
         finished = await execute(local(plan), plan, bars=bars)

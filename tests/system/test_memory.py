@@ -21,7 +21,7 @@ from tests.support.clients import envelopes, publish
 from tests.support.connections import tree_resident_bytes
 
 _TO_WARM_UP: Final = 2
-"""Batches."""
+"""Number of batches."""
 _SECONDS: Final = 600
 _USERS: Final = 2000
 _CALL: Final = 200
@@ -31,7 +31,7 @@ _GROWTH: Final = 8 * 2**20
 
 @pytest.mark.slow
 async def test_batch_after_batch_takes_no_more_memory(cluster: Cluster) -> None:
-    """Over ten minutes: batches of 2,000 users are taken, permuted, delivered and released."""
+    """For ten minutes, batches of 2,000 users are taken, permuted, delivered and released."""
     for _ in range(_TO_WARM_UP):
         await _whole_batch(cluster)
     first = await _most_held(cluster, _SECONDS / 2)

@@ -56,7 +56,7 @@ def plain(evidence: Evidence) -> bytes:
 
 
 def test_the_searched_bytes_hold_both_batches(evidence: Evidence, everything: bytes) -> None:
-    """Their tasks, databases, keys, metrics and deliveries are all there."""
+    """Both tasks, databases, keys, metrics and deliveries are there."""
     names = " ".join(evidence.files)
 
     for file in ("spool.sqlite-wal", "analyzer.sqlite-wal", "batch-", "operator.token"):
@@ -98,8 +98,8 @@ def test_every_marker_would_be_found(evidence: Evidence, everything: bytes) -> N
 
 def test_no_short_marker_is_found(evidence: Evidence, everything: bytes, plain: bytes) -> None:
     """
-    Values and ports as digits; where there is no ciphertext, values, addresses and seconds as four
-    bytes, and times in any layout of eight.
+    Neither values and ports as digits are found nor, outside ciphertexts, values, addresses and
+    seconds as four bytes, or times in any layout of eight.
 
     Five digits between two printable characters: fails by chance with probability below 1e-5.
     """
@@ -142,7 +142,7 @@ def _packed_times(data: bytes, first: float, last: float) -> list[str]:
 
 
 def test_the_search_for_packed_times_finds_one_wherever_it_lies() -> None:
-    """In every layout that is searched."""
+    """A time is found in every layout that is searched."""
     now = 1_900_000_000
     for layout, unit in (("<q", 1), (">q", 10**3), ("<d", 1), (">d", 1)):
         assert _packed_times(b"abc" + struct.pack(layout, now * unit) + b"d", now, now + 1)
@@ -150,7 +150,7 @@ def test_the_search_for_packed_times_finds_one_wherever_it_lies() -> None:
 
 
 def test_the_services_log_nothing_but_their_own_records(evidence: Evidence) -> None:
-    """With allowed fields only; gRPC's traces are left out, and the first line says so."""
+    """Records have allowed fields only; gRPC's traces are left out, and the first line says so."""
     events = set[str]()
     for party, log in evidence.logs.items():
         first, *lines = log.decode().splitlines()

@@ -45,22 +45,18 @@ def _fuzz(inputs: int, *arguments: str) -> int:
 )
 @given(raw=st.binary(max_size=300) | st.text(max_size=80).map(str.encode))
 def test_any_bytes_are_a_value_or_a_foreseen_error(parser: Parser, raw: bytes) -> None:
-    """Bytes without any structure, and text."""
+    """Inputs are bytes without any structure, and text."""
     assert failure(parser, raw) is None
 
 
 def test_hostile_variants_of_valid_inputs_are_a_value_or_a_foreseen_error() -> None:
-    """Some thousand of them, in a process whose memory is limited, each within its time."""
+    """Some thousand run in a process of limited memory, each within its time."""
     assert _fuzz(_SHORT) >= _SHORT * 0.9
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("shard", range(_SHARDS))
 def test_a_million_hostile_variants_are_a_value_or_a_foreseen_error(shard: int) -> None:
-    """
-    The same over a million inputs, a process for each of two cores.
-
-    SHUFFLEDP_FUZZ_SEED runs other ones; it is the seed of the short form too.
-    """
+    """Two processes share the inputs; SHUFFLEDP_FUZZ_SEED chooses other ones."""
     share = _LONG // _SHARDS
     assert _fuzz(share, "--shard", str(shard), "--shards", str(_SHARDS)) >= share * 0.99

@@ -8,6 +8,6 @@ from tests.support.browser import launch_browser
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """One browser a module: its event loop must end before the next asynchronous test."""
+    """One browser per module: its event loop must end before the next asynchronous test."""
     with launch_browser() as started:
         yield started

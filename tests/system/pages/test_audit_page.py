@@ -27,5 +27,5 @@ def test_the_page_is_self_contained_fits_and_is_accessible(
     size: ViewportSize,
     scheme: Scheme,
 ) -> None:
-    """With all details open."""
+    """The page is checked with all details open."""
     check_page(browser, _page(make), tmp_path, size=size, scheme=scheme)

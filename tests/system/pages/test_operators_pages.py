@@ -24,7 +24,7 @@ _POLL_SECONDS: Final = 7
 
 @pytest.fixture
 def shown(browser: Browser) -> Iterator[tuple[Watched, LiveFeed]]:
-    """The page of a batch that two users a second join, at phone width and dark; and its feed."""
+    """The page of a batch that two users per second join, at phone width and dark; and its feed."""
     clock = ManualClock()
     feed = LiveFeed(clock)
     for moment in range(0, 101, 2):
@@ -42,11 +42,7 @@ def shown(browser: Browser) -> Iterator[tuple[Watched, LiveFeed]]:
 
 
 def test_a_batch_is_shown_as_it_grows(shown: tuple[Watched, LiveFeed]) -> None:
-    """
-    Users, forecast and refused submissions, polled at the server's interval.
-
-    It fits on a phone, requests nothing from other servers, and raises no browser error.
-    """
+    """It shows users, forecast and refusals, polled at the server's interval, without an error."""
     watched, feed = shown
     page = watched.page
 

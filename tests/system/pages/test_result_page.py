@@ -46,12 +46,12 @@ def _names(watched: Watched) -> list[str]:
 def test_the_page_is_self_contained_fits_and_is_accessible(
     browser: Browser, tmp_path: Path, size: ViewportSize, scheme: Scheme
 ) -> None:
-    """At each size and colour scheme."""
+    """The check passes at each size and colour scheme."""
     check_page(browser, _PAGE, tmp_path, size=size, scheme=scheme)
 
 
 def test_paper_is_white(browser: Browser, tmp_path: Path) -> None:
-    """Also in a dark scheme; the charts are redrawn for print."""
+    """Print is black on white even in a dark scheme; the charts are redrawn for it."""
     watched = show(browser, _PAGE, tmp_path, scheme="dark")
     overview = watched.page.locator("#overview")
     expect(overview).to_have_attribute("data-drawn", "915")
@@ -65,11 +65,7 @@ def test_paper_is_white(browser: Browser, tmp_path: Path) -> None:
 
 
 def test_the_largest_values_come_first_with_their_figures(page: Watched) -> None:
-    """
-    Share, interval, users and refined share; the tooltip counts users.
-
-    Simultaneous intervals are wider: Bonferroni over 915 values reaches 4.02 standard errors.
-    """
+    """The first row has share, interval and users; simultaneous intervals are wider."""
     first = page.page.locator("#rows tr").first
     histogram = _COLLECTED.result.histogram
     low, high = (ends[0] for ends in histogram.interval(0.95))
@@ -88,13 +84,13 @@ def test_the_largest_values_come_first_with_their_figures(page: Watched) -> None
     tooltip = page.page.get_by_role("tooltip")
     expect(tooltip).to_contain_text(f"{low * N_USERS:,.0f} to {high * N_USERS:,.0f}")
     page.page.get_by_label("Simultaneous intervals").check()
-    low = histogram.frequencies[0] - 4.0352 * histogram.standard_errors[0]
+    low = histogram.frequencies[0] - 4.0352 * histogram.standard_errors[0]  # Bonferroni
     expect(first).to_contain_text(f"{100 * low:.2f} to")
     expect(page.page.locator("#interval-head")).to_contain_text("for all")
 
 
 def test_values_are_found_and_sorted(page: Watched) -> None:
-    """By part of a name in any case, or by a number; sorted by the menu or a heading."""
+    """Part of a name in any case, or a number, finds them; the menu or a heading sorts them."""
     search = page.page.get_by_label("Find a value")
     refined = np.argsort(_COLLECTED.result.histogram.refined)[::-1]
 
@@ -146,7 +142,7 @@ def test_a_click_on_the_overview_leads_to_the_row(page: Watched) -> None:
 
 
 def test_values_not_distinct_from_zero_are_marked_and_can_be_hidden(page: Watched) -> None:
-    """Those whose interval includes 0."""
+    """A value is marked if its interval includes 0."""
     low, _ = _COLLECTED.result.histogram.interval(0.95)
     distinct = int((low > 0).sum())
 
@@ -163,7 +159,7 @@ def test_values_not_distinct_from_zero_are_marked_and_can_be_hidden(page: Watche
 def test_the_pages_csv_equals_the_commands(
     browser: Browser, tmp_path: Path, labels: tuple[str, ...]
 ) -> None:
-    """Labels and intervals, even while the page shows simultaneous intervals."""
+    """Labels and intervals are the same, even while the page shows simultaneous intervals."""
     found = collected(size=3, labels=labels)
     watched = show(browser, page_of(found), tmp_path)
     watched.page.get_by_label("Simultaneous intervals").check()
@@ -173,15 +169,15 @@ def test_the_pages_csv_equals_the_commands(
     watched.close()
     view = result_view(found.result.estimate, found.task, most=1)
     write_csv(tmp_path / "command.csv", view.columns)
-    (heads, *theirs), (expected_heads, *expected) = (
+    (heads, *rows), (expected_heads, *expected) = (
         list(csv.reader((tmp_path / name).read_text(encoding="utf-8").splitlines()))
         for name in ("page.csv", "command.csv")
     )
 
     assert expected_heads == heads
-    assert [row[:2] for row in expected] == [row[:2] for row in theirs]
+    assert [row[:2] for row in expected] == [row[:2] for row in rows]
     np.testing.assert_allclose(
-        np.array([row[2:] for row in theirs], dtype=float),
+        np.array([row[2:] for row in rows], dtype=float),
         np.array([row[2:] for row in expected], dtype=float),
         rtol=1e-5,
         atol=1e-7,
@@ -203,7 +199,7 @@ def test_a_scale_has_distinct_tick_labels(  # noqa: PLR0917  # a row's
     size: ViewportSize,
     least: int,
 ) -> None:
-    """For fine and coarse scales, and at least two on a phone."""
+    """Fine and coarse scales have distinct labels, and at least two on a phone."""
     found, figures = collected(size=len(shares)), np.array(shares)
     errors = np.full(len(shares), error)
     histogram = dataclasses.replace(
@@ -267,7 +263,7 @@ def test_an_injected_script_does_not_run(browser: Browser, tmp_path: Path) -> No
 
 @pytest.mark.slow
 def test_forty_thousand_values_are_drawn_found_and_sorted(browser: Browser, tmp_path: Path) -> None:
-    """In at most 2.5 MB, and 8 seconds a step: eight times that of an idle machine."""
+    """The page has at most 2.5 MB, and a step takes 8 seconds: eight times an idle machine's."""
     size = 41_270
     html = page_of(collected(labels=[f"page {number}" for number in range(size)]))
     started = time.perf_counter()

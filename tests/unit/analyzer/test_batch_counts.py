@@ -46,10 +46,7 @@ def test_every_report_is_counted_once(monkeypatch: pytest.MonkeyPatch, tally_siz
 
 
 def test_refused_and_null_reports_are_counted_apart() -> None:
-    """
-    Repeats in the same chunk and in another; a changed bit, another task's report and random bytes,
-    which do not open; a seed and a bucket out of range, which open; and padding.
-    """
+    """Repeats, unreadable and malformed reports, and padding have separate counts."""
     reports = _MECHANISM.dummies(12, np.random.default_rng(2))
     reports["bucket"][1] = 13
     reports["seed"][2] = 2**63
@@ -67,7 +64,7 @@ def test_refused_and_null_reports_are_counted_apart() -> None:
 
 
 def test_chunks_without_a_valid_report_are_skipped() -> None:
-    """All repeats, or all unreadable."""
+    """One chunk holds repeats only, another unreadable reports only."""
     sealed = _sealed(_MECHANISM.dummies(3, np.random.default_rng(6)))
     counts = _counted([*sealed, *sealed, bytes(60), bytes(59) + b"x", bytes(59) + b"y"], chunk=3)
 

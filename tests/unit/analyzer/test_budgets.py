@@ -128,7 +128,7 @@ async def test_a_task_that_could_never_be_released_is_not_published(core: Analyz
 async def test_local_epsilons_bound_releases_without_a_certified_composition(
     core: AnalyzerCore,
 ) -> None:
-    """At a δ too small for the accountant two of local ε 2 cost at most 4."""
+    """Two releases of local ε 2 cost at most 4 where δ is too small for the accountant."""
     for _ in range(2):
         await core.release(
             _USERS, await _publish(core, delta=1e-13, budget_epsilon=4.0, budget_delta=1e-13)
@@ -152,7 +152,7 @@ async def test_every_earlier_release_counts(core: AnalyzerCore) -> None:
 
 
 async def test_an_earlier_budget_holds_at_its_own_delta(core: AnalyzerCore) -> None:
-    """At the later task's larger δ the same releases would pass."""
+    """The same releases would pass at the later task's larger δ."""
     task = Task.from_bytes((await _publish(core, delta=0.01)).task_bytes)
     release = claimed_release(task, _USERS, 0)
     alone, both = (composed_epsilon([release] * releases, 0.01) for releases in (1, 2))

@@ -51,7 +51,7 @@ async def test_too_many_refusals_quarantine_a_batch(analyzer: AnalyzerCore) -> N
 
 
 async def test_tasks_are_open_until_their_deadline_or_their_batch(analyzer: AnalyzerCore) -> None:
-    """Of three tasks one is over sooner, and one has a staged batch; also after a restart."""
+    """Of three tasks one ends sooner, and one has a staged batch; a restart changes nothing."""
     await analyzer.publish()
     await analyzer.stage(analyzer.manifest(50))
     await analyzer.publish(deadline=int(analyzer.clock.now()) + 100)
@@ -79,11 +79,7 @@ async def _spent(core: AnalyzerCore) -> float | None:
 async def test_the_largest_budget_share_is_shown_once_all_are_measured(
     analyzer: AnalyzerCore,
 ) -> None:
-    """
-    The composed ε over the smallest budget promised to the population.
-
-    A part of the populations could show too little.
-    """
+    """A share is the composed ε over the smallest budget; a part could show too little."""
     assert await _spent(analyzer) is None
     await analyzer.releases.measure_budgets()
     assert 0 == await _spent(analyzer)

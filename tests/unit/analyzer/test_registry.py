@@ -43,7 +43,7 @@ def _registry(path: Path) -> tuple[Registry, Store, AnalyzerKeys]:
 
 
 async def test_a_published_task_is_signed_and_found_after_a_restart(tmp_path: Path) -> None:
-    """Same keys, same bytes. The nonce is fresh: the same draft again is another task."""
+    """A restart keeps keys and bytes; the same draft again has a fresh nonce: another task."""
     registry, store, keys = _registry(tmp_path)
     signed, other = await registry.publish(draft()), await registry.publish(draft())
     assert signed.digest() != other.digest()
@@ -126,7 +126,7 @@ async def test_listing_parses_no_task(analyzer: AnalyzerCore) -> None:
         assert getattr(task, field) == getattr(summary, field)
 
 
-_MANY = 50
+_USERS = 50
 
 
 async def _rotate(core: AnalyzerCore, days: float) -> None:
@@ -138,30 +138,27 @@ async def _rotate(core: AnalyzerCore, days: float) -> None:
 
 
 async def test_a_batch_sealed_to_an_expired_key_is_released(core: AnalyzerCore) -> None:
-    """Half a year later, by a new process; then the key is destroyed."""
+    """A new process releases it half a year later; then the key is destroyed."""
     old = Task.from_bytes((await core.publish()).task_bytes).analyzer_key
-    signed, sealed = core.signed, core.sealed(_MANY)
+    signed, sealed = core.signed, core.sealed(_USERS)
     await _rotate(core, 183)
     assert old != core.keys.reports.public_key().raw
     seconds = core.clock.seconds
     await core.restart()
     core.clock.seconds = seconds
 
-    await core.releases.deliver(core.manifest(_MANY, signed=signed), chunks_of(sealed))
+    await core.releases.deliver(core.manifest(_USERS, signed=signed), chunks_of(sealed))
     await core.settle()
-    assert _MANY == (await core.releases.result(signed.digest())).n_users
+    assert _USERS == (await core.releases.result(signed.digest())).n_users
     await _rotate(core, 1)
     assert "destroyed" in {entry.state.value for entry in core.keys.reports.ring.entries}
 
 
 async def test_a_batch_whose_key_is_destroyed_is_unusable(core: AnalyzerCore) -> None:
-    """
-    It came a month and more after the task's deadline, when the key was destroyed: the operator is
-    told why, nothing is opened or charged, and the sealed reports stay.
-    """
+    """It arrives a month after the deadline: nothing is opened or charged, and the reason kept."""
     deadline = int(core.clock.now() + 2 * DAY)
     signed = await core.publish(deadline=deadline)
-    sealed, manifest = core.sealed(_MANY), core.manifest(_MANY)
+    sealed, manifest = core.sealed(_USERS), core.manifest(_USERS)
     await _rotate(core, 125)
     await core.releases.deliver(manifest, chunks_of(sealed))
     await core.settle()
@@ -174,7 +171,7 @@ async def test_a_batch_whose_key_is_destroyed_is_unusable(core: AnalyzerCore) ->
 
 
 async def test_a_key_is_needed_while_a_batch_is_staged_or_expected(core: AnalyzerCore) -> None:
-    """Until the keep time after the deadline; a staged batch needs it without limit."""
+    """The key is needed for a time after the deadline; a staged batch needs it without limit."""
     deadline = int(core.clock.now() + 2 * DAY)
     signed = await core.publish(deadline=deadline)
     task = Task.from_bytes(signed.task_bytes)
@@ -191,9 +188,9 @@ async def test_a_key_is_needed_while_a_batch_is_staged_or_expected(core: Analyze
     core.clock.seconds = deadline + SCHEDULE.retention
     assert set() == await needed()
 
-    await core.store.begin_batch(core.manifest(_MANY))
+    await core.store.begin_batch(core.manifest(_USERS))
     assert set() == await needed()
-    await core.stage(core.manifest(_MANY))
+    await core.stage(core.manifest(_USERS))
     assert {key} == await needed()
     await core.releases.resume()
     await core.settle()
@@ -201,7 +198,7 @@ async def test_a_key_is_needed_while_a_batch_is_staged_or_expected(core: Analyze
 
 
 async def test_no_key_is_destroyed_while_a_task_is_unreadable(core: AnalyzerCore) -> None:
-    """Its batch may arrive under any key; new keys are made nevertheless."""
+    """The task's batch may need any of them; new keys are still created."""
     signed = await core.publish(deadline=int(core.clock.now() + 2 * DAY))
     task = Task.from_bytes(signed.task_bytes)
     unreadable = core.keys.identity.sign(b"of a later version")

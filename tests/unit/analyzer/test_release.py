@@ -10,10 +10,7 @@ from tests.support.analyzer_core import BATCH, AnalyzerCore
 async def test_a_batch_becomes_one_result_however_often_it_is_delivered(
     analyzer: AnalyzerCore,
 ) -> None:
-    """
-    With its guarantees and one ledger entry. The staged reports are deleted, also from the
-    database's log, and no other file is written, which could hold an opened report.
-    """
+    """One ledger entry stays; staged reports are deleted from all files, and none is added."""
     before, sealed = sorted(analyzer.path.rglob("*")), analyzer.sealed(50)
     for _ in range(3):
         await analyzer.deliver(50, sealed)

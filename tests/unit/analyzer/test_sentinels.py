@@ -53,7 +53,7 @@ def _shuffled(count: int, seed: int) -> list[int | None]:
 
 @pytest.mark.parametrize("count", [0, 1, 12, 13, 50, 170, 400, 1000])
 def test_an_honest_shuffler_passes(count: int) -> None:
-    """Whatever the number of sentinels."""
+    """Any number of sentinels passes."""
     for seed in range(3):  # fails by chance with probability 3e-9 at most over seeds
         check_sentinels(_matches(_shuffled(count, seed)), _KEEPS)
 
@@ -98,7 +98,7 @@ def test_an_improbable_number_of_sentinels_fails(
 @pytest.mark.parametrize("step", [1, -1])
 @pytest.mark.parametrize(("count", "suspect"), [(12, False), (13, True), (50, True), (1000, True)])
 def test_a_kept_or_reversed_order_fails(count: int, step: int, *, suspect: bool) -> None:
-    """From thirteen sentinels on: 2/13! is below 1e-9."""
+    """Thirteen sentinels suffice, since 2/13! is below 1e-9."""
     positions = list(range(5, 5 + 3 * count, 3))[::step]
     improbable = "after a uniform permutation: Kendall's tau"
     with pytest.raises(SuspectBatchError, match=improbable) if suspect else nullcontext():
@@ -106,11 +106,7 @@ def test_a_kept_or_reversed_order_fails(count: int, step: int, *, suspect: bool)
 
 
 def test_sentinels_count_neither_as_users_nor_as_reports() -> None:
-    """
-    A planned one that did not arrive counts as a user only where reports are sampled.
-
-    Without them n_min users are enough, and one fewer is not.
-    """
+    """A planned one that did not arrive counts as a user only where reports are sampled."""
     matches = _matches(_shuffled(10, 1))
     planned = Sentinel(leaves=(bytes(32),), acknowledged=False)
     matches = replace(matches, sentinels=(*matches.sentinels, planned))
@@ -179,7 +175,7 @@ def test_incomplete_and_planned_sentinels_are_counted_upward() -> None:
 
 
 def test_a_sentinel_stands_at_its_first_report() -> None:
-    """In the order of sending, without missing ones."""
+    """The order is that of sending, without missing sentinels."""
     mixed = [_REPORTS[place] for place in np.random.default_rng(1).permutation(30)]
     matches, _ = _matched(mixed, _sentinel(5, 6), _sentinel(38), _sentinel(7))
 

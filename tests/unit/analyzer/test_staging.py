@@ -137,7 +137,7 @@ async def _stage_and_damage(analyzer: AnalyzerCore, damage: str) -> None:
 async def test_a_batch_damaged_on_the_disk_is_not_estimated(
     analyzer: AnalyzerCore, damage: str, said: str
 ) -> None:
-    """Neither as fewer reports nor as unreadable ones."""
+    """Damage counts neither as fewer reports nor as unreadable ones."""
     await _stage_and_damage(analyzer, damage)
 
     with pytest.raises(UnusableBatchError, match=said):
@@ -145,7 +145,7 @@ async def test_a_batch_damaged_on_the_disk_is_not_estimated(
 
 
 async def test_a_batch_always_gets_the_same_commitment(analyzer: AnalyzerCore) -> None:
-    """Over all reports; also after the release and a restart."""
+    """The commitment covers all reports, also after the release and a restart."""
     sealed = analyzer.sealed(5)
     leaves = leaves_of(b"".join(sealed), analyzer.task.sealed_report_bytes)
     answers: list[BatchCommitment | None] = []

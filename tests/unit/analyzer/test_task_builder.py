@@ -10,15 +10,11 @@ from common.crypto.hpke import HpkePrivateKey
 from common.errors import TaskError, WireError
 from common.mechanisms.registry import randomizer_of
 from common.protocols import protocol_named
-from common.task.draft import NumberDraft, PairDraft, TaskDraft, TextDraft
+from common.task.draft import NumberDraft, PairDraft, TextDraft
 from common.task.specs import NumberSpec, RapporSpec, spec_as
 from common.task.task import Task
 from tests.support.kind_tasks import OF_OTHER_KINDS, kind_draft_fields, kind_task, lasting_task
 from tests.support.tasks import draft, published
-
-
-def _complete(wanted: TaskDraft) -> Task:
-    return complete(wanted, analyzer_key=bytes(31) + b"\x09", nonce=bytes(32))
 
 
 @pytest.mark.parametrize("protocol", OF_OTHER_KINDS)
@@ -116,7 +112,7 @@ def test_an_invalid_draft_is_refused_with_the_rule(
     """The message names the rule and the public number that broke it."""
     fields = kind_draft_fields(protocol) if protocol != "od-hp" else {"buckets": 0}
     with pytest.raises(TaskError, match=rule):
-        _complete(draft(**{**fields, **changes}))
+        complete(draft(**fields | changes), analyzer_key=bytes(31) + b"\x09", nonce=bytes(32))
 
 
 def test_a_task_for_numbers_has_no_item_mechanism() -> None:

@@ -32,7 +32,7 @@ def test_it_finds_what_a_dictionary_finds(together: int) -> None:
 
 
 def test_few_runs_hold_many_entries() -> None:
-    """About log2 of their number, however small the pieces; the largest key is found too."""
+    """There are about log2 of their number, however small the pieces; the largest key is found."""
     index = SortedIndex()
     index.add(_words(), _words())
     assert (0, 0) == (len(index), len(index.find(_words(1, 2))[0]))

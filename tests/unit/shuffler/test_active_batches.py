@@ -33,7 +33,7 @@ from tests.support.tasks import SHUFFLER_NOISE, published
 
 
 async def test_tasks_for_other_shufflers_are_refused(shuffler: Shuffler) -> None:
-    """Unknown, another task, another signer, or sealed to another shuffler's key."""
+    """The task is unknown, another one, by another signer, or sealed to another key."""
     with pytest.raises(UnknownTaskError):
         await shuffler.collection.submit(TaskDigest(bytes(32)), b"")
 
@@ -58,7 +58,7 @@ async def test_tasks_for_other_shufflers_are_refused(shuffler: Shuffler) -> None
 
 
 async def test_a_task_with_too_many_dummies_is_refused(tmp_path: Path) -> None:
-    """At the limit it is accepted."""
+    """A task at the limit is accepted."""
     spec = ShufflerSpec(law="binomial", trials=600, most=600)
     case = published(**SHUFFLER_NOISE, domain_size=7, delta=1e-2, shuffler=spec)
     expected = case.task.expected_shuffler_dummies
@@ -75,7 +75,7 @@ async def test_a_task_with_too_many_dummies_is_refused(tmp_path: Path) -> None:
 async def test_concurrent_requests_begin_one_batch(
     shuffler: Shuffler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its task is fetched once and parsed in a thread; one key, and no file for a submission."""
+    """The task is fetched once and parsed in a thread; there is one key, and no file per user."""
     parse = Task.from_bytes
 
     def parsed(raw: bytes) -> Task:
@@ -93,7 +93,7 @@ async def test_concurrent_requests_begin_one_batch(
 
 
 async def test_concurrent_searches_for_unknown_tasks_are_limited(shuffler: Shuffler) -> None:
-    """At most 256, also when the callers hang up."""
+    """There are at most 256, also when the callers hang up."""
     going_on = asyncio.Event()
 
     async def slow(digest: TaskDigest) -> SignedTask:
@@ -121,7 +121,7 @@ async def test_concurrent_searches_for_unknown_tasks_are_limited(shuffler: Shuff
 
 
 async def test_minimum_batch_raises_n_min(shuffler: Shuffler) -> None:
-    """Also in the status."""
+    """The status shows the raised number."""
     shuffler.minimum_batch = 6
     await shuffler.restart()
     await shuffler.submit(5)
@@ -135,7 +135,7 @@ async def test_minimum_batch_raises_n_min(shuffler: Shuffler) -> None:
 async def test_a_start_on_another_database_destroys_nothing(
     shuffler: Shuffler, *, permuted: bool
 ) -> None:
-    """It is refused; with the right database the batch is delivered."""
+    """The start is refused; with the right database the batch is delivered."""
     await shuffler.submit(CASE.task.target_size)
     if permuted:
         shuffler.analyzer.reachable = False
@@ -159,7 +159,7 @@ async def test_a_start_on_another_database_destroys_nothing(
 
 
 async def test_an_expired_key_is_needed_until_the_batch_is_over(shuffler: Shuffler) -> None:
-    """From before the batch is stored; it is destroyed afterwards."""
+    """The key is needed before the batch is stored, and destroyed after the batch is over."""
     key, open_batch = key_id(CASE.task.suite, CASE.task.shuffler_key), shuffler.spool.open_batch
 
     async def opened(batch_id: BatchId, signed: SignedTask) -> StoredBatch:
@@ -232,7 +232,7 @@ async def test_a_batch_that_cannot_be_resumed_waits_for_a_repair(
 async def test_a_quarantined_batch_needs_no_envelope_key(
     shuffler: Shuffler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Even if its task cannot be read."""
+    """Its task may even be unreadable."""
     await shuffler.submit(5)
     shuffler.analyzer.refuse_with = "INVALID_ARGUMENT"
     await shuffler.advance()

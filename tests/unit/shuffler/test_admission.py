@@ -36,7 +36,7 @@ async def test_a_token_admits_one_submission_and_its_retry(shuffler: Shuffler) -
 
 
 async def test_concurrent_submissions_with_one_token_count_once(shuffler: Shuffler) -> None:
-    """In several calls or one. Refused ones are not repeats, which would get a receipt."""
+    """Calls are several or one; refused submissions are no repeats, which get a receipt."""
     token, other, envelope = _ISSUER.issue(), _ISSUER.issue(), shuffler.envelope()
     first = await asyncio.gather(
         *(shuffler.collection.submit(DIGEST, shuffler.envelope(), token) for _ in range(5)),
@@ -75,7 +75,7 @@ async def test_a_finished_batch_is_reported_whatever_the_token(shuffler: Shuffle
 
 
 async def test_submissions_without_a_valid_token_are_refused(shuffler: Shuffler) -> None:
-    """None, another issuer's, or a forged one; in bulk each in its place."""
+    """A token is missing, another issuer's or forged; in bulk each is refused in its place."""
     other, good = TokenIssuer(TokenIssuer.generate()).issue(), _ISSUER.issue()
     changed = bytes([good[0] ^ 1]) + good[1:]
     for token in (b"", other, changed, good[:16] + bytes(64)):

@@ -33,7 +33,7 @@ def test_a_batch_closes_at_its_target_or_its_deadline_and_never_below_n_min(
 
 
 def test_an_operator_closes_a_batch_early_but_never_below_n_min() -> None:
-    """Before target and deadline; the refusal names n_min, and not how many users there are."""
+    """Target and deadline are not reached; the refusal names n_min, and not how many users."""
     assert close_request_event(BatchState.COLLECTING, 10, _RULE) is Event.CLOSE
     with pytest.raises(BatchStateError, match="fewer users than n_min, which is 10;") as caught:
         close_request_event(BatchState.COLLECTING, 7, _RULE)

@@ -39,7 +39,7 @@ async def test_a_retry_is_repeated_until_the_batch_is_over(shuffler: Shuffler) -
 
 
 async def test_invalid_envelopes_are_refused(shuffler: Shuffler) -> None:
-    """Alone with an error; in bulk each in its place, and valid ones are stored."""
+    """Alone they raise an error; in bulk each is refused in its place, and valid ones stored."""
     good = shuffler.envelope()
     flipped = bytes([good[0] ^ 1]) + good[1:]
     short = CASE.shuffler_key.public_key().seal(bytes(16 + 60), envelope_context(DIGEST))
@@ -61,7 +61,7 @@ async def test_invalid_envelopes_are_refused(shuffler: Shuffler) -> None:
 async def test_a_submission_is_not_logged(
     shuffler: Shuffler, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Stored, repeated or refused, alone and in bulk; nor is a request for a proof."""
+    """Stored, repeated or refused submissions and requests for proofs leave no record."""
     caplog.set_level(logging.DEBUG)
     issuer = TokenIssuer(TokenIssuer.generate())
     shuffler.token_identity = issuer.identity()
@@ -99,7 +99,7 @@ async def test_a_submission_is_not_logged(
 
 @pytest.mark.parametrize("crash", [False, True])
 async def test_an_operator_closes_a_batch_early(shuffler: Shuffler, *, crash: bool) -> None:
-    """With three of five users; it is durable, and closing again changes nothing."""
+    """Three of five users suffice; closing is durable, and closing again changes nothing."""
     await shuffler.submit(3)
     for _ in range(2):
         await shuffler.collection.close(DIGEST)

@@ -24,10 +24,7 @@ from tests.support.shuffler_core import CASE, DIGEST, Shuffler
 
 
 async def test_a_full_batch_is_delivered_once_and_erased(shuffler: Shuffler) -> None:
-    """
-    At the target size, with all sealed reports. Its key is stored encrypted; one left by a crash is
-    destroyed at the start, which needs no analyzer to know that the batch is over.
-    """
+    """All reports arrive; a start destroys a key left by a crash, even without the analyzer."""
     await shuffler.submit(5)
     [key_file] = shuffler.key_files()
     kept = key_file.read_bytes()
@@ -124,10 +121,6 @@ async def test_erasing_a_finished_batch_is_retried(
     assert [] == shuffler.key_files() == list(shuffler.path.glob("batches/*"))
 
 
-def _published(path: Path) -> dict[str, str]:
-    return {file.name: file.read_text("ascii") for file in path.glob("envelope*.pub")}
-
-
 def test_active_and_pending_keys_are_published(tmp_path: Path) -> None:
     """envelope.pub is the default suite's active key; others have the suite in their name."""
     state = StateDirectory.open(tmp_path / "state")
@@ -136,7 +129,7 @@ def test_active_and_pending_keys_are_published(tmp_path: Path) -> None:
     for day in (0, 88, 90):
         keys.rotate(day * DAY, set())
         publish_keys(state, keys)
-        seen.append(_published(state.path))
+        seen.append({file.name: file.read_text() for file in state.path.glob("envelope*.pub")})
     names = {
         "envelope.pub",
         *(f"envelope-{suite}.pub" for suite in SUITES if suite != DEFAULT_SUITE),
@@ -174,16 +167,12 @@ def _tables_with_rows(shuffler: Shuffler) -> set[str]:
     return {name for name in names if _rows(shuffler, f"SELECT 1 FROM {name} LIMIT 1")}  # noqa: S608
 
 
-def _reports(blob: bytes) -> list[bytes]:
-    return sorted(split_every(blob, _SIZE))
-
-
 class _Killed(Exception):  # noqa: N818  # not an error of the program
     """The process ends here."""
 
 
 async def test_a_delivered_batch_leaves_only_its_inclusion_proof(shuffler: Shuffler) -> None:
-    """No group, bucket, permuted batch or key."""
+    """No group, bucket, permuted batch or key is left."""
     before = {path.name for path in shuffler.path.rglob("*")}
     await shuffler.submit(5)
     await shuffler.advance()
@@ -196,7 +185,7 @@ async def test_a_delivered_batch_leaves_only_its_inclusion_proof(shuffler: Shuff
 
 
 async def test_an_expired_batch_leaves_only_counts(shuffler: Shuffler) -> None:
-    """Users and refusals; no hash of a report, submission or token, and no key."""
+    """Counts of users and refusals stay; no hash or key does."""
     await shuffler.submit(2)
     await shuffler.collection.submit_bulk(DIGEST, [b"short"])
     await shuffler.refusals.save(shuffler.spool)
@@ -246,11 +235,11 @@ async def test_an_unrecorded_permutation_is_removed_and_drawn_again(
     await shuffler.advance()
 
     [(manifest, blob)] = shuffler.analyzer.delivered
-    assert (5, 10 * _SIZE, 10) == (manifest.n_users, len(blob), len(set(_reports(blob))))
+    assert (5, 10 * _SIZE, 10) == (manifest.n_users, len(blob), len(set(split_every(blob, _SIZE))))
 
 
 async def test_a_recorded_permutation_is_delivered_unchanged(shuffler: Shuffler) -> None:
-    """Also after a crash before the submissions were dropped, and after a lost answer."""
+    """A crash before the submissions are dropped, or a lost answer, changes nothing."""
     await shuffler.submit(5)
 
     async def killed(batch_id: BatchId) -> None:
@@ -275,7 +264,7 @@ async def test_a_recorded_permutation_is_delivered_unchanged(shuffler: Shuffler)
 
 @pytest.mark.parametrize("damage", ["a flipped bit", "a lost end", "no file"])
 async def test_a_damaged_permuted_batch_is_not_delivered(shuffler: Shuffler, damage: str) -> None:
-    """It keeps its state and key for an operator; if the analyzer has it, it is erased."""
+    """The batch keeps state and key for an operator; if the analyzer has it, it is erased."""
     await shuffler.submit(5)
     shuffler.analyzer.lose_answers = True
     await shuffler.advance()

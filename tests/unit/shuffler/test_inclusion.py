@@ -57,7 +57,7 @@ async def _proof(shuffler: Shuffler, own: bytes) -> InclusionProof:
 async def test_delivered_reports_can_be_proven_after_the_batch_is_erased(
     delivered: Shuffler,
 ) -> None:
-    """Also after a restart; other reports cannot. Leaves are stored sorted."""
+    """A restart changes nothing; other reports cannot be proven, and leaves are stored sorted."""
     await delivered.restart()
 
     for report in _delivered(delivered):
@@ -72,7 +72,7 @@ async def test_delivered_reports_can_be_proven_after_the_batch_is_erased(
 async def test_a_commitment_to_other_reports_is_kept_as_evidence(
     shuffler: Shuffler, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is logged; the batch counts as delivered."""
+    """The mismatch is logged; the batch counts as delivered."""
     await shuffler.submit(5)
     shuffler.analyzer.forget = 1
     await shuffler.advance()
@@ -88,7 +88,7 @@ async def test_a_commitment_to_other_reports_is_kept_as_evidence(
 async def test_a_repeated_delivery_raises_no_alarm(
     shuffler: Shuffler, caplog: pytest.LogCaptureFixture, *, listen: bool
 ) -> None:
-    """Whether or not the analyzer reads the reports again."""
+    """The analyzer may read the reports again or not."""
     await shuffler.submit(5)
     shuffler.analyzer.lose_answers = True
     await shuffler.advance()
@@ -100,7 +100,7 @@ async def test_a_repeated_delivery_raises_no_alarm(
 
 
 async def test_invalid_requests_for_proofs_are_refused(shuffler: Shuffler) -> None:
-    """Before the delivery, for an unknown task, and for a bucket beyond the last."""
+    """Requests come before the delivery, for an unknown task, or for a bucket beyond the last."""
     await shuffler.submit(1)
     for digest in (DIGEST, TaskDigest(bytes(32))):
         with pytest.raises(ProofError, match="has not been delivered"):
@@ -151,7 +151,7 @@ async def test_a_commitment_without_a_salt_is_not_served(delivered: Shuffler) ->
 async def test_a_commitment_by_another_signer_is_not_kept(
     shuffler: Shuffler, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Only the pinned analyzer's is."""
+    """Only the pinned analyzer's commitment is kept."""
     await shuffler.submit(5)
     shuffler.analyzer.become_a_stranger()
     await shuffler.advance()
@@ -182,7 +182,7 @@ class _Crashing(PosixPath):
 async def test_expired_proofs_are_deleted_despite_crashes(
     delivered: Shuffler, deletions: int
 ) -> None:
-    """A thousand seconds after the deadline; before, between and after the two files."""
+    """They expire 1000 seconds after the deadline; crashes come around the two deletions."""
     delivered.clock.seconds = float(CASE.task.deadline + 1000)
     delivered.inclusions.delete_expired()
     await delivered.inclusions.relay(DIGEST, None)
@@ -200,7 +200,7 @@ async def test_expired_proofs_are_deleted_despite_crashes(
 
 
 async def test_a_start_deletes_unfinished_files(delivered: Shuffler) -> None:
-    """Leaves without a commitment, and temporary files; unknown files stay."""
+    """Leaves without a commitment and temporary files go; unknown files stay."""
     folder, other = delivered.path / "inclusion", "ab" * 32
     whole = sorted(folder.iterdir())
     left = [f"{other}.leaves", f".{other}.leaves.17", f".{other}.commitment.17"]

@@ -11,7 +11,7 @@ def _number(shuffler: Shuffler, name: str, **labels: str) -> float:
 
 
 async def test_a_quarantined_batch_does_not_wait_for_delivery(shuffler: Shuffler) -> None:
-    """Nor are its users released."""
+    """Its users are not released either."""
     await shuffler.submit(5)
     shuffler.analyzer.refuse_with = "INVALID_ARGUMENT"
     await shuffler.advance()
@@ -23,7 +23,7 @@ async def test_a_quarantined_batch_does_not_wait_for_delivery(shuffler: Shuffler
 
 
 async def test_an_undeliverable_batch_is_stuck_until_it_is_delivered(shuffler: Shuffler) -> None:
-    """Its age counts from its closing."""
+    """The age counts from the closing."""
     await shuffler.submit(5)
     shuffler.analyzer.reachable = False
     await shuffler.advance()
@@ -61,7 +61,7 @@ async def test_after_a_restart_waiting_counts_from_the_start_or_the_deadline(
 async def test_refusals_are_counted_once_despite_disk_failures(
     shuffler: Shuffler, monkeypatch: pytest.MonkeyPatch, users: int
 ) -> None:
-    """Before and after the state is recorded."""
+    """The disk fails before and after the state is recorded."""
     await shuffler.submit(users)
     batch_id = (await shuffler.spool.get(DIGEST)).batch_id
     shuffler.refusals.count(batch_id, [Outcome.MALFORMED])

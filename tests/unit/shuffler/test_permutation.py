@@ -63,7 +63,7 @@ def _fisher_yates(size: int, rng: np.random.Generator) -> list[int]:
 
 @pytest.mark.parametrize("n_reports", [1, 6, 1024, 70_000])
 def test_a_batch_in_memory_is_shuffled_as_by_fisher_and_yates(n_reports: int) -> None:
-    """Report by report, from the generator's own words; a statistic would not show one report."""
+    """Every report's place follows from the generator's words; statistics would not show one."""
     reports = np.arange(n_reports, dtype="<u4")[:, None].view(np.uint8)
     expected = reports[_fisher_yates(n_reports, np.random.default_rng(1))]
     held, _ = _shuffled(reports, np.random.default_rng(1), parts=n_reports, n_buckets=3, room=10**9)
@@ -74,11 +74,7 @@ def test_a_batch_in_memory_is_shuffled_as_by_fisher_and_yates(n_reports: int) ->
 
 @pytest.mark.parametrize("n_buckets", [2, 3])
 def test_all_orders_through_buckets_are_equally_likely(n_buckets: int) -> None:
-    """
-    All 24 orders of four reports that are scattered two at a time, 200 times each on average.
-
-    Seed 9; fails by chance with probability 1e-9 over seeds.
-    """
+    """All 24 orders of four reports are compared. Seed 9; fails by chance with probability 1e-9."""
     rng, reports = np.random.default_rng(9), np.arange(4, dtype=np.uint8)[:, None]
     orders = Counter(
         _shuffled(reports, rng, parts=2, n_buckets=n_buckets, room=0)[0].tobytes()
@@ -90,7 +86,7 @@ def test_all_orders_through_buckets_are_equally_likely(n_buckets: int) -> None:
 
 
 def test_the_number_of_buckets_follows_from_the_batch_size() -> None:
-    """Eight mebibytes each on average, at most MAX_BUCKETS."""
+    """A bucket has eight mebibytes on average; there are at most MAX_BUCKETS."""
     assert 1 == bucket_count(0) == bucket_count(BUCKET_BYTES)
     assert 72 == bucket_count(10**7 * 60)
     assert MAX_BUCKETS == bucket_count(10**12)

@@ -46,7 +46,7 @@ def _reported(caplog: pytest.LogCaptureFixture, event: str) -> list[str]:
 
 
 async def test_counts_add_up_and_survive_a_crash(spool: Spool, tmp_path: Path) -> None:
-    """Without stored submissions, unsaved counts, and outcomes that a later version stored."""
+    """Stored submissions, unsaved counts, and outcomes of a later version do not count."""
     refusals = RefusalCounts()
     refusals.count(_BATCH, [Outcome.MALFORMED, Outcome.STORED, Outcome.REPEATED])
     await refusals.save(spool)
@@ -104,7 +104,7 @@ async def test_a_failed_save_is_retried_and_logged_once_and_the_last_one_given_u
 async def test_counts_being_saved_while_the_service_stops_are_counted_once(
     spool: Spool, monkeypatch: pytest.MonkeyPatch, *, begun: bool
 ) -> None:
-    """Whether or not the save had begun."""
+    """The save may have begun or not."""
     refusals = RefusalCounts()
     free = threading.Event()
     save = submission_table.save_refusals

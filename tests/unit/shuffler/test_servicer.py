@@ -12,7 +12,7 @@ from tests.support.shuffler_core import DIGEST, Shuffler
 
 
 class _Call:
-    """All that the shuffler may use of a call: with more, it could say something beside answers."""
+    """The part of a call that the shuffler may use: more could carry data beside the answers."""
 
     def peer(self) -> str:
         """Return gRPC's name for the peer."""
@@ -24,7 +24,7 @@ def _servicer(core: Shuffler) -> ShufflerServicer:
 
 
 async def test_every_device_gets_the_same_answer(shuffler: Shuffler) -> None:
-    """Of one length, repeated or not; a repeat is marked."""
+    """Answers have one length, repeated or not; a repeat is marked."""
     servicer = _servicer(shuffler)
     envelopes = [shuffler.envelope() for _ in range(4)]
     answers = []
@@ -60,7 +60,7 @@ _ON_THE_DISK = {Outcome.STORED, Outcome.REPEATED}
 
 @pytest.mark.parametrize("outcome", Outcome)
 def test_only_stored_submissions_get_a_receipt(outcome: Outcome) -> None:
-    """Stored now, or before."""
+    """A submission may be stored now, or before."""
     answer = receipt(_IDENTITY, DIGEST, b"envelope", outcome)
     signed = receipt_holds(_IDENTITY.public_identity(), DIGEST, b"envelope", answer)
 
@@ -68,7 +68,7 @@ def test_only_stored_submissions_get_a_receipt(outcome: Outcome) -> None:
 
 
 def test_a_bulk_receipt_covers_only_stored_submissions() -> None:
-    """In their order; without any there is no receipt."""
+    """Their order counts; without any there is no receipt."""
     envelopes = [outcome.value.encode() for outcome in Outcome]
     answer = bulk_receipt(_IDENTITY, DIGEST, envelopes, list(Outcome))
 

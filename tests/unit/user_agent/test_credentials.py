@@ -1,4 +1,5 @@
 import dataclasses
+import hmac
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -23,12 +24,8 @@ _DEVICE: Final = bytes(range(32))
 _FILE: Final = "permanent.key"
 
 
-def _must_not_be_made() -> bytes:
-    raise AssertionError("there was a secret, and another one would be made")
-
-
 def test_a_secret_does_not_print() -> None:
-    """Neither as text nor as bytes."""
+    """Its repr has it neither as text nor as bytes."""
     secrets = PersonalSecrets(_DEVICE)
 
     for text in (repr(secrets), str(secrets), f"{[secrets]}"):
@@ -38,12 +35,13 @@ def test_a_secret_does_not_print() -> None:
 
 
 def test_every_person_has_a_secret_of_their_own() -> None:
-    """Derived from the name, empty for an agent of one person, and from the device's secret."""
+    """A secret derives from the device's and from the name, empty for an agent of one person."""
     people = ("", "Ada", "ada", "Ada ", "Bo", "Ä")
     first = [PersonalSecrets(_DEVICE).of(person) for person in people]
     again = [PersonalSecrets(_DEVICE).of(person) for person in people]
 
     assert first == again
+    assert hmac.digest(_DEVICE, b"shuffledp v1 person\0Ada", "sha256") == first[1]
     assert len(people) == len(set(first))
     assert {32} == {len(secret) for secret in first}
     assert not {_DEVICE, PersonalSecrets(bytes(32)).of("Ada")} & set(first)
@@ -58,11 +56,7 @@ def test_a_secret_of_another_length_is_refused(length: int) -> None:
 
 
 async def test_a_secret_is_made_once_and_never_replaced(tmp_path: Path) -> None:
-    """
-    On the first start, encrypted and private. Answers with other noise would break the promise.
-
-    Without lasting responses none is needed.
-    """
+    """The first start creates it, encrypted and private; only lasting responses need it."""
     settings = _settings(tmp_path, lasting_responses=True)
     without = _settings(tmp_path, lasting_responses=False)
     file = settings.state_directory / _FILE
@@ -70,7 +64,7 @@ async def test_a_secret_is_made_once_and_never_replaced(tmp_path: Path) -> None:
     assert not file.exists()
     await (await user_agent.server.start(settings)).stop()
     kept = file.read_bytes()
-    secret = StateDirectory.open(settings.state_directory).secret(_FILE, _must_not_be_made)
+    secret = StateDirectory.open(settings.state_directory).secret(_FILE, bytes)
     assert secret not in kept
     assert 0o600 == file.stat().st_mode & 0o777
     await (await user_agent.server.start(settings)).stop()
@@ -96,7 +90,7 @@ def _settings(tmp_path: Path, *, lasting_responses: bool) -> UserAgentSettings:
 
 
 def test_a_token_file_holds_one_token_a_person(tmp_path: Path) -> None:
-    """Found by name, or listed in order. An error names the line and does not repeat it."""
+    """A token is found by name, or in order; an error names the line and does not repeat it."""
     file, one, two = tmp_path / "tokens", bytes(TOKEN_BYTES), bytes([1]) * TOKEN_BYTES
     file.write_text(f"{one.hex()} Ada L\n\n{two.hex()}\n", encoding="utf-8")
     found = [TokenFile(file).token(person) for person in ("Ada L", "", "Bob")]
@@ -155,7 +149,7 @@ async def _report(
 
 
 def test_lasting_responses_need_a_secret(tmp_path: Path) -> None:
-    """Without one, every answer would have fresh noise, which averages out."""
+    """Every answer would otherwise have fresh noise, which averages out."""
     with pytest.raises(SettingsError, match="need a lasting secret"):
         agent_of(tmp_path, _task(1), MemoryShuffler(_task(1).signed), secrets=None)
 
@@ -174,11 +168,7 @@ def test_lasting_responses_need_a_secret(tmp_path: Path) -> None:
 async def test_responses_are_the_same_for_one_person_question_and_text(
     tmp_path: Path, second: dict[str, Any], *, same: bool
 ) -> None:
-    """
-    Also after a restart and with other randomness, so that averaging gains nothing.
-
-    The secret is fixed; over secrets two independent responses agree with probability below 1e-7.
-    """
+    """A restart changes nothing; independent responses agree with probability below 1e-7."""
     one = await _report(tmp_path, _task(1), "Ada", seed=1)
     other = await _report(tmp_path, **{"case": _task(2), "person": "Ada", "seed": 2, **second})
 

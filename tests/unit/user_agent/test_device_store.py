@@ -113,7 +113,7 @@ def _old_file(path: Path) -> None:
 
 
 async def test_a_file_of_an_earlier_version_is_upgraded_in_place(tmp_path: Path) -> None:
-    """Its answers count with their local epsilon, the only bound that it has."""
+    """Earlier answers count with their local epsilon, the only bound that the file has."""
     path = tmp_path / "budget.sqlite"
     _old_file(path)
     for _ in range(2):

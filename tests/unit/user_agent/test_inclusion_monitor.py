@@ -82,11 +82,7 @@ async def device(tmp_path: Path) -> AsyncIterator[Device]:
 async def test_a_counted_answer_is_asked_for_by_prefixes_and_its_leaves_erased(
     device: Device,
 ) -> None:
-    """
-    First the commitment alone is asked for, then a bucket of some 375 leaves for each own leaf.
-
-    Leaves are erased from the row and from every byte of the files: they identify the reports.
-    """
+    """The commitment is asked for first, then a bucket for each leaf; leaves are then erased."""
     own = split((await device.evidence()).leaves)
     device.show([*some_leaves(1500), *own])
 
@@ -119,7 +115,7 @@ async def test_an_answer_with_a_missing_report_is_kept_as_evidence(device: Devic
 async def test_an_invalid_proof_concludes_nothing(
     device: Device, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """With another signer or tree; nothing more is asked until the next check."""
+    """The signer or the tree is another; nothing more is asked until the next check."""
     own = split((await device.evidence()).leaves)
     device.show([*some_leaves(1500), *own], signer=SigningIdentity.generate())
     assert InclusionState.UNCHECKED is await device.check()
@@ -213,7 +209,7 @@ async def test_a_record_has_state_conclusion_and_a_verifiable_receipt(device: De
 
 
 async def test_a_record_of_an_earlier_version_has_no_evidence(device: Device) -> None:
-    """Its file has no table of evidence."""
+    """The file has no table of evidence."""
     device.store.close()
     connection = sqlite3.connect(device.path / "budget.sqlite")
     with connection:

@@ -21,7 +21,7 @@ def _policy(case: PublishedTask, cap: float = 4.0) -> Policy:
 
 
 def test_a_task_of_another_signer_is_refused() -> None:
-    """Whatever it claims."""
+    """Its claims do not matter."""
     stranger, case = SigningIdentity.generate().public_identity(), published()
     with pytest.raises(ProofError, match="not by the analyzer identity pinned here"):
         check(case.signed, case.signed.digest(), Policy(identity=stranger, local_epsilon_cap=4), 1)
@@ -58,7 +58,7 @@ def _resigned(case: PublishedTask, **changes: Any) -> SignedTask:
 
 
 def test_a_false_central_claim_is_refused() -> None:
-    """Two per cent too low, or one that holds only for ten times as many users."""
+    """The claim is two per cent too low, or holds only for ten times as many users."""
     case = published(n_min=500, target_size=500)
     low = 0.98 * case.task.central_epsilon
     signed = _resigned(case, central_epsilon=low)
@@ -71,7 +71,7 @@ def test_a_false_central_claim_is_refused() -> None:
 
 
 def test_a_task_past_its_deadline_is_refused() -> None:
-    """Even if its claim was confirmed before, and so is not computed again."""
+    """Its claim may have been confirmed before, and so is not computed again."""
     case = published(n_min=500, target_size=500)
     signed = _resigned(case, central_epsilon=0.01)
 
@@ -105,7 +105,7 @@ def test_local_epsilons_add_up_to_their_cap() -> None:
 
 
 def test_central_claims_compose_to_their_cap() -> None:
-    """Even for tasks without local noise; the message names the cap and the costs."""
+    """This includes tasks without local noise; the message names the cap and the costs."""
     policy = _totals(total_local_epsilon_cap=math.inf, total_central_epsilon_cap=0.15)
     claim = _claim(local=math.inf, central=0.125)
     check_totals(policy, [], claim)
@@ -119,7 +119,7 @@ def test_central_claims_compose_to_their_cap() -> None:
 
 
 def test_deltas_alone_can_exceed_the_cap() -> None:
-    """However small the central epsilons, unless the local ones are within the cap."""
+    """The central epsilons may be small; local ones within the cap still pass."""
     policy = _totals(total_delta_cap=1e-6)
     check_totals(policy, [_claim(local=0.5)], _claim(local=0.5))
     check_totals(policy, [], _claim(central=1e-3, delta=1e-6))
@@ -138,7 +138,7 @@ def test_tiny_claims_cost_little_beside_a_large_one(tiny: float) -> None:
 
 
 def test_claims_of_a_local_epsilon_add_up() -> None:
-    """Their answers may share permanent noise, so they do not compose as independent."""
+    """Such answers may share permanent noise, so they do not compose as independent."""
     policy = _totals(total_central_epsilon_cap=6.0, total_delta_cap=1e-2)
     lasting = _claim(local=0.25, central=0.25)
     check_totals(policy, [lasting] * 23, lasting)

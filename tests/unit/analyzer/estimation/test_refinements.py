@@ -74,7 +74,7 @@ def _is_distribution(refined: Vector) -> bool:
 def test_every_refinement_returns_a_distribution(
     name: Refinement, shares: Vector, error: float, n_users: float
 ) -> None:
-    """For any shares, errors and number of users; a projection satisfies its plain formula."""
+    """Any shares, errors and number of users give one; a projection satisfies its plain formula."""
     evidence = _evidence(shares, error=error, n_users=n_users)
     refined = refine(evidence, name)
 
@@ -97,13 +97,8 @@ def test_the_order_of_items_does_not_matter(
 
 
 def test_base_cut_keeps_significant_shares_and_spreads_the_rest() -> None:
-    """
-    Of 20 items with error .1 the threshold is 2.807 errors: .29 stands out, .28 does not.
-
-    Φ⁻¹(1 - .05/20) = 2.8070.
-    """
-    shares = np.array([0.29, 0.28, *[0.0] * 18])
-    refined = base_cut(shares, np.full(20, 0.1))
+    """Of 20 items with error .1 the threshold is 2.807 errors: .29 stands out, .28 does not."""
+    refined = base_cut(np.array([0.29, 0.28, *[0.0] * 18]), np.full(20, 0.1))
 
     np.testing.assert_allclose(refined, [0.29, *[0.71 / 19] * 19])
 
@@ -122,17 +117,6 @@ def test_a_posterior_mean_is_the_integral(share: float, steepness: float) -> Non
     assert float(weights @ np.exp(logs) / weights.sum()) == pytest.approx(found, rel=1e-4)
 
 
-_HASHED = LocalHashing(128, family_for(128, 7), ResponseWeights.for_epsilon(2.0), b"n" * 32)
-
-
-def _smooth_case(seed: int) -> tuple[Vector, Counts, Channel]:
-    """Of 50,000 users of a bell over 128 items, through local hashing at a local ε of 2."""
-    bell = np.exp(-(((np.arange(128) - 70) / 30) ** 2))
-    rng = np.random.default_rng(seed)
-    users = rng.multinomial(50_000, bell / bell.sum())
-    return users / 50_000, _HASHED.sample_cells(users, 0, rng), _HASHED.channel(1.0)
-
-
 def test_smoothing_averages_neighbours() -> None:
     """Compared with averages computed by hand."""
     np.testing.assert_allclose(smooth(np.array([0.4, 0.0, 0.0, 0.6])), [0.3, 0.1, 0.15, 0.45])
@@ -140,12 +124,11 @@ def test_smoothing_averages_neighbours() -> None:
 
 
 def test_ems_reaches_the_fixed_point_of_plain_steps() -> None:
-    """
-    Extrapolation leads to the same fixed point of an EM step and smoothing.
-
-    Seed 1; plain steps until none is longer than 1e-12.
-    """
-    _, cells, channel = _smooth_case(1)
+    """Extrapolation leads to the fixed point of plain EM steps with smoothing. Seed 1."""
+    hashed = LocalHashing(128, family_for(128, 7), ResponseWeights.for_epsilon(2.0), b"n" * 32)
+    bell, rng = np.exp(-(((np.arange(128) - 70) / 30) ** 2)), np.random.default_rng(1)
+    users = rng.multinomial(50_000, bell / bell.sum())
+    cells, channel = hashed.sample_cells(users, 0, rng), hashed.channel(1.0)
     plain = np.full(128, 1 / 128)
     for _ in range(20_000):
         moved = plain * channel.adjoint(cells / channel.forward(plain)) / cells.sum()
@@ -160,7 +143,7 @@ def test_ems_reaches_the_fixed_point_of_plain_steps() -> None:
 @pytest.mark.parametrize("name", ["em", "ems"])
 @given(cells=arrays(np.int64, 4, elements=st.integers(0, 10**6)))
 def test_em_and_ems_return_a_distribution_for_any_counts(name: Refinement, cells: Counts) -> None:
-    """All reports in one cell, none at all, or any others."""
+    """The reports may all be in one cell, absent, or anywhere."""
     evidence = DebiasedShares.of(_GRR, cells, Mixture(n_real=max(1, int(cells.sum()))))
 
     assert _is_distribution(refine(evidence, name))
@@ -223,11 +206,7 @@ def test_every_refinement_satisfies_its_plain_formula(way: Refinement) -> None:
 def test_means_shrink_by_james_and_steins_factor(
     shrink: Callable[[Moments], Vector], means: list[float], expected: list[float]
 ) -> None:
-    """
-    1 - (d-2)σ²/Σx² towards 0 and 1 - (d-3)σ²/Σ(x-x̄)² towards the mean, at least 0.
-
-    Fewer than three means, or than four, are unchanged.
-    """
+    """1 - (d-2)σ²/Σx² towards 0, 1 - (d-3)σ²/Σ(x-x̄)² towards the mean; too few are unchanged."""
     found = np.array(means, dtype=np.float64)
     moments = Moments(means=found, variances=np.ones(len(found)), unbiased=True)
 
@@ -235,7 +214,7 @@ def test_means_shrink_by_james_and_steins_factor(
 
 
 def test_shares_and_errors_are_published_unchanged() -> None:
-    """Neither rounded, scaled nor refined."""
+    """Nothing is rounded, scaled or refined."""
     mechanism, mixture = mechanism_of(published().task), Mixture(n_real=400.0, n_dummies=400.0)
     rng = np.random.default_rng(9)
     reports = [mechanism.randomize(np.arange(400) % 7, rng), mechanism.dummies(400, rng)]
@@ -267,11 +246,7 @@ def test_em_reaches_the_maximum_likelihood() -> None:
 
 
 def test_em_keeps_frequent_items() -> None:
-    """
-    Half the reports are dummies, and extrapolation overshoots: frequent items must not end at 0.
-
-    Seed 1; where a share is 0 the likelihood must not rise with it (KKT).
-    """
+    """Half the reports are dummies, and extrapolation overshoots; KKT's conditions hold at last."""
     counts = dataset("zipf:1000,1.1").counts
     grr = Grr(1000, ResponseWeights.for_epsilon(math.inf))
     cells = counts + np.random.default_rng(1).binomial(1700, 0.5, 1000)
@@ -284,7 +259,7 @@ def test_em_keeps_frequent_items() -> None:
 
 
 def test_em_rejects_a_point_where_the_reports_are_impossible() -> None:
-    """A share of 0 for an item that was reported without noise."""
+    """An item that was reported without noise has a share of 0."""
     grr = Grr(4, ResponseWeights.for_epsilon(math.inf))
     landed = np.array([1.0, 0.0, 0.0, 0.0])
     stayed, likelihood = Likelihood(np.array([5, 3, 0, 0]), grr.channel(1.0)).step(landed)
@@ -294,7 +269,7 @@ def test_em_rejects_a_point_where_the_reports_are_impossible() -> None:
 
 
 def test_an_estimate_without_noise_and_dummies_is_exact() -> None:
-    """Its errors are 0."""
+    """The shares are those of the counts, and the errors are 0."""
     grr = Grr(4, ResponseWeights.for_epsilon(math.inf))
     histogram = estimate(
         grr, np.array([5, 3, 2, 0]), mixture=Mixture(n_real=10), refinement="norm-sub"

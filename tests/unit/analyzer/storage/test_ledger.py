@@ -44,7 +44,7 @@ async def test_every_release_is_chained_to_the_previous_one(core: AnalyzerCore) 
 
 
 async def test_the_database_has_no_other_columns(core: AnalyzerCore) -> None:
-    """Tasks, sealed reports, commitments, results and the ledger; nothing of a single user."""
+    """The columns hold tasks, batches, results and the ledger, and nothing of a single user."""
     query = "SELECT t.name, c.name FROM sqlite_schema t, pragma_table_xinfo(t.name) c"
     found = await core.store.run(lambda connection: connection.execute(query).fetchall())
 
@@ -88,14 +88,14 @@ async def test_the_database_has_no_other_columns(core: AnalyzerCore) -> None:
 async def test_a_broken_chain_is_detected(
     core: AnalyzerCore, statements: tuple[str, ...], message: str
 ) -> None:
-    """Changed, removed or moved entries; the first wrong one is named."""
+    """The error names the first entry that was changed, removed or moved."""
     _tamper(core, *statements)
     with pytest.raises(LedgerError, match=message):
         await core.store.check_ledger()
 
 
 async def test_an_analyzer_with_a_broken_ledger_does_not_start(tmp_path: Path) -> None:
-    """It starts with an intact one."""
+    """The same analyzer starts with an intact ledger."""
     settings = AnalyzerSettings(state_directory=tmp_path, plaintext=True, opening_processes=1)
     core = AnalyzerCore(tmp_path)
     await core.start()

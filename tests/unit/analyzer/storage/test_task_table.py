@@ -32,7 +32,7 @@ async def _registered(analyzer: AnalyzerCore) -> list[Sentinel]:
 
 
 async def test_sentinels_keep_their_order_and_survive_a_restart(analyzer: AnalyzerCore) -> None:
-    """Registered again they change nothing; acknowledged they stay so."""
+    """Registering them again changes nothing; acknowledged ones stay acknowledged."""
     planned = _sentinels(4)
     await _register(analyzer, planned)
     await _register(analyzer, planned[2:3], acknowledged=True)
@@ -57,7 +57,7 @@ async def test_sentinels_are_registered_before_the_batch(analyzer: AnalyzerCore)
 
 
 async def test_the_number_of_sentinels_is_limited(analyzer: AnalyzerCore) -> None:
-    """A batch filled with them would hold too few users; all of a call are refused, or none."""
+    """A batch filled with them would hold too few users; a call is refused as a whole."""
     await _register(analyzer, _sentinels(3))
     with pytest.raises(BatchStateError, match=r"would have 6 sentinels; .* room for 5"):
         await _register(analyzer, _sentinels(3, start=50))

@@ -51,7 +51,7 @@ def test_every_vector_opens_or_fails_as_it_says(case: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("suite", SUITES)
 def test_no_changed_bit_of_a_ciphertext_opens(suite: str) -> None:
-    """Not even X25519's ignored top bit: dropping equal ciphertexts drops every repeat."""
+    """X25519's ignored top bit is no exception: dropping equal ciphertexts drops every repeat."""
     key, context = HpkePrivateKey.generate(suite), report_context(_DIGEST)
     sealed, opener = key.public_key().seal(b"12 bytes here", context), key.opener(context)
     opened = []
@@ -66,7 +66,7 @@ def test_no_changed_bit_of_a_ciphertext_opens(suite: str) -> None:
 
 @pytest.mark.parametrize("suite", SUITES)
 def test_a_ciphertext_of_one_suite_opens_in_no_other(suite: str) -> None:
-    """Even with the same private bytes. Key ids differ by suite too."""
+    """The same private bytes do not open it in another suite; key ids differ by suite too."""
     key, context = HpkePrivateKey.generate(suite), report_context(_DIGEST)
     sealed = key.public_key().seal(b"text", context)
 

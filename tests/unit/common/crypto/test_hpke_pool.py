@@ -31,7 +31,7 @@ def _sealed(key: HpkePrivateKey, count: int) -> list[bytes]:
 
 
 def test_one_pool_opens_under_several_keys(pool: HpkePool) -> None:
-    """Chunks of several suites in turn; the wrong key opens nothing."""
+    """Chunks of several suites open in turn; the wrong key opens nothing."""
     keys = [HpkePrivateKey.generate(), HpkePrivateKey.generate(), HpkePrivateKey.generate(_HYBRID)]
     sealed = [b"".join(_sealed(key, 3)) for key in keys]
     sizes = [len(blob) // 3 for blob in sealed]
@@ -61,7 +61,7 @@ def _wait_until_gone(process: int) -> None:
 
 
 def test_workers_that_may_hold_a_destroyed_key_end(pool: HpkePool) -> None:
-    """They finish their work first, and new workers replace them."""
+    """Workers finish their work first, and new ones replace them."""
     key = HpkePrivateKey.generate()
     blob = b"".join(_sealed(key, 2000))
     pool.open(key, blob[:60], 60, _CONTEXT).result()
@@ -74,7 +74,7 @@ def test_workers_that_may_hold_a_destroyed_key_end(pool: HpkePool) -> None:
 
 
 def test_a_key_sent_to_a_worker_does_not_print() -> None:
-    """Its repr shows the suite alone."""
+    """The repr shows the suite alone."""
     key = HpkePrivateKey.generate()
     shown = repr(_RawKey(key.suite, key.private_bytes()))
 
@@ -105,7 +105,7 @@ def test_worker_processes_seal_and_open_in_order(pool: HpkePool) -> None:
 
 
 def test_a_worker_that_dies_is_replaced(pool: HpkePool) -> None:
-    """Its work fails; the next chunk opens."""
+    """The dead worker's task fails; the next chunk opens."""
     key = HpkePrivateKey.generate()
     blob = b"".join(_sealed(key, 3))
     pool.open(key, blob, 60, _CONTEXT).result()

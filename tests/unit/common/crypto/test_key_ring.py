@@ -65,7 +65,7 @@ def test_keys_live_by_the_schedule(days: float, expected: list[str]) -> None:
 
 
 def test_a_ring_that_was_not_rotated_for_long_publishes_the_next_key_first() -> None:
-    """After a year's pause. With an infinite lifetime the first key stays active."""
+    """This holds after a year's pause; with an infinite lifetime the first key stays active."""
     first = _rotated(KeyRing(), 0)
     ring = _rotated(first, 365)
     assert ["active", "pending"] == _states(ring)
@@ -93,7 +93,7 @@ def test_destroyed_and_unknown_keys_are_refused_with_different_errors() -> None:
 
 @pytest.mark.parametrize("state", [KeyState.ACTIVE, KeyState.PENDING])
 def test_a_ring_has_one_active_and_one_pending_key(state: KeyState) -> None:
-    """And no key twice."""
+    """A second one is refused, and so is a key twice."""
     ring = KeyRing().with_key(_make(DEFAULT_SUITE), state, 0.0)
     with pytest.raises(WireError, match="two active or two pending"):
         ring.with_key(_make(DEFAULT_SUITE), state, 1.0)
@@ -102,7 +102,7 @@ def test_a_ring_has_one_active_and_one_pending_key(state: KeyState) -> None:
 
 
 def test_a_ring_is_read_as_it_was_written() -> None:
-    """With its suites, states and times."""
+    """Suites, states and times survive."""
     ring = KeyRing()
     for day in (0, 88, 90, 120):
         ring = ring.rotated(

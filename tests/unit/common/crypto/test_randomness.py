@@ -15,7 +15,7 @@ def _draw(generator: np.random.Generator) -> bytes:
 
 
 def test_its_key_is_256_bits_of_the_operating_systems(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its draws are ChaCha20's stream under that key, through numpy's own methods."""
+    """The draws are ChaCha20's stream under that key, through numpy's own methods."""
     drawn, honest = list[bytes](), secrets.token_bytes
 
     def noted(size: int) -> bytes:
@@ -55,9 +55,9 @@ def test_a_forked_child_draws_another_stream() -> None:
         os.write(writing, _draw(generator))
         os._exit(0)
     os.waitpid(child, 0)
-    theirs = os.read(reading, 32)
+    child_draw = os.read(reading, 32)
     os.close(reading)
     os.close(writing)
 
-    assert len(theirs) == 32
-    assert theirs != _draw(generator)
+    assert len(child_draw) == 32
+    assert child_draw != _draw(generator)

@@ -48,7 +48,7 @@ def test_private_keys_neither_print_nor_pickle() -> None:
 
 
 def test_a_pinned_identity_is_64_hexadecimal_digits() -> None:
-    """It is read back as it was written; anything else is refused."""
+    """A pinned identity is read back as it was written; anything else is refused."""
     public = SigningIdentity.generate().public_identity()
 
     assert public == PublicIdentity.from_hex(public.raw.hex(), "it")
@@ -63,11 +63,13 @@ _PINNED = _SHUFFLER.public_identity()
 
 
 def test_a_receipt_is_for_one_envelope_of_one_task_by_one_shuffler() -> None:
-    """For another envelope, task or shuffler, or with invalid bytes, it does not verify."""
+    """A receipt fails for another envelope, task or shuffler, and invalid bytes fail."""
     for wrong in (b"", bytes(63), bytes(64), bytes(65)):
         assert not receipt_holds(_PINNED, _DIGEST, b"envelope", wrong)
     receipt = sign_receipt(_SHUFFLER, _DIGEST, b"envelope")
+    message = _DIGEST + hashlib.sha256(b"envelope").digest()
 
+    assert _PINNED.signed(b"shuffledp v1 receipt", message, receipt)
     assert receipt_holds(_PINNED, _DIGEST, b"envelope", receipt)
     assert not receipt_holds(_PINNED, _DIGEST, b"envelopf", receipt)
     assert not receipt_holds(_PINNED, _OTHER, b"envelope", receipt)
@@ -77,7 +79,7 @@ def test_a_receipt_is_for_one_envelope_of_one_task_by_one_shuffler() -> None:
 
 
 def test_a_bulk_receipt_is_for_these_envelopes_in_this_order() -> None:
-    """For other envelopes, or in another order, it does not verify."""
+    """Other envelopes, or another order, do not verify."""
     stored = [b"one", b"two", b"three"]
     receipt = sign_bulk_receipt(_SHUFFLER, _DIGEST, stored)
 
@@ -88,17 +90,17 @@ def test_a_bulk_receipt_is_for_these_envelopes_in_this_order() -> None:
 
 def test_signatures_of_different_kinds_are_separated() -> None:
     """A task, a receipt and a bulk receipt each have their own label."""
-    one = sign_receipt(_SHUFFLER, _DIGEST, b"envelope")
+    single = sign_receipt(_SHUFFLER, _DIGEST, b"envelope")
     bulk = sign_bulk_receipt(_SHUFFLER, _DIGEST, [b"envelope"])
     task = _SHUFFLER.sign(_DIGEST + envelope_hash(b"envelope")).signature
 
-    assert not bulk_receipt_holds(_PINNED, _DIGEST, [b"envelope"], one)
+    assert not bulk_receipt_holds(_PINNED, _DIGEST, [b"envelope"], single)
     assert not receipt_holds(_PINNED, _DIGEST, b"envelope", bulk)
     assert not receipt_holds(_PINNED, _DIGEST, b"envelope", task)
 
 
 def test_the_issuer_makes_tokens_that_its_identity_accepts() -> None:
-    """80 bytes, all different; none by another issuer, or changed in any byte or in length."""
+    """Tokens differ; none by another issuer, or with a changed byte or length, is accepted."""
     issuer, other = TokenIssuer(TokenIssuer.generate()), TokenIssuer(TokenIssuer.generate())
     identity = TokenIdentity.from_hex(issuer.identity().raw.hex(), "it")
     tokens = {issuer.issue() for _ in range(20)}
@@ -107,6 +109,7 @@ def test_the_issuer_makes_tokens_that_its_identity_accepts() -> None:
     for token in tokens:
         assert len(token) == TOKEN_BYTES
         assert identity.accepts(token)
+        assert identity.signed(b"shuffledp v1 user token", token[:16], token[16:])
         assert not other.identity().accepts(token)
     for place in range(TOKEN_BYTES):
         changed = token[:place] + bytes([token[place] ^ 1]) + token[place + 1 :]

@@ -20,7 +20,7 @@ from common.messages.guarantee import rounded_up, sum_upper
     ],
 )
 def test_a_privacy_figure_is_shown_no_smaller_than_it_is(figure: float, shown: str) -> None:
-    """Four digits, rounded up."""
+    """A figure has four digits, rounded up."""
     assert math.inf == sum_upper([4.0, math.inf, 1.0])
     assert shown == rounded_up(figure)
 

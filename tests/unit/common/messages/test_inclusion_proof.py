@@ -32,7 +32,7 @@ _SIZES = [1, 2, 255, 256, 257, 511, 512, 513, 1023, 1024, 1025, 2047, 2048, 4096
 
 @pytest.mark.parametrize("count", _SIZES)
 def test_every_leaf_leads_to_the_root(count: int) -> None:
-    """For sizes around powers of two, and for one report; an empty tree has one empty bucket."""
+    """Sizes are around powers of two, or one report; an empty tree has one empty bucket."""
     assert bucket_hash(b"") == tree_over([]).root
     leaves = some_leaves(count)
     tree = tree_over(leaves)
@@ -105,11 +105,10 @@ def test_the_salt_decides_root_and_bucket() -> None:
 def test_leaf_bucket_and_node_hashes_are_separated() -> None:
     """A node shown as a bucket would prove leaves that never arrived."""
     left, right = some_leaves(2)
-    plain = hashlib.sha256(left + right).digest()
-    hashes = {leaf(left + right), bucket_hash(left + right), node_hash(left, right), plain}
-    hashes |= {salted(left, right)}
+    both = left + right
+    hashes = [leaf(both), bucket_hash(both), node_hash(left, right), salted(left, right)]
 
-    assert 5 == len(hashes)
+    assert [hashlib.sha256(bytes([kind]) + both).digest() for kind in range(4)] == hashes
     tree = tree_over(some_leaves(1024))
     [_, upper] = tree.path(0)
     lower = node_hash(bucket_hash(tree.bucket(0)), bucket_hash(tree.bucket(1)))
@@ -134,7 +133,7 @@ def _holds(proof: InclusionProof, leaf: bytes) -> bool:
 
 
 def test_a_proof_shows_whether_a_leaf_arrived() -> None:
-    """Its bucket holds it or lacks it. Committing again gives the same bytes."""
+    """The leaf's bucket holds it or lacks it; committing again gives the same bytes."""
     again = BatchCommitment.sign(_ANALYZER, _DIGEST, BatchId(bytes(16)), _TREE, SALT)
     assert _COMMITMENT == again
     for own in _LEAVES[::100]:
@@ -199,7 +198,7 @@ def test_a_tree_of_another_depth_is_refused_though_it_is_signed(n_leaves: int, b
 
 
 def test_a_tree_of_another_salt_proves_nothing() -> None:
-    """Neither with the signed root, nor with a root signed under the wrong salt."""
+    """Neither the signed root nor a root signed under the wrong salt helps."""
     own, other = _LEAVES[0], bytes(32)
     elsewhere = tree_over(_LEAVES, other)
     wrongly_signed = BatchCommitment.sign(_ANALYZER, _DIGEST, BatchId(bytes(16)), elsewhere, SALT)

@@ -7,53 +7,36 @@ import pytest
 
 from common.errors import LedgerError
 from common.messages.batch import BatchId
-from common.messages.ledger_entry import FIRST_PREVIOUS_HASH, ChainHead, LedgerEntry, verify
+from common.messages.ledger_entry import ChainHead, LedgerEntry, verify
 from common.task_digest import TaskDigest
+from tests.support.ledger_entries import first_entry, next_entry
 
 
-def _fields(entry: int) -> dict[str, Any]:
-    return {
-        "entry": entry,
-        "task_digest": TaskDigest(bytes([entry]) * 32),
-        "batch_id": BatchId(bytes([entry]) * 16),
-        "population": "staff",
-        "n_users": 100,
-        "n_refused": 2,
-        "coalition": "analyzer",
-        "epsilon": 0.25,
-        "delta": 1e-6,
-        "theorem": "formula 1, e^ε",
-        "composed_epsilon": 0.5,
-    }
-
-
-def _chain(length: int = 4) -> list[LedgerEntry]:
-    entries: list[LedgerEntry] = []
-    previous = FIRST_PREVIOUS_HASH
-    for entry in range(1, length + 1):
-        entries.append(LedgerEntry.chained(previous, **_fields(entry)))
-        previous = entries[-1].entry_hash
+def _chain() -> list[LedgerEntry]:
+    entries = [first_entry()]
+    while len(entries) < 4:
+        entries.append(next_entry(entries[-1]))
     return entries
 
 
 def test_a_hash_is_sha_256_of_label_previous_hash_and_canonical_json() -> None:
-    """As documented; an infinite epsilon has a hash too."""
+    """The text is the documented one; an infinite epsilon has a hash too."""
     text = (
-        '{"batch_id":"01010101010101010101010101010101","coalition":"analyzer",'
-        '"composed_epsilon":0.5,"delta":1e-06,"entry":1,"epsilon":0.25,"n_refused":2,'
+        '{"batch_id":"62626262626262626262626262626262","coalition":"analyzer",'
+        '"composed_epsilon":0.51234,"delta":1e-06,"entry":1,"epsilon":0.25,"n_refused":2,'
         '"n_users":100,"population":"staff",'
-        f'"task_digest":"{"01" * 32}","theorem":"formula 1, e^\\u03b5"}}'
+        f'"task_digest":"{"d1" * 32}","theorem":"formula 1, e^\\u03b5"}}'
     )
     expected = hashlib.sha256(b"shuffledp v1 ledger" + bytes(32) + text.encode()).digest()
 
-    assert expected == _chain(1)[0].entry_hash
-    infinite = LedgerEntry.chained(FIRST_PREVIOUS_HASH, **_fields(1) | {"epsilon": math.inf})
+    assert expected == first_entry(epsilon=0.25, theorem="formula 1, e^ε").entry_hash
+    infinite = first_entry(epsilon=math.inf)
     assert "inf" == infinite.fields()["epsilon"]
     assert 1 == verify([infinite]).entry
 
 
 def test_an_unchanged_chain_holds() -> None:
-    """Whole, page by page, and empty."""
+    """The chain holds as a whole, page by page, and when it is empty."""
     chain = _chain()
     head = ChainHead(entry=4, entry_hash=chain[-1].entry_hash)
 
@@ -80,7 +63,7 @@ def test_an_unchanged_chain_holds() -> None:
     ids=lambda change: next(iter(change)),
 )
 def test_a_changed_entry_is_named(change: dict[str, Any]) -> None:
-    """Whichever field it is."""
+    """A change of any field is detected."""
     chain = _chain()
     chain[1] = dataclasses.replace(chain[1], **change)
     with pytest.raises(LedgerError, match="broken at entry 2: it does not match its hash"):
@@ -88,9 +71,9 @@ def test_a_changed_entry_is_named(change: dict[str, Any]) -> None:
 
 
 def test_a_rehashed_or_removed_entry_breaks_the_chain() -> None:
-    """At the beginning and in the middle, renumbered or not."""
+    """The break shows at the beginning and in the middle, renumbered or not."""
     chain = _chain()
-    rehashed = LedgerEntry.chained(chain[0].entry_hash, **_fields(2) | {"epsilon": 0.1})
+    rehashed = next_entry(chain[0], epsilon=0.1)
     renumbered = [dataclasses.replace(entry, entry=entry.entry - 1) for entry in chain[2:]]
     for broken, message in (
         ([chain[0], rehashed, *chain[2:]], "broken at entry 3: it does not follow the one before"),
@@ -115,6 +98,6 @@ def test_a_rehashed_or_removed_entry_breaks_the_chain() -> None:
     ids=lambda change: next(iter(change)),
 )
 def test_a_malformed_entry_is_refused(change: dict[str, Any]) -> None:
-    """With wrong lengths, types or ranges, as in a damaged file."""
+    """A damaged file may have wrong lengths, types or ranges."""
     with pytest.raises(LedgerError, match="entry 1"):
-        dataclasses.replace(_chain(1)[0], **change)
+        dataclasses.replace(first_entry(), **change)

@@ -63,7 +63,7 @@ def test_a_bearer_token_is_read_from_the_authorization_header() -> None:
 
 
 def test_a_token_is_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Never by ==, which stops at the first difference."""
+    """The comparison is not ==, which stops at the first difference."""
     honest, compared = secrets.compare_digest, list[bytes]()
 
     def noted(shown: bytes, own: bytes) -> bool:

@@ -115,7 +115,7 @@ async def test_a_cancelled_call_frees_its_slot() -> None:
 
 
 @pytest.fixture
-def gate(monkeypatch: pytest.MonkeyPatch) -> AdmissionInterceptor:
+def interceptor(monkeypatch: pytest.MonkeyPatch) -> AdmissionInterceptor:
     """Return an interceptor that reads one short call at a time."""
     short = replace(CallKind.SHORT.value, read_seconds=_SECONDS, reads=1, peer_reads=1)
     monkeypatch.setattr(CallKind.SHORT, "_value_", short)
@@ -127,8 +127,12 @@ async def _sent_after(seconds: float) -> AsyncIterator[bytes]:
     yield b"request"
 
 
-async def _read(gate: AdmissionInterceptor, peer: str, requests: AsyncIterator[bytes]) -> bytes:
-    held = AdmittedCall(gate._limits, gate._queues[CallKind.SHORT], CallKind.SHORT, peer)
+async def _read(
+    interceptor: AdmissionInterceptor, peer: str, requests: AsyncIterator[bytes]
+) -> bytes:
+    held = AdmittedCall(
+        interceptor._limits, interceptor._queues[CallKind.SHORT], CallKind.SHORT, peer
+    )
     try:
         async with Deadline(_LONG, "") as deadline:
             return await read_request(requests, CallKind.SHORT, held, deadline)
@@ -136,25 +140,27 @@ async def _read(gate: AdmissionInterceptor, peer: str, requests: AsyncIterator[b
         held.close()
 
 
-async def test_the_time_to_send_begins_with_the_read_slot(gate: AdmissionInterceptor) -> None:
+async def test_the_time_to_send_begins_with_the_read_slot(
+    interceptor: AdmissionInterceptor,
+) -> None:
     """Waiting for other calls does not use it up."""
-    first = asyncio.create_task(_read(gate, "first", _sent_after(0.75 * _SECONDS)))
+    first = asyncio.create_task(_read(interceptor, "first", _sent_after(0.75 * _SECONDS)))
     await asyncio.sleep(0)
-    second = await _read(gate, "second", _sent_after(0.75 * _SECONDS))
+    second = await _read(interceptor, "second", _sent_after(0.75 * _SECONDS))
 
     assert (b"request", b"request") == (await first, second)
 
 
 async def test_a_slow_request_is_refused_and_the_next_one_served(
-    gate: AdmissionInterceptor,
+    interceptor: AdmissionInterceptor,
 ) -> None:
     """A call that gets no slot meanwhile is refused for overload, not for slowness."""
-    first = asyncio.create_task(_read(gate, "first", _sent_after(60)))
+    first = asyncio.create_task(_read(interceptor, "first", _sent_after(60)))
     await asyncio.sleep(_SECONDS / 4)
-    assert b"request" == await _read(gate, "second", _sent_after(0))
+    assert b"request" == await _read(interceptor, "second", _sent_after(0))
 
     with pytest.raises(DeadlineError, match=r"did not arrive completely within 0\.4 seconds"):
         await first
-    await gate._queues[CallKind.SHORT].enter("first", _SECONDS)
+    await interceptor._queues[CallKind.SHORT].enter("first", _SECONDS)
     with pytest.raises(OverloadError, match=r"waited 0\.4 seconds to be read"):
-        await _read(gate, "second", _sent_after(0))
+        await _read(interceptor, "second", _sent_after(0))

@@ -4,7 +4,7 @@ from common.runtime.clock import SystemClock, retry_pause
 
 
 def test_durations_do_not_follow_the_time_that_is_set() -> None:
-    """They are measured by the monotonic clock."""
+    """The monotonic clock measures them."""
     before = time.monotonic()
 
     assert before <= SystemClock().elapsed() <= time.monotonic()

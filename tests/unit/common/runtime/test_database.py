@@ -65,7 +65,7 @@ async def test_a_full_file_refuses_until_there_is_room(database: Database) -> No
 
 
 async def test_a_damaged_file_is_reported(tmp_path: Path) -> None:
-    """A damaged page, a table name that Python cannot decode, and a missing column."""
+    """A damaged page, an undecodable table name and a missing column each raise an error."""
     path = tmp_path / "page.sqlite"
     database = Database(path, _SCHEMA)
     await database.run(_insert, 1)

@@ -44,7 +44,7 @@ def _run(path: Path, *days: float) -> KeyStore:
 
 
 def test_a_restart_keeps_the_keys_of_every_suite(tmp_path: Path) -> None:
-    """They are the same, and they open."""
+    """The keys are the same, and they open."""
     state = StateDirectory.open(tmp_path / "state")
     store = KeyStore(state, SCHEDULE)
     store.rotate(0.0)
@@ -77,7 +77,7 @@ def test_a_crash_around_any_write_loses_no_key(tmp_path: Path, days: tuple[float
 
 
 def test_a_key_that_the_ring_does_not_name_opens_and_is_never_used(tmp_path: Path) -> None:
-    """As after a ring was lost, or restored from an old backup. The key is destroyed in time."""
+    """A ring may be lost, or restored from an old backup; the key is destroyed in time."""
     key = HpkePrivateKey.generate(list(SUITES)[2])
     state = StateDirectory.open(tmp_path / "state")
     store = store_holding(state, key)
@@ -200,7 +200,7 @@ async def test_keys_are_rotated_and_tasks_read_only_when_a_key_could_go(tmp_path
 async def test_a_failed_rotation_is_tried_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """As with a full disk. No key is destroyed before the unfinished tasks are known."""
+    """The disk may be full; no key is destroyed before the unfinished tasks are known."""
     party = _Party(tmp_path)
     await party.at(0, 88, 90)
     party.broken = True

@@ -44,7 +44,7 @@ def test_names_and_labels_are_the_allow_list(party: Party, snapshot: SnapshotAss
 
 
 def test_a_counter_only_grows() -> None:
-    """It cannot be set or fall, even where a measured total does; undefined series are refused."""
+    """A counter cannot be set or fall, even where a measured total does; unknown series fail."""
     metrics = Metrics("shuffler")
     for name, labels in (
         ("shuffledp_batches", {"state": "3fa9"}),
@@ -80,7 +80,7 @@ def test_a_counter_only_grows() -> None:
 def test_a_failure_shows_for_exactly_the_next_five_minutes(
     error: Exception, name: str | None
 ) -> None:
-    """However often it happens; an error of one client alone never shows."""
+    """Repetition does not prolong it; an error of one client alone never shows."""
     clock = ManualClock(100 * WINDOW)
     metrics = Metrics("shuffler")
     failures = FailureCounters(metrics, clock)
@@ -147,7 +147,7 @@ async def test_the_page_of_a_service_that_hangs_fails() -> None:
 
 
 def test_another_process_can_be_measured_while_it_runs() -> None:
-    """Its memory is less than this process's."""
+    """The other process takes less memory than this one."""
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
         running = measure(other.pid)
         other.kill()
@@ -160,7 +160,7 @@ def test_another_process_can_be_measured_while_it_runs() -> None:
 
 @pytest.mark.slow
 def test_processor_time_of_workers_counts_after_they_end_too() -> None:
-    """Their memory counts only while they run."""
+    """Workers' memory counts only while they run."""
     key = HpkePrivateKey.generate(DEFAULT_SUITE).public_key()
     before, started = measure(), time.process_time()
     pool = HpkePool(1)

@@ -131,7 +131,7 @@ async def started(
 async def test_a_running_service_follows_its_settings_and_draws_securely(
     started: _Started, follows: tuple[str, dict[str, Any]]
 ) -> None:
-    """Its parts receive settings unlike the defaults, and only ChaCha20 generators."""
+    """The parts receive settings unlike the defaults, and only ChaCha20 generators."""
     name, values = follows
     assert values.items() <= started.made[name].items()
     drawing = [given["rng"] for given in started.made.values() if "rng" in given]
@@ -140,14 +140,14 @@ async def test_a_running_service_follows_its_settings_and_draws_securely(
 
 @pytest.mark.usefixtures("started")
 def test_a_running_service_seals_its_secrets_under_its_state_key(tmp_path: Path) -> None:
-    """The file that its settings name; without that file, the secrets do not open."""
+    """The settings name the key's file; without it, the secrets do not open."""
     assert [tmp_path / "own.key"] == list(tmp_path.glob("*.key"))
     with pytest.raises(SettingsError, match="is sealed under it"):
         StateDirectory.open(tmp_path / "state").secret("identity.key", bytes)
 
 
 async def test_a_running_service_rotates_its_keys(started: _Started) -> None:
-    """By the days in its settings. The pool forgets destroyed keys; expired proofs are deleted."""
+    """The settings give the days; the pool forgets destroyed keys, and old proofs are deleted."""
     if "InclusionProofs" in started.made:
         inclusions = started.made["InclusionProofs"]
         assert 40 * DAY == inclusions["keep_seconds"]

@@ -32,16 +32,16 @@ _MOST: Final = {
 def test_a_server_has_bounded_resources(service: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Admission is the last interceptor, and no other process can share the port."""
     given: dict[str, Any] = {}
-    gate = AdmissionInterceptor(certificates=True, token=None)
+    interceptor = AdmissionInterceptor(certificates=True, token=None)
     monkeypatch.setattr(grpc.aio, "server", lambda **fields: given.update(fields))
-    make_server(gate, connections_of(f"shuffledp.v1.{service}"))
+    make_server(interceptor, connections_of(f"shuffledp.v1.{service}"))
     options = dict(given["options"])
 
     assert {} == {
         name: options.get(name) for name, most in _MOST.items() if not 0 < options[name] <= most
     }
     assert 0 < given["maximum_concurrent_rpcs"] <= 4096
-    assert gate is given["interceptors"][-1]
+    assert interceptor is given["interceptors"][-1]
     assert 0 == options["grpc.so_reuseport"]
 
 
@@ -49,7 +49,7 @@ def test_a_server_has_bounded_resources(service: str, monkeypatch: pytest.Monkey
 def test_a_channel_accepts_only_the_called_partys_certificate(
     party: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """From the trusted authority; answers are bounded and only repeatable calls are retried."""
+    """The authority is the trusted one; answers are bounded, and only safe calls are retried."""
     opened: list[tuple[str, Any, dict[str, Any]]] = []
     monkeypatch.setattr(grpc, "ssl_channel_credentials", lambda *parts: parts)
     monkeypatch.setattr(
@@ -78,7 +78,7 @@ def test_plaintext_channels_stay_on_loopback(address: str) -> None:
 
 
 def test_an_internal_error_reveals_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    """Neither to the caller nor to the log: its text might repeat a user's input."""
+    """Neither caller nor log sees its text, which might repeat a user's input."""
     caplog.set_level(logging.DEBUG)
     noted: list[BaseException] = []
     errors = AdmissionInterceptor(certificates=False, token=None, on_error=noted.append)
@@ -95,7 +95,7 @@ def test_an_internal_error_reveals_nothing(caplog: pytest.LogCaptureFixture) -> 
 
 
 async def test_a_message_that_is_too_large_is_refused_for_good() -> None:
-    """Its status in gRPC is that of an overloaded service, but no retry can help."""
+    """The status in gRPC is that of an overloaded service, but no retry can help."""
     repeat: Any = grpc.unary_unary_rpc_method_handler(_repeat)
     server = grpc.aio.server(options=[("grpc.max_receive_message_length", 2 * _MIB)])
     server.add_generic_rpc_handlers(

@@ -106,7 +106,7 @@ def test_settings_that_break_a_rule_stop_the_start(
 
 @pytest.mark.parametrize("kind", ["token_identity = 17", "token_identity = ['s3cret']"])
 def test_a_value_of_the_wrong_type_is_never_repeated(tmp_path: Path, kind: str) -> None:
-    """It may be a secret."""
+    """The value may be a secret."""
     with pytest.raises(SettingsError, match=r"^token_identity must be a valid string$") as caught:
         _load(tmp_path, f"{_GOOD}{kind}")
     assert caught.value.__cause__ is None

@@ -118,7 +118,7 @@ def test_the_state_key_may_be_a_link_elsewhere(tmp_path: Path) -> None:
 
 
 def test_a_file_is_written_through_no_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Even if an attacker knew the name of the temporary file."""
+    """An attacker may know the name of the temporary file, and make it a link."""
     monkeypatch.setattr("common.runtime.state_directory.secrets.randbits", lambda _bits: 7)
     (tmp_path / "others").write_bytes(b"another's")
     (tmp_path / ".file.7").symlink_to(tmp_path / "others")
@@ -170,7 +170,7 @@ def test_a_lost_or_wrong_key_file_stops_the_start(state: StateDirectory, tmp_pat
 
 
 def test_a_key_file_that_cannot_be_made_or_read_is_reported(tmp_path: Path) -> None:
-    """Its directory is missing, or a directory has its name."""
+    """The file's directory is missing, or a directory has its name."""
     for where in (tmp_path / "nowhere" / "key", tmp_path):
         state = StateDirectory.open(tmp_path / "state", where)
         with pytest.raises(SettingsError, match=r"state_key names|mode"):
@@ -214,7 +214,7 @@ def test_two_parties_that_make_one_key_file_at_once_agree(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("content", [b"", b"x" * 32, b"x" * 87])
 def test_an_unencrypted_secret_is_refused_and_kept(state: StateDirectory, content: bytes) -> None:
-    """Damaged, or of a version that did not encrypt."""
+    """The file is damaged, or of a version that did not encrypt."""
     path = state.path / "identity.key"
     path.write_bytes(content)
     path.chmod(0o600)

@@ -90,7 +90,7 @@ def test_an_ended_or_foreign_certificate_stops_the_start(files: TlsFiles) -> Non
 
 
 def test_a_development_certificate_is_renewed_before_it_ends(tmp_path: Path) -> None:
-    """Within its last month, by the same authority."""
+    """The same authority renews it within its last month."""
     first = _identity(tmp_path, "analyzer", ManualClock())
     later = ManualClock(ManualClock().seconds + 350 * 86_400)
     second = _identity(tmp_path, "analyzer", later)
@@ -111,7 +111,7 @@ def test_a_development_certificate_is_renewed_before_it_ends(tmp_path: Path) -> 
 def test_a_damaged_certificate_is_refused_when_it_is_read(
     files: TlsFiles, tmp_path: Path, whole: str, broken: str
 ) -> None:
-    """Not later, by an error of the library."""
+    """The error comes when it is read, and not later from the library."""
     certificate = x509.load_pem_x509_certificate((tmp_path / "analyzer.pem").read_bytes())
     der = certificate.public_bytes(Encoding.DER).replace(
         bytes.fromhex(whole), bytes.fromhex(broken)

@@ -106,7 +106,7 @@ def test_each_distribution_has_the_numbers_that_it_needs(
 def test_a_mean_is_the_direct_sum(
     distribution: str, mean: float, maximum: int, *, uniform: bool
 ) -> None:
-    """With probability 1/4. The negative binomial's truncated part is negligible here."""
+    """The probability is 1/4; the negative binomial's truncated part is negligible here."""
     spec = _distribution(distribution)
     chance, trials = 0.25, spec.trials
     if distribution == "negative-binomial":
@@ -195,7 +195,7 @@ def test_flanks_have_the_stated_ratios_and_moments(change: dict[str, Any]) -> No
 
 
 def test_coins_have_a_binomials_moments() -> None:
-    """Compared with direct sums. Only a geometric distribution is tabulated."""
+    """The moments equal direct sums; only geometric noise has a table of probabilities."""
     spec = ShufflerSpec(**_COINS)
     distribution = stats.binom.pmf(np.arange(10), 9, 0.5)
     mean = float(distribution @ np.arange(10))
@@ -209,7 +209,7 @@ def test_coins_have_a_binomials_moments() -> None:
 
 
 def test_a_shuffler_without_noise_only_permutes() -> None:
-    """Not if it drops reports or adds dummies."""
+    """A shuffler that drops reports or adds dummies does more."""
     assert ShufflerSpec().only_permutes
     assert not ShufflerSpec(keep_weight=KEEP_SUM - 1).only_permutes
     assert not ShufflerSpec(**_COINS).only_permutes

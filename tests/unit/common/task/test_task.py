@@ -156,7 +156,7 @@ def test_the_distribution_of_the_dummies_is_in_the_bytes() -> None:
     ['"-inf"', '"Inf"', '"infinity"', '"nan"', "NaN", "Infinity", "-Infinity", "1e999", "null"],
 )
 def test_an_infinite_local_epsilon_has_one_form_only(other: str) -> None:
-    """The text "inf"; no other number may be infinite."""
+    """The form is the text "inf"; no other number may be infinite."""
     task = published(local_epsilon=math.inf, dummies_per_user=100).task
     raw = task.to_bytes()
     assert (task, raw) == (Task.from_bytes(raw), Task.from_bytes(raw).to_bytes())

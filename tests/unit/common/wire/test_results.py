@@ -50,7 +50,7 @@ def _message(estimate: Estimate) -> analyzer_pb2.GetResultResponse:
 
 @pytest.mark.parametrize("name", _ESTIMATES)
 def test_an_estimate_of_every_kind_is_read_back_as_it_was_written(name: str) -> None:
-    """Every field, with its kind; later iterations of pairs have no owners."""
+    """Every field and the kind survive; later iterations of pairs have no owners."""
     written = _ESTIMATES[name]
     later = [dataclasses.replace(written, owners=None)] if isinstance(written, KeyValues) else []
     for estimate in (written, *later):
@@ -60,7 +60,7 @@ def test_an_estimate_of_every_kind_is_read_back_as_it_was_written(name: str) -> 
 
 
 def test_a_result_holds_one_estimate() -> None:
-    """Without an estimate, or with two, it is refused."""
+    """A result without an estimate, or with two, is refused."""
     both = _message(_ESTIMATES["means"])
     both.bit_table.CopyFrom(_message(_ESTIMATES["bits"]).bit_table)
     with pytest.raises(WireError, match="holds 2 estimates"):
@@ -99,7 +99,7 @@ def test_an_impossible_estimate_is_refused(
 
 
 def test_a_result_survives_the_wire_and_the_file() -> None:
-    """With an infinite epsilon. A damaged file raises WireError."""
+    """An infinite epsilon survives too; a damaged file raises WireError."""
     with pytest.raises(WireError, match="the stored result of this task is damaged"):
         results.result_from_bytes(b"\xff\xff\xff")
     result = released(_DIGEST)
@@ -166,7 +166,7 @@ def test_a_field_of_a_result_has_a_range(field: str, wrong: object, said: str) -
     [("epsilon", -math.inf), ("delta", -1.0), ("delta", 1.5), ("composed_epsilon", math.nan)],
 )
 def test_ledger_entries_are_read_back_and_limited(name: str, figure: float) -> None:
-    """Their hashes still match; figures out of range and over 10,000 entries are refused."""
+    """The hashes still match; figures out of range and over 10,000 entries are refused."""
     message = results.ledger_to_wire([_ENTRY])
     [again] = results.ledger_from_wire(message)
     assert _ENTRY == again

@@ -20,7 +20,7 @@ _DIGEST = TaskDigest(b"d" * 32)
 
 
 def test_outcomes_and_records_are_written_field_by_field() -> None:
-    """With every outcome; an unknown one is refused."""
+    """Every outcome survives; an unknown one is refused."""
     record = AnswerRecord(
         state="arrived",
         inclusion="counted",
@@ -39,7 +39,7 @@ def test_outcomes_and_records_are_written_field_by_field() -> None:
 
 
 def test_tokens_come_with_each_envelope_or_with_none() -> None:
-    """80 bytes each, or empty for a user without one; at most 2,000 envelopes."""
+    """A token has 80 bytes, or none for a user without one; a call has up to 2,000 envelopes."""
     request = shuffler_pb2.SubmitBulkRequest(task_digest=_DIGEST, envelopes=[b""] * 2001)
     with pytest.raises(WireError, match="2001 envelopes"):
         envelopes_from_wire(request)

@@ -1,16 +1,17 @@
+import dataclasses
 import math
 
 import pytest
 
 from common.crypto.signing import SignedTask
 from common.errors import WireError
-from common.messages.batch import TaskState, TaskSummary
+from common.messages.batch import TaskState
 from common.task.draft import TaskDraft
 from common.task_digest import TaskDigest
 from common.wire import fields, tasks
 from tests.support.kind_tasks import OF_OTHER_KINDS, kind_draft_fields
 from tests.support.tasks import draft
-from tests.support.wire_parsers import DRAFTS
+from tests.support.wire_parsers import DRAFTS, _summary
 
 _SIGNED = SignedTask(task_bytes=b"task", signature=bytes(64))
 _HYBRID = "mlkem768x25519-hkdf-sha256-chacha20poly1305"
@@ -31,23 +32,12 @@ def test_a_draft_is_read_back_as_it_was_written(asked: TaskDraft) -> None:
 
 
 def test_a_published_task_and_its_state_are_read_back() -> None:
-    """With unchanged bytes and in every state; a digest must have 32 bytes."""
+    """The bytes are unchanged, in every state; a digest must have 32 bytes."""
     for length in (0, 31, 33):
         with pytest.raises(WireError, match=f"task_digest has {length} bytes; it must have 32"):
             fields.digest_from_wire(bytes(length))
     summaries = [
-        TaskSummary(
-            task_digest=TaskDigest(bytes([number]) * 32),
-            state=state,
-            protocol="od-hp",
-            domain_size=9,
-            population="staff",
-            n_min=3,
-            target_size=4,
-            deadline=5,
-            n_users=6,
-            failure="none",
-        )
+        dataclasses.replace(_summary(state), task_digest=TaskDigest(bytes([number]) * 32))
         for number, state in enumerate(TaskState)
     ]
 
@@ -72,7 +62,7 @@ def test_the_number_of_dummies_of_a_draft_has_a_range(dummies: float) -> None:
 
 
 def test_a_draft_without_a_suite_has_the_default_one() -> None:
-    """As earlier versions send it; an unknown suite and a key of another length are refused."""
+    """Earlier versions send none; an unknown suite and a key of another length are refused."""
     message = tasks.draft_to_wire(draft())
     message.suite = ""
     assert draft() == tasks.draft_from_wire(message)

@@ -12,31 +12,21 @@ from deploy.cli import app
 _RUNNER = CliRunner()
 
 
-def _answer(tmp_path: Path, questions: object) -> list[dict[str, object]]:
-    file = tmp_path / "questions.json"
-    file.write_text(json.dumps(questions), encoding="utf-8")
-    outcome = _RUNNER.invoke(app, ["account", "--batch", str(file)])
-    assert outcome.exit_code == 0
-    answers: list[dict[str, object]] = json.loads(outcome.stdout)
-    return answers
-
-
 def test_a_file_of_queries_is_answered_in_order(tmp_path: Path) -> None:
-    """ε for a δ, δ for an ε, an infinite ε as text, and errors in their place."""
+    """Queries ask for ε or δ; an infinite ε is text, and errors stay in their place."""
     known = {"M": 60, "known_dummies": 20}
-    answers = _answer(
-        tmp_path,
-        [
-            {"kind": "grr", "n": 1, "k": 4, "eps_l": 2.0, "M": 0, "eps": 1.0},
-            {"kind": "olh", "n": 10_000, "k": 56, "eps_l": 4, "M": 0, "delta": 1e-6},
-            {"kind": "grr", "n": 1, "k": 16, "eps_l": "inf", "M": 0, "delta": 1e-6},
-            {"kind": "grr", "n": 60, "k": 4, "eps_l": 3.0, "eps": 0.7, "M_binom": [100, 0.4]},
-            {"kind": "olh", "n": 100, "k": 8, "eps_l": 4.0, "eps": 1.2, **known},
-            {"kind": "olh", "n": 0, "k": 4, "eps_l": 3.0, "eps": 0.7},
-            "no question",
-            {"kind": "grr", "n": 1, "k": 4, "eps_l": 2, "eps": 1.0},
-        ],
-    )
+    questions = [
+        {"kind": "grr", "n": 1, "k": 4, "eps_l": 2.0, "M": 0, "eps": 1.0},
+        {"kind": "olh", "n": 10_000, "k": 56, "eps_l": 4, "M": 0, "delta": 1e-6},
+        {"kind": "grr", "n": 1, "k": 16, "eps_l": "inf", "M": 0, "delta": 1e-6},
+        {"kind": "grr", "n": 60, "k": 4, "eps_l": 3.0, "eps": 0.7, "M_binom": [100, 0.4]},
+        {"kind": "olh", "n": 100, "k": 8, "eps_l": 4.0, "eps": 1.2, **known},
+        {"kind": "olh", "n": 0, "k": 4, "eps_l": 3.0, "eps": 0.7},
+        "no question",
+        {"kind": "grr", "n": 1, "k": 4, "eps_l": 2, "eps": 1.0},
+    ]
+    (tmp_path / "questions.json").write_text(json.dumps(questions), encoding="utf-8")
+    answers = json.loads(_asked(f"--batch {tmp_path}/questions.json"))
 
     assert answers[0]["delta_upper"] == pytest.approx(0.44958600916134905)
     assert answers[1]["epsilon_upper"] == pytest.approx(0.27848, rel=1e-3)
@@ -104,14 +94,14 @@ def test_one_query_is_answered_as_text_and_as_json() -> None:
 
 
 def test_a_file_of_queries_excludes_other_options(tmp_path: Path) -> None:
-    """Also one given with its default."""
+    """An option given with its default counts too."""
     outcome = _RUNNER.invoke(app, ["account", "--batch", str(tmp_path / "x"), "--dummies", "0"])
 
     assert "allows no other options" in str(outcome.exception)
 
 
 @pytest.mark.parametrize(
-    ("spoken", "said"),
+    ("per_user", "in_total"),
     [
         ({"m": 2}, {"M": 200}),
         ({"m": 2, "colluders": 10}, {"M": 180, "colluders": 10}),
@@ -121,21 +111,21 @@ def test_a_file_of_queries_excludes_other_options(tmp_path: Path) -> None:
     ],
 )
 def test_dummies_of_users_are_those_of_honest_users(
-    spoken: dict[str, object], said: dict[str, object]
+    per_user: dict[str, object], in_total: dict[str, object]
 ) -> None:
     """Colluders and skippers add none; the shuffler's dummies stay."""
     base: dict[str, object] = {"kind": "olh", "n": 100, "k": 8, "eps_l": 2, "eps": 0.3}
-    one, other = (Query.read(base | each).answer() for each in (spoken, said))
+    found, expected = (Query.read(base | each).answer() for each in (per_user, in_total))
 
-    assert 0 < one.delta < 1
-    assert one.delta == other.delta
+    assert 0 < found.delta < 1
+    assert expected.delta == found.delta
 
 
 @pytest.mark.parametrize(
     "kind", ["symmetric-unary", "optimized-unary", "duchi", "piecewise", "laplace"]
 )
 def test_randomizers_beyond_randomized_response_have_answers(kind: str) -> None:
-    """An ε below the local ε, and at this ε a δ no larger than the given one."""
+    """The ε is below the local ε, and the δ at this ε is about the given one."""
     question: dict[str, object] = {"kind": kind, "n": 3000, "eps_l": 1.0}
     found = Query.read(question | {"delta": 1e-6}).answer()
     back = Query.read(question | {"eps": found.epsilon}).answer()
@@ -161,7 +151,7 @@ def test_every_bound_is_shown_beside_the_tight_one() -> None:
 
 
 def test_a_distribution_of_dummies_is_parsed() -> None:
-    """Otherwise the message names the known distributions."""
+    """Other texts are refused, and the message names the known distributions."""
     asked = "--users 50 --alphabet 5 --local-epsilon 3 --central-epsilon .5 --json --random-dummies"
     for distribution in ("poisson:30", "binomial:100,0.5", "negative-binomial:5,30"):
         assert 0 < json.loads(_asked(f"{asked} {distribution}"))["delta_upper"] < 0.1

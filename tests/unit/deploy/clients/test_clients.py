@@ -82,6 +82,6 @@ async def test_the_whole_ledger_is_read_and_verified() -> None:
         false = [[*before, altered, *after]]
         if after:  # a valid end may lack what follows it
             false += [[*before, rehashed, *after], [*before, *after]]
-        for told in false:
+        for entries in false:
             with pytest.raises(LedgerError):
-                await _read(told)
+                await _read(entries)

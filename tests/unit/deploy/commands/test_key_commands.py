@@ -23,7 +23,7 @@ def _run(*arguments: str) -> str:
 
 
 def test_keys_are_made_renewed_and_shown(tmp_path: Path) -> None:
-    """As JSON and as a table, with the analyzer's signing identity on request."""
+    """The output is JSON or a table, with the analyzer's signing identity on request."""
     keys, identity = str(tmp_path / "keys"), tmp_path / "identity.pub"
     identity.write_text(SigningIdentity.generate().public_identity().raw.hex(), encoding="ascii")
     made = json.loads(_run("keys", "make", keys, "--host", "a.example.org", "--json"))
@@ -43,7 +43,7 @@ def test_keys_are_made_renewed_and_shown(tmp_path: Path) -> None:
 def test_certificates_that_end_soon_are_pointed_out(
     tmp_path: Path, age: int, soon: list[str]
 ) -> None:
-    """From 30 days on, of a year."""
+    """Certificates last a year; those with less than 30 days left are pointed out."""
     KeyFolder(tmp_path).make(["analyzer"], [], time.time() - 86_400 * age)
     shown = json.loads(_run("keys", "show", str(tmp_path), "--json"))["certificates"]
 
@@ -76,7 +76,7 @@ def test_an_identity_is_made_before_the_first_start_and_renewed(tmp_path: Path) 
 
 
 def test_tokens_are_made_under_one_key(tmp_path: Path) -> None:
-    """One a line, in a file of mode 0600 that is never overwritten."""
+    """A file of mode 0600, which is never overwritten, has one token per line."""
     key = ("--key-directory", str(tmp_path / "issuer"))
     first, second = tmp_path / "one.txt", tmp_path / "two.txt"
     one = json.loads(_run("tokens", "make", "3", "--out", str(first), *key, "--json"))

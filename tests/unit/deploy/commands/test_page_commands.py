@@ -1,8 +1,9 @@
 """Commands and settings on the documentation's pages are real, and lead to a result."""
 
+import dataclasses
 import tomllib
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 from typer.core import TyperOption
@@ -57,14 +58,8 @@ def _given(folder: Path) -> UserAgentSettings:
     return settings.load(UserAgentSettings, _file("user_agent.toml", folder), {}, "SHUFFLEDP")
 
 
-def _trial() -> dict[str, Any]:
-    """Return the changed settings of a user agent for five people."""
-    [text] = [one for one in blocks(_QUICK_START, "toml") if one.startswith("several_persons")]
-    return tomllib.loads(text)
-
-
 def test_commands_are_found_on_the_pages() -> None:
-    """By themselves, after a pipe, and in containers: otherwise nothing below is tested."""
+    """They stand alone, after a pipe or in containers; without them the tests below are empty."""
     lines = [line for _, line in _ON_PAGES]
 
     assert any(line.startswith("shuffledp plan ") for line in lines)
@@ -80,7 +75,7 @@ def test_commands_are_found_on_the_pages() -> None:
 def test_a_command_that_is_shown_has_real_options_and_all_required_ones(
     page: Path | None, line: str
 ) -> None:
-    """On a page, but for those that a profile gives; in help, each of them."""
+    """On a page, a profile may give required ones; in help, each of them is there."""
     words = words_of(line)
     name, command = called(words)
     options = {word for word in words if word.startswith("--")}
@@ -109,7 +104,7 @@ def test_devices_accept_the_plans_that_pages_show(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", _PARTIES)
 def test_the_settings_on_the_page_start_a_service(name: str, tmp_path: Path) -> None:
-    """Each of the three files, once the identities are filled in."""
+    """Each of the three files loads once the identities are filled in."""
     settings.load(_PARTIES[name], _file(name, tmp_path), {}, "SHUFFLEDP")
 
 
@@ -124,11 +119,9 @@ def test_the_task_for_five_people_is_answered_and_released(tmp_path: Path) -> No
     identity = SigningIdentity.generate().public_identity()
     cap = _given(tmp_path).local_epsilon_cap
     given = Policy(identity=identity, local_epsilon_cap=cap)
-    raised = Policy(
-        identity=identity,
-        local_epsilon_cap=cap,
-        total_central_epsilon_cap=_trial()["total_central_epsilon_cap"],
-    )
+    [trial] = [one for one in blocks(_QUICK_START, "toml") if one.startswith("several_persons")]
+    total = tomllib.loads(trial)["total_central_epsilon_cap"]
+    raised = dataclasses.replace(given, total_central_epsilon_cap=total)
 
     assert task.n_min <= len(people) == 5
     assert all(person.split()[1] in task.labels for person in people)

@@ -45,7 +45,7 @@ def _shown(terminal: int) -> bytes:
 
 @pytest.mark.parametrize("kind", ["string", "key-value", "categorical", "mean", "vector"])
 def test_an_empty_line_is_an_answer_where_a_value_may_be_empty(kind: Kind) -> None:
-    """The empty text, and no key owned; others are asked for again, and never shown."""
+    """The empty text and no owned keys are answers; other kinds are asked again, never shown."""
     may_be_empty = kind in {"string", "key-value"}
     shown = _ask(kind, *[""] if may_be_empty else ["", "7531"])
 
@@ -56,7 +56,7 @@ def test_an_empty_line_is_an_answer_where_a_value_may_be_empty(kind: Kind) -> No
 
 @pytest.mark.parametrize("raw", ["Köln".encode(), b"\xef\xbb\xbf" + "Köln".encode()])
 def test_a_byte_order_mark_is_no_part_of_a_piped_value(raw: bytes) -> None:
-    """Nor is it of candidates."""
+    """Some programs begin UTF-8 text with one."""
     code = "from deploy.commands.person import read_piped_value; print(ascii(read_piped_value()))"
     found = subprocess.run(
         [sys.executable, "-c", code], input=raw, capture_output=True, check=True, cwd=_ROOT

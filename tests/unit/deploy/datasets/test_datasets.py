@@ -35,7 +35,7 @@ def _write(folder: Path, text: str) -> str:
 def test_a_shipped_histogram_is_complete(
     name: str, items: int, people: int, largest: tuple[str, int]
 ) -> None:
-    """By its items, its people and its largest item; drawing all people returns it."""
+    """Items, people and largest item are as published; drawing all people returns it."""
     found = load(name)
     top = int(found.counts.argmax())
     everybody = found.sample_counts(people, np.random.default_rng(1))
@@ -47,7 +47,7 @@ def test_a_shipped_histogram_is_complete(
 
 
 def test_people_are_drawn_without_replacement() -> None:
-    """From five people, three of whom share item 0; between one and all of them."""
+    """Five people, three of whom share item 0, allow draws of one to five."""
     rng = np.random.default_rng(6)
     draws = np.array([_FIVE.sample_counts(2, rng) for _ in range(100)])
 
@@ -60,12 +60,7 @@ def test_people_are_drawn_without_replacement() -> None:
 
 
 def test_synthetic_data_is_apportioned_by_largest_remainders() -> None:
-    """
-    Shares of 6 : 3 : 2 of twelve people are 6.55, 3.27, 2.18: the last person goes to the first
-    item.
-
-    By default there are a million people, and Zipf's exponent is 1.1.
-    """
+    """Of twelve people 6.55, 3.27 and 2.18 are due to three items: the last goes to the first."""
     found, usual = dataset("zipf:3,1", 12), dataset("zipf:1000")
 
     assert ([7, 3, 2], "zipf:3,1", ()) == (found.counts.tolist(), found.name, found.labels)
@@ -77,7 +72,7 @@ def test_synthetic_data_is_apportioned_by_largest_remainders() -> None:
 def test_synthetic_counts_fall_and_sum_to_the_number_of_people(
     size: int, exponent: float, n_users: int
 ) -> None:
-    """For any size, exponent and number."""
+    """This holds for any size, exponent and number."""
     counts = dataset(f"zipf:{size},{exponent}", n_users).counts
 
     assert n_users == int(counts.sum())
@@ -86,10 +81,7 @@ def test_synthetic_counts_fall_and_sum_to_the_number_of_people(
 
 
 def test_a_file_has_a_row_per_person_or_per_item(tmp_path: Path) -> None:
-    """
-    People's numbers are sorted by size, and other columns are ignored. Items keep their order, also
-    without people; this file is compressed, with Windows line ends and a byte order mark.
-    """
+    """People's numbers are sorted by size; items keep their order, also without people."""
     path = tmp_path / "mine.CSV.gz"
     path.write_bytes(gzip.compress('\ufeffvalue,count\r\nz,2\r\n"a, b",0\r\n'.encode()))
     people = dataset(_write(tmp_path, "who,value\na,10\nb,9\n\nc,10\n"))
@@ -157,7 +149,7 @@ def test_an_unknown_data_set_is_refused(text: str, message: str) -> None:
 
 @pytest.mark.skipif(not _PYARROW, reason="the extra research is not installed")
 def test_parquet_is_read_like_csv(tmp_path: Path) -> None:
-    """Rows of people, rows of items, and refusals."""
+    """Rows are people or items, and broken rules are refused."""
     arrow, parquet = map(importlib.import_module, ("pyarrow", "pyarrow.parquet"))
     path = tmp_path / "mine.parquet"
 

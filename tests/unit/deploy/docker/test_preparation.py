@@ -1,4 +1,4 @@
-"""What is made before containers start for the first time."""
+"""Preparation before the first start of containers."""
 
 import stat
 from pathlib import Path
@@ -17,7 +17,7 @@ _NOW = SystemClock().now()
 
 
 def _prepare(folder: Path, now: float = _NOW) -> tuple[Path, Path]:
-    """Do what `make up` does, in its order; give the folders of secrets and of states."""
+    """Do what `make up` does, in order; return the folders of secrets and of states."""
     secrets, states = folder / "secrets", folder / "states"
     secrets.mkdir(exist_ok=True)
     prepare_certificates(secrets, now)
@@ -58,7 +58,7 @@ def test_preparing_again_changes_nothing(tmp_path: Path) -> None:
 
 
 def test_what_is_secret_is_its_owners_alone(tmp_path: Path) -> None:
-    """And a folder can be passed through to a file whose name is known, but not listed."""
+    """Others can pass through a folder to a file whose name they know, but not list it."""
     secrets, _ = _prepare(tmp_path)
 
     modes = {path: stat.S_IMODE(path.stat().st_mode) for path in [secrets, *secrets.rglob("*")]}
@@ -69,7 +69,7 @@ def test_what_is_secret_is_its_owners_alone(tmp_path: Path) -> None:
 
 
 def test_state_without_its_key_is_not_covered_up(tmp_path: Path) -> None:
-    """Secrets that were removed while the volumes stayed: nothing is made in their place."""
+    """If secrets are removed while the volumes stay, none is created in their place."""
     secrets, _ = _prepare(tmp_path)
     (secrets / "analyzer" / "state.key").unlink()
 
@@ -91,10 +91,7 @@ def test_state_without_its_key_is_not_covered_up(tmp_path: Path) -> None:
 def test_a_hostile_state_hands_out_nothing(
     tmp_path: Path, name: str, content: bytes | None, message: str
 ) -> None:
-    """
-    A service may write anything into its volume. A link to another party's secret is not followed
-    or written over, and an operator's next call would send what is no token.
-    """
+    """A link to another party's secret is not followed, and no false token is copied out."""
     secrets, states = _prepare(tmp_path)
     others, own = states / "shuffler" / name, states / "analyzer" / name
     before = others.read_bytes(), (secrets / "analyzer" / "operator.token").read_bytes()

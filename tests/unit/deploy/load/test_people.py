@@ -28,7 +28,7 @@ _OTHERS = ("rappor", *(protocols_of(kind)[0] for kind in ("mean", "vector", "key
 
 
 def _opened(task: Task, envelopes: list[bytes]) -> NDArray[np.void]:
-    """All reports, by user and place: shape (users, reports of each)."""
+    """Open all reports, by user and place: shape (users, reports of each)."""
     found = []
     for envelope in envelopes:
         submission = unpack(SHUFFLER_KEY.open(envelope, envelope_context(_DIGEST)), task)
@@ -61,12 +61,8 @@ def _p_value(one: NDArray[np.int64], other: NDArray[np.int64]) -> float:
 
 @pytest.mark.parametrize("name", [*_ITEM_PROTOCOLS, *_OTHERS])
 def test_groups_are_drawn_as_devices_draw(name: str) -> None:
-    """
-    Opened with both keys, at each place, and over each person's reports together.
-
-    Every distribution of dummies and every kind of value: some 50 comparisons at 1e-8 each.
-    Seed 3; fails by chance with probability below 1e-6 over seeds.
-    """
+    """Reports agree at each place, and over each person's reports together."""
+    # Seed 3; some 50 comparisons at 1e-8 each fail by chance with probability below 1e-6.
     task = protocol_task(name) if name in _ITEM_PROTOCOLS else kind_task(name)
     value = _ITEM if task.kind == "categorical" else VALUES[task.kind]
     rng = np.random.default_rng(3)
@@ -88,7 +84,7 @@ def test_groups_are_drawn_as_devices_draw(name: str) -> None:
 
 
 def test_a_group_keeps_each_persons_value_and_id() -> None:
-    """Reports without noise, in the order of people; of nobody there is nothing."""
+    """Reports without noise come in the order of people; without people there are none."""
     task = protocol_task("puredump")
     group, rng = GroupContributor(task, _DIGEST), np.random.default_rng(1)
     values, ids = [5, 0, 29], [bytes([user]) * 16 for user in range(3)]

@@ -19,7 +19,7 @@ _MINE = "--i-run-these-services"
 
 
 def test_a_closed_loop_has_as_many_in_flight_as_one_shuffler_serves_well() -> None:
-    """Users by themselves, or the calls that a connection may have at once."""
+    """Users count singly, or as the calls that a connection may have at once."""
     assert 64 == LoadPlan().in_flight
     assert 4 == LoadPlan(mode="bulk").in_flight
     assert 8 == LoadPlan(mode="bulk", processes=2).in_flight
@@ -27,7 +27,7 @@ def test_a_closed_loop_has_as_many_in_flight_as_one_shuffler_serves_well() -> No
 
 
 def test_a_ramp_climbs_evenly() -> None:
-    """From the first rate to the last, each for the seconds of a step."""
+    """Rates go from the first to the last, each for the seconds of a step."""
     phases = [(100, 250), (200, 500), (300, 750), (400, 1000)]
 
     assert phases == ramp_from("100:400:4", step_seconds=2.5).phases
@@ -54,7 +54,7 @@ _SHARES = ("", "x", "-0.1", "1", "nan", "malformed=1", "honest=0.5", "malformed=
     [*((ramp_from, text) for text in _RAMPS), *((shares_from, text) for text in _SHARES)],
 )
 def test_an_invalid_ramp_or_share_is_refused(read: Callable[[str], object], text: str) -> None:
-    """Another form, numbers out of range, no such behaviour, or no honest user left."""
+    """The form, a number or a behaviour is wrong, or no honest user is left."""
     with pytest.raises(PlanError):
         read(text)
 
@@ -82,7 +82,7 @@ def test_behaviours_are_dealt_to_the_nearest_number_and_the_last_user_is_honest(
 def test_a_rate_holds_if_nearly_all_are_answered_in_time(
     answered: int, given_up: int, p99_ms: int, broke: str | None
 ) -> None:
-    """95 of 100 users a second, within the limit of waits, and no user gives up."""
+    """95 of 100 users per second suffice, within the limit of waits, if no user gives up."""
     seen = Tally(finished=answered + given_up, given_up=given_up, first=5.0, last=6.0)
     seen.waits.record_value(1000 * p99_ms)
 
@@ -90,10 +90,7 @@ def test_a_rate_holds_if_nearly_all_are_answered_in_time(
 
 
 def test_steady_arrivals_keep_their_rate_and_are_independent() -> None:
-    """
-    Gaps of a Poisson process are exponential. Seed 5; fails by chance with probability 1e-7 over
-    seeds.
-    """
+    """The gaps are exponential. Seed 5; fails by chance with probability 1e-7 over seeds."""
     moments, again = (arrivals(5000, 50.0, np.random.default_rng(5)) for _ in range(2))
 
     np.testing.assert_array_equal(moments, again)
@@ -103,7 +100,7 @@ def test_steady_arrivals_keep_their_rate_and_are_independent() -> None:
 
 
 def test_bursts_come_at_once_and_keep_the_rate() -> None:
-    """Three at a time, ten a second."""
+    """Three users come at a time, and ten per second."""
     moments = arrivals(7, 10.0, np.random.default_rng(1), burst=3)
 
     np.testing.assert_allclose([0, 0, 0, 0.3, 0.3, 0.3, 0.6], moments)
@@ -137,7 +134,7 @@ def test_bursts_come_at_once_and_keep_the_rate() -> None:
 def test_an_option_without_effect_or_without_its_like_is_refused(
     given: list[str], message: str
 ) -> None:
-    """By its name, before anything is read or started, also where it is the default."""
+    """The error names it before anything is read or started, even with its default value."""
     with pytest.raises(PlanError, match=message):
         CliRunner().invoke(app, ["load", *given], catch_exceptions=False)
 

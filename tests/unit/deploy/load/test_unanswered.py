@@ -51,7 +51,7 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("options", [{}, {"fetch_task": True}, {"mode": "bulk"}])
 async def test_a_rate_at_which_users_give_up_does_not_hold(options: dict[str, Any]) -> None:
-    """Their waits are recorded all the same."""
+    """The waits of these users are recorded too."""
     ramp = Ramp(first=40, last=80, steps=2, step_seconds=0.5)
     finished = await _run(LoadPlan(ramp=ramp, patience=0.0, **options), 61)
 
@@ -65,7 +65,7 @@ async def test_a_rate_at_which_users_give_up_does_not_hold(options: dict[str, An
 async def test_a_run_without_counts_or_result_prints_the_rest_and_fails(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As a table or as JSON; the error names what did not come, and the seconds."""
+    """Table and JSON are printed; the error names what did not come, and the seconds."""
     token = tmp_path / "token"
     token.write_text("secret")
     async with (
@@ -117,11 +117,7 @@ async def test_a_service_that_restarts_is_asked_again_and_a_refusal_ends_the_wai
 
 
 async def test_a_page_of_metrics_that_never_comes_is_reported_and_steers_no_terminal() -> None:
-    """
-    Of two services one has none; the other's page comes, and is not mentioned.
-
-    Text of services in causes of failures, in notes and in names is neither escapes nor markup.
-    """
+    """Pages that come are not mentioned; text of services is neither escapes nor markup."""
     server = MetricsServer("127.0.0.1:0", Metrics("shuffler"))
     pages = {
         "shuffler": f"http://{server.address}/metrics",

@@ -27,7 +27,7 @@ _READ = Usage(cpu_seconds=12.5, resident_bytes=3_000_000)
     ],
 )
 def test_a_metrics_page_must_state_a_finite_usage(page: bytes) -> None:
-    """Two numbers of many, finite and not negative."""
+    """The page states two numbers among others, finite and not negative."""
     assert _READ == usage_from(_PAGE)
     with pytest.raises(SettingsError):
         usage_from(page)
@@ -47,13 +47,13 @@ def test_processor_time_never_falls_and_memory_is_the_largest_sample() -> None:
     "page", ["a=https://a/m", "a=file:///etc/passwd", "a=127.0.0.1:9", "http://a/m", "a=", "=http:"]
 )
 def test_a_metrics_page_is_named_by_party_and_address(page: str) -> None:
-    """No file, and no other protocol."""
+    """Files and other protocols are refused."""
     with pytest.raises(SettingsError, match="PARTY=http://"):
         page_from(page)
 
 
 def test_processes_and_pages_are_sampled_and_unreachable_ones_left_out() -> None:
-    """Before and after the block, so that a short run is sampled too."""
+    """Samples are taken before and after the block, so that a short run has some."""
     metrics = Metrics("shuffler")
     metrics.advance_to("shuffledp_process_cpu_seconds_total", 12.5)
     metrics.set("shuffledp_process_resident_memory_bytes", 3_000_000)

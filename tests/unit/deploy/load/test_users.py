@@ -35,7 +35,7 @@ def users(case: PublishedTask) -> SealedUsers:
 
 
 def test_a_prepared_file_is_read_as_it_was_written(users: SealedUsers, tmp_path: Path) -> None:
-    """By its owner only; a damaged one is refused, with what to do."""
+    """Only its owner can read it; a damaged one is refused, with what to do."""
     file = tmp_path / "users"
     users.save(file)
     read = SealedUsers.load(file)
@@ -72,11 +72,8 @@ def test_each_behaviour_sends_its_submissions(case: PublishedTask, users: Sealed
 
 
 def test_envelopes_carry_the_values_beside_them() -> None:
-    """
-    Reports of plain items with hardly any noise, opened with both keys.
-
-    One of 22 names another item with probability 22 * 4 / (e^20 + 4), below 2e-7.
-    """
+    """Reports of plain items with hardly any noise name the values."""
+    # One of 22 names another item with probability 22 * 4 / (e^20 + 4), below 2e-7.
     case = published(domain_size=5, buckets=0, dummies_per_user=0, local_epsilon=20.0)
     shares = dict.fromkeys((Behaviour.DUPLICATE, Behaviour.FLOODING, Behaviour.CONFLICT), 0.1)
     made = seal(case.signed, LoadPlan(n_users=20, shares=shares, dataset="zipf:5", seed=5))
@@ -107,7 +104,7 @@ def test_envelopes_carry_the_values_beside_them() -> None:
 def test_arrays_that_do_not_fit_the_task_are_refused(
     users: SealedUsers, tmp_path: Path, name: str, change: Callable[[Any], Any]
 ) -> None:
-    """One row too many, or an item or a behaviour that there is not."""
+    """There is one row too many, or an unknown item or behaviour."""
     fields: dict[str, Any] = {name: change(getattr(users, name))}
     replace(users, **fields).save(tmp_path / "users")
 
@@ -116,7 +113,7 @@ def test_arrays_that_do_not_fit_the_task_are_refused(
 
 
 def test_every_counted_user_is_another_person_of_the_data_set() -> None:
-    """All people of a synthetic distribution, each once; other users have no person."""
+    """All people of a synthetic distribution are drawn once; other users have no person."""
     kinds = np.array([Behaviour.HONEST, Behaviour.MALFORMED, Behaviour.CONFLICT] * 50, np.uint8)
     values = draw_values("zipf:9", kinds, 9, np.random.default_rng(1))
 

@@ -40,7 +40,7 @@ from deploy.pages import figures
 def test_a_privacy_figure_is_rounded_up_and_an_attackers_gain_down(
     write: Callable[[float], str], epsilon: float, shown: str
 ) -> None:
-    """And typeset; infinity has words."""
+    """Figures are typeset; infinity has words."""
     assert shown == write(epsilon)
 
 
@@ -66,7 +66,7 @@ def test_certainty_starts_from_even_odds_and_counts_delta(
 @given(st.floats(1e-9, 12), st.sampled_from([0.0, 1e-12, 1e-6, 0.1]))
 @example(1.098_612_288_668_109_8, 0.0)
 def test_certainty_is_never_below_the_exact_one(epsilon: float, delta: float) -> None:
-    """Not in the last digit either: e^ε is 3 and a little more for the ε of the example."""
+    """The last digit holds too: e^ε is slightly above 3 for the ε of the example."""
     with localcontext(prec=60):
         power = Decimal(repr(epsilon)).exp()
         exact = 100 * (power + Decimal(repr(delta))) / (1 + power)
@@ -77,11 +77,11 @@ def test_certainty_is_never_below_the_exact_one(epsilon: float, delta: float) ->
 
 @pytest.mark.parametrize("epsilon", [12.0, 20.0, 1000.0])
 def test_a_finite_epsilon_never_shows_certainty(epsilon: float) -> None:
-    """However large it is."""
+    """This holds however large it is."""
     assert not figures.certainty(epsilon, 1e-6).startswith("100")
 
 
 def test_a_share_has_the_digits_that_its_error_leaves() -> None:
-    """Two digits of the error, and a real minus."""
+    """A share shows two digits of the error, and a real minus."""
     assert "\N{MINUS SIGN}1.23\N{NO-BREAK SPACE}%" == figures.percent(-0.01234, 0.0036)
     assert "12.346\N{NO-BREAK SPACE}%" == figures.percent(0.123_456, 0.000_31)

@@ -6,7 +6,7 @@ import pytest
 from deploy.pages.forecast import Sample, forecast, quiet_seconds
 
 _EVENLY: list[Sample] = [(float(second), 10 * second) for second in range(0, 601, 2)]
-"""Ten users a second for ten minutes."""
+"""Ten users per second for ten minutes."""
 
 
 def test_a_burst_widens_the_range() -> None:
@@ -35,16 +35,13 @@ def test_a_range_has_no_end_after_a_minute_without_users() -> None:
     [[], [(0.0, 5)], [(0.0, 5), (10.0, 50)], [(0.0, 5), (300.0, 5)]],
 )
 def test_too_short_a_history_has_no_forecast(history: list[Sample]) -> None:
-    """Nor have minutes without users."""
+    """Minutes without users have none either."""
     assert forecast(history, 100) is None
 
 
 def test_nine_of_ten_ranges_hold_the_true_time() -> None:
-    """
-    Users come at random at one rate, watched for 50 s, 200 more are wanted: the time that they
-    take lies in the range 9 times in 10. Over 2,000 trials of seed 1 the share lies within .04
-    of .9: six standard errors, a false alarm with probability 2e-9 over seeds.
-    """
+    """Users come at random for 50 s, and the time that 200 more take is in nine of ten ranges."""
+    # Seed 1; .04 is six standard errors: a false alarm has probability 2e-9 over seeds.
     rng = np.random.default_rng(1)
     held = 0
     for rate in rng.uniform(0.2, 0.6, size=2000):

@@ -7,7 +7,7 @@ from tests.support.results import guarantee
 
 
 def test_guarantees_are_sentences_with_figures(snapshot: SnapshotAssertion) -> None:
-    """Rounded up; infinity has words. Of two against one coalition the better counts."""
+    """Figures are rounded up; of two guarantees against one coalition the better counts."""
     found = guarantee_sentences(
         [
             guarantee("analyzer", 0.108_169_5, 1e-6),  # e^ε is 1.1143

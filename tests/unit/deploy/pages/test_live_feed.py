@@ -48,7 +48,7 @@ def _watched(rate: int, seconds: int = 100, **changes: Any) -> LiveFeed:
 def test_a_batch_is_described(
     rate: int, seconds: int, changes: dict[str, Any], snapshot: SnapshotAssertion
 ) -> None:
-    """Users, forecast, time left, refused submissions."""
+    """The text has users, forecast, time left and refused submissions."""
     assert snapshot == _text(_watched(rate, seconds, **changes))
 
 
@@ -62,7 +62,7 @@ def test_every_state_has_words(state: BatchState, snapshot: SnapshotAssertion) -
 
 
 def test_an_unknown_cause_of_refusal_is_escaped_and_counted() -> None:
-    """Beside the known ones."""
+    """The cause stands beside the known ones."""
     feed = _watched(1, refused={"token used": 12, "<b>new": 5})
 
     assert "<b>new" not in _batch(feed)["html"]

@@ -45,7 +45,7 @@ def _connected(address: str) -> socket.socket:
 
 
 def test_the_page_and_its_figures_are_served_under_the_secret(address: str) -> None:
-    """And may be neither stored nor framed."""
+    """Neither may be stored or framed."""
     for path, expected in (("", b"<p>"), ("progress.json", b'"users": "123"')):
         status, body, headers = _get(address, f"/s3cret/{path}")
         assert 200 == status
@@ -55,7 +55,7 @@ def test_the_page_and_its_figures_are_served_under_the_secret(address: str) -> N
 
 
 def test_a_page_is_served_to_this_machine_alone(address: str) -> None:
-    """At 127.0.0.1, and at no other address."""
+    """The page is at 127.0.0.1, and at no other address."""
     with pytest.raises(OSError, match=r"refused|unreachable|assign"):
         _connected(address.replace("127.0.0.1", "127.0.0.2"))
 
@@ -72,7 +72,7 @@ def test_a_page_is_served_to_this_machine_alone(address: str) -> None:
 def test_other_paths_names_and_methods_are_refused(
     address: str, status: int, request_: tuple[str, ...]
 ) -> None:
-    """Without the secret; by DNS rebinding; and all but reading."""
+    """They lack the secret, come by DNS rebinding, or do more than read."""
     assert (status, b"") == _get(address, *request_)[:2]
 
 
@@ -90,7 +90,7 @@ def test_an_idle_connection_is_closed(
 
 
 def test_a_broken_connection_prints_nothing(capfd: pytest.CaptureFixture[str]) -> None:
-    """In the middle of a long page, with a reset."""
+    """The client resets it in the middle of a long page."""
     with _serve(bytes(50_000_000)) as address:
         idle = threading.active_count()
         with _connected(address) as leaving:

@@ -10,7 +10,7 @@ from deploy.pages.page import content_policy, embedded_json
     ["</script>", "<!--<script>", "]]>", "&lt;", "\ud800", "\u2028\u2029", 'a"b\\c', "\u202eevil"],
 )
 def test_embedded_text_is_read_back_and_cannot_leave_its_element(text: str) -> None:
-    """It is ASCII without < and &."""
+    """The text is ASCII without < and &."""
     written = str(embedded_json([text]))
 
     assert [text] == json.loads(written)

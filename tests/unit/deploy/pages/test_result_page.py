@@ -23,7 +23,6 @@ from common.protocols import Kind, protocols_of
 from common.task.draft import PairDraft, TextDraft
 from common.task.task import Task
 from common.task_digest import TaskDigest
-from deploy.datasets.sample_people import SamplePeople
 from deploy.pages import result_page as module
 from deploy.pages.result_page import histogram_data, plotted, releases_page, result_page
 from deploy.results.estimate_table import EstimateTable
@@ -33,7 +32,7 @@ from tests.support.kind_tasks import OF_OTHER_KINDS, OTHER_KINDS, kind_task
 from tests.support.ledger_entries import first_entry, next_entry, population_budgets
 from tests.support.page_text import page_text
 from tests.support.protocol_tasks import protocol_task
-from tests.support.result_pages import collected
+from tests.support.result_pages import collected, page_of
 from tests.support.results import guarantee
 from tests.support.tasks import published
 
@@ -56,10 +55,6 @@ def _items(**changes: Any) -> str:
     return _page(dataclasses.replace(_COLLECTED.result, **changes), _COLLECTED.task)
 
 
-def _known(truth: list[float], kind: Kind) -> SamplePeople:
-    return SamplePeople(kind=kind, title="", values=[], draft={}, truth=np.array(truth))
-
-
 def _cited(page: str) -> list[str]:
     """Return the sentence and the BibTeX entry of a page."""
     found = re.findall(
@@ -79,14 +74,13 @@ def _story(page: str) -> str:
 
 @pytest.mark.parametrize("kind", OTHER_KINDS)
 def test_a_page_of_every_kind_has_all_sections(kind: Kind, snapshot: SnapshotAssertion) -> None:
-    """Estimates, guarantees in sentences, refused reports, parameters, and a citation."""
+    """The page has estimates, guarantees, refused reports, parameters and a citation."""
     assert snapshot == page_text(_of_kind(kind))
 
 
 def test_a_histograms_page_has_all_sections(snapshot: SnapshotAssertion) -> None:
     """The script draws its values."""
-    truth = _known(_COLLECTED.truth.tolist(), "categorical")
-    assert snapshot == page_text(_page(_COLLECTED.result, _COLLECTED.task, people=truth))
+    assert snapshot == page_text(page_of(_COLLECTED, known=True))
 
 
 @pytest.mark.parametrize("kind", OTHER_KINDS)
@@ -99,7 +93,7 @@ def test_only_a_histogram_needs_a_script(kind: Kind) -> None:
 
 
 def test_a_hostile_label_candidate_or_population_is_text() -> None:
-    """Neither markup nor a template."""
+    """Such text is neither markup nor a template."""
     texts = kind_collected("string")
     task = dataclasses.replace(texts.task, population=_HOSTILE)
     pages = [_page(texts.result, task, candidates=(_HOSTILE, "Ohio"))]
@@ -117,7 +111,7 @@ def test_a_hostile_label_candidate_or_population_is_text() -> None:
 def test_the_page_of_every_protocol_has_its_story_and_all_parameters(
     protocol: str, snapshot: SnapshotAssertion
 ) -> None:
-    """Each field of the task and of its mechanism by its name."""
+    """Each field of the task and of its mechanism has its name."""
     if protocol in OF_OTHER_KINDS:
         task = kind_task(protocol)
         estimate = kind_collected(task.kind).result.estimate
@@ -151,7 +145,7 @@ def test_the_page_of_every_protocol_has_its_story_and_all_parameters(
 def test_each_variant_of_rappor_has_its_story_and_is_cited(
     labels: tuple[str, ...], chances: dict[str, Any], snapshot: SnapshotAssertion
 ) -> None:
-    """Filters or labels; noise once, twice or kept."""
+    """Reports hold filters or labels, with noise once, twice or permanent."""
     cohorts, bits = (1, 3) if labels else (1 if "set" in chances else 64, 32)
     texts = TextDraft(**{"cohorts": cohorts, **({} if labels else {"bits": bits}), **chances})
     task = kind_task("rappor", labels=labels, texts=texts, population="staff")
@@ -172,7 +166,7 @@ _NO_CENTRAL: Final = (guarantee("analyzer", np.inf, 1e-6),)
 def test_a_result_is_cited_with_both_epsilons(
     changes: dict[str, Any], snapshot: SnapshotAssertion
 ) -> None:
-    """With its task, size and protocol; without a date, which it lacks."""
+    """The citation has task, size and protocol, and no date, which a result lacks."""
     digest = {"task_digest": TaskDigest(b"\xd1" * 32)}
 
     assert snapshot == _cited(_items(**digest | changes))
@@ -191,7 +185,7 @@ def test_a_population_cannot_leave_its_field_of_the_citation(name: str) -> None:
 
 
 def test_the_page_of_a_later_iteration_has_no_owners() -> None:
-    """Neither in its story nor in its title, and no shares."""
+    """Neither story nor title mentions them, and there are no shares."""
     pairs = PairDraft(low=0.0, high=5.0, key_share=0.0)
     task, estimate = kind_task("priv-kv", pairs=pairs), kind_collected("key-value").result.estimate
     assert isinstance(estimate, KeyValues)
@@ -254,7 +248,7 @@ def test_every_row_lies_on_the_axis(  # a row's
     marks: list[tuple[float, ...]],
     zero: float | None,
 ) -> None:
-    """From the least to the largest finite end; 0 is drawn if it is between them."""
+    """The axis goes from the least to the largest finite end; 0 is drawn if between them."""
     table = EstimateTable(
         title="t",
         name="n",
@@ -278,7 +272,7 @@ def _unpacked(data: dict[str, Any], name: str, dtype: str = "<f4") -> list[float
 def test_a_histogram_for_scripts_holds_the_largest_values_as_floats(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """With their numbers, in ascending order; intervals of each value and, wider, of all four."""
+    """Values come with their numbers, in ascending order, and with two widths of intervals."""
     histogram, view, labels = _histogram(0.125, 0.5, -0.5, 0.25), ResultView(columns={}), "abcd"
     every = histogram_data(histogram, 4, view, labels)
     monkeypatch.setattr(module, "MAX_VALUES", 2)
@@ -293,7 +287,7 @@ def test_a_histogram_for_scripts_holds_the_largest_values_as_floats(
 
 
 def test_a_page_shows_every_release_and_the_head(snapshot: SnapshotAssertion) -> None:
-    """Privacy figures rounded up, what is left down; a name is text."""
+    """Spent figures are rounded up, remaining ones down; a name is text."""
     first = first_entry(population="<staff>")
     changes = {"epsilon": 0.123_456, "composed_epsilon": 0.700_01}
     entries = [first, next_entry(first, population="<staff>", **changes)]

@@ -2,16 +2,14 @@
 
 import dataclasses
 import datetime
-import io
 import json
 import math
 import tomllib
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from rich.console import Console
 from typer.testing import CliRunner, Result
 
 from analyzer.task_builder import complete
@@ -25,6 +23,7 @@ from deploy.planning.planner import Plan, plan
 from deploy.tasks import drafts as draft_file
 from deploy.terminal.json_output import dumps
 from tests.support.kind_tasks import OTHER_KINDS
+from tests.support.printing import printed
 from tests.support.requirements import (
     planned_value_design,
     small_requirements,
@@ -109,7 +108,7 @@ def _task(found: Plan, folder: Path) -> Task:
 
 
 def test_the_draft_of_several_rounds_names_the_population_and_its_guarantee() -> None:
-    """In comments beside the prediction."""
+    """Comments beside the prediction name them."""
     found = _plan(rounds=2, messages_cap=1.0, domain_size=400)
     named = dataclasses.replace(found.target, draft_fields={"population": "staff"})
     best = dataclasses.replace(found.best, target=named)
@@ -142,7 +141,7 @@ def test_the_draft_of_several_rounds_names_the_population_and_its_guarantee() ->
 def test_the_task_of_a_draft_keeps_the_plan(
     tmp_path: Path, changes: dict[str, Any], protocol: str
 ) -> None:
-    """Its claim and its bytes are the planned ones; it has a week's time and the budget."""
+    """Claim and bytes are the planned ones; the task has a week's time and the budget."""
     found = _plan(**changes)
     task = _task(found, tmp_path)
     target, week = found.target, datetime.datetime(2030, 3, 24, 17, 46, 40, tzinfo=datetime.UTC)
@@ -164,10 +163,8 @@ def test_plans_of_other_kinds_are_printed_written_as_json_and_drafted(
     tmp_path: Path, kind: Kind
 ) -> None:
     """Every protocol of the kind has a row; the draft's task makes the planned claims."""
-    found, written = _value_plan(kind), io.StringIO()
-    fields = json.loads(dumps(to_json(found)))
-    show(found, Console(file=written, width=200))
-    printed = written.getvalue()
+    found = _value_plan(kind)
+    fields, text = json.loads(dumps(to_json(found))), printed(partial(show, found), width=200)
     names = [fields["protocol"], *(other["protocol"] for other in fields["runners_up"])]
     planned, task = planned_value_design(found.best).task, _task(found, tmp_path)
 
@@ -175,16 +172,16 @@ def test_plans_of_other_kinds_are_printed_written_as_json_and_drafted(
     assert (kind, 5000, 4000) == (fields["kind"], fields["users"], fields["n_min"])
     assert {"mechanism", "bytes_per_user", "predicted_mse", "biased", "floor"} <= set(fields)
     assert "analyzer" == fields["guarantees"][0]["coalition"]
-    assert all(name in printed for name in names)
-    assert "Guarantees for each of at least 4,000 users" in printed
-    assert ("the bias of the projection" in printed) == (kind == "vector")
-    assert ("is a lower bound: decoding" in printed) == (kind == "string")
+    assert all(name in text for name in names)
+    assert "Guarantees for each of at least 4,000 users" in text
+    assert ("the bias of the projection" in text) == (kind == "vector")
+    assert ("is a lower bound: decoding" in text) == (kind == "string")
     assert (planned.central_epsilon, planned.mechanism) == (task.central_epsilon, task.mechanism)
     assert (0.5, 1e-6) == (task.budget_epsilon, task.budget_delta)
 
 
 def test_the_command_plans_for_default_devices_by_default(tmp_path: Path) -> None:
-    """They accept a local ε of 4, and 20 over all rounds; the draft can be read again."""
+    """Such devices accept a local ε of 4, and 20 over all rounds; the draft is read again."""
     file = tmp_path / "draft.toml"
     outcome = _run(_ITEMS, "--messages-cap", "1", "--output", str(file))
     more = _run(_ITEMS, "--messages-cap", "1", "--local-cap", "8")
@@ -225,7 +222,7 @@ def test_the_command_plans_for_default_devices_by_default(tmp_path: Path) -> Non
 def test_an_invalid_option_is_refused(
     asked: list[str], arguments: tuple[str, ...], error: type[Exception], message: str
 ) -> None:
-    """Before planning, in one sentence that names the number and the rule."""
+    """One sentence before planning names the number and the rule."""
     outcome = _run(asked, *arguments)
 
     assert isinstance(outcome.exception, error)
@@ -233,7 +230,7 @@ def test_an_invalid_option_is_refused(
 
 
 def test_the_command_prints_json_alone(tmp_path: Path) -> None:
-    """On standard output; it also writes the draft, with range and population."""
+    """Standard output has JSON only; the draft is written too, with range and population."""
     file = tmp_path / "draft.toml"
     options = ("--low", "0", "--high", "24", "--local-cap", "0.75", "--population", "staff")
     fields = json.loads(_run(_MEAN, *options, "--output", str(file), "--json").stdout)

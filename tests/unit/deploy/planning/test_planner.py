@@ -73,12 +73,7 @@ def test_a_plan_is_no_worse_than_the_reference(  # noqa: PLR0917
     cap: float,
     ratio: float,
 ) -> None:
-    """
-    The best design, or one protocol's, keeps the target by independent accounting.
-
-    (SOLH's other rows use more buckets than there are values, or than can be decoded; GRR's rows
-    have smaller errors.)
-    """
+    """The best design, or one protocol's, meets the target by independent accounting."""
     target = small_requirements(
         **data, central_epsilon=epsilon, messages_cap=messages, local_cap=cap
     )
@@ -135,7 +130,7 @@ def _kept(design: Design, target: Requirements) -> bool:
     ],
 )
 def test_no_design_on_a_grid_of_all_is_better(changes: dict[str, Any]) -> None:
-    """By one per cent, whatever the local ε."""
+    """No other design has an error smaller by one per cent, whatever its local ε."""
     target = small_requirements(**changes)
     found = plan(target)
 
@@ -146,7 +141,7 @@ def test_no_design_on_a_grid_of_all_is_better(changes: dict[str, Any]) -> None:
 
 
 def test_the_guarantees_are_one_a_coalition() -> None:
-    """More adversaries, a larger ε; all together, the local one."""
+    """More adversaries have a larger ε; all together have the local one."""
     found = plan(small_requirements(local_cap=5.0, domain_size=400))
     analyzer, with_users, everybody, *outsiders = found.guarantees
 
@@ -176,14 +171,14 @@ def test_rounds_count_in_every_row_and_skippers_have_one() -> None:
 
 
 def test_binding_constraints_are_named() -> None:
-    """Also a cap that is reached."""
+    """A cap that is reached is named too."""
     found = plan(small_requirements(central_epsilon=0.1, domain_size=400))
 
     assert ("central epsilon", "messages cap") == found.binding
 
 
 def test_without_trust_the_local_epsilon_keeps_the_target() -> None:
-    """Split over the rounds, without dummies; amplification is stated, but not relied on."""
+    """The target is split over the rounds, without dummies; amplification is only stated."""
     found = plan(small_requirements(trust="none", rounds=2, central_epsilon=1.0, domain_size=400))
     design = found.best
 
@@ -195,7 +190,7 @@ def test_without_trust_the_local_epsilon_keeps_the_target() -> None:
 
 
 def test_a_head_value_has_a_larger_error_than_a_rare_one() -> None:
-    """By exact variances, whose mean over all values is the predicted error."""
+    """The variances are exact; their mean over all values is the predicted error."""
     target = small_requirements(domain_size=4, head=(0.5, 0.3, 0.1, 0.1), local_cap=3.0)
     best = plan(target).best
     errors = best.head_errors()

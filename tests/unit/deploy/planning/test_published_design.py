@@ -68,12 +68,7 @@ def _in_steps(design: Design) -> bool:
 def test_a_papers_own_bound_claims_the_target(
     protocol: str, data: dict[str, Any], epsilon: float
 ) -> None:
-    """
-    Never more than the target, and at most 1 % less; 15 % where noise comes in steps.
-
-    Where the bound cannot reach the target, the local ε is the target, the buckets are those of
-    local hashing, and the note says so.
-    """
+    """A claim is at most 1 % below it, 15 % in steps; a note says if it is out of reach."""
     target = amplified_requirements(central_epsilon=epsilon, **data)
     found = published_design(protocol, target)
     if _OUT_OF_REACH in found.note:
@@ -99,7 +94,7 @@ def test_a_papers_own_bound_claims_the_target(
 def test_items_are_hashed_only_if_that_reduces_the_error(
     protocol: str, changes: dict[str, Any], *, hashed: bool
 ) -> None:
-    """Otherwise MURS and OD-HP report plain items."""
+    """If it does not, MURS and OD-HP report plain items."""
     target = amplified_requirements(**changes)
     found = published_design(protocol, target)
 
@@ -167,7 +162,7 @@ def test_requirements_beyond_a_bound_are_refused(
 
 @pytest.mark.parametrize("protocol", ["ldp-grr", "ldp-oue", "ldp-blh", "ldp-olh"])
 def test_without_a_shuffler_the_target_is_the_local_epsilon(protocol: str) -> None:
-    """Or the cap if that is less, and at most 20, which a note says."""
+    """The cap applies if that is less, and 20 at most, which a note says."""
     found = published_design(protocol, amplified_requirements(central_epsilon=0.5))
     capped = published_design(protocol, amplified_requirements(central_epsilon=0.5, local_cap=0.25))
     largest = published_design(protocol, amplified_requirements(central_epsilon=40.0))

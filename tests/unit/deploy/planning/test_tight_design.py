@@ -52,7 +52,7 @@ def test_dummies_have_the_error_of_central_mechanisms(epsilon: float) -> None:
 
 
 def test_the_guarantee_covers_all_rounds_together() -> None:
-    """The composed ε of every design keeps the target and is not far below it."""
+    """The composed ε of every design meets the target, and is not far below it."""
     target = _wanted(central_epsilon=1.0, rounds=4, delta=1e-5)
     for design in (shuffler_design("sageo", target), shuffler_design("sbin", target)):
         parameters = design.parameters
@@ -87,10 +87,7 @@ _SLOW: Final = pytest.mark.slow
     ],
 )
 def test_caps_and_a_small_domain_are_kept(protocol: str, changes: dict[str, Any]) -> None:
-    """
-    Two items are never hashed. A messages cap of 1 leaves SH or MURS. Every design keeps a cap on
-    the local ε, and its claim is tight where no cap binds.
-    """
+    """Two items are never hashed, caps hold, and the claim is tight where no cap binds."""
     target = _wanted(**changes)
     found = tight_design(protocol, target)
     claimed = task_of(found).central_epsilon

@@ -32,7 +32,7 @@ def _csv(path: Path) -> list[list[str]]:
 def test_files_hold_every_figure_exactly(
     tmp_path: Path, kind: Kind, snapshot: SnapshotAssertion
 ) -> None:
-    """A row per value, number, key, or bit of a cohort; Parquet names the task."""
+    """There is a row per value, number, key, or bit of a cohort; Parquet names the task."""
     found, columns = _RESULT, _COLUMNS
     if kind != "categorical":
         found = kind_collected(kind).result

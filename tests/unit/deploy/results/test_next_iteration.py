@@ -47,7 +47,7 @@ def _pairs(one: TaskDraft) -> PairDraft:
 
 
 def test_the_budget_covers_all_iterations() -> None:
-    """Their charges sum to at most the total local ε; a stated budget is kept."""
+    """The charges sum to at most the total local ε; a stated budget stays."""
     assert 9.0 == _next(2, _whole(budget_epsilon=9.0)).budget_epsilon
     tasks = [
         complete(_next(number), analyzer_key=_KEY, nonce=bytes(32))
@@ -61,11 +61,11 @@ def test_the_budget_covers_all_iterations() -> None:
 def test_an_iteration_changes_the_epsilon_the_split_and_the_fakes_of_the_draft() -> None:
     """Fakes are the previous means, clipped to the range; the first iteration's are the draft's."""
     means = [-3.0, 0.0, 1.25, 2.5, 5.0, 99.0]
-    one = next_draft(_whole(), _ITERATIONS, 2, _released(means))
+    second = next_draft(_whole(), _ITERATIONS, 2, _released(means))
     restored = {name: getattr(_whole(), name) for name in ("local_epsilon", "pairs")}
 
-    assert [0.0, 0.0, 1.25, 2.5, 5.0, 5.0] == pytest.approx(list(_pairs(one).fakes))
-    assert _whole() == dataclasses.replace(one, **restored, budget_epsilon=None)
+    assert [0.0, 0.0, 1.25, 2.5, 5.0, 5.0] == pytest.approx(list(_pairs(second).fakes))
+    assert _whole() == dataclasses.replace(second, **restored, budget_epsilon=None)
     given = PairDraft(low=0.0, high=5.0, fakes=(1.0,) * 6)
     assert () == _pairs(_next(1)).fakes
     assert (1.0,) * 6 == _pairs(_next(1, _whole(pairs=given))).fakes
@@ -117,7 +117,7 @@ _DRAFTS: Final[dict[str, TaskDraft]] = {
 
 @pytest.mark.parametrize("name", _DRAFTS)
 def test_a_written_draft_is_read_back_unchanged(tmp_path: Path, name: str) -> None:
-    """For every kind and any labels."""
+    """Drafts of every kind and with any labels survive."""
     (tmp_path / "draft.toml").write_text(draft_file.as_toml(_DRAFTS[name]), encoding="utf-8")
 
     assert _DRAFTS[name] == draft_file.read(tmp_path / "draft.toml", _KEY)

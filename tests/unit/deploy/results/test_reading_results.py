@@ -76,7 +76,7 @@ _TRUE: Final = dataclasses.replace(
 
 @pytest.mark.parametrize("decoded", [True, False])
 async def test_files_have_a_row_per_candidate(tmp_path: Path, *, decoded: bool) -> None:
-    """Without candidates, a row per bit."""
+    """If no candidates are given, there is a row per bit."""
     names = "\n".join(CANDIDATES).encode() if decoded else None
     status, _, complaint = await _run(tmp_path, _TRUE, names)
 

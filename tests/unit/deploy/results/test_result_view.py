@@ -80,7 +80,7 @@ def _known(kind: Kind, **changes: Any) -> ResultView:
 
 @pytest.mark.parametrize("kind", OTHER_KINDS)
 def test_a_result_of_every_kind_is_json(kind: Kind, snapshot: SnapshotAssertion) -> None:
-    """With the estimate, its range, and decoded texts."""
+    """The JSON has the estimate, its range, and decoded texts."""
     found = kind_collected(kind)
     fields = json.loads(dumps({**as_json(found.result), **_view(kind).fields}))
     fields.pop("bit_counts", None)

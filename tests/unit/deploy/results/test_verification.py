@@ -151,7 +151,7 @@ def test_the_number_of_reports_fits_users_shuffler_and_sentinels(
     ],
 )
 def test_a_guarantee_that_is_too_good_is_refused(change: dict[str, Any]) -> None:
-    """By its epsilon or by its delta; 1.1 % is too much."""
+    """An epsilon or delta that is 1.1 % smaller is too good."""
     true, coalition = _true(), change["coalition"]
     stated = [
         dataclasses.replace(one, **change) if one.coalition == coalition else one

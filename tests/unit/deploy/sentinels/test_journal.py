@@ -30,12 +30,12 @@ def _answers(count: int) -> list[PreparedSubmission]:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Where the file will be."""
+    """Return the path of a sentinel file that does not exist yet."""
     return tmp_path / "sentinels.jsonl"
 
 
 def test_sentinels_are_read_as_they_were_written(path: Path) -> None:
-    """Bytes to send, hashes for evidence and last states, in a file closed to others."""
+    """A file closed to others keeps bytes to send, hashes for evidence and last states."""
     with SentinelFile.opened(path, _DIGEST, 3) as kept:
         kept.plan(_answers(2))
         kept.plan(_answers(3)[2:])

@@ -1,4 +1,4 @@
-"""Planting, over a shuffler and an analyzer in memory, interrupted wherever it may be."""
+"""Planting sentinels over an in-memory shuffler and analyzer, interrupted at every call."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -33,13 +33,13 @@ class Operation(MemoryShuffler):
         super().__init__(signed)
         self.kept = kept
         self.registered: dict[bytes, bool] = {}
-        """Of each sentinel the analyzer knows, whether it was acknowledged."""
+        """Whether each sentinel that the analyzer knows was acknowledged."""
         self.submitted: list[tuple[bytes, bytes]] = []
         """Envelopes and tokens, in their order."""
         self.calls_left = 10**9
-        """Calls until the process ends: halves of them, the request and the answer."""
+        """Calls until the process ends; a request and its answer count separately."""
         self.unconfirmed: PeerError | None = None
-        """The analyzer's answer about what was acknowledged."""
+        """Error in the analyzer's answer to acknowledged sentinels; None for success."""
 
     def _call(self) -> None:
         if not self.calls_left:
@@ -88,7 +88,7 @@ class Operation(MemoryShuffler):
 
 @pytest.fixture
 def operation(tmp_path: Path) -> Operation:
-    """Before the first run."""
+    """Return an operation before its first run."""
     return Operation(tmp_path / "sentinels.jsonl")
 
 
@@ -97,10 +97,7 @@ def _states(planted: Sequence[PlantedSentinel]) -> set[SentinelState]:
 
 
 async def test_planting_stopped_anywhere_is_continued(tmp_path: Path) -> None:
-    """
-    Cut off before or after any call, it registers and sends the same four: none is sent that the
-    analyzer does not know, none that was confirmed is sent again, and in the end all are confirmed.
-    """
+    """Cut off at any call, it sends the same four: registered first, and no confirmed one again."""
     stopped = 0
     while True:
         operation = Operation(tmp_path / str(stopped))
@@ -158,7 +155,7 @@ async def test_only_the_task_of_the_pinned_analyzer_gets_sentinels(operation: Op
 
 
 async def test_each_sentinel_has_a_token_of_its_own(operation: Operation) -> None:
-    """The same one when it is sent again, and more tokens than sentinels are no mistake."""
+    """A resent sentinel has the same token; more tokens than sentinels are no mistake."""
     tokens = [bytes([number]) for number in range(6)]
     operation.reachable = False
     unanswered = await operation.plant(tokens=tokens)
@@ -171,7 +168,7 @@ async def test_each_sentinel_has_a_token_of_its_own(operation: Operation) -> Non
 
 
 async def test_sentinels_refused_without_a_token_are_sent_with_one(operation: Operation) -> None:
-    """The same bytes; the shuffler's reason is kept until then."""
+    """The bytes are the same; the shuffler's reason is kept until then."""
     operation.token = b"good"
     refused = await operation.plant()
     planted = await operation.plant(tokens=[b"good"] * 4)
@@ -199,7 +196,7 @@ async def test_a_receipt_that_does_not_verify_acknowledges_nothing(operation: Op
 async def test_unconfirmed_sentinels_keep_their_receipt(
     operation: Operation, why: PeerError
 ) -> None:
-    """It is away, and is told later; or the batch was faster. Nothing is sent twice for it."""
+    """The analyzer is away, or the batch was faster; nothing is sent twice for it."""
     operation.unconfirmed = why
     planted = await operation.plant()
     operation.unconfirmed = None

@@ -24,7 +24,7 @@ _2_LN_2: Final = 2 * math.log(2)
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.3, 20.0])
 def test_the_errors_of_shares_are_those_of_the_noise(epsilon: float) -> None:
-    """Discrete Laplace noise of scale 2/ε, by summation; Gaussian noise, by its exact δ."""
+    """Discrete Laplace noise of scale 2/ε is summed; Gaussian noise has its exact δ."""
     found = central_errors_of_items(np.array([6000, 4000]), epsilon, 1e-6)
     x = np.arange(-5000, 5001)
     weights = np.exp(-np.abs(x) * epsilon / 2)
@@ -62,7 +62,7 @@ def _exact(gaps: tuple[int, ...]) -> list[Fraction]:
     "gaps", [(0,), (0, 0), (1, 0), (0, 3, 2), (0, 0, 0, 1), (9, 0, 8, 1, 9, 0), (0, 10, 7)]
 )
 def test_selection_probabilities_match_enumeration(gaps: tuple[int, ...]) -> None:
-    """Permute-and-flip by all coin flips; the exponential mechanism by its weights."""
+    """Permute-and-flip is enumerated by all coin flips, the exponential mechanism by weights."""
     values = np.array(gaps, dtype=np.float64)
     exact = [float(each) for each in _exact(gaps)]
     weights = 2.0**-values
@@ -74,7 +74,7 @@ def test_selection_probabilities_match_enumeration(gaps: tuple[int, ...]) -> Non
 
 @pytest.mark.parametrize("epsilon", [1e-8, 1e-3, 1.0, 1000.0])
 def test_probabilities_of_many_candidates_sum_to_one(epsilon: float) -> None:
-    """Of a hundred thousand; very large gaps do not overflow."""
+    """There are a hundred thousand; very large gaps do not overflow."""
     gaps = np.append(np.random.default_rng(1).geometric(1e-3, 100_000), [0.0, 1e15])
 
     assert 1 == pytest.approx(permute_and_flip(gaps, epsilon).sum(), abs=1e-9)
@@ -83,7 +83,7 @@ def test_probabilities_of_many_candidates_sum_to_one(epsilon: float) -> None:
 
 @given(st.lists(st.integers(0, 60), min_size=2, max_size=12), st.floats(0.01, 5.0))
 def test_permute_and_flip_has_no_larger_regret(people: list[int], epsilon: float) -> None:
-    """Than the exponential mechanism, whose regret is at most 2·ln(n)/ε."""
+    """The exponential mechanism has no smaller one, and at most 2·ln(n)/ε."""
     counts = np.array([*people, 61])
     found = central_errors_of_items(counts, epsilon, 1e-6)
     total, n = counts.sum(), len(counts)

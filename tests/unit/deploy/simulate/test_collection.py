@@ -53,11 +53,7 @@ def _task(name: str) -> Task:
 
 
 def _collected(task: Task, seed: int, *, one_by_one: bool) -> NDArray[np.float64]:
-    """
-    Return the items' support and the number of reports of many collections; shape (runs, 5).
-
-    Checks that the mean estimate is within seven standard errors of the truth.
-    """
+    """Return support and numbers of reports, shape (runs, 5); check that estimates are unbiased."""
     mechanism, rng, truth = mechanism_of(task), np.random.default_rng(seed), _USERS / _USERS.sum()
     assert isinstance(mechanism, SupportCounting)
     rows, estimates, spreads = [], [], []
@@ -92,13 +88,8 @@ def _deviation(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:
     [pytest.param(name, marks=pytest.mark.slow if name == "hashed" else ()) for name in _WANTED],
 )
 def test_drawn_counts_have_the_distribution_of_simulated_reports(name: str) -> None:
-    """
-    Means and covariances of the items' support and of the number of reports agree; both simulations
-    are unbiased.
-
-    Seeds 1 and 2; 2,000 collections of each kind. The limit of 7 standard errors is exceeded by
-    chance with probability below 1e-9, as the figures are nearly Gaussian.
-    """
+    """Means and covariances of the items' support and of the number of reports agree."""
+    # Seeds 1 and 2; fails by chance with probability below 1e-9.
     task = _task(name)
     made = _collected(task, 1, one_by_one=True)
     drawn = _collected(task, 2, one_by_one=False)
@@ -108,7 +99,7 @@ def test_drawn_counts_have_the_distribution_of_simulated_reports(name: str) -> N
 
 
 def test_only_small_collections_simulate_every_report() -> None:
-    """Up to thirty megabytes of reports; a dummy of each item is always drawn."""
+    """The limit is thirty megabytes of reports; a dummy of each item is always drawn."""
     task = _task("fractional")
     messages = ONE_BY_ONE / task.mechanism.report_bytes / 1.25
 

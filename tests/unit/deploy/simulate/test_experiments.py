@@ -1,32 +1,26 @@
 """Published experiments: small runs, and comparisons with other programs' figures."""
 
 import dataclasses
-import io
 import math
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
 import pytest
-from rich.console import Console
 
 from deploy.commands.reproduce import EXPERIMENTS
 from deploy.simulate.experiments import key_value, projection, rappor
 from deploy.simulate.experiments.key_value import KeyValueExperiment
 from deploy.simulate.experiments.projection import VectorSetting
-from deploy.simulate.table import Report, show_report
+from deploy.simulate.table import show_report
 from tests.support.commands import ROOT, help_text
+from tests.support.printing import printed
 
 _PAGE: Final = ROOT / "docs/researchers/experiments.md"
 
 
 def _silent(_done: int, _total: int) -> None:
     """Ignore progress."""
-
-
-def _printed(report: Report, width: int) -> str:
-    text = io.StringIO()
-    show_report(report, Console(file=text, width=width, color_system=None))
-    return text.getvalue()
 
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS)
@@ -72,11 +66,13 @@ def test_the_states_are_detected_with_their_shares(
 
 
 def test_a_report_on_rappor_has_its_figures() -> None:
-    """Some at any terminal width, the same for the same seed, and points for truth and estimate."""
+    """Figures show at any width and repeat for one seed; points are truth and estimate."""
     report = rappor.states(1, _silent, n_states=3)
     [first, *_] = report.figures
 
-    assert all(f"{first['l1']:.4f}" in _printed(report, width) for width in (80, 170))
+    assert all(
+        f"{first['l1']:.4f}" in printed(partial(show_report, report), width) for width in (80, 170)
+    )
     assert ["Alabama", "Alaska", "Arizona"] == first["candidates"]
     assert report.figures == rappor.states(1, _silent, n_states=3).figures
     assert 6 == sum(point.axes == report.points[0].axes for point in report.points)
@@ -98,15 +94,15 @@ _KNOWN: Final[dict[tuple[int, float], tuple[float, float]]] = {
 
 
 def test_a_report_on_projection_has_every_estimate() -> None:
-    """As a column and as a point; a narrow table keeps Multi-HM."""
+    """Each estimate is a column and a point; a narrow table keeps Multi-HM."""
     chosen = VectorSetting("alike", 20, 1.0)
     measured = projection.run(np.random.default_rng(1), [chosen], _silent, n_users=300, runs=2)
     report = projection.report(measured)
-    wide = _printed(report, 240)
+    wide = printed(partial(show_report, report), 240)
 
     assert 9 == len(measured[chosen]) == len(report.points)
     assert all(name in wide for name in measured[chosen])
-    assert "Multi-HM" in _printed(report, 60)
+    assert "Multi-HM" in printed(partial(show_report, report), 60)
 
 
 @pytest.mark.slow
@@ -183,12 +179,14 @@ def test_iterating_reduces_the_bias_as_predicted(found: list[dict[str, Any]]) ->
 
 
 def test_a_report_on_pairs_has_its_figures(found: list[dict[str, Any]]) -> None:
-    """At any terminal width, the same for the same seed, and with two points for each method."""
+    """Figures show at any width and repeat for one seed; each method has two points."""
     report = key_value.report(found, _SMALL)
     tiny = dataclasses.replace(_SMALL, n_users=500, repeats=2)
 
     assert key_value.run(tiny, _silent) == key_value.run(tiny, _silent)
-    assert all(f"{each['error']:.4f}" in _printed(report, 60) for each in found)
-    assert "nan" not in _printed(report, 200)
+    assert all(
+        f"{each['error']:.4f}" in printed(partial(show_report, report), 60) for each in found
+    )
+    assert "nan" not in printed(partial(show_report, report), 200)
     assert None is report.figures[0]["spread_theory"]
     assert 2 * len(found) == len(report.points)

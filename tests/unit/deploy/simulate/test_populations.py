@@ -1,14 +1,12 @@
 """Simulations of items, texts, numbers and pairs, against theory."""
 
-import io
 import json
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
+from functools import cache, partial
 from typing import Any, Final
 
 import numpy as np
 import pytest
-from rich.console import Console
 
 from common.errors import PlanError
 from common.protocols import Kind
@@ -20,6 +18,7 @@ from deploy.simulate.row import SweepRow
 from deploy.simulate.sweep import Sweep, run
 from deploy.simulate.table import show
 from tests.support.kind_tasks import OTHER_KINDS
+from tests.support.printing import printed
 
 _USERS: Final = 4000
 _PROTOCOLS: Final[dict[Kind, tuple[str, ...]]] = {
@@ -60,7 +59,7 @@ def _rows(kind: Kind) -> tuple[SweepRow, ...]:
 @pytest.mark.parametrize("kind", OTHER_KINDS)
 def test_measured_errors_agree_with_theory(kind: Kind) -> None:
     """
-    Within a factor of two for unbiased estimates, of four for texts.
+    Errors are within a factor of two of theory for unbiased estimates, of four for texts.
 
     Seed 11. The errors are means of squares of normal variables: 150 repeats of one number, 40 of
     eight, 12 of twelve keys. A chi-square variable of 144 degrees of freedom exceeds the factor
@@ -80,7 +79,7 @@ def test_measured_errors_agree_with_theory(kind: Kind) -> None:
 
 
 def test_central_errors_have_the_units_of_the_values() -> None:
-    """Hours from 0 to 24; texts as a histogram; items of the first repeat's users."""
+    """Hours go from 0 to 24; texts count as a histogram, items as the first repeat's users."""
     hours = _people("mean").central_errors(1.0, 1e-6, 1)["laplace_mse"]
     texts = _people("string").central_errors(0.5, 1e-6, 1)
     items = central_errors_of_items(np.array([_USERS, 0]), 0.5, 1e-6)
@@ -104,27 +103,25 @@ def test_the_same_seed_gives_the_same_errors() -> None:
 
 
 def test_an_unreachable_target_is_a_row_with_its_reason() -> None:
-    """In JSON and in print, beside the other rows. A cap of 0 is refused."""
+    """JSON and print have the reason beside the other rows; a cap of 0 is refused."""
     kept, refused = _run("key-value", central_epsilons=(0.6, 1e-4), repeats=1)
-    written = io.StringIO()
-    show([kept, refused], Console(file=written, width=200))
+    text = printed(partial(show, [kept, refused]), width=200)
 
     assert "no local epsilon keeps a central epsilon of 0.0001" in refused.as_json()["refusal"]
-    assert "priv-kv (tight) is skipped: " in written.getvalue()
+    assert "priv-kv (tight) is skipped: " in text
     with pytest.raises(PlanError, match="the local cap is 0"):
         _run("mean", local_cap=0.0)
 
 
 @pytest.mark.parametrize("kind", OTHER_KINDS)
 def test_rows_are_printed_and_written_as_json(kind: Kind) -> None:
-    """With every protocol, central mechanisms and values; JSON has no NaN."""
-    written, rows, people = io.StringIO(), _rows(kind), _people(kind)
+    """The output has every protocol, central mechanisms and values; JSON has no NaN."""
+    rows, people = _rows(kind), _people(kind)
     assert isinstance(people.source, SamplePeople)
-    show(rows, Console(file=written, width=200), by_value=True)
-    printed = written.getvalue()
+    text = printed(partial(show, rows, by_value=True), width=200)
 
-    assert all(name in printed for name in (*_PROTOCOLS[kind], "central Laplace"))
-    assert ("For multi-rphm, there is no theory" in printed) == (kind == "vector")
-    assert ("theory is a lower bound" in printed) == (kind == "string")
-    assert people.value_names[int(np.argmax(people.source.truth))] in printed
+    assert all(name in text for name in (*_PROTOCOLS[kind], "central Laplace"))
+    assert ("For multi-rphm, there is no theory" in text) == (kind == "vector")
+    assert ("theory is a lower bound" in text) == (kind == "string")
+    assert people.value_names[int(np.argmax(people.source.truth))] in text
     json.dumps([row.as_json() for row in rows], allow_nan=False)

@@ -1,16 +1,16 @@
 """Comparisons as tables, by value, as CSV and as JSON."""
 
-import io
 import json
+from functools import partial
 from typing import Final
 
 import pytest
-from rich.console import Console
 from syrupy.assertion import SnapshotAssertion
 
 from common.messages.guarantee import rounded_up
-from deploy.simulate.row import Accounting, SweepRow
+from deploy.simulate.row import Accounting
 from deploy.simulate.table import as_csv, show
+from tests.support.printing import printed
 from tests.support.simulated_rows import REFUSED, TASK, row
 
 _CENTRAL: Final = {
@@ -19,12 +19,6 @@ _CENTRAL: Final = {
     "regret": 0.03125,
     "exponential_regret": 0.0625,
 }
-
-
-def _shown(rows: list[SweepRow], width: int) -> str:
-    written = io.StringIO()
-    show(rows, Console(file=written, width=width))
-    return written.getvalue()
 
 
 @pytest.mark.parametrize("width", [60, 100, 140])
@@ -38,7 +32,7 @@ def test_no_figure_is_cut_however_narrow_the_terminal(
         for protocol in ("od-hp", "ldp-olh-strings", "murs")
         for accounting in accountings
     ]
-    text = _shown(rows, width)
+    text = printed(partial(show, rows), width)
     lines = [line.split() for line in text.splitlines() if " 0.15 " in line and "value" not in line]
 
     promised = [rounded_up(TASK.central_epsilon), rounded_up(TASK.local_epsilon)]
@@ -59,7 +53,7 @@ def test_a_comparison_has_lines_of_a_trusted_collector_and_by_value(
         for protocol, note in (("od-hp", ""), ("murs", "it is blunt"))
     ]
 
-    assert snapshot == _shown([*rows, REFUSED], width)
+    assert snapshot == printed(partial(show, [*rows, REFUSED]), width)
 
 
 def test_rows_have_every_field_in_json_and_in_csv(snapshot: SnapshotAssertion) -> None:

@@ -38,7 +38,7 @@ def _read(tmp_path: Path, text: str) -> TaskDraft:
     ],
 )
 def test_values_of_keys_are_converted(tmp_path: Path, line: str, value: object) -> None:
-    """Times to seconds, lists to tuples, whole numbers to floats where needed."""
+    """Times become seconds, lists tuples, and whole numbers floats where needed."""
     name = line.partition(" ")[0] or "suite"
     others = [one for one in _GOOD.splitlines() if not one.startswith(name)]
     found = getattr(_read(tmp_path, "\n".join([*others, line])), name)
@@ -77,7 +77,7 @@ def test_values_of_keys_are_converted(tmp_path: Path, line: str, value: object) 
 def test_a_mistake_in_a_draft_is_named(
     tmp_path: Path, change: tuple[str, str], message: str
 ) -> None:
-    """With its key and the rule."""
+    """The error has its key and the rule."""
     with pytest.raises(TaskError, match=message):
         _read(tmp_path, _GOOD.replace(*change))
     with pytest.raises(TaskError, match="cannot be read"):

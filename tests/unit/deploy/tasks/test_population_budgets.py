@@ -72,7 +72,7 @@ async def _ledger(core: AnalyzerCore) -> list[LedgerEntry]:
 
 
 async def test_the_population_with_the_largest_spent_share_comes_first(core: AnalyzerCore) -> None:
-    """Composed as by the analyzer and its metric; tasks without a population have no row."""
+    """Spending equals the analyzer's and its metric's; tasks without a population have no row."""
     await _released(core, population="guests", budget_epsilon=20.0)
     await _released(core)
     await _released(core, budget_epsilon=3.0, budget_delta=1e-4)
@@ -91,7 +91,7 @@ async def test_the_population_with_the_largest_spent_share_comes_first(core: Ana
 
 
 async def test_a_task_without_releases_has_its_whole_budget(core: AnalyzerCore) -> None:
-    """And the budgets of earlier tasks, which also apply to it."""
+    """The budgets of earlier tasks also apply to it."""
     task = await _publish(core)
     alone = await budgets_of_task(task, _Operator(core))
     await _released(core, budget_epsilon=1.5)
@@ -111,19 +111,19 @@ async def test_a_task_without_releases_has_its_whole_budget(core: AnalyzerCore) 
 async def test_a_ledger_entry_of_another_population_is_refused(
     core: AnalyzerCore, said: str
 ) -> None:
-    """Otherwise the printed spending would be too low."""
+    """The printed spending would be too low."""
     task = await _released(core)
     [entry] = await _ledger(core)
-    lying = [dataclasses.replace(entry, population=said)]
-    operator = _Operator(core, lying)
+    altered = [dataclasses.replace(entry, population=said)]
+    operator = _Operator(core, altered)
 
-    for asked in (budgets_by_population(lying, operator), budgets_of_task(task, operator)):
+    for asked in (budgets_by_population(altered, operator), budgets_of_task(task, operator)):
         with pytest.raises(LedgerError, match=r"^entry 1 of the ledger names another population"):
             await asked
 
 
 async def test_spending_is_unknown_if_a_task_cannot_be_read(core: AnalyzerCore) -> None:
-    """Its row has the reason and comes first, before the others."""
+    """The row has the reason, and comes before the others."""
     await _released(core, population="guests")
     staff = await _released(core)
     operator = _Operator(core, _unreadable=core.signed.digest())

@@ -65,11 +65,7 @@ def test_invalid_values_are_refused_without_being_repeated(kind: Kind, text: str
     ],
 )
 def test_every_task_accepts_its_sample_values(task: Task, fewest: int) -> None:
-    """
-    Which are random, of its kind and within its rules.
-
-    Seed 5; fifty values of at least a hundred are all equal with probability at most 1e-98.
-    """
+    """Values are random and valid. Seed 5; fails by chance with probability at most 1e-98."""
     rng = np.random.default_rng(5)
     lay_out = encoder_for(task, None)
     drawn = [sample_value(task, rng) for _ in range(50)]

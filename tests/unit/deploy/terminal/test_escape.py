@@ -76,12 +76,12 @@ _PRINTED: Final[dict[str, tuple[Callable[[Console], None], int]]] = {
         1,
     ),
 }
-"""How each is printed, and how often the text is in it."""
+"""How each is printed, and how often the text occurs in it."""
 
 
 @pytest.mark.parametrize("name", _PRINTED)
 def test_untrusted_text_steers_no_terminal(name: str) -> None:
-    """It is readable each time, and no markup."""
+    """The text is readable each time, and is no markup."""
     show, times = _PRINTED[name]
     shown = printed(show, width=300)
 
@@ -145,7 +145,7 @@ def test_control_characters_are_readable(text: str, written: str) -> None:
     "text", ["[/x]", "[red]a[/red]", "\\[b]", "[link=http://x]y", "a\\", "a\\\\", "[b]\\"]
 )
 def test_escaped_text_is_no_markup(text: str) -> None:
-    """It is printed unchanged."""
+    """Escaped text is printed unchanged."""
     assert text == printed(lambda console: console.print(escaped(text))).strip()
 
 

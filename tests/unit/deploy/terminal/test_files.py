@@ -1,13 +1,10 @@
 """Commands write whole files, or leave them unchanged."""
 
 import os
-import resource
-import signal
 import stat
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,23 +14,11 @@ from common.task_digest import TaskDigest
 from deploy.results.export import write_csv, write_parquet
 from deploy.tasks.drafts import TASK_FILES, save_task
 from deploy.terminal.files import atomic_output, write
+from tests.support.disks import disk_of
 from tests.support.results import result
 from tests.support.tasks import published
 
 _RESULT = result(TaskDigest(b"\xd1" * 32))
-
-
-@contextmanager
-def _full_disk(room: int) -> Iterator[None]:
-    """Limit every file to so many bytes: further writing fails, as on a full disk."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (room, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-        signal.signal(signal.SIGXFSZ, handler)
 
 
 @pytest.mark.parametrize(
@@ -51,7 +36,7 @@ def test_a_full_disk_leaves_the_old_file_and_nothing_else(
     """The message names the file."""
     path = tmp_path / "kept"
     path.write_text("old", encoding="utf-8")
-    with _full_disk(100), pytest.raises(SettingsError, match=r"kept cannot be written: .*File too"):
+    with disk_of(100), pytest.raises(SettingsError, match=r"kept cannot be written: .*File too"):
         writes(path)
 
     assert "old" == path.read_text(encoding="utf-8")
@@ -62,11 +47,11 @@ def test_a_full_disk_leaves_the_old_file_and_nothing_else(
 
 
 def test_a_full_disk_leaves_the_task_that_was_saved(tmp_path: Path) -> None:
-    """Both of its files."""
+    """Both of its files are unchanged."""
     old, new = published().signed, published(labels=tuple("ü" * n for n in range(1, 101))).signed
     save_task(tmp_path / "agreed", old)
     room = len(old.task_bytes) + 100
-    with _full_disk(room), pytest.raises(SettingsError, match=r"task\.json cannot be written"):
+    with disk_of(room), pytest.raises(SettingsError, match=r"task\.json cannot be written"):
         save_task(tmp_path / "agreed", new)
 
     found = [(tmp_path / "agreed" / name).read_bytes() for name in TASK_FILES]
@@ -87,7 +72,7 @@ def test_a_file_keeps_its_mode_and_a_link_its_target(tmp_path: Path) -> None:
 
 
 def test_a_pipe_and_standard_output_are_written_in_place(tmp_path: Path) -> None:
-    """They are no regular files."""
+    """Neither is a regular file."""
     os.mkfifo(tmp_path / "pipe")
     reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
     write(tmp_path / "pipe", "through")
@@ -104,7 +89,7 @@ def test_a_pipe_and_standard_output_are_written_in_place(tmp_path: Path) -> None
 
 
 def test_an_interrupted_command_leaves_the_old_file(tmp_path: Path) -> None:
-    """And nothing beside it."""
+    """Nothing is left beside it."""
     path = tmp_path / "kept"
     write(path, "old")
 

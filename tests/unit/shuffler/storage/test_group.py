@@ -22,7 +22,7 @@ _SUBMISSIONS = [bytes([number]) * 76 for number in range(20)]
 
 
 def test_a_group_holds_the_opened_submissions_sorted_by_tag() -> None:
-    """What did not open is left out."""
+    """Submissions that did not open are left out."""
     readable = bytes(number % 3 != 0 for number in range(20))
     opened = Opened(plaintexts=b"".join(_SUBMISSIONS), readable=readable)
     group, places = form_from_opened(opened, _KEY.private_bytes())
@@ -82,7 +82,7 @@ def test_rows_have_fresh_nonces_and_tags_are_keyed_hashes() -> None:
 
 
 def test_a_batch_key_cannot_be_printed_or_pickled() -> None:
-    """Its raw bytes stay in its file."""
+    """The raw bytes stay in the key's file."""
     raw = BatchKey.generate()
 
     assert raw.hex() not in repr(BatchKey(raw))
@@ -95,7 +95,7 @@ def _with_tags(number: int, *tags: bytes) -> Group:
 
 
 def test_submissions_whose_tags_begin_alike_are_different() -> None:
-    """Stored before, or in one call."""
+    """The other is stored before, or comes in the same call."""
     deduplication = Deduplication()
     one, other = (bytes(8) + rest * 8 + b"c" * 16 for rest in (b"1", b"2"))
     stored = _with_tags(7, one)

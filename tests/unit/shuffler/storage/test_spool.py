@@ -57,7 +57,7 @@ async def _stored(spool: Spool) -> list[bytes]:
 async def test_repeats_and_conflicts_are_distinguished(
     spool: Spool, tmp_path: Path, *, restarted: bool
 ) -> None:
-    """Within one call too; and by a process that knows only the file, after a crash."""
+    """This holds within one call, and for a process that knows only the file, after a crash."""
     await _append(spool, _submission(0), _submission(1), _submission(5))
     used = Spool(tmp_path / "spool.sqlite") if restarted else spool
     sent = [_submission(1), _submission(0, b"x"), _submission(2), _submission(2), _submission(3)]
@@ -110,11 +110,7 @@ async def test_a_failed_commit_stores_nothing(spool: Spool) -> None:
 
 
 async def test_submissions_do_not_keep_the_order_of_arrival(spool: Spool) -> None:
-    """
-    In a group they are sorted by keyed hashes, and groups by random numbers.
-
-    Forty submissions, alone and together: in order by chance with probability 1/40!.
-    """
+    """Keyed hashes sort a group, random numbers the groups; 40 stay in order with chance 1/40!."""
     for number in range(40):
         await _append(spool, _submission(number, bytes([number])))
     alone = [reports[0] for reports in await _stored(spool)]
@@ -128,7 +124,7 @@ async def test_submissions_do_not_keep_the_order_of_arrival(spool: Spool) -> Non
 
 
 async def test_stored_groups_are_sorted_by_tag(spool: Spool, tmp_path: Path) -> None:
-    """Of one call, of a call that is partly new, and of merged calls; there is no row number."""
+    """Calls may be new, partly new or merged; there is no row number."""
     await _append(spool, *map(_submission, range(20)))
     await _append(spool, *map(_submission, range(10, 40)))
     await asyncio.gather(*(_append(spool, _submission(number)) for number in range(40, 60)))
@@ -145,7 +141,7 @@ async def test_stored_groups_are_sorted_by_tag(spool: Spool, tmp_path: Path) -> 
 
 
 async def test_the_database_has_no_other_columns(spool: Spool) -> None:
-    """Of submissions it holds only what is sealed, random numbers of groups, and tags of tokens."""
+    """Submissions leave only sealed data, random numbers of groups, and tags of tokens."""
     query = "SELECT t.name, c.name FROM sqlite_schema t, pragma_table_xinfo(t.name) c"
     found = await spool._database.run(lambda connection: connection.execute(query).fetchall())
 
@@ -158,7 +154,7 @@ async def test_the_database_has_no_other_columns(spool: Spool) -> None:
 
 
 async def test_the_observer_gets_the_stored_number_of_users(tmp_path: Path) -> None:
-    """Also if it has grown since the batch was read; another state cannot change."""
+    """The number may have grown since the batch was read; another state cannot change."""
     seen: list[object] = []
     spool = Spool(tmp_path / "spool.sqlite", lambda *moved: seen.append(moved))
     batch = await spool.open_batch(_ID, _SIGNED)
@@ -245,7 +241,7 @@ def test_a_permuted_batch_is_flushed_before_it_is_renamed(
 
 
 def test_a_bucket_returns_its_records_once(tmp_path: Path) -> None:
-    """In the order in which they were added; then the file is removed."""
+    """Records come in the order of adding; then the file is removed."""
     files = _files(tmp_path)
     for number, chunk in enumerate(_CHUNKS):
         files.append(number % 3, chunk)
@@ -275,7 +271,7 @@ def _flip(path: Path, place: int) -> None:
 
 @pytest.mark.parametrize("place", [0, 3, 4, 20, 128, 3000, -1])
 def test_a_changed_byte_is_detected(tmp_path: Path, place: int) -> None:
-    """In a length, a nonce, a ciphertext or a tag, of both kinds of file."""
+    """The byte is in a length, a nonce, a ciphertext or a tag, of both kinds of file."""
     files = _files(tmp_path)
     files.save(_CHUNKS)
     for chunk in _CHUNKS:
@@ -291,7 +287,7 @@ def test_a_changed_byte_is_detected(tmp_path: Path, place: int) -> None:
 
 
 def test_a_bucket_truncated_between_records_is_detected(tmp_path: Path) -> None:
-    """Although every record that is left opens."""
+    """Every record that is left would open."""
     files = _files(tmp_path)
     for chunk in _CHUNKS:
         files.append(1, chunk)
