@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 import pytest
 
-from analyzer.batch_counts import BatchCounts, add_batch_refusals, check_counts
+from analyzer.batch_counts import BatchCounts, add_batch_refusals
 from analyzer.estimation.expectation_maximisation import maximise_likelihood, smoothed_likelihood
 from analyzer.estimation.projection import norm_sub
 from analyzer.finalize import build_result, estimate_result, mixture_of
