@@ -167,8 +167,8 @@ def test_rounds_count_in_every_row_and_skippers_have_one() -> None:
     found = plan(target)
     rows = {row.coalition: row for row in reversed(found.guarantees)}
 
-    assert found.promise == rows["analyzer+users"]
-    assert "10 such tasks" in " ".join(found.promise.assumptions)
+    assert found.central_guarantee == rows["analyzer+users"]
+    assert "10 such tasks" in " ".join(found.central_guarantee.assumptions)
     assert rows["shuffler+analyzer"].epsilon == sum_upper([found.best.local_epsilon] * 10)
     if found.best.dummies_per_user:
         skipped = rows["analyzer+skippers"].epsilon

@@ -13,8 +13,8 @@ from common.crypto.signing import SignedTask, SigningIdentity
 from common.errors import BatchStateError, PeerError, PeerRefusalError, ProofError, SettingsError
 from common.task_digest import TaskDigest
 from deploy.clients.analyzer import OperatorClient
-from deploy.sentinels.journal import PlantedSentinel, SentinelState
 from deploy.sentinels.planting import SentinelRun
+from deploy.sentinels.sentinel_file import PlantedSentinel, SentinelState
 from tests.support.shufflers import MemoryShuffler
 from tests.support.tasks import published
 
@@ -78,7 +78,7 @@ class Operation(MemoryShuffler):
             digest=_DIGEST,
             analyzer=cast("OperatorClient", self),
             connect=self.connect,
-            journal=self.kept,
+            file=self.kept,
             rng=np.random.default_rng(seed),
             wait=lambda _: asyncio.sleep(0),
             **changes,

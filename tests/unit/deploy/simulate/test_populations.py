@@ -16,8 +16,8 @@ from deploy.datasets.catalogue import Dataset
 from deploy.datasets.sample_people import SamplePeople, sample_people
 from deploy.simulate.baselines import central_errors_of_items
 from deploy.simulate.populations import Population
-from deploy.simulate.row import SweepRow
 from deploy.simulate.sweep import Sweep, run
+from deploy.simulate.sweep_row import SweepRow
 from deploy.simulate.table import show
 from tests.support.kind_tasks import OTHER_KINDS
 
@@ -109,7 +109,7 @@ def test_an_unreachable_target_is_a_row_with_its_reason() -> None:
     written = io.StringIO()
     show([kept, refused], Console(file=written, width=200))
 
-    assert "no local epsilon keeps a central epsilon of 0.0001" in refused.as_json()["refusal"]
+    assert "no local epsilon meets a central epsilon of 0.0001" in refused.as_json()["refusal"]
     assert "priv-kv (tight) is skipped: " in written.getvalue()
     with pytest.raises(PlanError, match="the local cap is 0"):
         _run("mean", local_cap=0.0)

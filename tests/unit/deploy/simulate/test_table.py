@@ -9,7 +9,7 @@ from rich.console import Console
 from syrupy.assertion import SnapshotAssertion
 
 from common.messages.guarantee import rounded_up
-from deploy.simulate.row import Accounting, SweepRow
+from deploy.simulate.sweep_row import Accounting, SweepRow
 from deploy.simulate.table import as_csv, show
 from tests.support.simulated_rows import REFUSED, TASK, row
 

@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from deploy.terminal.durations import between, duration, moment
+from deploy.terminal.durations import format_duration, format_range, format_time
 
 
 @pytest.mark.parametrize(
@@ -19,7 +19,7 @@ from deploy.terminal.durations import between, duration, moment
 )
 def test_a_duration_is_written_in_its_largest_unit(seconds: float, told: str) -> None:
     """And in the next smaller one, if there is only one of it."""
-    assert told == duration(seconds)
+    assert told == format_duration(seconds)
 
 
 @pytest.mark.parametrize(
@@ -35,10 +35,10 @@ def test_a_duration_is_written_in_its_largest_unit(seconds: float, told: str) ->
 )
 def test_a_range_is_rounded_outwards(soonest: float, latest: float, told: str) -> None:
     """Never narrower than the forecast."""
-    assert told == between(soonest, latest)
+    assert told == format_range(soonest, latest)
 
 
 def test_a_moment_beyond_the_calendar_is_written() -> None:
     """A task may have a deadline in the year 36812."""
-    assert "1 January 2030, 00:00 UTC" == moment(1_893_456_000)
-    assert "1,099,511,627,776 seconds after 1970" == moment(2**40)
+    assert "1 January 2030, 00:00 UTC" == format_time(1_893_456_000)
+    assert "1,099,511,627,776 seconds after 1970" == format_time(2**40)

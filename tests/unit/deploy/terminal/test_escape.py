@@ -19,7 +19,7 @@ from deploy.commands.result import print_estimates, print_result
 from deploy.commands.sentinels import report
 from deploy.results import ledger
 from deploy.results.result_view import ResultView, result_view
-from deploy.sentinels.journal import PlantedSentinel, SentinelState
+from deploy.sentinels.sentinel_file import PlantedSentinel, SentinelState
 from deploy.tasks import population_budgets, task_view
 from deploy.terminal.console import terminal
 from deploy.terminal.escape import escaped, visible

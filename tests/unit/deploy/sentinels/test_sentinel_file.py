@@ -7,7 +7,7 @@ import pytest
 from common.crypto.signing import envelope_hash
 from common.errors import SettingsError
 from common.task_digest import TaskDigest
-from deploy.sentinels.journal import SentinelFile, SentinelState
+from deploy.sentinels.sentinel_file import SentinelFile, SentinelState
 from tests.support.leaves import some_leaves
 from user_agent.contribution import PreparedSubmission
 
