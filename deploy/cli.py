@@ -20,7 +20,7 @@ _COMMANDS: Final = {
     "account": ("account", "Bound epsilon or delta for given parameters."),
     "plan": ("plan", "Find the best parameters that meet a guarantee."),
     "simulate": ("simulate", "Compare protocols on a data set."),
-    "reproduce": ("reproduce", "Run published experiments again."),
+    "reproduce": ("reproduce", "Repeat published experiments."),
     "audit": ("audit", "Simulate attacks by every coalition."),
     "load": ("load", "Load-test the services and reconcile all counts."),
     "init": ("profile", "Write a profile: default options for operators."),

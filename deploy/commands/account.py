@@ -36,10 +36,10 @@ def account(
     ] = None,
     alphabet: Annotated[
         int | None,
-        typer.Option(help="Number of items (grr) or buckets (local-hashing); required for these."),
+        typer.Option(help="Number of items (grr) or buckets (local-hashing); required for both."),
     ] = None,
     local_epsilon: Annotated[
-        float | None, typer.Option(help="inf for no local noise.  [required, except for rappor]")
+        float | None, typer.Option(help="inf: no local noise.  [required, except for rappor]")
     ] = None,
     collision: Annotated[
         float | None,
@@ -74,7 +74,8 @@ def account(
     compare: Annotated[
         bool,
         typer.Option(
-            "--compare", help="Add the bound that an attack proves and the bounds of papers."
+            "--compare",
+            help="Also print the lower bound that an attack proves, and published bounds.",
         ),
     ] = False,
     batch: Annotated[

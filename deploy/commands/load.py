@@ -41,7 +41,7 @@ def load(
     context: typer.Context,
     task: Annotated[
         str | None,
-        typer.Argument(help="The task's digest, for --shuffler; --replay takes it from its file."),
+        typer.Argument(help="The task's digest, for --shuffler; not needed with --replay."),
     ] = None,
     shuffler: Annotated[
         str | None, typer.Option(help="Address of the shuffler under load, host:port.")
@@ -67,7 +67,7 @@ def load(
         ),
     ] = None,
     dataset: Annotated[
-        str, typer.Option(help="Source of their values: a shipped data set, a file, or zipf:SIZE.")
+        str, typer.Option(help="Source of the values: a shipped data set, a file, or zipf:SIZE.")
     ] = IPUMS_1940_CITY,
     seed: Annotated[
         int | None, typer.Option(min=0, help="Seed for values, behaviours and arrival times.")
@@ -162,7 +162,7 @@ def load(
     ] = False,
     metrics: Annotated[
         list[str] | None,
-        typer.Option(help="PARTY=http://HOST:PORT/metrics of a service; repeatable."),
+        typer.Option(help="A service's metrics, PARTY=http://HOST:PORT/metrics; repeatable."),
     ] = None,
     json: AsJson = False,
 ) -> None:

@@ -48,7 +48,7 @@ def plan(
     ],
     domain_size: Annotated[
         int | None,
-        typer.Option(help="Number of possible values; for vectors, numbers; for pairs, keys."),
+        typer.Option(help="Number of possible values, of numbers in a vector, or of keys."),
     ] = None,
     task_kind: TaskKind = "categorical",
     low: Annotated[

@@ -110,7 +110,7 @@ def init(
     output: Annotated[Path, typer.Option(help="Profile to write.")] = DEFAULT_PROFILE,
     force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
 ) -> None:
-    """Write a profile from a folder's files, so that commands need no addresses and tokens."""
+    """Write a profile from a folder's files, so that commands need no addresses or tokens."""
     if not directory.is_dir():
         raise SettingsError(f"{directory} is not a folder")
     given = {"analyzer": analyzer, "shuffler": shuffler, "agent": agent}

@@ -48,7 +48,7 @@ def reproduce(
     ] = None,
     json: AsJson = False,
 ) -> None:
-    """Reproduce a paper's experiment, without sealing, and print the results.
+    """Repeat a paper's experiment, without encryption, and print the results.
 
     docs/researchers/experiments.md compares them with the papers' claims.
     """

@@ -50,7 +50,7 @@ def plant_sentinels(
         ),
     ],
     over: Annotated[
-        float, typer.Option(min=0.0, help="Seconds over which they are sent, at random times.")
+        float, typer.Option(min=0.0, help="Seconds over which to send them, at random times.")
     ] = 0.0,
     tokens: Annotated[
         Path | None,
@@ -71,7 +71,7 @@ def plant_sentinels(
     ] = None,
     json: options.AsJson = False,
 ) -> None:
-    """Send test submissions through the shuffler, and register them with the analyzer.
+    """Register test submissions with the analyzer, and send them through the shuffler.
 
     After an interruption, run the same command again: it resends the same bytes of all sentinels
     that the shuffler has not acknowledged.

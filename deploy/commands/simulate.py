@@ -74,8 +74,8 @@ def simulate(
     column: Annotated[
         str | None,
         typer.Option(
-            help="Column of values in the file. With a column count, each row is a value, "
-            "otherwise a person.  [value]"
+            help="Column of values in the file. With a column count, each row is a value; "
+            "otherwise each row is a person.  [value]"
         ),
     ] = None,
     users: Annotated[int | None, typer.Option(help="Number of people to use.  [all]")] = None,
@@ -118,7 +118,7 @@ def simulate(
     ] = None,
     json: AsJson = False,
 ) -> None:
-    """Run protocols on a data set, unsealed, and compare their errors with theory."""
+    """Simulate protocols on a data set, without encryption, and compare errors with theory."""
     kind, targets, names, source = task_kind, central_epsilon, protocol, dataset
     of_items = {"accounting": accounting, "messages-cap": messages_cap, "figure": figure_number}
     _check_options(kind, of_items)
