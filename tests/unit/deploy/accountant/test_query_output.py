@@ -104,7 +104,7 @@ def test_one_query_is_answered_as_text_and_as_json() -> None:
 
 
 def test_a_file_of_queries_excludes_other_options(tmp_path: Path) -> None:
-    """Also one given with its default."""
+    """--batch refuses other options, even one given with its default."""
     outcome = _RUNNER.invoke(app, ["account", "--batch", str(tmp_path / "x"), "--dummies", "0"])
 
     assert "allows only the options" in str(outcome.exception)
@@ -161,7 +161,7 @@ def test_every_bound_is_shown_beside_the_tight_one() -> None:
 
 
 def test_a_distribution_of_dummies_is_parsed() -> None:
-    """Otherwise the message names the known distributions."""
+    """An invalid one is refused with the known distributions."""
     asked = "--users 50 --alphabet 5 --local-epsilon 3 --central-epsilon .5 --json --random-dummies"
     for distribution in ("poisson:30", "binomial:100,0.5", "negative-binomial:5,30"):
         assert 0 < json.loads(_asked(f"{asked} {distribution}"))["delta_upper"] < 0.1

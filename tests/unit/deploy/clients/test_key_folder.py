@@ -17,7 +17,7 @@ def _shown(keys: KeyFolder) -> dict[str, Certificate]:
 
 
 def test_each_party_gets_a_folder_that_its_settings_can_name(tmp_path: Path) -> None:
-    """With certificate, key of mode 0600, and authority; certificates name the party and hosts."""
+    """It has a certificate, a key of mode 0600 and the authority; names are the party and hosts."""
     keys = KeyFolder(tmp_path / "keys")
     keys.make(PARTIES, ["a.example.org", "10.0.0.1"], _NOW)
 
@@ -79,7 +79,7 @@ def test_impossible_requests_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_development_folder_is_shown_and_renewed_too(tmp_path: Path) -> None:
-    """Its certificates are in one folder."""
+    """All its certificates are in one folder."""
     development_files(tmp_path, "analyzer", ManualClock())
     keys = KeyFolder(tmp_path)
     path, before = keys.show()["analyzer"]

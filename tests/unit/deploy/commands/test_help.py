@@ -85,7 +85,7 @@ def test_the_glossary_explains_printed_words_and_those_of_help_texts() -> None:
 
 
 def test_every_listed_command_is_defined_under_its_name() -> None:
-    """And help offers to install completion."""
+    """Help also offers to install completion."""
     group = typer.main.get_group(app)
 
     for name in group.commands:
@@ -97,7 +97,7 @@ def test_every_listed_command_is_defined_under_its_name() -> None:
 
 
 def test_help_and_version_import_no_command() -> None:
-    """They answer at once: no arithmetic library is loaded for them."""
+    """No arithmetic library is loaded for them, so they answer at once."""
     program = (
         "import sys; from typer.testing import CliRunner; from deploy.cli import app; "
         "run = lambda option: CliRunner().invoke(app, [option]).stdout; "

@@ -23,7 +23,7 @@ def _run(*arguments: str) -> str:
 
 
 def test_keys_are_made_renewed_and_shown(tmp_path: Path) -> None:
-    """As JSON and as a table, with the analyzer's signing identity on request."""
+    """JSON and table agree; the analyzer's identity is shown on request."""
     keys, identity = str(tmp_path / "keys"), tmp_path / "identity.pub"
     identity.write_text(SigningIdentity.generate().public_identity().raw.hex(), encoding="ascii")
     made = json.loads(_run("keys", "make", keys, "--host", "a.example.org", "--json"))
@@ -43,7 +43,7 @@ def test_keys_are_made_renewed_and_shown(tmp_path: Path) -> None:
 def test_certificates_that_end_soon_are_pointed_out(
     tmp_path: Path, age: int, soon: list[str]
 ) -> None:
-    """From 30 days on, of a year."""
+    """The warning begins 30 days before the end of a year."""
     KeyFolder(tmp_path).make(["analyzer"], [], time.time() - 86_400 * age)
     shown = json.loads(_run("keys", "show", str(tmp_path), "--json"))["certificates"]
 

@@ -24,7 +24,7 @@ async def _refuse(_request: object, context: Any) -> None:
 async def test_a_missing_token_is_answered_with_its_setting_and_the_spent_epsilon(
     tmp_path: Path,
 ) -> None:
-    """And that the answer is kept."""
+    """The message also says that the answer is saved."""
     server = grpc.aio.server()
     calls: dict[str, Any] = {"Contribute": grpc.unary_unary_rpc_method_handler(_refuse)}
     service = grpc.method_handlers_generic_handler("shuffledp.v1.UserAgent", calls)
@@ -49,10 +49,10 @@ async def test_a_missing_token_is_answered_with_its_setting_and_the_spent_epsilo
     ],
 )
 def test_a_contribution_is_described(*, repeated: bool, sent: bool, words: str) -> None:
-    """New, sent now, or arrived earlier."""
-    told = user_agent_pb2.ContributeResponse(repeated=repeated, local_epsilon=4.0, sent=sent)
+    """A new answer, one sent now, and one that arrived earlier have different descriptions."""
+    answer = user_agent_pb2.ContributeResponse(repeated=repeated, local_epsilon=4.0, sent=sent)
 
-    assert describe_contribution(told).endswith(words)
+    assert describe_contribution(answer).endswith(words)
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_a_task_is_named_by_its_whole_digest(text: str, sentence: str) -> None:
 
 @pytest.mark.parametrize("content", [b"", b"a\x01b", b"a\nb", b"\xff"])
 def test_a_file_without_a_token_is_refused_before_a_call(tmp_path: Path, content: bytes) -> None:
-    """Otherwise gRPC raises its own error for a header that it cannot send."""
+    """Otherwise gRPC raises an error for a header that it cannot send."""
     (tmp_path / "token").write_bytes(content)
 
     with pytest.raises(SettingsError, match="does not contain an operator token"):

@@ -1,4 +1,4 @@
-"""Commands and settings on the documentation's pages are real, and lead to a result."""
+"""Commands and settings in the documentation exist and lead to a result."""
 
 import tomllib
 from pathlib import Path
@@ -64,7 +64,7 @@ def _trial() -> dict[str, Any]:
 
 
 def test_commands_are_found_on_the_pages() -> None:
-    """By themselves, after a pipe, and in containers: otherwise nothing below is tested."""
+    """Commands alone, after a pipe and in containers are found; the tests below need them."""
     lines = [line for _, line in _ON_PAGES]
 
     assert any(line.startswith("shuffledp plan ") for line in lines)
@@ -80,7 +80,7 @@ def test_commands_are_found_on_the_pages() -> None:
 def test_a_command_that_is_shown_has_real_options_and_all_required_ones(
     page: Path | None, line: str
 ) -> None:
-    """On a page, but for those that a profile gives; in help, each of them."""
+    """On pages, a profile may give required options; in help, every required option is shown."""
     words = words_of(line)
     name, command = called(words)
     options = {word for word in words if word.startswith("--")}
@@ -109,7 +109,7 @@ def test_devices_accept_the_plans_that_pages_show(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", _PARTIES)
 def test_the_settings_on_the_page_start_a_service(name: str, tmp_path: Path) -> None:
-    """Each of the three files, once the identities are filled in."""
+    """Each of the three files is valid once the identities are filled in."""
     settings.load(_PARTIES[name], _file(name, tmp_path), {}, "SHUFFLEDP")
 
 

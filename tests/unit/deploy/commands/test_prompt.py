@@ -56,7 +56,7 @@ def test_an_empty_line_is_an_answer_where_a_value_may_be_empty(kind: Kind) -> No
 
 @pytest.mark.parametrize("raw", ["Köln".encode(), b"\xef\xbb\xbf" + "Köln".encode()])
 def test_a_byte_order_mark_is_no_part_of_a_piped_value(raw: bytes) -> None:
-    """Nor is it of candidates."""
+    """It is not part of a file of candidates either."""
     code = "from deploy.commands.person import read_piped_value; print(ascii(read_piped_value()))"
     found = subprocess.run(
         [sys.executable, "-c", code], input=raw, capture_output=True, check=True, cwd=_ROOT

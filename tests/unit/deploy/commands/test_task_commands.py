@@ -38,7 +38,7 @@ def draft_file(tmp_path: Path) -> Path:
 
 
 def test_a_dry_run_prints_the_guarantee_against_each_coalition(draft_file: Path) -> None:
-    """And the claim of the task; it publishes nothing."""
+    """It also prints the task's claim, and publishes nothing."""
     outcome = CliRunner().invoke(app, ["task", "create", str(draft_file), "--dry-run"])
 
     assert 0 == outcome.exit_code
@@ -57,7 +57,7 @@ def test_a_dry_run_prints_the_guarantee_against_each_coalition(draft_file: Path)
 
 
 def test_publishing_without_a_service_names_the_missing_options(draft_file: Path) -> None:
-    """And the dry run, which needs none."""
+    """The message also names the dry run, which needs no service."""
     outcome = CliRunner().invoke(app, ["task", "create", str(draft_file)])
 
     assert isinstance(outcome.exception, SettingsError)
@@ -66,7 +66,7 @@ def test_publishing_without_a_service_names_the_missing_options(draft_file: Path
 
 
 def test_a_link_is_not_published_as_the_shufflers_key(draft_file: Path, tmp_path: Path) -> None:
-    """It could lead to an operator's token, which has as many digits."""
+    """A link could point to an operator token, which has as many digits as a key."""
     token = tmp_path / "analyzer.token"
     token.write_bytes(OperatorToken.generate())
     key = tmp_path / "envelope.pub"

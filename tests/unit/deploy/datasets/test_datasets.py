@@ -35,7 +35,7 @@ def _write(folder: Path, text: str) -> str:
 def test_a_shipped_histogram_is_complete(
     name: str, items: int, people: int, largest: tuple[str, int]
 ) -> None:
-    """By its items, its people and its largest item; drawing all people returns it."""
+    """Its items, people and largest item are as documented; drawing all people returns it."""
     found = load(name)
     top = int(found.counts.argmax())
     everybody = found.sample_counts(people, np.random.default_rng(1))
@@ -47,7 +47,7 @@ def test_a_shipped_histogram_is_complete(
 
 
 def test_people_are_drawn_without_replacement() -> None:
-    """From five people, three of whom share item 0; between one and all of them."""
+    """One to five of five people are drawn, three of whom share item 0."""
     rng = np.random.default_rng(6)
     draws = np.array([_FIVE.sample_counts(2, rng) for _ in range(100)])
 

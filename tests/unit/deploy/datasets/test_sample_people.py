@@ -27,7 +27,7 @@ def _people(kind: Kind) -> SamplePeople:
 
 @pytest.mark.parametrize("kind", _KINDS)
 def test_the_demos_task_accepts_every_value(kind: Kind) -> None:
-    """Of the requested number of people; the user agent's code encodes each."""
+    """The requested number of people is drawn, and the user agent's code encodes each value."""
     people, rng = _people(kind), np.random.default_rng(1)
     draft = closing_draft(people.draft, _USERS, now=2e9, shuffler_key=SHUFFLER_KEY.public_key().raw)
     task = complete(draft, analyzer_key=ANALYZER_KEY.public_key().raw, nonce=bytes(32))
@@ -41,7 +41,7 @@ def test_the_demos_task_accepts_every_value(kind: Kind) -> None:
 
 @pytest.mark.parametrize("kind", _KINDS)
 def test_the_same_seed_draws_the_same_people(kind: Kind) -> None:
-    """Another seed draws others."""
+    """Another seed draws other people."""
     again = sample_people(kind, _USERS, 4)
 
     assert _people(kind).values == again.values
@@ -61,7 +61,7 @@ def test_the_truth_of_items_and_texts_is_their_share() -> None:
 
 
 def test_the_truth_of_numbers_and_pairs_is_their_mean() -> None:
-    """And the owners' share; a film without viewers has a finite mean."""
+    """For pairs it is also the owners' share; a film without viewers has a finite mean."""
     guests, viewers, alone = (
         _people("vector"),
         _people("key-value"),

@@ -1,4 +1,4 @@
-"""Finding a container engine, and saying what is missing."""
+"""Finding a container engine, and errors that name what is missing."""
 
 from pathlib import Path
 
@@ -9,13 +9,13 @@ from deploy.docker.engine import Engine, EngineError
 
 @pytest.fixture
 def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The only folder of the PATH."""
+    """Return the only folder of the PATH."""
     monkeypatch.setenv("PATH", str(tmp_path))
     return tmp_path
 
 
 def _install(folder: Path, name: str, does: str) -> None:
-    """Put a program there that looks at its first argument."""
+    """Write a program whose exit status depends on its first argument."""
     program = folder / name
     program.write_text(f"#!/bin/sh\ncase $1 in\n{does}\nesac\n", encoding="ascii")
     program.chmod(0o755)
@@ -31,7 +31,7 @@ _NO_PLUGIN = "compose) exit 1;;\n*) exit 0;;"
 def test_the_newest_program_for_compose_files_is_taken(
     programs: Path, does: str, compose: tuple[str, ...]
 ) -> None:
-    """Docker's own, if it has one."""
+    """Docker's compose plugin is preferred to docker-compose."""
     _install(programs, "docker", does)
     _install(programs, "docker-compose", _ALL)
 
@@ -47,7 +47,7 @@ def test_the_newest_program_for_compose_files_is_taken(
     ],
 )
 def test_what_is_missing_is_said(programs: Path, there: dict[str, str], message: str) -> None:
-    """With the command that installs it."""
+    """The message has the command that installs it."""
     for name, does in there.items():
         _install(programs, name, does)
 
@@ -56,7 +56,7 @@ def test_what_is_missing_is_said(programs: Path, there: dict[str, str], message:
 
 
 def test_a_failure_shows_what_the_engine_said(programs: Path) -> None:
-    """The end of it, and which command it was."""
+    """The error has the end of the output, and the command."""
     _install(programs, "docker", "build) echo no such target >&2; exit 1;;")
     engine = Engine(compose=("docker-compose",))
 

@@ -1,4 +1,4 @@
-"""What is made before containers start for the first time."""
+"""Keys and certificates that are created before containers start for the first time."""
 
 import stat
 from pathlib import Path
@@ -17,7 +17,7 @@ _NOW = SystemClock().now()
 
 
 def _prepare(folder: Path, now: float = _NOW) -> tuple[Path, Path]:
-    """Do what `make up` does, in its order; give the folders of secrets and of states."""
+    """Prepare in the order of `make up`; return the folders of secrets and of states."""
     secrets, states = folder / "secrets", folder / "states"
     secrets.mkdir(exist_ok=True)
     prepare_certificates(secrets, now)
@@ -58,7 +58,7 @@ def test_preparing_again_changes_nothing(tmp_path: Path) -> None:
 
 
 def test_what_is_secret_is_its_owners_alone(tmp_path: Path) -> None:
-    """And a folder can be passed through to a file whose name is known, but not listed."""
+    """Folders allow opening a file by its name, but not listing."""
     secrets, _ = _prepare(tmp_path)
 
     modes = {path: stat.S_IMODE(path.stat().st_mode) for path in [secrets, *secrets.rglob("*")]}
@@ -69,7 +69,7 @@ def test_what_is_secret_is_its_owners_alone(tmp_path: Path) -> None:
 
 
 def test_state_without_its_key_is_not_covered_up(tmp_path: Path) -> None:
-    """Secrets that were removed while the volumes stayed: nothing is made in their place."""
+    """If secrets were removed while the volumes stayed, nothing is created in their place."""
     secrets, _ = _prepare(tmp_path)
     (secrets / "analyzer" / "state.key").unlink()
 

@@ -88,7 +88,7 @@ def test_groups_are_drawn_as_devices_draw(name: str) -> None:
 
 
 def test_a_group_keeps_each_persons_value_and_id() -> None:
-    """Reports without noise, in the order of people; of nobody there is nothing."""
+    """Reports without noise are in the order of people; no people have no reports."""
     task = protocol_task("puredump")
     group, rng = GroupContributor(task, _DIGEST), np.random.default_rng(1)
     values, ids = [5, 0, 29], [bytes([user]) * 16 for user in range(3)]

@@ -27,7 +27,7 @@ def test_a_closed_loop_has_as_many_in_flight_as_one_shuffler_serves_well() -> No
 
 
 def test_a_ramp_climbs_evenly() -> None:
-    """From the first rate to the last, each for the seconds of a step."""
+    """Rates rise from the first to the last; each step has the users of its seconds."""
     phases = [(100, 250), (200, 500), (300, 750), (400, 1000)]
 
     assert phases == ramp_from("100:400:4", step_seconds=2.5).phases
@@ -54,13 +54,13 @@ _SHARES = ("", "x", "-0.1", "1", "nan", "malformed=1", "honest=0.5", "malformed=
     [*((ramp_from, text) for text in _RAMPS), *((shares_from, text) for text in _SHARES)],
 )
 def test_an_invalid_ramp_or_share_is_refused(read: Callable[[str], object], text: str) -> None:
-    """Another form, numbers out of range, no such behaviour, or no honest user left."""
+    """Wrong forms, numbers out of range, unknown behaviours, and no honest user are refused."""
     with pytest.raises(PlanError):
         read(text)
 
 
 def test_behaviours_are_dealt_to_the_nearest_number_and_the_last_user_is_honest() -> None:
-    """The last one closes the batch: a repeat after it would be answered otherwise."""
+    """The last user closes the batch, after which a repeat would be answered `closed`."""
     for seed in range(50):
         kinds = assign(20, {Behaviour.FLOODING: 0.9}, np.random.default_rng(seed))
 
@@ -103,7 +103,7 @@ def test_steady_arrivals_keep_their_rate_and_are_independent() -> None:
 
 
 def test_bursts_come_at_once_and_keep_the_rate() -> None:
-    """Three at a time, ten a second."""
+    """Bursts of three keep a rate of ten users per second."""
     moments = arrivals(7, 10.0, np.random.default_rng(1), burst=3)
 
     np.testing.assert_allclose([0, 0, 0, 0.3, 0.3, 0.3, 0.6], moments)
@@ -137,7 +137,7 @@ def test_bursts_come_at_once_and_keep_the_rate() -> None:
 def test_an_option_without_effect_or_without_its_like_is_refused(
     given: list[str], message: str
 ) -> None:
-    """By its name, before anything is read or started, also where it is the default."""
+    """The message names it before anything is read or started, even if it has its default value."""
     with pytest.raises(PlanError, match=message):
         CliRunner().invoke(app, ["load", *given], catch_exceptions=False)
 

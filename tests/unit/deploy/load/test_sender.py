@@ -1,4 +1,4 @@
-"""What the answer to one submission is taken for: what the shuffler counts it as."""
+"""Outcomes of refused submissions, as the shuffler counts them."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -25,12 +25,12 @@ async def shuffler(tmp_path: Path) -> AsyncIterator[Shuffler]:
 
 
 def _outcome(error: ShuffleDpError) -> Outcome | None:
-    """Return what is made of an error that comes over the wire."""
+    """Return the outcome that an error from a shuffler over gRPC stands for."""
     return outcome_of(PeerRefusalError(error.status, str(error)))
 
 
 async def test_each_refusal_is_taken_for_what_the_shuffler_counts(shuffler: Shuffler) -> None:
-    """One by one, as a bulk call tells them; at the deadline, and when the batch is over."""
+    """Refusals of single submissions have the outcomes of a bulk call, also after the deadline."""
 
     async def refused(envelope: bytes, token: bytes) -> Outcome | None:
         with pytest.raises(ShuffleDpError) as caught:
@@ -42,7 +42,7 @@ async def test_each_refusal_is_taken_for_what_the_shuffler_counts(shuffler: Shuf
     inner = CASE.shuffler_key.open(envelope, envelope_context(DIGEST))
     other = inner[:16] + bytes(len(inner) - 16)
     forged = CASE.shuffler_key.public_key().seal(other, envelope_context(DIGEST))
-    told = [
+    outcomes = [
         await refused(forged, _ISSUER.issue()),
         await refused(shuffler.envelope(), token),
         await refused(shuffler.envelope(), b""),
@@ -50,18 +50,18 @@ async def test_each_refusal_is_taken_for_what_the_shuffler_counts(shuffler: Shuf
     ]
     batch_id = (await shuffler.spool.get(DIGEST)).batch_id
     shuffler.clock.seconds = float(CASE.task.deadline)
-    told.append(await refused(shuffler.envelope(), _ISSUER.issue()))
+    outcomes.append(await refused(shuffler.envelope(), _ISSUER.issue()))
     counted = shuffler.refusals.of(batch_id)
     await shuffler.advance()
     late = await refused(shuffler.envelope(), _ISSUER.issue())
 
     causes = ("conflict", "token used", "unauthenticated", "malformed", "closed")
     expected = [Outcome(cause) for cause in causes]
-    assert expected == told
+    assert expected == outcomes
     assert dict.fromkeys(expected, 1) == counted
     assert Outcome.CLOSED is late
 
 
 def test_a_refusal_of_another_kind_is_taken_for_none_of_them() -> None:
-    """Though its status is that of a closed batch: it is reported by its sentence."""
+    """Its status is that of a closed batch, but its message is reported."""
     assert _outcome(UnknownKeyError("the task's shuffler_key is not a key of this party")) is None

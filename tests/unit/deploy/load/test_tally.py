@@ -73,7 +73,7 @@ _ANSWERS = {"stored": _STORED, "repeated": _REPEATED, "conflict": 1, "malformed"
 def test_one_answer_too_many_or_too_few_differs(
     changed: dict[str, Any], differing: list[str]
 ) -> None:
-    """In the row that names it, where all else is as expected."""
+    """Only the row of this answer fails."""
     fields: dict[str, Any] = {"acknowledged": _STORED, "counts": {}, "released": None} | changed
     answers = {name: fields.pop(name, _ANSWERS.get(name, 0)) for name in Outcome}
     counts, released = fields.pop("counts"), fields.pop("released")

@@ -36,7 +36,7 @@ _NOWHERE = "127.0.0.1:1"
 
 
 async def _run(plan: LoadPlan, n_users: int = 2, **target: Any) -> LoadReport:
-    """Run for users who give up; counts and results do not come."""
+    """Run for users who give up, without counts or a result."""
     case = published(domain_size=30, buckets=5, n_min=2, target_size=n_users)
     users = seal(case.signed, replace(plan, n_users=n_users, dataset="zipf:30"))
     to = Destination(address=_NOWHERE, authority=None)
@@ -51,7 +51,7 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("options", [{}, {"fetch_task": True}, {"mode": "bulk"}])
 async def test_a_rate_at_which_users_give_up_does_not_hold(options: dict[str, Any]) -> None:
-    """Their waits are recorded all the same."""
+    """The waits of users who give up are recorded."""
     ramp = Ramp(first=40, last=80, steps=2, step_seconds=0.5)
     finished = await _run(LoadPlan(ramp=ramp, patience=0.0, **options), 61)
 
@@ -65,7 +65,7 @@ async def test_a_rate_at_which_users_give_up_does_not_hold(options: dict[str, An
 async def test_a_run_without_counts_or_result_prints_the_rest_and_fails(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As a table or as JSON; the error names what did not come, and the seconds."""
+    """Table and JSON are printed; the error names what is missing, and the seconds waited."""
     token = tmp_path / "token"
     token.write_text("secret")
     async with (
@@ -98,7 +98,7 @@ _REFUSED = PeerRefusalError("NOT_FOUND", "no task has this digest")
 async def test_a_service_that_restarts_is_asked_again_and_a_refusal_ends_the_wait(
     errors: list[ShuffleDpError], raised: ShuffleDpError | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A refusal by a proxy is final only if it is repeated without another error in between."""
+    """Refusals by a proxy are final only if many come without another error in between."""
     monkeypatch.setattr("deploy.load.run._PAUSE", 0)
     monkeypatch.setattr("deploy.load.run._FOREIGN_REPLIES", 2)
     left = iter(errors)

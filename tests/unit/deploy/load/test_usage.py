@@ -27,7 +27,7 @@ _READ = Usage(cpu_seconds=12.5, resident_bytes=3_000_000)
     ],
 )
 def test_a_metrics_page_must_state_a_finite_usage(page: bytes) -> None:
-    """Two numbers of many, finite and not negative."""
+    """Only a finite, non-negative processor time and memory are accepted."""
     assert _READ == usage_from(_PAGE)
     with pytest.raises(SettingsError):
         usage_from(page)
@@ -53,7 +53,7 @@ def test_a_metrics_page_is_named_by_party_and_address(page: str) -> None:
 
 
 def test_processes_and_pages_are_sampled_and_unreachable_ones_left_out() -> None:
-    """Before and after the block, so that a short run is sampled too."""
+    """Samples at entry and exit cover a short run too."""
     metrics = Metrics("shuffler")
     metrics.advance_to("shuffledp_process_cpu_seconds_total", 12.5)
     metrics.set("shuffledp_process_resident_memory_bytes", 3_000_000)

@@ -35,7 +35,7 @@ def users(case: PublishedTask) -> SealedUsers:
 
 
 def test_a_prepared_file_is_read_as_it_was_written(users: SealedUsers, tmp_path: Path) -> None:
-    """By its owner only; a damaged one is refused, with what to do."""
+    """Only its owner can read it; a damaged file is refused with advice."""
     file = tmp_path / "users"
     users.save(file)
     read = SealedUsers.load(file)
@@ -107,7 +107,7 @@ def test_envelopes_carry_the_values_beside_them() -> None:
 def test_arrays_that_do_not_fit_the_task_are_refused(
     users: SealedUsers, tmp_path: Path, name: str, change: Callable[[Any], Any]
 ) -> None:
-    """One row too many, or an item or a behaviour that there is not."""
+    """One row too many, or an unknown item or behaviour, is refused."""
     fields: dict[str, Any] = {name: change(getattr(users, name))}
     replace(users, **fields).save(tmp_path / "users")
 

@@ -109,7 +109,7 @@ def _task(found: Plan, folder: Path) -> Task:
 
 
 def test_the_draft_of_several_rounds_names_the_population_and_its_guarantee() -> None:
-    """In comments beside the prediction."""
+    """Comments state the guarantee and the prediction."""
     found = _plan(rounds=2, messages_cap=1.0, domain_size=400)
     named = dataclasses.replace(found.target, draft_fields={"population": "staff"})
     best = dataclasses.replace(found.best, target=named)
@@ -142,7 +142,7 @@ def test_the_draft_of_several_rounds_names_the_population_and_its_guarantee() ->
 def test_the_task_of_a_draft_keeps_the_plan(
     tmp_path: Path, changes: dict[str, Any], protocol: str
 ) -> None:
-    """Its claim and its bytes are the planned ones; it has a week's time and the budget."""
+    """Its claim, bytes and budget are the planned ones, and its deadline is in a week."""
     found = _plan(**changes)
     task = _task(found, tmp_path)
     target, week = found.target, datetime.datetime(2030, 3, 24, 17, 46, 40, tzinfo=datetime.UTC)
@@ -184,7 +184,7 @@ def test_plans_of_other_kinds_are_printed_written_as_json_and_drafted(
 
 
 def test_the_command_plans_for_default_devices_by_default(tmp_path: Path) -> None:
-    """They accept a local ε of 4, and 20 over all rounds; the draft can be read again."""
+    """Devices accept a local ε of 4, and 20 over all rounds; the draft can be read again."""
     file = tmp_path / "draft.toml"
     outcome = _run(_ITEMS, "--messages-cap", "1", "--output", str(file))
     more = _run(_ITEMS, "--messages-cap", "1", "--local-cap", "8")
@@ -225,7 +225,7 @@ def test_the_command_plans_for_default_devices_by_default(tmp_path: Path) -> Non
 def test_an_invalid_option_is_refused(
     asked: list[str], arguments: tuple[str, ...], error: type[Exception], message: str
 ) -> None:
-    """Before planning, in one sentence that names the number and the rule."""
+    """One sentence names the number and the rule before any planning."""
     outcome = _run(asked, *arguments)
 
     assert isinstance(outcome.exception, error)
@@ -233,7 +233,7 @@ def test_an_invalid_option_is_refused(
 
 
 def test_the_command_prints_json_alone(tmp_path: Path) -> None:
-    """On standard output; it also writes the draft, with range and population."""
+    """Standard output holds only JSON; the written draft has range and population."""
     file = tmp_path / "draft.toml"
     options = ("--low", "0", "--high", "24", "--local-cap", "0.75", "--population", "staff")
     fields = json.loads(_run(_MEAN, *options, "--output", str(file), "--json").stdout)

@@ -74,7 +74,7 @@ def test_a_plan_is_no_worse_than_the_reference(  # noqa: PLR0917
     ratio: float,
 ) -> None:
     """
-    The best design, or one protocol's, keeps the target by independent accounting.
+    The best design, or one protocol's, meets the target by independent accounting.
 
     (SOLH's other rows use more buckets than there are values, or than can be decoded; GRR's rows
     have smaller errors.)
@@ -135,7 +135,7 @@ def _kept(design: Design, target: Requirements) -> bool:
     ],
 )
 def test_no_design_on_a_grid_of_all_is_better(changes: dict[str, Any]) -> None:
-    """By one per cent, whatever the local ε."""
+    """None has an error smaller by one per cent, at any local ε."""
     target = small_requirements(**changes)
     found = plan(target)
 
@@ -162,7 +162,7 @@ def test_the_guarantees_are_one_a_coalition() -> None:
 
 @pytest.mark.slow
 def test_rounds_count_in_every_row_and_skippers_have_one() -> None:
-    """Ten rounds cost ten times the local ε; the promise is the row with users assumed honest."""
+    """Ten rounds cost ten times the local ε; the central guarantee assumes honest users."""
     target = small_requirements(rounds=10, honest_fraction=0.5, central_epsilon=1.0)
     found = plan(target)
     rows = {row.coalition: row for row in reversed(found.guarantees)}
@@ -176,7 +176,7 @@ def test_rounds_count_in_every_row_and_skippers_have_one() -> None:
 
 
 def test_binding_constraints_are_named() -> None:
-    """Also a cap that is reached."""
+    """A cap that the design reaches is named too."""
     found = plan(small_requirements(central_epsilon=0.1, domain_size=400))
 
     assert ("central epsilon", "messages cap") == found.binding
@@ -195,7 +195,7 @@ def test_without_trust_the_local_epsilon_keeps_the_target() -> None:
 
 
 def test_a_head_value_has_a_larger_error_than_a_rare_one() -> None:
-    """By exact variances, whose mean over all values is the predicted error."""
+    """The exact variances average to the predicted error."""
     target = small_requirements(domain_size=4, head=(0.5, 0.3, 0.1, 0.1), local_cap=3.0)
     best = plan(target).best
     errors = best.head_errors()

@@ -99,7 +99,7 @@ def test_a_papers_own_bound_claims_the_target(
 def test_items_are_hashed_only_if_that_reduces_the_error(
     protocol: str, changes: dict[str, Any], *, hashed: bool
 ) -> None:
-    """Otherwise MURS and OD-HP report plain items."""
+    """MURS and OD-HP report plain items if hashing does not help."""
     target = amplified_requirements(**changes)
     found = published_design(protocol, target)
 
@@ -167,7 +167,7 @@ def test_requirements_beyond_a_bound_are_refused(
 
 @pytest.mark.parametrize("protocol", ["ldp-grr", "ldp-oue", "ldp-blh", "ldp-olh"])
 def test_without_a_shuffler_the_target_is_the_local_epsilon(protocol: str) -> None:
-    """Or the cap if that is less, and at most 20, which a note says."""
+    """A smaller cap replaces the target; above 20, the local ε is 20 and a note says so."""
     found = published_design(protocol, amplified_requirements(central_epsilon=0.5))
     capped = published_design(protocol, amplified_requirements(central_epsilon=0.5, local_cap=0.25))
     largest = published_design(protocol, amplified_requirements(central_epsilon=40.0))

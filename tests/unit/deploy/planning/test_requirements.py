@@ -77,7 +77,7 @@ def test_a_requirement_that_breaks_a_rule_is_refused(changes: dict[str, Any], me
     ],
 )
 def test_valid_requirements_have_a_plan(changes: dict[str, Any]) -> None:
-    """Extreme ones, too: noisy reports always keep a target."""
+    """Extreme ones, too: noisy reports always meet a target."""
     target = small_requirements(**changes)
     found = plan(target)
 

@@ -34,7 +34,7 @@ def test_published_noise_is_more_than_enough() -> None:
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 1e-6), (1.0, 1e-12), (0.5, 1e-15)])
 def test_published_noise_is_safe(epsilon: float, delta: float) -> None:
-    """Both papers' noise keeps the guarantee."""
+    """Both papers' noise meets the guarantee."""
     coins = Binomial(sbin_trials(epsilon, delta, 1.0), 0.5)
 
     assert _delta(published_sageo_spec(epsilon, delta), epsilon) <= delta

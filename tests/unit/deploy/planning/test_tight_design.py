@@ -52,7 +52,7 @@ def test_dummies_have_the_error_of_central_mechanisms(epsilon: float) -> None:
 
 
 def test_the_guarantee_covers_all_rounds_together() -> None:
-    """The composed ε of every design keeps the target and is not far below it."""
+    """The composed ε of every design meets the target and is not far below it."""
     target = _wanted(central_epsilon=1.0, rounds=4, delta=1e-5)
     for design in (shuffler_design("sageo", target), shuffler_design("sbin", target)):
         parameters = design.parameters

@@ -1,4 +1,4 @@
-"""Plans for texts, numbers and pairs: their tasks keep the guarantee and use it up."""
+"""Plans for texts, numbers and pairs: their tasks meet the guarantee and use it up."""
 
 import dataclasses
 from functools import cache
@@ -33,7 +33,7 @@ def _design(protocol: str, central_epsilon: float) -> ValueDesign:
 
 @pytest.mark.parametrize("kind", OTHER_KINDS)
 def test_every_design_keeps_the_guarantee_and_uses_the_cap(kind: Kind) -> None:
-    """By its task's claim for n_min users; unbiased designs come first, then by error."""
+    """Its task claims the guarantee for n_min users; unbiased designs come first, then by error."""
     found = _capped(kind)
     predictions = (found.best, *found.runners_up)
     designs = [planned_value_design(each) for each in predictions]
@@ -53,7 +53,7 @@ def test_every_design_keeps_the_guarantee_and_uses_the_cap(kind: Kind) -> None:
 
 @pytest.mark.parametrize("protocol", [pytest.param("duchi", marks=pytest.mark.slow), "priv-kv"])
 def test_without_a_cap_the_guarantee_is_used_up(protocol: str) -> None:
-    """Within a twentieth; a weaker guarantee never has a larger error."""
+    """The claim is within a twentieth of the target; a weaker target never has a larger error."""
     assert 0.95 * 0.5 < _design(protocol, 0.5).task.central_epsilon <= 0.5
     errors = [predicted_mse(_design(protocol, epsilon).task, 500) for epsilon in (0.25, 0.5)]
     assert errors[0] >= errors[1]

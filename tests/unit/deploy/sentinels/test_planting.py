@@ -1,4 +1,4 @@
-"""Planting, over a shuffler and an analyzer in memory, interrupted wherever it may be."""
+"""Planting with a shuffler and an analyzer in memory, interrupted at every call."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -33,11 +33,11 @@ class Operation(MemoryShuffler):
         super().__init__(signed)
         self.kept = kept
         self.registered: dict[bytes, bool] = {}
-        """Of each sentinel the analyzer knows, whether it was acknowledged."""
+        """Whether each registered sentinel was acknowledged, by its leaves."""
         self.submitted: list[tuple[bytes, bytes]] = []
         """Envelopes and tokens, in their order."""
         self.calls_left = 10**9
-        """Calls until the process ends: halves of them, the request and the answer."""
+        """Half calls (a request or an answer) until the process ends."""
         self.unconfirmed: PeerError | None = None
         """The analyzer's answer about what was acknowledged."""
 
@@ -88,7 +88,7 @@ class Operation(MemoryShuffler):
 
 @pytest.fixture
 def operation(tmp_path: Path) -> Operation:
-    """Before the first run."""
+    """Return an operation before its first run."""
     return Operation(tmp_path / "sentinels.jsonl")
 
 
@@ -142,7 +142,7 @@ async def test_planting_stopped_anywhere_is_continued(tmp_path: Path) -> None:
 async def test_a_mistake_is_noticed_before_anything_is_written_or_sent(
     operation: Operation, changes: dict[str, Any], error: type[Exception], message: str
 ) -> None:
-    """A part of too many sentinels would keep the room from others."""
+    """Registering a part of too many sentinels would take the room of others."""
     with pytest.raises(error, match=message):
         await operation.plant(**changes)
 
@@ -151,14 +151,14 @@ async def test_a_mistake_is_noticed_before_anything_is_written_or_sent(
 
 
 async def test_only_the_task_of_the_pinned_analyzer_gets_sentinels(operation: Operation) -> None:
-    """The shuffler may give another one."""
+    """The shuffler may return another task, or one by another signer."""
     assert 4 == len(await operation.plant(analyzer_identity=_CASE.identity.public_identity()))
     with pytest.raises(ProofError, match="another task than the one requested"):
         await Operation(operation.kept, published().signed).plant()
 
 
 async def test_each_sentinel_has_a_token_of_its_own(operation: Operation) -> None:
-    """The same one when it is sent again, and more tokens than sentinels are no mistake."""
+    """A resent sentinel has the same token; spare tokens are allowed."""
     tokens = [bytes([number]) for number in range(6)]
     operation.reachable = False
     unanswered = await operation.plant(tokens=tokens)
@@ -171,7 +171,7 @@ async def test_each_sentinel_has_a_token_of_its_own(operation: Operation) -> Non
 
 
 async def test_sentinels_refused_without_a_token_are_sent_with_one(operation: Operation) -> None:
-    """The same bytes; the shuffler's reason is kept until then."""
+    """Their bytes are the same; the shuffler's reason is kept until then."""
     operation.token = b"good"
     refused = await operation.plant()
     planted = await operation.plant(tokens=[b"good"] * 4)
@@ -199,7 +199,7 @@ async def test_a_receipt_that_does_not_verify_acknowledges_nothing(operation: Op
 async def test_unconfirmed_sentinels_keep_their_receipt(
     operation: Operation, why: PeerError
 ) -> None:
-    """It is away, and is told later; or the batch was faster. Nothing is sent twice for it."""
+    """The analyzer is away, or already has the batch; no stored sentinel is sent twice."""
     operation.unconfirmed = why
     planted = await operation.plant()
     operation.unconfirmed = None

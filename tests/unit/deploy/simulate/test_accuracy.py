@@ -16,7 +16,7 @@ def _histogram(frequencies: Vector, refined: Vector) -> Histogram:
 
 
 def test_errors_by_hand() -> None:
-    """Three items, of which one has no users: it counts in the mean, not in the top."""
+    """One of three items has no users: it counts in the mean, but not among the top items."""
     histogram = _histogram(np.array([0.5, 0.1, 0.5]), np.array([0.6, 0.0, 0.4]))
 
     assert histogram_errors(histogram, np.array([0.75, 0.0, 0.25])) == pytest.approx(

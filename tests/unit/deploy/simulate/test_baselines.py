@@ -74,7 +74,7 @@ def test_selection_probabilities_match_enumeration(gaps: tuple[int, ...]) -> Non
 
 @pytest.mark.parametrize("epsilon", [1e-8, 1e-3, 1.0, 1000.0])
 def test_probabilities_of_many_candidates_sum_to_one(epsilon: float) -> None:
-    """Of a hundred thousand; very large gaps do not overflow."""
+    """Tried with a hundred thousand candidates; very large gaps do not overflow."""
     gaps = np.append(np.random.default_rng(1).geometric(1e-3, 100_000), [0.0, 1e15])
 
     assert 1 == pytest.approx(permute_and_flip(gaps, epsilon).sum(), abs=1e-9)
@@ -83,7 +83,7 @@ def test_probabilities_of_many_candidates_sum_to_one(epsilon: float) -> None:
 
 @given(st.lists(st.integers(0, 60), min_size=2, max_size=12), st.floats(0.01, 5.0))
 def test_permute_and_flip_has_no_larger_regret(people: list[int], epsilon: float) -> None:
-    """Than the exponential mechanism, whose regret is at most 2·ln(n)/ε."""
+    """Its regret is at most the exponential mechanism's, which is at most 2·ln(n)/ε."""
     counts = np.array([*people, 61])
     found = central_errors_of_items(counts, epsilon, 1e-6)
     total, n = counts.sum(), len(counts)

@@ -108,7 +108,7 @@ def test_drawn_counts_have_the_distribution_of_simulated_reports(name: str) -> N
 
 
 def test_only_small_collections_simulate_every_report() -> None:
-    """Up to thirty megabytes of reports; a dummy of each item is always drawn."""
+    """The limit is thirty megabytes of reports; dummies of each item are always drawn."""
     task = _task("fractional")
     messages = ONE_BY_ONE / task.mechanism.report_bytes / 1.25
 

@@ -48,7 +48,7 @@ def test_the_same_seed_gives_the_same_rows(tmp_path: Path) -> None:
 
 
 def test_a_table_is_shown_without_json(tmp_path: Path) -> None:
-    """With the data set, a row per protocol, skipped settings, and each value's share."""
+    """It has the data set, a row per protocol, skipped settings, and each value's share."""
     result = _run(
         *("--dataset", "zipf:2,1.5", "--users", "500", "--repeat", "1", "--protocol", "ddps"),
         *("--protocol", "aue", "--central-epsilon", "0.1", "--accounting", "published"),
@@ -79,7 +79,7 @@ def test_a_table_is_shown_without_json(tmp_path: Path) -> None:
 def test_a_users_file_is_read_for_every_kind(
     tmp_path: Path, kind: str, cells: tuple[str, str], truth: dict[str, float]
 ) -> None:
-    """From the named column, with true figures and estimates by value."""
+    """The named column is read; true figures and estimates are shown by value."""
     path = tmp_path / "mine.csv"
     lines = [f"{number},{cells[number % 4 == 3]}" for number in range(2000)]
     path.write_text("\n".join(["id,answer", *lines]), encoding="utf-8")
@@ -116,7 +116,7 @@ def test_a_users_file_is_read_for_every_kind(
 def test_invalid_options_are_refused_before_anything_runs(
     arguments: list[str], message: str
 ) -> None:
-    """In one sentence."""
+    """Each error is one sentence."""
     result = _run("--dataset", "uniform:5", *arguments)
 
     assert 1 == result.exit_code

@@ -72,7 +72,7 @@ def test_the_states_are_detected_with_their_shares(
 
 
 def test_a_report_on_rappor_has_its_figures() -> None:
-    """Some at any terminal width, the same for the same seed, and points for truth and estimate."""
+    """It fits any terminal width, repeats for a seed, and has points for truth and estimate."""
     report = rappor.states(1, _silent, n_states=3)
     [first, *_] = report.figures
 
@@ -98,7 +98,7 @@ _KNOWN: Final[dict[tuple[int, float], tuple[float, float]]] = {
 
 
 def test_a_report_on_projection_has_every_estimate() -> None:
-    """As a column and as a point; a narrow table keeps Multi-HM."""
+    """Each estimate has a column and a point; a narrow table has Multi-HM."""
     chosen = VectorSetting("alike", 20, 1.0)
     measured = projection.run(np.random.default_rng(1), [chosen], _silent, n_users=300, runs=2)
     report = projection.report(measured)
@@ -183,7 +183,7 @@ def test_iterating_reduces_the_bias_as_predicted(found: list[dict[str, Any]]) ->
 
 
 def test_a_report_on_pairs_has_its_figures(found: list[dict[str, Any]]) -> None:
-    """At any terminal width, the same for the same seed, and with two points for each method."""
+    """It fits any terminal width, repeats for a seed, and has two points per method."""
     report = key_value.report(found, _SMALL)
     tiny = dataclasses.replace(_SMALL, n_users=500, repeats=2)
 

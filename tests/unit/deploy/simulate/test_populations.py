@@ -94,7 +94,7 @@ def test_central_errors_have_the_units_of_the_values() -> None:
 
 
 def test_the_same_seed_gives_the_same_errors() -> None:
-    """Another seed gives others; the command's test covers items."""
+    """Another seed gives other errors; the command's test covers items."""
     [first], [again], [other] = (
         _run("vector", repeats=1, protocols=("harmony",), seed=seed) for seed in (11, 11, 12)
     )
@@ -104,7 +104,7 @@ def test_the_same_seed_gives_the_same_errors() -> None:
 
 
 def test_an_unreachable_target_is_a_row_with_its_reason() -> None:
-    """In JSON and in print, beside the other rows. A cap of 0 is refused."""
+    """JSON and table have this row beside the others. A cap of 0 is refused."""
     kept, refused = _run("key-value", central_epsilons=(0.6, 1e-4), repeats=1)
     written = io.StringIO()
     show([kept, refused], Console(file=written, width=200))
@@ -117,7 +117,7 @@ def test_an_unreachable_target_is_a_row_with_its_reason() -> None:
 
 @pytest.mark.parametrize("kind", OTHER_KINDS)
 def test_rows_are_printed_and_written_as_json(kind: Kind) -> None:
-    """With every protocol, central mechanisms and values; JSON has no NaN."""
+    """They include every protocol, central mechanisms and values; JSON has no NaN."""
     written, rows, people = io.StringIO(), _rows(kind), _people(kind)
     assert isinstance(people.source, SamplePeople)
     show(rows, Console(file=written, width=200), by_value=True)

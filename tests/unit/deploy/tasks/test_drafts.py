@@ -77,7 +77,7 @@ def test_values_of_keys_are_converted(tmp_path: Path, line: str, value: object) 
 def test_a_mistake_in_a_draft_is_named(
     tmp_path: Path, change: tuple[str, str], message: str
 ) -> None:
-    """With its key and the rule."""
+    """The message has its key and the rule."""
     with pytest.raises(TaskError, match=message):
         _read(tmp_path, _GOOD.replace(*change))
     with pytest.raises(TaskError, match="cannot be read"):

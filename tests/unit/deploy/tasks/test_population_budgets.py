@@ -91,7 +91,7 @@ async def test_the_population_with_the_largest_spent_share_comes_first(core: Ana
 
 
 async def test_a_task_without_releases_has_its_whole_budget(core: AnalyzerCore) -> None:
-    """And the budgets of earlier tasks, which also apply to it."""
+    """Budgets of earlier tasks apply to it, too."""
     task = await _publish(core)
     alone = await budgets_of_task(task, _Operator(core))
     await _released(core, budget_epsilon=1.5)
@@ -111,7 +111,7 @@ async def test_a_task_without_releases_has_its_whole_budget(core: AnalyzerCore) 
 async def test_a_ledger_entry_of_another_population_is_refused(
     core: AnalyzerCore, said: str
 ) -> None:
-    """Otherwise the printed spending would be too low."""
+    """The printed spending would be too low."""
     task = await _released(core)
     [entry] = await _ledger(core)
     lying = [dataclasses.replace(entry, population=said)]
@@ -123,7 +123,7 @@ async def test_a_ledger_entry_of_another_population_is_refused(
 
 
 async def test_spending_is_unknown_if_a_task_cannot_be_read(core: AnalyzerCore) -> None:
-    """Its row has the reason and comes first, before the others."""
+    """Its row has the reason and comes first."""
     await _released(core, population="guests")
     staff = await _released(core)
     operator = _Operator(core, _unreadable=core.signed.digest())

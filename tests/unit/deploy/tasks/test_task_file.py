@@ -21,7 +21,7 @@ def _typed(folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_an_auditor_verifies_a_saved_task_as_the_page_says(tmp_path: Path) -> None:
-    """With openssl alone; any changed byte of the task or its signature is detected."""
+    """The program openssl suffices; it detects any changed byte of the task or its signature."""
     task = published(labels=tuple("ü" * n for n in range(1, 101)))
     for one in (published(), task):  # the later one counts
         save_task(tmp_path / "agreed", one.signed)

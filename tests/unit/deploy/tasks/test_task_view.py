@@ -18,7 +18,7 @@ _SENTINELS = "an operator's sentinels included; n_min must be met without them"
 
 
 def test_a_task_is_printed_with_its_guarantees(snapshot: SnapshotAssertion) -> None:
-    """With its state, its parameters, and a guarantee per coalition."""
+    """State, parameters, and a guarantee per coalition are printed."""
     summary = dataclasses.replace(_summary(TaskState.RELEASED), n_users=20)
     show = partial(task_view.print_state, summary.task_digest, protocol_task("od-hp"), summary)
 
@@ -27,7 +27,7 @@ def test_a_task_is_printed_with_its_guarantees(snapshot: SnapshotAssertion) -> N
 
 @pytest.mark.parametrize("protocol", [*ITEM_PROTOCOLS, *OF_OTHER_KINDS])
 def test_every_protocol_is_described(protocol: str, snapshot: SnapshotAssertion) -> None:
-    """By its values, its mechanism, and who adds dummies."""
+    """The description names values, mechanism, and who adds dummies."""
     task = kind_task(protocol) if protocol in OF_OTHER_KINDS else protocol_task(protocol)
     rows = dict(task_view.parameter_rows(task))
 
@@ -45,7 +45,7 @@ def test_a_claim_is_described_with_its_conditions(snapshot: SnapshotAssertion) -
 
 
 def test_a_batchs_users_include_sentinels() -> None:
-    """As in a task's state."""
+    """Both the task's and the batch's number of users say so."""
     status = BatchStatus(state=BatchState.CLOSED, n_users=20, n_min=10, shuffle_seconds=0.0)
 
     assert _SENTINELS in printed(partial(task_view.print_batch, status))
@@ -57,7 +57,7 @@ def test_a_batchs_users_include_sentinels() -> None:
 
 @pytest.mark.parametrize("width", [40, 120])
 def test_tasks_are_listed_by_whole_digests(width: int, snapshot: SnapshotAssertion) -> None:
-    """On a separate line, to be copied; markup in names is escaped."""
+    """Each digest has its own line, to be copied; markup in names is escaped."""
     alone = dataclasses.replace(_summary(TaskState.OPEN), population="", n_users=0)
     released = dataclasses.replace(
         _summary(TaskState.RELEASED), population="[red]\x1b", deadline=2**62

@@ -6,7 +6,7 @@ from deploy.terminal.durations import format_duration, format_range, format_time
 
 
 @pytest.mark.parametrize(
-    ("seconds", "told"),
+    ("seconds", "expected"),
     [
         (-5, "0 seconds"),
         (1.9, "1 second"),
@@ -17,13 +17,13 @@ from deploy.terminal.durations import format_duration, format_range, format_time
         (86400 * 3 + 7200, "3 days"),
     ],
 )
-def test_a_duration_is_written_in_its_largest_unit(seconds: float, told: str) -> None:
-    """And in the next smaller one, if there is only one of it."""
-    assert told == format_duration(seconds)
+def test_a_duration_is_written_in_its_largest_unit(seconds: float, expected: str) -> None:
+    """The next smaller unit is added if the count of the largest is 1."""
+    assert expected == format_duration(seconds)
 
 
 @pytest.mark.parametrize(
-    ("soonest", "latest", "told"),
+    ("soonest", "latest", "expected"),
     [
         (0, 0, "0 seconds"),
         (1.2, 1.9, "1 to 2 seconds"),
@@ -33,9 +33,9 @@ def test_a_duration_is_written_in_its_largest_unit(seconds: float, told: str) ->
         (1e9, math.inf, "more than a year"),
     ],
 )
-def test_a_range_is_rounded_outwards(soonest: float, latest: float, told: str) -> None:
-    """Never narrower than the forecast."""
-    assert told == format_range(soonest, latest)
+def test_a_range_is_rounded_outwards(soonest: float, latest: float, expected: str) -> None:
+    """The printed range is never narrower than the forecast."""
+    assert expected == format_range(soonest, latest)
 
 
 def test_a_moment_beyond_the_calendar_is_written() -> None:

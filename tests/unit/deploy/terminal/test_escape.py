@@ -81,7 +81,7 @@ _PRINTED: Final[dict[str, tuple[Callable[[Console], None], int]]] = {
 
 @pytest.mark.parametrize("name", _PRINTED)
 def test_untrusted_text_steers_no_terminal(name: str) -> None:
-    """It is readable each time, and no markup."""
+    """It is printed readably each time, and never as markup."""
     show, times = _PRINTED[name]
     shown = printed(show, width=300)
 
@@ -102,7 +102,7 @@ def test_a_shufflers_reason_for_a_refusal_steers_no_terminal(
 
 
 def test_the_name_of_a_data_file_steers_no_terminal(tmp_path: Path) -> None:
-    """Others may have named it."""
+    """Somebody else may have named the file."""
     path = tmp_path / "[x]\x1b.csv"
     path.write_text("value,count\na,2000\nb,1000\n", encoding="utf-8")
     arguments = ("--protocol", "sh", "--central-epsilon", "1.0")
@@ -113,7 +113,7 @@ def test_the_name_of_a_data_file_steers_no_terminal(tmp_path: Path) -> None:
 
 
 def test_no_name_in_colons_becomes_an_emoji(capsys: pytest.CaptureFixture[str]) -> None:
-    """Two labels would look alike; commands use no other console."""
+    """Two labels would look alike; every command uses this console."""
     terminal().print(escaped(":cat:"))
     elsewhere = [
         path.name
@@ -145,7 +145,7 @@ def test_control_characters_are_readable(text: str, written: str) -> None:
     "text", ["[/x]", "[red]a[/red]", "\\[b]", "[link=http://x]y", "a\\", "a\\\\", "[b]\\"]
 )
 def test_escaped_text_is_no_markup(text: str) -> None:
-    """It is printed unchanged."""
+    """Escaped text is printed unchanged."""
     assert text == printed(lambda console: console.print(escaped(text))).strip()
 
 

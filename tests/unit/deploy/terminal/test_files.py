@@ -62,7 +62,7 @@ def test_a_full_disk_leaves_the_old_file_and_nothing_else(
 
 
 def test_a_full_disk_leaves_the_task_that_was_saved(tmp_path: Path) -> None:
-    """Both of its files."""
+    """Both files of the earlier task remain."""
     old, new = published().signed, published(labels=tuple("ü" * n for n in range(1, 101))).signed
     save_task(tmp_path / "agreed", old)
     room = len(old.task_bytes) + 100
@@ -87,7 +87,7 @@ def test_a_file_keeps_its_mode_and_a_link_its_target(tmp_path: Path) -> None:
 
 
 def test_a_pipe_and_standard_output_are_written_in_place(tmp_path: Path) -> None:
-    """They are no regular files."""
+    """Neither is a regular file."""
     os.mkfifo(tmp_path / "pipe")
     reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
     write(tmp_path / "pipe", "through")
@@ -104,7 +104,7 @@ def test_a_pipe_and_standard_output_are_written_in_place(tmp_path: Path) -> None
 
 
 def test_an_interrupted_command_leaves_the_old_file(tmp_path: Path) -> None:
-    """And nothing beside it."""
+    """No temporary file remains beside it."""
     path = tmp_path / "kept"
     write(path, "old")
 
