@@ -162,9 +162,9 @@ class GroupContributor(Contributor):
     def _reports(self, values: Sequence[Value], rng: np.random.Generator) -> Reports:
         """Draw all reports of n > 0 users in sending order, shape (n, reports_per_user)."""
         n_users, each = len(values), self._task.reports_per_user
-        true = self._mechanism.randomize(_joined([self._encode(v, rng) for v in values]), rng)
-        table = null_reports(n_users * each, true.dtype).reshape(n_users, each).copy()
-        table[:, 0] = true
+        real = self._mechanism.randomize(_joined([self._encode(v, rng) for v in values]), rng)
+        table = null_reports(n_users * each, real.dtype).reshape(n_users, each).copy()
+        table[:, 0] = real
         if each > 1:
             mechanism = cast("Mechanism", self._mechanism)
             counts, dummies = draw_group_dummies(mechanism, self._task.dummies, n_users, rng)

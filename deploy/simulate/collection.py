@@ -62,9 +62,9 @@ def _simulate_reports(
 ) -> CellCounts:
     n_users = int(users.sum())
     values = np.repeat(np.arange(task.domain_size, dtype=np.int64), users)
-    true = mechanism.randomize(values, rng)
+    real = mechanism.randomize(values, rng)
     _, dummies = draw_group_dummies(mechanism, task.dummies, n_users, rng)
-    reports = np.concatenate([true, dummies])
+    reports = np.concatenate([real, dummies])
     reports = reports[draw_kept(task.shuffler, len(reports), rng)]
     return CellCounts(cells=mechanism.tally(reports), n_reports=len(reports))
 

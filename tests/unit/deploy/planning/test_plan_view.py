@@ -25,11 +25,7 @@ from deploy.planning.planner import Plan, plan
 from deploy.tasks import drafts as draft_file
 from deploy.terminal.json_output import dumps
 from tests.support.kind_tasks import OTHER_KINDS
-from tests.support.requirements import (
-    planned_value_design,
-    small_requirements,
-    value_requirements,
-)
+from tests.support.requirements import planned_value_design, small_requirements, value_requirements
 
 _ITEMS: Final = ["--users", "50000", "--domain-size", "5000", "--central-epsilon", "0.5"]
 _MEAN: Final = ["--task-kind", "mean", "--users", "5000", "--central-epsilon", "0.5"]

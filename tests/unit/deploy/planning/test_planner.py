@@ -66,12 +66,7 @@ _REFERENCE = [
 
 @pytest.mark.parametrize(("protocol", "data", "epsilon", "messages", "cap", "ratio"), _REFERENCE)
 def test_a_plan_is_no_worse_than_the_reference(  # noqa: PLR0917
-    protocol: str,
-    data: dict[str, int],
-    epsilon: float,
-    messages: float,
-    cap: float,
-    ratio: float,
+    protocol: str, data: dict[str, int], epsilon: float, messages: float, cap: float, ratio: float
 ) -> None:
     """
     The best design, or one protocol's, meets the target by independent accounting.

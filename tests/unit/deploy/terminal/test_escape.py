@@ -71,10 +71,7 @@ _PRINTED: Final[dict[str, tuple[Callable[[Console], None], int]]] = {
     "task": (lambda to: task_view.print_state(_SUMMARY.task_digest, _TASK, _SUMMARY, to), 1),
     "list of tasks": (lambda to: task_view.print_list([_SUMMARY], to), 2),
     "ledger": (lambda to: ledger.show([_ENTRY], verify([_ENTRY]), [], to), 1),
-    "budgets": (
-        lambda to: population_budgets.show([spent_budgets(_HOSTILE)], to),
-        1,
-    ),
+    "budgets": (lambda to: population_budgets.show([spent_budgets(_HOSTILE)], to), 1),
 }
 """How each is printed, and how often the text is in it."""
 
@@ -165,10 +162,7 @@ _TABLES: Final[dict[str, tuple[Callable[[Console], None], tuple[str, ...]]]] = {
         lambda to: population_budgets.show([_SPENT], to),
         ("1.2", "1e-05", "0.7001", "0.4999", "0.5834"),
     ),
-    "guarantees": (
-        lambda to: print_guarantees([_GUARANTEE], "title", to),
-        ("20.01", "1.001e-10"),
-    ),
+    "guarantees": (lambda to: print_guarantees([_GUARANTEE], "title", to), ("20.01", "1.001e-10")),
 }
 
 
