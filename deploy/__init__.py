@@ -1,1 +1,1 @@
-"""Everything that plays more than one party, and everything an operator runs."""
+"""Code that runs several parties, and the operator's tools."""

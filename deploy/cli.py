@@ -11,16 +11,16 @@ from typer.core import TyperGroup
 
 from common.errors import ShuffleDpError
 from common.version import VERSION
-from deploy.commands.example import example
 from deploy.commands.profile import PROFILE_OPTIONS, profile_defaults
 from deploy.terminal.escape import visible
+from deploy.terminal.help_examples import example
 
 _COMMANDS: Final = {
     "demo": ("demo", "Collect values privately, on this machine."),
     "account": ("account", "Bound epsilon or delta for given parameters."),
-    "plan": ("plan", "Find the best parameters that keep a guarantee."),
+    "plan": ("plan", "Find the best parameters that meet a guarantee."),
     "simulate": ("simulate", "Compare protocols on a data set."),
-    "reproduce": ("reproduce", "Run published experiments again."),
+    "reproduce": ("reproduce", "Repeat published experiments."),
     "audit": ("audit", "Simulate attacks by every coalition."),
     "load": ("load", "Load-test the services and reconcile all counts."),
     "init": ("profile", "Write a profile: default options for operators."),
@@ -32,8 +32,8 @@ _COMMANDS: Final = {
     "contribute": ("person", "Contribute a value through your user agent."),
     "receipt": ("person", "Show whether your value was counted."),
     "sentinels": ("sentinels", "Send test submissions that the analyzer recognises."),
-    "keys": ("keys", "Make certificates and signing identities."),
-    "tokens": ("tokens", "Make tokens that let each user submit once."),
+    "keys": ("keys", "Create certificates and signing identities."),
+    "tokens": ("tokens", "Create tokens that let each user submit once."),
 }
 """Module and summary of each command."""
 
@@ -59,7 +59,7 @@ class _LazyGroup(TyperGroup):
             return super().invoke(ctx)
         except typer.BadParameter as error:
             if not error.message and error.param and error.param.name in PROFILE_OPTIONS:
-                error.message = "Give it, or write a profile with `shuffledp init STATE`."
+                error.message = "Set it, or write a profile with `shuffledp init STATE`."
             rule = re.sub("^Value error, |, unable to parse.*", "", error.message)
             error.message = re.sub("^Input should", "it must", rule)
             raise
@@ -90,8 +90,8 @@ app = typer.Typer(
 )
 
 
-def _show_version(wanted: bool) -> None:  # noqa: FBT001  # the callback of an option
-    if wanted:
+def _show_version(requested: bool) -> None:  # noqa: FBT001  # the callback of an option
+    if requested:
         sys.stdout.write(f"shuffledp {VERSION}\n")
         raise typer.Exit
 
@@ -115,7 +115,7 @@ def shuffledp(
         ),
     ] = False,
 ) -> None:
-    """Collect statistics with differential privacy: one party sees who, another what, none both."""
+    """Collect statistics with differential privacy: no party sees both who answers and what."""
     context.default_map = profile_defaults(profile)
 
 

@@ -222,8 +222,8 @@ class Query:
         general = isinstance(subject, BlanketPair)
         if (self.delta is None) == (self.eps is None):
             raise AccountingError(
-                "give either a delta, to get epsilon, or a central epsilon, to get delta: --delta "
-                "or --central-epsilon, or in a file delta or eps"
+                "give exactly one of --delta, to compute epsilon, and --central-epsilon, to "
+                "compute delta; in a file, give delta or eps"
             )
         epsilon_of, delta_of = _BOUNDS[type(subject)]
         epsilon = (

@@ -23,7 +23,7 @@ from deploy.audit.scenario import SMALL, AuditSubject, SampleSizes, Scenario
 from deploy.audit.scenarios import SCENARIOS
 from deploy.datasets.catalogue import IPUMS_1940_CITY, load
 from deploy.tasks import drafts as draft_file
-from deploy.tasks.demo_task import HASHED, closing_draft
+from deploy.tasks.demo_task import DEMO_PARAMETERS, closing_draft
 from deploy.terminal.console import show_in_browser
 from deploy.terminal.files import write
 from deploy.terminal.json_output import dumps, print_json
@@ -153,6 +153,6 @@ def _from_draft(path: Path | None) -> Task:
         wanted = draft_file.read(path, shuffler)
     else:
         labels = load(IPUMS_1940_CITY).labels
-        fields = {"domain_size": len(labels), "labels": labels, **HASHED}
+        fields = {"domain_size": len(labels), "labels": labels, **DEMO_PARAMETERS}
         wanted = closing_draft(fields, _DEMO_USERS, now=time.time(), shuffler_key=shuffler)
     return complete(wanted, analyzer_key=analyzer, nonce=bytes(NONCE_BYTES))

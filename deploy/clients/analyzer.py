@@ -28,7 +28,7 @@ from protos.shuffledp.v1 import analyzer_pb2, analyzer_pb2_grpc
 
 
 class OperatorClient(ServiceClient):
-    """Client of an analyzer, authenticated by its operator's token."""
+    """Client of an analyzer, authenticated by its operator token."""
 
     _PARTY = "the analyzer"
     _STUB = analyzer_pb2_grpc.AnalyzerStub
@@ -46,15 +46,15 @@ class OperatorClient(ServiceClient):
         Open a channel to host:port; raise SettingsError if a file cannot be read.
 
         `authority` is the certificate file of the trusted authority; without it, the channel is
-        plaintext, on loopback only. The operator's certificate and key are by default operator.pem
-        and operator.key in its folder.
+        plaintext, on loopback only. `certificate` and `key` are by default operator.pem and
+        operator.key beside it.
         """
-        own = trusted = None
+        identity = trusted = None
         if authority is not None:
-            own = client_identity(authority, certificate, key, SystemClock().now())
-            trusted = own.authority
+            identity = client_identity(authority, certificate, key, SystemClock().now())
+            trusted = identity.authority
         channel = open_channel(
-            address, "analyzer", trusted, own=own, receive_limit=MAX_RESULT_BYTES
+            address, "analyzer", trusted, own=identity, receive_limit=MAX_RESULT_BYTES
         )
         return cls(channel, address, read_token(token_file))
 

@@ -1,4 +1,4 @@
-"""Base class of operators' clients, and the reading of their token files."""
+"""Base class of the service clients, and reading of operator token files."""
 
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -11,7 +11,7 @@ from deploy.terminal.files import read_file
 
 
 class ServiceClient:
-    """A channel to a service with its operator's token, which is empty for public calls."""
+    """A channel to a service with its operator token, which is empty for public calls."""
 
     _PARTY: ClassVar[str]
     """The service's name in errors."""
@@ -24,7 +24,7 @@ class ServiceClient:
         self._address = address
         self._metadata = (("authorization", f"Bearer {token}"),) if token else ()
 
-    async def _call(self, method: Any, request: Any, seconds: float = SHORT_DEADLINE) -> Any:  # noqa: ANN401  # of the stub
+    async def _call(self, method: Any, request: Any, seconds: float = SHORT_DEADLINE) -> Any:  # noqa: ANN401  # stubs are untyped
         """Call a method of the stub with the token, and return its response."""
         call = method(request, metadata=self._metadata, timeout=seconds)
         try:
@@ -44,8 +44,8 @@ class ServiceClient:
 
 
 def read_token(file: Path) -> str:
-    """Return an operator's token; raise SettingsError if the file has no printable ASCII token."""
+    """Return an operator token; raise SettingsError if the file has no printable ASCII token."""
     token = read_file(file).decode("ascii", "replace").strip()
     if not (token and token.isascii() and token.isprintable()):
-        raise SettingsError(f"{file} does not contain an operator's token")
+        raise SettingsError(f"{file} does not contain an operator token")
     return token

@@ -64,7 +64,7 @@ class KeyFolder:
         authority = Authority.read(self.path)
         folders = {name: path for name, path in self._folders().items() if party in {None, name}}
         if not folders:
-            raise SettingsError(f"there is no certificate of {party or 'any party'} in {self.path}")
+            raise SettingsError(f"{self.path} has no certificate of {party or 'any party'}")
         for name, folder in folders.items():
             old = Certificate.read(folder / f"{name}.pem")
             self._issue(authority, folder, name, extra_hosts(old), now)
@@ -78,7 +78,7 @@ class KeyFolder:
         }
         if not shown:
             raise SettingsError(
-                f"there is no certificate in {self.path}; create some with shuffledp keys make"
+                f"{self.path} has no certificate; create some with shuffledp keys make"
             )
         return shown
 

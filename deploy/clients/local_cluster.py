@@ -45,7 +45,7 @@ class Child:
 
 
 class Cluster:
-    """Analyzer, shuffler and user agent, which share only a development authority."""
+    """An analyzer, a shuffler and a user agent that share only a development authority."""
 
     analyzer: Child
     shuffler: Child
@@ -85,7 +85,7 @@ class Cluster:
             listen,
             analyzer=analyzer or self.analyzer.address,
             analyzer_identity=self.analyzer.published("identity.pub"),
-            submissions_per_connection=0,  # unlimited: one connection carries many users
+            submissions_per_connection=0,  # unlimited: simulated users share connections
         )
 
     async def start_user_agent(self) -> None:
@@ -113,7 +113,7 @@ class Cluster:
         return bytes.fromhex(self.shuffler.published("envelope.pub"))
 
     def operator(self) -> OperatorClient:
-        """Return a client of the analyzer with its operator's token."""
+        """Return a client of the analyzer with its operator token."""
         token = self.analyzer.state / "operator.token"
         return OperatorClient.connect(self.analyzer.address, self.authority, token)
 
@@ -123,15 +123,15 @@ class Cluster:
             if (child := getattr(self, party, None)) is not None:
                 await child.stop()
 
-    async def _start(self, party: str, listen: str, **own: str | float | bool) -> Child:
-        """Start a service with these settings, and wait until it publishes its address."""
+    async def _start(self, party: str, listen: str, **extra: str | float | bool) -> Child:
+        """Start a service with further settings, and wait until it publishes its address."""
         state = self._directory / party
         state.mkdir(mode=0o700, parents=True, exist_ok=True)
         published = state / "address"
         published.unlink(missing_ok=True)
-        settings = {"listen": listen, "state_directory": str(state), **self._shared, **own}
+        settings = {"listen": listen, "state_directory": str(state), **self._shared, **extra}
         file, log = self._directory / f"{party}.toml", self._directory / f"{party}.log"
-        # JSON literals of these values are valid TOML.
+        # JSON strings, numbers and booleans are also valid TOML.
         lines = [f"{key} = {json.dumps(value)}\n" for key, value in settings.items()]
         file.write_text("".join(lines), encoding="utf-8")
         with log.open("ab") as output:
@@ -144,7 +144,7 @@ class Cluster:
             )
         try:
             async with asyncio.timeout(_START_SECONDS):
-                while process.returncode is None and not published.exists():  # noqa: ASYNC110  # a file
+                while process.returncode is None and not published.exists():  # noqa: ASYNC110  # files have no events
                     await asyncio.sleep(_POLL_SECONDS)
         except BaseException:
             process.kill()

@@ -14,7 +14,7 @@ from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
 
 
 class ShufflerClient(ServiceClient):
-    """Client of a shuffler, with or without its operator's token."""
+    """Client of a shuffler, with or without its operator token."""
 
     _PARTY = "the shuffler"
     _STUB = shuffler_pb2_grpc.ShufflerStub

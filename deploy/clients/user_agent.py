@@ -1,6 +1,6 @@
 """A person's client of their own user agent."""
 
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from common.errors import CredentialError, PeerRefusalError, SettingsError
 from common.messages.submission import Value
@@ -26,12 +26,11 @@ async def send(
     """
     request = contribution_to_wire(digest, value, person)
     try:
-        answer: user_agent_pb2.ContributeResponse = await _call(agent, "Contribute", request)
+        return cast("user_agent_pb2.ContributeResponse", await _call(agent, "Contribute", request))
     except PeerRefusalError as error:
         if error.status != CredentialError.status:
             raise
         raise PeerRefusalError(error.status, f"{error}. {_REFUSED_ADVICE}") from error
-    return answer
 
 
 async def ask_for_receipt(
@@ -39,11 +38,10 @@ async def ask_for_receipt(
 ) -> user_agent_pb2.GetReceiptResponse:
     """Return the receipt of an answer; raise PeerRefusalError if there is no answer."""
     request = user_agent_pb2.GetReceiptRequest(task_digest=digest, person=person)
-    answer: user_agent_pb2.GetReceiptResponse = await _call(agent, "GetReceipt", request)
-    return answer
+    return cast("user_agent_pb2.GetReceiptResponse", await _call(agent, "GetReceipt", request))
 
 
-async def _call(agent: str, method: str, request: object) -> Any:  # noqa: ANN401  # its response
+async def _call(agent: str, method: str, request: object) -> Any:  # noqa: ANN401  # the type depends on the method
     if not agent.startswith("unix:"):
         raise SettingsError(f"the agent's address is {agent}; it must begin with unix:")
     async with open_channel(agent, "user_agent", None) as channel:

@@ -7,12 +7,12 @@ from typing import Annotated
 import typer
 
 from common.errors import SettingsError
-from deploy.accountant import answers
+from deploy.accountant import query_output
 from deploy.accountant.query import MECHANISMS, Query, parse_distribution
-from deploy.commands.example import example
 from deploy.commands.options import AsJson
 from deploy.tasks.value_parser import parse_numbers
 from deploy.terminal.console import terminal
+from deploy.terminal.help_examples import example
 from deploy.terminal.json_output import guarantee_as_json, print_json
 
 app = typer.Typer()
@@ -36,17 +36,18 @@ def account(
     ] = None,
     alphabet: Annotated[
         int | None,
-        typer.Option(help="Number of items (grr) or buckets (local-hashing); required for these."),
+        typer.Option(help="Number of items (grr) or buckets (local-hashing); required for both."),
     ] = None,
     local_epsilon: Annotated[
-        float | None, typer.Option(help="inf for no local noise.  [required, except for rappor]")
+        float | None, typer.Option(help="inf: no local noise.  [required, except for rappor]")
     ] = None,
     collision: Annotated[
         float | None,
         typer.Option(help="Probability that two values share a bucket.  [1 / --alphabet]"),
     ] = None,
     rappor: Annotated[
-        str | None, typer.Option(help="F,P,Q,HASHES of one report, named as in the paper.")
+        str | None,
+        typer.Option(help="F,P,Q,HASHES: RAPPOR's parameters for one report, named as in [EPK14]."),
     ] = None,
     dummies: Annotated[int, typer.Option(help="Number of honest dummies in the batch.")] = 0,
     random_dummies: Annotated[
@@ -73,7 +74,8 @@ def account(
     compare: Annotated[
         bool,
         typer.Option(
-            "--compare", help="Add the bound that an attack proves and the bounds of papers."
+            "--compare",
+            help="Also print the lower bound that an attack proves, and published bounds.",
         ),
     ] = False,
     batch: Annotated[
@@ -91,8 +93,8 @@ def account(
         sources = {name: context.get_parameter_source(name) for name in context.params}
         given = {name for name, source in sources.items() if source and source.name != "DEFAULT"}
         if given - {"batch", "compare", "json"}:
-            raise SettingsError("--batch allows no other options than --compare and --json")
-        found = answers.answer_file(batch, comparing=compare)
+            raise SettingsError("--batch allows only the options --compare and --json")
+        found = query_output.answer_file(batch, comparing=compare)
         refused = sum("error" in answer for answer in found)
         print_json(found)
         if refused:
@@ -121,8 +123,8 @@ def account(
     random = {} if random_dummies is None else parse_distribution(random_dummies)
     query = Query.read(fields | random)
     guarantee = query.answer()
-    answer = answers.answer_fields(query, guarantee, comparing=compare)
+    answer = query_output.answer_fields(query, guarantee, comparing=compare)
     if json:
         print_json(answer | {"guarantee": guarantee_as_json(guarantee)})
         return
-    answers.show(guarantee, answer, query.subject.local_epsilon, terminal())
+    query_output.show(guarantee, answer, query.subject.local_epsilon, terminal())

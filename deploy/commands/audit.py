@@ -6,19 +6,17 @@ from typing import Annotated, Final
 import typer
 
 from common.errors import SettingsError
-from deploy.commands.example import example
 from deploy.commands.options import AsJson, OpenPage
 from deploy.terminal.console import terminal
 from deploy.terminal.files import check_folder
+from deploy.terminal.help_examples import example
 
 app = typer.Typer()
 
 _FAILED: Final = 1
 
 
-@app.command(
-    epilog=example("shuffledp audit --quick --html audit.html"),
-)
+@app.command(epilog=example("shuffledp audit --quick --html audit.html"))
 def audit(
     quick: Annotated[
         bool, typer.Option("--quick", help="Small samples: 20 seconds on two cores.  [default]")
@@ -40,7 +38,9 @@ def audit(
         list[str] | None,
         typer.Option(help="Run only this scenario; repeatable. See --list.  [all]"),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed; repeats the same figures.")] = 1,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Random seed; the same seed repeats the figures.")
+    ] = 1,
     processes: Annotated[int, typer.Option(min=0, help="Parallel processes; 0: one per core.")] = 0,
     self_test: Annotated[
         bool,

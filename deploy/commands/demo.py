@@ -7,13 +7,13 @@ import typer
 
 from common.errors import SettingsError
 from common.protocols import Kind
-from deploy.commands.example import example
 from deploy.commands.options import AsJson, OpenPage
 from deploy.commands.result import print_estimates
 from deploy.datasets.sample_people import sample_people
 from deploy.demo import demo as demonstration
 from deploy.terminal.console import show_in_browser, terminal
 from deploy.terminal.files import check_folder
+from deploy.terminal.help_examples import example
 from deploy.terminal.json_output import print_json
 from deploy.terminal.tables import print_guarantees
 
@@ -22,9 +22,8 @@ app = typer.Typer()
 
 @app.command(
     epilog=example(
-        "shuffledp demo --users 5000 --seed 7",
-        "shuffledp demo --task-kind vector --users 5000",
-    ),
+        "shuffledp demo --users 5000 --seed 7", "shuffledp demo --task-kind vector --users 5000"
+    )
 )
 def demo(
     users: Annotated[
@@ -53,7 +52,7 @@ def demo(
     open_it: OpenPage = False,
     json: AsJson = False,
 ) -> None:
-    """Collect values privately, with three processes on this machine, and compare with the truth.
+    """Collect values privately with three processes on this machine; compare with the truth.
 
     The default is a histogram of confirmed COVID-19 cases by US state.
     """

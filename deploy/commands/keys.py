@@ -13,9 +13,9 @@ from common.runtime.clock import SystemClock
 from common.runtime.key_store import load_identity, renew_identity
 from common.runtime.state_directory import StateDirectory
 from deploy.clients.key_folder import KeyFolder
-from deploy.commands.example import example
 from deploy.commands.options import AsJson, read_identity
 from deploy.terminal.console import terminal
+from deploy.terminal.help_examples import example
 from deploy.terminal.json_output import print_json
 from deploy.terminal.tables import add_columns
 
@@ -37,15 +37,15 @@ def make(
     directory: Directory,
     party: Annotated[
         list[str] | None,
-        typer.Option(help=f"Certificate to make, repeatable: {', '.join(PARTIES)}.  [all]"),
+        typer.Option(help=f"Certificate to create, repeatable: {', '.join(PARTIES)}.  [all]"),
     ] = None,
     host: Annotated[
-        list[str] | None, typer.Option(help="Host name or address; repeatable.")
+        list[str] | None, typer.Option(help="Host name or address of a service; repeatable.")
     ] = None,
     json: AsJson = False,
 ) -> None:
     """
-    Make an authority and certificates.
+    Create an authority and certificates.
 
     Copy each party's folder to its machine: PARTY.pem, PARTY.key and authority.pem, for the
     settings tls_certificate, tls_key and tls_authority. Keep authority.key away from services.
@@ -62,7 +62,7 @@ def renew(
     json: AsJson = False,
 ) -> None:
     """
-    Make new certificates under the same authority.
+    Issue new certificates under the same authority.
 
     They have new keys; old certificates stay valid until they expire. Copy the new files over the
     old ones: a service uses them from the next connection on, without a restart.
@@ -96,20 +96,20 @@ def identity(
         Path, typer.Argument(help="The party's state directory, as in its settings.")
     ],
     state_key: Annotated[
-        Path | None, typer.Option(help="As in its settings.  [STATE_DIRECTORY.key]")
+        Path | None,
+        typer.Option(help="The party's state_key, as in its settings.  [STATE_DIRECTORY.key]"),
     ] = None,
     renew: Annotated[
-        bool, typer.Option("--renew", help="Destroy the existing identity and make a new one.")
+        bool, typer.Option("--renew", help="Destroy the existing identity and create a new one.")
     ] = False,
     json: AsJson = False,
 ) -> None:
     """
-    Make or renew a signing identity.
+    Print, create or renew a party's signing identity.
 
-    An analyzer or a shuffler needs one before its first start. Others pin the printed identity,
-    which is also in identity.pub in that folder. After a renewal, pins of the old identity refuse
-    the new one's signatures. Renew between two collections while the service is stopped, and inform
-    everyone.
+    Others pin the printed identity, which is also in identity.pub in that folder. After a renewal,
+    everyone who pins the old identity refuses the new one's signatures. Renew between two
+    collections while the service is stopped, and inform everyone.
     """
     state = StateDirectory.open(state_directory, state_key)
     with state.held() if renew else nullcontext():
@@ -141,15 +141,15 @@ def _print(
         return
     console, table = terminal(), Table(title="Certificates")
     add_columns(table, dict.fromkeys(("of", "days left", "names", "SHA-256"), "left"))
-    for one in listed:
-        days = "ended" if one["days_left"] < 0 else str(one["days_left"])
-        table.add_row(one["party"], days, ", ".join(one["names"]), one["sha256"])
+    for row in listed:
+        days = "ended" if row["days_left"] < 0 else str(row["days_left"])
+        table.add_row(row["party"], days, ", ".join(row["names"]), row["sha256"])
     console.print(table)
     if written:
         console.print(f"Written to {folder.path}.", markup=False, soft_wrap=True)
     if identity is not None:
         console.print(f"The analyzer's signing identity: {identity}.")
-    soon = [one["party"] for one in listed if one["ends_soon"]]
+    soon = [row["party"] for row in listed if row["ends_soon"]]
     if soon:
         console.print(
             f"Renew these, which expire in less than {WARN_DAYS} days: {', '.join(soon)}."

@@ -13,21 +13,19 @@ from common.runtime.clock import SystemClock
 from common.task_digest import TaskDigest
 from common.version import VERSION
 from deploy.clients.shuffler import ShufflerClient
-from deploy.commands.example import AT_SHUFFLER, example
 from deploy.commands.options import Authority, ShufflerAddress, TaskArgument, TokenFile, task_digest
 from deploy.pages.live_feed import LiveFeed, live_page
 from deploy.pages.live_server import live_server
 from deploy.terminal.console import private_opener, terminal
+from deploy.terminal.help_examples import AT_SHUFFLER, example
 
 app = typer.Typer()
 
 _POLL_SECONDS: Final = 2.0
-"""Polling interval of the shuffler, independent of open pages; and of a page."""
+"""Interval at which this command polls the shuffler, and at which a page polls this command."""
 
 
-@app.command(
-    epilog=example(f"shuffledp live DIGEST {AT_SHUFFLER}"),
-)
+@app.command(epilog=example(f"shuffledp live DIGEST {AT_SHUFFLER}"))
 def live(
     task: TaskArgument,
     shuffler: ShufflerAddress,
@@ -35,15 +33,14 @@ def live(
     authority: Authority = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Local port; 0: any free port.")] = 0,
     open_it: Annotated[
-        bool,
-        typer.Option("--open", help="Also open the page in a browser on this machine."),
+        bool, typer.Option("--open", help="Also open the page in a browser on this machine.")
     ] = False,
 ) -> None:
     """Serve a page with the progress of a batch, to this machine only. Ctrl-C ends it.
 
-    Shows users so far, a forecast for n_min, and refused submissions. Needs the token of the
-    shuffler's operator. The growth of the count reveals when submissions arrive: do not show the
-    page to the analyzer's operator.
+    Shows users so far, a forecast for n_min, and refused submissions. Needs the shuffler's operator
+    token. The growing count reveals when submissions arrive: do not show the page to the analyzer's
+    operator.
     """
     digest = task_digest(task)
     feed = LiveFeed(SystemClock())
@@ -66,7 +63,7 @@ def live(
 
 
 async def _ask(client: ShufflerClient, digest: TaskDigest, feed: LiveFeed) -> None:
-    """Feed the batch's progress or the error to the page; raise PeerRefusalError for the token."""
+    """Update the feed with progress or an error; raise PeerRefusalError for a wrong token."""
     try:
         feed.take(await client.progress(digest))
     except ShuffleDpError as error:

@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from common.errors import PlanError
-from deploy.commands.example import example
 from deploy.commands.options import AsJson, Authority, Certificate, CertificateKey, task_digest
 from deploy.datasets.catalogue import IPUMS_1940_CITY
 from deploy.load import report
@@ -20,6 +19,7 @@ from deploy.load.users import SealedUsers
 from deploy.terminal.console import terminal
 from deploy.terminal.escape import escaped
 from deploy.terminal.files import check_folder
+from deploy.terminal.help_examples import example
 from deploy.terminal.json_output import print_json
 
 app = typer.Typer()
@@ -35,13 +35,13 @@ _MAX_SECONDS = 1e7
         "shuffledp load --local --users 1000 --rate 200 --misbehaving 0.1",
         "shuffledp load DIGEST --shuffler 127.0.0.1:7002 --authority state/tls/authority.pem "
         "--shuffler-token-file state/shuffler/operator.token --users 20000 --mode bulk",
-    ),
+    )
 )
 def load(
     context: typer.Context,
     task: Annotated[
         str | None,
-        typer.Argument(help="The task's digest, for --shuffler; --replay takes it from its file."),
+        typer.Argument(help="The task's digest, for --shuffler; not needed with --replay."),
     ] = None,
     shuffler: Annotated[
         str | None, typer.Option(help="Address of the shuffler under load, host:port.")
@@ -67,28 +67,32 @@ def load(
         ),
     ] = None,
     dataset: Annotated[
-        str, typer.Option(help="Source of their values: a shipped data set, a file, or zipf:SIZE.")
+        str, typer.Option(help="Source of the values: a shipped data set, a file, or zipf:SIZE.")
     ] = IPUMS_1940_CITY,
     seed: Annotated[
-        int | None,
-        typer.Option(min=0, help="Seed for values, behaviours and arrival times."),
+        int | None, typer.Option(min=0, help="Seed for values, behaviours and arrival times.")
     ] = None,
     mode: Annotated[
         Mode, typer.Option(help="users: one connection per user. bulk: many users per call.")
     ] = "users",
     rate: Annotated[
         float | None,
-        typer.Option(min=_MIN, max=1e9, help="Users per second, even if the services are slower."),
+        typer.Option(
+            min=_MIN,
+            max=1e9,
+            help="Users who arrive per second, whether or not the services keep up.",
+        ),
     ] = None,
     concurrency: Annotated[
         int | None,
         typer.Option(
-            min=1, max=100_000, help="Without --rate: concurrent users, or bulk calls.  [64; 4]"
+            min=1,
+            max=100_000,
+            help="Without --rate: concurrent users, or concurrent bulk calls.  [64; 4]",
         ),
     ] = None,
     pattern: Annotated[
-        Pattern,
-        typer.Option(help="Arrivals with --rate. steady: at random. burst: many at once."),
+        Pattern, typer.Option(help="Arrivals with --rate. steady: at random. burst: many at once.")
     ] = "steady",
     burst: Annotated[int, typer.Option(min=1, help="Users per burst, with --pattern burst.")] = 100,
     ramp: Annotated[
@@ -103,7 +107,7 @@ def load(
     ] = 10.0,
     p99_limit: Annotated[
         float,
-        typer.Option(min=_MIN, help="Milliseconds; --ramp ends when 1 of 100 users waits longer."),
+        typer.Option(min=_MIN, help="Milliseconds; --ramp ends when 1 in 100 users waits longer."),
     ] = math.inf,
     misbehaving: Annotated[
         str,
@@ -134,14 +138,14 @@ def load(
     ] = None,
     token_file: Annotated[
         Path | None,
-        typer.Option(help="The analyzer operator's token: operator.token in its state directory."),
+        typer.Option(help="The analyzer's operator token: operator.token in its state directory."),
     ] = None,
     certificate: Certificate = None,
     key: CertificateKey = None,
     shuffler_token_file: Annotated[
         Path | None,
         typer.Option(
-            help="The shuffler operator's token, to check that the batch is empty and to compare "
+            help="The shuffler's operator token, to check that the batch is empty and to compare "
             "the shuffler's counts."
         ),
     ] = None,
@@ -149,7 +153,8 @@ def load(
         bool,
         typer.Option(
             "--i-run-these-services",
-            help="Send without that token. Simulated users spoil a batch of real ones.",
+            help="Send without --shuffler-token-file. Simulated answers spoil a batch of real "
+            "users.",
         ),
     ] = False,
     close: Annotated[
@@ -157,7 +162,7 @@ def load(
     ] = False,
     metrics: Annotated[
         list[str] | None,
-        typer.Option(help="PARTY=http://HOST:PORT/metrics of a service; repeatable."),
+        typer.Option(help="A service's metrics, PARTY=http://HOST:PORT/metrics; repeatable."),
     ] = None,
     json: AsJson = False,
 ) -> None:
@@ -214,7 +219,7 @@ def load(
             shuffler_token_file=shuffler_token_file,
             metrics=metrics or [],
         )
-    with report.Bars(terminal(stderr=True)) as bars:
+    with report.ProgressBars(terminal(stderr=True)) as bars:
         finished = asyncio.run(
             execute(connecting, plan, bars=bars, replayed=replayed, prepare=prepare, close=close)
         )
@@ -223,11 +228,11 @@ def load(
         where = escaped(str(prepare))
         terminal().print(f"{users} users prepared in {where}.", soft_wrap=True)
         return
-    tell(finished, json=json)
+    print_report(finished, json=json)
 
 
-def tell(finished: report.Finished, *, json: bool) -> None:
-    """Print the outcome of a run; raise its failure, or Exit if a count is wrong."""
+def print_report(finished: report.LoadReport, *, json: bool) -> None:
+    """Print a run's report; raise the run's failure, or Exit if a count is wrong."""
     if json:
         print_json(report.as_json(finished))
     else:

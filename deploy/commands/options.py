@@ -22,16 +22,14 @@ TaskArgument = Annotated[str, typer.Argument(help="The task's digest, 64 hexadec
 AgentAddress = Annotated[str, typer.Option(help="Address of your user agent: unix:PATH.")]
 Person = Annotated[str, typer.Option(help="Name of the person, if the agent serves several.")]
 TokenFile = Annotated[
-    Path,
-    typer.Option(help="The operator's token: operator.token in the service's state directory."),
+    Path, typer.Option(help="Operator token: operator.token in the service's state directory.")
 ]
 Authority = Annotated[
     Path | None,
-    typer.Option(help="Authority to trust, a .pem file. Without it: plaintext, this machine only."),
+    typer.Option(help="Authority to trust, a .pem file.  [none: plaintext on this machine only]"),
 ]
 Certificate = Annotated[
-    Path | None,
-    typer.Option(help="Your certificate.  [operator.pem beside the authority]"),
+    Path | None, typer.Option(help="Your certificate.  [operator.pem beside the authority]")
 ]
 CertificateKey = Annotated[
     Path | None,
@@ -42,7 +40,6 @@ OpenPage = Annotated[
     bool, typer.Option("--open", help="Open the page in a browser on this machine.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-
 
 Client = TypeVar("Client")
 Answer = TypeVar("Answer")
@@ -70,12 +67,12 @@ def task_digest(text: str) -> TaskDigest:
 
 def read_identity(file: Path) -> PublicIdentity:
     """Read a party's identity.pub, or raise SettingsError or WireError."""
-    return PublicIdentity.from_hex(_read_ascii(file), f"what {file} holds")
+    return PublicIdentity.from_hex(_read_ascii(file), f"the content of {file}")
 
 
 def read_shuffler_key(file: Path) -> bytes:
     """
-    Read the shuffler's public key; refuse links, which could lead to an operator's secret.
+    Read the shuffler's public key; refuse links, which could point to an operator's secret.
 
     Raises SettingsError for a link or an unreadable file, WireError if it holds no key.
     """

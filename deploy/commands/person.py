@@ -11,25 +11,25 @@ from common.errors import ValueRangeError
 from common.messages.guarantee import rounded_up
 from common.protocols import Kind
 from deploy.clients.user_agent import ask_for_receipt, send
-from deploy.commands.example import example
 from deploy.commands.options import AgentAddress, AsJson, Person, TaskArgument, task_digest
 from deploy.tasks.value_parser import parse_value
 from deploy.terminal.console import terminal
 from deploy.terminal.escape import escaped
+from deploy.terminal.help_examples import example
 from deploy.terminal.json_output import print_json
 from protos.shuffledp.v1 import user_agent_pb2
 
 app = typer.Typer()
 
 _MAY_BE_EMPTY: Final[frozenset[Kind]] = frozenset({"string", "key-value"})
-"""Kinds with an empty value: the empty text, or no keys."""
+"""Kinds with an empty value: an empty text, or no keys."""
 
 
 @app.command(
     epilog=example(
         "shuffledp contribute DIGEST --agent unix:state/user_agent.sock < value.txt",
         "shuffledp contribute DIGEST --kind vector --agent unix:state/user_agent.sock < marks.txt",
-    ),
+    )
 )
 def contribute(
     task: TaskArgument,
@@ -57,8 +57,7 @@ def contribute(
 def prompt_for_value(kind: Kind) -> str:
     """Prompt for a value; repeat while it is empty, unless its kind has an empty value."""
     nothing = "" if kind in _MAY_BE_EMPTY else None
-    typed: str = typer.prompt("Your value", default=nothing, hide_input=True, show_default=False)
-    return typed
+    return str(typer.prompt("Your value", default=nothing, hide_input=True, show_default=False))
 
 
 def read_piped_value() -> str:
@@ -81,8 +80,8 @@ def describe_contribution(receipt: user_agent_pb2.ContributeResponse) -> str:
 _MEANING = {
     "unchecked": "No proof yet: the batch is not delivered, or this device has not checked since. "
     "It checks every inclusion_check_seconds.",
-    "counted": "The analyzer signed for all its reports.",
-    "missing": "The analyzer signed for a batch without it: the shuffler lost it.",
+    "counted": "The analyzer signed for all reports of your answer.",
+    "missing": "The analyzer signed for a batch without your answer: the shuffler lost it.",
     "sampled": "This task lets the shuffler drop reports, so one answer cannot be checked.",
     "unproven": "No proof long after the deadline: the batch expired, or the shuffler hides it.",
 }

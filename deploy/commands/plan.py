@@ -11,7 +11,6 @@ from common.errors import PlanError
 from common.protocols import Kind
 from common.runtime.clock import SystemClock
 from common.task.draft import NumberDraft, PairDraft
-from deploy.commands.example import example
 from deploy.commands.options import AsJson, TaskKind, parse_cap
 from deploy.planning import plan_view
 from deploy.planning.planner import plan as find_plan
@@ -19,6 +18,7 @@ from deploy.planning.requirements import Requirements, Trust
 from deploy.tasks.value_parser import parse_numbers
 from deploy.terminal.console import terminal
 from deploy.terminal.files import check_folder, write
+from deploy.terminal.help_examples import example
 from deploy.terminal.json_output import print_json
 
 app = typer.Typer()
@@ -37,7 +37,7 @@ _COUNTED: Final[Mapping[Kind, str]] = {
         "2 --local-cap 4 --output draft.toml",
         "shuffledp plan --task-kind vector --users 20000 --domain-size 8 --low 1 --high 5 "
         "--central-epsilon 0.5",
-    ),
+    )
 )
 def plan(
     users: Annotated[
@@ -48,14 +48,15 @@ def plan(
     ],
     domain_size: Annotated[
         int | None,
-        typer.Option(help="Number of possible values; for vectors, numbers; for pairs, keys."),
+        typer.Option(help="Number of possible values, of numbers in a vector, or of keys."),
     ] = None,
     task_kind: TaskKind = "categorical",
     low: Annotated[
-        float | None, typer.Option(help="Minimum number, for numbers and pairs.  [-1]")
+        float | None,
+        typer.Option(help="Lower end of the value range, for numbers and pairs.  [-1]"),
     ] = None,
     high: Annotated[
-        float | None, typer.Option(help="Maximum number, for numbers and pairs.  [1]")
+        float | None, typer.Option(help="Upper end of the value range, for numbers and pairs.  [1]")
     ] = None,
     n_min: Annotated[
         int | None, typer.Option(help="Minimum users for which the guarantee must hold.  [all]")

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Final
 import typer
 
 from common.errors import SettingsError
-from deploy.commands.example import example
 from deploy.terminal.files import write
+from deploy.terminal.help_examples import example
 
 app = typer.Typer()
 
@@ -31,12 +31,12 @@ _LAYOUTS: Final = {
     "analyzer_identity": ("analyzer/identity.pub",),
     "shuffler_identity": ("shuffler/identity.pub",),
 }
-"""Path of each file in the services' state directories, or in a compose project's secrets."""
+"""Paths of each file: among state directories, and in a compose project's secrets."""
 FILES: Final = tuple(_LAYOUTS)
-"""Options that are paths, relative to the profile's folder, or in the environment to this one."""
+"""Options that are paths: in a profile relative to its folder, otherwise to the working folder."""
 _NAMES: Final = (*ADDRESSES, *FILES)
 PROFILE_OPTIONS: Final = {*_NAMES, "token_file"}
-"""Options that a profile can give; a token file's key in it names the party, too."""
+"""Options that a profile can set; its keys of token files also name the party."""
 
 _WITH_ANALYZER_TOKEN: Final = {
     **dict.fromkeys(("result", "ledger", "contribute", "receipt"), ()),
@@ -45,9 +45,9 @@ _WITH_ANALYZER_TOKEN: Final = {
 }
 _WITH_SHUFFLER_TOKEN: Final = {"live": (), "task": ("close",)}
 """
-Commands that take defaults, with their subcommands, by the operator whose token they need.
+Commands with their subcommands that take defaults from the profile, by the token they need.
 
-`load` takes no defaults: it must never reach real services by accident.
+`load` takes none, so that it never reaches real services by accident.
 """
 
 
@@ -58,22 +58,21 @@ def read_profile(file: Path | None) -> dict[str, str]:
     Without a file, reads `shuffledp.toml` in the working directory, if it exists. Raises
     SettingsError if the file cannot be read, is not TOML, or has an unknown key.
     """
-    wanted = file or DEFAULT_PROFILE
+    path = file or DEFAULT_PROFILE
     fields: dict[str, Any] = {}
-    if file is not None or wanted.exists():
+    if file is not None or path.exists():
         # Imported here: help and version work without pydantic and TOML.
         from common.runtime.validation import read_toml  # noqa: PLC0415
 
-        fields = read_toml(wanted, SettingsError, max_bytes=_MAX_BYTES)
+        fields = read_toml(path, SettingsError, max_bytes=_MAX_BYTES)
     unknown = sorted(set(fields).difference(_NAMES))
     if unknown:
-        raise SettingsError(f"{wanted} has an unknown key: {unknown[0][:64]}")
+        raise SettingsError(f"{path} has an unknown key: {unknown[0][:64]}")
     wrong = [name for name, value in fields.items() if not isinstance(value, str)]
     if wrong:
-        raise SettingsError(f"{wanted}: {wrong[0]} must be text")
+        raise SettingsError(f"{path}: {wrong[0]} must be text")
     found = {
-        name: str(wanted.parent / value) if name in FILES else value
-        for name, value in fields.items()
+        name: str(path.parent / value) if name in FILES else value for name, value in fields.items()
     }
     given = {name: os.environ.get(ENVIRONMENT_PREFIX + name.upper()) for name in _NAMES}
     return found | {name: value for name, value in given.items() if value}
@@ -101,13 +100,17 @@ def init(
         Path,
         typer.Argument(help="Folder of the services' state directories, or of compose's secrets."),
     ],
-    analyzer: Annotated[str, typer.Option(help="Its address, if not in its state directory.")] = "",
-    shuffler: Annotated[str, typer.Option(help="Its address, if not in its state directory.")] = "",
+    analyzer: Annotated[
+        str, typer.Option(help="The analyzer's address, if not in its state directory.")
+    ] = "",
+    shuffler: Annotated[
+        str, typer.Option(help="The shuffler's address, if not in its state directory.")
+    ] = "",
     agent: Annotated[str, typer.Option(help="Address of your user agent: unix:PATH.")] = "",
     output: Annotated[Path, typer.Option(help="Profile to write.")] = DEFAULT_PROFILE,
     force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
 ) -> None:
-    """Write a profile from a folder's files, so that commands need no addresses and tokens."""
+    """Write a profile from a folder's files, so that commands need no addresses or tokens."""
     if not directory.is_dir():
         raise SettingsError(f"{directory} is not a folder")
     given = {"analyzer": analyzer, "shuffler": shuffler, "agent": agent}

@@ -8,7 +8,6 @@ from typing import Annotated, Final
 import typer
 
 from common.errors import SettingsError
-from deploy.commands.example import example
 from deploy.commands.options import AsJson
 from deploy.simulate.experiments.key_value import key_value
 from deploy.simulate.experiments.projection import projection
@@ -17,6 +16,7 @@ from deploy.simulate.plot import draw
 from deploy.simulate.table import Progress, Report, progress_bar, show_report
 from deploy.terminal.console import terminal
 from deploy.terminal.files import check_folder
+from deploy.terminal.help_examples import example
 from deploy.terminal.json_output import print_json
 
 app = typer.Typer()
@@ -30,9 +30,7 @@ EXPERIMENTS: Final[Mapping[str, Callable[[int, Progress], Report]]] = {
 }
 
 
-@app.command(
-    epilog=example("shuffledp reproduce rappor-states --plot states"),
-)
+@app.command(epilog=example("shuffledp reproduce rappor-states --plot states"))
 def reproduce(
     experiment: Annotated[
         str,
@@ -42,13 +40,15 @@ def reproduce(
             "and better baselines; a few minutes), or key-value (PrivKV and PrivKVM)."
         ),
     ],
-    seed: Annotated[int, typer.Option(min=0, help="Seed; repeats the same run.")] = 1,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Random seed; the same seed repeats the run.")
+    ] = 1,
     plot: Annotated[
         Path | None, typer.Option(help="Write a figure under this name, as PNG and SVG.")
     ] = None,
     json: AsJson = False,
 ) -> None:
-    """Reproduce a paper's experiment, without sealing, and print the results.
+    """Repeat a paper's experiment, without encryption, and print the results.
 
     docs/researchers/experiments.md compares them with the papers' claims.
     """

@@ -14,18 +14,7 @@ from common.messages.result import Result
 from common.task.task import Task
 from common.version import VERSION
 from deploy.clients.analyzer import OperatorClient
-from deploy.commands.example import AT_ANALYZER, example
-from deploy.commands.options import (
-    AnalyzerAddress,
-    AsJson,
-    Authority,
-    Certificate,
-    CertificateKey,
-    TaskArgument,
-    TokenFile,
-    ask,
-    task_digest,
-)
+from deploy.commands import options
 from deploy.pages.result_page import releases_page, result_page
 from deploy.results import ledger as ledger_view
 from deploy.results.candidates import read_candidates
@@ -39,6 +28,7 @@ from deploy.tasks.population_budgets import PopulationBudgets, budgets_by_popula
 from deploy.terminal.console import terminal
 from deploy.terminal.escape import escaped
 from deploy.terminal.files import check_folder, write
+from deploy.terminal.help_examples import AT_ANALYZER, example
 from deploy.terminal.json_output import print_json
 from deploy.terminal.tables import print_guarantees
 
@@ -52,18 +42,17 @@ Page = Annotated[Path | None, typer.Option(help="Write a self-contained page for
 
 @app.command(epilog=example(f"shuffledp result DIGEST {AT_ANALYZER}"))
 def result(
-    task: TaskArgument,
-    analyzer: AnalyzerAddress,
-    token_file: TokenFile,
-    authority: Authority = None,
-    certificate: Certificate = None,
-    key: CertificateKey = None,
+    task: options.TaskArgument,
+    analyzer: options.AnalyzerAddress,
+    token_file: options.TokenFile,
+    authority: options.Authority = None,
+    certificate: options.Certificate = None,
+    key: options.CertificateKey = None,
     top: Annotated[int, typer.Option(min=1, help="Number of largest values to print.")] = 20,
     html: Page = None,
     csv: Annotated[Path | None, typer.Option(help="Write every value as CSV.")] = None,
     parquet: Annotated[
-        Path | None,
-        typer.Option(help="Write every value as Parquet; needs pyarrow."),
+        Path | None, typer.Option(help="Write every value as Parquet; needs pyarrow.")
     ] = None,
     candidates: Annotated[
         Path | None,
@@ -72,12 +61,12 @@ def result(
             "files then have a row per text."
         ),
     ] = None,
-    json: AsJson = False,
+    json: options.AsJson = False,
 ) -> None:
-    """Print or write a released result with 95 % intervals. Needs the operator's token."""
+    """Print or write a released result with 95 % intervals. Needs the operator token."""
     for path in (html, csv, parquet):
         check_folder(path)
-    digest = task_digest(task)
+    digest = options.task_digest(task)
     texts = () if candidates is None else read_candidates(candidates)
 
     async def read(operator: OperatorClient) -> tuple[SignedTask, Result]:
@@ -86,7 +75,7 @@ def result(
         return signed, found
 
     connect = partial(OperatorClient.connect, analyzer, authority, token_file, certificate, key)
-    published, found = ask(connect, read)
+    published, found = options.ask(connect, read)
     signed = Task.from_bytes(published.task_bytes)
     check_fits(found, signed)
     check_guarantees(found, signed)
@@ -136,17 +125,17 @@ def print_estimates(view: ResultView, console: Console) -> None:
 
 @app.command(epilog=example(f"shuffledp ledger {AT_ANALYZER}"))
 def ledger(
-    analyzer: AnalyzerAddress,
-    token_file: TokenFile,
-    authority: Authority = None,
-    certificate: Certificate = None,
-    key: CertificateKey = None,
+    analyzer: options.AnalyzerAddress,
+    token_file: options.TokenFile,
+    authority: options.Authority = None,
+    certificate: options.Certificate = None,
+    key: options.CertificateKey = None,
     html: Page = None,
-    json: AsJson = False,
+    json: options.AsJson = False,
 ) -> None:
     """Print the cost of every release, and each population's remaining budgets.
 
-    Verifies the ledger's chain. Needs the operator's token.
+    Verifies the ledger's chain. Needs the operator token.
     """
     check_folder(html)
 
@@ -157,7 +146,7 @@ def ledger(
         return entries, head, await budgets_by_population(entries, operator)
 
     connect = partial(OperatorClient.connect, analyzer, authority, token_file, certificate, key)
-    entries, head, populations = ask(connect, read)
+    entries, head, populations = options.ask(connect, read)
     if html is not None:
         write(html, releases_page(entries, head, populations, version=VERSION))
     if json:
@@ -172,7 +161,7 @@ def ledger(
         "shuffledp iterate films.toml --iterations 3 --output first.toml",
         "shuffledp iterate films.toml --iterations 3 --number 2 --after first.json "
         "--output second.toml",
-    ),
+    )
 )
 def iterate(
     draft: Annotated[

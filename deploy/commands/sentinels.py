@@ -1,4 +1,4 @@
-"""`shuffledp sentinels`: test submissions by an operator."""
+"""`shuffledp sentinels`: an operator's test submissions."""
 
 import asyncio
 from collections import Counter
@@ -11,22 +11,13 @@ import typer
 from common.crypto.randomness import secure_generator
 from common.task_digest import TaskDigest
 from deploy.clients.analyzer import OperatorClient
-from deploy.commands.example import example
-from deploy.commands.options import (
-    AnalyzerAddress,
-    AsJson,
-    Authority,
-    Certificate,
-    CertificateKey,
-    TokenFile,
-    read_identity,
-    task_digest,
-)
-from deploy.sentinels.journal import PlantedSentinel, SentinelState
+from deploy.commands import options
 from deploy.sentinels.planting import SentinelRun, shuffler_at
+from deploy.sentinels.sentinel_file import PlantedSentinel, SentinelState
 from deploy.terminal.console import terminal
 from deploy.terminal.escape import escaped
 from deploy.terminal.files import check_folder, read_file
+from deploy.terminal.help_examples import example
 from deploy.terminal.json_output import print_json
 from user_agent.credentials import TokenFile as UserTokens
 
@@ -35,68 +26,61 @@ app = typer.Typer()
 _EXAMPLE: Final = example(
     "shuffledp sentinels plant --task DIGEST --count 300 --over 86400 --shuffler "
     "127.0.0.1:7002 --analyzer 127.0.0.1:7001 --token-file state/analyzer/operator.token "
-    "--authority state/tls/authority.pem --output sentinels.jsonl",
+    "--authority state/tls/authority.pem --output sentinels.jsonl"
 )
 
 sentinels_app = typer.Typer(
-    help="Test submissions that the analyzer recognises.",
-    no_args_is_help=True,
-    epilog=_EXAMPLE,
+    help="Test submissions that the analyzer recognises.", no_args_is_help=True, epilog=_EXAMPLE
 )
 app.add_typer(sentinels_app, name="sentinels")
 
 
-@sentinels_app.command(
-    "plant",
-    short_help="Send and register test submissions.",
-    epilog=_EXAMPLE,
-)
+@sentinels_app.command("plant", short_help="Send and register test submissions.", epilog=_EXAMPLE)
 def plant_sentinels(
     task: Annotated[str, typer.Option(help="The task's digest, 64 hexadecimal digits.")],
     count: Annotated[int, typer.Option(min=1, max=10_000, help="Number of sentinels to send.")],
     shuffler: Annotated[str, typer.Option(help="Address of the shuffler, host:port.")],
-    analyzer: AnalyzerAddress,
-    token_file: TokenFile,
+    analyzer: options.AnalyzerAddress,
+    token_file: options.TokenFile,
     output: Annotated[
         Path,
         typer.Option(
-            help="File that records them; an existing one is continued. Never show it to the "
-            "shuffler."
+            help="File that records the sentinels; an existing file is continued. Never show it to "
+            "the shuffler."
         ),
     ],
     over: Annotated[
-        float, typer.Option(min=0.0, help="Spread them at random over this many seconds.")
+        float, typer.Option(min=0.0, help="Seconds over which to send them, at random times.")
     ] = 0.0,
     tokens: Annotated[
         Path | None,
         typer.Option(
             help="User tokens, one per line, if the shuffler requires them. Uses the first COUNT; "
-            "no user may have those."
+            "give these to no user."
         ),
     ] = None,
-    authority: Authority = None,
-    certificate: Certificate = None,
-    key: CertificateKey = None,
+    authority: options.Authority = None,
+    certificate: options.Certificate = None,
+    key: options.CertificateKey = None,
     analyzer_identity: Annotated[
         Path | None,
         typer.Option(help="The analyzer's identity.pub, to verify the task's signature."),
     ] = None,
     shuffler_identity: Annotated[
-        Path | None,
-        typer.Option(help="The shuffler's identity.pub, to verify receipts."),
+        Path | None, typer.Option(help="The shuffler's identity.pub, to verify receipts.")
     ] = None,
-    json: AsJson = False,
+    json: options.AsJson = False,
 ) -> None:
-    """Send test submissions through the shuffler, and register them with the analyzer.
+    """Register test submissions with the analyzer, and send them through the shuffler.
 
     After an interruption, run the same command again: it resends the same bytes of all sentinels
     that the shuffler has not acknowledged.
     """
     check_folder(output)
-    digest = task_digest(task)
+    digest = options.task_digest(task)
     trusted = read_file(authority) if authority else None
-    signer = read_identity(analyzer_identity) if analyzer_identity else None
-    acknowledger = read_identity(shuffler_identity) if shuffler_identity else None
+    signer = options.read_identity(analyzer_identity) if analyzer_identity else None
+    acknowledger = options.read_identity(shuffler_identity) if shuffler_identity else None
     read_tokens = UserTokens(tokens, str(tokens)).tokens() if tokens else None
 
     async def plant() -> Sequence[PlantedSentinel]:
@@ -107,7 +91,7 @@ def plant_sentinels(
                 digest=digest,
                 analyzer=operator,
                 connect=lambda: shuffler_at(shuffler, trusted),
-                journal=output,
+                file=output,
                 rng=secure_generator(),
                 tokens=read_tokens,
                 analyzer_identity=signer,
@@ -122,7 +106,7 @@ def plant_sentinels(
     )
     sentinels = asyncio.run(plant())
     report(sentinels, digest, output, json=json)
-    if any(one.state is not SentinelState.ACKNOWLEDGED for one in sentinels):
+    if any(sent.state is not SentinelState.ACKNOWLEDGED for sent in sentinels):
         raise typer.Exit(1)
 
 
@@ -130,8 +114,8 @@ def report(
     sentinels: Sequence[PlantedSentinel], digest: TaskDigest, output: Path, *, json: bool
 ) -> None:
     """Print the number of sentinels in each state, and the reasons of refusals."""
-    states = Counter(one.state for one in sentinels)
-    reasons = Counter(one.reason for one in sentinels if one.state is SentinelState.REFUSED)
+    states = Counter(sent.state for sent in sentinels)
+    reasons = Counter(sent.reason for sent in sentinels if sent.state is SentinelState.REFUSED)
     shown = {state.value: states[state] for state in [*SentinelState][1:]}
     if json:
         fields = {"task_digest": digest.hex(), "file": str(output), "sentinels": len(sentinels)}

@@ -9,18 +9,18 @@ import typer
 
 from common.errors import SettingsError
 from common.protocols import Kind, protocol_named, protocols_of
-from deploy.commands.example import example
 from deploy.commands.options import AsJson, TaskKind, parse_cap
 from deploy.datasets.catalogue import IPUMS_1940_CITY, SHIPPED
-from deploy.datasets.choice import dataset as read_dataset
 from deploy.datasets.sample_people import people_of, sample_people
+from deploy.datasets.sources import dataset as read_dataset
 from deploy.simulate import table
 from deploy.simulate.plot import comparison, draw
 from deploy.simulate.populations import Population
-from deploy.simulate.row import Accounting
 from deploy.simulate.sweep import Sweep, run
+from deploy.simulate.sweep_row import Accounting
 from deploy.terminal.console import terminal
 from deploy.terminal.files import check_folder, write
+from deploy.terminal.help_examples import example
 from deploy.terminal.json_output import print_json
 
 app = typer.Typer()
@@ -35,7 +35,7 @@ _EPSILONS: Final = tuple(round(0.1 * tenth, 1) for tenth in range(1, 11))
 _COMPARED: Final = ("murs", "hp-sdp", "mixdump", "od-hp")
 """Protocols that the OD-HP paper compares."""
 _RUN_TIME: Final = 5
-"""The figure of run times, which needs every message to be made."""
+"""The figure of run times, for which every report must be simulated."""
 _FIGURES: Final = {
     3: (IPUMS_1940_CITY, _EPSILONS),
     4: ("kosarak_reconstructed", _EPSILONS),
@@ -48,7 +48,7 @@ _FIGURES: Final = {
         "shuffledp simulate --protocol murs --protocol od-hp --central-epsilon 0.2 "
         "--accounting tight --repeat 5 --plot comparison",
         "shuffledp simulate --task-kind mean --dataset sleep.csv --column hours",
-    ),
+    )
 )
 def simulate(
     protocol: Annotated[
@@ -59,7 +59,8 @@ def simulate(
         ),
     ] = None,
     central_epsilon: Annotated[
-        list[float] | None, typer.Option(help="Target; repeatable.  [0.2]")
+        list[float] | None,
+        typer.Option(help="Target epsilon against the analyzer; repeatable.  [0.2]"),
     ] = None,
     delta: Annotated[float, typer.Option(help="Delta of every target.")] = 1e-6,
     task_kind: TaskKind = "categorical",
@@ -73,8 +74,8 @@ def simulate(
     column: Annotated[
         str | None,
         typer.Option(
-            help="Column of values in the file. With a column count, each row is a value, "
-            "otherwise a person.  [value]"
+            help="Column of values in the file. With a column count, each row is a value; "
+            "otherwise each row is a person.  [value]"
         ),
     ] = None,
     users: Annotated[int | None, typer.Option(help="Number of people to use.  [all]")] = None,
@@ -92,7 +93,9 @@ def simulate(
     local_cap: Annotated[
         str, typer.Option(help="Maximum local epsilon of a report, or none.")
     ] = "none",
-    seed: Annotated[int, typer.Option(min=0, help="Seed; repeats the same run.")] = 1,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Random seed; the same seed repeats the run.")
+    ] = 1,
     by_value: Annotated[
         bool,
         typer.Option(
@@ -102,8 +105,7 @@ def simulate(
         ),
     ] = False,
     plot: Annotated[
-        Path | None,
-        typer.Option(help="Write a figure under this name, as PNG and SVG."),
+        Path | None, typer.Option(help="Write a figure under this name, as PNG and SVG.")
     ] = None,
     csv: Annotated[Path | None, typer.Option(help="Write every figure as CSV.")] = None,
     figure_number: Annotated[
@@ -116,7 +118,7 @@ def simulate(
     ] = None,
     json: AsJson = False,
 ) -> None:
-    """Run protocols on a data set, unsealed, and compare their errors with theory."""
+    """Simulate protocols on a data set, without encryption, and compare errors with theory."""
     kind, targets, names, source = task_kind, central_epsilon, protocol, dataset
     of_items = {"accounting": accounting, "messages-cap": messages_cap, "figure": figure_number}
     _check_options(kind, of_items)

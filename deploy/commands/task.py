@@ -15,26 +15,13 @@ from common.task.draft import TaskDraft
 from common.task.task import Task
 from deploy.clients.analyzer import OperatorClient
 from deploy.clients.shuffler import ShufflerClient
-from deploy.commands.example import AT_ANALYZER, AT_SHUFFLER, example
-from deploy.commands.options import (
-    AnalyzerAddress,
-    AsJson,
-    Authority,
-    Certificate,
-    CertificateKey,
-    ShufflerAddress,
-    TaskArgument,
-    TokenFile,
-    ask,
-    read_identity,
-    read_shuffler_key,
-    task_digest,
-)
+from deploy.commands import options
 from deploy.tasks import drafts as draft_file
 from deploy.tasks import population_budgets, task_view
 from deploy.tasks.population_budgets import PopulationBudgets, budgets_of_task
 from deploy.terminal.console import terminal
 from deploy.terminal.files import check_folder
+from deploy.terminal.help_examples import AT_ANALYZER, AT_SHUFFLER, example
 from deploy.terminal.json_output import guarantee_as_json, print_json
 
 app = typer.Typer()
@@ -56,8 +43,8 @@ app.add_typer(task_app, name="task")
 )
 def create(
     draft: Annotated[Path, typer.Argument(help="A TOML file: your own, or from shuffledp plan.")],
-    analyzer: AnalyzerAddress = "",
-    token_file: Annotated[Path | None, typer.Option(help="File of the operator's token.")] = None,
+    analyzer: options.AnalyzerAddress = "",
+    token_file: Annotated[Path | None, typer.Option(help="File of the operator token.")] = None,
     shuffler_key: Annotated[
         Path | None,
         typer.Option(
@@ -65,15 +52,15 @@ def create(
             "envelope-SUITE.pub if the draft names a suite."
         ),
     ] = None,
-    authority: Authority = None,
-    certificate: Certificate = None,
-    key: CertificateKey = None,
+    authority: options.Authority = None,
+    certificate: options.Certificate = None,
+    key: options.CertificateKey = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the task's guarantees; publish nothing.")
     ] = False,
-    json: AsJson = False,
+    json: options.AsJson = False,
 ) -> None:
-    """Publish a task, signed by the analyzer. Needs the operator's token, except for a dry run.
+    """Publish a task, signed by the analyzer. Needs the operator token, except for a dry run.
 
     A dry run needs no service: it computes the guarantees locally.
     """
@@ -84,9 +71,9 @@ def create(
         raise SettingsError(
             "publishing needs --analyzer, --token-file and --shuffler-key; use --dry-run otherwise"
         )
-    wanted = _read(draft, shuffler_key)
+    task_draft = _read(draft, shuffler_key)
     connect = partial(OperatorClient.connect, analyzer, authority, token_file, certificate, key)
-    signed = ask(connect, lambda operator: operator.create_task(wanted))
+    signed = options.ask(connect, lambda operator: operator.create_task(task_draft))
     task, digest = Task.from_bytes(signed.task_bytes), signed.digest().hex()
     if json:
         print_json({"task_digest": digest, "task": task_view.as_json(task)})
@@ -96,16 +83,16 @@ def create(
 
 @task_app.command("list", epilog=example(f"shuffledp task list {AT_ANALYZER}"))
 def list_tasks(
-    analyzer: AnalyzerAddress,
-    token_file: TokenFile,
-    authority: Authority = None,
-    certificate: Certificate = None,
-    key: CertificateKey = None,
-    json: AsJson = False,
+    analyzer: options.AnalyzerAddress,
+    token_file: options.TokenFile,
+    authority: options.Authority = None,
+    certificate: options.Certificate = None,
+    key: options.CertificateKey = None,
+    json: options.AsJson = False,
 ) -> None:
     """List all tasks with their state, the earliest deadline first."""
     connect = partial(OperatorClient.connect, analyzer, authority, token_file, certificate, key)
-    summaries = ask(connect, OperatorClient.tasks)
+    summaries = options.ask(connect, OperatorClient.tasks)
     if json:
         print_json([task_view.summary_as_json(summary) for summary in summaries])
         return
@@ -120,9 +107,9 @@ def list_tasks(
     ),
 )
 def show(
-    task: TaskArgument,
-    analyzer: AnalyzerAddress,
-    token_file: TokenFile,
+    task: options.TaskArgument,
+    analyzer: options.AnalyzerAddress,
+    token_file: options.TokenFile,
     shuffler: Annotated[
         str, typer.Option(help="Address of the shuffler, to show the batch's progress too.")
     ] = "",
@@ -132,18 +119,18 @@ def show(
     save: Annotated[
         Path | None, typer.Option(help="Folder for the task's exact bytes and signature.")
     ] = None,
-    authority: Authority = None,
-    certificate: Certificate = None,
-    key: CertificateKey = None,
-    json: AsJson = False,
+    authority: options.Authority = None,
+    certificate: options.Certificate = None,
+    key: options.CertificateKey = None,
+    json: options.AsJson = False,
 ) -> None:
     """Print one task, its guarantees and its state.
 
     Also prints the budget that its population has spent and has left.
     """
     check_folder(save)
-    digest = task_digest(task)
-    signer = read_identity(analyzer_identity) if analyzer_identity else None
+    digest = options.task_digest(task)
+    signer = options.read_identity(analyzer_identity) if analyzer_identity else None
 
     async def read(
         operator: OperatorClient,
@@ -154,13 +141,13 @@ def show(
         return signed, summary, await budgets_of_task(Task.from_bytes(signed.task_bytes), operator)
 
     connect = partial(OperatorClient.connect, analyzer, authority, token_file, certificate, key)
-    signed, summary, budgets = ask(connect, read)
+    signed, summary, budgets = options.ask(connect, read)
     found = Task.from_bytes(signed.task_bytes)
 
     def batch() -> BatchStatus | None:
         at_shuffler = partial(ShufflerClient.connect, shuffler, authority)
-        status: BatchStatus | None = ask(at_shuffler, lambda one: one.status_or_none(digest))
-        return status
+        ask_status = partial(ShufflerClient.status_or_none, digest=digest)
+        return options.ask(at_shuffler, ask_status)
 
     if save is not None:
         draft_file.save_task(save, signed)
@@ -193,20 +180,20 @@ def show(
 
 @task_app.command("close", epilog=example(f"shuffledp task close DIGEST {AT_SHUFFLER}"))
 def close(
-    task: TaskArgument,
-    shuffler: ShufflerAddress,
-    token_file: TokenFile,
-    authority: Authority = None,
-    json: AsJson = False,
+    task: options.TaskArgument,
+    shuffler: options.ShufflerAddress,
+    token_file: options.TokenFile,
+    authority: options.Authority = None,
+    json: options.AsJson = False,
 ) -> None:
-    """Close a task's batch now, if it has enough users. Needs the token of the shuffler's operator.
+    """Close a task's batch now if it has enough users. Needs the shuffler's operator token.
 
-    Prints no result; the result is released as it would be after the deadline. A batch that has
-    enough users only with its sentinels closes too, but is never released.
+    The result is released as it would be after the deadline. A batch that has enough users only if
+    sentinels are counted closes too, but is never released.
     """
-    digest = task_digest(task)
+    digest = options.task_digest(task)
     connect = partial(ShufflerClient.connect, shuffler, authority, token_file)
-    ask(connect, lambda client: client.close_batch(digest))
+    options.ask(connect, lambda client: client.close_batch(digest))
     if json:
         print_json({"task_digest": digest.hex(), "closed": True})
         return
@@ -220,18 +207,18 @@ def _read(draft: Path, shuffler_key: Path | None) -> TaskDraft:
         return draft_file.read(draft, HpkePrivateKey.generate(suite).public_key().raw)
     # The signing identity is in the same folder: an envelope sealed to it would never open.
     identity = shuffler_key.with_name("identity.pub")
-    key = read_shuffler_key(shuffler_key)
-    if identity.exists() and read_identity(identity).raw == key:
+    key = options.read_shuffler_key(shuffler_key)
+    if identity.exists() and options.read_identity(identity).raw == key:
         raise SettingsError(
             f"{shuffler_key} holds the shuffler's signing identity; use envelope.pub"
         )
-    wanted = draft_file.read(draft, key)
-    HpkePublicKey(wanted.suite, wanted.shuffler_key)  # validates the key
-    return wanted
+    task_draft = draft_file.read(draft, key)
+    HpkePublicKey(task_draft.suite, task_draft.shuffler_key)  # validates the key
+    return task_draft
 
 
-def _preview(wanted: TaskDraft, *, json: bool) -> None:
-    task = task_view.preview(wanted, now=SystemClock().now())
+def _preview(task_draft: TaskDraft, *, json: bool) -> None:
+    task = task_view.preview(task_draft, now=SystemClock().now())
     if json:
         print_json({"task": task_view.as_json(task), "guarantees": _guarantees(task)})
         return
@@ -244,4 +231,4 @@ def _preview(wanted: TaskDraft, *, json: bool) -> None:
 
 
 def _guarantees(task: Task) -> list[dict[str, Any]]:
-    return [guarantee_as_json(one) for one in task_view.task_guarantees(task)]
+    return list(map(guarantee_as_json, task_view.task_guarantees(task)))

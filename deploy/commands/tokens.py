@@ -1,4 +1,4 @@
-"""`shuffledp tokens`: user tokens, for shufflers that require them."""
+"""`shuffledp tokens`: user tokens for shufflers that require them."""
 
 from pathlib import Path
 from typing import Annotated, Final
@@ -8,10 +8,10 @@ import typer
 from common.crypto.signing import TokenIssuer
 from common.errors import SettingsError
 from common.runtime.state_directory import StateDirectory, atomic_write
-from deploy.commands.example import example
 from deploy.commands.options import AsJson
 from deploy.terminal.console import terminal
-from deploy.terminal.files import check_folder
+from deploy.terminal.files import check_folder, writing
+from deploy.terminal.help_examples import example
 from deploy.terminal.json_output import print_json
 
 MAX_TOKENS: Final = 1_000_000
@@ -31,12 +31,12 @@ def make(
     count: Annotated[int, typer.Argument(min=1, max=MAX_TOKENS, help="Number of tokens.")],
     out: Annotated[Path, typer.Option(help="New file for the tokens, one per line.")],
     key_directory: Annotated[
-        Path, typer.Option(help="Folder of the token key, which is made on first use.")
+        Path, typer.Option(help="Folder of the token key, which is created on first use.")
     ],
     json: AsJson = False,
 ) -> None:
     """
-    Make tokens to hand out, one per person.
+    Create tokens to hand out, one per person.
 
     A person stores theirs in their agent's token_file. Tokens are valid for all tasks of shufflers
     with the printed token_identity.
@@ -48,10 +48,8 @@ def make(
         StateDirectory.open(key_directory).secret("token.key", TokenIssuer.generate)
     )
     lines = "".join(f"{issuer.issue().hex()}\n" for _ in range(count))
-    try:
+    with writing(out):
         atomic_write(out, lines.encode(), 0o600)
-    except OSError as error:
-        raise SettingsError(f"{out} cannot be written: {error.strerror}") from error
     identity = issuer.identity().raw.hex()
     if json:
         print_json({"tokens": count, "file": str(out), "token_identity": identity})

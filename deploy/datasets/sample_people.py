@@ -16,7 +16,7 @@ from common.messages.submission import Value
 from common.protocols import Kind
 from common.task.draft import NumberDraft, PairDraft, TextDraft
 from deploy.datasets.catalogue import COVID_US_STATES, Dataset, load
-from deploy.tasks.demo_task import HASHED
+from deploy.tasks.demo_task import DEMO_PARAMETERS
 from deploy.tasks.value_parser import parse_value
 
 MAX_SAMPLE: Final = 1_000_000
@@ -29,7 +29,7 @@ _ABSENT: Final = (
     *("Alberta", "British Columbia", "Manitoba", "New Brunswick", "Newfoundland and Labrador"),
     *("Nova Scotia", "Ontario", "Prince Edward Island", "Quebec", "Saskatchewan"),
 )
-"""Candidates that nobody holds."""
+"""Candidates that no person has as a value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -86,7 +86,7 @@ def _patients(kind: Kind, n_users: int, rng: np.random.Generator) -> SamplePeopl
             kind=kind,
             title=f"{title}until 18 April 2021.",
             values=items.tolist(),
-            draft={"domain_size": data.domain_size, "labels": data.labels, **HASHED},
+            draft={"domain_size": data.domain_size, "labels": data.labels, **DEMO_PARAMETERS},
             truth=shares,
         )
     # One-time RAPPOR of local epsilon 4, as in the demo for items.
@@ -95,7 +95,7 @@ def _patients(kind: Kind, n_users: int, rng: np.random.Generator) -> SamplePeopl
     )
     return SamplePeople(
         kind=kind,
-        title=f"{title}as a text; ten Canadian provinces that nobody holds are candidates, too.",
+        title=f"{title}as a text; ten Canadian provinces without cases are candidates too.",
         values=[data.labels[item] for item in items.tolist()],
         draft={"protocol": "rappor", "texts": texts},
         candidates=(*data.labels, *_ABSENT),
@@ -182,7 +182,7 @@ def people_of(data: Dataset, kind: Kind, n_users: int | None, seed: int | None) 
     if not data.labels or users > MAX_SAMPLE:
         raise TaskError(
             f"{users:,} people with {kind} data cannot be drawn from {data.name}; it must be a "
-            f"file with values, and users must be at most {MAX_SAMPLE:,}"
+            f"file of values, and users must be at most {MAX_SAMPLE:,}"
         )
     counts = data.sample_counts(users, np.random.default_rng(seed))
     kept = np.flatnonzero(counts)
@@ -228,6 +228,6 @@ def _truth(values: list[Any], counts: Counts, size: int) -> dict[str, Any]:
 
 def _range(numbers: list[float]) -> tuple[float, float]:
     """Return the least and the largest number; raise TaskError if all are equal."""
-    if len(set(numbers)) < 2:  # noqa: PLR2004  # two ends
+    if len(set(numbers)) < 2:  # noqa: PLR2004  # both ends of a range
         raise TaskError("all numbers of the file are equal; the range needs two different ones")
     return float(min(numbers)), float(max(numbers))

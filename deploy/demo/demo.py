@@ -66,8 +66,8 @@ class DemoRun:
         if people.candidates:
             fields["candidates"] = people.candidates
         fields |= self.view().error_fields
-        own = {"submit": self.submit_seconds, "shuffle": self.shuffle_seconds}
-        return fields | {"seconds": own | fields["seconds"]}
+        seconds = {"submit": self.submit_seconds, "shuffle": self.shuffle_seconds}
+        return fields | {"seconds": seconds | fields["seconds"]}
 
 
 def run(people: SamplePeople, *, output: Path, html: Path, console: Console) -> DemoRun:
@@ -84,10 +84,7 @@ async def collect(people: SamplePeople, *, directory: Path, console: Console) ->
     """
     Start the three services, publish a task, contribute all values and wait for the result.
 
-    Args:
-        people: The users; the seed that selected them never seeds their devices' noise.
-        directory: Folder for the services' state.
-        console: Console for progress messages.
+    The services' state is in `directory`. The seed that selected the people never seeds the noise.
     """
     n_users = len(people.values)
     bulk = max(0, n_users - _THROUGH_USER_AGENT)

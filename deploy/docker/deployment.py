@@ -31,7 +31,7 @@ class Deployment:
     """Environment file of the compose project."""
 
     def prepare(self) -> None:
-        """Make missing keys and identities, and write the variables file. Raises EngineError."""
+        """Create missing keys and identities, and write the variables file. Raises EngineError."""
         self.secrets.mkdir(mode=0o700, parents=True, exist_ok=True)
         processors = int(self.engine.output("info", "--format", "{{.NCPU}}"))
         variables = {
@@ -70,10 +70,9 @@ class Deployment:
         filters = [f"--filter=label=com.docker.compose.{n}={v}" for n, v in labels.items()]
         return self.engine.output("ps", "--all", "--quiet", "--no-trunc", *filters)
 
-    def stop(self, *, remove_volumes: bool = False) -> None:
-        """Remove containers and networks, and optionally the volumes."""
-        options = ["--volumes"] if remove_volumes else []
-        self.compose("down", "--remove-orphans", *options)
+    def stop(self) -> None:
+        """Remove containers and networks; keep the volumes. Raises EngineError."""
+        self.compose("down", "--remove-orphans")
 
     def compose(self, *arguments: str, text: str = "", check: bool = True) -> CompletedProcess[str]:
         """Run a compose command. Raises EngineError if it fails and `check` is true."""

@@ -64,8 +64,7 @@ class Engine:
         """
         Run a docker or compose command with `text` as its standard input.
 
-        Raises:
-            EngineError: It timed out, or it failed and `check` is true.
+        Raises EngineError if it times out, or if it fails and `check` is true.
         """
         command = (*(self.compose if compose else ("docker",)), *arguments)
         name = " ".join(command[:3])

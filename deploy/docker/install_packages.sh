@@ -1,5 +1,5 @@
 #!/bin/sh
-# Make /venv from a party's lock file. Run by the Dockerfile.
+# Create /venv from a party's lock file. Run by the Dockerfile.
 #
 # Usage: install_packages.sh PARTY
 #

@@ -1,5 +1,5 @@
 """
-Make the keys that containers need before their first start; keep existing ones.
+Create the keys that containers need before their first start; keep existing ones.
 
     SECRETS/authority.pem, authority.key          the authority; no service gets its key
     SECRETS/PARTY/PARTY.pem, PARTY.key            certificates of analyzer, shuffler and operator
@@ -28,7 +28,7 @@ from deploy.clients.key_folder import KeyFolder
 USER: Final = 10001
 """User id of services in every image."""
 PARTIES: Final = ("analyzer", "shuffler")
-"""Parties with an identity, a state key and an operator's token."""
+"""Parties with an identity, a state key and an operator token."""
 IDENTITY_FILE: Final = "identity.pub"
 """Public identity in a party's folder: 64 hexadecimal digits."""
 
@@ -44,9 +44,9 @@ _STATE: Final = Path("/var/lib/shuffledp/state")
 
 def prepare_certificates(secrets: Path, now: float) -> None:
     """
-    Make an authority and certificates of analyzer, shuffler and operator in an existing folder.
+    Create an authority and certificates of analyzer, shuffler and operator in an existing folder.
 
-    Raises SettingsError if a file cannot be made or does not match the others.
+    Raises SettingsError if a file cannot be written or does not match the others.
     """
     missing = [party for party in _CERTIFIED if not (secrets / party / f"{party}.pem").exists()]
     if missing:
@@ -57,10 +57,10 @@ def prepare_certificates(secrets: Path, now: float) -> None:
 
 def prepare_party(secrets: Path, state: Path) -> None:
     """
-    Make a party's state key, identity and operator token, and copy the last two to its secrets.
+    Create a party's state key, identity and operator token, and copy the last two to its secrets.
 
-    Treats the state directory as untrusted. Raises SettingsError if a file cannot be made, does not
-    match the others, or is a link.
+    Treats the state directory as untrusted. Raises SettingsError if a file cannot be written, does
+    not match the others, or is a link.
     """
     directory = StateDirectory.open(state, secrets / "state.key")
     identity = load_identity(directory).public_identity()
@@ -72,7 +72,7 @@ def prepare_party(secrets: Path, state: Path) -> None:
 
 def main() -> None:
     """Prepare the mounted folders: all secrets, or one party's secrets and state."""
-    parser = argparse.ArgumentParser(description="Make keys and certificates for containers.")
+    parser = argparse.ArgumentParser(description="Create keys and certificates for containers.")
     parser.add_argument("target", choices=["certificates", "party"])
     try:
         if parser.parse_args().target == "party":

@@ -47,8 +47,10 @@ _ROUNDING: Final = 1e-9
 
 def shares_from(text: str) -> dict[Behaviour, float]:
     """
-    Parse the shares of misbehaving users: `malformed=.02,duplicate=.1`, or one number to split
-    evenly over all behaviours. Raise PlanError if one is invalid or no user would be honest.
+    Parse the shares of misbehaving users, such as `malformed=.02,duplicate=.1`.
+
+    One number is split evenly over all behaviours. Raises PlanError if a share is invalid or no
+    user would be honest.
     """
     try:
         if "=" in text:

@@ -19,7 +19,7 @@ Pattern = Literal["steady", "burst"]
 TargetKind = Literal["services", "local", "sink"]
 
 _MIN_ACHIEVED: Final = 0.95
-"""Minimum share of the offered rate; below it, a queue grows."""
+"""Share of the offered rate below which a ramp step fails, because a queue grows."""
 _USERS_IN_FLIGHT: Final = 64
 _MAX_RATE: Final = 1e9
 _MAX_STEPS: Final = 1000
@@ -80,7 +80,7 @@ class LoadPlan:
     shares: Mapping[Behaviour, float] = field(default_factory=dict)
     """Shares of misbehaving users."""
     dataset: str = IPUMS_1940_CITY
-    """Source of items, as `deploy.datasets.choice` names it; other kinds of values are random."""
+    """Source of items, as `deploy.datasets.sources` names it; other kinds of values are random."""
     mode: Mode = "users"
     """`users`: one connection per user. `bulk`: many users per call."""
     rate: float | None = None
@@ -119,11 +119,11 @@ def arrivals(
     Draw the arrival times of an open loop: ascending seconds from the start, below count / rate.
 
     In an open loop no user waits for another's answer, and latency counts from the scheduled time.
-    A generator that delays the next request while a service is slow, and measures from then on,
+    A generator that delays requests while a service is slow, and measures from the delayed start,
     misses the longest waits (coordinated omission).
 
     Arrivals are a Poisson process conditioned on its count: uniform times, so the rate is exact.
-    With `burst`, groups of so many users arrive at once, evenly spaced.
+    With `burst`, groups of `burst` users arrive at once, at even intervals.
     """
     if burst is not None:
         return np.asarray(np.arange(count) // burst * (burst / rate), dtype=np.float64)

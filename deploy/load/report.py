@@ -1,4 +1,4 @@
-"""Reports of a load run: progress bars, tables and JSON."""
+"""Progress bars of a load run, and its report as tables and JSON."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -23,23 +23,23 @@ from deploy.load.users import SealedUsers
 from deploy.terminal.escape import escaped, visible
 from deploy.terminal.tables import add_columns, print_whole
 
-_BAR: Final = 6
-"""Width of a bar, so that count, failures and time fit into 80 columns."""
+_BAR_WIDTH: Final = 6
+"""Columns of a bar, so that count, failures and time fit into 80 columns."""
 
 
 @dataclass(kw_only=True, eq=False)
-class Finished:
-    """The outcome of a run."""
+class LoadReport:
+    """The outcome of a load run."""
 
     plan: LoadPlan
     target: Target
     users: SealedUsers
     n_users: int = 0
-    """Number of users sent so far: the first ones of `users`."""
+    """Users sent so far, from the first of `users` on."""
     tally: Tally = field(default_factory=Tally)
     steps: list[dict[str, Any]] = field(default_factory=list)
     """Figures of each step of a ramp."""
-    broke: str | None = None
+    failure_reason: str | None = None
     """Reason why the last rate of a ramp did not hold; None if it held."""
     rows: list[CountRow] = field(default_factory=list)
     result: Result | None = None
@@ -60,7 +60,7 @@ class Finished:
 
     def add_step(self, ramp: Ramp, rate: float, seen: Tally) -> None:
         """Add the tally of one step of a ramp."""
-        self.broke = ramp.broken_by(rate, seen)
+        self.failure_reason = ramp.broken_by(rate, seen)
         self.steps.append(
             {
                 "offered_users": rate,
@@ -68,7 +68,7 @@ class Finished:
                 "p99_ms": seen.milliseconds().get("p99", 0.0),
                 "failed_attempts": seen.failures.total(),
                 "users_given_up": seen.given_up,
-                "holds": self.broke is None,
+                "holds": self.failure_reason is None,
             }
         )
 
@@ -89,11 +89,16 @@ class Finished:
         return {"mse": mse, "mse_theory": theory, "mse_over_theory": ratio}
 
 
-class Bars(Progress):
+class ProgressBars(Progress):
     """A progress bar per phase of a run."""
 
     def __init__(self, console: Console) -> None:
-        text = ("{task.description}", BarColumn(_BAR), MofNCompleteColumn(), "{task.fields[seen]}")
+        text = (
+            "{task.description}",
+            BarColumn(_BAR_WIDTH),
+            MofNCompleteColumn(),
+            "{task.fields[seen]}",
+        )
         super().__init__(*text, TimeElapsedColumn(), console=console)
 
     def start_phase(self, name: str, users: int | None) -> None:
@@ -117,7 +122,7 @@ class Bars(Progress):
             self.update(last.id, total=last.total or 1, completed=last.total or 1)
 
 
-def as_json(finished: Finished) -> dict[str, Any]:
+def as_json(finished: LoadReport) -> dict[str, Any]:
     """Return every figure; rates are per second of `Tally.seconds`."""
     plan, tally, result = finished.plan, finished.tally, finished.result
     held = [step["offered_users"] for step in finished.steps if step["holds"]]
@@ -162,14 +167,14 @@ def as_json(finished: Finished) -> dict[str, Any]:
         and {
             "steps": finished.steps,
             "held_users_per_second": held[-1] if held else None,
-            "broke": finished.broke,
+            "broke": finished.failure_reason,
         },
         "services": {party: asdict(usage) for party, usage in finished.usage.items()},
         "notes": finished.notes,
     }
 
 
-def show(finished: Finished, console: Console) -> None:
+def show(finished: LoadReport, console: Console) -> None:
     """Print the run as tables."""
     plan, fields = finished.plan, as_json(finished)
     unit = "users" if plan.mode == "users" else "calls"
@@ -196,10 +201,10 @@ def show(finished: Finished, console: Console) -> None:
     if finished.rows:
         _print_rows("Counts", fields["counts"], console)
         if finished.counts_match:
-            console.print("Every known count is as expected.")
+            console.print("All known counts match the expected ones.")
         else:
             console.print("Counts differ from the expected ones.", style="bold red")
-    usage = [{"party": party} | one for party, one in fields["services"].items()]
+    usage = [{"party": party} | figures for party, figures in fields["services"].items()]
     _print_rows("Usage", usage, console)
     for note in finished.notes:
         console.print(visible(note), markup=False)

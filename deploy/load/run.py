@@ -31,7 +31,7 @@ from common.messages.submission import REFUSALS, Outcome, Value
 from common.runtime.access import CallKind
 from deploy.load.behaviour import expected_answers
 from deploy.load.plan import LoadPlan, arrivals
-from deploy.load.report import Bars, Finished
+from deploy.load.report import LoadReport, ProgressBars
 from deploy.load.sender import Destination, Sender, run_alone, submissions_of_a_call
 from deploy.load.tally import Tally, compare
 from deploy.load.target import Target
@@ -56,11 +56,11 @@ async def execute(
     connecting: AbstractAsyncContextManager[Target],
     plan: LoadPlan,
     *,
-    bars: Bars,
+    bars: ProgressBars,
     replayed: SealedUsers | None = None,
     prepare: Path | None = None,
     close: bool = False,
-) -> Finished | None:
+) -> LoadReport | None:
     """
     Run a load test with newly sealed users of a plan, or with replayed ones.
 
@@ -86,8 +86,8 @@ async def execute(
 
 
 async def run(
-    plan: LoadPlan, target: Target, users: SealedUsers, bars: Bars, *, close: bool = False
-) -> Finished:
+    plan: LoadPlan, target: Target, users: SealedUsers, bars: ProgressBars, *, close: bool = False
+) -> LoadReport:
     """
     Send the users, wait for the result if there will be one, and reconcile all counts.
 
@@ -97,7 +97,7 @@ async def run(
 
     Raises PlanError if the batch would close before the last user.
     """
-    finished = Finished(plan=plan, target=target, users=users)
+    finished = LoadReport(plan=plan, target=target, users=users)
     stored = expected_answers(users.kinds)[Outcome.STORED]
     if target.kind != "sink" and stored > finished.task.target_size:
         raise PlanError(
@@ -123,12 +123,12 @@ async def run(
     return finished
 
 
-async def _send(finished: Finished, bars: Bars) -> None:
+async def _send(finished: LoadReport, bars: ProgressBars) -> None:
     """Send all users at the rates of the ramp or the plan, then the last user."""
     plan, others = finished.plan, finished.users.n_users - 1
     phases = [("Users", plan.rate, others)] if others else []
     if plan.ramp is not None:
-        phases = [(f"{rate:.0f} users a second", rate, count) for rate, count in plan.ramp.phases]
+        phases = [(f"{rate:.0f} users per second", rate, count) for rate, count in plan.ramp.phases]
     spawn, more = multiprocessing.get_context("spawn"), plan.processes - 1
     with ProcessPoolExecutor(max(1, more), spawn) as pool:
         await asyncio.gather(*(wrap_future(pool.submit(Tally)) for _ in range(more)))
@@ -142,15 +142,15 @@ async def _send(finished: Finished, bars: Bars) -> None:
             seen = await phase(name, rate, count)
             if plan.ramp is not None and rate is not None:
                 finished.add_step(plan.ramp, rate, seen)
-                if finished.broke is not None:
+                if finished.failure_reason is not None:
                     break
         if finished.n_users == others:
             await phase("The last user", None, 1)
 
 
-async def _phase(  # noqa: PLR0917  # bound once by its only caller
-    finished: Finished,
-    bars: Bars,
+async def _phase(  # noqa: PLR0917  # its only caller binds the first four
+    finished: LoadReport,
+    bars: ProgressBars,
     pool: ProcessPoolExecutor,
     rng: np.random.Generator,
     name: str,
@@ -174,8 +174,8 @@ async def _phase(  # noqa: PLR0917  # bound once by its only caller
     for number in range(processes):
         schedule, first = times[number::processes].tolist(), finished.n_users
         finished.n_users = min(first + together * len(schedule), end)
-        part, own = users.part(first, finished.n_users), (in_flight + number) // processes
-        senders.append(Sender(finished.target.to, part, plan, schedule, max(1, own)))
+        part, share = users.part(first, finished.n_users), (in_flight + number) // processes
+        senders.append(Sender(finished.target.to, part, plan, schedule, max(1, share)))
     bars.start_phase(name, senders[0].users.n_users)
     others = [wrap_future(pool.submit(run_alone, sender)) for sender in senders[1:]]
     tally = await senders[0].run(bars.show_tally)
@@ -188,7 +188,7 @@ async def _phase(  # noqa: PLR0917  # bound once by its only caller
 
 
 async def _answer(ask: Callable[[], Awaitable[T]], what: str) -> T:
-    """Retry until the service answers or refuses, or a proxy keeps refusing the calls to it."""
+    """Call `ask` until the service answers or refuses, or a proxy refused too many in turn."""
     foreign = 0
     with suppress(TimeoutError):
         async with asyncio.timeout(_ANSWER_SECONDS):
@@ -215,7 +215,7 @@ async def _counts(target: Target) -> dict[str, int]:
     return {"stored": batch.n_users, "repeated": batch.repeated, **refused}
 
 
-async def _result(finished: Finished, bars: Bars, *, close: bool) -> Result | None:
+async def _result(finished: LoadReport, bars: ProgressBars, *, close: bool) -> Result | None:
     """Wait for the result, after closing the batch if `close`; None if it stays open."""
     target, task = finished.target, finished.task
     digest, stored = target.signed.digest(), expected_answers(finished.kinds)[Outcome.STORED]

@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 _DEADLINE: Final = 60.0
 _BULK_DEADLINE: Final = 330.0
-"""Deadline in seconds, longer than the shuffler's own."""
+"""Deadlines in seconds, longer than the shuffler's."""
 _FIRST_PAUSE: Final = 0.2
 _LONGEST_PAUSE: Final = 5.0
 """Seconds before a retry: doubled each time, plus up to half at random."""
@@ -234,7 +234,7 @@ class Sender:
                     self.tally.lost += submissions
                 if once or time.monotonic() + pause > give_up:
                     raise
-            await asyncio.sleep(pause * random.uniform(1, 1.5))  # noqa: S311  # no secret
+            await asyncio.sleep(pause * random.uniform(1, 1.5))  # noqa: S311  # not used as a secret
             self.tally.retries += 1
             pause = min(2 * pause, _LONGEST_PAUSE)
 

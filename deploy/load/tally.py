@@ -59,7 +59,7 @@ class Tally:
     def add(self, other: Self) -> None:
         """Add another tally."""
         first, last = min(self.first, other.first), max(self.last, other.last)
-        for name in (one.name for one in fields(self) if one.name != "waits"):
+        for name in (entry.name for entry in fields(self) if entry.name != "waits"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.first, self.last = first, last
         self.waits.add(other.waits)
@@ -107,11 +107,11 @@ def compare(
     """
     Compare users' answers and the services' counts with the expected ones.
 
-    If users gave up, their submissions may still be stored, so the row `given up` fails. A crashed
-    shuffler loses the refusals of its last second but no stored submission, so after unanswered
-    attempts its refusals have only an upper bound. Its `closed` must equal the users' answers;
-    causes that no simulated user triggers must not occur. The result must count every user once
-    and refuse no report.
+    The row `given up` must be 0, because submissions of users who gave up may still be stored. A
+    crashed shuffler loses the refusals of its last second but no stored submission, so after
+    unanswered attempts its refusals have only an upper bound. Its `closed` must equal the users'
+    answers; refusals that no simulated user causes must not occur. The result must count every
+    user once and refuse no report.
 
     Args:
         kinds: Behaviours of all users sent.
@@ -135,9 +135,9 @@ def compare(
     ]
     expected |= {Outcome.REPEATED: repeated, Outcome.CLOSED: got[Outcome.CLOSED]}
     for cause, number in counts.items():
-        wanted, spare = expected[Outcome(cause)], 0 if cause == Outcome.STORED else lost
-        least = 0 if spare else wanted
-        rows.append(CountRow(f"{cause}, by the shuffler", number, least, wanted + spare))
+        most, slack = expected[Outcome(cause)], 0 if cause == Outcome.STORED else lost
+        least = 0 if slack else most
+        rows.append(CountRow(f"{cause}, by the shuffler", number, least, most + slack))
     if result is not None:
         refused = sum(result.refused.values())
         rows += [

@@ -35,13 +35,13 @@ from common.wire.tasks import signed_task_to_wire
 from deploy.clients.analyzer import OperatorClient
 from deploy.clients.local_cluster import Cluster
 from deploy.clients.shuffler import ShufflerClient
-from deploy.datasets.choice import dataset
+from deploy.datasets.sources import dataset
 from deploy.load.behaviour import assign, expected_answers
 from deploy.load.plan import LoadPlan, TargetKind
 from deploy.load.sender import Destination
 from deploy.load.usage import SINK, page_from
 from deploy.tasks import drafts
-from deploy.tasks.demo_task import HASHED, closing_draft
+from deploy.tasks.demo_task import DEMO_PARAMETERS, closing_draft
 from deploy.terminal.files import read_file
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
 from user_agent.agent import RemoteShuffler
@@ -57,13 +57,13 @@ class Target:
     to: Destination
     signed: SignedTask
     processes: Callable[[], Mapping[str, int]] = dict
-    """Returns process ids on this machine, by party."""
+    """Function that returns process ids on this machine, by party."""
     pages: Mapping[str, str] = field(default_factory=dict)
     """URLs of metrics pages, by party."""
     operator: OperatorClient | None = None
     """Client of the analyzer's operator, who reads the result."""
     shuffler: ShufflerClient | None = None
-    """Client of the shuffler's operator, who closes the batch and sees its refusals."""
+    """Client of the shuffler's operator, who closes the batch and reads its counts."""
 
     async def check_empty(self) -> None:
         """Raise PlanError if the batch is not collecting or not empty; skip without the token."""
@@ -126,15 +126,16 @@ async def connect(
 
 def load_draft(file: Path | None, plan: LoadPlan, key: bytes) -> TaskDraft:
     """
-    Return a draft, from a TOML file or the demo's, whose batch closes with the last simulated user.
+    Return a draft, from a TOML file or the demo's, for the users of a plan.
 
-    A ramp may leave users unsent: then n_min is 1, so the batch can be closed early.
+    Its target_size is the expected number of stored submissions. A ramp may leave users unsent:
+    then n_min is 1, so that the batch can be closed early.
     """
     kinds = assign(plan.n_users, plan.shares, np.random.default_rng(plan.seed))
     stored, now = expected_answers(kinds)[Outcome.STORED], time.time()
     if file is None:
         size = dataset(plan.dataset, stored).domain_size
-        fields = {"domain_size": size, **HASHED}
+        fields = {"domain_size": size, **DEMO_PARAMETERS}
         draft = closing_draft(fields, stored, now=now, shuffler_key=key)
     else:
         draft = drafts.read(file, key)
@@ -157,13 +158,13 @@ async def local(plan: LoadPlan, file: Path | None = None) -> AsyncIterator[Targe
                 analyzer=cluster.analyzer.address,
                 token_file=cluster.analyzer.state / "operator.token",
                 shuffler_token_file=cluster.shuffler.state / "operator.token",
-                processes=lambda: {party: one.process.pid for party, one in services.items()},
+                processes=lambda: {party: child.process.pid for party, child in services.items()},
             ) as target:
                 yield target
 
 
 def unpublished(plan: LoadPlan, file: Path | None = None) -> SignedTask:
-    """Make a task for a sink, with throw-away keys."""
+    """Return a signed task for a sink, with throw-away keys."""
     draft = load_draft(file, plan, bytes(32))
     task = complete(
         replace(draft, shuffler_key=HpkePrivateKey.generate(draft.suite).public_key().raw),
@@ -181,16 +182,16 @@ async def sink(signed: SignedTask) -> AsyncIterator[Target]:
     Used to measure the load generator itself.
     """
     spawn = multiprocessing.get_context("spawn")
-    ours, theirs = spawn.Pipe()
+    receiver, sender = spawn.Pipe()
     with tempfile.TemporaryDirectory(prefix="shuffledp-load-") as folder:
-        args = (theirs, signed, Path(folder))
+        args = (sender, signed, Path(folder))
         process = spawn.Process(target=_run, args=args, name=SINK, daemon=True)
         process.start()
-        theirs.close()  # recv then fails if the process dies
+        sender.close()  # recv then fails if the process dies
         try:
             async with connect(
                 "sink",
-                await asyncio.to_thread(ours.recv),
+                await asyncio.to_thread(receiver.recv),
                 signed.digest(),
                 authority=Path(folder) / "authority.pem",
                 processes=lambda: {SINK: process.pid or 0},
@@ -245,5 +246,5 @@ class _Sink(shuffler_pb2_grpc.ShufflerServicer):
         self, request: shuffler_pb2.SubmitBulkRequest, _: object
     ) -> shuffler_pb2.SubmitBulkResponse:
         fits = [len(envelope) == self._size for envelope in request.envelopes]
-        outcomes = [Outcome.STORED if one else Outcome.MALFORMED for one in fits]
+        outcomes = [Outcome.STORED if valid else Outcome.MALFORMED for valid in fits]
         return outcomes_to_wire(outcomes, bytes(SIGNATURE_BYTES))

@@ -113,10 +113,10 @@ def usage_from(page: bytes) -> Usage:
     """Parse a service's metrics page, or raise SettingsError."""
     try:
         families = text_string_to_metric_families(page.decode("utf-8"))
-        found = {sample.name: sample.value for one in families for sample in one.samples}
+        found = {sample.name: sample.value for family in families for sample in family.samples}
         usage = Usage(cpu_seconds=float(found[_CPU]), resident_bytes=int(found[_MEMORY]))
     except Exception as error:  # the parser raises many kinds
         raise SettingsError("a metrics page does not state the usage of its process") from error
     if not (0 <= usage.cpu_seconds < math.inf and usage.resident_bytes >= 0):
-        raise SettingsError("a metrics page states an impossible usage")
+        raise SettingsError("a metrics page states a negative or infinite usage")
     return usage

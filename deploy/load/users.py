@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Final, Self
+from typing import Any, Final, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,14 +14,17 @@ from numpy.typing import NDArray
 from common.crypto.randomness import secure_generator
 from common.crypto.signing import SIGNATURE_BYTES, SignedTask
 from common.errors import SettingsError, TaskError
-from common.messages.submission import Value
+from common.mechanisms.base import Mechanism, Reports, null_reports
+from common.mechanisms.key_value.pairs import Pairs
+from common.messages.submission import Submission, Value, pack
 from common.task.task import SUBMISSION_ID_BYTES, Task
-from deploy.datasets.choice import dataset
+from deploy.datasets.sources import dataset
 from deploy.load.behaviour import ENVELOPES, FLOOD, Behaviour, assign, is_counted
-from deploy.load.people import GroupContributor
 from deploy.load.plan import LoadPlan
+from deploy.simulate.collection import draw_group_dummies
 from deploy.tasks.value_parser import sample_value
 from deploy.terminal.files import atomic_output
+from user_agent.contribution import Contributor
 
 _GROUP: Final = 500
 """Users per sealing job of a worker process."""
@@ -62,10 +65,10 @@ class SealedUsers:
     def submissions(self, user: int) -> list[bytes]:
         """Return the envelopes that a user sends, including repeats; none for DROPPING."""
         kind, end = int(self.kinds[user]), int(self._ends[user])
-        made = [self.envelopes[row].tobytes() for row in range(end - int(ENVELOPES[kind]), end)]
+        sent = [self.envelopes[row].tobytes() for row in range(end - int(ENVELOPES[kind]), end)]
         if kind == Behaviour.OVERSIZED:
-            return [made[0] + _OVERSIZE]
-        return made * _COPIES[kind]
+            return [sent[0] + _OVERSIZE]
+        return sent * _COPIES[kind]
 
     def part(self, first: int, end: int) -> Self:
         """Return users `first` .. `end`-1 without copying."""
@@ -103,7 +106,7 @@ class SealedUsers:
             shape = (ENVELOPES[found.kinds].sum(), task.envelope_bytes)
             fits = found.kinds.shape == found.values.shape and found.envelopes.shape == shape
             if types != _ARRAYS or not fits or found.values.max() >= task.domain_size:
-                raise ValueError("the arrays do not fit each other")  # noqa: TRY301  # as others
+                raise ValueError("the arrays do not fit each other")  # noqa: TRY301  # reported like numpy's
         except OSError as error:
             raise SettingsError(f"{path} cannot be read: {error.strerror}") from error
         except Exception as error:  # numpy and zipfile raise many kinds
@@ -134,6 +137,55 @@ def draw_values(
     return values
 
 
+class GroupContributor(Contributor):
+    """
+    Prepares many simulated users' submissions at once.
+
+    Reports, dummies and orders are drawn for a whole group, so sealing is nearly all the cost.
+    """
+
+    def prepare_group(
+        self, values: Sequence[Value], ids: Sequence[bytes], rng: np.random.Generator
+    ) -> list[bytes]:
+        """Prepare an envelope per value and id; raise ValueRangeError if a value does not fit."""
+        if not values:
+            return []
+        sealed = [self._seal_report(report.tobytes()) for report in self._reports(values, rng).flat]
+        each = self._task.reports_per_user
+        envelopes = []
+        for user, submission_id in enumerate(ids):
+            reports = b"".join(sealed[user * each : (user + 1) * each])
+            submission = Submission(submission_id=submission_id, sealed_reports=reports)
+            envelopes.append(self._seal_envelope(pack(submission)))
+        return envelopes
+
+    def _reports(self, values: Sequence[Value], rng: np.random.Generator) -> Reports:
+        """Draw all reports of n > 0 users in sending order, shape (n, reports_per_user)."""
+        n_users, each = len(values), self._task.reports_per_user
+        real = self._mechanism.randomize(_joined([self._encode(v, rng) for v in values]), rng)
+        table = null_reports(n_users * each, real.dtype).reshape(n_users, each).copy()
+        table[:, 0] = real
+        if each > 1:
+            mechanism = cast("Mechanism", self._mechanism)
+            counts, dummies = draw_group_dummies(mechanism, self._task.dummies, n_users, rng)
+            table[:, 1:][np.arange(each - 1) < counts[:, None]] = dummies
+        order = rng.permuted(np.tile(np.arange(each), (n_users, 1)), axis=1)
+        found: Reports = np.take_along_axis(table, order, axis=1)
+        return found
+
+
+def _joined(encoded: list[Any]) -> Any:  # noqa: ANN401  # the type depends on the kind
+    """Join single users' encoded values into a group's."""
+    if not isinstance(encoded[0], Pairs):
+        return np.concatenate(encoded)
+    owned = np.cumsum([0, *(len(pairs.keys) for pairs in encoded)])
+    return Pairs(
+        offsets=owned.astype(np.int64),
+        keys=np.concatenate([pairs.keys for pairs in encoded]),
+        values=np.concatenate([pairs.values for pairs in encoded]),
+    )
+
+
 def seal(
     signed: SignedTask, plan: LoadPlan, progress: Callable[[int], None] = lambda _: None
 ) -> SealedUsers:
@@ -162,23 +214,23 @@ def seal_values(
     groups = [kinds[start : start + _GROUP] for start in starts]
     given = [values[start : start + _GROUP] for start in starts]
     spawn = partial(ProcessPoolExecutor, mp_context=get_context("spawn"))
-    made: list[bytes] = []
+    sealed: list[bytes] = []
     with spawn() if len(starts) > 1 else ThreadPoolExecutor(1) as pool:
-        for sealed in pool.map(partial(_seal_group, signed), groups, given):
-            progress(len(groups[len(made)]))
-            made.append(sealed)
+        for envelopes in pool.map(partial(_seal_group, signed), groups, given):
+            progress(len(groups[len(sealed)]))
+            sealed.append(envelopes)
     size = Task.from_bytes(signed.task_bytes).envelope_bytes
     return SealedUsers(
         signed=signed,
         kinds=kinds,
         values=np.zeros(len(kinds), dtype=np.uint32),
-        envelopes=np.frombuffer(b"".join(made), dtype=np.uint8).reshape(-1, size),
+        envelopes=np.frombuffer(b"".join(sealed), dtype=np.uint8).reshape(-1, size),
     )
 
 
 @lru_cache(maxsize=1)
 def _worker(signed: SignedTask) -> tuple[GroupContributor, Task, np.random.Generator]:
-    """Return a worker process's contributor, task and own generator."""
+    """Return a worker process's contributor, task and random generator."""
     task = Task.from_bytes(signed.task_bytes)
     return GroupContributor(task, signed.digest()), task, secure_generator()
 

@@ -18,7 +18,7 @@ from markupsafe import Markup
 from common.messages.guarantee import rounded_up
 from common.task.dummy_spec import KEEP_SUM
 from deploy.pages import figures
-from deploy.terminal.durations import between, duration, moment
+from deploy.terminal.durations import format_duration, format_range, format_time
 
 _LOADER: Final = PackageLoader("deploy", "pages")
 _ENVIRONMENT: Final = Environment(
@@ -33,7 +33,7 @@ _ENVIRONMENT.filters |= {
     format_.__name__: format_
     for format_ in (
         *(figures.count, figures.privacy, figures.at_least, figures.seconds, figures.plain),
-        *(figures.latex, rounded_up, between, duration, moment),
+        *(figures.latex, rounded_up, format_duration, format_range, format_time),
     )
 }
 

@@ -21,7 +21,7 @@ from deploy.pages.page import render
 from deploy.results.estimate_table import CONFIDENCE, EstimateTable
 from deploy.results.result_view import ResultView
 from deploy.tasks.population_budgets import PopulationBudgets
-from deploy.terminal.tables import CLAIM_ROOM
+from deploy.terminal.tables import CLAIM_ROOM_NOTE
 
 _SCRIPTS: Final = (
     *("values.js", "numbers.js", "scale.js", "canvas.js", "tooltip.js", "overview.js"),
@@ -62,7 +62,7 @@ def result_page(result: Result, task: Task, view: ResultView, *, version: str) -
         mechanism=dataclasses.asdict(task.mechanism),
         overhead=suite_named(task.suite).overhead_bytes,
         keys=(fingerprint(task.analyzer_key), fingerprint(task.shuffler_key)),
-        claim_room=CLAIM_ROOM if task.central_epsilon < task.local_epsilon else "",
+        claim_room=CLAIM_ROOM_NOTE if task.central_epsilon < task.local_epsilon else "",
         **own,
     )
 

@@ -51,7 +51,7 @@ class Design:
     dummies_per_user: float = 0.0
     """Expected number of dummies, drawn from the distribution of this mean with least variance."""
     dummies: DummySpec | None = None
-    """Another distribution of the users' dummies; dummies_per_user is then 0."""
+    """A given distribution of the users' dummies; dummies_per_user is then 0."""
     shuffler: ShufflerSpec = PERMUTE_ONLY
     note: str = ""
     """A remark on the parameters for the reader; may be empty."""
@@ -177,7 +177,7 @@ def within_caps(design: Design) -> Design:
     protocol, messages, target = design.protocol, design.messages_per_user, design.target
     if math.isinf(design.local_epsilon) and not target.may_be_plain:
         raise PlanError(
-            f"{protocol} reports without local noise, so it cannot keep the local cap of "
+            f"{protocol} reports without local noise, so it cannot meet the local cap of "
             f"{target.noise_cap:g}"
         )
     if messages > target.messages_cap + _ROUNDING:
@@ -195,7 +195,11 @@ def check_bit(target: Requirements) -> None:
 
 
 def each_item_dummies(extra_weight: int, target: Requirements) -> DummySpec:
-    """Return the distribution with one dummy of each item at this probability, up to a maximum."""
+    """
+    Return the distribution that adds each item as a dummy with probability extra_weight / 2^32.
+
+    Raises PlanError if a user may need more than MAX_DUMMIES dummies.
+    """
     chance = extra_weight / EXTRA_WEIGHT_SUM
     mean = target.domain_size * chance
     log = math.log(target.n_users / _CUT_PROBABILITY)

@@ -4,8 +4,8 @@ Approximate the least error of each protocol by Gaussian differential privacy. P
 With n_h honest users, their D dummies, and l answers of blanket probability γ, a release is
 approximately μ-GDP with μ² = 2(1-c)·l·(1-γ)²/(n_hγ + D), where c = 1/l for hashing and 0 for GRR.
 Solved for γ, this gives the least noise for a guarantee. The approximation only guides the search;
-stated figures are the exact accountant's. The ratio of exact to approximate μ is kept as a
-`Tightness`, which corrects later approximations.
+stated figures are the exact accountant's. Where the exact accountant has been run, a `Tightness`
+records the ratio of approximate to exact μ and corrects later approximations.
 """
 
 import functools
@@ -26,7 +26,7 @@ from common.task.task import MAX_ENVELOPE_BYTES, envelope_bytes
 from deploy.planning.design import Design, blanket_probability, share_errors
 from deploy.planning.requirements import Requirements
 
-HASHED: Final = frozenset({"murs", "od-hp", "fe1"})
+HASHING_PROTOCOLS: Final = frozenset({"murs", "od-hp", "fe1"})
 WITHOUT_DUMMIES: Final = frozenset({"sh", "murs"})
 NOISELESS: Final = frozenset({"puredump", "fe1"})
 """Protocols without local noise: only dummies hide the values."""
@@ -37,7 +37,7 @@ CLOSE_ENOUGH: Final = 1.003
 """Among errors within this factor of the least, the cheapest design wins."""
 
 _MIN_DUMMIES: Final = 0.01
-"""The least number of dummies per user that is considered, besides 0."""
+"""Least number of dummies per user that is tried, besides 0."""
 _STEPS: Final = 60
 """Log-spaced numbers of dummies that are tried, besides the whole numbers up to _WHOLE."""
 _WHOLE: Final = 20
@@ -46,7 +46,7 @@ _LARGEST_REPORT: Final = 12
 
 
 class Tightness(NamedTuple):
-    """The ln of the μ allowed by the exact accountant over the approximate μ, for l answers."""
+    """The ln of approximate over exact μ, for a number of answers."""
 
     answers: int
     log_factor: float
@@ -54,7 +54,7 @@ class Tightness(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchPoint:
-    """A protocol with its number of answers and its most dummies; only the noise is open."""
+    """A protocol, a number of answers and a maximum of dummies; the local noise is still open."""
 
     protocol: str
     answers: int
@@ -94,15 +94,15 @@ class Frontier:
         Sorted by bytes per user, then by seeds to decode, then by error.
         """
         target = self.target
-        answers = np.array([[float(target.domain_size)]])
-        if protocol in HASHED:
+        answers, hashed = np.array([[float(target.domain_size)]]), protocol in HASHING_PROTOCOLS
+        if hashed:
             answers = fields(target.domain_size, target.most_seeds)[:, None]
         if not len(answers) or (protocol in NOISELESS and not target.may_be_plain):
             return []  # too few items to hash, or reports need local noise
         most = self._numbers_of_dummies(protocol)
-        tightness = _interpolated(answers, self.known[protocol in HASHED])
+        tightness = _interpolated(answers, self.known[hashed])
         blanket, dummies = self.solve(protocol, answers, most, tightness)
-        errors = share_errors(target, answers, blanket, dummies, hashed=protocol in HASHED)
+        errors = share_errors(target, answers, blanket, dummies, hashed=hashed)
         if protocol in {"mixdump", "od-hp"}:
             errors[dummies < _MIN_DUMMIES] = math.inf  # without dummies it is another protocol
         least = float(errors.min())
@@ -116,7 +116,7 @@ class Frontier:
                 dummies_per_user=float(most[column]),
                 mse=float(errors[row, column]),
             )
-            seeds = _seeds(target.domain_size, point.answers) if protocol in HASHED else 0
+            seeds = _seeds(target.domain_size, point.answers) if hashed else 0
             ranked.append((math.ceil(dummies[row, column] - 1e-9), seeds, point.mse, point))
         return [point for *_, point in sorted(ranked, key=lambda entry: entry[:3])]
 
@@ -127,12 +127,12 @@ class Frontier:
         Return the least blanket probability for the guarantee, and the dummies per user it needs.
 
         If the cap on the local ε limits the noise, dummies are reduced to what the guarantee needs.
-        NaN where no number of dummies keeps the guarantee. The number of answers l, the most
+        NaN where no number of dummies meets the guarantee. The number of answers l, the most
         dummies per user and the tightness (ln of a factor on μ) broadcast to the results' shape.
         """
         target = self.target
         others = target.honest - 1
-        independence = 1 - 1 / answers if protocol in HASHED else np.ones_like(answers)
+        independence = 1 - 1 / answers if protocol in HASHING_PROTOCOLS else np.ones_like(answers)
         scale = np.exp(2 * np.asarray(tightness)) * self.mu**2 / (2 * independence * answers)
         # The smaller root of (1 - γ)² = scale · (others·γ + D + 1), without cancellation.
         half = 2 + scale * others
@@ -168,7 +168,7 @@ class Frontier:
         return Design(
             protocol=point.protocol,
             target=self.target,
-            buckets=point.answers if point.protocol in HASHED else 0,
+            buckets=point.answers if point.protocol in HASHING_PROTOCOLS else 0,
             local_epsilon=epsilon,
             dummies_per_user=min(_rounded(dummies, up=True), point.dummies_per_user),
         )

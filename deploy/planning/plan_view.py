@@ -65,7 +65,7 @@ def to_json(plan: Plan) -> dict[str, Any]:
         "ratio_to_central_gaussian": best.ratio_to_central_gaussian,
         "binding": list(plan.binding),
         "honest_users": target.honest,
-        "central_epsilon": plan.promise.epsilon,
+        "central_epsilon": plan.central_guarantee.epsilon,
         "rounds": target.rounds,
         "trust": target.trust,
     }
@@ -101,7 +101,7 @@ def draft(plan: Plan, now: float) -> str:
     The draft's budget is the plan's target (ε, δ). Raises PlanError if several rounds have no
     population.
     """
-    target, best, central = plan.target, plan.best, plan.promise
+    target, best, central = plan.target, plan.best, plan.central_guarantee
     if target.rounds > 1 and not target.draft_fields.get("population"):
         raise PlanError(
             f"a draft for {target.rounds} rounds needs the name of its population, whose releases "
@@ -166,7 +166,7 @@ def _notes(plan: Plan) -> Iterator[str]:
     costs = (
         design.local_epsilon,
         design.parameters.local_epsilon_of_all_rounds,
-        plan.promise.epsilon,
+        plan.central_guarantee.epsilon,
     )
     caps = _device_caps()
     if any(epsilon > cap for epsilon, cap in zip(costs, caps, strict=True)):

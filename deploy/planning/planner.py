@@ -43,14 +43,14 @@ class Plan:
 
     best: Design
     runners_up: tuple[Design, ...]
-    promise: Guarantee
+    central_guarantee: Guarantee
     """The central guarantee with the assumed share of honest users."""
     guarantees: tuple[Guarantee, ...]
     """One guarantee per coalition, for n_min users and all rounds together."""
     binding: tuple[str, ...] = ()
     """Names of the constraints that limit the error; for items only."""
     left_out: Mapping[str, str] = field(default_factory=dict)
-    """Why a protocol has no design, by its name; for other kinds than items."""
+    """Reason for each protocol without a design, by name; empty for items."""
 
     @property
     def target(self) -> Requirements:
@@ -76,16 +76,16 @@ def plan(target: Requirements) -> Plan:
     else:
         designs, left_out = _value_designs(target)
     parameters = designs[0].parameters
-    promise = claimed_guarantee(parameters, target.n_min)
+    central_guarantee = claimed_guarantee(parameters, target.n_min)
     first, *others = guarantees_under(parameters, target.n_min)
-    if first == promise and target.n_min > 1:
+    if first == central_guarantee and target.n_min > 1:
         half = dataclasses.replace(parameters, assumed_honest_fraction=0.5)
         row = claimed_guarantee(half, target.n_min)
         others.insert(0, dataclasses.replace(row, assumptions=(_ILLUSTRATION, *row.assumptions)))
     return Plan(
         best=designs[0],
         runners_up=tuple(designs[1:]),
-        promise=promise,
+        central_guarantee=central_guarantee,
         guarantees=(first, *others),
         binding=binding,
         left_out=left_out,
@@ -93,7 +93,7 @@ def plan(target: Requirements) -> Plan:
 
 
 def _value_designs(target: Requirements) -> tuple[list[ValueDesign], dict[str, str]]:
-    """Return the designs, unbiased ones first, then by error; and errors of other protocols."""
+    """Return the designs, unbiased ones first, then by error; and the other protocols' errors."""
     designs, errors = list[ValueDesign](), dict[str, PlanError | TaskError]()
     for name in protocols_of(target.kind):
         try:

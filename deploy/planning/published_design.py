@@ -2,8 +2,8 @@
 Designs by the papers' own privacy bounds: each theorem solved for the parameters. Pure.
 
 Parameters that a paper leaves open, such as numbers of dummies or buckets, minimise the error.
-Where a bound does not reach the target ε with any noise, the local ε is the target, and the note
-says so. The bounds are in `common.accounting.published`; tests evaluate them at these designs.
+If a bound cannot reach the target ε with any noise, the local ε is the target, and a note says so.
+The bounds are in `common.accounting.published`; tests evaluate them at these designs.
 """
 
 import dataclasses
@@ -65,7 +65,7 @@ def _one_report(protocol: str, target: Requirements) -> Design:
             best_error = float(errors.min())
             best = _noisy(protocol, blanket - l_best + 1, l_best if hashed else 0, target)
     if protocol == "hp-sdp":
-        note = "; ".join(filter(None, (best.note, "SOLH's bound replaces the paper's own")))
+        note = "; ".join(filter(None, (best.note, "SOLH's bound replaces that of the paper")))
         return dataclasses.replace(best, note=note)
     return best
 
@@ -139,7 +139,7 @@ def _among_dummies(protocol: str, target: Requirements) -> Design:
     Return the design of MixDUMP [LLF+20] or OD-HP [CC24, Theorem 1] with the least error.
 
     Solves ε = √(14·l·ln(4/δ) / (|S| + x - √(2x·ln(2/δ)) - 1)) for x = γ(n-1), for every l and
-    number of dummies at once. A random dummy counts by its lower tail, which takes half of δ.
+    number of dummies at once. Random dummies count by their lower tail, which costs half of δ.
     """
     options = _options(target, plain=True, hashed=protocol == "od-hp")
     dummies = _numbers_of_dummies(min(float(numbers.min()) for numbers, _ in options), target)
@@ -186,7 +186,7 @@ def _needed(answers: float, share: float, target: Requirements) -> float:
 
 
 def _fewest(needed: float, flexible: float, target: Requirements) -> float:
-    """Return the fewest dummies per user for `needed` fixed or `flexible` random ones in all."""
+    """Return the least dummies per user that total `needed` if fixed, `flexible` if random."""
     n = target.honest
     fixed = math.ceil(needed / n)
     whole = math.floor(flexible / n)
@@ -219,7 +219,7 @@ def _numbers_of_dummies(least_answers: float, target: Requirements) -> Vector:
         most = max(USUAL_MESSAGES - 1, math.ceil(needed / target.honest))
     whole = np.arange(1 + max(0, math.floor(most)), dtype=np.float64)
     parts = (whole[:_MAX_PARTED, None] + _PARTS).ravel()
-    # And the fewest dummies with which plain items need no local noise.
+    # Also the fewest dummies with which plain items need no local noise.
     needed, flexible = (_needed(target.domain_size, share, target) for share in (4, 8))
     numbers = np.concatenate([whole, parts, [_fewest(needed, flexible, target)]])
     return np.unique(numbers[numbers <= most])

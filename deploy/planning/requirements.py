@@ -17,7 +17,7 @@ from common.task.task import MAX_LOCAL_EPSILON, MAX_USERS, MIN_DELTA, honest_sha
 
 Trust = Literal["shuffler-dummies", "anonymity", "none"]
 
-MIN_EPSILON: Final = 1e-6
+MIN_CENTRAL_EPSILON: Final = 1e-6
 """Least ε; below it, reports carry no usable signal with any number of users."""
 MIN_VALUE_EPSILON: Final = 0.01
 """The least local ε that a search tries for other kinds than items."""
@@ -71,13 +71,13 @@ class Requirements:
             given = option.name in _ITEMS_ONLY and getattr(self, option.name) != option.default
             rule = f"{name} is for categorical data; this is {self.kind} data"
             _require(items or not given, rule)
-        least_cap = MIN_EPSILON if items else MIN_VALUE_EPSILON
+        least_cap = MIN_CENTRAL_EPSILON if items else MIN_VALUE_EPSILON
         for name, value, least, most in (
             ("users", self.n_users, 1, MAX_USERS),
             ("n_min", self.n_min, 1, MAX_USERS),
             ("the domain size", self.domain_size, 2 if items else 1, MAX_DOMAIN_SIZE),
             ("rounds", self.rounds, 1, MAX_ROUNDS),
-            ("the central epsilon", self.central_epsilon, MIN_EPSILON, MAX_EPSILON),
+            ("the central epsilon", self.central_epsilon, MIN_CENTRAL_EPSILON, MAX_EPSILON),
             ("the local cap", self.local_cap, least_cap, math.inf),
             ("the messages cap", self.messages_cap, 1, math.inf),
             ("the honest fraction", self.honest_fraction, 1 / MAX_USERS, 1),
@@ -96,9 +96,9 @@ class Requirements:
             f"delta is {self.delta:g}; it must be at least {least_delta:g}{rounds} and below 1",
         )
         _require(
-            self.central_epsilon / self.rounds >= MIN_EPSILON,
-            f"{self.rounds} rounds leave each a central epsilon below {MIN_EPSILON:g}; plan "
-            f"{math.floor(self.central_epsilon / MIN_EPSILON)} rounds at most",
+            self.central_epsilon / self.rounds >= MIN_CENTRAL_EPSILON,
+            f"{self.rounds} rounds leave each a central epsilon below {MIN_CENTRAL_EPSILON:g}; "
+            f"rounds must be at most {math.floor(self.central_epsilon / MIN_CENTRAL_EPSILON)}",
         )
         _require(
             self.honest >= 1,
@@ -112,7 +112,7 @@ class Requirements:
             "shares are possible, each above 0, with a sum of at most 1",
         )
 
-    def draft(self, protocol: str, **fields: Any) -> TaskDraft:  # noqa: ANN401  # a draft's
+    def draft(self, protocol: str, **fields: Any) -> TaskDraft:  # noqa: ANN401  # fields of any type
         """Return the task draft for a protocol with these further fields, and placeholder keys."""
         return TaskDraft(
             protocol=protocol,
@@ -146,7 +146,7 @@ class Requirements:
         return math.isinf(self.local_cap) and self.trust != "none"
 
 
-def _require(holds: bool, rule: str) -> None:  # noqa: FBT001  # a condition
+def _require(holds: bool, rule: str) -> None:  # noqa: FBT001  # the condition to check
     """Raise PlanError with the rule unless it holds."""
     if not holds:
         raise PlanError(rule)

@@ -1,4 +1,4 @@
-"""Search the best design of every protocol, by approximation and exact accounting. Pure."""
+"""Find the best design of every protocol, by approximation and exact accounting. Pure."""
 
 import dataclasses
 import math
@@ -22,7 +22,7 @@ from deploy.planning.design import (
 )
 from deploy.planning.frontier import (
     CLOSE_ENOUGH,
-    HASHED,
+    HASHING_PROTOCOLS,
     SEARCHED,
     Frontier,
     SearchPoint,
@@ -33,7 +33,7 @@ from deploy.planning.shuffler_noise import (
     MARGIN,
     SHUFFLER_PROTOCOLS,
     approximate_shuffler_mse,
-    keeps_guarantee,
+    meets_target,
     shuffler_design,
     shuffler_designs,
 )
@@ -56,7 +56,8 @@ _TOLERANCE: Final = 0.02
 _MAX_EVALUATIONS: Final = 12
 _MAX_STEP: Final = 1.5
 """Largest step in ln μ before the target is bracketed."""
-_JUST_ABOVE: Final = 1e-12
+_LEAST_EXCESS: Final = 1e-12
+"""Least excess of a design that misses the target, however little."""
 _ONLY_CAPS: Final = 20.0
 """A tightness at which only the caps limit a design; its negative gives the noisiest design."""
 _SEARCHED_AS: Final[Mapping[str, tuple[tuple[str, ...], ...]]] = {
@@ -69,8 +70,8 @@ _SEARCHED_AS: Final[Mapping[str, tuple[tuple[str, ...], ...]]] = {
     "od-hp": (("od-hp", "mixdump"), ("murs", "sh")),
     "fe1": (("fe1", "puredump"),),
 }
-"""For each protocol, groups of searched protocols, of which the best design of the first group with
-one is taken. Second groups are for targets that allow no dummies, or hardly need any."""
+"""Groups of protocols to search for each protocol: the first group with a design provides the best.
+Second groups are for targets that allow no dummies, or hardly need any."""
 
 
 def tight_design(protocol: str, target: Requirements) -> Design:
@@ -101,7 +102,7 @@ def tight_design(protocol: str, target: Requirements) -> Design:
             best = min(designs, key=lambda design: design.mse)
             return dataclasses.replace(best, protocol=protocol)
     raise PlanError(
-        f"{protocol} cannot keep a central epsilon of {target.central_epsilon:g} with at most "
+        f"{protocol} cannot meet a central epsilon of {target.central_epsilon:g} with at most "
         f"{target.messages_cap:g} messages per user and a local epsilon of at most "
         f"{target.local_cap:g}"
     )
@@ -115,17 +116,17 @@ def _aue(target: Requirements) -> Design:
         return Design(protocol="aue", target=target, dummies=dummies)
 
     high = EXTRA_WEIGHT_SUM // 2  # an item's noise is largest at probability one half
-    if not keeps_guarantee(at(high)):
+    if not meets_target(at(high)):
         raise PlanError(
-            f"aue cannot keep a central epsilon of {target.central_epsilon:g} with "
+            f"aue cannot meet a central epsilon of {target.central_epsilon:g} with "
             f"{target.honest} users"
         )
-    while high > 1 and keeps_guarantee(at(high // 2)):
+    while high > 1 and meets_target(at(high // 2)):
         high //= 2
     low = high // 2
     while high - low > max(1, high // 1000):
         middle = (low + high) // 2
-        low, high = (low, middle) if keeps_guarantee(at(middle)) else (middle, high)
+        low, high = (low, middle) if meets_target(at(middle)) else (middle, high)
     return at(high)
 
 
@@ -177,7 +178,7 @@ def _search_protocol(frontier: Frontier, protocol: str, most: int) -> list[Desig
         design, tightness = calibrated
         if points[0].dummies_per_user > design.dummies_per_user == 0:
             break  # without dummies it is another protocol
-        frontier.known[protocol in HASHED].append(Tightness(design.answers, tightness))
+        frontier.known[protocol in HASHING_PROTOCOLS].append(Tightness(design.answers, tightness))
         designs.append(design)
     return sorted(designs, key=lambda design: design.mse)[:1]
 
@@ -208,12 +209,12 @@ _Trial = tuple[float, float]
 
 
 def _calibrate(frontier: Frontier, point: SearchPoint) -> tuple[Design, float] | None:
-    """Return the point's design with the least noise that keeps the target, and its tightness."""
+    """Return the point's design with the least noise that meets the target, and its tightness."""
     passed: _Trial | None = None
     failed: _Trial | None = None
     best: tuple[Design, float] | None = None
     slack = _SLACK if frontier.target.rounds == 1 else _SLACK_OF_ROUNDS
-    known = frontier.known[point.protocol in HASHED]
+    known = frontier.known[point.protocol in HASHING_PROTOCOLS]
     near = min(known, key=lambda row: abs(math.log(row.answers / point.answers)), default=None)
     tightness = 0.0 if near is None else near.log_factor
     for _ in range(_MAX_EVALUATIONS):
@@ -249,7 +250,7 @@ def _next(tightness: float, excess: float, passed: _Trial | None, failed: _Trial
 
 
 def _log_excess(design: Design) -> float:
-    """Return ln(μ / target μ) of a design by exact accounting; at most 0 if it keeps the target."""
+    """Return ln(μ / target μ) of a design by exact accounting; at most 0 if it meets the target."""
     parameters, target = design.parameters, design.target
     if parameters.local_epsilon_of_all_rounds <= target.central_epsilon:
         return -math.inf
@@ -257,13 +258,13 @@ def _log_excess(design: Design) -> float:
     if target.rounds > 1:
         epsilon = central_epsilon(parameters, anonymity_set)
         mu = math.inf if math.isinf(epsilon) else gaussian_mu(epsilon, target.delta)
-        keeps = epsilon <= target.central_epsilon
+        meets = epsilon <= target.central_epsilon
     else:
         curve = DeltaCurve(design.reduction, anonymity_set, (target.central_epsilon,), _TOLERANCE)
         delta = curve(target.central_epsilon)
         mu = gaussian_mu(target.central_epsilon, delta / MARGIN)
-        keeps = delta <= MARGIN * target.delta
+        meets = delta <= MARGIN * target.delta
     # The sign follows the accountant, whatever the rounding of μ.
     target_mu = gaussian_mu(target.central_epsilon, target.delta)
     excess = math.log(mu / target_mu) if mu > 0 else -math.inf
-    return min(excess, 0.0) if keeps else max(excess, _JUST_ABOVE)
+    return min(excess, 0.0) if meets else max(excess, _LEAST_EXCESS)

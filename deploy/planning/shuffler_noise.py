@@ -22,7 +22,7 @@ from deploy.planning.requirements import Requirements
 
 SHUFFLER_PROTOCOLS: Final = ("hybrid", "sageo", "sbin")
 MARGIN: Final = 0.99
-"""Share of the target δ that searches use, so that the task's rounded claim keeps the target."""
+"""Share of the target δ that searches use, so that the task's rounded claim meets the target."""
 CLAIM_ROOM: Final = 1.00015
 """Factor by which a task's claim may exceed the ε of its noise: claims are rounded up."""
 HYBRID_LOCAL_EPSILON: Final = 8.0
@@ -33,8 +33,8 @@ _REL_TOL: Final = 1.01
 _MAX_HALVINGS: Final = 40
 
 
-def keeps_guarantee(design: Design) -> bool:
-    """Return whether a design keeps the target by exact accounting."""
+def meets_target(design: Design) -> bool:
+    """Return whether a design meets its target by exact accounting."""
     parameters, target = design.parameters, design.target
     anonymity_set = parameters.anonymity_set(target.n_min)
     epsilon = target.central_epsilon / CLAIM_ROOM
@@ -79,7 +79,7 @@ def shuffler_design(protocol: str, target: Requirements) -> Design:
 
     `sageo` adds two-sided geometric noise to plain items, `sbin` binomial noise [MSE25]; `hybrid`
     adds geometric noise to randomized response at the local cap. Raises PlanError or
-    AccountingError if no possible number of dummies keeps the target. Cost: about twenty
+    AccountingError if no possible number of dummies meets the target. Cost: about twenty
     evaluations of δ, or compositions.
     """
     hybrid = protocol == "hybrid"
@@ -99,11 +99,11 @@ def shuffler_design(protocol: str, target: Requirements) -> Design:
     design = at(epsilon)
     if target.rounds == 1 and not hybrid:
         return design  # its noise is exact for one round
-    # Bisect the ε for which the noise is made; the noise grows as this ε falls.
+    # Bisect the ε that determines the noise; the noise grows as this ε falls.
     passed: tuple[float, Design] | None = None
     failed: float | None = None
     for _ in range(_MAX_HALVINGS):
-        if keeps_guarantee(design):
+        if meets_target(design):
             passed = (epsilon, design)
         else:
             failed = epsilon
@@ -117,7 +117,7 @@ def shuffler_design(protocol: str, target: Requirements) -> Design:
             break  # hardly any noise is needed, or no noise is enough
         design = at(epsilon)
     if passed is None:
-        raise PlanError(f"no number of shuffler dummies keeps epsilon {target.central_epsilon:g}")
+        raise PlanError(f"no number of shuffler dummies meets epsilon {target.central_epsilon:g}")
     return passed[1]
 
 
@@ -191,7 +191,7 @@ def _ratio_weight(ratio: float) -> int:
 def _least_count(
     noise: Callable[[int], ItemDistribution], low: int, epsilon: float, delta: float
 ) -> int:
-    """Return the least number, from `low` on, whose noise keeps (ε, δ), by bisection."""
+    """Return the least number, from `low` on, whose noise satisfies (ε, δ), by bisection."""
     _check(epsilon, delta)
 
     def enough(number: int) -> bool:

@@ -1,4 +1,4 @@
-"""Designs for texts, numbers and pairs, with the largest local ε for the target. Pure."""
+"""Designs for texts, numbers and pairs, with the largest local ε that meets the target. Pure."""
 
 import dataclasses
 import math
@@ -58,7 +58,7 @@ class ValueDesign(Design):
 
 def value_design(protocol: str, target: Requirements) -> ValueDesign:
     """
-    Return a protocol's design with the largest local ε that keeps the target.
+    Return a protocol's design with the largest local ε that meets the target.
 
     Raises PlanError if there is none, TaskError if the requirements break a rule of the protocol's
     tasks. Cost: about ten tasks, tenths of a second each.
@@ -71,7 +71,7 @@ def value_design(protocol: str, target: Requirements) -> ValueDesign:
     best = _design_at(protocol, low, target)
     if best is None:
         raise PlanError(
-            f"no local epsilon keeps a central epsilon of {target.central_epsilon:g} at delta "
+            f"no local epsilon meets a central epsilon of {target.central_epsilon:g} at delta "
             f"{target.delta:g} with {target.n_min} users: use more users, a larger epsilon or a "
             "larger delta"
         )
@@ -83,7 +83,7 @@ def value_design(protocol: str, target: Requirements) -> ValueDesign:
 
 
 def _design_at(protocol: str, local_epsilon: float, target: Requirements) -> ValueDesign | None:
-    """Return the design with this local ε, or None if its task does not keep the target."""
+    """Return the design with this local ε, or None if its task does not meet the target."""
     draft = target.draft(protocol, local_epsilon=local_epsilon)
     if target.kind == "string":
         texts = _with_noise(draft.texts, 0 if draft.labels else 32, local_epsilon)
@@ -106,10 +106,10 @@ def _design_at(protocol: str, local_epsilon: float, target: Requirements) -> Val
 
 def _with_noise(texts: TextDraft | None, bits: int, local_epsilon: float) -> TextDraft | None:
     """
-    Return RAPPOR's parameters for a local ε, with p = 1 - q; None if p would be a half.
+    Return RAPPOR's parameters for a local ε, with q = 1 - p; None if p would be 1/2.
 
-    The signal is q* - p* = (1-f)(q-p) = tanh(ε/4h). A draft's own permanent noise f is kept; the
-    default f is reduced where it alone gives a smaller signal. If even p = 0 does, p is 0.
+    p solves (1-f)(q-p) = tanh(ε/4h), the signal at this ε; it is 0 if the permanent noise f alone
+    leaves less signal. The f of given `texts` is unchanged; the default f is lowered if necessary.
     """
     rappor = texts or TextDraft(bits=bits)
     signal = math.tanh(local_epsilon / (4 * rappor.hashes))
@@ -129,9 +129,9 @@ def predicted_mse(task: Task, n_users: int) -> float:
     """
     Return the predicted mean squared error of a task's estimate.
 
-    For numbers, the error of a mean, with values evenly spread over the range; for keys, of the
-    share of a key that half of the users own; for texts, of a rare text's share: a lower bound,
-    which further candidates and frequent other texts exceed.
+    Numbers: of a mean, for values evenly spread over the range. Keys: of the share of a key that
+    half of the users own. Texts: of a rare text's share, without the errors that further candidates
+    and frequent other texts add.
     """
     if task.kind == "string":
         return _text_mse(task, n_users)

@@ -19,7 +19,7 @@ from common.runtime.rpc import open_channel
 from common.task.task import Task
 from common.task_digest import TaskDigest
 from deploy.clients.analyzer import OperatorClient
-from deploy.sentinels.journal import PlantedSentinel, SentinelFile, SentinelState
+from deploy.sentinels.sentinel_file import PlantedSentinel, SentinelFile, SentinelState
 from deploy.tasks.value_parser import sample_value
 from user_agent.agent import RemoteShuffler, Shuffler
 from user_agent.contribution import Contributor
@@ -41,8 +41,8 @@ class SentinelRun:
     """The analyzer's client, which registers sentinels."""
     connect: Callable[[], AbstractAsyncContextManager[Shuffler]]
     """Opens a new connection to the shuffler."""
-    journal: Path
-    """The operator's sentinel file, new or existing: see `journal.py`."""
+    file: Path
+    """The operator's sentinel file, new or existing: see `SentinelFile`."""
     rng: np.random.Generator
     """Source of values, reports and pauses."""
     tokens: Sequence[bytes] | None = None
@@ -65,9 +65,9 @@ class SentinelRun:
         Raises:
             SettingsError: There are fewer tokens than sentinels, or the file does not match.
             ProofError: The shuffler returned another task, or one by another signer.
-            BatchStateError: The task's target size leaves no room for so many.
+            BatchStateError: `count` exceeds target_size - n_min of the task.
             PeerRefusalError: The analyzer does not know the task, has its batch already, or has
-                no room left after earlier sentinels; nothing was sent.
+                no room beside earlier sentinels; nothing was sent.
             PeerError: A party cannot be reached, and nothing was sent; or a receipt does not
                 verify, and sending stopped.
         """
@@ -85,50 +85,54 @@ class SentinelRun:
                 f"{count} sentinels do not fit: between n_min and target_size there is room for "
                 f"{room}"
             )
-        with SentinelFile.opened(self.journal, self.digest, count) as journal:
+        with SentinelFile.opened(self.file, self.digest, count) as file:
             contributor = Contributor(task, self.digest)
-            journal.plan(
+            file.plan(
                 contributor.prepare(sample_value(task, self.rng), self.rng)
-                for _ in range(count - len(journal.sentinels))
+                for _ in range(count - len(file.sentinels))
             )
             sent = {SentinelState.STORED, SentinelState.ACKNOWLEDGED}
-            left = [at for at, one in enumerate(journal.sentinels) if one.state not in sent]
-            await self._register(journal.sentinels, acknowledged=False)
-            await self._confirm(journal)
+            left = [
+                number
+                for number, sentinel in enumerate(file.sentinels)
+                if sentinel.state not in sent
+            ]
+            await self._register(file.sentinels, acknowledged=False)
+            await self._confirm(file)
             times = np.sort(self.rng.random(len(left))) * over
             for number, pause in zip(left, np.diff(times, prepend=0.0), strict=True):
                 await self.wait(float(pause))
-                await self._send(journal, number)
-                await self._confirm(journal)
-            return journal.sentinels
+                await self._send(file, number)
+                await self._confirm(file)
+            return file.sentinels
 
-    async def _send(self, journal: SentinelFile, number: int) -> None:
-        envelope = journal.sentinels[number].envelope
+    async def _send(self, file: SentinelFile, number: int) -> None:
+        envelope = file.sentinels[number].envelope
         token = self.tokens[number] if self.tokens is not None else b""
         try:
             async with self.connect() as shuffler:
                 receipt = await shuffler.submit(self.digest, envelope, token)
         except PeerRefusalError as error:
-            journal.record(number, SentinelState.REFUSED, reason=str(error))
+            file.record(number, SentinelState.REFUSED, reason=str(error))
             return
         except PeerError:
-            journal.record(number, SentinelState.UNKNOWN)  # stays registered: it may be stored
+            file.record(number, SentinelState.UNKNOWN)  # stays registered: it may be stored
             return
         pinned = self.shuffler_identity
         if pinned is not None and not receipt_holds(pinned, self.digest, envelope, receipt):
-            journal.record(number, SentinelState.UNKNOWN)
+            file.record(number, SentinelState.UNKNOWN)
             raise PeerError(
                 "the shuffler's receipt is not signed by its pinned identity; no more sentinels "
                 "are sent"
             )
-        journal.record(number, SentinelState.STORED, receipt=receipt)
+        file.record(number, SentinelState.STORED, receipt=receipt)
 
-    async def _confirm(self, journal: SentinelFile) -> None:
+    async def _confirm(self, file: SentinelFile) -> None:
         """Confirm all stored sentinels at the analyzer; if it fails, the next call retries."""
         stored = {
-            number: one
-            for number, one in enumerate(journal.sentinels)
-            if one.state is SentinelState.STORED
+            number: sentinel
+            for number, sentinel in enumerate(file.sentinels)
+            if sentinel.state is SentinelState.STORED
         }
         if not stored:
             return
@@ -141,7 +145,7 @@ class SentinelRun:
         except PeerError:
             return
         for number in stored:
-            journal.record(number, SentinelState.ACKNOWLEDGED)
+            file.record(number, SentinelState.ACKNOWLEDGED)
 
     async def _register(self, sentinels: Iterable[PlantedSentinel], *, acknowledged: bool) -> None:
         leaves = [sentinel.leaves for sentinel in sentinels]

@@ -26,7 +26,7 @@ also `regret`, `exponential_regret`: expected difference between the largest sha
 the item selected by permute-and-flip [MS20] or the exponential mechanism [MT07].
 """
 _MAX_EXPONENT: Final = 1000.0
-"""Smaller selection weights than e^-1000 are rounded up to it."""
+"""Selection weights below e^-1000 are rounded up to e^-1000."""
 _NODES: Final = 24
 """Gauss-Legendre nodes per integration interval."""
 _BLOCK: Final = 1 << 15
@@ -34,7 +34,7 @@ _BLOCK: Final = 1 << 15
 
 
 def central_errors_of_items(counts: Counts, epsilon: float, delta: float) -> CentralErrors:
-    """Return the central mechanisms' errors on users by item; one user moves two counts by 1."""
+    """Return the central mechanisms' errors for users by item; one user changes two counts by 1."""
     n_users = int(counts.sum())
     gaps = np.asarray(counts.max() - counts, dtype=np.float64)
     return {
@@ -48,7 +48,7 @@ def central_errors_of_items(counts: Counts, epsilon: float, delta: float) -> Cen
 def central_errors_of_means(
     n_users: int, size: int, half_range: float, epsilon: float, delta: float
 ) -> CentralErrors:
-    """Return the central mechanisms' errors on `size` means of numbers within ±half_range."""
+    """Return the central mechanisms' errors for `size` means of numbers within ±half_range."""
     scale = 2 * half_range / n_users
     return {
         "laplace_mse": 2 * (scale * size / epsilon) ** 2,

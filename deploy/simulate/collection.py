@@ -45,13 +45,9 @@ def collect(
     """
     Simulate a collection, and count its reports by cell.
 
-    Args:
-        task: The task that users answer.
-        mechanism: The task's mechanism.
-        users: Number of users with each item, shape (domain_size,).
-        rng: Randomness of all parties.
-        one_by_one: Simulate every report; otherwise draw cell counts. Drawn counts ignore the
-            maximum of dummies per user (`most`), which is practically never reached.
+    `users` is the number of users with each item, shape (domain_size,). With `one_by_one`, every
+    report is simulated; otherwise cell counts are drawn, which ignores the maximum of dummies per
+    user (`most`), practically never reached.
     """
     simulate = _simulate_reports if one_by_one else _draw
     counts = simulate(task, mechanism, users, rng)
@@ -66,9 +62,9 @@ def _simulate_reports(
 ) -> CellCounts:
     n_users = int(users.sum())
     values = np.repeat(np.arange(task.domain_size, dtype=np.int64), users)
-    own = mechanism.randomize(values, rng)
+    real = mechanism.randomize(values, rng)
     _, dummies = draw_group_dummies(mechanism, task.dummies, n_users, rng)
-    reports = np.concatenate([own, dummies])
+    reports = np.concatenate([real, dummies])
     reports = reports[draw_kept(task.shuffler, len(reports), rng)]
     return CellCounts(cells=mechanism.tally(reports), n_reports=len(reports))
 

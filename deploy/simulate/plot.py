@@ -7,14 +7,15 @@ from typing import Any, Final, NamedTuple
 
 from common.errors import SettingsError
 from deploy.simulate.baselines import CENTRAL_NAMES
-from deploy.simulate.row import SweepRow
+from deploy.simulate.sweep_row import SweepRow
+from deploy.terminal.files import writing
 
 _STYLE: Final = {"font.size": 9, "axes.grid": True, "grid.alpha": 0.25, "legend.fontsize": 7}
 _DPI: Final = 150
 _WIDTH, _HEIGHT = 5.5, 3.7
 """Size of a panel in inches."""
 _ESTIMATES: Final = {"mse": "as debiased", "mse_refined": "as refined", "mse_shrunk": "as shrunk"}
-_BOUNDS: Final = {"published": "own published bound", "tight": "tight accounting"}
+_BOUNDS: Final = {"published": "each protocol's published bound", "tight": "tight accounting"}
 
 
 class Axes(NamedTuple):
@@ -38,18 +39,11 @@ class Point(NamedTuple):
 
 def draw(points: Sequence[Point], path: Path, *, title: str) -> tuple[Path, Path]:
     """
-    Draw one panel for each axes, write PNG and SVG, and return their paths.
+    Draw a panel for each `Axes` under one title; write PNG and SVG, and return their paths.
 
-    The y axis is logarithmic if all points of the panel are above 0.
-
-    Args:
-        points: Points of all panels, in the order of panels and series.
-        path: Path of the files; its suffix is replaced.
-        title: Title above all panels.
-
-    Raises:
-        SettingsError: There is nothing to draw, matplotlib is not installed, or the files cannot be
-            written.
+    Panels and series are drawn in the order of their points. A panel's y axis is logarithmic if all
+    its points are above 0. The suffix of `path` is replaced. Raises SettingsError if there are no
+    points, matplotlib is not installed, or the files cannot be written.
     """
     if not points:
         raise SettingsError("every setting was skipped, so there is nothing to draw")
@@ -72,15 +66,13 @@ def draw(points: Sequence[Point], path: Path, *, title: str) -> tuple[Path, Path
             axes = figure.add_subplot(rows, columns, number)
             _draw_panel(axes, panel, [point for point in points if point.axes == panel])
     written = (path.with_suffix(".png"), path.with_suffix(".svg"))
-    try:
+    with writing(path):
         for file in written:
             figure.savefig(file, dpi=_DPI)
-    except OSError as error:
-        raise SettingsError(f"{path} cannot be written: {error.strerror}") from error
     return written
 
 
-def _draw_panel(axes: Any, panel: Axes, points: Sequence[Point]) -> None:  # noqa: ANN401  # matplotlib's
+def _draw_panel(axes: Any, panel: Axes, points: Sequence[Point]) -> None:  # noqa: ANN401  # matplotlib is untyped
     named = any(isinstance(point.x, str) for point in points)
     for series in dict.fromkeys(point.series for point in points):
         chosen = [point for point in points if point.series == series]

@@ -26,16 +26,16 @@ from common.task.task import Task
 from deploy.datasets.catalogue import Dataset
 from deploy.datasets.sample_people import SamplePeople
 from deploy.planning.value_design import predicted_mse
+from deploy.simulate.accuracy import ByValue, Repeat, histogram_errors, mse
 from deploy.simulate.baselines import (
     CentralErrors,
     central_errors_of_items,
     central_errors_of_means,
 )
 from deploy.simulate.collection import collect, estimate_histogram, few_enough_reports
-from deploy.simulate.errors import ByValue, Repeat, histogram_errors, mse
 
 _QUESTION_FIELDS: Final = ("labels", "numbers", "texts", "pairs")
-"""Draft fields that describe the values, whatever the protocol."""
+"""Draft fields that describe the values and not the protocol."""
 Seed = tuple[int, int, int]
 """The sweep's seed, the setting's index and the repeat's index."""
 
@@ -93,12 +93,10 @@ class Population:
 
     def repeat(self, task: Task, seed: Seed, *, one_by_one: bool) -> Repeat:
         """
-        Collect once, estimate as the services do, and compare with the truth.
+        Collect every user's answer once, estimate as the services do, and compare with the truth.
 
-        Args:
-            task: The task that every user answers once.
-            seed: Seed of the randomness; sampled users depend on the sweep and the repeat only.
-            one_by_one: For items, simulate every report, however many.
+        Sampled users depend on the seeds of sweep and repeat only. `one_by_one`: simulate every
+        report of items, even of a large collection.
         """
         if isinstance(self.source, SamplePeople):
             return _REPEATS[self.kind](task, self.source, np.random.default_rng(seed))
@@ -146,7 +144,7 @@ def _repeat_items(task: Task, users: Counts, seed: Seed, *, one_by_one: bool) ->
 
 
 def _repeat_texts(task: Task, people: SamplePeople, rng: np.random.Generator) -> Repeat:
-    """Simulate texts by drawing bit counts; theory is the planner's lower bound, a rare text's."""
+    """Simulate texts by drawing bit counts; theory is the planner's bound for a rare text."""
     started = time.perf_counter()
     texts, counts = np.unique(np.array(people.values, dtype=np.str_), return_counts=True)
     rappor = rappor_of(task)

@@ -26,9 +26,9 @@ from deploy.planning.published_design import published_design
 from deploy.planning.requirements import UNUSED_KEY, Requirements
 from deploy.planning.search import tight_design
 from deploy.planning.value_design import value_design
-from deploy.simulate.errors import Repeat
+from deploy.simulate.accuracy import Repeat
 from deploy.simulate.populations import Population, Seed
-from deploy.simulate.row import Accounting, SweepRow
+from deploy.simulate.sweep_row import Accounting, SweepRow
 
 _MAX_SEEDS: Final = 2**21
 """Largest hash family, so that refinement takes seconds, not minutes."""
@@ -51,7 +51,7 @@ class Sweep:
     seed: int
     accounting: tuple[Accounting, ...] = ("tight",)
     one_by_one: bool = False
-    """Simulate every report, however many, to compare run times."""
+    """Simulate every report, to compare run times."""
 
     def requirements(self, protocol: str, central_epsilon: float) -> Requirements:
         """Return the planner's requirements for a protocol at a target ε."""
@@ -78,18 +78,11 @@ def run(
     sweep: Sweep, progress: Callable[[str, int, int], None], pool: Executor | None = None
 ) -> list[SweepRow]:
     """
-    Run every setting of a sweep.
+    Run every setting of a sweep in `pool`, by default one process per core.
 
-    Args:
-        sweep: The settings to compare.
-        progress: Called with the name of the step, the work done and the total.
-        pool: Executor; by default one process per core.
-
-    Returns:
-        A row per protocol, accounting and target, in that order; skipped settings have no repeats.
-
-    Raises:
-        PlanError: A target is out of range.
+    Calls `progress` with the name of the step, the work done and the total. Returns a row per
+    protocol, accounting and target, in that order; skipped settings have no repeats. Raises
+    PlanError if a target is out of range.
     """
     if pool is None:
         with _processes() as workers:

@@ -19,17 +19,17 @@ from common.task.task import Task
 from deploy.planning.value_design import BIASED
 from deploy.simulate.baselines import CENTRAL_NAMES
 from deploy.simulate.plot import Point
-from deploy.simulate.row import SweepRow
+from deploy.simulate.sweep_row import SweepRow
 from deploy.terminal.escape import escaped
 from deploy.terminal.tables import add_columns, fit_table, print_whole
 
 Progress = Callable[[int, int], None]
-"""Called with the work of an experiment that is done, and the total."""
+"""Function that receives an experiment's completed work and its total."""
 
 _MAX_VALUES: Final = 20
 """Most rows of the table by value."""
-_FEW_VALUES: Final = 12
-"""Most values for which the table by value is always shown."""
+_ALWAYS_SHOWN: Final = 12
+"""Most values for which the table by value is shown without --by-value."""
 _SETTING: Final = {"protocol", "ε", "central ε", "local ε"}
 """Headings of a row's setting; a row without any other cell is not shown."""
 _FIXED_COLUMNS: Final = 3
@@ -129,7 +129,7 @@ def show(rows: Sequence[SweepRow], console: Console, *, by_value: bool = False) 
         )
     for sentence in remarks(rows):
         console.print(sentence, style="dim", highlight=False)
-    if by_value or len(people.value_names) <= _FEW_VALUES:
+    if by_value or len(people.value_names) <= _ALWAYS_SHOWN:
         _show_by_value(rows, console)
 
 
@@ -156,7 +156,7 @@ def _print(rows: Sequence[Mapping[str, str]], console: Console, always: Sequence
     headings = list(dict.fromkeys(heading for cells in rows for heading in cells))
     optional = [name for name in headings if name not in (always or headings[:_FIXED_COLUMNS])]
 
-    def make(kept: Sequence[str]) -> Table:
+    def build(kept: Sequence[str]) -> Table:
         table = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
         add_columns(table, {name: "left" if name in _TEXT_HEADINGS else "right" for name in kept})
         for cells in rows:
@@ -164,7 +164,7 @@ def _print(rows: Sequence[Mapping[str, str]], console: Console, always: Sequence
                 table.add_row(*(cells.get(heading, "-") for heading in kept))
         return table
 
-    table, left_out = fit_table(make, headings, optional[::-1], console)
+    table, left_out = fit_table(build, headings, optional[::-1], console)
     print_whole(table, console)
     if left_out:
         console.print("A wider terminal shows more columns; --json has them all.", style="dim")
@@ -215,7 +215,7 @@ def _parameters(task: Task) -> str:
     if task.shuffler.keep_probability < 1:
         parts.append(f"keeps {task.shuffler.keep_probability:.3g}")
     if task.shuffler.law != "none":
-        parts.append(f"{task.shuffler.moments()[0]:.4g} an item")
+        parts.append(f"{task.shuffler.moments()[0]:.4g} per item")
     return ", ".join(parts)
 
 

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from common.task.draft import TaskDraft
 
-HASHED: Final[Mapping[str, Any]] = {
+DEMO_PARAMETERS: Final[Mapping[str, Any]] = {
     "protocol": "od-hp",
     "buckets": 53,
     "dummies_per_user": 1,

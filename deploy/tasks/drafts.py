@@ -15,7 +15,7 @@ from common.runtime.state_directory import atomic_write
 from common.runtime.validation import STRICT, read_toml, validated
 from common.task.draft import TaskDraft
 from common.task.task import MAX_TASK_BYTES, MAX_UNIX_TIME
-from deploy.terminal.files import cannot_write
+from deploy.terminal.files import writing
 
 MAX_DRAFT_BYTES: Final = 2 * MAX_TASK_BYTES
 """Enough for the labels of the longest task, with indentation."""
@@ -91,15 +91,13 @@ def _literal(value: object) -> str:
 
 def save_task(folder: Path, signed: SignedTask) -> None:
     """
-    Write a task and its signature to TASK_FILES in a folder, which is made if it is missing.
+    Write a task and its signature to TASK_FILES in a folder, which is created if it is missing.
 
     The SHA-256 of the task's file is the task's digest. Each file is replaced atomically. Raises
     SettingsError if one cannot be written. To verify the files without this program, see
     docs/auditors/verify-a-task.md.
     """
     for name, content in zip(TASK_FILES, (signed.task_bytes, signed.signature), strict=True):
-        try:
+        with writing(folder / name):
             folder.mkdir(exist_ok=True)
             atomic_write(folder / name, content, _READABLE)
-        except OSError as error:
-            raise cannot_write(folder / name, error) from error

@@ -47,7 +47,7 @@ class PopulationBudgets:
     budgets: "tuple[PopulationBudget, ...]"
     """Every budget, by decreasing spent share; empty if the spending is unknown."""
     unknown: str = ""
-    """Why the spending is unknown, such as a task that cannot be read; otherwise empty."""
+    """Reason why the spending is unknown, such as a task that cannot be read; otherwise empty."""
 
     @property
     def share(self) -> float:
@@ -82,7 +82,7 @@ async def _by_population(
     entries: Sequence[LedgerEntry], analyzer: LedgerReader
 ) -> "dict[str, list[BudgetedRelease | str]]":
     """Return every release's spent budget, or why it is unknown, by population."""
-    from analyzer.budgets import BudgetedRelease  # noqa: PLC0415  # as above
+    from analyzer.budgets import BudgetedRelease  # noqa: PLC0415  # slow to load, as above
 
     spent: dict[str, list[BudgetedRelease | str]] = {}
     for entry in entries:
@@ -108,7 +108,7 @@ def _compose(
     promised: Sequence[tuple[float, float]] = (),
 ) -> PopulationBudgets:
     """Compose a population's releases against its budgets and the further promised (ε, δ)."""
-    from analyzer.budgets import population_budgets  # noqa: PLC0415  # as above
+    from analyzer.budgets import population_budgets  # noqa: PLC0415  # slow to load, as above
 
     unknown = [reason for reason in releases if isinstance(reason, str)]
     known = [spent for spent in releases if not isinstance(spent, str)]
@@ -125,7 +125,7 @@ def show(populations: Sequence[PopulationBudgets], console: Console) -> None:
     table = Table(
         title="Privacy budgets of populations against the analyzer",
         caption="Budget, spent and left are epsilons; spent is rounded up, the others down. "
-        "Releases must keep every budget of a population.",
+        "Releases must stay within every budget of a population.",
     )
     add_columns(table, _COLUMNS)
     for population in populations:

@@ -17,9 +17,9 @@ from common.task.specs import INSTANT_SUM, PERMANENT_SUM, KeyValueSpec, NumberSp
 from common.task.task import NONCE_BYTES, Task, honest_share
 from common.task_digest import TaskDigest
 from deploy.tasks.batch_states import BATCH_STATES, SENTINELS_INCLUDED
-from deploy.terminal.durations import moment
+from deploy.terminal.durations import format_time
 from deploy.terminal.escape import escaped, visible
-from deploy.terminal.tables import CLAIM_ROOM, print_guarantees
+from deploy.terminal.tables import CLAIM_ROOM_NOTE, print_guarantees
 
 TASK_STATES: Final = {
     TaskState.OPEN: "open: the analyzer has not received a batch",
@@ -58,7 +58,7 @@ def describe_claim(task: Task) -> str:
         else "even if no other user is honest"
     )
     releases = "all releases about this population" if task.population else "this release"
-    room = f"\n{CLAIM_ROOM}" if amplified else ""
+    room = f"\n{CLAIM_ROOM_NOTE}" if amplified else ""
     return (
         f"Claimed guarantees: epsilon {rounded_up(task.central_epsilon)} at delta "
         f"{rounded_up(task.delta)} against the analyzer, {honest}; "
@@ -102,7 +102,7 @@ def parameter_rows(task: Task) -> list[tuple[str, str]]:
         ("delta", f"{task.delta:g}"),
         ("minimum users (n_min)", f"{task.n_min:,}"),
         ("target size", f"{task.target_size:,}"),
-        ("deadline", moment(task.deadline)),
+        ("deadline", format_time(task.deadline)),
         ("assumed honest share", f"{task.assumed_honest_fraction:g}"),
         ("population", task.population or "none: users take part in no other task"),
         (
@@ -186,7 +186,7 @@ def print_list(summaries: Sequence[TaskSummary], console: Console) -> None:
         console.print(summary.task_digest.hex(), soft_wrap=True)
         console.print(
             f"  {summary.state.value}{users}; n_min {summary.n_min:,}; deadline "
-            f"{moment(summary.deadline)}; {visible(summary.protocol)} over "
+            f"{format_time(summary.deadline)}; {visible(summary.protocol)} over "
             f"{summary.domain_size:,}; {visible(summary.population) or 'no population'}",
             markup=False,
             highlight=False,

@@ -1,4 +1,4 @@
-"""Parse values from text, without repeating them in errors, and draw random valid values."""
+"""Parse values from text with errors that never contain them, and draw random valid values."""
 
 from collections.abc import Callable, Mapping
 from typing import Final

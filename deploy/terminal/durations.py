@@ -6,11 +6,11 @@ from typing import Final
 
 _UNITS: Final = ((86400, "day"), (3600, "hour"), (60, "minute"), (1, "second"))
 _COARSE: Final = 2
-"""A unit with at least this count is shown without the next smaller one."""
-_FOREVER: Final = 365 * 86400
+"""Least count of a unit that is shown without the next smaller unit."""
+_YEAR: Final = 365 * 86400
 
 
-def moment(seconds: float) -> str:
+def format_time(seconds: float) -> str:
     """Format a Unix time in UTC to the minute, or as seconds if it is outside the calendar."""
     try:
         return datetime.fromtimestamp(seconds, UTC).strftime("%-d %B %Y, %H:%M UTC")
@@ -18,7 +18,7 @@ def moment(seconds: float) -> str:
         return f"{seconds:,.0f} seconds after 1970"
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Format a duration in one unit, or in two if the larger count is 1: 1 hour 5 minutes."""
     whole = max(0, math.floor(seconds))
     place = next(place for place, (size, _) in enumerate(_UNITS) if whole >= size or size == 1)
@@ -29,12 +29,12 @@ def duration(seconds: float) -> str:
     return _count(number, unit) + f" {_count(rest // smaller, smaller_unit)}" * two_units
 
 
-def between(soonest: float, latest: float) -> str:
+def format_range(soonest: float, latest: float) -> str:
     """Format a range in one unit, rounded outwards: 3 to 5 minutes."""
-    if soonest > _FOREVER:
+    if soonest > _YEAR:
         return "more than a year"
-    if latest > _FOREVER:
-        return f"{duration(soonest)} or much more"
+    if latest > _YEAR:
+        return f"{format_duration(soonest)} or much more"
     size, unit = next(
         (size, unit) for size, unit in _UNITS if latest >= _COARSE * size or unit == "second"
     )

@@ -10,8 +10,8 @@ from typing import Final
 
 from common.errors import SettingsError
 
-_NEW: Final = 0o666
-"""Mode of a new file before the umask."""
+_NEW_FILE_MODE: Final = 0o666
+"""Before the umask."""
 
 
 def read_file(path: Path) -> bytes:
@@ -35,16 +35,13 @@ def atomic_output(path: Path) -> Generator[Path]:
 
     The path is a temporary file beside the output file, with its mode. It replaces the output file
     at the end of the block, or is deleted if the block fails. Links and special files, such as
-    /dev/stdout, are written in place.
-
-    Raises:
-        SettingsError: The file cannot be written.
+    /dev/stdout, are written in place. Raises SettingsError if the file cannot be written.
     """
-    try:
+    with writing(path):
         if path.is_symlink() or (path.exists() and not path.is_file()):
             yield path
             return
-        mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else _NEW
+        mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else _NEW_FILE_MODE
         scratch = path.with_name(f".shuffledp-{secrets.token_hex(16)}")
         # O_EXCL: never overwrite or follow a file that another user of the folder placed there.
         os.close(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode))
@@ -55,16 +52,19 @@ def atomic_output(path: Path) -> Generator[Path]:
             scratch.replace(path)
         finally:
             scratch.unlink(missing_ok=True)
+
+
+@contextmanager
+def writing(path: Path) -> Generator[None]:
+    """Turn an OSError of the block into the SettingsError that this file cannot be written."""
+    try:
+        yield
     except OSError as error:
-        raise cannot_write(path, error) from error
+        reason = error.strerror or "input/output error"
+        raise SettingsError(f"{path} cannot be written: {reason}") from error
 
 
 def write(path: Path, text: str) -> None:
-    """Write a file completely or not at all. Raises SettingsError."""
+    """Write a file completely or not at all; raise SettingsError if it cannot be written."""
     with atomic_output(path) as file:
         file.write_text(text, encoding="utf-8")
-
-
-def cannot_write(path: Path, error: OSError) -> SettingsError:
-    """Return the error for a file that cannot be written."""
-    return SettingsError(f"{path} cannot be written: {error.strerror or 'input/output error'}")

@@ -15,7 +15,7 @@ def guarantee_as_json(guarantee: Guarantee) -> dict[str, Any]:
     return {name: number_or_text(value) for name, value in fields.items()}
 
 
-def number_or_text(value: Any) -> Any:  # noqa: ANN401  # anything JSON holds
+def number_or_text(value: Any) -> Any:  # noqa: ANN401  # any JSON value
     """Return "inf" for infinity, and any other value unchanged."""
     return "inf" if isinstance(value, float) and math.isinf(value) else value
 

@@ -11,38 +11,38 @@ from common.messages.guarantee import Guarantee, rounded_up
 from deploy.terminal.escape import escaped
 
 _MAX_WIDTH: Final = 10_000
-"""Width of a console in which nothing folds."""
-CLAIM_ROOM: Final = (
+"""Columns of a console in which no text folds."""
+CLAIM_ROOM_NOTE: Final = (
     "A task claims slightly more than the computed epsilon, so that the claim holds on every "
     "device that recomputes it."
 )
 
 
 def add_columns(table: Table, headings: Mapping[str, JustifyMethod]) -> None:
-    """Add columns with their justification; text may fold, words of headings may not."""
+    """Add columns with their justification; text may fold, but not inside a word of a heading."""
     for heading, side in headings.items():
         longest = max(map(len, heading.split()), default=0)
         table.add_column(heading, justify=side, overflow="fold", min_width=longest)
 
 
 def fit_table(
-    make: Callable[[Sequence[str]], Table],
+    build: Callable[[Sequence[str]], Table],
     headings: Sequence[str],
     dispensable: Sequence[str],
     console: Console,
 ) -> tuple[Table, bool]:
     """
-    Make a table that fits a console's width, dropping columns if necessary.
+    Build a table from headings, dropping columns until it fits the console's width.
 
     Columns are dropped in the order of `dispensable`; unknown headings are ignored. Returns the
     table, and whether a column was dropped.
     """
     unfolded = console.options.update(max_width=_MAX_WIDTH)
     shown, droppable = list(headings), [heading for heading in dispensable if heading in headings]
-    table = make(shown)
+    table = build(shown)
     while droppable and Measurement.get(console, unfolded, table).maximum > console.width:
         shown.remove(droppable.pop(0))
-        table = make(shown)
+        table = build(shown)
     return table, len(shown) < len(headings)
 
 

@@ -26,7 +26,7 @@ from common.mechanisms.unary import MAX_BITS, OptimizedUnary
 from common.mechanisms.weights import ResponseWeights
 from common.protocols import Refinement
 from deploy.datasets.catalogue import Dataset
-from deploy.datasets.choice import dataset
+from deploy.datasets.sources import dataset
 from tests.benchmarks.conftest import Best, Line
 
 _TOP: Final = 50

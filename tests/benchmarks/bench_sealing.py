@@ -22,7 +22,7 @@ from common.crypto.hpke_pool import HpkePool, open_each, seal_each
 from common.mechanisms.registry import mechanism_of
 from common.task.task import SUBMISSION_ID_BYTES
 from common.task_digest import TaskDigest
-from deploy.load.people import GroupContributor
+from deploy.load.users import GroupContributor
 from tests.benchmarks.conftest import Best, Line, best_of
 from tests.support.tasks import published
 from user_agent.contribution import Contributor

@@ -15,7 +15,7 @@ from common.messages.submission import Outcome
 from deploy.cli import app
 from deploy.load.behaviour import MISBEHAVING
 from deploy.load.plan import LoadPlan, Ramp
-from deploy.load.report import Bars, Finished, as_json
+from deploy.load.report import LoadReport, ProgressBars, as_json
 from deploy.load.run import execute
 from deploy.load.target import connect
 from deploy.load.users import SealedUsers
@@ -31,7 +31,7 @@ _HONEST = LoadPlan(n_users=30, dataset="zipf:100", mode="bulk")
 
 async def _run(
     services: Services, signed: SignedTask, plan: LoadPlan, **changes: Any
-) -> Finished | None:
+) -> LoadReport | None:
     """Run with both operators' tokens; changes are arguments of `execute`."""
     folder = services.directory
     connecting = connect(
@@ -43,7 +43,7 @@ async def _run(
         token_file=folder / "analyzer" / "operator.token",
         shuffler_token_file=folder / "shuffler" / "operator.token",
     )
-    bars = Bars(Console(quiet=True))
+    bars = ProgressBars(Console(quiet=True))
     return await execute(connecting, plan, **{"bars": bars} | changes)
 
 

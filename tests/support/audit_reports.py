@@ -15,7 +15,7 @@ from deploy.audit.finding import Curve, CurvePoint, Finding, Findings
 from deploy.audit.harness.tasks import FAR_FUTURE
 from deploy.audit.report.audit_report import AuditReport
 from deploy.audit.statistics import CONFIDENCE
-from deploy.tasks.demo_task import HASHED, closing_draft
+from deploy.tasks.demo_task import DEMO_PARAMETERS, closing_draft
 from tests.support.protocol_tasks import ANALYZER_KEY, SHUFFLER_KEY, protocol_task
 
 N_USERS: Final = 20_000
@@ -25,7 +25,7 @@ N_USERS: Final = 20_000
 def demo_task() -> Task:
     """Return the demo's task, with 915 items."""
     key = SHUFFLER_KEY.public_key().raw
-    fields = {"domain_size": 915, **HASHED}
+    fields = {"domain_size": 915, **DEMO_PARAMETERS}
     wanted = closing_draft(fields, N_USERS, now=FAR_FUTURE, shuffler_key=key)
     return complete(wanted, analyzer_key=ANALYZER_KEY.public_key().raw, nonce=bytes(range(32)))
 

@@ -121,7 +121,7 @@ def deployed(images: Images, folder: Path) -> Iterator[Deployment]:
         secrets=folder / "secrets",
         variables_file=folder / "variables.env",
     )
-    deployment.stop(remove_volumes=True)  # of an interrupted run
+    deployment.compose("down", "--remove-orphans", "--volumes")  # of an interrupted run
     try:
         deployment.prepare()
         say("keys and identities are created")
@@ -129,7 +129,7 @@ def deployed(images: Images, folder: Path) -> Iterator[Deployment]:
         say("all three are healthy")
         yield deployment
     finally:
-        deployment.stop(remove_volumes=True)
+        deployment.compose("down", "--remove-orphans", "--volumes")
         _remove_secrets(images.engine, deployment.secrets)
 
 

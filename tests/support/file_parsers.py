@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from common.runtime.database import Database
 from common.runtime.settings import load
 from common.task_digest import TaskDigest
-from deploy.accountant.answers import answer_file
+from deploy.accountant.query_output import answer_file
 from deploy.clients.base import read_token
 from deploy.commands.options import read_identity, read_shuffler_key
 from deploy.commands.profile import read_profile
@@ -22,7 +22,7 @@ from deploy.load.plan import LoadPlan
 from deploy.load.users import SealedUsers, seal
 from deploy.results.candidates import read_candidates
 from deploy.results.next_iteration import read_iterated
-from deploy.sentinels.journal import SentinelFile, SentinelState
+from deploy.sentinels.sentinel_file import SentinelFile, SentinelState
 from deploy.tasks import drafts
 from shuffler.storage.group import BatchKey
 from shuffler.storage.spool import BatchFiles

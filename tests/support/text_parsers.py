@@ -10,7 +10,7 @@ from common.protocols import Kind
 from common.runtime.settings import load
 from deploy.accountant.query import parse_distribution
 from deploy.commands.options import parse_cap, task_digest
-from deploy.datasets.choice import dataset
+from deploy.datasets.sources import dataset
 from deploy.load.behaviour import shares_from
 from deploy.load.plan import ramp_from
 from deploy.load.usage import page_from, usage_from

@@ -5,7 +5,7 @@ from rich.console import Console
 
 from deploy.load.behaviour import shares_from
 from deploy.load.plan import LoadPlan, Mode
-from deploy.load.report import Bars
+from deploy.load.report import ProgressBars
 from deploy.load.run import execute
 from deploy.load.target import local
 
@@ -16,7 +16,7 @@ async def test_20000_users_with_a_tenth_misbehaving_are_counted_to_the_last(mode
     """Every count of `shuffledp load --local` is exact, and the mean squared error as predicted."""
     # Fails by chance with probability below 1e-9: the ratio's standard deviation is below .05.
     plan = LoadPlan(mode=mode, n_users=20_000, shares=shares_from("0.1"))
-    with Bars(Console(quiet=True)) as bars:
+    with ProgressBars(Console(quiet=True)) as bars:
         finished = await execute(local(plan), plan, bars=bars)
 
     assert finished is not None

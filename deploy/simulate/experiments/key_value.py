@@ -18,7 +18,7 @@ from common.mechanisms.base import Vector
 from common.mechanisms.key_value.pairs import Pairs
 from common.mechanisms.key_value.privkv import PairRequest, PrivKv
 from common.mechanisms.key_value.privkvm import iteration
-from deploy.simulate.errors import Summary
+from deploy.simulate.accuracy import Summary
 from deploy.simulate.plot import Axes, Point
 from deploy.simulate.table import Progress, Report
 

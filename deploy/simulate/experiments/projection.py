@@ -26,7 +26,7 @@ from common.mechanisms.numeric.multi_rphm import MultiRphm
 from common.mechanisms.numeric.number import Moments, NumberMechanism
 from common.mechanisms.weights import ResponseWeights
 from common.task.task import NONCE_BYTES
-from deploy.simulate.errors import Summary, mse
+from deploy.simulate.accuracy import Summary, mse
 from deploy.simulate.plot import Axes, Point
 from deploy.simulate.table import Progress, Report
 
@@ -55,7 +55,7 @@ Measured = Mapping[VectorSetting, Mapping[str, Summary]]
 
 
 def settings(populations: Sequence[Attributes] = ("alike", "differing")) -> list[VectorSetting]:
-    """Return the paper's settings, and d = 400 at ε = 2, for each population."""
+    """Return the paper's settings for each population, with d = 400 at ε = 2 in addition."""
     axes = [(d, _EPSILON) for d in (200, 300, 400, 500, 600)]
     axes += [(_DIMENSION, epsilon) for epsilon in (0.6, 0.8, 1.2, 1.4, 2.0)]
     return [

@@ -1,11 +1,11 @@
 """
 Decode RAPPOR reports of known populations under several settings.
 
-The first population is COVID-19 cases by US state, after [HZ22]. The paper's 26 states and its
-parameters are not available; these are the alphabetically first 26 states, or all 50, with this
-project's parameters. The second is strings of exponentially falling shares, with as many absent
-candidates, after the simulations of [EPK14] and the demonstration of [GRappor]. Bit counts are
-drawn from their exact distribution.
+The first population is COVID-19 cases by US state, after [HZ22]. The paper's 26 states and
+parameters are not available: this uses the first 26 states by alphabet, or all 50, and other
+parameters. The second is strings of exponentially falling shares, with as many absent candidates,
+after the simulations of [EPK14] and the demonstration of [GRappor]. Bit counts are drawn from their
+exact distribution.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from common.mechanisms.rappor.decoder import LEVEL, decode
 from common.mechanisms.rappor.rappor import Rappor
 from common.messages.guarantee import rounded_up
 from deploy.datasets.catalogue import COVID_US_STATES, load
-from deploy.datasets.choice import apportion
+from deploy.datasets.sources import apportion
 from deploy.simulate.plot import Axes, Point
 from deploy.simulate.table import Progress, Report
 from deploy.terminal.json_output import number_or_text
@@ -97,12 +97,12 @@ def run(
     present = np.flatnonzero(people)
     texts = [names[index] for index in present.tolist()]
     seeds = np.random.SeedSequence(seed).spawn(len(settings))
-    for setting, own_seed in zip(settings, seeds, strict=True):
+    for setting, setting_seed in zip(settings, seeds, strict=True):
         bits, hashes, cohorts = setting[:3]
         f, p, q = map(Fraction, setting[3:])
         spec = Rappor.specify(bits=bits, hashes=hashes, cohorts=cohorts, f=f, p=p, q=q)
         mechanism = Rappor.of(spec, ())
-        cells = mechanism.sample_cells(people[present], texts, np.random.default_rng(own_seed))
+        cells = mechanism.sample_cells(people[present], texts, np.random.default_rng(setting_seed))
         decoding, n_users = decode(mechanism, cells, names), int(people.sum())
         lenient = stats.false_discovery_control(decoding.p_values) <= LEVEL
         figures.append(

@@ -35,7 +35,7 @@ from common.mechanisms.registry import mechanism_of
 from common.mechanisms.weights import ResponseWeights
 from common.protocols import Refinement
 from deploy.audit.harness.tasks import sample_task
-from deploy.datasets.choice import dataset
+from deploy.datasets.sources import dataset
 from deploy.simulate.collection import collect
 from tests.support.plain_refinements import is_right
 from tests.support.tasks import published

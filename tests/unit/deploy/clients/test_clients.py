@@ -60,7 +60,7 @@ async def test_only_without_an_answer_is_the_address_in_doubt(
 
 async def _read(entries: Sequence[LedgerEntry]) -> list[LedgerEntry]:
     async def page(request: Any, **_: object) -> Any:
-        numbers = [0, *(one.entry for one in entries)]
+        numbers = [0, *(entry.entry for entry in entries)]
         start = numbers.index(request.after) if request.after in numbers else len(numbers)
         return ledger_to_wire(entries[start : start + _ON_A_PAGE])
 

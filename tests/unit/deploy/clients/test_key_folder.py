@@ -67,7 +67,7 @@ def test_existing_certificates_and_authorities_are_kept(tmp_path: Path) -> None:
 def test_impossible_requests_are_refused(tmp_path: Path) -> None:
     """No certificate, no authority, unknown party, or a host with a party's name."""
     keys = KeyFolder(tmp_path)
-    with pytest.raises(SettingsError, match="no certificate in"):
+    with pytest.raises(SettingsError, match="has no certificate; create"):
         keys.show()
     with pytest.raises(SettingsError, match=r"authority.pem cannot be read"):
         keys.renew(None, _NOW)

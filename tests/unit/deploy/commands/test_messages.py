@@ -74,5 +74,5 @@ def test_a_file_without_a_token_is_refused_before_a_call(tmp_path: Path, content
     """Without this, gRPC raises its own error for a header that it cannot send."""
     (tmp_path / "token").write_bytes(content)
 
-    with pytest.raises(SettingsError, match="does not contain an operator's token"):
+    with pytest.raises(SettingsError, match="does not contain an operator token"):
         read_token(tmp_path / "token")

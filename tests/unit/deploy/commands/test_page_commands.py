@@ -1,4 +1,4 @@
-"""Commands and settings on the documentation's pages are real, and lead to a result."""
+"""Commands and settings in the documentation exist and lead to a result."""
 
 import dataclasses
 import tomllib
@@ -18,15 +18,7 @@ from deploy.commands.profile import ADDRESSES, FILES
 from deploy.tasks import drafts as draft_file
 from deploy.tasks import task_view
 from shuffler.settings import ShufflerSettings
-from tests.support.commands import (
-    COMMANDS,
-    ROOT,
-    blocks,
-    called,
-    commands_on,
-    examples,
-    words_of,
-)
+from tests.support.commands import COMMANDS, ROOT, blocks, called, commands_on, examples, words_of
 from user_agent.policy import Claim, Policy, check_totals
 from user_agent.settings import UserAgentSettings
 

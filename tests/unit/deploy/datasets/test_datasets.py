@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from common.errors import TaskError
 from common.task.specs import MAX_DOMAIN_SIZE
 from deploy.datasets.catalogue import COVID_US_STATES, IPUMS_1940_CITY, Dataset, load
-from deploy.datasets.choice import dataset
+from deploy.datasets.sources import dataset
 
 _PYARROW = importlib.util.find_spec("pyarrow") is not None
 _FIVE = Dataset(name="five", title="", labels=(), counts=np.array([3, 0, 1, 1, 0]))
@@ -132,7 +132,7 @@ def test_a_file_that_breaks_a_rule_is_refused(
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("kosarak", "kosarak is no data set; use one of ipums1940_city"),
+        ("kosarak", "kosarak is not a data set; it must be ipums1940_city"),
         ("zipf:9,x", "zipf needs numbers"),
         ("zipf:9,1,2", "has 3 numbers"),
         ("uniform:9,1", "has 2 numbers"),

@@ -41,7 +41,7 @@ def test_the_demos_task_accepts_every_value(kind: Kind) -> None:
 
 @pytest.mark.parametrize("kind", _KINDS)
 def test_the_same_seed_draws_the_same_people(kind: Kind) -> None:
-    """Another seed draws others."""
+    """Another seed draws other people."""
     again = sample_people(kind, _USERS, 4)
 
     assert _people(kind).values == again.values

@@ -1,4 +1,4 @@
-"""Finding a container engine, and saying what is missing."""
+"""Finding a container engine, and errors that name what is missing."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from deploy.docker.engine import Engine, EngineError
 
 @pytest.fixture
 def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The only folder of the PATH."""
+    """Return the only folder of the PATH."""
     monkeypatch.setenv("PATH", str(tmp_path))
     return tmp_path
 

@@ -60,7 +60,7 @@ def test_an_invalid_ramp_or_share_is_refused(read: Callable[[str], object], text
 
 
 def test_behaviours_are_dealt_to_the_nearest_number_and_the_last_user_is_honest() -> None:
-    """The last one closes the batch: a repeat after it would be answered otherwise."""
+    """The last user closes the batch, after which a repeat would be answered `closed`."""
     for seed in range(50):
         kinds = assign(20, {Behaviour.FLOODING: 0.9}, np.random.default_rng(seed))
 

@@ -20,9 +20,9 @@ from common.errors import (
 from common.runtime.metrics import Metrics, MetricsServer
 from deploy.clients.analyzer import OperatorClient
 from deploy.clients.shuffler import ShufflerClient
-from deploy.commands.load import tell
+from deploy.commands.load import print_report
 from deploy.load.plan import LoadPlan, Ramp
-from deploy.load.report import Bars, Finished, as_json, show
+from deploy.load.report import LoadReport, ProgressBars, as_json, show
 from deploy.load.run import _answer, run
 from deploy.load.sender import Destination
 from deploy.load.target import Target
@@ -35,13 +35,13 @@ _NOWHERE = "127.0.0.1:1"
 """No service listens here: calls fail at once."""
 
 
-async def _run(plan: LoadPlan, n_users: int = 2, **target: Any) -> Finished:
-    """Run for users who give up; counts and results do not come."""
+async def _run(plan: LoadPlan, n_users: int = 2, **target: Any) -> LoadReport:
+    """Run for users who give up, without counts or a result."""
     case = published(domain_size=30, buckets=5, n_min=2, target_size=n_users)
     users = seal(case.signed, replace(plan, n_users=n_users, dataset="zipf:30"))
     to = Destination(address=_NOWHERE, authority=None)
     asked = Target(kind="services", to=to, signed=users.signed, **target)
-    return await run(plan, asked, users, Bars(Console(quiet=True)))
+    return await run(plan, asked, users, ProgressBars(Console(quiet=True)))
 
 
 @pytest.fixture(autouse=True)
@@ -76,7 +76,7 @@ async def test_a_run_without_counts_or_result_prints_the_rest_and_fails(
         finished = await _run(LoadPlan(patience=0.0), operator=operator)
     for json, text in ((False, "users acknowledged"), (True, '"users_given_up": 2')):
         with pytest.raises(PeerError, match=r"the analyzer's result .* within 0\.1 seconds"):
-            tell(finished, json=json)
+            print_report(finished, json=json)
         assert text in capsys.readouterr().out
     fields = as_json(uncounted)
     assert (2, 2) == (fields["users"], fields["users_given_up"])
@@ -98,7 +98,7 @@ _REFUSED = PeerRefusalError("NOT_FOUND", "no task has this digest")
 async def test_a_service_that_restarts_is_asked_again_and_a_refusal_ends_the_wait(
     errors: list[ShuffleDpError], raised: ShuffleDpError | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A refusal by a proxy is final only if it is repeated without another error in between."""
+    """Refusals by a proxy are final only if many come without another error in between."""
     monkeypatch.setattr("deploy.load.run._PAUSE", 0)
     monkeypatch.setattr("deploy.load.run._FOREIGN_REPLIES", 2)
     left = iter(errors)

@@ -12,7 +12,7 @@ from common.crypto.hpke import envelope_context, report_context
 from common.errors import SettingsError, TaskError
 from common.mechanisms.registry import mechanism_of
 from common.messages.submission import unpack
-from deploy.datasets.choice import dataset
+from deploy.datasets.sources import dataset
 from deploy.load.behaviour import ENVELOPES, FLOOD, Behaviour
 from deploy.load.plan import LoadPlan
 from deploy.load.users import SealedUsers, draw_values, seal

@@ -151,7 +151,7 @@ def test_the_task_of_a_draft_keeps_the_plan(
     assert (target.delta, target.honest_fraction) == (task.delta, task.assumed_honest_fraction)
     assert (target.central_epsilon, target.delta) == (task.budget_epsilon, task.budget_delta)
     assert task.central_epsilon <= target.central_epsilon
-    assert task.central_epsilon == pytest.approx(found.promise.epsilon, rel=1e-3)
+    assert task.central_epsilon == pytest.approx(found.central_guarantee.epsilon, rel=1e-3)
     assert (task.envelope_bytes, task.local_epsilon) == (
         found.best.bytes_per_user,
         found.best.local_epsilon,

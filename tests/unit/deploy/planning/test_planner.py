@@ -66,12 +66,7 @@ _REFERENCE = [
 
 @pytest.mark.parametrize(("protocol", "data", "epsilon", "messages", "cap", "ratio"), _REFERENCE)
 def test_a_plan_is_no_worse_than_the_reference(  # noqa: PLR0917
-    protocol: str,
-    data: dict[str, int],
-    epsilon: float,
-    messages: float,
-    cap: float,
-    ratio: float,
+    protocol: str, data: dict[str, int], epsilon: float, messages: float, cap: float, ratio: float
 ) -> None:
     """The best design, or one protocol's, meets the target by independent accounting."""
     target = small_requirements(
@@ -157,13 +152,13 @@ def test_the_guarantees_are_one_a_coalition() -> None:
 
 @pytest.mark.slow
 def test_rounds_count_in_every_row_and_skippers_have_one() -> None:
-    """Ten rounds cost ten times the local ε; the promise is the row with users assumed honest."""
+    """Ten rounds cost ten times the local ε; the central guarantee assumes honest users."""
     target = small_requirements(rounds=10, honest_fraction=0.5, central_epsilon=1.0)
     found = plan(target)
     rows = {row.coalition: row for row in reversed(found.guarantees)}
 
-    assert found.promise == rows["analyzer+users"]
-    assert "10 such tasks" in " ".join(found.promise.assumptions)
+    assert found.central_guarantee == rows["analyzer+users"]
+    assert "10 such tasks" in " ".join(found.central_guarantee.assumptions)
     assert rows["shuffler+analyzer"].epsilon == sum_upper([found.best.local_epsilon] * 10)
     if found.best.dummies_per_user:
         skipped = rows["analyzer+skippers"].epsilon

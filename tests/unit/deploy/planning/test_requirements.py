@@ -50,7 +50,7 @@ def test_an_unreachable_error_comes_with_what_would_reach_it() -> None:
         ({"local_cap": 1e-9}, "must lie between 1e-06 and inf"),
         ({"messages_cap": 0.5}, "the messages cap is 0.5; it must lie between 1 and inf"),
         ({"rounds": 0}, "rounds is 0"),
-        ({"rounds": 1000, "central_epsilon": 1e-5}, "plan 10 rounds at most"),
+        ({"rounds": 1000, "central_epsilon": 1e-5}, "rounds must be at most 10"),
         ({"honest_fraction": 0.0}, "the honest fraction is 0"),
         ({"honest_fraction": 0.3, "n_min": 3}, "n_min must be at least 4"),
         ({"head": (0.7, 0.7)}, "sum to 1.4"),
@@ -87,5 +87,5 @@ def test_valid_requirements_have_a_plan(changes: dict[str, Any]) -> None:
     target = small_requirements(**changes)
     found = plan(target)
 
-    assert found.promise.epsilon <= target.central_epsilon
+    assert found.central_guarantee.epsilon <= target.central_epsilon
     assert math.isfinite(found.best.mse)

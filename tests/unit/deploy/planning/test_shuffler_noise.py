@@ -8,11 +8,7 @@ from common.accounting.item_noise import ItemNoiseRelease, shuffler_noise_distri
 from common.accounting.published import sbin_trials
 from common.errors import AccountingError
 from common.task.dummy_spec import ShufflerSpec
-from deploy.planning.shuffler_noise import (
-    binomial_trials,
-    geometric_spec,
-    published_sageo_spec,
-)
+from deploy.planning.shuffler_noise import binomial_trials, geometric_spec, published_sageo_spec
 
 
 def _delta(spec: ShufflerSpec, epsilon: float) -> float:

@@ -105,15 +105,15 @@ def test_caps_and_a_small_domain_are_kept(protocol: str, changes: dict[str, Any]
         (
             "puredump",
             {"central_epsilon": 0.1, "messages_cap": 2.0},
-            r"puredump cannot keep a central epsilon of 0\.1 ",
+            r"puredump cannot meet a central epsilon of 0\.1 ",
         ),
         ("ddps", {}, "the domain size is 30; for ddps it must be 2"),
         (
             "aue",
             {"n_users": 20, "central_epsilon": 0.1},
-            r"aue cannot keep a central epsilon of 0\.1 with 20",
+            r"aue cannot meet a central epsilon of 0\.1 with 20",
         ),
-        ("fe1", {"local_cap": 2.0}, r"fe1 cannot keep .* a local epsilon of at most 2"),
+        ("fe1", {"local_cap": 2.0}, r"fe1 cannot meet .* a local epsilon of at most 2"),
     ],
 )
 def test_unreachable_requirements_are_refused(

@@ -47,8 +47,8 @@ def test_every_design_keeps_the_guarantee_and_uses_the_cap(kind: Kind) -> None:
     order = [(planned_value_design(each).biased, each.mse) for each in predictions]
     assert order == sorted(order)
     assert not order[0][0]
-    assert found.promise.epsilon <= designs[0].task.central_epsilon
-    assert found.promise in found.guarantees
+    assert found.central_guarantee.epsilon <= designs[0].task.central_epsilon
+    assert found.central_guarantee in found.guarantees
 
 
 @pytest.mark.parametrize("protocol", [pytest.param("duchi", marks=pytest.mark.slow), "priv-kv"])

@@ -13,8 +13,8 @@ from common.crypto.signing import SignedTask, SigningIdentity
 from common.errors import BatchStateError, PeerError, PeerRefusalError, ProofError, SettingsError
 from common.task_digest import TaskDigest
 from deploy.clients.analyzer import OperatorClient
-from deploy.sentinels.journal import PlantedSentinel, SentinelState
 from deploy.sentinels.planting import SentinelRun
+from deploy.sentinels.sentinel_file import PlantedSentinel, SentinelState
 from tests.support.shufflers import MemoryShuffler
 from tests.support.tasks import published
 
@@ -78,7 +78,7 @@ class Operation(MemoryShuffler):
             digest=_DIGEST,
             analyzer=cast("OperatorClient", self),
             connect=self.connect,
-            journal=self.kept,
+            file=self.kept,
             rng=np.random.default_rng(seed),
             wait=lambda _: asyncio.sleep(0),
             **changes,
@@ -139,7 +139,7 @@ async def test_planting_stopped_anywhere_is_continued(tmp_path: Path) -> None:
 async def test_a_mistake_is_noticed_before_anything_is_written_or_sent(
     operation: Operation, changes: dict[str, Any], error: type[Exception], message: str
 ) -> None:
-    """A part of too many sentinels would keep the room from others."""
+    """Registering a part of too many sentinels would take the room of others."""
     with pytest.raises(error, match=message):
         await operation.plant(**changes)
 
@@ -148,7 +148,7 @@ async def test_a_mistake_is_noticed_before_anything_is_written_or_sent(
 
 
 async def test_only_the_task_of_the_pinned_analyzer_gets_sentinels(operation: Operation) -> None:
-    """The shuffler may give another one."""
+    """The shuffler may return another task, or one by another signer."""
     assert 4 == len(await operation.plant(analyzer_identity=_CASE.identity.public_identity()))
     with pytest.raises(ProofError, match="another task than the one requested"):
         await Operation(operation.kept, published().signed).plant()

@@ -106,7 +106,7 @@ def test_a_users_file_is_read_for_every_kind(
         (["--figure", "6"], "figure is 6; it must be 3, 4 or 5"),
         (["--plot", "nowhere/picture"], "nowhere/picture cannot be written"),
         (["--csv", "nowhere/rows.csv"], "its folder does not exist"),
-        (["--column", "age"], "the column is age, but"),
+        (["--column", "age"], "the column is age; only"),
         (["--local-cap", "low"], "the local cap must be a number"),
         (["--task-kind", "mean", "--accounting", "tight"], "--accounting is for categorical data"),
         (["--task-kind", "mean", "--dataset", "zipf:9"], "cannot be drawn from zipf:9,1.1"),

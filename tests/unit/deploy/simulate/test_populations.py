@@ -14,8 +14,8 @@ from deploy.datasets.catalogue import Dataset
 from deploy.datasets.sample_people import SamplePeople, sample_people
 from deploy.simulate.baselines import central_errors_of_items
 from deploy.simulate.populations import Population
-from deploy.simulate.row import SweepRow
 from deploy.simulate.sweep import Sweep, run
+from deploy.simulate.sweep_row import SweepRow
 from deploy.simulate.table import show
 from tests.support.kind_tasks import OTHER_KINDS
 from tests.support.printing import printed
@@ -93,7 +93,7 @@ def test_central_errors_have_the_units_of_the_values() -> None:
 
 
 def test_the_same_seed_gives_the_same_errors() -> None:
-    """Another seed gives others; the command's test covers items."""
+    """Another seed gives other errors; the command's test covers items."""
     [first], [again], [other] = (
         _run("vector", repeats=1, protocols=("harmony",), seed=seed) for seed in (11, 11, 12)
     )
@@ -107,7 +107,7 @@ def test_an_unreachable_target_is_a_row_with_its_reason() -> None:
     kept, refused = _run("key-value", central_epsilons=(0.6, 1e-4), repeats=1)
     text = printed(partial(show, [kept, refused]), width=200)
 
-    assert "no local epsilon keeps a central epsilon of 0.0001" in refused.as_json()["refusal"]
+    assert "no local epsilon meets a central epsilon of 0.0001" in refused.as_json()["refusal"]
     assert "priv-kv (tight) is skipped: " in text
     with pytest.raises(PlanError, match="the local cap is 0"):
         _run("mean", local_cap=0.0)

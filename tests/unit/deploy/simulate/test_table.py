@@ -8,7 +8,7 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from common.messages.guarantee import rounded_up
-from deploy.simulate.row import Accounting
+from deploy.simulate.sweep_row import Accounting
 from deploy.simulate.table import as_csv, show
 from tests.support.printing import printed
 from tests.support.simulated_rows import REFUSED, TASK, row

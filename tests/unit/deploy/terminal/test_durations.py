@@ -2,11 +2,11 @@ import math
 
 import pytest
 
-from deploy.terminal.durations import between, duration, moment
+from deploy.terminal.durations import format_duration, format_range, format_time
 
 
 @pytest.mark.parametrize(
-    ("seconds", "written"),
+    ("seconds", "expected"),
     [
         (-5, "0 seconds"),
         (1.9, "1 second"),
@@ -17,13 +17,13 @@ from deploy.terminal.durations import between, duration, moment
         (86400 * 3 + 7200, "3 days"),
     ],
 )
-def test_a_duration_is_written_in_its_largest_unit(seconds: float, written: str) -> None:
-    """The next smaller unit is added if there is only one of the largest."""
-    assert written == duration(seconds)
+def test_a_duration_is_written_in_its_largest_unit(seconds: float, expected: str) -> None:
+    """The next smaller unit is added if the count of the largest is 1."""
+    assert expected == format_duration(seconds)
 
 
 @pytest.mark.parametrize(
-    ("soonest", "latest", "written"),
+    ("soonest", "latest", "expected"),
     [
         (0, 0, "0 seconds"),
         (1.2, 1.9, "1 to 2 seconds"),
@@ -33,12 +33,12 @@ def test_a_duration_is_written_in_its_largest_unit(seconds: float, written: str)
         (1e9, math.inf, "more than a year"),
     ],
 )
-def test_a_range_is_rounded_outwards(soonest: float, latest: float, written: str) -> None:
-    """The range is never narrower than the forecast."""
-    assert written == between(soonest, latest)
+def test_a_range_is_rounded_outwards(soonest: float, latest: float, expected: str) -> None:
+    """The printed range is never narrower than the forecast."""
+    assert expected == format_range(soonest, latest)
 
 
 def test_a_moment_beyond_the_calendar_is_written() -> None:
     """A task may have a deadline in the year 36812."""
-    assert "1 January 2030, 00:00 UTC" == moment(1_893_456_000)
-    assert "1,099,511,627,776 seconds after 1970" == moment(2**40)
+    assert "1 January 2030, 00:00 UTC" == format_time(1_893_456_000)
+    assert "1,099,511,627,776 seconds after 1970" == format_time(2**40)

@@ -19,7 +19,7 @@ from deploy.commands.result import print_estimates, print_result
 from deploy.commands.sentinels import report
 from deploy.results import ledger
 from deploy.results.result_view import ResultView, result_view
-from deploy.sentinels.journal import PlantedSentinel, SentinelState
+from deploy.sentinels.sentinel_file import PlantedSentinel, SentinelState
 from deploy.tasks import population_budgets, task_view
 from deploy.terminal.console import terminal
 from deploy.terminal.escape import escaped, visible
@@ -71,10 +71,7 @@ _PRINTED: Final[dict[str, tuple[Callable[[Console], None], int]]] = {
     "task": (lambda to: task_view.print_state(_SUMMARY.task_digest, _TASK, _SUMMARY, to), 1),
     "list of tasks": (lambda to: task_view.print_list([_SUMMARY], to), 2),
     "ledger": (lambda to: ledger.show([_ENTRY], verify([_ENTRY]), [], to), 1),
-    "budgets": (
-        lambda to: population_budgets.show([spent_budgets(_HOSTILE)], to),
-        1,
-    ),
+    "budgets": (lambda to: population_budgets.show([spent_budgets(_HOSTILE)], to), 1),
 }
 """How each is printed, and how often the text occurs in it."""
 
@@ -102,7 +99,7 @@ def test_a_shufflers_reason_for_a_refusal_steers_no_terminal(
 
 
 def test_the_name_of_a_data_file_steers_no_terminal(tmp_path: Path) -> None:
-    """Others may have named it."""
+    """Somebody else may have named the file."""
     path = tmp_path / "[x]\x1b.csv"
     path.write_text("value,count\na,2000\nb,1000\n", encoding="utf-8")
     arguments = ("--protocol", "sh", "--central-epsilon", "1.0")
@@ -113,7 +110,7 @@ def test_the_name_of_a_data_file_steers_no_terminal(tmp_path: Path) -> None:
 
 
 def test_no_name_in_colons_becomes_an_emoji(capsys: pytest.CaptureFixture[str]) -> None:
-    """Two labels would look alike; commands use no other console."""
+    """Two labels would look alike; every command uses this console."""
     terminal().print(escaped(":cat:"))
     elsewhere = [
         path.name
@@ -165,10 +162,7 @@ _TABLES: Final[dict[str, tuple[Callable[[Console], None], tuple[str, ...]]]] = {
         lambda to: population_budgets.show([_SPENT], to),
         ("1.2", "1e-05", "0.7001", "0.4999", "0.5834"),
     ),
-    "guarantees": (
-        lambda to: print_guarantees([_GUARANTEE], "title", to),
-        ("20.01", "1.001e-10"),
-    ),
+    "guarantees": (lambda to: print_guarantees([_GUARANTEE], "title", to), ("20.01", "1.001e-10")),
 }
 
 

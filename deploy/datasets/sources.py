@@ -1,4 +1,4 @@
-"""Read a shipped data set, a file or a synthetic distribution by its name."""
+"""Read a data set by name: a shipped one, a file or a synthetic distribution."""
 
 from pathlib import Path
 from typing import Final
@@ -35,7 +35,7 @@ def dataset(text: str, n_users: int | None = None, column: str | None = None) ->
     """
     is_file = text.lower().endswith(files.ENDINGS)
     if column is not None and not is_file:
-        raise TaskError(f"the column is {column}, but this data set is not a file")
+        raise TaskError(f"the column is {column}; only a file has columns")
     distribution, colon, numbers = text.partition(":")
     if colon and distribution in _NAMES:
         return _synthetic(
@@ -50,8 +50,8 @@ def dataset(text: str, n_users: int | None = None, column: str | None = None) ->
         data = catalogue.load(text)
     else:
         raise TaskError(
-            f"{text} is no data set; use one of {', '.join(catalogue.SHIPPED)}, a file that ends "
-            f"with {', '.join(files.ENDINGS)}, or {_FORMS}, uniform:SIZE"
+            f"{text} is not a data set; it must be {', '.join(catalogue.SHIPPED)}, a file that "
+            f"ends with {', '.join(files.ENDINGS)}, or {_FORMS}, uniform:SIZE"
         )
     if n_users is not None:
         data.check_users(n_users)
@@ -83,10 +83,10 @@ def _synthetic(distribution: str, parts: list[str], n_users: int) -> Dataset:
 
 def apportion(weights: NDArray[np.float64], n_users: int) -> NDArray[np.int64]:
     """
-    Return n_users people by item, in proportion to weights, by the largest-remainder method.
+    Divide n_users people among items in proportion to weights, by the largest-remainder method.
 
-    Ties go to lower items. Overwrites the weights, shape (domain_size,), to save memory. Raises
-    TaskError if n_users is not in 1 .. MAX_PEOPLE.
+    Ties go to lower items. `weights` has shape (domain_size,) and is overwritten, to save memory.
+    Raises TaskError if n_users is not in 1 .. MAX_PEOPLE.
     """
     check_int_range("users", n_users, 1, MAX_PEOPLE)
     weights /= weights.sum()

@@ -7,7 +7,7 @@ import pytest
 from common.crypto.signing import envelope_hash
 from common.errors import SettingsError
 from common.task_digest import TaskDigest
-from deploy.sentinels.journal import SentinelFile, SentinelState
+from deploy.sentinels.sentinel_file import SentinelFile, SentinelState
 from tests.support.leaves import some_leaves
 from user_agent.contribution import PreparedSubmission
 
@@ -84,7 +84,7 @@ def test_the_keys_of_each_line_are_fixed(path: Path) -> None:
 
 
 def test_a_file_cut_off_anywhere_is_continued(path: Path) -> None:
-    """Whole lines count, and a part of one is removed."""
+    """Whole lines are read, and a partial line is removed."""
     with SentinelFile.opened(path, _DIGEST, 3) as kept:
         kept.plan(_answers(3))
         kept.record(0, SentinelState.STORED, receipt=_RECEIPT)
@@ -147,7 +147,7 @@ def test_a_file_of_something_else_is_left_alone(path: Path, content: bytes, sent
 
 
 def test_two_commands_do_not_share_a_file(path: Path) -> None:
-    """The second would send what the first is about to send."""
+    """The second command would send what the first is about to send."""
     with (
         SentinelFile.opened(path, _DIGEST, 3),
         pytest.raises(SettingsError, match="in use by another process"),

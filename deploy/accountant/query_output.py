@@ -1,4 +1,4 @@
-"""`shuffledp account`: answer queries on the terminal, as JSON, and for a file of queries."""
+"""Output of `shuffledp account`: answers in the terminal, as JSON, and for a file of queries."""
 
 import json
 from collections.abc import Mapping
@@ -12,16 +12,15 @@ from rich.table import Table
 from common.errors import AccountingError
 from common.messages.guarantee import Guarantee, rounded_down, rounded_up
 from deploy.accountant.query import Query
+from deploy.terminal.files import read_file
 from deploy.terminal.json_output import number_or_text
 from deploy.terminal.tables import add_columns
 
 
 def answer_file(path: Path, *, comparing: bool = False) -> list[dict[str, Any]]:
-    """Answer a file's JSON list of queries, in order; raise AccountingError if it has no list."""
+    """Answer a file's JSON list of queries, in order; raise AccountingError if it is not a list."""
     try:
-        queries = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise AccountingError(f"{path} cannot be read: {error.strerror}") from error
+        queries = json.loads(read_file(path))
     except (ValueError, RecursionError) as error:
         raise AccountingError(f"{path} is not JSON") from error
     if not isinstance(queries, list):

@@ -15,7 +15,7 @@ from common.messages.submission import unpack
 from common.protocols import protocols_of
 from common.task.task import Task
 from common.task_digest import TaskDigest
-from deploy.load.people import GroupContributor
+from deploy.load.users import GroupContributor
 from tests.support.kind_tasks import VALUES, kind_task
 from tests.support.protocol_tasks import ANALYZER_KEY, SHUFFLER_KEY, protocol_task
 from user_agent.contribution import Contributor

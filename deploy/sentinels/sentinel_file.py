@@ -23,10 +23,11 @@ from common.errors import SettingsError
 from common.messages.inclusion_proof import HASH_BYTES
 from common.runtime.state_directory import flush_directory
 from common.task_digest import TaskDigest
+from deploy.terminal.files import writing
 from user_agent.contribution import PreparedSubmission
 
 _OWNER_ONLY: Final = 0o600
-_NO_SENTINELS: Final = "exists and is not a sentinel file"
+_NOT_A_SENTINEL_FILE: Final = "exists and is not a sentinel file"
 
 
 class SentinelState(StrEnum):
@@ -112,7 +113,7 @@ class SentinelFile:
                 another task or number of sentinels, or is not a sentinel file; it is unchanged.
         """
         with ExitStack() as stack:
-            with _failures(path):
+            with writing(path):
                 descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, _OWNER_ONLY)
                 file = stack.enter_context(os.fdopen(descriptor, "r+b", buffering=0))
                 try:
@@ -120,18 +121,18 @@ class SentinelFile:
                 except BlockingIOError:
                     raise SettingsError(f"{path} is in use by another process") from None
                 raw = os.pread(descriptor, os.fstat(descriptor).st_size, 0)
-                journal, header = cls(file, path), _Header(task_digest=digest, sentinels=count)
+                log, header = cls(file, path), _Header(task_digest=digest, sentinels=count)
                 lines = raw.split(b"\n")[:-1]
                 if lines:
-                    journal._read(lines, header)
+                    log._read(lines, header)
                 elif not header.encoded().startswith(raw):
-                    raise SettingsError(f"{path} {_NO_SENTINELS}")
+                    raise SettingsError(f"{path} {_NOT_A_SENTINEL_FILE}")
                 file.truncate(raw.rfind(b"\n") + 1)
                 os.fchmod(descriptor, _OWNER_ONLY)
                 if not lines:
-                    journal._append([header])
+                    log._append([header])
                     flush_directory(path.absolute().parent)
-            yield journal
+            yield log
 
     def plan(self, answers: Iterable[PreparedSubmission]) -> None:
         """Add prepared sentinels, and flush them to disk."""
@@ -162,7 +163,7 @@ class SentinelFile:
         try:
             header = _Header.model_validate_json(lines[0])
         except ValueError as error:
-            raise SettingsError(f"{path} {_NO_SENTINELS}") from error
+            raise SettingsError(f"{path} {_NOT_A_SENTINEL_FILE}") from error
         if header.task_digest != expected.task_digest:
             raise SettingsError(f"{path} holds sentinels of another task")
         if header.sentinels != expected.sentinels:
@@ -178,7 +179,7 @@ class SentinelFile:
                 elif entry.sentinel == len(self.sentinels) < expected.sentinels:
                     self.sentinels.append(entry.sentinel_to_send())
                 else:
-                    raise ValueError("a sentinel out of order")  # noqa: TRY301  # as others
+                    raise ValueError("a sentinel out of order")  # noqa: TRY301  # reported like invalid JSON
             except (ValueError, IndexError) as error:
                 raise SettingsError(f"line {number} of {path} is damaged") from error
 
@@ -189,15 +190,7 @@ class SentinelFile:
 
     def _append(self, lines: Iterable[_Line]) -> None:
         left = memoryview(b"".join(line.encoded() for line in lines))
-        with _failures(self._path):
+        with writing(self._path):
             while left:
                 left = left[self._file.write(left) :]
             os.fsync(self._file.fileno())
-
-
-@contextmanager
-def _failures(path: Path) -> Generator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise SettingsError(f"{path} cannot be written: {error.strerror}") from error

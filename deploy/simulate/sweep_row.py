@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 from common.messages.guarantee import REPLACE_ONE
 from common.task.task import Task
+from deploy.simulate.accuracy import Repeat, Summary
 from deploy.simulate.baselines import CentralErrors
-from deploy.simulate.errors import Repeat, Summary
 from deploy.simulate.populations import Population
 from deploy.terminal.json_output import number_or_text
 
@@ -28,9 +28,9 @@ class SweepRow:
     task: Task | None = None
     note: str = ""
     published: str = ""
-    """The claim of the protocol's own bound for these parameters, in words."""
+    """The published bound for these parameters, in words."""
     refusal: str = ""
-    """Why the setting was skipped."""
+    """Reason why the setting was skipped."""
     repeats: Sequence[Repeat] = ()
     """Empty if and only if the setting was skipped; the first may have estimates by value."""
 

@@ -3,7 +3,7 @@ import pytest
 
 from common.mechanisms.base import Vector
 from common.messages.result import Histogram
-from deploy.simulate.errors import Summary, histogram_errors
+from deploy.simulate.accuracy import Summary, histogram_errors
 
 
 def _histogram(frequencies: Vector, refined: Vector) -> Histogram:
