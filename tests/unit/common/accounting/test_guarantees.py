@@ -19,12 +19,14 @@ from common.accounting.guarantees import (
     guarantees,
     guarantees_under,
     local_guarantee,
+    skippers_guarantee,
 )
 from common.errors import AccountingError
 from common.mechanisms.reduction import MatchCountReduction
 from common.mechanisms.registry import mechanism_of
 from common.messages.guarantee import claimed
 from common.task.dummy_spec import DummySpec
+from tests.support.protocol_tasks import protocol_task
 from tests.support.tasks import published
 
 
@@ -64,6 +66,26 @@ def test_users_who_may_collude_or_skip_have_rows_of_their_own() -> None:
         (skipping, AnonymitySet(users=5000, dummies=6000)),
     ):
         assert PrivacyParameters.of(task).release(anonymity_set).epsilon(task.delta) == row.epsilon
+
+
+@pytest.mark.parametrize(
+    ("protocol", "n_refused", "users", "adding"),
+    [
+        ("od-hp", 0, 100, 60),
+        ("od-hp", 50, 50, 10),
+        ("od-hp", 70, 30, 1),
+        ("aue", 50, 50, 10),
+        ("aue", 70, 30, 0),
+    ],
+)
+def test_refusals_lower_the_stated_number_of_users_who_add_dummies(
+    protocol: str, n_refused: int, users: int, adding: int
+) -> None:
+    """The words state the numbers of the anonymity set."""
+    row = skippers_guarantee(PrivacyParameters.of(protocol_task(protocol)), 100, 60, n_refused)
+
+    assert f"{users} of the 100 users, you among them" in row.assumptions[1]
+    assert row.assumptions[2].startswith(f"{adding} of them add ")
 
 
 @pytest.mark.parametrize(
