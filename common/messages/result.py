@@ -21,8 +21,13 @@ def interval_half_width(confidence: float) -> float:
     return -NormalDist().inv_cdf((1 - confidence) / 2)  # exact in the far tail, unlike 1 - …
 
 
+def simultaneous_confidence(confidence: float, n_intervals: int) -> float:
+    """Return the confidence of each interval at which all hold with `confidence` (Bonferroni)."""
+    return 1 - (1 - confidence) / max(1, n_intervals)
+
+
 def interval_around(figures: Figures, errors: Figures, confidence: float) -> Interval:
-    """Return the ends of each figure's own interval, by the normal approximation."""
+    """Return both ends of each figure's confidence interval, by the normal approximation."""
     reach = interval_half_width(confidence) * errors
     return figures - reach, figures + reach
 
@@ -52,11 +57,9 @@ class Histogram:
         """
         Return whether any item's share is distinguishable from 0, by simultaneous intervals.
 
-        The intervals are Bonferroni's: of many absent items, some have single intervals above 0 by
-        chance.
+        Of many absent items, some have single intervals above 0 by chance.
         """
-        size = len(self.frequencies)
-        low, _ = self.interval(1 - (1 - confidence) / max(1, size))
+        low, _ = self.interval(simultaneous_confidence(confidence, len(self.frequencies)))
         return bool((low > 0).any())
 
 

@@ -30,11 +30,16 @@ _ENVIRONMENT: Final = Environment(
 )
 _ENVIRONMENT.globals |= {"infinity": math.inf, "keep_sum": KEEP_SUM}
 _ENVIRONMENT.filters |= {
-    format_.__name__: format_
-    for format_ in (
-        *(figures.count, figures.privacy, figures.at_least, figures.seconds, figures.plain),
-        *(figures.latex, rounded_up, between, duration, moment),
-    )
+    "at_least": figures.format_lower_bound,
+    "between": between,
+    "count": figures.format_count,
+    "duration": duration,
+    "latex": figures.escape_latex,
+    "moment": moment,
+    "plain": figures.format_parameter,
+    "privacy": figures.format_privacy,
+    "rounded_up": rounded_up,
+    "seconds": figures.format_seconds,
 }
 
 

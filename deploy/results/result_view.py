@@ -28,7 +28,7 @@ MAX_ROWS: Final = 2000
 """Most rows of a table on a page."""
 _SHRUNK_FROM: Final = 3
 """Least number of means for which shrinking helps; see analyzer/estimation/projection.py."""
-_TOO_FEW: Final = "Too few users for this much noise: no value can be told from another."
+_TOO_FEW_USERS: Final = "Too few users for this much noise: no share can be distinguished from 0."
 _NO_CANDIDATES: Final = "To find texts, give a file of candidates, one per line, with --candidates."
 _OWN_INTERVAL: Final = "Each interval by itself covers its true {} with 95 % probability"
 _SHARES_NOTE: Final = (
@@ -109,11 +109,14 @@ def _histogram(estimate: Histogram, task: Task, most: int, truth: Vector | None)
     shown, part = _largest(shares, truth, most)
     errors, error_fields = "", {}
     if truth is not None:
-        mse, covered = _mse(shares, truth), _covered(estimate.interval(CONFIDENCE), truth)
+        mse, covered = (
+            mse_of(shares, truth),
+            _covered(estimate.interval(CONFIDENCE), truth),
+        )
         error_fields = {"mse_vs_truth": mse}
         errors = (
             f"Mean squared error {mse:.3g}, in theory {estimate.mse_theory:.3g}; refined "
-            f"{_mse(estimate.refined, truth):.3g}. {covered}"
+            f"{mse_of(estimate.refined, truth):.3g}. {covered}"
         )
     table = EstimateTable(
         title=f"Share of users with each of {size:,} values{part}",
@@ -135,7 +138,7 @@ def _histogram(estimate: Histogram, task: Task, most: int, truth: Vector | None)
             **table.columns(),
             "refined": refined,
         },
-        warning="" if estimate.any_share_above_zero(CONFIDENCE) else _TOO_FEW,
+        warning="" if estimate.any_share_above_zero(CONFIDENCE) else _TOO_FEW_USERS,
         errors=errors,
         error_fields=error_fields,
     )
@@ -145,7 +148,10 @@ def _means(estimate: Means, task: Task, most: int, truth: Vector | None) -> Resu
     means, size, shrunk = estimate.means, len(estimate.means), estimate.shrunk.tolist()
     errors, error_fields = "", {}
     if truth is not None:
-        mse, mse_shrunk = _mse(means, truth), _mse(estimate.shrunk, truth)
+        mse, mse_shrunk = (
+            mse_of(means, truth),
+            mse_of(estimate.shrunk, truth),
+        )
         error_fields = {"mse_vs_truth": mse, "mse_shrunk_vs_truth": mse_shrunk}
         better = f"; shrunk {mse_shrunk:.3g}" if size >= _SHRUNK_FROM else ""
         theory, covered = f"of which noise {estimate.mse_theory:.3g} in theory", ""
@@ -232,7 +238,7 @@ def _key_values(
             )
         ]
         if means is not None:
-            mse = _mse(estimate.means_with_fakes, means)
+            mse = mse_of(estimate.means_with_fakes, means)
             error_fields = {"mse_vs_truth": mse}
             errors = f"Mean squared error of means, fakes included, {mse:.3g}."
     else:
@@ -260,7 +266,10 @@ def _key_values(
         ]
         columns |= tables[0].columns() | tables[1].columns("mean_")
         if shares is not None and means is not None:
-            mse, mse_of_means = _mse(owners.frequencies, shares), _mse(owners.means, means)
+            mse, mse_of_means = (
+                mse_of(owners.frequencies, shares),
+                mse_of(owners.means, means),
+            )
             error_fields = {"mse_vs_truth": mse, "mse_of_means_vs_truth": mse_of_means}
             errors = f"Mean squared error of shares {mse:.3g}, of means {mse_of_means:.3g}."
     return ResultView(
@@ -314,7 +323,7 @@ def _texts(
         }
     truth, errors, error_fields = None, "", dict[str, Any]()
     if people is not None:
-        truth, mse = people.truth, _mse(shares, people.truth)
+        truth, mse = people.truth, mse_of(shares, people.truth)
         n_false = int((decoding.detected & (truth == 0)).sum())
         errors = (
             f"Mean squared error of a share {mse:.3g}. {n_detected} candidates were detected, "
@@ -336,7 +345,7 @@ def _texts(
         errors=decoding.share_errors,
         shown=shown,
         more={
-            "p-value": [f"{chance:.2g}" for chance in p_values],
+            "p-value": [f"{p_value:.2g}" for p_value in p_values],
             "detected": ["yes" if found else "no" for found in detected],
         },
         truth=truth,
@@ -375,5 +384,6 @@ def _covered(interval: Interval, truth: Vector) -> str:
     return f"{covered:,} of {len(truth):,} intervals cover the truth."
 
 
-def _mse(estimate: Vector, truth: Vector) -> float:
+def mse_of(estimate: Vector, truth: Vector) -> float:
+    """Return the mean of squared errors; both have the same shape."""
     return float(np.mean((estimate - truth) ** 2))

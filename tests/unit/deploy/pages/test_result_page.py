@@ -4,7 +4,7 @@ import base64
 import dataclasses
 import re
 from html import unescape
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import numpy as np
 import pytest
@@ -19,13 +19,19 @@ from common.messages.result import (
     Result,
     interval_half_width,
 )
-from common.protocols import Kind, protocols_of
+from common.protocols import Kind, Refinement, protocols_of
 from common.task.draft import PairDraft, TextDraft
 from common.task.task import Task
 from common.task_digest import TaskDigest
 from deploy.datasets.sample_people import SamplePeople
 from deploy.pages import result_page as module
-from deploy.pages.result_page import histogram_data, plotted, releases_page, result_page
+from deploy.pages.result_page import (
+    REFINED_SHARES,
+    histogram_data,
+    plotted,
+    releases_page,
+    result_page,
+)
 from deploy.results.estimate_table import EstimateTable
 from deploy.results.result_view import ResultView, result_view
 from tests.support.kind_results import CANDIDATES, kind_collected, result_of
@@ -290,6 +296,12 @@ def test_a_histogram_for_scripts_holds_the_largest_values_as_floats(
     assert ([1, 3], ["b", "d"]) == (_unpacked(data, "items", "<u4"), data["labels"])
     assert (4, None) == (data["size"], data["truth"])
     assert {"own": 1.959964, "all": 2.497705} == pytest.approx(data["interval_factors"])
+
+
+def test_every_refinement_is_described() -> None:
+    """A page of a histogram names its own."""
+    assert set(get_args(Refinement)) == set(REFINED_SHARES)
+    assert REFINED_SHARES["em"] in page_text(_items())
 
 
 def test_a_page_shows_every_release_and_the_head(snapshot: SnapshotAssertion) -> None:
