@@ -46,11 +46,11 @@ from common.mechanisms.reduction import MatchCountReduction
 
 _FIRST_BINS: Final = 24
 _ROUNDS: Final = 4
-_ROUGH: Final = 0.1
+_ROUGH_TOLERANCE: Final = 0.1
 """Relative error of δ in the first search for ε."""
 _COLLISION_FACTOR: Final = 4.0
 """Factor on the error if the messages that support both values are binned too."""
-_PER_LOG_DELTA: Final = 6e-4
+_TOLERANCE_PER_LOG_DELTA: Final = 6e-4
 """Relative error of δ in the final search, over ln(1/δ): δ changes about 2·ln(1/δ) times as fast as
 ε, in relative terms."""
 _CACHE_SIZE: Final = 1024
@@ -114,7 +114,7 @@ def _epsilon_upper(
     reduction: MatchCountReduction, anonymity_set: AnonymitySet, delta: float
 ) -> float:
     epsilon = _gaussian_guess(reduction, anonymity_set, delta)
-    for tolerance in (_ROUGH, _PER_LOG_DELTA * -math.log(delta)):
+    for tolerance in (_ROUGH_TOLERANCE, _TOLERANCE_PER_LOG_DELTA * -math.log(delta)):
         top = min(reduction.local_epsilon, MAX_EPSILON)
         curve = DeltaCurve(reduction, anonymity_set, (min(epsilon, top),), tolerance)
         found = least_epsilon(

@@ -39,12 +39,12 @@ from common.task.dummy_spec import RATIO_SUM, ShufflerSpec
 
 _TAIL: Final = 1e-30
 """Probability beyond either side of a window, which is charged to δ."""
-_SPARE: Final = 64
+_EXTRA_ROUNDINGS: Final = 64
 _LOST_TO_UNDERFLOW: Final = 1e-290
 _GEOMETRIC_ERROR: Final = 1e-11
 """Relative; above the error of a power e^x with x > -700, about 10^-13."""
 _CACHE_SIZE: Final = 64
-_LOWERED: Final = 1 - 16 * ROUNDING
+_THRESHOLD_FACTOR: Final = 1 - 16 * ROUNDING
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,12 +138,14 @@ class _Classes:
         self._certain = certain
         self._f_from = _sums_from(self._f)
         self._g_from = _sums_from(self._g)
-        self._margin = (2 * len(ratios) + _SPARE) * ROUNDING
+        self._margin = (2 * len(ratios) + _EXTRA_ROUNDINGS) * ROUNDING
 
     def delta(self, epsilon: float) -> float:
         """Bound δ at ε from above; beyond MAX_EPSILON by that at MAX_EPSILON."""
         growth = math.exp(min(epsilon, MAX_EPSILON))
-        start = np.searchsorted(self._ratios, self._ratios * (growth * _LOWERED), side="right")
+        start = np.searchsorted(
+            self._ratios, self._ratios * (growth * _THRESHOLD_FACTOR), side="right"
+        )
         first = float(self._g @ self._f_from[start])
         second = growth * float(self._f @ self._g_from[start])
         excess = first - second + self._margin * (first + second)

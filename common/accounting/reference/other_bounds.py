@@ -35,6 +35,7 @@ import scipy
 
 from common.accounting.anonymity_set import AnonymitySet
 from common.accounting.clones import (
+    MAX_EXPONENT,
     CloneReduction,
     clones_2021,
     clones_2023,
@@ -47,9 +48,7 @@ from common.errors import AccountingError, BoundRangeError
 from common.mechanisms.base import Vector
 from common.mechanisms.reduction import MatchCountReduction
 
-_LARGEST: Final = 700.0
-"""Largest local ε whose exponential is finite."""
-_FEW: Final = 4096
+_MAX_SUMMED_OUTCOMES: Final = 4096
 """Outcomes of the number of clones up to which all are summed."""
 _NODES: Final = 1024
 """Outcomes summed beyond that."""
@@ -85,23 +84,26 @@ class VariationRatio:
         if not 1 <= self.ratio < math.inf:
             raise AccountingError(f"the ratio q is {self.ratio}; it must be at least 1 and finite")
         if 2 * self.clone > 1 + 1e-12:
-            raise AccountingError(f"a clone would have probability {2 * self.clone}, above 1")
+            raise AccountingError(f"a clone has probability {2 * self.clone}; it must be at most 1")
 
     @classmethod
     def of(cls, reduction: MatchCountReduction) -> "VariationRatio":
-        """Describe a match count, p = q = e^ε0, β = signal·(1-collision); raise BoundRangeError."""
+        """
+        Describe a match-count mechanism: p = q = e^ε0, β = signal·(1-collision).
+
+        Raises:
+            BoundRangeError: The local ε is infinite or too large, or β is 0.
+        """
         if math.isinf(reduction.local_epsilon):
+            raise BoundRangeError("it needs a finite local ε; here reports carry no noise")
+        if reduction.local_epsilon > MAX_EXPONENT:
             raise BoundRangeError(
-                "the variation ratio needs a finite local ε; here reports carry no noise"
-            )
-        if reduction.local_epsilon > _LARGEST:
-            raise BoundRangeError(
-                f"the variation ratio is computed up to a local ε of {_LARGEST:g}; "
+                f"it is computed up to a local ε of {MAX_EXPONENT:g}; "
                 f"here it is {reduction.local_epsilon:.6g}"
             )
         variation = reduction.signal * (1 - reduction.collision)
         if variation == 0:
-            raise BoundRangeError("two values that always collide have no variation ratio")
+            raise BoundRangeError("it needs values with different reports; these always collide")
         odds = math.exp(reduction.local_epsilon)
         return cls(odds=odds, variation=min(variation, _most_variation(odds)), ratio=odds)
 
@@ -176,7 +178,7 @@ def variation_ratio(
 def certified_variation_ratio(
     reduction: MatchCountReduction, anonymity_set: AnonymitySet, delta: float
 ) -> float:
-    """Return the central ε that is proven from the three numbers; errors as `variation_ratio`."""
+    """Return the central ε proven from the three numbers; errors of `variation_ratio`."""
     pair = VariationRatio.of(reduction)
     return _least(partial(pair.certified_delta, anonymity_set), pair, delta)
 
@@ -196,7 +198,7 @@ def _nodes(others: int, chance: float) -> tuple[Vector, Vector]:
     mean, spread = others * chance, math.sqrt(others * chance * (1 - chance))
     low = max(0.0, math.floor(mean - _WINDOW * spread - _WINDOW))
     high = min(float(others), math.ceil(mean + _WINDOW * spread + _WINDOW))
-    if high - low < _FEW:
+    if high - low < _MAX_SUMMED_OUTCOMES:
         clones = np.arange(low, high + 1)
         return clones, np.asarray(scipy.stats.binom.pmf(clones, others, chance), dtype=np.float64)
     clones = np.unique(np.floor(np.linspace(low, high, _NODES)))
