@@ -7,8 +7,7 @@ together, even if a later task was chosen after an earlier result [ZDW22]. Each 
 distribution is put on a grid from its curve, pessimistically, by connecting the dots [DGKKM22];
 dp-accounting composes the grids by Fourier transform.
 
-Run by the analyzer for its ledger, by the user agent to check claims, and by the planner.
-Replace-one neighbours.
+Run by the analyzer (ledger), the user agent (claims) and the planner. Replace-one neighbours.
 """
 
 import math
@@ -29,13 +28,10 @@ MIN_COMPOSED_DELTA: Final = 1e-12
 """Below it the rounding error of Fourier transforms would dominate."""
 
 _TRANSFORM_ERROR: Final = 1e-15
-"""
-Absolute error of δ allowed for each composition, and subtracted from the requested δ.
-
-Against exact binomial sums of up to 1000 compositions δ was too low by at most 6e-17 for each.
-"""
+"""Absolute error of δ by one composition, subtracted from the requested δ. For up to 1000, δ was
+too low by at most 6e-17 for each, against exact binomial sums."""
 _DELTA_ERROR: Final = 1e-6
-"""Relative error of δ, allowed in addition; at large δ it was below 1e-9 in the same comparison."""
+"""Relative error of δ, subtracted too. In the same sums it was below 1e-9 for δ above 1e-6."""
 _STEPS: Final = 8
 """Grid points in one standard deviation of the loss; they add at most 1/384 to its variance."""
 _DENSE_DEVIATIONS: Final = 4

@@ -158,9 +158,7 @@ class PrivacyParameters:
         each_item = not self.dummies.uniform
         if each_item == (not self.shuffler.only_permutes):
             if each_item:
-                raise AccountingError(
-                    "no formula counts both users' and the shuffler's dummies of each item"
-                )
+                raise AccountingError("no formula counts dummies of each item of both parties")
             if isinstance(self.reduction, PureReduction):
                 return CloneRelease(
                     local_epsilon=self.reduction.local_epsilon, anonymity_set=anonymity_set

@@ -5,12 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from common.messages.guarantee import Coalition, Guarantee, claimed
-from deploy.pages.figures import (
-    format_certainty,
-    format_odds,
-    format_privacy,
-    format_probability,
-)
+from deploy.pages import figures
 
 _COALITIONS: Final[Mapping[str, tuple[str, str]]] = {
     "analyzer": (
@@ -67,12 +62,8 @@ def guarantee_sentences(guarantees: Sequence[Guarantee]) -> tuple[GuaranteeSente
     best, charged = best_guarantees(guarantees), claimed(guarantees)
     weakest = max(best, key=lambda coalition: best[coalition].epsilon)
     return tuple(
-        _sentence(
-            guarantee,
-            charged=guarantee is charged,
-            weakest=len(best) > 1 and guarantee.coalition == weakest,
-        )
-        for guarantee in guarantees
+        _sentence(row, charged=row is charged, weakest=len(best) > 1 and row.coalition == weakest)
+        for row in guarantees
     )
 
 
@@ -87,13 +78,13 @@ def best_guarantees(guarantees: Sequence[Guarantee]) -> dict[Coalition, Guarante
 
 def _sentence(guarantee: Guarantee, *, charged: bool, weakest: bool) -> GuaranteeSentence:
     epsilon, delta = guarantee.epsilon, guarantee.delta
-    finite, added = math.isfinite(epsilon), format_probability(delta) if delta else ""
+    finite, added = math.isfinite(epsilon), figures.format_probability(delta) if delta else ""
     consequence = "nothing is promised: your value may be learned."
     if epsilon == 0 and delta == 0:
         consequence = "nothing about your value can be learned."
     elif finite:
         consequence = (
-            f"any conclusion is at most {format_odds(epsilon)} times as likely with your "
+            f"any conclusion is at most {figures.format_odds(epsilon)} times as likely with your "
             f"value as with any other in its place{f', plus at most {added}' * bool(added)}."
         )
     return GuaranteeSentence(
@@ -101,11 +92,11 @@ def _sentence(guarantee: Guarantee, *, charged: bool, weakest: bool) -> Guarante
         coalition=guarantee.coalition,
         who=coalition_name(guarantee.coalition),
         sentence=f"{_COALITIONS[guarantee.coalition][1]}, {consequence}",
-        epsilon=format_privacy(epsilon),
-        delta=format_privacy(delta),
-        odds=format_odds(epsilon) if finite else "",
+        epsilon=figures.format_privacy(epsilon),
+        delta=figures.format_privacy(delta),
+        odds=figures.format_odds(epsilon) if finite else "",
         added=added,
-        certainty=format_certainty(epsilon, delta) if finite else "",
+        certainty=figures.format_certainty(epsilon, delta) if finite else "",
         charged=charged,
         weakest=weakest,
     )

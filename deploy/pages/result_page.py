@@ -3,7 +3,7 @@
 import base64
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -12,13 +12,7 @@ from numpy.typing import NDArray
 from common.crypto.hpke import fingerprint, suite_named
 from common.messages.guarantee import REPLACE_ONE
 from common.messages.ledger_entry import ChainHead, LedgerEntry
-from common.messages.result import (
-    Histogram,
-    Result,
-    interval_half_width,
-    simultaneous_confidence,
-)
-from common.protocols import Refinement
+from common.messages.result import Histogram, Result, interval_half_width, simultaneous_confidence
 from common.task.task import Task
 from deploy.pages import figures
 from deploy.pages.guarantee_sentences import guarantee_sentences
@@ -35,17 +29,6 @@ _SCRIPTS: Final = (
 """Scripts of a histogram's page; other pages have none."""
 MAX_VALUES: Final = 100_000
 """Maximum values on a histogram's page: two megabytes, which a browser sorts at once."""
-REFINED_SHARES: Final[Mapping[Refinement, str]] = {
-    "em": "the likeliest distribution, by expectation maximisation",
-    "ems": "a likely and smooth distribution, by expectation maximisation with smoothing",
-    "norm-sub": "the nearest distribution (Norm-Sub: a constant is subtracted from every share, "
-    "and shares below 0 are set to 0)",
-    "norm-mul": "the unrefined shares without those below 0, scaled (Norm-Mul)",
-    "norm-cut": "the largest shares that together reach 100 %, scaled (Norm-Cut)",
-    "base-cut": "the shares that noise alone rarely reaches, and the rest spread evenly (Base-Cut)",
-    "power-ns": "the likely shares under a power law, then the nearest distribution (Power-NS)",
-}
-"""Description of each refinement's shares."""
 _SHORT_NAME: Final = 12
 """Maximum characters of a name in a narrow column."""
 _MIN_WHOLE: Final = 10
@@ -134,9 +117,8 @@ def _histogram_fields(
     ]
     if view.truth is not None:
         mse = (mse_of(shares, view.truth) for shares in both)
-        facts.insert(
-            2, ("Mean squared error against the truth", *map(figures.format_scientific, mse))
-        )
+        known = ("Mean squared error against the truth", *map(figures.format_scientific, mse))
+        facts.insert(2, known)
     return {
         "held": min(view.size, MAX_VALUES),
         "long_names": max(map(len, task.labels), default=0) > _SHORT_NAME,
@@ -144,7 +126,7 @@ def _histogram_fields(
         "expected_misses": f"{misses:,.0f}" if misses >= _MIN_WHOLE else f"{misses:.2g}",
         "typical_share": figures.format_percent(half_width, error),
         "typical_users": figures.format_count(math.ceil(half_width * result.n_users)),
-        "refinement": REFINED_SHARES[task.refinement],
+        "refinement": task.refinement,
         "facts": facts,
     }
 

@@ -8,6 +8,8 @@ import numpy as np
 
 from common.errors import SettingsError
 from common.mechanisms.base import Vector
+from common.mechanisms.rappor.decoder import decode
+from common.mechanisms.registry import rappor_of
 from common.messages.result import (
     BitTable,
     Estimate,
@@ -20,7 +22,6 @@ from common.messages.result import (
 from common.task.specs import KeyValueSpec, NumberSpec, spec_as
 from common.task.task import Task
 from deploy.datasets.sample_people import SamplePeople
-from deploy.results.candidates import decode_candidates
 from deploy.results.estimate_table import CONFIDENCE, INTERVAL, NOISE_ALONE, EstimateTable
 from deploy.terminal.json_output import number_or_text
 
@@ -109,10 +110,7 @@ def _histogram(estimate: Histogram, task: Task, most: int, truth: Vector | None)
     shown, part = _largest(shares, truth, most)
     errors, error_fields = "", {}
     if truth is not None:
-        mse, covered = (
-            mse_of(shares, truth),
-            _covered(estimate.interval(CONFIDENCE), truth),
-        )
+        mse, covered = mse_of(shares, truth), _covered(estimate.interval(CONFIDENCE), truth)
         error_fields = {"mse_vs_truth": mse}
         errors = (
             f"Mean squared error {mse:.3g}, in theory {estimate.mse_theory:.3g}; refined "
@@ -148,10 +146,7 @@ def _means(estimate: Means, task: Task, most: int, truth: Vector | None) -> Resu
     means, size, shrunk = estimate.means, len(estimate.means), estimate.shrunk.tolist()
     errors, error_fields = "", {}
     if truth is not None:
-        mse, mse_shrunk = (
-            mse_of(means, truth),
-            mse_of(estimate.shrunk, truth),
-        )
+        mse, mse_shrunk = mse_of(means, truth), mse_of(estimate.shrunk, truth)
         error_fields = {"mse_vs_truth": mse, "mse_shrunk_vs_truth": mse_shrunk}
         better = f"; shrunk {mse_shrunk:.3g}" if size >= _SHRUNK_FROM else ""
         theory, covered = f"of which noise {estimate.mse_theory:.3g} in theory", ""
@@ -266,10 +261,7 @@ def _key_values(
         ]
         columns |= tables[0].columns() | tables[1].columns("mean_")
         if shares is not None and means is not None:
-            mse, mse_of_means = (
-                mse_of(owners.frequencies, shares),
-                mse_of(owners.means, means),
-            )
+            mse, mse_of_means = mse_of(owners.frequencies, shares), mse_of(owners.means, means)
             error_fields = {"mse_vs_truth": mse, "mse_of_means_vs_truth": mse_of_means}
             errors = f"Mean squared error of shares {mse:.3g}, of means {mse_of_means:.3g}."
     return ResultView(
@@ -299,7 +291,8 @@ def _texts(
     }
     if not candidates:
         return ResultView(columns=columns, warning=_NO_CANDIDATES)
-    decoding, size = decode_candidates(task, bit_table, candidates), len(candidates)
+    cells = np.concatenate([bit_table.cohort_sizes, bit_table.bit_counts.ravel()])
+    decoding, size = decode(rappor_of(task), cells, candidates), len(candidates)
     shares, p_values = decoding.shares, decoding.p_values.tolist()
     detected, n_detected = decoding.detected.tolist(), int(decoding.detected.sum())
     fields = {

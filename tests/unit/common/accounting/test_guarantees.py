@@ -70,13 +70,7 @@ def test_users_who_may_collude_or_skip_have_rows_of_their_own() -> None:
 
 @pytest.mark.parametrize(
     ("protocol", "n_refused", "users", "adding"),
-    [
-        ("od-hp", 0, 100, 60),
-        ("od-hp", 50, 50, 10),
-        ("od-hp", 70, 30, 1),
-        ("aue", 50, 50, 10),
-        ("aue", 70, 30, 0),
-    ],
+    [("od-hp", 0, 100, 60), ("od-hp", 70, 30, 1), ("aue", 50, 50, 10), ("aue", 70, 30, 0)],
 )
 def test_refusals_lower_the_stated_number_of_users_who_add_dummies(
     protocol: str, n_refused: int, users: int, adding: int
