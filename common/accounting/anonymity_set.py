@@ -71,9 +71,9 @@ class AnonymitySet:
 
 
 _MIN_EVENT_PROBABILITY: Final = 1e-6
-"""Conditioning on a rarer event gives bounds too weak to be of use."""
+"""Conditioning on a rarer event gives useless bounds."""
 _EXCLUDED_TAIL: Final = 1e-20
-"""Probability that more users are excluded than counted, which is charged to δ."""
+"""Probability that more users are excluded than assumed, which is charged to δ."""
 
 
 def uniform_dummies(spec: DummySpec, users: int) -> CountDistribution:

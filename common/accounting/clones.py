@@ -99,28 +99,28 @@ class CloneReduction:
 
     def delta(self, anonymity_set: AnonymitySet, epsilon: float) -> float:
         """
-        Bound the reduction's δ from above.
+        Return an upper bound on the reduction's δ.
 
         Args:
-            anonymity_set: Honest users; dummies are not counted, since they can only help.
+            anonymity_set: Honest users; dummies, which only improve privacy, are not counted.
             epsilon: Central ε, at least 0.
 
         Raises:
             AccountingError: epsilon is negative or not a number.
 
-        Cost: a thousand binomial evaluations for any number of users; milliseconds.
+        Cost: about a thousand binomial evaluations for any number of users; milliseconds.
         """
         if not epsilon >= 0:
             raise AccountingError(f"epsilon is {epsilon}; it must be at least 0")
         return self.curve(anonymity_set)(epsilon)
 
     def curve(self, anonymity_set: AnonymitySet) -> Callable[[float], float]:
-        """Return the bound of δ as a function of ε, on one layout of bins."""
+        """Return the bound on δ as a function of ε, on one layout of bins."""
         bins = _bins(anonymity_set.others, self.chance)
         return lambda epsilon: self._delta_at(epsilon, *bins)
 
     def epsilon(self, anonymity_set: AnonymitySet, delta: float, local_epsilon: float) -> float:
-        """Bound the reduction's ε from above, at most the local ε. Cost: ten evaluations of δ."""
+        """Return an upper bound on ε, at most the local ε. Cost: about ten evaluations of δ."""
         return least_epsilon(self.curve(anonymity_set), delta=delta, local_epsilon=local_epsilon)
 
     def _delta_at(self, epsilon: float, edges: Vector, masses: Vector, missed: float) -> float:
@@ -169,12 +169,12 @@ def clones_with_a_coin(
 
 def shortfall(trials: Vector, threshold: Vector) -> Vector:
     """
-    Bound E[(u - J)_+] from above for J ~ Binomial(m, 1/2), elementwise; 0 if u ≤ 0.
+    Return an upper bound on E[(u - J)_+] for J ~ Binomial(m, 1/2), elementwise; 0 if u ≤ 0.
 
     With k = ⌊u⌋ it equals u·P(J ≤ k) - m/2·P(J' ≤ k-1), J' with one trial less, as j·P(J = j) =
     m/2·P(J' = j-1); and (u - m/2)·P(J ≤ k) + (k+1)/2·P(J = k+1), as in `binomial.stop_loss`. The
-    first loses its digits at large u, the second far below u = 1: both are rounded up, and the
-    smaller one is taken.
+    first loses digits at large u, the second far below u = 1: both are rounded up, and the smaller
+    one is taken.
 
     Args:
         trials: m, whole numbers, at least 1.

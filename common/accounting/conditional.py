@@ -167,7 +167,7 @@ def _rows(reduction: MatchCountReduction, sizes: Vector, presence: Vector) -> tu
 
 class ConditionalDelta:
     """
-    Bounds δ(ε | M) for an array of numbers M of blanket reports.
+    Bounds on δ(ε | M) for an array of blanket sizes M.
 
     The distribution of H_x' is computed once for all ε.
     """
@@ -196,12 +196,12 @@ class ConditionalDelta:
         self._scale: Vector = reduction.answers * reduction.signal * present / sizes
 
     def __call__(self, epsilon: float) -> Vector:
-        """Bound δ(ε | M) from above for every M, shape (m,). Cost: one pass over the cells."""
+        """Return an upper bound on δ(ε | M) for each M, shape (m,). Cost: a pass over the cells."""
         excess = self._rows.excess(self._cells.nodes, epsilon, RELATIVE_ERROR)
         return self._averaged((self._weights * excess).sum(axis=1))
 
     def lower(self, epsilon: float) -> Vector:
-        """Bound δ(ε | M) from below for every M; ValueError unless the collision is 0 or 1/l."""
+        """Return a lower bound on δ(ε | M) for each M; ValueError unless c is 0 or 1/l."""
         if self._row_weights.shape[1] > 1:
             raise ValueError("no lower bound is computed for this collision probability")
         means, masses = self._cells.centres()
@@ -226,7 +226,7 @@ def grid_for(
     in k pieces: Σ g/k² is least for given Σ k if k ∝ g^(1/3).
     """
     rows, weights = _rows(reduction, np.array([size]), np.ones(1))
-    # The row of the likeliest B decides for all.
+    # The row of the likeliest B decides for all rows.
     row = int(np.argmax(weights[0]))
     rows = dataclasses.replace(
         rows, trials=rows.trials[row : row + 1], base=rows.base[row : row + 1]

@@ -238,11 +238,11 @@ class BinomialWindow:
     @classmethod
     def of(cls, distribution: Binomial, tail: float) -> "BinomialWindow":
         """
-        Lay out the window so that at most `tail` lies beyond either side.
+        Lay out the window so that a mass of at most `tail` lies beyond either side.
 
         Masses follow from the mode outward by P(X = k+1) / P(X = k) = (n-k)·c / ((k+1)(1-c)),
         without special functions: after j steps the relative error is below 5j roundings. Dividing
-        by their sum can only enlarge them, since the true masses sum to at most 1.
+        by the sum can only enlarge the masses, since the true ones sum to at most 1.
         """
         first, last = quantile(distribution, tail), upper_quantile(distribution, tail)
         mode = min(

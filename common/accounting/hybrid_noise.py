@@ -82,11 +82,11 @@ class HybridRelease:
     """One round of randomized response with the shuffler's independent noise on each item."""
 
     reduction: MatchCountReduction
-    """One histogram: reports that name an item."""
+    """Its reports name an item."""
     anonymity_set: AnonymitySet
     """Honest users, without dummies."""
     shuffler: ShufflerSpec
-    """Keeps every report."""
+    """Keeps every report, and adds geometric noise."""
 
     def __post_init__(self) -> None:
         spec = self.shuffler
@@ -116,7 +116,7 @@ class HybridRelease:
         return min(without, *bounds)
 
     def epsilon(self, delta: float) -> float:
-        """Bound ε at δ from above by the least of four bounds; AccountingError for an invalid δ."""
+        """Return the least of four upper bounds on ε at δ; AccountingError for an invalid δ."""
         best = epsilon_upper(self.reduction, self.anonymity_set, delta)
         for curve in self._curves():
             epsilon = least_epsilon(
@@ -162,9 +162,9 @@ class _Lattice:
         Join the cells.
 
         Args:
-            reduction: Of the victim's report.
-            cells: Of each K, weighted by its probability.
-            certain: Mass that was cut off; rounded up.
+            reduction: The mechanism of the victim's report.
+            cells: The cells of each K, weighted by its probability.
+            certain: Mass that was cut off, rounded up, and charged to δ.
             ratio: A low value of u, and the probability that u is lower.
         """
         self._q = reduction.blanket / reduction.answers
@@ -178,7 +178,7 @@ class _Lattice:
         self._ratio, self._rare = ratio
 
     def delta(self, epsilon: float) -> float:
-        """Bound δ at ε from above."""
+        """Return an upper bound on δ at ε."""
         if epsilon >= self._local_epsilon:
             return 0.0
         growth = math.exp(min(epsilon, MAX_EPSILON))

@@ -98,7 +98,7 @@ class ItemNoiseRelease:
 
     def delta(self, epsilon: float) -> float:
         """
-        Bound δ at ε from above, within a relative 1e-4 of the exact δ if that is at least 1e-15.
+        Return an upper bound on δ at ε, a relative 1e-4 too large at most if δ is at least 1e-15.
 
         Raises:
             AccountingError: epsilon is negative or not a number.
@@ -110,12 +110,12 @@ class ItemNoiseRelease:
         return min(1.0, self.missing + _classes(self.noise, self.keep_probability).delta(epsilon))
 
     def epsilon(self, delta: float) -> float:
-        """Bound ε at δ from above, to a relative 1e-5; infinite if nothing is certified."""
+        """Return an upper bound on ε at δ, to a relative 1e-5; infinite if nothing is certified."""
         return least_epsilon(self.delta, delta=delta, local_epsilon=math.inf)
 
     def curve(
         self,
-        epsilons: Sequence[float],  # noqa: ARG002  # exact everywhere
+        epsilons: Sequence[float],  # noqa: ARG002  # the curve is exact everywhere
         tolerance: float,  # noqa: ARG002
     ) -> Callable[[float], float]:
         """Return `delta` itself, which is the curve of a pair of distributions."""
@@ -141,7 +141,7 @@ class _Classes:
         self._margin = (2 * len(ratios) + _EXTRA_ROUNDINGS) * ROUNDING
 
     def delta(self, epsilon: float) -> float:
-        """Bound δ at ε from above; beyond MAX_EPSILON by that at MAX_EPSILON."""
+        """Return an upper bound on δ at ε; beyond MAX_EPSILON that at MAX_EPSILON."""
         growth = math.exp(min(epsilon, MAX_EPSILON))
         start = np.searchsorted(
             self._ratios, self._ratios * (growth * _THRESHOLD_FACTOR), side="right"

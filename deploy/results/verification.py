@@ -135,12 +135,12 @@ def check_guarantees(result: Result, task: Task) -> tuple[Guarantee, ...]:
             and stated.delta >= _MIN_STATED_SHARE * row.delta
             for row in known
         ):
+            first, *others = (
+                f"epsilon {rounded_up(row.epsilon)} at delta {rounded_up(row.delta)}"
+                for row in (stated, *known)
+            )
             raise WireError(
-                f"against {stated.coalition} the result states {_figures(stated)}; recomputed: "
-                f"{' or '.join(map(_figures, known)) or 'none'}"
+                f"against {stated.coalition} the result states {first}; recomputed: "
+                f"{' or '.join(others) or 'none'}"
             )
     return computed
-
-
-def _figures(guarantee: Guarantee) -> str:
-    return f"epsilon {rounded_up(guarantee.epsilon)} at delta {rounded_up(guarantee.delta)}"

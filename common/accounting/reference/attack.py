@@ -86,7 +86,7 @@ def epsilon_lower(
 
 
 def _last_above(attack: Attack, delta: float, top: float) -> float:
-    """Return about the largest ε, up to `top`, at which an attack proves more than delta."""
+    """Estimate from below the largest ε, up to `top`, at which an attack proves more than delta."""
 
     def excess(epsilon: float) -> float:
         return math.log(max(attack(epsilon), 1e-300)) - math.log(delta)
@@ -352,7 +352,7 @@ def epsilon_of_rounds(
         ValueError: The mechanism has no third value.
     """
     if reduction.third_value == "none":
-        raise ValueError("the others hold a third value, of which this mechanism has none")
+        raise ValueError("the others must hold a third value; this mechanism has none")
     l, collision = reduction.answers, reduction.collision  # noqa: E741  # as in the formula
     independent = reduction.third_value == "independent"
     undropped = 1 - 1 / l if independent else 1.0
@@ -393,5 +393,5 @@ def _power_of_complement(base: Vector, exponent: int) -> Vector:
     """Return (1 - base)^exponent, elementwise; by its logarithm where that keeps digits."""
     with np.errstate(divide="ignore", invalid="ignore"):
         small = np.exp(exponent * np.log1p(-np.minimum(base, 0.5)))
-    powers: Vector = np.where(base < 0.5, small, (1 - base) ** exponent)  # noqa: PLR2004  # either is exact there
+    powers: Vector = np.where(base < 0.5, small, (1 - base) ** exponent)  # noqa: PLR2004  # both forms are exact there
     return powers

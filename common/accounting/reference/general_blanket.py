@@ -52,7 +52,7 @@ class BlanketPair:
 
     def __post_init__(self) -> None:
         if not 0 <= self.blanket <= 1:
-            raise AccountingError(f"the blanket is {self.blanket}; it must lie between 0 and 1")
+            raise AccountingError(f"blanket is {self.blanket}; it must lie between 0 and 1")
         if not self.local_epsilon > 0:
             raise AccountingError(f"local epsilon is {self.local_epsilon}; it must be above 0")
         for name, distribution in (
@@ -168,7 +168,7 @@ _BINS: Final = 48
 _MAX_BINNED_MEAN: Final = 16.0
 """Mean number of blanket reports up to which M is binned."""
 _COEFFICIENT_ERROR: Final = 4 * float(np.finfo(np.float64).eps)
-"""Rounding error of a coefficient for each doubling of the transform's size."""
+"""Rounding error of a coefficient per doubling of the transform's size."""
 _NEGLIGIBLE_LOG_MODULUS: Final = -80.0
 """Logarithm of the modulus below which a frequency is bounded, not computed."""
 _TILTS: Final = np.concatenate([np.arange(0.5, 10, 0.5), np.geomspace(10, 1000, 20)])
@@ -177,7 +177,7 @@ _TILTS: Final = np.concatenate([np.arange(0.5, 10, 0.5), np.geomspace(10, 1000, 
 
 def blanket_delta(pair: BlanketPair, anonymity_set: AnonymitySet, epsilon: float) -> float:
     """
-    Bound δ from above for one pair of the victim's inputs.
+    Return an upper bound on δ for one pair of the victim's inputs.
 
     δ(ε | M) = E[(Σ of M draws of (R_x - e^ε·R_x')/U under U)_+] / M, averaged over the blanket size
     M [BBGN19].
@@ -185,7 +185,7 @@ def blanket_delta(pair: BlanketPair, anonymity_set: AnonymitySet, epsilon: float
     Args:
         pair: The pair.
         anonymity_set: Honest users, and dummies drawn from U. Dummies of random number are not
-            counted; they can only help.
+            counted; they only improve privacy.
         epsilon: Central ε, at least 0.
 
     Raises:
@@ -218,7 +218,7 @@ def blanket_delta(pair: BlanketPair, anonymity_set: AnonymitySet, epsilon: float
 
 def blanket_epsilon(pair: BlanketPair, anonymity_set: AnonymitySet, delta: float) -> float:
     """
-    Bound the central ε from above for one pair of the victim's inputs; at most the local ε.
+    Return an upper bound on the central ε for one pair of inputs, at most the local ε.
 
     Raises:
         AccountingError: delta is not between MIN_DELTA and 1.
@@ -315,7 +315,7 @@ class _Sum:
         self._weights_error = weights_error * twice[kept]
 
     def mean_excess(self, count: int) -> float:
-        """Bound E(S)_+ from above for the sum S of `count` terms."""
+        """Return an upper bound on E(S)_+ for the sum S of `count` terms."""
         power, angle = np.exp(count * self._log_modulus), count * self._angle
         waves = self._weights.real * np.cos(angle) + self._weights.imag * np.sin(angle)
         excess = count * (self._log_upper - self._log_modulus)

@@ -14,7 +14,7 @@ That is not an upper bound: a channel that completes both worlds must know wheth
 report was the draw from Q*, and given these numbers that is not equally likely in the two worlds.
 GRR over 4 items, 8 users, ε0 = 1, ε = .8: true δ 7.23e-4, the reduction 2.319e-4.
 
-**Certified** is the lesser of two proven bounds:
+**Certified** is the smaller of two proven bounds:
 
 * *revealed*: reveal whether the victim's report is a draw from Q*. If so (probability 1-w,
   w = a + ap) the worlds are equal; if not, the numbers and a common channel make both. The
@@ -124,7 +124,7 @@ class VariationRatio:
 
     def certified_delta(self, anonymity_set: AnonymitySet, epsilon: float) -> float:
         """
-        Bound the pair's δ from above; dummies are not counted, since they can only help.
+        Return an upper bound on the pair's δ; dummies, which only improve it, are not counted.
 
         Cost: two evaluations of clones, milliseconds.
         """
@@ -228,7 +228,7 @@ COMPARED: Final[tuple[tuple[str, Bound], ...]] = (
     ("clones [FMT23], numeric, without dummies; not proven for every randomizer", clones_2023),
     ("clones [FMT21] with [FMT23]'s coin, without dummies; proven for all", clones_with_a_coin),
     ("variation ratio [WPL+23], numeric, without dummies; not proven", variation_ratio),
-    ("what is proven of the variation ratio, without dummies", certified_variation_ratio),
+    ("variation ratio, the part that is proven, without dummies", certified_variation_ratio),
 )
 """Every bound shown beside the tight one, with its full name."""
 

@@ -171,8 +171,7 @@ def _details(finding: Finding) -> Iterable[tuple[str, str]]:
 def _one_in(chance: float) -> str:
     """Format a probability of about 1/N as N, rounded down; empty for 0."""
     # Rounding to six digits: 1 - .99999995 is 4.9999999973737e-08.
-    number = math.floor(1 / float(f"{chance:.6g}") + 1e-6) if chance > 0 else 0
-    return figures.format_count(number) if number else ""
+    return "" if chance <= 0 else f"{math.floor(1 / float(f'{chance:.6g}') + 1e-6):,}"
 
 
 def _tag(verdict: str) -> tuple[str, str]:

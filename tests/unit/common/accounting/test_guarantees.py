@@ -1,5 +1,4 @@
 import dataclasses
-import math
 from fractions import Fraction
 from typing import Any
 
@@ -21,7 +20,6 @@ from common.accounting.guarantees import (
     local_guarantee,
     skippers_guarantee,
 )
-from common.errors import AccountingError
 from common.mechanisms.reduction import MatchCountReduction
 from common.mechanisms.registry import mechanism_of
 from common.messages.guarantee import claimed
@@ -140,22 +138,6 @@ def test_the_anonymity_set_is_the_honest_users_of_the_actual_batch(
     task = published(**{"assumed_honest_fraction": 0.9} | changes).task
 
     assert expected == PrivacyParameters.of(task).anonymity_set(n_users, n_refused)
-
-
-def test_an_empty_batch_has_no_guarantee() -> None:
-    """There is no user to protect."""
-    with pytest.raises(AccountingError):
-        PrivacyParameters.of(published().task).anonymity_set(0)
-
-
-def test_without_local_noise_the_local_guarantee_is_infinite() -> None:
-    """It says why; the central guarantee is finite."""
-    task = published(local_epsilon=math.inf, dummies_per_user=100).task
-    central, local, *_ = guarantees(task, 5000, 0)
-
-    assert math.isfinite(central.epsilon)
-    assert math.inf == local.epsilon
-    assert "no local noise" in local.theorem
 
 
 @given(st.floats(min_value=0.01, max_value=20), st.integers(min_value=2, max_value=1000))

@@ -74,7 +74,7 @@ def test_claims_match_the_guarantees_and_compose(protocol: str) -> None:
 
 @pytest.mark.parametrize("protocol", sorted(_LOCAL))
 def test_local_protocols_guarantee_the_local_epsilon(protocol: str) -> None:
-    """With δ = 0, and relying on the own device only."""
+    """With δ = 0, and relying on the user's own device only."""
     task = _task(protocol, assumed_honest_fraction=0.5)
     row = guarantees(task, 7, 3)[0]
 
@@ -88,8 +88,10 @@ def test_local_protocols_guarantee_the_local_epsilon(protocol: str) -> None:
         row.assumptions
     )
     assert task.local_epsilon == task.central_epsilon
-    with pytest.raises(AccountingError):
+    with pytest.raises(AccountingError, match="n_users is 0"):
         guarantees(task, 0, 0)
+    with pytest.raises(AccountingError, match="n_users is 0"):
+        PrivacyParameters.of(_task("sh")).anonymity_set(0)
 
 
 @pytest.mark.parametrize("protocol", ["sbin", "sageo"])
@@ -110,6 +112,7 @@ def test_collusion_and_refusals_do_not_affect_the_shufflers_noise(protocol: str)
     assert "none of these dummies are refused" in said
     assert ("keeps each user's report with probability 0.5" in said) == (protocol == "sbin")
     assert math.isinf(table[2].epsilon)
+    assert "no local noise" in table[2].theorem
     assert any("not counted" in sentence for sentence in table[2].assumptions)
     assert any("off the counts" in sentence for sentence in table[3].assumptions)
 
