@@ -57,7 +57,7 @@ from common.task.dummy_spec import PERMUTE_ONLY, DummySpec, ShufflerSpec
 from common.task.task import MIN_DELTA, Task, honest_share
 
 _MAX_SHARE_SHOWN: Final = 0.99
-"""A guarantee by own dummies is omitted if its ε exceeds this share of the local ε."""
+"""A guarantee by the user's own dummies is omitted if its ε exceeds this share of the local ε."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +65,7 @@ class PrivacyParameters:
     """The parameters of a task, published or planned, from which its guarantees follow."""
 
     reduction: Reduction | None
-    """Of one report; None if the guarantee relies on no shuffler."""
+    """The reduction of one report; None if the guarantee relies on no shuffler."""
     local_epsilon: float
     """The promised local ε, at least the reduction's own."""
     dummies: DummySpec
@@ -93,7 +93,7 @@ class PrivacyParameters:
 
     @property
     def local_epsilon_of_all_rounds(self) -> float:
-        """Sum over rounds, rounded up, which holds against every coalition."""
+        """Sum of the local ε over rounds, rounded up; it holds against every coalition."""
         return sum_upper([self.local_epsilon] * self.rounds)
 
     def anonymity_set(self, n_users: int, n_refused: int = 0) -> AnonymitySet:
@@ -332,8 +332,8 @@ def _against_shuffler_and_analyzer(parameters: PrivacyParameters) -> list[Guaran
     """
     Return the guarantees against shuffler and analyzer together, who see each user's own reports.
 
-    Dummies never improve the pure ε. A fixed number of own dummies improves (ε, δ): formula 1 with
-    the victim as the only user. A random number does not, since it is visible and may be small.
+    Dummies never improve the pure ε. A fixed number of the user's own improves (ε, δ): formula 1
+    with the victim as the only user. A random number does not: it is visible and may be small.
     """
     local = local_guarantee("shuffler+analyzer", parameters)
     own_dummies = parameters.dummies.per_user
@@ -442,7 +442,7 @@ def claimable_epsilon(task: Task) -> float:
     """
     Return the central ε that a task may claim: the one at n_min, rounded up to six digits.
 
-    It is at most the local ε, and independent of the task's current claim.
+    It is at most the local ε, and does not depend on the task's current claim.
 
     Cost: one search for ε, tenths of a second.
     """

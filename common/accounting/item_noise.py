@@ -2,7 +2,7 @@
 Noise on each item's count: privacy from dummies that name every item [MSE25], [BC20].
 
 z_v dummies name item v, independent of all else. Let g be the distribution of z, and let a report
-be kept with probability β. Besides what all others contribute, the count of the victim's own item
+be kept with probability β. Besides what all others contribute, the count of the victim's item
 then has the distribution f = (1-β)·g + β·g(· - 1), and
 
     δ(ε) = Σ (f(k1)·g(k2) - e^ε·g(k1)·f(k2))_+ = Σ g(k1)·g(k2)·(r(k1) - e^ε·r(k2))_+,   r = f/g;

@@ -1,9 +1,9 @@
 """
 One released round in accounting: an upper bound on its curve δ(ε), for replace-one neighbours.
 
-Reports may be protected by users and uniform dummies (formula 1), by clones if only the local ε of
-the randomizer is known, by noise on each item's count (`item_noise`, `hybrid_noise`), or by their
-own noise alone, which other rounds may share.
+Reports are protected by users and uniform dummies (formula 1), by clones if only the randomizer's
+local ε is known, by noise on each item's count (`item_noise`, `hybrid_noise`), or by local noise
+alone, which other rounds may share.
 """
 
 import math

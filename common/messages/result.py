@@ -137,12 +137,12 @@ class BitTable:
 
     def __post_init__(self) -> None:
         _check_lengths("a table of bits", self.cohort_sizes, self.bit_counts)
-        if self.bit_counts.ndim != 2:  # noqa: PLR2004  # cohorts, bits
+        if self.bit_counts.ndim != 2:  # noqa: PLR2004  # an axis of cohorts and one of bits
             raise WireError(
                 f"a table of bits has {self.bit_counts.ndim} dimensions; it must have 2"
             )
         if (self.bit_counts > self.cohort_sizes[:, np.newaxis]).any():
-            raise WireError("a bit is set in more reports than its cohort has")
+            raise WireError("a bit count exceeds its cohort's size; it must be at most that")
 
 
 Estimate = Histogram | Means | KeyValues | BitTable
@@ -151,12 +151,12 @@ Estimate = Histogram | Means | KeyValues | BitTable
 def _check_lengths(what: str, *lists: Sized) -> None:
     lengths = {len(each) for each in lists}
     if len(lengths) != 1:
-        raise WireError(f"the lists of {what} have different lengths: {sorted(lengths)}")
+        raise WireError(f"the lists of {what} have lengths {sorted(lengths)}; they must be equal")
 
 
 RefusalCause = Literal["repeated", "unreadable", "malformed"]
-"""Reasons to refuse a report: its ciphertext is a repeat, it does not open, or no output of the
-task's mechanism has its content."""
+"""Reasons to refuse a report: its ciphertext is a repeat, it does not open, or its content is no
+output of the task's mechanism."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -172,11 +172,11 @@ class Result:
     n_users: int
     """Users in the batch by the shuffler's manifest, without sentinels."""
     n_reports: int
-    """Sealed reports that arrived, without sentinels': users' own, dummies and null reports."""
+    """Sealed reports that arrived: users' reports, dummies and null reports, not sentinels'."""
     n_dummies: int
-    """Dummies among the counted reports: those left after subtracting users' own. Exact if nothing
-    was refused and the shuffler only permutes. Otherwise expected and rounded: refusals take the
-    same share of users' reports and of dummies, and the shuffler keeps its task's share."""
+    """Counted reports less the users' true reports. Exact if nothing was refused and the shuffler
+    only permutes. Otherwise an expectation, rounded: refusals take the same share of users' reports
+    and of dummies, and the shuffler keeps the share that its task states."""
     refused: Mapping[RefusalCause, int]
     """Reports that were not counted, by cause; included in n_reports."""
     estimate: Estimate

@@ -76,7 +76,7 @@ def format_certainty(epsilon: float, delta: float) -> str:
         if left <= 0:
             return "100\N{NO-BREAK SPACE}%"
         digits = max(1, 1 - left.adjusted())
-        if digits > 6:  # noqa: PLR2004  # six nines
+        if digits > 6:  # noqa: PLR2004  # shows up to six nines
             return "nearly 100\N{NO-BREAK SPACE}%"
         return (
             f"{(100 - left).quantize(Decimal(1).scaleb(-digits), ROUND_CEILING)}\N{NO-BREAK SPACE}%"
@@ -96,7 +96,7 @@ def format_percent(share: float, error: float) -> str:
 
 def format_seconds(duration: float) -> str:
     """Format a duration in seconds."""
-    return f"{duration:.1f} s" if duration < 100 else f"{duration:,.0f} s"  # noqa: PLR2004
+    return f"{duration:.1f} s" if duration < 100 else f"{duration:,.0f} s"  # noqa: PLR2004  # seconds
 
 
 def escape_latex(text: str) -> str:

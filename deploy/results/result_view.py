@@ -204,7 +204,7 @@ def _key_values(
     reports, columns = estimate.reports.tolist(), {"key": range(size), "label": _labels(task, size)}
     errors, error_fields, part = "", {}, "{:,} most owned" if owners else "first {:,}"
 
-    def table(title: str, values: Vector, errors: Vector, **others: Any) -> EstimateTable:  # noqa: ANN401  # its
+    def table(title: str, values: Vector, errors: Vector, **others: Any) -> EstimateTable:  # noqa: ANN401  # other fields
         return EstimateTable(
             title=title + _part(size, len(reported[:most]), part),
             name="key",
