@@ -142,7 +142,7 @@ class BitTable:
                 f"a table of bits has {self.bit_counts.ndim} dimensions; it must have 2"
             )
         if (self.bit_counts > self.cohort_sizes[:, np.newaxis]).any():
-            raise WireError("a bit count exceeds its cohort's size; it must be at most that")
+            raise WireError("a bit is set in more reports than its cohort has")
 
 
 Estimate = Histogram | Means | KeyValues | BitTable
@@ -151,7 +151,7 @@ Estimate = Histogram | Means | KeyValues | BitTable
 def _check_lengths(what: str, *lists: Sized) -> None:
     lengths = {len(each) for each in lists}
     if len(lengths) != 1:
-        raise WireError(f"the lists of {what} have lengths {sorted(lengths)}; they must be equal")
+        raise WireError(f"the lists of {what} have different lengths: {sorted(lengths)}")
 
 
 RefusalCause = Literal["repeated", "unreadable", "malformed"]

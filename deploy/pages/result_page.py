@@ -52,7 +52,7 @@ def result_page(result: Result, task: Task, view: ResultView, *, version: str) -
         result=result,
         task=task,
         view=view,
-        confidence=_percent(CONFIDENCE),
+        confidence=f"{100 * CONFIDENCE:.4g}\N{NO-BREAK SPACE}%",
         digest=result.task_digest.hex(),
         guarantees=sentences,
         main=next(row for row in sentences if row.charged),
@@ -122,7 +122,7 @@ def _histogram_fields(
     return {
         "held": min(view.size, MAX_VALUES),
         "long_names": max(map(len, task.labels), default=0) > _SHORT_NAME,
-        "missed": _percent(1 - CONFIDENCE),
+        "missed": f"{100 * (1 - CONFIDENCE):.4g}\N{NO-BREAK SPACE}%",
         "expected_misses": f"{misses:,.0f}" if misses >= _MIN_WHOLE else f"{misses:.2g}",
         "typical_share": figures.format_percent(half_width, error),
         "typical_users": figures.format_count(math.ceil(half_width * result.n_users)),
@@ -170,7 +170,3 @@ def plotted(table: EstimateTable) -> dict[str, Any]:
         "zero": place(0.0) if low <= 0 <= high else None,
         "ends": (table.format(low), table.format(high)),
     }
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.4g}\N{NO-BREAK SPACE}%"

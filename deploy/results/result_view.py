@@ -51,11 +51,11 @@ class ResultView:
     columns: Columns
     """Columns of CSV and Parquet, in full precision, with a row per estimate."""
     warning: str = ""
-    """Why there are no tables, or why they show little; may be empty."""
+    """Reason for missing or uninformative tables; may be empty."""
     fields: Mapping[str, Any] = field(default_factory=dict)
     """Further JSON fields, beside the estimate's own."""
     errors: str = ""
-    """In a demo: sentences on the errors against the truth."""
+    """In a demo: sentences about the errors against the truth."""
     error_fields: Mapping[str, Any] = field(default_factory=dict)
     """In a demo: JSON fields of these errors, `mse_vs_truth` among them."""
 
