@@ -138,3 +138,18 @@ def test_masses_are_the_true_ones_rounded_up(trials: int, chance: float) -> None
         assert true <= Fraction(float(mass)) <= true * (1 + Fraction(1, 10**11))
     assert window.below <= 1.01e-30
     assert window.above <= 1.01e-30
+
+
+def test_a_billion_trials_keep_nine_digits() -> None:
+    """At the mode and five standard deviations off, against exact logarithms."""
+    trials = 10**9
+    window = BinomialWindow.of(Binomial(trials, 0.5), 1e-30)
+    middle = trials // 2 - window.first
+    step = 5 * 15_811
+
+    ratio = window.masses[middle + step] / window.masses[middle]
+
+    # The product of (n/2 - j) / (n/2 + j + 1) in exact arithmetic, by its logarithm.
+    log = math.fsum(math.log1p(-(2 * j + 1) / (trials / 2 + j + 1)) for j in range(step))
+    assert ratio == pytest.approx(math.exp(log), rel=1e-9)
+    assert window.masses.sum() == pytest.approx(1, rel=1e-8)

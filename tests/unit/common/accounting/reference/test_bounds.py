@@ -120,12 +120,7 @@ def test_the_largest_ratio_is_the_local_epsilon() -> None:
         (match_count_pair(reduction), reduction)
         for reduction in (_grr(16, 3.0), _grr(2, 0.5), optimized_unary(2.0), piecewise(1.0))
     ]
-    + [
-        (
-            rappor_pair(0.5, 0.25, 0.75, hashes=1),
-            unary(*rappor_probabilities(0.5, 0.25, 0.75)),
-        )
-    ],
+    + [(rappor_pair(0.5, 0.25, 0.75, hashes=1), unary(*rappor_probabilities(0.5, 0.25, 0.75)))],
     ids=["grr", "binary", "oue", "piecewise", "basic rappor"],
 )
 def test_the_general_blanket_matches_formula_1(
