@@ -130,12 +130,7 @@ def _histogram(estimate: Histogram, task: Task, most: int, truth: Vector | None)
     )
     return ResultView(
         tables=(table,),
-        columns={
-            "item": range(size),
-            "label": labels,
-            **table.columns(),
-            "refined": refined,
-        },
+        columns={"item": range(size), "label": labels, **table.columns(), "refined": refined},
         warning="" if estimate.any_share_above_zero(CONFIDENCE) else _TOO_FEW_USERS,
         errors=errors,
         error_fields=error_fields,
@@ -175,15 +170,10 @@ def _means(estimate: Means, task: Task, most: int, truth: Vector | None) -> Resu
         truth=truth,
         notes=(note,),
     )
-    spec = spec_as(task.mechanism, NumberSpec)
+    spec, labels = spec_as(task.mechanism, NumberSpec), _labels(task, size)
     return ResultView(
         tables=(table,),
-        columns={
-            "number": range(size),
-            "label": _labels(task, size),
-            **table.columns(),
-            "shrunk": shrunk,
-        },
+        columns={"number": range(size), "label": labels, **table.columns(), "shrunk": shrunk},
         fields={"low": spec.low, "high": spec.high},
         errors=errors,
         error_fields=error_fields,

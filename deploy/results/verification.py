@@ -86,9 +86,8 @@ def _check_reports(result: Result, task: Task) -> None:
         )
     fewest, most = task.batch_reports(result.n_users + room)
     fewest = max(0, fewest - per_user * room + missing)
-    most -= per_user * (n_sentinels - missing) + (
-        room - n_sentinels if task.shuffler.keep_probability == 1 else 0
-    )
+    unused = room - n_sentinels if task.shuffler.keep_probability == 1 else 0
+    most -= per_user * (n_sentinels - missing) + unused
     if not fewest <= result.n_reports <= most:
         expected = str(most) if fewest == most else f"{fewest} to {most}"
         raise WireError(
