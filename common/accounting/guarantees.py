@@ -435,7 +435,7 @@ _EPSILON_MARGIN: Final = 1e-4
 """Relative margin added to a claimed ε."""
 _DELTA_MARGIN: Final = 5e-3
 """Relative margin by which `delta_upper` may exceed the formula itself."""
-_STATED: Final = Context(prec=6, rounding=ROUND_CEILING)
+_CLAIM_CONTEXT: Final = Context(prec=6, rounding=ROUND_CEILING)
 
 
 def claimable_epsilon(task: Task) -> float:
@@ -448,7 +448,7 @@ def claimable_epsilon(task: Task) -> float:
     """
     delta = max(MIN_DELTA, task.delta * (1 - _DELTA_MARGIN))
     epsilon = claimed_release(task, task.n_min).epsilon(delta) * (1 + _EPSILON_MARGIN)
-    return min(float(_STATED.create_decimal_from_float(epsilon)), task.local_epsilon)
+    return min(float(_CLAIM_CONTEXT.create_decimal_from_float(epsilon)), task.local_epsilon)
 
 
 def delta_at_claim(task: Task) -> float:

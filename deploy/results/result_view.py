@@ -90,7 +90,7 @@ def result_view(
 
     Raises:
         SettingsError: Candidates are given, but the task does not collect texts.
-        TaskError: The task has too few cohorts for so many candidates.
+        TaskError: The task has too few cohorts for this number of candidates.
         ValueRangeError: A candidate is too long, or is not one of the labels.
     """
     if isinstance(estimate, BitTable):
