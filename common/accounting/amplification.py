@@ -46,11 +46,11 @@ from common.mechanisms.reduction import MatchCountReduction
 
 _FIRST_BINS: Final = 24
 _ROUNDS: Final = 4
-_ROUGH: Final = 0.1
+_ROUGH_TOLERANCE: Final = 0.1
 """Relative error of δ in the first search for ε."""
 _COLLISION_FACTOR: Final = 4.0
 """Factor on the error if the messages that support both values are binned too."""
-_PER_LOG_DELTA: Final = 6e-4
+_TOLERANCE_PER_LOG_DELTA: Final = 6e-4
 """Relative error of δ in the final search, over ln(1/δ): δ changes about 2·ln(1/δ) times as fast as
 ε, in relative terms."""
 _CACHE_SIZE: Final = 1024
@@ -60,7 +60,7 @@ def delta_upper(
     reduction: MatchCountReduction, anonymity_set: AnonymitySet, epsilon: float
 ) -> float:
     """
-    Bound δ from above at a central ε, against the analyzer and colluding users.
+    Return an upper bound on δ at a central ε, against the analyzer and colluding users.
 
     Args:
         reduction: The mechanism.
@@ -93,7 +93,7 @@ def epsilon_upper(
     reduction: MatchCountReduction, anonymity_set: AnonymitySet, delta: float
 ) -> float:
     """
-    Bound the central ε from above at δ, against the analyzer and colluding users.
+    Return an upper bound on the central ε at δ, against the analyzer and colluding users.
 
     Returns:
         An ε at which (ε, δ) holds, within .1 % of formula 1's and at most the local ε. Infinite if
@@ -114,7 +114,7 @@ def _epsilon_upper(
     reduction: MatchCountReduction, anonymity_set: AnonymitySet, delta: float
 ) -> float:
     epsilon = _gaussian_guess(reduction, anonymity_set, delta)
-    for tolerance in (_ROUGH, _PER_LOG_DELTA * -math.log(delta)):
+    for tolerance in (_ROUGH_TOLERANCE, _TOLERANCE_PER_LOG_DELTA * -math.log(delta)):
         top = min(reduction.local_epsilon, MAX_EPSILON)
         curve = DeltaCurve(reduction, anonymity_set, (min(epsilon, top),), tolerance)
         found = least_epsilon(
@@ -129,9 +129,9 @@ class DeltaCurve:
     """
     δ(ε) as a function, with bins of M and cells of H_x' laid out once for a few ε.
 
-    At those ε they cost about the given tolerance at most. The curve falls with ε, is convex in e^ε
-    and lies above the true one everywhere: it belongs to a pair of distributions that dominates the
-    shuffled batch [ZDW22].
+    At those ε the layout adds at most about the given tolerance. The curve falls with ε, is convex
+    in e^ε and lies above the true one everywhere: it belongs to a pair of distributions that
+    dominates the shuffled batch [ZDW22].
     """
 
     def __init__(
@@ -172,7 +172,7 @@ class DeltaCurve:
         return decisive
 
     def __call__(self, epsilon: float) -> float:
-        """Return an upper bound of δ at ε."""
+        """Return an upper bound on δ at ε."""
         if epsilon >= self.reduction.local_epsilon:
             return self._missed
         return min(1.0, self._missed + float(self._masses @ self._conditional(epsilon)))
@@ -182,7 +182,7 @@ def _gaussian_guess(
     reduction: MatchCountReduction, anonymity_set: AnonymitySet, delta: float
 ) -> float:
     """
-    Guess ε by Gaussian privacy with μ² = 2(1-c)·l·(p-q)²/M at the mean M; not a bound.
+    Estimate ε by Gaussian privacy with μ² = 2(1-c)·l·(p-q)²/M at the mean M; not a bound.
 
     Near 0 the privacy loss is about l(p-q)/M·(H_x - H_x'), and Var(H_x - H_x') = 2M(1-c)/l.
     """

@@ -71,9 +71,9 @@ class AnonymitySet:
 
 
 _MIN_EVENT_PROBABILITY: Final = 1e-6
-"""Conditioning on a rarer event gives bounds too weak to be of use."""
+"""Conditioning on a rarer event gives useless bounds."""
 _EXCLUDED_TAIL: Final = 1e-20
-"""Probability that more users are excluded than counted, which is charged to δ."""
+"""Probability that more users are excluded than assumed, which is charged to δ."""
 
 
 def uniform_dummies(spec: DummySpec, users: int) -> CountDistribution:
@@ -107,7 +107,7 @@ def each_item_release(spec: DummySpec, users: int) -> ItemNoiseRelease:
     W > most - 2, who are thereby excluded. The dummies of x and x' of all others are independent
     with probability c, as without conditioning. A user is excluded with probability
     P(W > most - 2 | total ≤ most) ≤ P(W > most - 2) / P(total ≤ most); the probability that more
-    users are than assumed is charged to δ.
+    users are excluded than assumed is charged to δ.
     """
     chance = spec.extra_probability
     few_left = _beyond(Binomial(max(0, spec.trials - 2), chance), spec.most - 2)

@@ -6,39 +6,38 @@ from common.messages.guarantee import rounded_up
 from common.task.dummy_spec import EXTRA_WEIGHT_SUM, KEEP_SUM, RATIO_SUM, DummySpec, ShufflerSpec
 
 FORMULA_1: Final = (
-    "privacy blanket, exact two-binomial form, rounded up ([BBGN19]; "
-    "formula 1 of common/accounting)"
+    "privacy blanket bound, binomial form, rounded up ([BBGN19]; derivation: "
+    "docs/theory/accounting.md)"
 )
 ITEM_NOISE: Final = (
     "noise on each item's count, exact for the worst case, rounded up ([MSE25], [BC20]; "
-    "item noise of common/accounting)"
+    "derivation: docs/theory/accounting.md)"
 )
 HYBRID: Final = (
     "randomized response and noise on each item's count, the least of four bounds, rounded up "
-    "(no paper's: hybrid of common/accounting)"
+    "(from no paper; proof: docs/theory/accounting.md)"
 )
 COMPOSED: Final = (
-    "privacy blanket for each round, dominating pairs composed ([BBGN19], [ZDW22]; "
-    "common/accounting)"
+    "privacy blanket bound for each round, dominating pairs composed ([BBGN19], [ZDW22]; "
+    "docs/theory/accounting.md)"
 )
 ITEM_NOISE_COMPOSED: Final = (
     "noise on each item's count for each round, dominating pairs composed ([MSE25], [ZDW22]; "
-    "common/accounting)"
+    "docs/theory/accounting.md)"
 )
 CLONES: Final = (
     "hiding among clones, for any randomizer with this local epsilon, rounded up ([FMT21] with the "
-    "coin of [FMT23]; clones of common/accounting)"
+    "victim's finite odds as in [FMT23]; docs/theory/accounting.md)"
 )
 CLONES_COMPOSED: Final = (
     "hiding among clones for each round, dominating pairs composed ([FMT21], [ZDW22]; "
-    "common/accounting)"
+    "docs/theory/accounting.md)"
 )
 LOCAL: Final = "a randomizer with integer weights: the likelihood ratio is at most e^ε"
 NO_LOCAL_NOISE: Final = "none: reports carry no local noise, and nothing is certified"
 ENCRYPTION: Final = (
-    "computational: HPKE [RFC9180], every ciphertext of one length, as many from every user"
+    "computational: HPKE [RFC9180], ciphertexts of one length, the same number from every user"
 )
-
 
 HONEST_SHUFFLER: Final = "the shuffler permutes uniformly and does not collude with the analyzer"
 ALONE: Final = ("your own device randomizes as the task says", "nobody else needs to be honest")
@@ -63,26 +62,25 @@ def with_dummies(dummies: DummySpec) -> str:
     """Return the end of a sentence about honest users: the dummies that they add."""
     if dummies.maximum == 0:
         return ""
-    chance = f"{dummies.extra_probability:.6g} ({dummies.extra_weight} in {EXTRA_WEIGHT_SUM})"
+    probability = f"{dummies.extra_probability:.6g} ({dummies.extra_weight} in {EXTRA_WEIGHT_SUM})"
     if not dummies.uniform:
         return (
-            f" and add a dummy of each item with probability {chance}, drawn by each alone, "
-            f"and drawn again where there are more than {dummies.most}"
+            f" and add a dummy of each item with probability {probability}, drawn independently, "
+            f"redrawn above {dummies.most} in all"
         )
     certain = f" and add uniform dummies, {dummies.per_user} each"
     if dummies.law == "fixed":
         return certain
     if dummies.law == "fractional":
         more = f"{certain} and one more" if dummies.per_user else " and add one uniform dummy"
-        return f"{more} with probability {chance}, drawn by each alone"
+        return f"{more} with probability {probability}, drawn independently"
+    number = f"({dummies.trials} trials, probability {probability}), drawn independently"
     if dummies.law == "binomial":
-        return (
-            f"{certain} and as many more as of {dummies.trials} chances of {chance} come true, "
-            "drawn by each alone"
-        )
+        return f"{certain}, plus a binomial number {number}"
+    number = f"(r = {dummies.trials}, continuing with probability {probability})"
     return (
-        f"{certain} and {dummies.trials} geometric numbers more, each going on with probability "
-        f"{chance}, drawn by each alone, and drawn again where they are more than {dummies.most}"
+        f"{certain}, plus a negative binomial number {number}, drawn independently, redrawn above "
+        f"{dummies.most}"
     )
 
 
@@ -92,19 +90,19 @@ def shuffler_assumptions(spec: ShufflerSpec) -> tuple[str, ...]:
     if spec.keep_probability < 1:
         stated.append(
             f"the shuffler keeps each user's report with probability {spec.keep_probability:.6g} "
-            f"({spec.keep_weight} in {KEEP_SUM}), drawn for each apart, and reveals to nobody which"
+            f"({spec.keep_weight} in {KEEP_SUM}), drawn independently, and reveals to nobody which"
         )
     if spec.law == "binomial":
-        drawn = f"as many as come up heads among {spec.trials} fair coins"
+        number = f"a binomial number ({spec.trials} fair coins)"
     else:
-        drawn = (
-            f"a two-sided geometric number with its peak at {spec.peak}, weights "
-            f"{spec.left_weight} and {spec.right_weight} in {RATIO_SUM}, at most {spec.most}"
+        number = (
+            f"a two-sided geometric number (peak {spec.peak}, ratios {spec.left_weight} below and "
+            f"{spec.right_weight} above it, in {RATIO_SUM}, at most {spec.most})"
         )
     if spec.law != "none":
         stated.append(
-            f"the shuffler adds dummies that name each item, for each apart {drawn}, after the "
-            "batch has closed, and reveals to nobody which or how many they are"
+            "the shuffler adds dummies that name each item, for each an independent draw of "
+            f"{number}, after the batch has closed, and reveals to nobody which or how many"
         )
         stated.append("none of these dummies are refused: an honest shuffler's are always valid")
     return tuple(stated)

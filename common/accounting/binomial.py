@@ -19,8 +19,8 @@ incomplete beta and gamma functions underneath, the one for the smaller tail los
 
 
 def smaller_tail(
-    at_most: Callable[..., Any],
-    more_than: Callable[..., Any],
+    lower: Callable[..., Any],
+    upper: Callable[..., Any],
     parameters: tuple[Any, ...],
     *,
     inside: NDArray[np.bool_],
@@ -31,16 +31,16 @@ def smaller_tail(
     Return P(X ≤ k) and P(X > k), elementwise: compute the smaller tail and subtract it from 1.
 
     Args:
-        at_most: Ufunc for P(X ≤ k), accurate where k is below the mean.
-        more_than: Ufunc for P(X > k), accurate elsewhere.
+        lower: Ufunc for P(X ≤ k), accurate where k is below the mean.
+        upper: Ufunc for P(X > k), accurate elsewhere.
         parameters: Arguments of both.
         inside: True where both tails are above 0.
         low: True where k is below the mean.
         below: P(X ≤ k) where not inside; overwritten elsewhere.
     """
     above: Vector = 1 - below
-    at_most(*parameters, out=below, where=inside & low)
-    more_than(*parameters, out=above, where=inside & ~low)
+    lower(*parameters, out=below, where=inside & low)
+    upper(*parameters, out=above, where=inside & ~low)
     np.subtract(1, below, out=above, where=inside & low)
     np.subtract(1, above, out=below, where=inside & ~low)
     return below, above
@@ -50,28 +50,29 @@ def masses_between(below: Vector, above: Vector) -> Vector:
     """
     Return the mass between neighbouring points along the last axis, from both tails at each point.
 
-    It is a difference of the smaller tails, which keeps its digits.
+    It is a difference of the smaller tails, which loses no digits.
     """
     lower_half = below[..., 1:] < above[..., :-1]
     masses: Vector = np.where(lower_half, np.diff(below, axis=-1), -np.diff(above, axis=-1))
     return np.maximum(masses, 0)
 
 
-def at_most(outcome: Vector, trials: Vector, chance: float) -> Vector:
-    """Return P(X ≤ outcome) for X ~ Binomial(trials, chance), elementwise; whole numbers."""
+def lower_tail(outcome: Vector, trials: Vector, chance: float) -> Vector:
+    """Return P(X ≤ outcome) for X ~ Binomial(trials, chance); arguments as in `tails`."""
     return tails(outcome, trials, chance)[0]
 
 
-def more_than(outcome: Vector, trials: Vector, chance: float) -> Vector:
-    """Return P(X > outcome) for X ~ Binomial(trials, chance), elementwise; whole numbers."""
+def upper_tail(outcome: Vector, trials: Vector, chance: float) -> Vector:
+    """Return P(X > outcome) for X ~ Binomial(trials, chance); arguments as in `tails`."""
     return tails(outcome, trials, chance)[1]
 
 
 def tails(outcome: Vector, trials: Vector, chance: float) -> tuple[Vector, Vector]:
     """
-    Return P(X ≤ k) and P(X > k) for X ~ Binomial(trials, chance), elementwise; whole numbers.
+    Return P(X ≤ k) and P(X > k) for X ~ Binomial(trials, chance), elementwise.
 
-    P(X > k) is the regularized incomplete beta function of chance at (k+1, n-k) [DLMF, 8.17.5].
+    `outcome` and `trials` contain whole numbers, k and n. P(X > k) is the regularized incomplete
+    beta function of chance at (k+1, n-k) [DLMF, 8.17.5].
     """
     outcome, trials = np.broadcast_arrays(outcome, trials)
     return smaller_tail(
@@ -88,7 +89,7 @@ def stop_loss(
     trials: Vector, chance: float, threshold: Vector, margin: float = RELATIVE_ERROR
 ) -> Vector:
     """
-    Bound the stop-loss E[(X - t)_+] from one side for X ~ Binomial(n, c), elementwise.
+    Return a one-sided bound on the stop-loss E[(X - t)_+] for X ~ Binomial(n, c), elementwise.
 
     With k = ⌊t⌋ it equals (nc - t)·P(X > k) + (k+1)(1-c)·P(X = k+1): as (j - nc)·P(X = j) =
     a_j - a_(j+1) for a_j = j(1-c)·P(X = j), the sum over j > k telescopes to a_(k+1). The more
@@ -109,7 +110,7 @@ def stop_loss(
     """
     threshold = np.minimum(threshold, trials + 1)
     whole = np.floor(threshold)
-    tail = more_than(whole, trials, chance)
+    tail = upper_tail(whole, trials, chance)
     rest = (whole + 1) * (1 - chance) * scipy.stats.binom.pmf(whole + 1, trials, chance)
     distance = trials * chance - threshold
     bound: Vector = distance * tail + rest + margin * (np.abs(distance) * tail + rest)

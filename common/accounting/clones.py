@@ -10,7 +10,7 @@ J ~ Bin(m, 1/2) by 1 ± s(1 - 2J/m), hence
     δ(ε | m) = 2s(1+e^ε)/m · E[(u - J)_+],   u = m(p - e^ε)/((p-1)(1+e^ε)),   δ = E_m[δ(ε | m)].
 
 The reductions of [FMT21] and [FMT23] differ in the probability of a clone and the odds. Every δ
-here is an upper bound of that expectation: δ(ε | m) falls with m (J/m is a reverse martingale),
+here is an upper bound on that expectation: δ(ε | m) falls with m (J/m is a reverse martingale),
 bins of m are charged at their lower edge, and no tail is omitted.
 
 Used where no other reduction is known, and for comparison; where formula 1 applies it is tighter.
@@ -25,17 +25,17 @@ import numpy as np
 import scipy
 
 from common.accounting.anonymity_set import AnonymitySet, Bins
-from common.accounting.binomial import RELATIVE_ERROR, at_most
+from common.accounting.binomial import RELATIVE_ERROR, lower_tail
 from common.accounting.count_distributions import Binomial
 from common.accounting.epsilon_search import least_epsilon
 from common.errors import AccountingError, BoundRangeError
 from common.mechanisms.base import Vector
 from common.mechanisms.reduction import MatchCountReduction
 
-_LARGEST: Final = 700.0
-"""Largest local ε whose exponential is finite."""
-_BINS: Final = 512
-_FEW: Final = 64
+MAX_EXPONENT: Final = 700.0
+"""Largest ε of which exponentials are computed; that of 710 is infinite."""
+_N_BINS: Final = 512
+_MAX_DIRECT_THRESHOLD: Final = 64
 """Value of u below which both forms of the shortfall are computed."""
 _ROUNDING: Final = 1e-15
 """Bound on the relative error of u, by which u is raised."""
@@ -52,7 +52,9 @@ class CloneReduction:
 
     def __post_init__(self) -> None:
         if not 0 <= self.chance <= 1:
-            raise AccountingError(f"the chance of a clone is {self.chance}; it must be 0 .. 1")
+            raise AccountingError(
+                f"the probability of a clone is {self.chance}; it must lie between 0 and 1"
+            )
         if not self.log_odds > 0:
             raise AccountingError(
                 f"the victim's log-odds are {self.log_odds}; they must be above 0"
@@ -97,28 +99,28 @@ class CloneReduction:
 
     def delta(self, anonymity_set: AnonymitySet, epsilon: float) -> float:
         """
-        Bound the reduction's δ from above.
+        Return an upper bound on the reduction's δ.
 
         Args:
-            anonymity_set: Honest users; dummies are not counted, since they can only help.
+            anonymity_set: Honest users; dummies, which only improve privacy, are not counted.
             epsilon: Central ε, at least 0.
 
         Raises:
             AccountingError: epsilon is negative or not a number.
 
-        Cost: a thousand binomial evaluations for any number of users; milliseconds.
+        Cost: about a thousand binomial evaluations for any number of users; milliseconds.
         """
         if not epsilon >= 0:
             raise AccountingError(f"epsilon is {epsilon}; it must be at least 0")
         return self.curve(anonymity_set)(epsilon)
 
     def curve(self, anonymity_set: AnonymitySet) -> Callable[[float], float]:
-        """Return the bound of δ as a function of ε, on one layout of bins."""
+        """Return the bound on δ as a function of ε, on one layout of bins."""
         bins = _bins(anonymity_set.others, self.chance)
         return lambda epsilon: self._delta_at(epsilon, *bins)
 
     def epsilon(self, anonymity_set: AnonymitySet, delta: float, local_epsilon: float) -> float:
-        """Bound the reduction's ε from above, at most the local ε. Cost: ten evaluations of δ."""
+        """Return an upper bound on ε, at most the local ε. Cost: about ten evaluations of δ."""
         return least_epsilon(self.curve(anonymity_set), delta=delta, local_epsilon=local_epsilon)
 
     def _delta_at(self, epsilon: float, edges: Vector, masses: Vector, missed: float) -> float:
@@ -141,13 +143,13 @@ def clones_2021(reduction: MatchCountReduction, anonymity_set: AnonymitySet, del
         AccountingError: delta is not between MIN_DELTA and 1.
         BoundRangeError: The local ε is infinite.
     """
-    local_epsilon = _finite(reduction, "clones (2021)")
+    local_epsilon = _finite(reduction)
     return CloneReduction.of_2021(local_epsilon).epsilon(anonymity_set, delta, local_epsilon)
 
 
 def clones_2023(reduction: MatchCountReduction, anonymity_set: AnonymitySet, delta: float) -> float:
-    """Return the central ε of [FMT23], which is not proven: see `of_2023`; as `clones_2021`."""
-    local_epsilon = _finite(reduction, "clones (2023)")
+    """Return the central ε of [FMT23], not proven: see `of_2023`. Errors of `clones_2021`."""
+    local_epsilon = _finite(reduction)
     return CloneReduction.of_2023(local_epsilon).epsilon(anonymity_set, delta, local_epsilon)
 
 
@@ -155,11 +157,10 @@ def clones_with_a_coin(
     reduction: MatchCountReduction, anonymity_set: AnonymitySet, delta: float
 ) -> float:
     """Return the central ε of [FMT21] with the coin of [FMT23], proven; as `clones_2021`."""
-    local_epsilon = _finite(reduction, "clones with a coin")
-    if local_epsilon > _LARGEST:
+    local_epsilon = _finite(reduction)
+    if local_epsilon > MAX_EXPONENT:
         raise BoundRangeError(
-            f"clones with a coin are computed up to a local ε of {_LARGEST:g}; "
-            f"here it is {local_epsilon:.6g}"
+            f"it is computed up to a local ε of {MAX_EXPONENT:g}; here it is {local_epsilon:.6g}"
         )
     odds = math.exp(local_epsilon)
     coin = CloneReduction.of_2021_with_a_coin(odds, odds)
@@ -168,12 +169,12 @@ def clones_with_a_coin(
 
 def shortfall(trials: Vector, threshold: Vector) -> Vector:
     """
-    Bound E[(u - J)_+] from above for J ~ Binomial(m, 1/2), elementwise; 0 if u ≤ 0.
+    Return an upper bound on E[(u - J)_+] for J ~ Binomial(m, 1/2), elementwise; 0 if u ≤ 0.
 
     With k = ⌊u⌋ it equals u·P(J ≤ k) - m/2·P(J' ≤ k-1), J' with one trial less, as j·P(J = j) =
     m/2·P(J' = j-1); and (u - m/2)·P(J ≤ k) + (k+1)/2·P(J = k+1), as in `binomial.stop_loss`. The
-    first loses its digits at large u, the second far below u = 1: both are rounded up, and the
-    smaller one is taken.
+    first loses digits at large u, the second far below u = 1: both are rounded up, and the smaller
+    one is taken.
 
     Args:
         trials: m, whole numbers, at least 1.
@@ -181,29 +182,29 @@ def shortfall(trials: Vector, threshold: Vector) -> Vector:
     """
     threshold = np.maximum(threshold, 0)
     whole = np.floor(threshold)
-    tail = at_most(whole, trials, 0.5)
+    tail = lower_tail(whole, trials, 0.5)
     distance = (threshold - trials / 2) * tail
     rest = (whole + 1) / 2 * scipy.stats.binom.pmf(whole + 1, trials, 0.5)
     centred = np.maximum(distance + rest, 0) + RELATIVE_ERROR * (np.abs(distance) + rest)
-    few = threshold < _FEW
+    few = threshold < _MAX_DIRECT_THRESHOLD
     gain = threshold[few] * tail[few]
-    loss = trials[few] / 2 * at_most(whole[few] - 1, trials[few] - 1, 0.5)
+    loss = trials[few] / 2 * lower_tail(whole[few] - 1, trials[few] - 1, 0.5)
     direct = np.maximum(gain - loss, 0) + RELATIVE_ERROR * (gain + loss)
     bound: Vector = centred
     bound[few] = np.minimum(direct, centred[few])
     return bound
 
 
-def _finite(reduction: MatchCountReduction, rule: str) -> float:
+def _finite(reduction: MatchCountReduction) -> float:
     """Return the local ε, or raise BoundRangeError if it is infinite."""
     if math.isinf(reduction.local_epsilon):
-        raise BoundRangeError(f"{rule} needs a finite local ε; here reports carry no noise")
+        raise BoundRangeError("it needs a finite local ε; here reports carry no noise")
     return reduction.local_epsilon
 
 
 def _bins(others: int, chance: float) -> tuple[Vector, Vector, float]:
     """Return lower edges of bins of Bin(others, chance), their masses, and the mass below."""
     distribution = Binomial(others, chance)
-    bins = Bins.of(distribution, _BINS)
+    bins = Bins.of(distribution, _N_BINS)
     masses, missed = bins.masses(distribution)
     return bins.edges, masses, missed

@@ -7,9 +7,10 @@ chord lies above it, and the value at the cell's mean below (Jensen); a cell's e
 determine both bounds. Their gap shows how fine the cells must be.
 
 If two values collide with a probability c that is neither 0 nor 1/l, the number B of messages that
-support both is binned first. The expectation falls with B: such a message adds 1 - e^ε for certain,
-any other one at least as much on average, with more variance. So bins are charged at their lower
-edge.
+support both is binned first, and bins are charged at their lower edge, since the expectation falls
+with B. Let R be the sum over all other messages. One that supports both adds 1 - e^ε; one that does
+not adds an independent Y with E[Y] = (1 - e^ε)·(1-c)/(l-c) ≥ 1 - e^ε. By Jensen's inequality
+E(R + Y)_+ ≥ E(R + E[Y])_+ ≥ E(R + 1 - e^ε)_+.
 """
 
 import dataclasses
@@ -18,7 +19,7 @@ from typing import Final
 
 import numpy as np
 
-from common.accounting.binomial import RELATIVE_ERROR, interval_masses, more_than, stop_loss
+from common.accounting.binomial import RELATIVE_ERROR, interval_masses, stop_loss, upper_tail
 from common.mechanisms.base import Vector
 from common.mechanisms.reduction import MatchCountReduction
 
@@ -26,12 +27,12 @@ _MEAN_ERROR: Final = 1e-10
 """Relative error of a cell's mean, a ratio of masses whose errors agree."""
 COARSE_GRID: Final = np.concatenate([np.arange(-12, 5, 0.25), [5, 6, 7, 9, 12]])
 """Initial ends of the cells of H_x', in standard deviations from its mean."""
-_BEYOND: Final = np.array([1.0, 2.0, 4.0])
+_LAST_ENDS: Final = np.array([1.0, 2.0, 4.0])
 """Counts added to the last end as further ends, for standard deviations below 1."""
 _BOTH_EDGES: Final = np.concatenate([[-6, -4, -3], np.arange(-2.25, 2.5, 0.25), [3, 4, 5, 7]])
 """Lower edges of bins of the messages that support both values, in standard deviations."""
 _MAX_PIECES: Final = 60
-_FEW: Final = 4
+_MAX_NARROW_WIDTH: Final = 4
 """Counts in a cell up to which each becomes an end."""
 _NEARBY: Final = 8
 """Cells on each side of a relevant one that may be relevant at another M."""
@@ -53,7 +54,7 @@ class Cells:
         """
         mean = trials * chance
         inner = np.floor(mean + np.sqrt(mean * (1 - chance)) * grid)
-        ends = np.concatenate([np.zeros_like(mean), inner, inner[..., -1:] + _BEYOND], axis=-1)
+        ends = np.concatenate([np.zeros_like(mean), inner, inner[..., -1:] + _LAST_ENDS], axis=-1)
         self.nodes: Vector = np.clip(ends, 0, trials)
         self._masses = interval_masses(self.nodes, trials, chance)
         # h·P(X = h) = trials·chance·P(X' = h-1), X' with one trial less.
@@ -63,7 +64,7 @@ class Cells:
             moments, self._masses, out=self.nodes[..., :-1].copy(), where=self._masses > 0
         )
         self._means = np.clip(means, self.nodes[..., :-1], self.nodes[..., 1:])
-        self._last = more_than(self.nodes[..., -1:] - 1, trials, chance)
+        self._last = upper_tail(self.nodes[..., -1:] - 1, trials, chance)
 
     def chords(self) -> Vector:
         """
@@ -111,7 +112,7 @@ class _Rows:
     """True if no message supports both."""
 
     def excess(self, other_matches: Vector, epsilon: float, margin: float) -> Vector:
-        """Bound the expectation at whole h, (rows, k), from one side; margin as in `stop_loss`."""
+        """Return a one-sided bound at whole h, shape (rows, k); margin as in `stop_loss`."""
         growth = np.expm1(epsilon)
         threshold = other_matches * (1 + growth) + self.base * growth
         left = self.trials - other_matches if self.exclusive else self.trials
@@ -157,7 +158,7 @@ def _rows(reduction: MatchCountReduction, sizes: Vector, presence: Vector) -> tu
     both = np.minimum(np.concatenate([np.zeros_like(mean), both], axis=1), sizes[:, None])
     both_chance = reduction.collision / reduction.answers
     closed = interval_masses(both, sizes[:, None], both_chance)
-    last = more_than(both[:, -1:] - 1, sizes[:, None], both_chance)
+    last = upper_tail(both[:, -1:] - 1, sizes[:, None], both_chance)
     weights = np.concatenate([closed, last], axis=1) * (1 + RELATIVE_ERROR)
     trials = (sizes[:, None] - both).reshape(-1, 1)
     rows = _Rows(trials, (base[:, None] + both).reshape(-1, 1), other, own, exclusive=True)
@@ -166,7 +167,7 @@ def _rows(reduction: MatchCountReduction, sizes: Vector, presence: Vector) -> tu
 
 class ConditionalDelta:
     """
-    Bounds δ(ε | M) for an array of numbers M of blanket reports.
+    Bounds on δ(ε | M) for an array of blanket sizes M.
 
     The distribution of H_x' is computed once for all ε.
     """
@@ -195,12 +196,12 @@ class ConditionalDelta:
         self._scale: Vector = reduction.answers * reduction.signal * present / sizes
 
     def __call__(self, epsilon: float) -> Vector:
-        """Bound δ(ε | M) from above for every M, shape (m,). Cost: one pass over the cells."""
+        """Return an upper bound on δ(ε | M) for each M, shape (m,). Cost: a pass over the cells."""
         excess = self._rows.excess(self._cells.nodes, epsilon, RELATIVE_ERROR)
         return self._averaged((self._weights * excess).sum(axis=1))
 
     def lower(self, epsilon: float) -> Vector:
-        """Bound δ(ε | M) from below for every M; ValueError unless the collision is 0 or 1/l."""
+        """Return a lower bound on δ(ε | M) for each M; ValueError unless c is 0 or 1/l."""
         if self._row_weights.shape[1] > 1:
             raise ValueError("no lower bound is computed for this collision probability")
         means, masses = self._cells.centres()
@@ -225,7 +226,7 @@ def grid_for(
     in k pieces: Σ g/k² is least for given Σ k if k ∝ g^(1/3).
     """
     rows, weights = _rows(reduction, np.array([size]), np.ones(1))
-    # The row of the likeliest B decides for all.
+    # The row of the likeliest B decides for all rows.
     row = int(np.argmax(weights[0]))
     rows = dataclasses.replace(
         rows, trials=rows.trials[row : row + 1], base=rows.base[row : row + 1]
@@ -245,7 +246,7 @@ def grid_for(
     # In narrow cells every count becomes an end, because gaps vary with M there.
     relevant = masses[0] * at_nodes[:-1] > _NEGLIGIBLE * total
     nearby = np.convolve(relevant, np.ones(2 * _NEARBY + 1), mode="same") > 0
-    narrow = (right - left <= _FEW) & nearby
+    narrow = (right - left <= _MAX_NARROW_WIDTH) & nearby
     pieces = np.where(narrow, np.ceil(right - left) + 1, pieces)
     # No finer than single counts.
     pieces = np.clip(pieces, 1, np.clip(np.ceil(right - left) + 1, 1, _MAX_PIECES)).astype(int)

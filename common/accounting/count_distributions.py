@@ -21,10 +21,10 @@ class CountDistribution(Protocol):
     """The distribution of a whole number X ≥ 0."""
 
     def tails(self, outcome: Vector) -> tuple[Vector, Vector]:
-        """Return P(X ≤ outcome) and P(X > outcome), elementwise; the smaller to full precision."""
+        """Return P(X ≤ outcome) and P(X > outcome), elementwise, the smaller to full precision."""
 
     def probabilities(self, outcome: Vector) -> Vector:
-        """Return P(X = outcome), elementwise; whole numbers."""
+        """Return P(X = outcome), elementwise; `outcome` contains whole numbers."""
 
     def thinned(self, share: float) -> "CountDistribution | None":
         """Return the distribution if each unit is kept with probability share; None if unknown."""
@@ -39,9 +39,9 @@ class Binomial:
 
     def __post_init__(self) -> None:
         if not 0 <= self.trials <= MAX_COUNT:
-            raise AccountingError(f"{self.trials} trials; there must be 0 .. {MAX_COUNT}")
+            raise AccountingError(f"trials is {self.trials}; it must lie between 0 and {MAX_COUNT}")
         if not 0 <= self.chance <= 1:
-            raise AccountingError(f"a chance is {self.chance}; it must lie between 0 and 1")
+            raise AccountingError(f"the probability is {self.chance}; it must lie between 0 and 1")
 
     def tails(self, outcome: Vector) -> tuple[Vector, Vector]:
         """Return P(X ≤ outcome) and P(X > outcome)."""
@@ -132,7 +132,9 @@ class Groups:
 
     def __post_init__(self) -> None:
         if not 1 <= self.size <= MAX_COUNT:
-            raise AccountingError(f"a group has {self.size}; it must have 1 .. {MAX_COUNT}")
+            raise AccountingError(
+                f"the group size is {self.size}; it must lie between 1 and {MAX_COUNT}"
+            )
 
     def tails(self, outcome: Vector) -> tuple[Vector, Vector]:
         """Return the other count's tails at ⌊outcome / size⌋."""
@@ -163,9 +165,7 @@ class Conditioned:
 
     def __post_init__(self) -> None:
         if not 0 <= self.missing < 1:
-            raise AccountingError(
-                f"missing is {self.missing}; it must be at least 0 and below 1, or nothing is known"
-            )
+            raise AccountingError(f"missing is {self.missing}; it must be at least 0 and below 1")
 
     def tails(self, outcome: Vector) -> tuple[Vector, Vector]:
         """Bound P(X ≤ outcome) and P(X > outcome)."""
@@ -173,7 +173,7 @@ class Conditioned:
         return below / (1 - self.missing), above / (1 - self.missing)
 
     def probabilities(self, outcome: Vector) -> Vector:
-        """Bound P(X = outcome), elementwise; whole numbers."""
+        """Bound P(X = outcome), elementwise; `outcome` contains whole numbers."""
         bound: Vector = self.distribution.probabilities(outcome) / (1 - self.missing)
         return bound
 
@@ -215,12 +215,12 @@ def _first(holds: Callable[[Vector], bool]) -> float:
 
 def _check_mean(mean: float) -> None:
     if not 0 <= mean <= MAX_COUNT:
-        raise AccountingError(f"a mean is {mean}; it must lie between 0 and {MAX_COUNT}")
+        raise AccountingError(f"the mean is {mean}; it must lie between 0 and {MAX_COUNT}")
 
 
 ROUNDING: Final = 2.0**-52
 """Twice the relative error of one floating-point operation."""
-_SPARE: Final = 64
+_EXTRA_ROUNDINGS: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,11 +238,11 @@ class BinomialWindow:
     @classmethod
     def of(cls, distribution: Binomial, tail: float) -> "BinomialWindow":
         """
-        Lay out the window so that at most `tail` lies beyond either side.
+        Lay out the window so that a mass of at most `tail` lies beyond either side.
 
         Masses follow from the mode outward by P(X = k+1) / P(X = k) = (n-k)·c / ((k+1)(1-c)),
         without special functions: after j steps the relative error is below 5j roundings. Dividing
-        by their sum can only enlarge them, since the true masses sum to at most 1.
+        by the sum can only enlarge the masses, since the true ones sum to at most 1.
         """
         first, last = quantile(distribution, tail), upper_quantile(distribution, tail)
         mode = min(
@@ -260,7 +260,7 @@ class BinomialWindow:
         )
         masses = np.concatenate([below_mode[::-1], [1.0], above_mode])
         masses /= masses.sum()
-        masses *= 1 + (8 * len(masses) + _SPARE) * ROUNDING
+        masses *= 1 + (8 * len(masses) + _EXTRA_ROUNDINGS) * ROUNDING
         edges = np.array([first - 1, last])
         below, above = distribution.tails(edges)
         return cls(

@@ -1,4 +1,4 @@
-"""Search from above for the least ε at which a bound on δ is small enough; Gaussian privacy."""
+"""Search for the least ε at which a bound on δ is small enough, and convert Gaussian privacy."""
 
 import math
 from collections.abc import Callable
@@ -14,7 +14,7 @@ MIN_EPSILON: Final = 1e-9
 MAX_EPSILON: Final = 100.0
 """Range of the search; beyond it nothing is certified."""
 
-_CLOSE_ENOUGH: Final = 1e-5
+_EPSILON_PRECISION: Final = 1e-5
 """Relative precision of ε."""
 _STRIDE: Final = 1.02
 """Initial growth factor of the bracket around the guess; it is squared at each step."""
@@ -45,7 +45,7 @@ def least_epsilon(
     def excess(epsilon: float) -> float:
         return math.log(max(delta_at(epsilon), 1e-300)) - math.log(delta)
 
-    top = min(local_epsilon, MAX_EPSILON) * (1 - _CLOSE_ENOUGH)
+    top = min(local_epsilon, MAX_EPSILON) * (1 - _EPSILON_PRECISION)
     high = min(max(guess, MIN_EPSILON), top)
     low, stride = high, _STRIDE
     while excess(high) > 0:
@@ -57,9 +57,9 @@ def least_epsilon(
         if low <= MIN_EPSILON:
             return min(MIN_EPSILON, local_epsilon)
         low, stride = max(low / stride, MIN_EPSILON), stride**2
-    epsilon = float(scipy.optimize.brentq(excess, low, high, rtol=_CLOSE_ENOUGH, xtol=1e-300))
+    epsilon = float(scipy.optimize.brentq(excess, low, high, rtol=_EPSILON_PRECISION, xtol=1e-300))
     while delta_at(epsilon) > delta:
-        epsilon *= 1 + _CLOSE_ENOUGH
+        epsilon *= 1 + _EPSILON_PRECISION
     return min(epsilon, local_epsilon)
 
 

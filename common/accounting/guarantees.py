@@ -50,13 +50,14 @@ from common.messages.guarantee import (
     REPLACE_PERMANENT,
     Coalition,
     Guarantee,
+    rounded_up,
     sum_upper,
 )
 from common.task.dummy_spec import PERMUTE_ONLY, DummySpec, ShufflerSpec
 from common.task.task import MIN_DELTA, Task, honest_share
 
 _MAX_SHARE_SHOWN: Final = 0.99
-"""A guarantee by own dummies is omitted if its ε exceeds this share of the local ε."""
+"""A guarantee by the user's own dummies is omitted if its ε exceeds this share of the local ε."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +65,7 @@ class PrivacyParameters:
     """The parameters of a task, published or planned, from which its guarantees follow."""
 
     reduction: Reduction | None
-    """Of one report; None if the guarantee relies on no shuffler."""
+    """The reduction of one report; None if the guarantee relies on no shuffler."""
     local_epsilon: float
     """The promised local ε, at least the reduction's own."""
     dummies: DummySpec
@@ -92,7 +93,7 @@ class PrivacyParameters:
 
     @property
     def local_epsilon_of_all_rounds(self) -> float:
-        """Sum over rounds, rounded up, which holds against every coalition."""
+        """Sum of the local ε over rounds, rounded up; it holds against every coalition."""
         return sum_upper([self.local_epsilon] * self.rounds)
 
     def anonymity_set(self, n_users: int, n_refused: int = 0) -> AnonymitySet:
@@ -119,15 +120,14 @@ class PrivacyParameters:
         If dummies name each item, the random ones are those of one item.
         """
         _check_users(n_users)
+        left = self.still_adding(adding, n_refused)
         if not self.dummies.uniform:
-            left = max(0, max(1, adding) - n_refused)
             return AnonymitySet(
                 users=max(1, honest - n_refused),
                 random_dummies=Binomial(left, self.dummies.extra_probability),
             )
         per_user = self.dummies.per_user
         users, adding = max(1, honest - n_refused), max(1, adding)
-        left = max(1, adding - n_refused)
         dummies = max(0, min(left * per_user, adding * per_user - n_refused, MAX_COUNT))
         if self.dummies.law == "fixed":
             return AnonymitySet(users=users, dummies=dummies)
@@ -142,6 +142,14 @@ class PrivacyParameters:
             known_dummies=known,
         )
 
+    def still_adding(self, adding: int, n_refused: int) -> int:
+        """
+        Return how many of the `adding` users are counted with their dummies after refusals.
+
+        Each refusal may concern one of them. If dummies are uniform, the victim always counts.
+        """
+        return max(1 if self.dummies.uniform else 0, max(1, adding) - n_refused)
+
     def release(self, anonymity_set: AnonymitySet) -> Release:
         """Return one round in this anonymity set; raise AccountingError if no formula covers it."""
         if self.reduction is None:
@@ -150,14 +158,14 @@ class PrivacyParameters:
         each_item = not self.dummies.uniform
         if each_item == (not self.shuffler.only_permutes):
             if each_item:
-                raise AccountingError("no formula counts dummies of each item by both parties")
+                raise AccountingError("no formula counts dummies of each item of both parties")
             if isinstance(self.reduction, PureReduction):
                 return CloneRelease(
                     local_epsilon=self.reduction.local_epsilon, anonymity_set=anonymity_set
                 )
             return AmplifiedRelease(reduction=self.reduction, anonymity_set=anonymity_set)
         if isinstance(self.reduction, PureReduction) or self.reduction.collision != 0:
-            raise AccountingError("dummies that name each item are for reports that name items")
+            raise AccountingError("dummies of each item need reports that name items")
         if each_item:
             adding = anonymity_set.random_dummies
             users = adding.trials if isinstance(adding, Binomial) else 0
@@ -179,7 +187,7 @@ def claimed_release(task: Task, n_users: int, n_refused: int = 0) -> Release:
 
 
 def guarantees(task: Task, n_users: int, n_refused: int) -> tuple[Guarantee, ...]:
-    """Return every guarantee of a batch that arrived; errors and cost as `guarantees_under`."""
+    """Return every guarantee of a batch that arrived; errors and cost of `guarantees_under`."""
     return guarantees_under(PrivacyParameters.of(task), n_users, n_refused)
 
 
@@ -214,7 +222,7 @@ def guarantees_under(
 
 def claimed_guarantee(parameters: PrivacyParameters, n_users: int, n_refused: int = 0) -> Guarantee:
     """
-    Return the guarantee with the users assumed honest, which a task claims and is charged.
+    Return the guarantee with the users assumed honest: what a task claims and is charged for.
 
     Cost: one search for ε, tenths of a second.
     """
@@ -252,7 +260,7 @@ def analyzer_guarantee(
 
 def central_epsilon(parameters: PrivacyParameters, anonymity_set: AnonymitySet) -> float:
     """
-    Bound from above the central ε of all rounds together at δ, each with this anonymity set.
+    Return an upper bound on the central ε at δ of all rounds, each with this anonymity set.
 
     Cost: a search for ε, or a composition.
     """
@@ -292,8 +300,8 @@ def skippers_guarantee(
         parameters,
         anonymity_set,
         f"{anonymity_set.users} of the {n_users} users, you among them, randomize as the task says",
-        f"{adding} of them{with_dummies(parameters.dummies).removeprefix(' and')}; "
-        "the others add none",
+        f"{parameters.still_adding(adding, n_refused)} of them"
+        f"{with_dummies(parameters.dummies).removeprefix(' and')}; the others add none",
     )
 
 
@@ -324,8 +332,8 @@ def _against_shuffler_and_analyzer(parameters: PrivacyParameters) -> list[Guaran
     """
     Return the guarantees against shuffler and analyzer together, who see each user's own reports.
 
-    Dummies never improve the pure ε. A fixed number of own dummies improves (ε, δ): formula 1 with
-    the victim as the only user. A random number does not, since it is visible and may be small.
+    Dummies never improve the pure ε. A fixed number of the user's own improves (ε, δ): formula 1
+    with the victim as the only user. A random number does not: it is visible and may be small.
     """
     local = local_guarantee("shuffler+analyzer", parameters)
     own_dummies = parameters.dummies.per_user
@@ -405,13 +413,13 @@ def _check_users(n_users: int) -> None:
 
 def published_claim(task: Task, n_users: int, n_refused: int) -> str:
     """Describe what the protocol's published bound claims against the analyzer, in one sentence."""
-    key, reduction = task.composition.published_bound, randomizer_of(task).reduction
-    if key is None or not isinstance(reduction, MatchCountReduction):
+    key, parameters = task.composition.published_bound, PrivacyParameters.of(task)
+    if key is None or not isinstance(parameters.reduction, MatchCountReduction):
         return f"no paper states a bound for {task.protocol} against the analyzer alone"
     name, bound = PUBLISHED[key]
     setting = BoundSetting(
-        reduction=reduction,
-        anonymity_set=PrivacyParameters.of(task).anonymity_set(n_users, n_refused),
+        reduction=parameters.reduction,
+        anonymity_set=parameters.anonymity_set(n_users, n_refused),
         delta=task.delta,
         dummies=task.dummies,
         shuffler=task.shuffler,
@@ -419,33 +427,33 @@ def published_claim(task: Task, n_users: int, n_refused: int) -> str:
     try:
         epsilon = bound(setting)
     except BoundRangeError as error:
-        return f"{name} makes no claim here: {error}"
-    return f"{name} would claim epsilon {epsilon:.4g} at delta {task.delta:g}"
+        return f"{name} does not apply: {error}"
+    return f"{name} would claim epsilon {rounded_up(epsilon)} at delta {rounded_up(task.delta)}"
 
 
 _EPSILON_MARGIN: Final = 1e-4
 """Relative margin added to a claimed ε."""
 _DELTA_MARGIN: Final = 5e-3
 """Relative margin by which `delta_upper` may exceed the formula itself."""
-_STATED: Final = Context(prec=6, rounding=ROUND_CEILING)
+_CLAIM_CONTEXT: Final = Context(prec=6, rounding=ROUND_CEILING)
 
 
 def claimable_epsilon(task: Task) -> float:
     """
     Return the central ε that a task may claim: the one at n_min, rounded up to six digits.
 
-    It is at most the local ε, and independent of the task's current claim.
+    It is at most the local ε, and does not depend on the task's current claim.
 
     Cost: one search for ε, tenths of a second.
     """
     delta = max(MIN_DELTA, task.delta * (1 - _DELTA_MARGIN))
     epsilon = claimed_release(task, task.n_min).epsilon(delta) * (1 + _EPSILON_MARGIN)
-    return min(float(_STATED.create_decimal_from_float(epsilon)), task.local_epsilon)
+    return min(float(_CLAIM_CONTEXT.create_decimal_from_float(epsilon)), task.local_epsilon)
 
 
 def delta_at_claim(task: Task) -> float:
     """
-    Bound from above the δ at which a task's claimed central ε holds at n_min. Run by devices.
+    Return an upper bound on the δ of a task's claimed central ε at n_min. Run by devices.
 
     The claim is true if this is at most the task's δ. It is 0 for a claim of the local ε.
 

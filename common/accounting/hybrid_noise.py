@@ -69,9 +69,9 @@ _MIN_CELL: Final = 1e-25
 """Smaller cells are charged to δ in full and dropped."""
 _GEOMETRIC_ERROR: Final = 1e-13
 """Relative; above the error of two powers e^x with x > -60."""
-_SUM: Final = 1 + 1e-8
-"""Factor that covers the relative error of summing so many positive numbers."""
-_RARE: Final = 1e-6
+_SUM_MARGIN: Final = 1 + 1e-8
+"""Factor that covers the relative error of summing up to _ALL_CELLS positive numbers."""
+_LOW_RATIO_PROBABILITY: Final = 1e-6
 """Probability that u is lower than assumed, for each of two causes."""
 _CACHE_SIZE: Final = 2
 """Cached lattices, of up to tens of megabytes each."""
@@ -82,11 +82,11 @@ class HybridRelease:
     """One round of randomized response with the shuffler's independent noise on each item."""
 
     reduction: MatchCountReduction
-    """One histogram: reports that name an item."""
+    """Its reports name an item."""
     anonymity_set: AnonymitySet
     """Honest users, without dummies."""
     shuffler: ShufflerSpec
-    """Keeps every report."""
+    """Keeps every report, and adds geometric noise."""
 
     def __post_init__(self) -> None:
         spec = self.shuffler
@@ -102,7 +102,7 @@ class HybridRelease:
 
     def delta(self, epsilon: float) -> float:
         """
-        Bound δ at ε from above: the least of four bounds.
+        Return an upper bound on δ at ε: the least of four bounds.
 
         Raises:
             AccountingError: epsilon is negative or not a number.
@@ -116,7 +116,7 @@ class HybridRelease:
         return min(without, *bounds)
 
     def epsilon(self, delta: float) -> float:
-        """Bound ε at δ from above by the least of four bounds; AccountingError for an invalid δ."""
+        """Return the least of four upper bounds on ε at δ; AccountingError for an invalid δ."""
         best = epsilon_upper(self.reduction, self.anonymity_set, delta)
         for curve in self._curves():
             epsilon = least_epsilon(
@@ -162,9 +162,9 @@ class _Lattice:
         Join the cells.
 
         Args:
-            reduction: Of the victim's report.
-            cells: Of each K, weighted by its probability.
-            certain: Mass that was cut off; rounded up.
+            reduction: The mechanism of the victim's report.
+            cells: The cells of each K, weighted by its probability.
+            certain: Mass that was cut off, rounded up, and charged to δ.
             ratio: A low value of u, and the probability that u is lower.
         """
         self._q = reduction.blanket / reduction.answers
@@ -178,7 +178,7 @@ class _Lattice:
         self._ratio, self._rare = ratio
 
     def delta(self, epsilon: float) -> float:
-        """Bound δ at ε from above."""
+        """Return an upper bound on δ at ε."""
         if epsilon >= self._local_epsilon:
             return 0.0
         growth = math.exp(min(epsilon, MAX_EPSILON))
@@ -192,7 +192,7 @@ class _Lattice:
         rare = float(np.maximum(excess, 0).sum()) * self._rare
         excess -= w * self._ratio * self._c
         np.maximum(excess, 0, out=excess)
-        return min(1.0, self._certain + (rare + float(excess.sum())) * _SUM)
+        return min(1.0, self._certain + (rare + float(excess.sum())) * _SUM_MARGIN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,16 +238,16 @@ def _noise(spec: ShufflerSpec) -> tuple[Vector, float]:
     inside = (below > _TAIL) & (above > _TAIL)
     first, last = int(np.argmax(inside)), len(inside) - int(np.argmax(inside[::-1]))
     cut = masses[:first].sum() + masses[last:].sum()
-    return masses[first:last], float(cut) * _SUM
+    return masses[first:last], float(cut) * _SUM_MARGIN
 
 
 def _coins(size: float) -> float:
-    """Return about the number of values of H within its window."""
+    """Estimate the number of values of H within its window."""
     return min(size, 20 * math.sqrt(size / 4)) + 1
 
 
 def _cells(size: float, widest: int) -> float:
-    """Return about the number of cells of one lattice."""
+    """Estimate the number of cells of one lattice."""
     return (_coins(size) + widest) ** 2
 
 
@@ -284,7 +284,7 @@ def _cells_of(joint: Vector, coins: int) -> tuple[_Cells, float]:
     c[:-1] = joint[1:]
     larger = a > b * (1 - 4 * error)
     small = larger & (a < _MIN_CELL)
-    dropped = float(a[small].sum()) * _SUM
+    dropped = float(a[small].sum()) * _SUM_MARGIN
     larger ^= small
     kept = _Cells(a[larger] * (1 + error), b[larger] * (1 - error), c[larger] * (1 - error))
     return kept, dropped
@@ -300,11 +300,14 @@ def _low_ratio(spec: ShufflerSpec, items: int) -> tuple[float, float]:
     if items == 0:
         return 0.0, 0.0
     distribution = spec.probabilities()
-    none = Binomial(items, min(1.0, float(distribution[0]) * _SUM))
-    beyond = Binomial(items, min(1.0, float(distribution[spec.peak + 1 :].sum()) / _SUM))
-    n_none, n_beyond = upper_quantile(none, _RARE), quantile(beyond, _RARE)
+    none = Binomial(items, min(1.0, float(distribution[0]) * _SUM_MARGIN))
+    beyond = Binomial(items, min(1.0, float(distribution[spec.peak + 1 :].sum()) / _SUM_MARGIN))
+    n_none, n_beyond = (
+        upper_quantile(none, _LOW_RATIO_PROBABILITY),
+        quantile(beyond, _LOW_RATIO_PROBABILITY),
+    )
     n_beyond = min(n_beyond, items - n_none)
     left = spec.left_weight / RATIO_SUM if spec.peak else 0.0
     between = left * (items - n_none - n_beyond)
     ratio = (between + n_beyond * RATIO_SUM / spec.right_weight) / items
-    return ratio * (1 - 8 * ROUNDING), 2 * _RARE
+    return ratio * (1 - 8 * ROUNDING), 2 * _LOW_RATIO_PROBABILITY

@@ -2,7 +2,7 @@
 Noise on each item's count: privacy from dummies that name every item [MSE25], [BC20].
 
 z_v dummies name item v, independent of all else. Let g be the distribution of z, and let a report
-be kept with probability β. Besides what all others contribute, the count of the victim's own item
+be kept with probability β. Besides what all others contribute, the count of the victim's item
 then has the distribution f = (1-β)·g + β·g(· - 1), and
 
     δ(ε) = Σ (f(k1)·g(k2) - e^ε·g(k1)·f(k2))_+ = Σ g(k1)·g(k2)·(r(k1) - e^ε·r(k2))_+,   r = f/g;
@@ -39,12 +39,12 @@ from common.task.dummy_spec import RATIO_SUM, ShufflerSpec
 
 _TAIL: Final = 1e-30
 """Probability beyond either side of a window, which is charged to δ."""
-_SPARE: Final = 64
+_EXTRA_ROUNDINGS: Final = 64
 _LOST_TO_UNDERFLOW: Final = 1e-290
 _GEOMETRIC_ERROR: Final = 1e-11
 """Relative; above the error of a power e^x with x > -700, about 10^-13."""
 _CACHE_SIZE: Final = 64
-_LOWERED: Final = 1 - 16 * ROUNDING
+_THRESHOLD_FACTOR: Final = 1 - 16 * ROUNDING
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class ItemNoiseRelease:
 
     def delta(self, epsilon: float) -> float:
         """
-        Bound δ at ε from above, within a relative 1e-4 of the exact δ if that is at least 1e-15.
+        Return an upper bound on δ at ε, a relative 1e-4 too large at most if δ is at least 1e-15.
 
         Raises:
             AccountingError: epsilon is negative or not a number.
@@ -110,12 +110,12 @@ class ItemNoiseRelease:
         return min(1.0, self.missing + _classes(self.noise, self.keep_probability).delta(epsilon))
 
     def epsilon(self, delta: float) -> float:
-        """Bound ε at δ from above, to a relative 1e-5; infinite if nothing is certified."""
+        """Return an upper bound on ε at δ, to a relative 1e-5; infinite if nothing is certified."""
         return least_epsilon(self.delta, delta=delta, local_epsilon=math.inf)
 
     def curve(
         self,
-        epsilons: Sequence[float],  # noqa: ARG002  # exact everywhere
+        epsilons: Sequence[float],  # noqa: ARG002  # the curve is exact everywhere
         tolerance: float,  # noqa: ARG002
     ) -> Callable[[float], float]:
         """Return `delta` itself, which is the curve of a pair of distributions."""
@@ -138,12 +138,14 @@ class _Classes:
         self._certain = certain
         self._f_from = _sums_from(self._f)
         self._g_from = _sums_from(self._g)
-        self._margin = (2 * len(ratios) + _SPARE) * ROUNDING
+        self._margin = (2 * len(ratios) + _EXTRA_ROUNDINGS) * ROUNDING
 
     def delta(self, epsilon: float) -> float:
-        """Bound δ at ε from above; beyond MAX_EPSILON by that at MAX_EPSILON."""
+        """Return an upper bound on δ at ε; beyond MAX_EPSILON that at MAX_EPSILON."""
         growth = math.exp(min(epsilon, MAX_EPSILON))
-        start = np.searchsorted(self._ratios, self._ratios * (growth * _LOWERED), side="right")
+        start = np.searchsorted(
+            self._ratios, self._ratios * (growth * _THRESHOLD_FACTOR), side="right"
+        )
         first = float(self._g @ self._f_from[start])
         second = growth * float(self._f @ self._g_from[start])
         excess = first - second + self._margin * (first + second)

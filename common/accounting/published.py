@@ -7,8 +7,8 @@ corrected, and the bound's name says so. Bounds for uniform dummies rest on the 
 binomial number of dummies. The others are evaluated for ε ≤ 1 too, or where their calibration can
 be inverted.
 
-Each bound raises AccountingError if delta is not between 0 and 1, and BoundRangeError outside the
-range of its theorem.
+Each bound raises AccountingError if delta is not strictly between 0 and 1, and BoundRangeError
+outside the range of its theorem, with a reason whose subject, "it", is the bound.
 """
 
 import math
@@ -21,15 +21,16 @@ from common.accounting.anonymity_set import AnonymitySet
 from common.accounting.count_distributions import Binomial
 from common.errors import AccountingError, BoundRangeError
 from common.mechanisms.reduction import MatchCountReduction
+from common.messages.guarantee import rounded_up
 from common.protocols import PublishedBound
 from common.task.dummy_spec import NO_DUMMIES, PERMUTE_ONLY, RATIO_SUM, DummySpec, ShufflerSpec
 
-_MIN: Final = 1e-6
-_MAX: Final = 50.0
+_MIN_EPSILON: Final = 1e-6
+_MAX_EPSILON: Final = 50.0
 """Range of ε in which calibrations are inverted."""
-_CLOSE: Final = 1e-9
-"""Relative precision of ε."""
-_ROUNDED: Final = 2.0
+_EPSILON_PRECISION: Final = 1e-9
+"""Relative."""
+_WEIGHT_ROUNDING: Final = 2.0
 """Units of 1 / RATIO_SUM by which a weight may fall short of a ratio."""
 
 
@@ -44,12 +45,10 @@ def aue(anonymity_set: AnonymitySet, delta: float) -> float:
         delta: Strictly between 0 and 1.
     """
     check_range_of_delta(delta)
-    distribution, rule = anonymity_set.random_dummies, "AUE's bound"
-    if not isinstance(distribution, Binomial) or distribution.trials * distribution.chance == 0:
-        raise BoundRangeError(f"{rule} counts honest users' dummies of each item; here are none")
-    return at_most_one(
-        math.sqrt(200 * math.log(4 / delta) / (distribution.trials * distribution.chance)), rule
-    )
+    dummies = anonymity_set.random_dummies
+    if not isinstance(dummies, Binomial) or dummies.trials * dummies.chance == 0:
+        raise BoundRangeError("it counts honest users' dummies of each item; here are none")
+    return at_most_one(math.sqrt(200 * math.log(4 / delta) / (dummies.trials * dummies.chance)))
 
 
 def sbin(shuffler: ShufflerSpec, delta: float) -> float:
@@ -61,12 +60,12 @@ def sbin(shuffler: ShufflerSpec, delta: float) -> float:
     """
     check_range_of_delta(delta)
     if shuffler.law != "binomial":
-        raise BoundRangeError(f"SBin's bound is for fair coins; the distribution is {shuffler.law}")
+        raise BoundRangeError(f"it is for fair coins; the distribution is {shuffler.law}")
 
-    def short(epsilon: float) -> float:
+    def missing_noise(epsilon: float) -> float:
         return _sbin_coins(epsilon, delta, shuffler.keep_probability) - shuffler.trials
 
-    return _least(short, _MAX, "SBin's bound")
+    return _least_epsilon(missing_noise, _MAX_EPSILON)
 
 
 def sageo(shuffler: ShufflerSpec, delta: float) -> float:
@@ -76,16 +75,15 @@ def sageo(shuffler: ShufflerSpec, delta: float) -> float:
     The paper ignores the upper cut-off. Its range is β ≥ 1 - e^(-ε/2).
     """
     check_range_of_delta(delta)
-    rule = "SAGeo's bound"
     if shuffler.law != "geometric":
         raise BoundRangeError(
-            f"{rule} is for two-sided geometric noise; the distribution is {shuffler.law}"
+            f"it is for two-sided geometric noise; the distribution is {shuffler.law}"
         )
     beta = shuffler.keep_probability
     left, right = shuffler.left_weight / RATIO_SUM, shuffler.right_weight / RATIO_SUM
-    unit = _ROUNDED / RATIO_SUM
+    unit = _WEIGHT_ROUNDING / RATIO_SUM
 
-    def short(epsilon: float) -> float:
+    def missing_noise(epsilon: float) -> float:
         steep = max(
             sageo_left(epsilon, beta) - left - unit, sageo_right(epsilon, beta) - right - unit
         )
@@ -93,8 +91,8 @@ def sageo(shuffler: ShufflerSpec, delta: float) -> float:
             return math.inf
         return _sageo_peak(epsilon, delta, beta, left, right) - shuffler.peak
 
-    top = _MAX if beta == 1 else min(_MAX, -2 * math.log1p(-beta))
-    return _least(short, top, rule)
+    top = _MAX_EPSILON if beta == 1 else min(_MAX_EPSILON, -2 * math.log1p(-beta))
+    return _least_epsilon(missing_noise, top)
 
 
 def sbin_trials(epsilon: float, delta: float, keep_probability: float) -> int:
@@ -183,26 +181,24 @@ def _sageo_peak(
     return math.log(share) / math.log(left) if 0 < share < math.inf else math.inf
 
 
-def _least(short: Callable[[float], float], top: float, rule: str) -> float:
+def _least_epsilon(missing_noise: Callable[[float], float], top: float) -> float:
     """Find from above the least ε whose required noise does not exceed the given noise."""
-    if short(top) > 0:
-        raise BoundRangeError(
-            f"{rule} asks for more noise than there is, for any ε up to {top:.4g}"
-        )
-    low, high = _MIN, top
-    if short(low) <= 0:
+    if missing_noise(top) > 0:
+        raise BoundRangeError(f"it asks for more noise than there is, for any ε up to {top:.4g}")
+    low, high = _MIN_EPSILON, top
+    if missing_noise(low) <= 0:
         return low
     # By bisection, because calibrations are infinite outside their range.
-    while high - low > _CLOSE * high:
+    while high - low > _EPSILON_PRECISION * high:
         middle = math.sqrt(low * high)
-        low, high = (low, middle) if short(middle) <= 0 else (middle, high)
+        low, high = (low, middle) if missing_noise(middle) <= 0 else (middle, high)
     return high
 
 
-def at_most_one(epsilon: float, rule: str) -> float:
+def at_most_one(epsilon: float) -> float:
     """Return ε if it is at most 1; raise BoundRangeError otherwise."""
     if epsilon > 1:
-        raise BoundRangeError(f"{rule} holds for ε ≤ 1; here it would claim {epsilon:.3g}")
+        raise BoundRangeError(f"it holds for ε ≤ 1; the formula gives {rounded_up(epsilon)}")
     return epsilon
 
 
@@ -233,33 +229,25 @@ def balle_closed_form(
     ε = √(14·ln(2/δ)·(e^ε0 + l - 1)/(n-1)), for l answers and n honest users [BBGN19], [WDX+20]. It
     covers no dummies, and is refused with them although it would hold. Reports need noise.
     """
-    rule = "the closed form"
-    _check(reduction, anonymity_set, delta, rule)
-    _needs_noise(reduction, rule)
-    if anonymity_set.dummies:
-        raise BoundRangeError(f"{rule} covers no dummies; here there are {anonymity_set.dummies}")
+    _check(reduction, anonymity_set, delta)
+    _check_noise(reduction)
+    _check_no_dummies(anonymity_set)
     blanket = reduction.blanket * anonymity_set.others
-    return _claim(14 * reduction.answers * math.log(2 / delta), blanket, reduction, rule)
+    return _claim(14 * reduction.answers * math.log(2 / delta), blanket, reduction)
 
 
 def pure_dump(reduction: MatchCountReduction, anonymity_set: AnonymitySet, delta: float) -> float:
     """
     Return the central ε of pureDUMP: values in the clear among dummies [LLF+20].
 
-    ε = √(14·k·ln(2/δ)/(|S|-1)), for k items and |S| dummies; random ones as in `_flexible`. Reports
-    must name items without noise.
+    ε = √(14·k·ln(2/δ)/(|S|-1)), for k items and |S| dummies; random ones as in `_counted_dummies`.
+    Reports must name items without noise.
     """
-    rule = "pureDUMP's bound"
-    _check(reduction, anonymity_set, delta, rule, flexible=True)
-    _needs_one_histogram(reduction, rule)
-    if math.isfinite(reduction.local_epsilon):
-        raise BoundRangeError(
-            f"{rule} is for reports without noise; here the local ε is "
-            f"{reduction.local_epsilon:.4g}"
-        )
-    counted, delta = _flexible(anonymity_set, delta)
-    dummies = counted - 1
-    return _claim(14 * reduction.answers * math.log(2 / delta), dummies, reduction, rule)
+    _check(reduction, anonymity_set, delta, binomial_dummies=True)
+    _check_one_histogram(reduction)
+    _check_no_noise(reduction)
+    counted, delta = _counted_dummies(anonymity_set, delta)
+    return _claim(14 * reduction.answers * math.log(2 / delta), counted - 1, reduction)
 
 
 def mix_dump(reduction: MatchCountReduction, anonymity_set: AnonymitySet, delta: float) -> float:
@@ -267,13 +255,12 @@ def mix_dump(reduction: MatchCountReduction, anonymity_set: AnonymitySet, delta:
     Return the central ε of mixDUMP: randomized response among dummies [LLF+20].
 
     ε = √(14·k·ln(4/δ)/(|S| + γ(n-1) - √(2γ(n-1)·ln(2/δ)) - 1)), for k items, |S| dummies and n
-    honest users; random dummies as in `_flexible`. Reports must name items with noise.
+    honest users; random dummies as in `_counted_dummies`. Reports must name items with noise.
     """
-    rule = "mixDUMP's bound"
-    _check(reduction, anonymity_set, delta, rule, flexible=True)
-    _needs_one_histogram(reduction, rule)
-    _needs_noise(reduction, rule)
-    return _among_dummies(reduction, anonymity_set, delta, rule)
+    _check(reduction, anonymity_set, delta, binomial_dummies=True)
+    _check_one_histogram(reduction)
+    _check_noise(reduction)
+    return _among_dummies(reduction, anonymity_set, delta)
 
 
 def od_hp_theorem_1(
@@ -285,9 +272,8 @@ def od_hp_theorem_1(
     ε = √(14·h·ln(4/δ) / (|M| + γ(n-1) - √(2γ(n-1)·ln(2/δ)) - 1)), for h buckets, |M| dummies and n
     honest users; h is the number of items if the protocol does not hash.
     """
-    rule = "Theorem 1"
-    _check(reduction, anonymity_set, delta, rule, flexible=True)
-    return _among_dummies(reduction, anonymity_set, delta, rule)
+    _check(reduction, anonymity_set, delta, binomial_dummies=True)
+    return _among_dummies(reduction, anonymity_set, delta)
 
 
 def ddps(reduction: MatchCountReduction, anonymity_set: AnonymitySet, delta: float) -> float:
@@ -297,19 +283,17 @@ def ddps(reduction: MatchCountReduction, anonymity_set: AnonymitySet, delta: flo
     λ = 64·ln(4/δ)/ε² where ε ≥ √(192·ln(4/δ)/n), else n - ε·n^1.5/√(432·ln(4/δ)), for n honest
     users; the two meet at λ = n/3. λ/n is the blanket. It covers no dummies.
     """
-    rule = "DDPS's bound"
-    _check(reduction, anonymity_set, delta, rule)
-    _needs_one_histogram(reduction, rule)
-    _needs_noise(reduction, rule)
-    if reduction.answers != 2:  # noqa: PLR2004  # a bit
-        raise BoundRangeError(f"{rule} is for bits; here there are {reduction.answers} answers")
-    if anonymity_set.dummies:
-        raise BoundRangeError(f"{rule} covers no dummies; here there are {anonymity_set.dummies}")
+    _check(reduction, anonymity_set, delta)
+    _check_one_histogram(reduction)
+    _check_noise(reduction)
+    if reduction.answers != 2:  # noqa: PLR2004  # a bit has two answers
+        raise BoundRangeError(f"it is for bits; here there are {reduction.answers} answers")
+    _check_no_dummies(anonymity_set)
     n, log = anonymity_set.others + 1, math.log(4 / delta)
     coins = reduction.blanket * n
     if 3 * coins <= n:
-        return at_most_one(math.sqrt(64 * log / coins), rule)
-    return at_most_one((n - coins) * math.sqrt(432 * log) / n**1.5, rule)
+        return at_most_one(math.sqrt(64 * log / coins))
+    return at_most_one((n - coins) * math.sqrt(432 * log) / n**1.5)
 
 
 def fe1(reduction: MatchCountReduction, anonymity_set: AnonymitySet, delta: float) -> float:
@@ -318,51 +302,39 @@ def fe1(reduction: MatchCountReduction, anonymity_set: AnonymitySet, delta: floa
 
     μ = 32·ln(2/δ)/ε², for μ expected dummies in each bucket, whose number is fixed or binomial.
     """
-    rule = "FE1's bound"
-    check_range_of_delta(delta)
-    _needs_answers(reduction, rule)
-    if math.isfinite(reduction.local_epsilon):
-        raise BoundRangeError(
-            f"{rule} is for reports without noise; here the local ε is "
-            f"{reduction.local_epsilon:.4g}"
-        )
+    _check(reduction, anonymity_set, delta, binomial_dummies=True)
+    _check_no_noise(reduction)
     expected = float(_fixed_dummies(anonymity_set))
-    if anonymity_set.random_dummies is not None:
-        if not isinstance(anonymity_set.random_dummies, Binomial):
-            raise BoundRangeError(
-                f"{rule} counts a fixed or binomial number of dummies; here their number is random"
-            )
+    if isinstance(anonymity_set.random_dummies, Binomial):
         expected += anonymity_set.random_dummies.trials * anonymity_set.random_dummies.chance
     if expected <= 0:
-        raise BoundRangeError(f"{rule} needs dummies; it counts none")
-    return at_most_one(math.sqrt(32 * math.log(2 / delta) * reduction.answers / expected), rule)
+        raise BoundRangeError("it needs dummies; it counts none")
+    return at_most_one(math.sqrt(32 * math.log(2 / delta) * reduction.answers / expected))
 
 
 def _among_dummies(
-    reduction: MatchCountReduction, anonymity_set: AnonymitySet, delta: float, rule: str
+    reduction: MatchCountReduction, anonymity_set: AnonymitySet, delta: float
 ) -> float:
     """
     Return √(14·l·ln(4/δ) / blanket), counting dummies and a lower bound on the others' blanket.
 
     Bin(n-1, γ) is below its mean μ by √(2μ·ln(2/δ)) with probability at most δ/2 (Chernoff).
     """
-    counted, delta = _flexible(anonymity_set, delta)
+    counted, delta = _counted_dummies(anonymity_set, delta)
     expected = reduction.blanket * anonymity_set.others
     blanket = counted + expected - math.sqrt(2 * expected * math.log(2 / delta)) - 1
-    return _claim(14 * reduction.answers * math.log(4 / delta), blanket, reduction, rule)
+    return _claim(14 * reduction.answers * math.log(4 / delta), blanket, reduction)
 
 
-def _claim(numerator: float, blanket: float, reduction: MatchCountReduction, rule: str) -> float:
+def _claim(numerator: float, blanket: float, reduction: MatchCountReduction) -> float:
     """Return √(numerator / blanket) if that is in the range of [BBGN19]."""
     if blanket <= 0:
-        raise BoundRangeError(f"{rule} needs a blanket of more than one report; it counts none")
-    epsilon = math.sqrt(numerator / blanket)
-    if epsilon > 1:
-        raise BoundRangeError(f"{rule} holds for ε ≤ 1; here it would claim {epsilon:.3g}")
+        raise BoundRangeError("it needs a blanket of more than one report; it counts none")
+    epsilon = at_most_one(math.sqrt(numerator / blanket))
     needed = 27 * reduction.answers / epsilon
     if blanket < needed:
         raise BoundRangeError(
-            f"{rule} needs a blanket of {needed:.0f} reports at ε = {epsilon:.3g}; "
+            f"it needs a blanket of {needed:.0f} reports at ε = {rounded_up(epsilon)}; "
             f"it counts {blanket:.0f}"
         )
     return epsilon
@@ -372,32 +344,25 @@ def _check(
     reduction: MatchCountReduction,
     anonymity_set: AnonymitySet,
     delta: float,
-    rule: str,
     *,
-    flexible: bool = False,
+    binomial_dummies: bool = False,
 ) -> None:
-    """Refuse inputs that no theorem here covers."""
+    """Refuse dummies of other distributions, and a real l: the papers' theorems count answers."""
     check_range_of_delta(delta)
-    counted = anonymity_set.random_dummies is None or (
-        flexible and isinstance(anonymity_set.random_dummies, Binomial)
-    )
-    if not counted:
+    allowed = (Binomial, type(None)) if binomial_dummies else type(None)
+    if not isinstance(anonymity_set.random_dummies, allowed):
         raise BoundRangeError(
-            f"{rule} counts a fixed number of dummies; here their number is random"
+            f"it counts a fixed{' or binomial' * binomial_dummies} number of dummies; here their "
+            "number is random"
         )
-    _needs_answers(reduction, rule)
-
-
-def _needs_answers(reduction: MatchCountReduction, rule: str) -> None:
-    """Refuse a real l: the papers' theorems count answers."""
     if reduction.answers != math.floor(reduction.answers):
         raise BoundRangeError(
-            f"{rule} is for randomized response and local hashing; "
+            "it is for randomized response and local hashing; "
             f"l = {reduction.answers:.4g} is not a whole number of answers"
         )
 
 
-def _flexible(anonymity_set: AnonymitySet, delta: float) -> tuple[float, float]:
+def _counted_dummies(anonymity_set: AnonymitySet, delta: float) -> tuple[float, float]:
     """
     Return the number of dummies that a bound may count, and the δ left for it.
 
@@ -415,15 +380,28 @@ def _fixed_dummies(anonymity_set: AnonymitySet) -> int:
     return anonymity_set.dummies - anonymity_set.known_dummies
 
 
-def _needs_noise(reduction: MatchCountReduction, rule: str) -> None:
+def _check_no_dummies(anonymity_set: AnonymitySet) -> None:
+    if anonymity_set.dummies:
+        raise BoundRangeError(f"it covers no dummies; here there are {anonymity_set.dummies}")
+
+
+def _check_noise(reduction: MatchCountReduction) -> None:
     if math.isinf(reduction.local_epsilon):
-        raise BoundRangeError(f"{rule} needs a finite local ε; here reports carry no noise")
+        raise BoundRangeError("it needs a finite local ε; here reports carry no noise")
 
 
-def _needs_one_histogram(reduction: MatchCountReduction, rule: str) -> None:
+def _check_no_noise(reduction: MatchCountReduction) -> None:
+    if math.isfinite(reduction.local_epsilon):
+        raise BoundRangeError(
+            "it is for reports without noise; here the local ε is "
+            f"{rounded_up(reduction.local_epsilon)}"
+        )
+
+
+def _check_one_histogram(reduction: MatchCountReduction) -> None:
     if reduction.collision > 0 or reduction.third_value == "independent":
         raise BoundRangeError(
-            f"{rule} is for reports that are items; here a report supports several values"
+            "it is for reports that are items; here a report supports several values"
         )
 
 
@@ -447,7 +425,7 @@ def _uniform(bound: Bound) -> SettingBound:
 def _each_item(setting: BoundSetting) -> float:
     """Apply AUE's bound to dummies of each item."""
     if setting.dummies.uniform:
-        raise BoundRangeError("AUE's bound is for dummies of each item; here they are uniform")
+        raise BoundRangeError("it is for dummies of each item; here they are uniform")
     return aue(setting.anonymity_set, setting.delta)
 
 
@@ -462,7 +440,7 @@ PUBLISHED: Final[Mapping[PublishedBound, tuple[str, SettingBound]]] = MappingPro
         "puredump": ("pureDUMP's bound [LLF+20]", _uniform(pure_dump)),
         "mixdump": ("mixDUMP's bound [LLF+20]", _uniform(mix_dump)),
         "od-hp-theorem-1": (
-            "OD-HP Theorem 1 [CC24], with its lost roots restored and a fresh seed for every dummy",
+            "OD-HP Theorem 1 [CC24] (lost roots restored, a fresh seed for every dummy)",
             _uniform(od_hp_theorem_1),
         ),
         "fe1": ("FE1's bound [LWY22]", _uniform(fe1)),

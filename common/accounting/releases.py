@@ -1,9 +1,9 @@
 """
 One released round in accounting: an upper bound on its curve δ(ε), for replace-one neighbours.
 
-Reports may be protected by users and uniform dummies (formula 1), by clones if only the local ε of
-the randomizer is known, by noise on each item's count (`item_noise`, `hybrid_noise`), or by their
-own noise alone, which other rounds may share.
+Reports are protected by users and uniform dummies (formula 1), by clones if only the randomizer's
+local ε is known, by noise on each item's count (`item_noise`, `hybrid_noise`), or by local noise
+alone, which other rounds may share.
 """
 
 import math
@@ -25,10 +25,10 @@ class Release(Hashable, Protocol):
         """Local ε, which holds against every coalition; may be infinite."""
 
     def delta(self, epsilon: float) -> float:
-        """Bound δ at ε from above. Cost: tenths of a second."""
+        """Return an upper bound on δ at ε. Cost: tenths of a second."""
 
     def epsilon(self, delta: float) -> float:
-        """Bound ε at δ from above; infinite if nothing is certified. Cost: tenths of a second."""
+        """Return an upper bound on ε at δ, maybe infinite. Cost: tenths of a second."""
 
     def curve(self, epsilons: Sequence[float], tolerance: float) -> Callable[[float], float]:
         """
@@ -112,13 +112,13 @@ class LocalRelease:
         rest = -math.expm1(epsilon - self.local_epsilon)
         return rest / (1 + math.exp(-self.local_epsilon))
 
-    def epsilon(self, delta: float) -> float:  # noqa: ARG002  # pure
+    def epsilon(self, delta: float) -> float:  # noqa: ARG002  # pure ε holds at every δ
         """Return the local ε."""
         return self.local_epsilon
 
     def curve(
         self,
-        epsilons: Sequence[float],  # noqa: ARG002  # exact everywhere
+        epsilons: Sequence[float],  # noqa: ARG002  # the curve is exact everywhere
         tolerance: float,  # noqa: ARG002
     ) -> Callable[[float], float]:
         """Return `delta` itself."""
@@ -128,7 +128,7 @@ class LocalRelease:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PermanentRelease(LocalRelease):
     """
-    Reports that share permanent noise with other rounds: pure ε only.
+    A release of reports that share permanent noise with other rounds: pure ε only.
 
     `composition` adds up the ε of such rounds, which is a bound although they share noise: if the
     instantaneous responses on a bit together have odds e^x, permanent noise leaves odds e^g(x) with

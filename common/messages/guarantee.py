@@ -55,7 +55,8 @@ def sum_upper(figures: Iterable[float]) -> float:
     """
     Return the least float that is not below the exact sum of privacy figures.
 
-    Each figure counts as its shortest decimal: ten times .1 is 1.
+    Each figure counts as its shortest decimal, the number that a task states: ten times .1 is 1.
+    The decimal is within a relative 2^-53 of the float for which weights are chosen.
     """
     known = list(figures)
     if math.inf in known:

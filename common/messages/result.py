@@ -21,8 +21,13 @@ def interval_half_width(confidence: float) -> float:
     return -NormalDist().inv_cdf((1 - confidence) / 2)  # exact in the far tail, unlike 1 - …
 
 
+def simultaneous_confidence(confidence: float, n_intervals: int) -> float:
+    """Return the confidence of each interval at which all hold with `confidence` (Bonferroni)."""
+    return 1 - (1 - confidence) / max(1, n_intervals)
+
+
 def interval_around(figures: Figures, errors: Figures, confidence: float) -> Interval:
-    """Return the ends of each figure's own interval, by the normal approximation."""
+    """Return both ends of each figure's confidence interval, by the normal approximation."""
     reach = interval_half_width(confidence) * errors
     return figures - reach, figures + reach
 
@@ -52,11 +57,9 @@ class Histogram:
         """
         Return whether any item's share is distinguishable from 0, by simultaneous intervals.
 
-        The intervals are Bonferroni's: of many absent items, some have single intervals above 0 by
-        chance.
+        Of many absent items, some have single intervals above 0 by chance.
         """
-        size = len(self.frequencies)
-        low, _ = self.interval(1 - (1 - confidence) / max(1, size))
+        low, _ = self.interval(simultaneous_confidence(confidence, len(self.frequencies)))
         return bool((low > 0).any())
 
 
@@ -134,7 +137,7 @@ class BitTable:
 
     def __post_init__(self) -> None:
         _check_lengths("a table of bits", self.cohort_sizes, self.bit_counts)
-        if self.bit_counts.ndim != 2:  # noqa: PLR2004  # cohorts, bits
+        if self.bit_counts.ndim != 2:  # noqa: PLR2004  # an axis of cohorts and one of bits
             raise WireError(
                 f"a table of bits has {self.bit_counts.ndim} dimensions; it must have 2"
             )
@@ -152,8 +155,8 @@ def _check_lengths(what: str, *lists: Sized) -> None:
 
 
 RefusalCause = Literal["repeated", "unreadable", "malformed"]
-"""Reasons to refuse a report: its ciphertext is a repeat, it does not open, or no output of the
-task's mechanism has its content."""
+"""Reasons to refuse a report: its ciphertext is a repeat, it does not open, or its content is no
+output of the task's mechanism."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -169,11 +172,11 @@ class Result:
     n_users: int
     """Users in the batch by the shuffler's manifest, without sentinels."""
     n_reports: int
-    """Sealed reports that arrived, without sentinels': users' own, dummies and null reports."""
+    """Sealed reports that arrived: users' reports, dummies and null reports, not sentinels'."""
     n_dummies: int
-    """Dummies among the counted reports: those left after subtracting users' own. Exact if nothing
-    was refused and the shuffler only permutes. Otherwise expected and rounded: refusals take the
-    same share of users' reports and of dummies, and the shuffler keeps its task's share."""
+    """Counted reports less the users' true reports. Exact if nothing was refused and the shuffler
+    only permutes. Otherwise an expectation, rounded: refusals take the same share of users' reports
+    and of dummies, and the shuffler keeps the share that its task states."""
     refused: Mapping[RefusalCause, int]
     """Reports that were not counted, by cause; included in n_reports."""
     estimate: Estimate

@@ -1,5 +1,6 @@
 """`shuffledp result`, `ledger` and `iterate`: releases, their cost, and the next iteration."""
 
+import dataclasses
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -78,7 +79,7 @@ def result(
     published, found = options.ask(connect, read)
     signed = Task.from_bytes(published.task_bytes)
     check_fits(found, signed)
-    check_guarantees(found, signed)
+    found = dataclasses.replace(found, guarantees=check_guarantees(found, signed))
     # Before any output: candidates that cannot be decoded leave no file.
     view = result_view(found.estimate, signed, most=top, candidates=texts)
     if csv is not None:

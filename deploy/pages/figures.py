@@ -21,31 +21,31 @@ _SMALLEST_PLAIN: Final = Decimal("1e-9")
 """Smallest probability written in plain digits."""
 
 
-def count(number: int) -> str:
+def format_count(number: int) -> str:
     """Format a whole number with thousands separators."""
     return f"{number:,}"
 
 
-def plain(value: object) -> str:
+def format_parameter(value: object) -> str:
     """Format a task parameter: thousands separators, and no decimals for whole numbers."""
     if isinstance(value, tuple):
         return f"{len(value)} entries"
     if isinstance(value, int):
-        return count(value)
+        return format_count(value)
     return str(value).removesuffix(".0") if isinstance(value, float) else str(value)
 
 
-def privacy(figure: float) -> str:
+def format_privacy(figure: float) -> str:
     """Format an ε or a δ, rounded up to four digits."""
     return "no guarantee" if math.isinf(figure) else _typeset(rounded_up(figure))
 
 
-def at_least(epsilon: float) -> str:
+def format_lower_bound(epsilon: float) -> str:
     """Format a remaining budget or an attack's ε, rounded down to four digits."""
     return "∞" if math.isinf(epsilon) else _typeset(rounded_down(epsilon))
 
 
-def odds(epsilon: float) -> str:
+def format_odds(epsilon: float) -> str:
     """Format e^ε, rounded up: the largest factor by which a probability may grow."""
     if epsilon > _EXACT_POWER:
         exponent = math.ceil(math.nextafter(epsilon / math.log(10), math.inf))
@@ -55,17 +55,18 @@ def odds(epsilon: float) -> str:
     return _typeset(rounded_up(power))
 
 
-def probability(delta: float) -> str:
+def format_probability(delta: float) -> str:
     """Format a δ, rounded up, in plain digits unless it is tiny."""
     rounded = Decimal(rounded_up(delta))
-    return f"{rounded:f}" if rounded == 0 or rounded >= _SMALLEST_PLAIN else privacy(delta)
+    return f"{rounded:f}" if rounded == 0 or rounded >= _SMALLEST_PLAIN else format_privacy(delta)
 
 
-def certainty(epsilon: float, delta: float) -> str:
+def format_certainty(epsilon: float, delta: float) -> str:
     """
     Format the largest probability of guessing right between two equally likely values.
 
-    (e^ε + δ) / (1 + e^ε) in percent, rounded up; below 100 % for finite ε and δ below 1.
+    It is 1/2 + TV/2 for a total variation TV ≤ (e^ε - 1 + 2δ) / (e^ε + 1) [KOV15]: in all
+    (e^ε + δ) / (1 + e^ε), in percent, rounded up; below 100 % for finite ε and δ below 1.
     """
     if epsilon == 0 == delta:
         return "50\N{NO-BREAK SPACE}%"
@@ -75,30 +76,30 @@ def certainty(epsilon: float, delta: float) -> str:
         if left <= 0:
             return "100\N{NO-BREAK SPACE}%"
         digits = max(1, 1 - left.adjusted())
-        if digits > 6:  # noqa: PLR2004  # six nines
+        if digits > 6:  # noqa: PLR2004  # shows up to six nines
             return "nearly 100\N{NO-BREAK SPACE}%"
         return (
             f"{(100 - left).quantize(Decimal(1).scaleb(-digits), ROUND_CEILING)}\N{NO-BREAK SPACE}%"
         )
 
 
-def scientific(number: float) -> str:
+def format_scientific(number: float) -> str:
     """Format a number to three digits; not for privacy figures, which must be rounded up."""
     return "0" if number == 0 else _typeset(f"{number:.3g}")
 
 
-def percent(share: float, error: float) -> str:
+def format_percent(share: float, error: float) -> str:
     """Format a share in percent, with the digits that its standard error justifies."""
     digits = 1 if not error > 0 else max(0, 1 - math.floor(math.log10(100 * error)))
     return f"{100 * share:.{min(digits, 9)}f}\N{NO-BREAK SPACE}%".replace("-", "\N{MINUS SIGN}")
 
 
-def seconds(duration: float) -> str:
+def format_seconds(duration: float) -> str:
     """Format a duration in seconds."""
-    return f"{duration:.1f} s" if duration < 100 else f"{duration:,.0f} s"  # noqa: PLR2004
+    return f"{duration:.1f} s" if duration < 100 else f"{duration:,.0f} s"  # noqa: PLR2004  # seconds
 
 
-def latex(text: str) -> str:
+def escape_latex(text: str) -> str:
     """Escape text for LaTeX."""
     return text.translate(_LATEX)
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from common.messages.guarantee import Coalition, Guarantee, claimed
-from deploy.pages.figures import certainty, odds, privacy, probability
+from deploy.pages import figures
 
 _COALITIONS: Final[Mapping[str, tuple[str, str]]] = {
     "analyzer": (
@@ -62,8 +62,8 @@ def guarantee_sentences(guarantees: Sequence[Guarantee]) -> tuple[GuaranteeSente
     best, charged = best_guarantees(guarantees), claimed(guarantees)
     weakest = max(best, key=lambda coalition: best[coalition].epsilon)
     return tuple(
-        _sentence(one, charged=one is charged, weakest=len(best) > 1 and one.coalition == weakest)
-        for one in guarantees
+        _sentence(row, charged=row is charged, weakest=len(best) > 1 and row.coalition == weakest)
+        for row in guarantees
     )
 
 
@@ -72,30 +72,31 @@ def best_guarantees(guarantees: Sequence[Guarantee]) -> dict[Coalition, Guarante
     best: dict[Coalition, Guarantee] = {}
     for guarantee in guarantees:
         other = best.get(guarantee.coalition, guarantee)
-        best[guarantee.coalition] = min(other, guarantee, key=lambda one: one.epsilon)
+        best[guarantee.coalition] = min(other, guarantee, key=lambda row: row.epsilon)
     return best
 
 
-def _sentence(one: Guarantee, *, charged: bool, weakest: bool) -> GuaranteeSentence:
-    finite, added = math.isfinite(one.epsilon), probability(one.delta) if one.delta else ""
+def _sentence(guarantee: Guarantee, *, charged: bool, weakest: bool) -> GuaranteeSentence:
+    epsilon, delta = guarantee.epsilon, guarantee.delta
+    finite, added = math.isfinite(epsilon), figures.format_probability(delta) if delta else ""
     consequence = "nothing is promised: your value may be learned."
-    if one.epsilon == 0 and one.delta == 0:
+    if epsilon == 0 and delta == 0:
         consequence = "nothing about your value can be learned."
     elif finite:
         consequence = (
-            f"any conclusion is at most {odds(one.epsilon)} times as likely with your "
+            f"any conclusion is at most {figures.format_odds(epsilon)} times as likely with your "
             f"value as with any other in its place{f', plus at most {added}' * bool(added)}."
         )
     return GuaranteeSentence(
-        guarantee=one,
-        coalition=one.coalition,
-        who=coalition_name(one.coalition),
-        sentence=f"{_COALITIONS[one.coalition][1]}, {consequence}",
-        epsilon=privacy(one.epsilon),
-        delta=privacy(one.delta),
-        odds=odds(one.epsilon) if finite else "",
+        guarantee=guarantee,
+        coalition=guarantee.coalition,
+        who=coalition_name(guarantee.coalition),
+        sentence=f"{_COALITIONS[guarantee.coalition][1]}, {consequence}",
+        epsilon=figures.format_privacy(epsilon),
+        delta=figures.format_privacy(delta),
+        odds=figures.format_odds(epsilon) if finite else "",
         added=added,
-        certainty=certainty(one.epsilon, one.delta) if finite else "",
+        certainty=figures.format_certainty(epsilon, delta) if finite else "",
         charged=charged,
         weakest=weakest,
     )

@@ -10,7 +10,7 @@ from common.messages.batch import BatchProgress, BatchState
 from common.messages.submission import Outcome
 from common.runtime.clock import Clock
 from common.task_digest import TaskDigest
-from deploy.pages.figures import count
+from deploy.pages.figures import format_count
 from deploy.pages.forecast import MIN_HISTORY, WINDOWS, Sample, forecast, quiet_seconds
 from deploy.pages.page import fragment, render
 from deploy.tasks.batch_states import BATCH_STATES, SENTINELS_INCLUDED
@@ -96,7 +96,7 @@ class LiveFeed:
             "explanation": explanation,
             "tone": "good" if state in _GOOD else "bad" if state in _BAD else "neutral",
             "over": state in _BAD or state is BatchState.ERASED,
-            "users": count(progress.n_users),
+            "users": format_count(progress.n_users),
             "html": html,
         }
 

@@ -12,14 +12,13 @@ from numpy.typing import NDArray
 from common.crypto.hpke import fingerprint, suite_named
 from common.messages.guarantee import REPLACE_ONE
 from common.messages.ledger_entry import ChainHead, LedgerEntry
-from common.messages.result import Histogram, Result, interval_half_width
-from common.protocols import protocol_named
+from common.messages.result import Histogram, Result, interval_half_width, simultaneous_confidence
 from common.task.task import Task
 from deploy.pages import figures
 from deploy.pages.guarantee_sentences import guarantee_sentences
 from deploy.pages.page import render
 from deploy.results.estimate_table import CONFIDENCE, EstimateTable
-from deploy.results.result_view import ResultView
+from deploy.results.result_view import ResultView, mse_of
 from deploy.tasks.population_budgets import PopulationBudgets
 from deploy.terminal.tables import CLAIM_ROOM_NOTE
 
@@ -53,11 +52,11 @@ def result_page(result: Result, task: Task, view: ResultView, *, version: str) -
         result=result,
         task=task,
         view=view,
-        confidence=_percent(CONFIDENCE),
+        confidence=f"{100 * CONFIDENCE:.4g}\N{NO-BREAK SPACE}%",
         digest=result.task_digest.hex(),
         guarantees=sentences,
-        main=next(one for one in sentences if one.charged),
-        pooled=next((one for one in sentences if one.coalition == "shuffler+analyzer"), None),
+        main=next(row for row in sentences if row.charged),
+        pooled=next((row for row in sentences if row.coalition == "shuffler+analyzer"), None),
         replace_one=REPLACE_ONE,
         mechanism=dataclasses.asdict(task.mechanism),
         overhead=suite_named(task.suite).overhead_bytes,
@@ -87,7 +86,7 @@ def histogram_data(
         "confidence": CONFIDENCE,
         "interval_factors": {
             "own": interval_half_width(CONFIDENCE),
-            "all": interval_half_width(1 - (1 - CONFIDENCE) / size),
+            "all": interval_half_width(simultaneous_confidence(CONFIDENCE, size)),
         },
         "labels": [labels[item] for item in held.tolist()] if labels else None,
         "items": None if len(held) == size else _packed(held, "<u4"),
@@ -113,21 +112,21 @@ def _histogram_fields(
     sums = [f"{100 * shares.sum():.2f}\N{NO-BREAK SPACE}%" for shares in both]
     facts = [
         ("Sum of all shares", *(text.replace("-", "\N{MINUS SIGN}") for text in sums)),
-        ("Values below 0", *(figures.count((shares < 0).sum()) for shares in both)),
-        ("Mean squared error in theory", figures.scientific(histogram.mse_theory), "–"),
+        ("Values below 0", *(figures.format_count((shares < 0).sum()) for shares in both)),
+        ("Mean squared error in theory", figures.format_scientific(histogram.mse_theory), "–"),
     ]
     if view.truth is not None:
-        mse = (float(np.mean((shares - view.truth) ** 2)) for shares in both)
-        known = ("Mean squared error against the truth", *map(figures.scientific, mse))
+        mse = (mse_of(shares, view.truth) for shares in both)
+        known = ("Mean squared error against the truth", *map(figures.format_scientific, mse))
         facts.insert(2, known)
     return {
         "held": min(view.size, MAX_VALUES),
         "long_names": max(map(len, task.labels), default=0) > _SHORT_NAME,
-        "missed": _percent(1 - CONFIDENCE),
+        "missed": f"{100 * (1 - CONFIDENCE):.4g}\N{NO-BREAK SPACE}%",
         "expected_misses": f"{misses:,.0f}" if misses >= _MIN_WHOLE else f"{misses:.2g}",
-        "typical_share": figures.percent(half_width, error),
-        "typical_users": figures.count(math.ceil(half_width * result.n_users)),
-        "refinement": protocol_named(result.protocol).refinement_for(task.item_mechanism.name),
+        "typical_share": figures.format_percent(half_width, error),
+        "typical_users": figures.format_count(math.ceil(half_width * result.n_users)),
+        "refinement": task.refinement,
         "facts": facts,
     }
 
@@ -171,7 +170,3 @@ def plotted(table: EstimateTable) -> dict[str, Any]:
         "zero": place(0.0) if low <= 0 <= high else None,
         "ends": (table.format(low), table.format(high)),
     }
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.4g}\N{NO-BREAK SPACE}%"

@@ -1,17 +1,10 @@
-"""Read candidate texts from a file, and decode a released bit table for them."""
+"""Read candidate texts from a file."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-import numpy as np
-
 from common.errors import SettingsError
-from common.mechanisms.rappor.decoder import Decoding, decode
-from common.mechanisms.registry import rappor_of
-from common.messages.result import BitTable
 from common.task.specs import normalised
-from common.task.task import Task
 from deploy.terminal.files import read_file
 
 MAX_CANDIDATES: Final = 100_000
@@ -44,15 +37,3 @@ def read_candidates(path: Path) -> tuple[str, ...]:
         repeated = len(texts) - len(set(texts))
         raise SettingsError(f"{path} repeats {repeated} candidates; each must appear once")
     return texts
-
-
-def decode_candidates(task: Task, table: BitTable, candidates: Sequence[str]) -> Decoding:
-    """
-    Estimate the candidates' shares from a released table. Run by the operator; no ε is spent.
-
-    Raises:
-        TaskError: The task collects no texts, or has too few cohorts for so many candidates.
-        ValueRangeError: A candidate is too long, or is not one of the labels.
-    """
-    cells = np.concatenate([table.cohort_sizes, table.bit_counts.ravel()])
-    return decode(rappor_of(task), cells, candidates)

@@ -97,8 +97,8 @@ def write_parquet(path: Path, result: Result, columns: Columns) -> None:
         SettingsError: The file cannot be written, or pyarrow is not installed.
     """
     try:
-        import pyarrow as pa  # noqa: PLC0415  # of the extra `research`
-        from pyarrow import parquet  # noqa: PLC0415
+        import pyarrow as pa  # noqa: PLC0415  # installed with the extra `research` only
+        from pyarrow import parquet  # noqa: PLC0415  # likewise
     except ImportError as error:
         raise SettingsError("Parquet needs pyarrow: pip install 'shuffledp[research]'") from error
     metadata = {

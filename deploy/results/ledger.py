@@ -32,7 +32,7 @@ def as_json(
             for entry in entries
         ],
         "head": {"entry": head.entry, "entry_hash": head.entry_hash.hex()},
-        "populations": [population_budgets.as_json(one) for one in populations],
+        "populations": [population_budgets.as_json(each) for each in populations],
     }
 
 

@@ -75,8 +75,8 @@ def next_draft(
         raise TaskError(f"number is {number}; it must lie between 1 and {iterations}")
     if (number == 1) != (previous is None):
         raise TaskError(
-            f"number is {number}; every iteration but the first needs --after with the previous "
-            "iteration's result"
+            f"number is {number}; every iteration but the first, and only those, must have --after "
+            "with the previous iteration's result"
         )
     pairs = total.pairs or PairDraft()
     low, high = pairs.low, pairs.high

@@ -8,6 +8,8 @@ import numpy as np
 
 from common.errors import SettingsError
 from common.mechanisms.base import Vector
+from common.mechanisms.rappor.decoder import decode
+from common.mechanisms.registry import rappor_of
 from common.messages.result import (
     BitTable,
     Estimate,
@@ -20,7 +22,6 @@ from common.messages.result import (
 from common.task.specs import KeyValueSpec, NumberSpec, spec_as
 from common.task.task import Task
 from deploy.datasets.sample_people import SamplePeople
-from deploy.results.candidates import decode_candidates
 from deploy.results.estimate_table import CONFIDENCE, INTERVAL, NOISE_ALONE, EstimateTable
 from deploy.terminal.json_output import number_or_text
 
@@ -28,7 +29,7 @@ MAX_ROWS: Final = 2000
 """Most rows of a table on a page."""
 _SHRUNK_FROM: Final = 3
 """Least number of means for which shrinking helps; see analyzer/estimation/projection.py."""
-_TOO_FEW: Final = "Too few users for this much noise: no value can be told from another."
+_TOO_FEW_USERS: Final = "Too few users for this much noise: no share can be distinguished from 0."
 _NO_CANDIDATES: Final = "To find texts, give a file of candidates, one per line, with --candidates."
 _OWN_INTERVAL: Final = "Each interval by itself covers its true {} with 95 % probability"
 _SHARES_NOTE: Final = (
@@ -50,11 +51,11 @@ class ResultView:
     columns: Columns
     """Columns of CSV and Parquet, in full precision, with a row per estimate."""
     warning: str = ""
-    """Why there are no tables, or why they show little; may be empty."""
+    """Reason for missing or uninformative tables; may be empty."""
     fields: Mapping[str, Any] = field(default_factory=dict)
     """Further JSON fields, beside the estimate's own."""
     errors: str = ""
-    """In a demo: sentences on the errors against the truth."""
+    """In a demo: sentences about the errors against the truth."""
     error_fields: Mapping[str, Any] = field(default_factory=dict)
     """In a demo: JSON fields of these errors, `mse_vs_truth` among them."""
 
@@ -89,7 +90,7 @@ def result_view(
 
     Raises:
         SettingsError: Candidates are given, but the task does not collect texts.
-        TaskError: The task has too few cohorts for so many candidates.
+        TaskError: The task has too few cohorts for this number of candidates.
         ValueRangeError: A candidate is too long, or is not one of the labels.
     """
     if isinstance(estimate, BitTable):
@@ -109,11 +110,11 @@ def _histogram(estimate: Histogram, task: Task, most: int, truth: Vector | None)
     shown, part = _largest(shares, truth, most)
     errors, error_fields = "", {}
     if truth is not None:
-        mse, covered = _mse(shares, truth), _covered(estimate.interval(CONFIDENCE), truth)
+        mse, covered = mse_of(shares, truth), _covered(estimate.interval(CONFIDENCE), truth)
         error_fields = {"mse_vs_truth": mse}
         errors = (
             f"Mean squared error {mse:.3g}, in theory {estimate.mse_theory:.3g}; refined "
-            f"{_mse(estimate.refined, truth):.3g}. {covered}"
+            f"{mse_of(estimate.refined, truth):.3g}. {covered}"
         )
     table = EstimateTable(
         title=f"Share of users with each of {size:,} values{part}",
@@ -129,13 +130,8 @@ def _histogram(estimate: Histogram, task: Task, most: int, truth: Vector | None)
     )
     return ResultView(
         tables=(table,),
-        columns={
-            "item": range(size),
-            "label": labels,
-            **table.columns(),
-            "refined": refined,
-        },
-        warning="" if estimate.any_share_above_zero(CONFIDENCE) else _TOO_FEW,
+        columns={"item": range(size), "label": labels, **table.columns(), "refined": refined},
+        warning="" if estimate.any_share_above_zero(CONFIDENCE) else _TOO_FEW_USERS,
         errors=errors,
         error_fields=error_fields,
     )
@@ -145,7 +141,7 @@ def _means(estimate: Means, task: Task, most: int, truth: Vector | None) -> Resu
     means, size, shrunk = estimate.means, len(estimate.means), estimate.shrunk.tolist()
     errors, error_fields = "", {}
     if truth is not None:
-        mse, mse_shrunk = _mse(means, truth), _mse(estimate.shrunk, truth)
+        mse, mse_shrunk = mse_of(means, truth), mse_of(estimate.shrunk, truth)
         error_fields = {"mse_vs_truth": mse, "mse_shrunk_vs_truth": mse_shrunk}
         better = f"; shrunk {mse_shrunk:.3g}" if size >= _SHRUNK_FROM else ""
         theory, covered = f"of which noise {estimate.mse_theory:.3g} in theory", ""
@@ -174,15 +170,10 @@ def _means(estimate: Means, task: Task, most: int, truth: Vector | None) -> Resu
         truth=truth,
         notes=(note,),
     )
-    spec = spec_as(task.mechanism, NumberSpec)
+    spec, labels = spec_as(task.mechanism, NumberSpec), _labels(task, size)
     return ResultView(
         tables=(table,),
-        columns={
-            "number": range(size),
-            "label": _labels(task, size),
-            **table.columns(),
-            "shrunk": shrunk,
-        },
+        columns={"number": range(size), "label": labels, **table.columns(), "shrunk": shrunk},
         fields={"low": spec.low, "high": spec.high},
         errors=errors,
         error_fields=error_fields,
@@ -203,7 +194,7 @@ def _key_values(
     reports, columns = estimate.reports.tolist(), {"key": range(size), "label": _labels(task, size)}
     errors, error_fields, part = "", {}, "{:,} most owned" if owners else "first {:,}"
 
-    def table(title: str, values: Vector, errors: Vector, **others: Any) -> EstimateTable:  # noqa: ANN401  # its
+    def table(title: str, values: Vector, errors: Vector, **others: Any) -> EstimateTable:  # noqa: ANN401  # other fields
         return EstimateTable(
             title=title + _part(size, len(reported[:most]), part),
             name="key",
@@ -232,7 +223,7 @@ def _key_values(
             )
         ]
         if means is not None:
-            mse = _mse(estimate.means_with_fakes, means)
+            mse = mse_of(estimate.means_with_fakes, means)
             error_fields = {"mse_vs_truth": mse}
             errors = f"Mean squared error of means, fakes included, {mse:.3g}."
     else:
@@ -260,7 +251,7 @@ def _key_values(
         ]
         columns |= tables[0].columns() | tables[1].columns("mean_")
         if shares is not None and means is not None:
-            mse, mse_of_means = _mse(owners.frequencies, shares), _mse(owners.means, means)
+            mse, mse_of_means = mse_of(owners.frequencies, shares), mse_of(owners.means, means)
             error_fields = {"mse_vs_truth": mse, "mse_of_means_vs_truth": mse_of_means}
             errors = f"Mean squared error of shares {mse:.3g}, of means {mse_of_means:.3g}."
     return ResultView(
@@ -290,7 +281,8 @@ def _texts(
     }
     if not candidates:
         return ResultView(columns=columns, warning=_NO_CANDIDATES)
-    decoding, size = decode_candidates(task, bit_table, candidates), len(candidates)
+    cells = np.concatenate([bit_table.cohort_sizes, bit_table.bit_counts.ravel()])
+    decoding, size = decode(rappor_of(task), cells, candidates), len(candidates)
     shares, p_values = decoding.shares, decoding.p_values.tolist()
     detected, n_detected = decoding.detected.tolist(), int(decoding.detected.sum())
     fields = {
@@ -314,7 +306,7 @@ def _texts(
         }
     truth, errors, error_fields = None, "", dict[str, Any]()
     if people is not None:
-        truth, mse = people.truth, _mse(shares, people.truth)
+        truth, mse = people.truth, mse_of(shares, people.truth)
         n_false = int((decoding.detected & (truth == 0)).sum())
         errors = (
             f"Mean squared error of a share {mse:.3g}. {n_detected} candidates were detected, "
@@ -336,7 +328,7 @@ def _texts(
         errors=decoding.share_errors,
         shown=shown,
         more={
-            "p-value": [f"{chance:.2g}" for chance in p_values],
+            "p-value": [f"{p_value:.2g}" for p_value in p_values],
             "detected": ["yes" if found else "no" for found in detected],
         },
         truth=truth,
@@ -375,5 +367,6 @@ def _covered(interval: Interval, truth: Vector) -> str:
     return f"{covered:,} of {len(truth):,} intervals cover the truth."
 
 
-def _mse(estimate: Vector, truth: Vector) -> float:
+def mse_of(estimate: Vector, truth: Vector) -> float:
+    """Return the mean of squared errors; both have the same shape."""
     return float(np.mean((estimate - truth) ** 2))

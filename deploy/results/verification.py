@@ -10,11 +10,12 @@ from typing import Final
 from common.accounting.guarantees import guarantees
 from common.crypto.signing import SignedTask
 from common.errors import WireError
+from common.messages.guarantee import Guarantee, rounded_up
 from common.messages.result import BitTable, Estimate, KeyValues, Means, Result
 from common.task.specs import KeyValueSpec, NumberSpec, RapporSpec
 from common.task.task import Task
 
-_CLOSE: Final = 0.99
+_MIN_STATED_SHARE: Final = 0.99
 """Share of a recomputed figure that must be stated; another version may have a tighter bound."""
 
 
@@ -23,7 +24,7 @@ def check_fits(result: Result, task: Task) -> None:
     Check that a result belongs to a task, by its digest, its parameters and its counts.
 
     Raises:
-        WireError: It does not; the message names the first difference.
+        WireError: It does not belong to the task; the message names the first difference.
     """
     digest = SignedTask(task_bytes=task.to_bytes(), signature=b"").digest()
     buckets = task.item_mechanism.buckets if task.kind == "categorical" else 0
@@ -74,19 +75,19 @@ def _check_reports(result: Result, task: Task) -> None:
     Check the numbers of sentinels, of reports and of refused reports.
 
     The result counts acknowledged sentinels; up to target_size - n_min sentinels may be in the
-    batch. A sentinel is missing if none of its reports arrived and the shuffler does not sample.
+    batch. n_sentinels_missing is above 0 only where the shuffler samples. There a submission has
+    one report, so a missing sentinel has none in the batch.
     """
-    room, planted = max(0, task.target_size - task.n_min), result.n_sentinels
+    room, n_sentinels = max(0, task.target_size - task.n_min), result.n_sentinels
     missing, per_user = result.n_sentinels_missing, task.reports_per_user
-    if not missing <= planted <= room:
+    if not missing <= n_sentinels <= room:
         raise WireError(
-            f"the result misses {missing} of {planted} sentinels; at most {room} are possible"
+            f"the result misses {missing} of {n_sentinels} sentinels; at most {room} are possible"
         )
     fewest, most = task.batch_reports(result.n_users + room)
     fewest = max(0, fewest - per_user * room + missing)
-    most -= per_user * (planted - missing) + (
-        room - planted if task.shuffler.keep_probability == 1 else 0
-    )
+    unused = room - n_sentinels if task.shuffler.keep_probability == 1 else 0
+    most -= per_user * (n_sentinels - missing) + unused
     if not fewest <= result.n_reports <= most:
         expected = str(most) if fewest == most else f"{fewest} to {most}"
         raise WireError(
@@ -108,9 +109,12 @@ def _check_reports(result: Result, task: Task) -> None:
             )
 
 
-def check_guarantees(result: Result, task: Task) -> None:
+def check_guarantees(result: Result, task: Task) -> tuple[Guarantee, ...]:
     """
     Recompute a result's guarantees; none may be stronger than its task and counts allow.
+
+    Returns:
+        The recomputed guarantees, to be shown instead of the analyzer's figures and texts.
 
     Raises:
         WireError: A guarantee is missing, or its epsilon or delta is more than 1 % too low; the
@@ -126,11 +130,16 @@ def check_guarantees(result: Result, task: Task) -> None:
     for stated in result.guarantees:
         known = [row for row in computed if row.coalition == stated.coalition]
         if not any(
-            stated.epsilon >= _CLOSE * row.epsilon and stated.delta >= _CLOSE * row.delta
+            stated.epsilon >= _MIN_STATED_SHARE * row.epsilon
+            and stated.delta >= _MIN_STATED_SHARE * row.delta
             for row in known
         ):
-            figures = [f"{row.epsilon:g} at delta {row.delta:g}" for row in known] or ["none"]
-            raise WireError(
-                f"against {stated.coalition} the result states epsilon {stated.epsilon:g} at delta "
-                f"{stated.delta:g}; recomputed: {' or '.join(figures)}"
+            first, *others = (
+                f"epsilon {rounded_up(row.epsilon)} at delta {rounded_up(row.delta)}"
+                for row in (stated, *known)
             )
+            raise WireError(
+                f"against {stated.coalition} the result states {first}; recomputed: "
+                f"{' or '.join(others) or 'none'}"
+            )
+    return computed

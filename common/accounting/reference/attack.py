@@ -49,18 +49,18 @@ Attack = Callable[[float], float]
 _WINDOW_TAIL: Final = 1e-15
 _MAX_WIDTH: Final = 2 * 10**6
 _MIN_PRESENCE: Final = 1e-12
-_FEW: Final = 1000
+_MAX_TABULATED_TRIALS: Final = 1000
 """Trials up to which a binomial distribution is tabulated in full."""
-_DIRECT: Final = 10**7
+_MAX_DIRECT_PRODUCTS: Final = 10**7
 """Products up to which two distributions are convolved directly, without a Fourier transform."""
-_TRUSTED: Final = 1e-8
+_TRANSFORM_RESOLUTION: Final = 1e-8
 """A Fourier transform resolves terms above this share of the largest one."""
 _ROUND_DOWN: Final = 1 - 1e-6
 """Factor that covers the floating-point error of a distribution's terms."""
 _FIRST_BINS: Final = 32
 _ROUNDS: Final = 2
 _TOLERANCE: Final = 1e-2
-_CLOSE_ENOUGH: Final = 1e-4
+_EPSILON_PRECISION: Final = 1e-4
 
 
 def epsilon_lower(
@@ -86,7 +86,7 @@ def epsilon_lower(
 
 
 def _last_above(attack: Attack, delta: float, top: float) -> float:
-    """Return about the largest ε, up to `top`, at which an attack proves more than delta."""
+    """Estimate from below the largest ε, up to `top`, at which an attack proves more than delta."""
 
     def excess(epsilon: float) -> float:
         return math.log(max(attack(epsilon), 1e-300)) - math.log(delta)
@@ -98,9 +98,9 @@ def _last_above(attack: Attack, delta: float, top: float) -> float:
         low, high = low / 1.3, low
         if low < MIN_EPSILON:
             return 0.0
-    epsilon = float(scipy.optimize.brentq(excess, low, high, rtol=_CLOSE_ENOUGH, xtol=1e-300))
+    epsilon = float(scipy.optimize.brentq(excess, low, high, rtol=_EPSILON_PRECISION, xtol=1e-300))
     while excess(epsilon) <= 0:
-        epsilon *= 1 - _CLOSE_ENOUGH
+        epsilon *= 1 - _EPSILON_PRECISION
     return epsilon
 
 
@@ -251,7 +251,7 @@ def _table(distributions: Sequence[CountDistribution | None]) -> _Table | None:
     for distribution in distributions:
         if distribution is None:
             return None
-        if isinstance(distribution, Binomial) and distribution.trials <= _FEW:
+        if isinstance(distribution, Binomial) and distribution.trials <= _MAX_TABULATED_TRIALS:
             low, high, complete = 0.0, float(distribution.trials), True
         else:
             low, high = (
@@ -269,11 +269,11 @@ def _table(distributions: Sequence[CountDistribution | None]) -> _Table | None:
 def _sum(left: _Table, right: _Table) -> _Table:
     """Convolve two tables; after a Fourier transform only terms that it resolves are kept."""
     first = left.first + right.first
-    if len(left.probabilities) * len(right.probabilities) <= _DIRECT:
+    if len(left.probabilities) * len(right.probabilities) <= _MAX_DIRECT_PRODUCTS:
         terms = np.convolve(left.probabilities, right.probabilities)
         return _Table(first, terms, complete=left.complete and right.complete)
     terms = scipy.signal.fftconvolve(left.probabilities, right.probabilities)
-    trusted = np.where(terms > _TRUSTED * terms.max(), terms, 0.0)
+    trusted = np.where(terms > _TRANSFORM_RESOLUTION * terms.max(), terms, 0.0)
     return _Table(first, trusted, complete=False)
 
 
@@ -331,9 +331,9 @@ class _MessagesAttack:
 
 
 _DEVIATIONS: Final = 40.0
-_ROUNDING: Final = 1e-13
+_MIN_RESOLVED: Final = 1e-13
 """Smallest probability that a Fourier transform resolves."""
-_CLOSE: Final = 1e-3
+_ROUNDS_PRECISION: Final = 1e-3
 
 
 def epsilon_of_rounds(
@@ -352,7 +352,7 @@ def epsilon_of_rounds(
         ValueError: The mechanism has no third value.
     """
     if reduction.third_value == "none":
-        raise ValueError("the others hold a third value, of which this mechanism has none")
+        raise ValueError("the others must hold a third value; this mechanism has none")
     l, collision = reduction.answers, reduction.collision  # noqa: E741  # as in the formula
     independent = reduction.third_value == "independent"
     undropped = 1 - 1 / l if independent else 1.0
@@ -375,15 +375,15 @@ def epsilon_of_rounds(
     own = 1 - plus - minus + plus * np.exp(-1j * angle) + minus * np.exp(1j * angle)
     holds_x: Vector = np.maximum(np.fft.ifft(noise * own**rounds).real, 0.0)
     holds_other = np.roll(holds_x[::-1], 1)  # the statistic has the other sign
-    trusted = (holds_x > _ROUNDING) & (holds_other > _ROUNDING)
+    trusted = (holds_x > _MIN_RESOLVED) & (holds_other > _MIN_RESOLVED)
 
     def proven(epsilon: float) -> float:
         return float(np.maximum(holds_x - math.exp(epsilon) * holds_other, 0.0)[trusted].sum())
 
-    low, high = 0.0, min(rounds * reduction.local_epsilon, -math.log(_ROUNDING))
+    low, high = 0.0, min(rounds * reduction.local_epsilon, -math.log(_MIN_RESOLVED))
     if proven(low) <= delta:
         return 0.0
-    while high - low > _CLOSE * high:
+    while high - low > _ROUNDS_PRECISION * high:
         middle = (low + high) / 2
         low, high = (middle, high) if proven(middle) > delta else (low, middle)
     return low
@@ -393,5 +393,5 @@ def _power_of_complement(base: Vector, exponent: int) -> Vector:
     """Return (1 - base)^exponent, elementwise; by its logarithm where that keeps digits."""
     with np.errstate(divide="ignore", invalid="ignore"):
         small = np.exp(exponent * np.log1p(-np.minimum(base, 0.5)))
-    powers: Vector = np.where(base < 0.5, small, (1 - base) ** exponent)  # noqa: PLR2004  # either is exact there
+    powers: Vector = np.where(base < 0.5, small, (1 - base) ** exponent)  # noqa: PLR2004  # both forms are exact there
     return powers

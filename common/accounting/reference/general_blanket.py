@@ -10,7 +10,6 @@ raises the expectation of every convex function of R_x - e^ε·R_x', so the resu
 docs/theory/accounting.md proves that the pairs below are the least private ones.
 """
 
-import itertools
 import math
 from dataclasses import dataclass
 from typing import Final
@@ -53,7 +52,7 @@ class BlanketPair:
 
     def __post_init__(self) -> None:
         if not 0 <= self.blanket <= 1:
-            raise AccountingError(f"the blanket is {self.blanket}; it must lie between 0 and 1")
+            raise AccountingError(f"blanket is {self.blanket}; it must lie between 0 and 1")
         if not self.local_epsilon > 0:
             raise AccountingError(f"local epsilon is {self.local_epsilon}; it must be above 0")
         for name, distribution in (
@@ -63,103 +62,89 @@ class BlanketPair:
         ):
             if (distribution < 0).any() or abs(float(distribution.sum()) - 1) > _SUM_ERROR:
                 raise AccountingError(
-                    f"the chances of {name} sum to {distribution.sum()}; it must be 1"
+                    f"the probabilities of {name} sum to {distribution.sum()}; the sum must be 1"
                 )
 
 
-def rappor_pair(f: float, p: float, q: float, *, hashes: int, shared: int = 0) -> BlanketPair:
+def rappor_pair(f: float, p: float, q: float, *, hashes: int) -> BlanketPair:
     """
     Describe one report of RAPPOR with a Bloom filter, within one cohort [EPK14].
 
-    U sets every bit with probability p*, as if the word left it unset. A set bit multiplies the
-    ratio to U by q*/p* if it is shown, else by (1-q*)/(1-p*), so γ = ((1-q*)/(1-p*))^hashes.
+    The two words share no bit: they are the least private pair (docs/theory/accounting.md). U sets
+    every bit with probability p*, as if the word left it unset. A set bit multiplies the ratio to U
+    by q*/p* if it is shown, else by (1-q*)/(1-p*), so γ = ((1-q*)/(1-p*))^hashes.
 
     Args:
-        f: Share of bits replaced permanently, as in `rappor`.
+        f: Share of bits replaced permanently.
         p: Probability that a report shows an unset bit as 1.
         q: Probability that a report shows a set bit as 1.
-        hashes: Bits that a word sets, 1 .. 16.
-        shared: Bits that both words set; with 0 they are least private.
+        hashes: Bits that a word sets, 1 .. MAX_HASHES.
 
     Raises:
         AccountingError: A number is out of its range.
     """
-    if not 1 <= hashes <= MAX_HASHES or not 0 <= shared < hashes:
-        raise AccountingError(
-            f"hashes is {hashes} and shared {shared}; it must be 1 .. {MAX_HASHES}, and shared less"
-        )
+    if not 1 <= hashes <= MAX_HASHES:
+        raise AccountingError(f"hashes is {hashes}; it must lie between 1 and {MAX_HASHES}")
     set_probability, unset_probability = rappor_probabilities(f, p, q)
     if not 0 < unset_probability < set_probability < 1:
         raise AccountingError(
             f"bits are set with {unset_probability} and {set_probability}, without noise"
         )
     up, down = set_probability / unset_probability, (1 - set_probability) / (1 - unset_probability)
-    own = hashes - shared
-    rows = list(itertools.product(range(own + 1), range(own + 1), range(shared + 1)))
-    ones, others, common = np.array(rows, dtype=np.float64).T
-    weights = (
-        scipy.stats.binom.pmf(ones, own, unset_probability)
-        * scipy.stats.binom.pmf(others, own, unset_probability)
-        * scipy.stats.binom.pmf(common, shared, unset_probability)
-    )
+    ones = np.arange(hashes + 1.0)
+    chances = scipy.stats.binom.pmf(ones, hashes, unset_probability)
+    ratios = up**ones * down ** (hashes - ones)
     return BlanketPair(
         blanket=down**hashes,
-        local_epsilon=own * math.log(up / down),
-        chances=np.asarray(weights, dtype=np.float64),
-        first=up ** (ones + common) * down ** (hashes - ones - common),
-        second=up ** (others + common) * down ** (hashes - others - common),
+        local_epsilon=hashes * math.log(up / down),
+        chances=np.outer(chances, chances).ravel(),
+        first=np.repeat(ratios, hashes + 1),
+        second=np.tile(ratios, hashes + 1),
     )
 
 
-def laplace_pair(local_epsilon: float, *, first: float = 1.0, second: float = -1.0) -> BlanketPair:
+def laplace_pair(local_epsilon: float) -> BlanketPair:
     """
-    Describe a number in -1 .. 1 with Laplace noise of scale b = 2/ε.
+    Describe a number in -1 .. 1 with Laplace noise of scale b = 2/ε, by its ends.
 
-    U is the noise around 0, so R_x/U = exp((|y| - |y-x|)/b), which varies only between 0 and x and
-    is at least γ = e^(-1/b) = e^(-ε/2).
+    1 and -1 are the least private pair (docs/theory/accounting.md). U is the noise around 0, so
+    R_x/U = exp((|y| - |y-x|)/b), which varies only between 0 and x and is at least
+    γ = e^(-1/b) = e^(-ε/2).
 
     Args:
-        local_epsilon: Between 0 and MAX_LAPLACE_EPSILON, for the inputs ±1.
-        first: One of the victim's inputs, 0 .. 1.
-        second: The other, -1 .. 0; 1 and -1 are the least private pair of all.
+        local_epsilon: Above 0 and at most MAX_LAPLACE_EPSILON.
 
     Raises:
-        AccountingError: A number is out of its range.
+        AccountingError: local_epsilon is out of range.
     """
     if not 0 < local_epsilon <= MAX_LAPLACE_EPSILON:
         raise AccountingError(
             f"local epsilon is {local_epsilon}; it must be above 0 and at most "
             f"{MAX_LAPLACE_EPSILON}"
         )
-    if not -1 <= second <= 0 <= first <= 1 or first == second:
-        raise AccountingError(
-            f"the inputs are {first} and {second}; they must be in 0 .. 1 and -1 .. 0, and differ"
-        )
     rate = local_epsilon / 2
-    right_chances, right_ratios = _laplace_side(first, rate)
-    left_chances, left_ratios = _laplace_side(-second, rate)
-    away_from_first = np.full(len(left_ratios), math.exp(-first * rate))
-    away_from_second = np.full(len(right_ratios), math.exp(second * rate))
+    chances, ratios = _laplace_side(rate)
+    away = np.full(len(ratios), math.exp(-rate))
     return BlanketPair(
         blanket=math.exp(-rate),
-        local_epsilon=(first - second) * rate,
-        chances=np.concatenate([right_chances, left_chances]),
-        first=np.concatenate([right_ratios, away_from_first]),
-        second=np.concatenate([away_from_second, left_ratios]),
+        local_epsilon=local_epsilon,
+        chances=np.concatenate([chances, chances]),
+        first=np.concatenate([ratios, away]),
+        second=np.concatenate([away, ratios]),
     )
 
 
-def _laplace_side(value: float, rate: float) -> tuple[Vector, Vector]:
+def _laplace_side(rate: float) -> tuple[Vector, Vector]:
     """
-    Return probabilities and ratios R_value/U on the half line y > 0, for value ≥ 0.
+    Return probabilities and ratios R_1/U on the half line y > 0.
 
-    Up to the value the ratio is e^(rate·(2y - value)), beyond it e^(rate·value). Masses and means
-    of cells are integrals of U's density rate/2·e^(-rate·y), and of that times the ratio.
+    Up to 1 the ratio is e^(rate·(2y - 1)), beyond it e^rate. Masses and means of cells are
+    integrals of U's density rate/2·e^(-rate·y), and of that times the ratio.
     """
-    edges = np.linspace(0, value, _CELLS + 1)
-    ratios: Vector = np.exp(rate * (2 * edges - value))
+    edges = np.linspace(0, 1, _CELLS + 1)
+    ratios: Vector = np.exp(rate * (2 * edges - 1))
     masses = -np.exp(-rate * edges[:-1]) * np.expm1(-rate * np.diff(edges)) / 2
-    means = np.exp(rate * (edges[:-1] - value)) * np.expm1(rate * np.diff(edges)) / 2
+    means = np.exp(rate * (edges[:-1] - 1)) * np.expm1(rate * np.diff(edges)) / 2
     width = np.diff(ratios)
     above = np.divide(
         means - masses * ratios[:-1], width, out=np.zeros_like(width), where=width > 0
@@ -168,7 +153,7 @@ def _laplace_side(value: float, rate: float) -> tuple[Vector, Vector]:
     chances = np.zeros(_CELLS + 1)
     chances[:-1] += masses - to_upper
     chances[1:] += to_upper
-    chances[-1] += math.exp(-rate * value) / 2
+    chances[-1] += math.exp(-rate) / 2
     return chances, ratios
 
 
@@ -180,11 +165,11 @@ _MIN_SIZE: Final = 1 << 14
 _MAX_SIZE: Final = 1 << 22
 """Sizes of the transform. From about 10^8 blanket reports on a coarser grid costs 1e-3 of ε."""
 _BINS: Final = 48
-_MANY: Final = 16.0
+_MAX_BINNED_MEAN: Final = 16.0
 """Mean number of blanket reports up to which M is binned."""
-_UNIT: Final = 4 * float(np.finfo(np.float64).eps)
-"""Rounding error of a coefficient for each doubling of the transform's size."""
-_NOTHING: Final = -80.0
+_COEFFICIENT_ERROR: Final = 4 * float(np.finfo(np.float64).eps)
+"""Rounding error of a coefficient per doubling of the transform's size."""
+_NEGLIGIBLE_LOG_MODULUS: Final = -80.0
 """Logarithm of the modulus below which a frequency is bounded, not computed."""
 _TILTS: Final = np.concatenate([np.arange(0.5, 10, 0.5), np.geomspace(10, 1000, 20)])
 """Tilts at which Chernoff's bound is tried, in inverse standard deviations above θ."""
@@ -192,7 +177,7 @@ _TILTS: Final = np.concatenate([np.arange(0.5, 10, 0.5), np.geomspace(10, 1000, 
 
 def blanket_delta(pair: BlanketPair, anonymity_set: AnonymitySet, epsilon: float) -> float:
     """
-    Bound δ from above for one pair of the victim's inputs.
+    Return an upper bound on δ for one pair of the victim's inputs.
 
     δ(ε | M) = E[(Σ of M draws of (R_x - e^ε·R_x')/U under U)_+] / M, averaged over the blanket size
     M [BBGN19].
@@ -200,7 +185,7 @@ def blanket_delta(pair: BlanketPair, anonymity_set: AnonymitySet, epsilon: float
     Args:
         pair: The pair.
         anonymity_set: Honest users, and dummies drawn from U. Dummies of random number are not
-            counted; they can only help.
+            counted; they only improve privacy.
         epsilon: Central ε, at least 0.
 
     Raises:
@@ -218,7 +203,7 @@ def blanket_delta(pair: BlanketPair, anonymity_set: AnonymitySet, epsilon: float
         return 0.0
     dummies = max(0, anonymity_set.dummies - anonymity_set.known_dummies)
     users = anonymity_set.others + 1
-    if dummies == 0 and users * pair.blanket > _MANY:
+    if dummies == 0 and users * pair.blanket > _MAX_BINNED_MEAN:
         total = _Sum(terms, chances, share=pair.blanket, least=users, most=users)
         return min(1.0, total.mean_excess(users) / (users * pair.blanket))
     others = Binomial(anonymity_set.others, pair.blanket)
@@ -233,7 +218,7 @@ def blanket_delta(pair: BlanketPair, anonymity_set: AnonymitySet, epsilon: float
 
 def blanket_epsilon(pair: BlanketPair, anonymity_set: AnonymitySet, delta: float) -> float:
     """
-    Bound the central ε from above for one pair of the victim's inputs; at most the local ε.
+    Return an upper bound on the central ε for one pair of inputs, at most the local ε.
 
     Raises:
         AccountingError: delta is not between MIN_DELTA and 1.
@@ -315,13 +300,13 @@ class _Sum:
         weights = np.zeros(size)
         weights[1 : size // 2] = sums * np.exp(-self._tilt * sums)
         weigh: NDArray[np.complex128] = scipy.fft.rfft(weights)
-        self._unit = _UNIT * math.log2(size)
+        self._unit = _COEFFICIENT_ERROR * math.log2(size)
         weights_error = self._unit * math.sqrt(float(weights @ weights))
         twice = np.full(len(spectrum), 2.0)
         twice[[0, -1]] = 1.0
         modulus = np.maximum(np.abs(spectrum), 1e-300)
         upper = np.log(modulus + self._unit * (1 + modulus))
-        kept = least * upper > _NOTHING
+        kept = least * upper > _NEGLIGIBLE_LOG_MODULUS
         largest = twice * (np.abs(weigh) + weights_error)
         self._dropped = float(largest[~kept] @ np.exp(least * upper[~kept]))
         self._log_modulus, self._angle = np.log(modulus[kept]), np.angle(spectrum[kept])
@@ -330,7 +315,7 @@ class _Sum:
         self._weights_error = weights_error * twice[kept]
 
     def mean_excess(self, count: int) -> float:
-        """Bound E(S)_+ from above for the sum S of `count` terms."""
+        """Return an upper bound on E(S)_+ for the sum S of `count` terms."""
         power, angle = np.exp(count * self._log_modulus), count * self._angle
         waves = self._weights.real * np.cos(angle) + self._weights.imag * np.sin(angle)
         excess = count * (self._log_upper - self._log_modulus)

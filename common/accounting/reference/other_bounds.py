@@ -14,7 +14,7 @@ That is not an upper bound: a channel that completes both worlds must know wheth
 report was the draw from Q*, and given these numbers that is not equally likely in the two worlds.
 GRR over 4 items, 8 users, ε0 = 1, ε = .8: true δ 7.23e-4, the reduction 2.319e-4.
 
-**Certified** is the lesser of two proven bounds:
+**Certified** is the smaller of two proven bounds:
 
 * *revealed*: reveal whether the victim's report is a draw from Q*. If so (probability 1-w,
   w = a + ap) the worlds are equal; if not, the numbers and a common channel make both. The
@@ -35,6 +35,7 @@ import scipy
 
 from common.accounting.anonymity_set import AnonymitySet
 from common.accounting.clones import (
+    MAX_EXPONENT,
     CloneReduction,
     clones_2021,
     clones_2023,
@@ -47,9 +48,7 @@ from common.errors import AccountingError, BoundRangeError
 from common.mechanisms.base import Vector
 from common.mechanisms.reduction import MatchCountReduction
 
-_LARGEST: Final = 700.0
-"""Largest local ε whose exponential is finite."""
-_FEW: Final = 4096
+_MAX_SUMMED_OUTCOMES: Final = 4096
 """Outcomes of the number of clones up to which all are summed."""
 _NODES: Final = 1024
 """Outcomes summed beyond that."""
@@ -85,23 +84,26 @@ class VariationRatio:
         if not 1 <= self.ratio < math.inf:
             raise AccountingError(f"the ratio q is {self.ratio}; it must be at least 1 and finite")
         if 2 * self.clone > 1 + 1e-12:
-            raise AccountingError(f"a clone would have probability {2 * self.clone}, above 1")
+            raise AccountingError(f"a clone has probability {2 * self.clone}; it must be at most 1")
 
     @classmethod
     def of(cls, reduction: MatchCountReduction) -> "VariationRatio":
-        """Describe a match count, p = q = e^ε0, β = signal·(1-collision); raise BoundRangeError."""
+        """
+        Describe a match-count mechanism: p = q = e^ε0, β = signal·(1-collision).
+
+        Raises:
+            BoundRangeError: The local ε is infinite or too large, or β is 0.
+        """
         if math.isinf(reduction.local_epsilon):
+            raise BoundRangeError("it needs a finite local ε; here reports carry no noise")
+        if reduction.local_epsilon > MAX_EXPONENT:
             raise BoundRangeError(
-                "the variation ratio needs a finite local ε; here reports carry no noise"
-            )
-        if reduction.local_epsilon > _LARGEST:
-            raise BoundRangeError(
-                f"the variation ratio is computed up to a local ε of {_LARGEST:g}; "
+                f"it is computed up to a local ε of {MAX_EXPONENT:g}; "
                 f"here it is {reduction.local_epsilon:.6g}"
             )
         variation = reduction.signal * (1 - reduction.collision)
         if variation == 0:
-            raise BoundRangeError("two values that always collide have no variation ratio")
+            raise BoundRangeError("it needs values with different reports; these always collide")
         odds = math.exp(reduction.local_epsilon)
         return cls(odds=odds, variation=min(variation, _most_variation(odds)), ratio=odds)
 
@@ -122,7 +124,7 @@ class VariationRatio:
 
     def certified_delta(self, anonymity_set: AnonymitySet, epsilon: float) -> float:
         """
-        Bound the pair's δ from above; dummies are not counted, since they can only help.
+        Return an upper bound on the pair's δ; dummies, which only improve it, are not counted.
 
         Cost: two evaluations of clones, milliseconds.
         """
@@ -176,7 +178,7 @@ def variation_ratio(
 def certified_variation_ratio(
     reduction: MatchCountReduction, anonymity_set: AnonymitySet, delta: float
 ) -> float:
-    """Return the central ε that is proven from the three numbers; errors as `variation_ratio`."""
+    """Return the central ε proven from the three numbers; errors of `variation_ratio`."""
     pair = VariationRatio.of(reduction)
     return _least(partial(pair.certified_delta, anonymity_set), pair, delta)
 
@@ -196,7 +198,7 @@ def _nodes(others: int, chance: float) -> tuple[Vector, Vector]:
     mean, spread = others * chance, math.sqrt(others * chance * (1 - chance))
     low = max(0.0, math.floor(mean - _WINDOW * spread - _WINDOW))
     high = min(float(others), math.ceil(mean + _WINDOW * spread + _WINDOW))
-    if high - low < _FEW:
+    if high - low < _MAX_SUMMED_OUTCOMES:
         clones = np.arange(low, high + 1)
         return clones, np.asarray(scipy.stats.binom.pmf(clones, others, chance), dtype=np.float64)
     clones = np.unique(np.floor(np.linspace(low, high, _NODES)))
@@ -226,7 +228,7 @@ COMPARED: Final[tuple[tuple[str, Bound], ...]] = (
     ("clones [FMT23], numeric, without dummies; not proven for every randomizer", clones_2023),
     ("clones [FMT21] with [FMT23]'s coin, without dummies; proven for all", clones_with_a_coin),
     ("variation ratio [WPL+23], numeric, without dummies; not proven", variation_ratio),
-    ("what is proven of the variation ratio, without dummies", certified_variation_ratio),
+    ("variation ratio, the part that is proven, without dummies", certified_variation_ratio),
 )
 """Every bound shown beside the tight one, with its full name."""
 

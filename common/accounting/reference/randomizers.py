@@ -17,16 +17,16 @@ from common.mechanisms.reduction import MAX_ANSWERS, MIN_LOCAL_EPSILON, MatchCou
 
 def unary(p: float, q: float) -> MatchCountReduction:
     """
-    Describe a unary encoding: the own bit is set with probability p, any other with q < p.
+    Describe a unary encoding: the value's bit is set with probability p, any other with q < p.
 
     U sets every bit independently with probability q [WBLJ17]. A report supports the items whose
     bits are set: γ = (1-p)/(1-q) and l = 1/q. At p = 1 the local ε is infinite.
 
     Raises:
-        AccountingError: Not 0 < q < p ≤ 1, or q below 1/MAX_ANSWERS, or p and q too close.
+        AccountingError: Not 0 < q < p ≤ 1, q is below 1/MAX_ANSWERS, or p and q are too close.
     """
     if not 0 < q < p <= 1:
-        raise AccountingError(f"a bit is set with p = {p}, q = {q}; it must be 0 < q < p <= 1")
+        raise AccountingError(f"p = {p}, q = {q}; they must satisfy 0 < q < p <= 1")
     ratio = math.log1p((p - q) / (q * (1 - p))) if p < 1 else math.inf
     return MatchCountReduction.of_support_sets(
         answers=1 / q,
@@ -46,14 +46,7 @@ def symmetric_unary(local_epsilon: float) -> MatchCountReduction:
     Raises:
         AccountingError: local_epsilon is out of range.
     """
-    half = _checked(local_epsilon) / 2
-    return MatchCountReduction.of_support_sets(
-        answers=math.exp(half) + 1,
-        local_epsilon=_up(local_epsilon),
-        blanket=math.exp(-half),
-        signal=-math.expm1(-half),
-        independent=True,
-    )
+    return _halved(local_epsilon, independent=True)
 
 
 def optimized_unary(local_epsilon: float) -> MatchCountReduction:
@@ -68,25 +61,21 @@ def optimized_unary(local_epsilon: float) -> MatchCountReduction:
     )
 
 
-def rappor(f: float, p: float, q: float) -> MatchCountReduction:
+def rappor_probabilities(f: float, p: float, q: float) -> tuple[float, float]:
     """
-    Describe one report of basic RAPPOR, one bit for each category and one cohort [EPK14].
+    Return the probabilities that RAPPOR reports a set and an unset bit as 1 [EPK14].
 
-    A set bit is reported as 1 with probability q* = f(p+q)/2 + (1-f)q, an unset one with
-    p* = f(p+q)/2 + (1-f)p. This covers neither several reports of one user, nor Bloom filters with
-    several hashes (see `general_blanket.py`), nor cohorts: account for each cohort separately.
+    They are q* = f(p+q)/2 + (1-f)q and p* = f(p+q)/2 + (1-f)p. One report of basic RAPPOR is
+    `unary(q*, p*)`. That covers neither several reports of one user, nor Bloom filters with several
+    hashes (see `general_blanket.py`), nor cohorts: account for each cohort separately.
 
     Raises:
         AccountingError: Not 0 ≤ f < 1 and 0 ≤ p < q ≤ 1.
     """
-    set_probability, unset_probability = rappor_probabilities(f, p, q)
-    return unary(set_probability, unset_probability)
-
-
-def rappor_probabilities(f: float, p: float, q: float) -> tuple[float, float]:
-    """Return q* and p*, the probabilities that a set and an unset bit is shown [EPK14]."""
     if not (0 <= f < 1 and 0 <= p < q <= 1):
-        raise AccountingError(f"f, p, q are {f}, {p}, {q}; it must be 0 <= f < 1, 0 <= p < q <= 1")
+        raise AccountingError(
+            f"f, p, q are {f}, {p}, {q}; they must satisfy 0 <= f < 1 and 0 <= p < q <= 1"
+        )
     middle = f * (p + q) / 2
     return middle + (1 - f) * q, middle + (1 - f) * p
 
@@ -118,13 +107,18 @@ def piecewise(local_epsilon: float) -> MatchCountReduction:
     Raises:
         AccountingError: local_epsilon is out of range.
     """
+    return _halved(local_epsilon, independent=False)
+
+
+def _halved(local_epsilon: float, *, independent: bool) -> MatchCountReduction:
+    """Return the reduction with l = e^(ε/2) + 1 and γ = e^(-ε/2)."""
     half = _checked(local_epsilon) / 2
     return MatchCountReduction.of_support_sets(
         answers=math.exp(half) + 1,
         local_epsilon=_up(local_epsilon),
         blanket=math.exp(-half),
         signal=-math.expm1(-half),
-        independent=False,
+        independent=independent,
     )
 
 

@@ -128,19 +128,19 @@ def _placed(report: AuditReport, heading: Heading) -> Placed:
 
 
 def _plain(figure: float) -> str:
-    return figures.scientific(figure) if "e" in f"{figure:,.4g}" else f"{figure:,.4g}"
+    return figures.format_scientific(figure) if "e" in f"{figure:,.4g}" else f"{figure:,.4g}"
 
 
 def _gained(epsilon: float | None) -> str:
-    return "–" if epsilon is None else figures.at_least(epsilon)
+    return "–" if epsilon is None else figures.format_lower_bound(epsilon)
 
 
 _FIGURES: Final[dict[str, tuple[str, Callable[[float], str]]]] = {
-    "Claimed ε": ("claim_epsilon", figures.privacy),
-    "At δ": ("delta", figures.privacy),
-    "Computed ε": ("exact_epsilon", figures.at_least),
-    "Measured ε, at least": ("empirical_epsilon_lower", figures.at_least),
-    "Ceiling": ("ceiling", figures.at_least),
+    "Claimed ε": ("claim_epsilon", figures.format_privacy),
+    "At δ": ("delta", figures.format_privacy),
+    "Computed ε": ("exact_epsilon", figures.format_lower_bound),
+    "Measured ε, at least": ("empirical_epsilon_lower", figures.format_lower_bound),
+    "Ceiling": ("ceiling", figures.format_lower_bound),
     "Expected": ("expected", _plain),
     "Measured": ("measured", _plain),
 }
@@ -161,8 +161,8 @@ def _details(finding: Finding) -> Iterable[tuple[str, str]]:
         "Neighbouring": finding.neighbouring,
         "Assumes": "; ".join(finding.assumptions),
         "Statistic": finding.statistic,
-        "Trials": figures.count(finding.trials) if finding.trials else "",
-        "Statistical tests": figures.count(finding.tests) if finding.tests else "",
+        "Trials": figures.format_count(finding.trials) if finding.trials else "",
+        "Statistical tests": figures.format_count(finding.tests) if finding.tests else "",
         "Advantage": "" if finding.advantage is None else f"{finding.advantage:.4g}",
     }
     return ((name, text) for name, text in known.items() if text)
@@ -171,7 +171,7 @@ def _details(finding: Finding) -> Iterable[tuple[str, str]]:
 def _one_in(chance: float) -> str:
     """Format a probability of about 1/N as N, rounded down; empty for 0."""
     # Rounding to six digits: 1 - .99999995 is 4.9999999973737e-08.
-    return "" if chance <= 0 else figures.count(math.floor(1 / float(f"{chance:.6g}") + 1e-6))
+    return "" if chance <= 0 else f"{math.floor(1 / float(f'{chance:.6g}') + 1e-6):,}"
 
 
 def _tag(verdict: str) -> tuple[str, str]:

@@ -96,6 +96,22 @@ def test_claims_compose_to_no_more_than_their_sum() -> None:
     assert math.isinf(composed_claims([(math.inf, 1e-6), (0.1, 1e-6)], 1e-3))
 
 
+@pytest.mark.parametrize(("rounds", "delta"), [(100, 1e-12), (1000, 1e-11)])
+@pytest.mark.parametrize("epsilon", [2.0**-4, 2.0**-2])
+def test_rounding_in_transforms_never_lowers_a_bound(
+    epsilon: float, rounds: int, delta: float
+) -> None:
+    """Binary responses, whose losses lie on the grid, against the binomial sum; within 1 %."""
+    losses = (2 * np.arange(rounds + 1) - rounds) * epsilon
+    masses = stats.binom.pmf(np.arange(rounds + 1), rounds, 1 / (1 + math.exp(-epsilon)))
+    bound = composed_claims([(epsilon, 0.0)] * rounds, delta)
+    exact, below = (
+        float(masses @ -np.expm1(np.minimum(at - losses, 0))) for at in (bound, 0.99 * bound)
+    )
+
+    assert exact <= delta < below
+
+
 def test_rounds_of_very_different_size_compose() -> None:
     """A tiny round costs almost nothing, and no memory."""
     tiny = AmplifiedRelease(reduction=_grr(20, 1e-6), anonymity_set=AnonymitySet(users=10**6))

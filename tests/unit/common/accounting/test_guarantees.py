@@ -1,5 +1,4 @@
 import dataclasses
-import math
 from fractions import Fraction
 from typing import Any
 
@@ -19,12 +18,13 @@ from common.accounting.guarantees import (
     guarantees,
     guarantees_under,
     local_guarantee,
+    skippers_guarantee,
 )
-from common.errors import AccountingError
 from common.mechanisms.reduction import MatchCountReduction
 from common.mechanisms.registry import mechanism_of
 from common.messages.guarantee import claimed
 from common.task.dummy_spec import DummySpec
+from tests.support.protocol_tasks import protocol_task
 from tests.support.tasks import published
 
 
@@ -64,6 +64,20 @@ def test_users_who_may_collude_or_skip_have_rows_of_their_own() -> None:
         (skipping, AnonymitySet(users=5000, dummies=6000)),
     ):
         assert PrivacyParameters.of(task).release(anonymity_set).epsilon(task.delta) == row.epsilon
+
+
+@pytest.mark.parametrize(
+    ("protocol", "n_refused", "users", "adding"),
+    [("od-hp", 0, 100, 60), ("od-hp", 70, 30, 1), ("aue", 50, 50, 10), ("aue", 70, 30, 0)],
+)
+def test_refusals_lower_the_stated_number_of_users_who_add_dummies(
+    protocol: str, n_refused: int, users: int, adding: int
+) -> None:
+    """The words state the numbers of the anonymity set."""
+    row = skippers_guarantee(PrivacyParameters.of(protocol_task(protocol)), 100, 60, n_refused)
+
+    assert f"{users} of the 100 users, you among them" in row.assumptions[1]
+    assert row.assumptions[2].startswith(f"{adding} of them add ")
 
 
 @pytest.mark.parametrize(
@@ -124,22 +138,6 @@ def test_the_anonymity_set_is_the_honest_users_of_the_actual_batch(
     task = published(**{"assumed_honest_fraction": 0.9} | changes).task
 
     assert expected == PrivacyParameters.of(task).anonymity_set(n_users, n_refused)
-
-
-def test_an_empty_batch_has_no_guarantee() -> None:
-    """There is no user to protect."""
-    with pytest.raises(AccountingError):
-        PrivacyParameters.of(published().task).anonymity_set(0)
-
-
-def test_without_local_noise_the_local_guarantee_is_infinite() -> None:
-    """It says why; the central guarantee is finite."""
-    task = published(local_epsilon=math.inf, dummies_per_user=100).task
-    central, local, *_ = guarantees(task, 5000, 0)
-
-    assert math.isfinite(central.epsilon)
-    assert math.inf == local.epsilon
-    assert "no local noise" in local.theorem
 
 
 @given(st.floats(min_value=0.01, max_value=20), st.integers(min_value=2, max_value=1000))

@@ -109,14 +109,6 @@ def test_missing_noise_is_charged_in_full() -> None:
     assert math.isinf(unsure.epsilon(1e-3))
 
 
-def test_an_infinite_ratio_is_counted_in_full() -> None:
-    """Noise cut at its peak of 2: one more reveals the victim's report."""
-    noise = Geometric(2, _HALF, _HALF, 2)
-    release = ItemNoiseRelease(noise=noise, keep_probability=0.5)
-
-    assert _distribution(noise)[2] / 2 == pytest.approx(release.delta(50.0), rel=1e-9)
-
-
 @pytest.mark.parametrize("kept", [1.0, 0.5])
 @pytest.mark.parametrize("noise", [Binomial(12, 0.5), Geometric(3, 3 * _QUARTER, _HALF, 9)])
 def test_two_rounds_match_the_product(noise: ItemDistribution, kept: float) -> None:

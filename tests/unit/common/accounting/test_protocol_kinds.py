@@ -1,5 +1,6 @@
 """The claims and guarantees of every kind of protocol."""
 
+import dataclasses
 import math
 from functools import cache, partial
 from typing import Final
@@ -20,6 +21,7 @@ from common.accounting.guarantees import (
     guarantees_under,
     published_claim,
 )
+from common.accounting.published import PUBLISHED, BoundSetting
 from common.errors import AccountingError
 from common.mechanisms.reduction import MatchCountReduction
 from common.messages.guarantee import Guarantee, claimed
@@ -72,7 +74,7 @@ def test_claims_match_the_guarantees_and_compose(protocol: str) -> None:
 
 @pytest.mark.parametrize("protocol", sorted(_LOCAL))
 def test_local_protocols_guarantee_the_local_epsilon(protocol: str) -> None:
-    """With δ = 0, and relying on the own device only."""
+    """With δ = 0, and relying on the user's own device only."""
     task = _task(protocol, assumed_honest_fraction=0.5)
     row = guarantees(task, 7, 3)[0]
 
@@ -86,8 +88,10 @@ def test_local_protocols_guarantee_the_local_epsilon(protocol: str) -> None:
         row.assumptions
     )
     assert task.local_epsilon == task.central_epsilon
-    with pytest.raises(AccountingError):
+    with pytest.raises(AccountingError, match="n_users is 0"):
         guarantees(task, 0, 0)
+    with pytest.raises(AccountingError, match="n_users is 0"):
+        PrivacyParameters.of(_task("sh")).anonymity_set(0)
 
 
 @pytest.mark.parametrize("protocol", ["sbin", "sageo"])
@@ -108,6 +112,7 @@ def test_collusion_and_refusals_do_not_affect_the_shufflers_noise(protocol: str)
     assert "none of these dummies are refused" in said
     assert ("keeps each user's report with probability 0.5" in said) == (protocol == "sbin")
     assert math.isinf(table[2].epsilon)
+    assert "no local noise" in table[2].theorem
     assert any("not counted" in sentence for sentence in table[2].assumptions)
     assert any("off the counts" in sentence for sentence in table[3].assumptions)
 
@@ -129,10 +134,13 @@ _BINOMIAL: Final = DummySpec(law="binomial", per_user=1, trials=3, extra_weight=
 @pytest.mark.parametrize(
     ("dummies", "words"),
     [
-        (_task("od-hp").dummies, "4 geometric numbers more, each going on with probability 0.25"),
-        (_BINOMIAL, "as many more as of 3 chances of 0.5 (2147483648"),
+        (
+            _task("od-hp").dummies,
+            "plus a negative binomial number (r = 4, continuing with prob",
+        ),
+        (_BINOMIAL, "plus a binomial number (3 trials, probability 0.5 (2147483648"),
         (_task("aue").dummies, "a dummy of each item with probability 0.0625 (268435456"),
-        (_task("aue").dummies, "drawn again where there are more than 8"),
+        (_task("aue").dummies, "redrawn above 8 in all"),
         (DummySpec.averaging(2.0), " and add uniform dummies, 2 each"),
         (
             DummySpec.averaging(0.5),
@@ -142,7 +150,7 @@ _BINOMIAL: Final = DummySpec(law="binomial", per_user=1, trials=3, extra_weight=
             DummySpec.averaging(1.25),
             "dummies, 1 each and one more with probability 0.25 (1073741824",
         ),
-        (DummySpec.averaging(1.25), "in 4294967296), drawn by each alone"),
+        (DummySpec.averaging(1.25), "in 4294967296), drawn independently"),
     ],
 )
 def test_distributions_of_dummies_are_described(dummies: DummySpec, words: str) -> None:
@@ -163,11 +171,28 @@ def test_the_anonymity_set_has_conditioned_dummies() -> None:
 
 
 @pytest.mark.parametrize("protocol", sorted(set(_KINDS) - _LOCAL - {"hybrid"}))
-def test_published_claims_have_a_figure_or_a_reason(protocol: str) -> None:
-    """For every protocol with a published bound; the others have none."""
-    said = published_claim(_task(protocol), 2000, 0)
+def test_published_claims_state_a_figure_rounded_up_or_a_reason(protocol: str) -> None:
+    """A million users have a figure, and one user a reason; other protocols have no bound."""
+    task = dataclasses.replace(_task(protocol), delta=9.876_54e-7)
+    parameters, key = PrivacyParameters.of(task), task.composition.published_bound
+    assert key is not None
+    assert isinstance(parameters.reduction, MatchCountReduction)
+    name, bound = PUBLISHED[key]
+    exact = bound(
+        BoundSetting(
+            reduction=parameters.reduction,
+            anonymity_set=parameters.anonymity_set(10**6),
+            delta=task.delta,
+            dummies=task.dummies,
+            shuffler=task.shuffler,
+        )
+    )
+    start, epsilon, _, _, delta = published_claim(task, 10**6, 0).rsplit(" ", 4)
 
-    assert "would claim epsilon" in said or "makes no claim here" in said
+    assert (f"{name} would claim epsilon", "9.877e-07") == (start, delta)
+    assert exact <= float(epsilon) <= 1.001 * exact
+    if task.shuffler.only_permutes:
+        assert published_claim(task, 1, 0).startswith(f"{name} does not apply: it ")
     assert "no paper states a bound" in published_claim(_task("ldp-grr"), 2000, 0)
 
 

@@ -111,11 +111,11 @@ def test_bounds_match_the_printed_formulas(
     [
         (balle_closed_form, _grr(56, 4.0), 10**6, 7, "here there are 7"),
         (balle_closed_form, _grr(56, math.inf), 10**6, 0, "finite local ε"),
-        (balle_closed_form, _grr(56, 4.0), 10**4, 0, "would claim 1.49"),
+        (balle_closed_form, _grr(56, 4.0), 10**4, 0, "the formula gives 1.49"),
         (balle_closed_form, _grr(56, 4.0), 1, 0, "it counts none"),
         (pure_dump, _grr(56, 4.0), 10, 10**7, "the local ε is 4"),
         (pure_dump, _grr(56, math.inf), 10**6, 0, "it counts none"),
-        (pure_dump, _grr(56, math.inf), 10, 5000, "would claim 1.51"),
+        (pure_dump, _grr(56, math.inf), 10, 5000, "the formula gives 1.509"),
         (pure_dump, _hashing(56, math.inf), 10, 10**7, "several values"),
         (mix_dump, _hashing(56, 4.0), 10**6, 0, "several values"),
         (mix_dump, _grr(56, math.inf), 10, 10**7, "finite local ε"),

@@ -12,29 +12,29 @@ from deploy.pages import figures
 @pytest.mark.parametrize(
     ("write", "epsilon", "shown"),
     [
-        (figures.privacy, 0.0, "0"),
-        (figures.privacy, 0.108_169_5, "0.1082"),
-        (figures.privacy, 4.0, "4"),
-        (figures.privacy, 1e-6, "10⁻⁶"),
-        (figures.privacy, 1.23e-7, "1.23\u00a0×\u00a010⁻⁷"),
-        (figures.privacy, math.inf, "no guarantee"),
-        (figures.at_least, 0.0, "0"),
-        (figures.at_least, 0.108_199, "0.1081"),
-        (figures.at_least, 4.0, "4"),
-        (figures.at_least, 1.2399e-7, "1.239\u00a0×\u00a010⁻⁷"),
-        (figures.at_least, math.inf, "∞"),
+        (figures.format_privacy, 0.0, "0"),
+        (figures.format_privacy, 0.108_169_5, "0.1082"),
+        (figures.format_privacy, 4.0, "4"),
+        (figures.format_privacy, 1e-6, "10⁻⁶"),
+        (figures.format_privacy, 1.23e-7, "1.23\u00a0×\u00a010⁻⁷"),
+        (figures.format_privacy, math.inf, "no guarantee"),
+        (figures.format_lower_bound, 0.0, "0"),
+        (figures.format_lower_bound, 0.108_199, "0.1081"),
+        (figures.format_lower_bound, 4.0, "4"),
+        (figures.format_lower_bound, 1.2399e-7, "1.239\u00a0×\u00a010⁻⁷"),
+        (figures.format_lower_bound, math.inf, "∞"),
         # e⁴ is 54.598, e⁸ 2980.96, e¹⁰ 22026.5, e³⁰·¹ 1.18e13 and e⁷⁰⁰ 1.01e304.
-        (figures.odds, 0.0, "1"),
-        (figures.odds, 0.108_169_5, "1.115"),
-        (figures.odds, 4.0, "54.6"),
-        (figures.odds, 8.0, "2,981"),
-        (figures.odds, 10.0, "2.203\u00a0×\u00a010⁴"),
-        (figures.odds, 30.1, "10¹⁴"),
-        (figures.odds, 700.0, "10³⁰⁵"),
-        (figures.probability, 1e-6, "0.000001"),
-        (figures.probability, 1.234_51e-7, "0.0000001235"),
-        (figures.probability, 1e-12, "10⁻¹²"),
-        (figures.probability, 0.0, "0"),
+        (figures.format_odds, 0.0, "1"),
+        (figures.format_odds, 0.108_169_5, "1.115"),
+        (figures.format_odds, 4.0, "54.6"),
+        (figures.format_odds, 8.0, "2,981"),
+        (figures.format_odds, 10.0, "2.203\u00a0×\u00a010⁴"),
+        (figures.format_odds, 30.1, "10¹⁴"),
+        (figures.format_odds, 700.0, "10³⁰⁵"),
+        (figures.format_probability, 1e-6, "0.000001"),
+        (figures.format_probability, 1.234_51e-7, "0.0000001235"),
+        (figures.format_probability, 1e-12, "10⁻¹²"),
+        (figures.format_probability, 0.0, "0"),
     ],
 )
 def test_a_privacy_figure_is_rounded_up_and_an_attackers_gain_down(
@@ -60,7 +60,7 @@ def test_certainty_starts_from_even_odds_and_counts_delta(
     epsilon: float, delta: float, shown: str
 ) -> None:
     """(e^ε + δ) / (1 + e^ε), rounded up: .55, .5270, .9820, .99101, .99966."""
-    assert f"{shown}\N{NO-BREAK SPACE}%" == figures.certainty(epsilon, delta)
+    assert f"{shown}\N{NO-BREAK SPACE}%" == figures.format_certainty(epsilon, delta)
 
 
 @given(st.floats(1e-9, 12), st.sampled_from([0.0, 1e-12, 1e-6, 0.1]))
@@ -70,18 +70,17 @@ def test_certainty_is_never_below_the_exact_one(epsilon: float, delta: float) ->
     with localcontext(prec=60):
         power = Decimal(repr(epsilon)).exp()
         exact = 100 * (power + Decimal(repr(delta))) / (1 + power)
-        assert (
-            Decimal(figures.certainty(epsilon, delta).removesuffix("\N{NO-BREAK SPACE}%")) >= exact
-        )
+        shown = figures.format_certainty(epsilon, delta).removesuffix("\N{NO-BREAK SPACE}%")
+        assert Decimal(shown) >= exact
 
 
 @pytest.mark.parametrize("epsilon", [12.0, 20.0, 1000.0])
 def test_a_finite_epsilon_never_shows_certainty(epsilon: float) -> None:
     """This holds however large it is."""
-    assert not figures.certainty(epsilon, 1e-6).startswith("100")
+    assert not figures.format_certainty(epsilon, 1e-6).startswith("100")
 
 
 def test_a_share_has_the_digits_that_its_error_leaves() -> None:
     """A share shows two digits of the error, and a real minus."""
-    assert "\N{MINUS SIGN}1.23\N{NO-BREAK SPACE}%" == figures.percent(-0.01234, 0.0036)
-    assert "12.346\N{NO-BREAK SPACE}%" == figures.percent(0.123_456, 0.000_31)
+    assert "\N{MINUS SIGN}1.23\N{NO-BREAK SPACE}%" == figures.format_percent(-0.01234, 0.0036)
+    assert "12.346\N{NO-BREAK SPACE}%" == figures.format_percent(0.123_456, 0.000_31)

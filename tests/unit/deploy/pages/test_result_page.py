@@ -4,7 +4,7 @@ import base64
 import dataclasses
 import re
 from html import unescape
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import numpy as np
 import pytest
@@ -19,11 +19,12 @@ from common.messages.result import (
     Result,
     interval_half_width,
 )
-from common.protocols import Kind, protocols_of
+from common.protocols import Kind, Refinement, protocols_of
 from common.task.draft import PairDraft, TextDraft
 from common.task.task import Task
 from common.task_digest import TaskDigest
 from deploy.pages import result_page as module
+from deploy.pages.page import fragment
 from deploy.pages.result_page import histogram_data, plotted, releases_page, result_page
 from deploy.results.estimate_table import EstimateTable
 from deploy.results.result_view import ResultView, result_view
@@ -284,6 +285,13 @@ def test_a_histogram_for_scripts_holds_the_largest_values_as_floats(
     assert ([1, 3], ["b", "d"]) == (_unpacked(data, "items", "<u4"), data["labels"])
     assert (4, None) == (data["size"], data["truth"])
     assert {"own": 1.959964, "all": 2.497705} == pytest.approx(data["interval_factors"])
+
+
+def test_every_refinement_is_described() -> None:
+    """Each in its own words."""
+    names = get_args(Refinement)
+    words = {fragment("refinement.html", histogram={"refinement": name}) for name in names}
+    assert len(names) == len(words)
 
 
 def test_a_page_shows_every_release_and_the_head(snapshot: SnapshotAssertion) -> None:

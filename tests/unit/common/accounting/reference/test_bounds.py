@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from common.accounting.amplification import epsilon_upper
 from common.accounting.anonymity_set import AnonymitySet
@@ -20,8 +21,9 @@ from common.accounting.reference.randomizers import (
     duchi,
     optimized_unary,
     piecewise,
-    rappor,
+    rappor_probabilities,
     symmetric_unary,
+    unary,
 )
 from common.mechanisms.reduction import MatchCountReduction
 from tests.support.exhaustive_delta import grr_distribution, true_delta
@@ -104,9 +106,7 @@ def test_the_largest_ratio_is_the_local_epsilon() -> None:
     """For every kind of pair."""
     for pair in (
         laplace_pair(1.3),
-        laplace_pair(1.3, first=0.4, second=-0.1),
         rappor_pair(0.5, 0.3, 0.7, hashes=3),
-        rappor_pair(0.5, 0.3, 0.7, hashes=3, shared=2),
         match_count_pair(piecewise(1.3)),
     ):
         ratio = float(np.max((pair.first / pair.second)[pair.chances > 0]))
@@ -120,7 +120,7 @@ def test_the_largest_ratio_is_the_local_epsilon() -> None:
         (match_count_pair(reduction), reduction)
         for reduction in (_grr(16, 3.0), _grr(2, 0.5), optimized_unary(2.0), piecewise(1.0))
     ]
-    + [(rappor_pair(0.5, 0.25, 0.75, hashes=1), rappor(0.5, 0.25, 0.75))],
+    + [(rappor_pair(0.5, 0.25, 0.75, hashes=1), unary(*rappor_probabilities(0.5, 0.25, 0.75)))],
     ids=["grr", "binary", "oue", "piecewise", "basic rappor"],
 )
 def test_the_general_blanket_matches_formula_1(
@@ -136,12 +136,22 @@ def test_the_general_blanket_matches_formula_1(
 
 
 def test_shared_bloom_bits_never_raise_delta() -> None:
-    """The least private pair shares none."""
-    anonymity_set = AnonymitySet(users=10_000)
-    deltas = [
-        blanket_delta(rappor_pair(0.5, 0.5, 0.75, hashes=4, shared=shared), anonymity_set, 0.02)
-        for shared in range(4)
-    ]
+    """Of words that set four bits, the least private pair shares none."""
+    anonymity_set, deltas = AnonymitySet(users=10_000), []
+    set_probability, unset_probability = rappor_probabilities(0.5, 0.5, 0.75)
+    shown = np.array([unset_probability, 1 - unset_probability])
+    ratios = np.array([set_probability, 1 - set_probability]) / shown
+    for shared in range(4):
+        pair = rappor_pair(0.5, 0.5, 0.75, hashes=4 - shared)
+        for _ in range(shared):
+            pair = BlanketPair(
+                blanket=pair.blanket * ratios[1],
+                local_epsilon=pair.local_epsilon,
+                chances=np.outer(pair.chances, shown).ravel(),
+                first=np.outer(pair.first, ratios).ravel(),
+                second=np.outer(pair.second, ratios).ravel(),
+            )
+        deltas.append(blanket_delta(pair, anonymity_set, 0.02))
 
     assert deltas == sorted(deltas, reverse=True)
     assert deltas[0] > deltas[3]
@@ -150,12 +160,23 @@ def test_shared_bloom_bits_never_raise_delta() -> None:
 @pytest.mark.parametrize("local_epsilon", [1.0, 4.0])
 @pytest.mark.parametrize("users", [5, 10_000])
 def test_the_ends_are_the_least_private_laplace_inputs(local_epsilon: float, users: int) -> None:
-    """Against a grid of pairs, at large and small ε."""
-    anonymity_set = AnonymitySet(users=users)
+    """Against other pairs on a fine grid, which can only lower their δ; at large and small ε."""
+    anonymity_set, rate = AnonymitySet(users=users), local_epsilon / 2
+    edges = np.concatenate([[-np.inf], np.linspace(-1, 1, 2001), [np.inf]])
+    uniform, *others = (
+        np.diff(stats.laplace.cdf(edges, value, 1 / rate))
+        for value in (0.0, 1.0, 0.5, 0.9, 0.2, -0.9, -0.5, -1.0)
+    )
     for epsilon in (0.02 * local_epsilon, 0.3 * local_epsilon):
         worst = blanket_delta(laplace_pair(local_epsilon), anonymity_set, epsilon)
-        for first, second in [(1.0, 0.0), (1.0, -0.9), (0.5, -0.5), (0.9, -0.9), (0.2, -1.0)]:
-            pair = laplace_pair(local_epsilon, first=first, second=second)
+        for first, second in ((0, 4), (1, 5), (2, 4), (3, 6)):
+            pair = BlanketPair(
+                blanket=math.exp(-rate),
+                local_epsilon=local_epsilon,
+                chances=uniform,
+                first=others[first] / uniform,
+                second=others[second] / uniform,
+            )
             assert blanket_delta(pair, anonymity_set, epsilon) <= worst * (1 + 1e-6)
 
 

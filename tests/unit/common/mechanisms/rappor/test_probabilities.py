@@ -7,7 +7,7 @@ from typing import Final
 import pytest
 
 from common.accounting.reference.general_blanket import rappor_pair
-from common.accounting.reference.randomizers import rappor
+from common.accounting.reference.randomizers import rappor_probabilities, unary
 from common.errors import TaskError
 from common.mechanisms.rappor.probabilities import Probability, RapporProbabilities
 from tests.support.exhaustive_delta import Distribution
@@ -138,7 +138,7 @@ def test_epsilons_are_rounded_up_and_by_no_more_than_a_float(
 def test_the_reduction_matches_the_one_from_floats(f: float, p: float, q: float) -> None:
     """It also matches the general blanket."""
     found = RapporProbabilities.rounded(f, p, q).one_hash_reduction(third=True)
-    expected = rappor(f, p, q)
+    expected = unary(*rappor_probabilities(f, p, q))
     pair = rappor_pair(f, p, q, hashes=1)
 
     assert expected.answers == pytest.approx(found.answers, rel=1e-12)
