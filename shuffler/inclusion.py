@@ -120,7 +120,7 @@ class InclusionProofs:
             _report("analyzer signed nothing", manifest, "WARNING")
             return
         try:
-            commitment.check(self._identity, manifest.task_digest)
+            commitment.verify(self._identity, manifest.task_digest)
         except ProofError:
             _report("analyzer's commitment does not verify", manifest, "ERROR")
             return

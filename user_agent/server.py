@@ -1,4 +1,4 @@
-"""Composition root of the user agent: randomness, clock, files and channels are made here."""
+"""Composition root of the user agent: creates its randomness, clock, files and channels."""
 
 import asyncio
 from dataclasses import dataclass
@@ -16,15 +16,16 @@ from common.runtime.service import Listener
 from common.runtime.state_directory import StateDirectory
 from common.runtime.tls import identity_for
 from protos.shuffledp.v1 import user_agent_pb2_grpc
-from user_agent.agent import Agent, RemoteShuffler
+from user_agent.agent import Agent
 from user_agent.credentials import PersonalSecrets, TokenFile
 from user_agent.device_store import DeviceStore
 from user_agent.inclusion_monitor import InclusionMonitor
 from user_agent.policy import Policy
 from user_agent.servicer import UserAgentServicer
 from user_agent.settings import UserAgentSettings
+from user_agent.shuffler_client import RemoteShuffler
 
-_LASTING_FILE: Final = "permanent.key"
+_PERMANENT_FILE: Final = "permanent.key"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +58,7 @@ async def start(settings: UserAgentSettings) -> UserAgentService:
     state = StateDirectory.open(settings.state_directory)
     tls = identity_for(settings, "user_agent", clock)
     store = DeviceStore(state.path / "budget.sqlite")
-    secrets = await _lasting_secrets(state, store) if settings.lasting_responses else None
+    secrets = await _permanent_secrets(state, store) if settings.lasting_responses else None
     channel = open_channel(settings.shuffler, "shuffler", tls.authority if tls else None)
     shuffler = RemoteShuffler(channel)
     identity = PublicIdentity.from_hex(settings.analyzer_identity, "analyzer_identity")
@@ -71,7 +72,7 @@ async def start(settings: UserAgentSettings) -> UserAgentService:
             total_local_epsilon_cap=settings.total_local_epsilon_cap,
             total_central_epsilon_cap=settings.total_central_epsilon_cap,
             total_delta_cap=settings.total_delta_cap,
-            lasting_responses=settings.lasting_responses,
+            permanent_responses=settings.lasting_responses,
         ),
         tokens=TokenFile(settings.token_file),
         several_persons=settings.several_persons,
@@ -102,14 +103,14 @@ async def start(settings: UserAgentSettings) -> UserAgentService:
     return UserAgentService(listener=listener, store=store, channel=channel, running=running)
 
 
-async def _lasting_secrets(state: StateDirectory, store: DeviceStore) -> PersonalSecrets:
-    """Read or make the lasting secret; SettingsError if earlier answers used another one."""
-    secrets = PersonalSecrets(state.secret(_LASTING_FILE, PersonalSecrets.generate))
+async def _permanent_secrets(state: StateDirectory, store: DeviceStore) -> PersonalSecrets:
+    """Load or create the permanent secret; SettingsError if earlier answers used another one."""
+    secrets = PersonalSecrets(state.secret(_PERMANENT_FILE, PersonalSecrets.generate))
     if not await store.pin_fingerprint(secrets.fingerprint):
         store.close()
         raise SettingsError(
-            f"{_LASTING_FILE} is not the secret of earlier answers, and new noise would break "
-            "their privacy guarantees: restore it from a backup of the state directory, or leave "
-            "lasting_responses out"
+            f"{_PERMANENT_FILE} is not the secret of earlier answers; new noise would break their "
+            "privacy guarantees: restore it from a backup of the state directory, or remove "
+            "lasting_responses from the settings"
         )
     return secrets

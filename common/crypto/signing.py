@@ -58,7 +58,7 @@ class PublicIdentity:
 
     @classmethod
     def from_hex(cls, text: str, whose: str) -> Self:
-        """Parse 64 hexadecimal digits, or raise WireError, which calls the identity `whose`."""
+        """Parse 64 hexadecimal digits; a WireError calls the identity `whose`."""
         try:
             return cls(bytes.fromhex(text))
         except ValueError as error:
@@ -68,15 +68,13 @@ class PublicIdentity:
 
     def verify(self, signed: SignedTask) -> None:
         """Check that this identity signed the task; raise ProofError if it did not."""
-        try:
-            self._key.verify(signed.signature, _TASK_LABEL + signed.task_bytes)
-        except InvalidSignature as error:
+        if not self.is_valid_signature(_TASK_LABEL, signed.task_bytes, signed.signature):
             raise ProofError(
                 "the task's signature is not by the analyzer identity pinned here "
                 f"({fingerprint(self.raw)})"
-            ) from error
+            )
 
-    def signed(self, label: bytes, message: bytes, signature: bytes) -> bool:
+    def is_valid_signature(self, label: bytes, message: bytes, signature: bytes) -> bool:
         """Return whether this identity signed a message under a label."""
         try:
             self._key.verify(signature, label + message)
@@ -89,7 +87,7 @@ class PublicIdentity:
 
 
 class SigningIdentity:
-    """The private half of a party's identity. It signs, and never prints."""
+    """The private half of a party's identity, which signs; hidden in repr."""
 
     __slots__ = ("_key",)
 
@@ -100,7 +98,7 @@ class SigningIdentity:
 
     @classmethod
     def generate(cls) -> Self:
-        """Make a new identity from the operating system's randomness."""
+        """Generate an identity from the operating system's randomness."""
         return cls(Ed25519PrivateKey.generate().private_bytes_raw())
 
     def private_bytes(self) -> bytes:
@@ -140,11 +138,11 @@ def sign_receipt(identity: SigningIdentity, digest: TaskDigest, envelope: bytes)
     return identity.sign_message(_RECEIPT_LABEL, digest + envelope_hash(envelope))
 
 
-def receipt_holds(
+def is_valid_receipt(
     identity: PublicIdentity, digest: TaskDigest, envelope: bytes, receipt: bytes
 ) -> bool:
     """Return whether a receipt is for this envelope. Run by the user agent. Cost: some 100 µs."""
-    return identity.signed(_RECEIPT_LABEL, digest + envelope_hash(envelope), receipt)
+    return identity.is_valid_signature(_RECEIPT_LABEL, digest + envelope_hash(envelope), receipt)
 
 
 def sign_bulk_receipt(
@@ -170,17 +168,19 @@ class TokenIdentity(PublicIdentity):
 
     __slots__ = ()
 
-    def accepts(self, token: bytes) -> bool:
-        """Return whether the issuer made this token. Run by the shuffler. Cost: about 0.1 ms."""
+    def is_valid_token(self, token: bytes) -> bool:
+        """Return whether this issuer signed a token. Run by the shuffler. Cost: about 0.1 ms."""
         serial, signature = token[:SERIAL_BYTES], token[SERIAL_BYTES:]
-        return len(token) == TOKEN_BYTES and self.signed(_TOKEN_LABEL, serial, signature)
+        return len(token) == TOKEN_BYTES and self.is_valid_signature(
+            _TOKEN_LABEL, serial, signature
+        )
 
     def __repr__(self) -> str:
         return f"TokenIdentity({fingerprint(self.raw)})"
 
 
 class TokenIssuer:
-    """The private half of a token key, held by the party that admits users; never prints."""
+    """The private half of a token key, held by the party that admits users; hidden in repr."""
 
     __slots__ = ("_identity",)
 
@@ -197,7 +197,7 @@ class TokenIssuer:
         return TokenIdentity(self._identity.public_identity().raw)
 
     def issue(self) -> bytes:
-        """Make one token, with a serial number from the operating system."""
+        """Issue a token, with a random serial number from the operating system."""
         serial = secrets.token_bytes(SERIAL_BYTES)
         return serial + self._identity.sign_message(_TOKEN_LABEL, serial)
 

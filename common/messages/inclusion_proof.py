@@ -216,7 +216,7 @@ class BatchCommitment:
         )
         return replace(blank, signature=identity.sign_message(_LABEL, blank._message()))
 
-    def check(self, identity: PublicIdentity, digest: TaskDigest) -> None:
+    def verify(self, identity: PublicIdentity, digest: TaskDigest) -> None:
         """Check task, depth of the tree and signature; raise ProofError if one is wrong."""
         if self.task_digest != digest:
             raise ProofError("the batch commitment belongs to another task")
@@ -225,7 +225,7 @@ class BatchCommitment:
                 f"the batch commitment has {self.bits} bits; for {self.n_leaves} leaves it must "
                 f"have {bits_for(self.n_leaves)}"
             )
-        if not identity.signed(_LABEL, self._message(), self.signature):
+        if not identity.is_valid_signature(_LABEL, self._message(), self.signature):
             raise ProofError("the batch commitment is not signed by the pinned analyzer")
 
     def prefix_of(self, leaf: bytes) -> int:
@@ -260,7 +260,7 @@ class InclusionProof:
         """Extract a bucket from a tree. Run by the shuffler."""
         return cls(commitment=commitment, bucket=tree.bucket(prefix), path=tree.path(prefix))
 
-    def holds(self, leaf: bytes, identity: PublicIdentity, digest: TaskDigest) -> bool:
+    def includes(self, leaf: bytes, identity: PublicIdentity, digest: TaskDigest) -> bool:
         """
         Return whether the analyzer received a leaf. Run by the user agent.
 
@@ -269,7 +269,7 @@ class InclusionProof:
         Raises:
             ProofError: The proof has another task or signer, or does not lead to the root.
         """
-        self.commitment.check(identity, digest)
+        self.commitment.verify(identity, digest)
         bits, prefix = self.commitment.bits, self.commitment.prefix_of(leaf)
         if len(self.path) != bits or any(len(sibling) != HASH_BYTES for sibling in self.path):
             raise ProofError(

@@ -37,7 +37,7 @@ from tests.support.parsers import parsers
 from tests.support.services import Services
 from tests.support.tasks import draft
 from tests.support.wire_parsers import EXAMPLE_DIGEST
-from user_agent.agent import RemoteShuffler
+from user_agent.shuffler_client import RemoteShuffler
 
 _UNKNOWN = bytes(32)
 

@@ -62,11 +62,11 @@ async def test_delivered_reports_can_be_proven_after_the_batch_is_erased(
 
     for report in _delivered(delivered):
         proof = await _proof(delivered, leaf(report))
-        assert proof.holds(leaf(report), _ANALYZER, DIGEST)
+        assert proof.includes(leaf(report), _ANALYZER, DIGEST)
     standing = [salted(SALT, leaf(report)) for report in _delivered(delivered)]
     assert b"".join(sorted(standing)) == _file(delivered, "leaves").read_bytes()
     other = leaf(bytes(_SIZE))
-    assert not (await _proof(delivered, other)).holds(other, _ANALYZER, DIGEST)
+    assert not (await _proof(delivered, other)).includes(other, _ANALYZER, DIGEST)
 
 
 async def test_a_commitment_to_other_reports_is_kept_as_evidence(

@@ -2,12 +2,12 @@
 
 import pytest
 
-from common.crypto.signing import SigningIdentity, receipt_holds
+from common.crypto.signing import SigningIdentity, is_valid_receipt
 from common.messages.submission import Outcome
 from protos.shuffledp.v1 import shuffler_pb2
 from shuffler.admission import ConnectionLimit
 from shuffler.servicer import ShufflerServicer, bulk_receipt, receipt
-from tests.support.keys import bulk_receipt_holds
+from tests.support.keys import is_valid_bulk_receipt
 from tests.support.shuffler_core import DIGEST, Shuffler
 
 
@@ -62,7 +62,7 @@ _ON_THE_DISK = {Outcome.STORED, Outcome.REPEATED}
 def test_only_stored_submissions_get_a_receipt(outcome: Outcome) -> None:
     """Stored now, or before."""
     answer = receipt(_IDENTITY, DIGEST, b"envelope", outcome)
-    signed = receipt_holds(_IDENTITY.public_identity(), DIGEST, b"envelope", answer)
+    signed = is_valid_receipt(_IDENTITY.public_identity(), DIGEST, b"envelope", answer)
 
     assert (outcome in _ON_THE_DISK) == signed == (answer != b"")
 
@@ -73,5 +73,5 @@ def test_a_bulk_receipt_covers_only_stored_submissions() -> None:
     answer = bulk_receipt(_IDENTITY, DIGEST, envelopes, list(Outcome))
 
     stored = [outcome.value.encode() for outcome in Outcome if outcome in _ON_THE_DISK]
-    assert bulk_receipt_holds(_IDENTITY.public_identity(), DIGEST, stored, answer)
+    assert is_valid_bulk_receipt(_IDENTITY.public_identity(), DIGEST, stored, answer)
     assert b"" == bulk_receipt(_IDENTITY, DIGEST, [b"one"], [Outcome.MALFORMED])

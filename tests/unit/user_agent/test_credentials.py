@@ -61,7 +61,7 @@ async def test_a_secret_is_made_once_and_never_replaced(tmp_path: Path) -> None:
     """
     On the first start, encrypted and private. Answers with other noise would break the promise.
 
-    Without lasting responses none is needed.
+    Without permanent responses none is needed.
     """
     settings = _settings(tmp_path, lasting_responses=True)
     without = _settings(tmp_path, lasting_responses=False)
@@ -154,9 +154,9 @@ async def _report(
     return case.analyzer_key.open(content.sealed_reports, report_context(digest))
 
 
-def test_lasting_responses_need_a_secret(tmp_path: Path) -> None:
+def test_permanent_responses_need_a_secret(tmp_path: Path) -> None:
     """Without one, every answer would have fresh noise, which averages out."""
-    with pytest.raises(SettingsError, match="need a lasting secret"):
+    with pytest.raises(SettingsError, match="permanent responses require"):
         agent_of(tmp_path, _task(1), MemoryShuffler(_task(1).signed), secrets=None)
 
 

@@ -11,7 +11,8 @@ from deploy.audit.harness.tasks import FAR_FUTURE
 from tests.support.kind_tasks import kind_draft_fields
 from tests.support.policies import generous
 from tests.support.tasks import PublishedTask, published
-from user_agent.policy import Claim, Policy, check, check_totals
+from user_agent.claim import Claim
+from user_agent.policy import Policy, check, check_totals
 
 _NOW = 1_000_000_000.0
 
@@ -152,10 +153,10 @@ def test_a_repeatable_question_is_answered_only_if_the_owner_allows() -> None:
         **kind_draft_fields("rappor", texts=TextDraft(question="state"), population="staff")
     )
     allowing = generous(case.identity.public_identity())
-    refusing = dataclasses.replace(allowing, lasting_responses=False)
+    refusing = dataclasses.replace(allowing, permanent_responses=False)
     digest = case.signed.digest()
 
     assert case.task == check(case.signed, digest, allowing, 0.0)
     with pytest.raises(PolicyError, match="set lasting_responses"):
         check(case.signed, digest, refusing, 0.0)
-    assert not Policy(identity=allowing.identity, local_epsilon_cap=1.0).lasting_responses
+    assert not Policy(identity=allowing.identity, local_epsilon_cap=1.0).permanent_responses

@@ -26,7 +26,8 @@ from tests.support.commands import (
     examples,
     words_of,
 )
-from user_agent.policy import Claim, Policy, check_totals
+from user_agent.claim import Claim
+from user_agent.policy import Policy, check_totals
 from user_agent.settings import UserAgentSettings
 
 _PAGES: Final = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
