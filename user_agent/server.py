@@ -1,6 +1,5 @@
 """Composition root of the user agent: creates its randomness, clock, files and channels."""
 
-import asyncio
 from dataclasses import dataclass
 from typing import Final
 
@@ -12,7 +11,7 @@ from common.errors import SettingsError
 from common.runtime.clock import SystemClock
 from common.runtime.metrics import ProcessMetrics
 from common.runtime.rpc import open_channel
-from common.runtime.service import Listener
+from common.runtime.service import Listener, Service
 from common.runtime.state_directory import StateDirectory
 from common.runtime.tls import identity_for
 from protos.shuffledp.v1 import user_agent_pb2_grpc
@@ -29,25 +28,15 @@ _PERMANENT_FILE: Final = "permanent.key"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UserAgentService:
+class UserAgentService(Service):
     """A running user agent."""
 
-    listener: Listener
     store: DeviceStore
     channel: grpc.aio.Channel
-    running: list[asyncio.Task[None]]
-
-    @property
-    def address(self) -> str:
-        """The listening address."""
-        return self.listener.address
 
     async def stop(self) -> None:
-        """Finish calls in flight and close every file."""
+        """Finish calls in flight, stop background tasks, and close every file."""
         await self.listener.stop()
-        for running in self.running:
-            running.cancel()
-        await asyncio.gather(*self.running, return_exceptions=True)
         await self.channel.close()
         self.store.close()
 
@@ -94,13 +83,14 @@ async def start(settings: UserAgentSettings) -> UserAgentService:
         user_agent_pb2_grpc.add_UserAgentServicer_to_server(UserAgentServicer(agent), server)
 
     listener = await Listener.start(
-        settings, tls, "shuffledp.v1.UserAgent", add_services, ProcessMetrics("user_agent", clock)
+        settings,
+        tls,
+        "shuffledp.v1.UserAgent",
+        add_services,
+        ProcessMetrics("user_agent", clock),
+        background=(agent.keep_resending, monitor.keep_checking),
     )
-    running = [
-        asyncio.create_task(agent.keep_resending()),
-        asyncio.create_task(monitor.keep_checking()),
-    ]
-    return UserAgentService(listener=listener, store=store, channel=channel, running=running)
+    return UserAgentService(listener=listener, store=store, channel=channel)
 
 
 async def _permanent_secrets(state: StateDirectory, store: DeviceStore) -> PersonalSecrets:

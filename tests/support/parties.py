@@ -21,7 +21,7 @@ from common.task_digest import TaskDigest
 from common.wire.batches import proof_from_wire, proof_to_wire
 from deploy.audit.harness.analyzer_core import AnalyzerCore
 from deploy.audit.harness.clock import ManualClock
-from shuffler.servicer import receipt
+from shuffler.receipts import Receipts
 from shuffler.storage.spool import Spool
 from tests.support.faults import Crash, Faults, FaultyDatabase, FaultyState, Life, Network
 from tests.support.policies import generous
@@ -227,7 +227,7 @@ class DeviceParty:
 
         async def submit() -> bytes:
             outcome = await self._shuffler.collection.submit(digest, envelope, token)
-            return receipt(_IDENTITY, digest, envelope, outcome)
+            return Receipts(_IDENTITY).sign(digest, envelope, outcome)
 
         return await self._call("submit", submit)
 

@@ -14,6 +14,7 @@ from common.task_digest import TaskDigest
 from common.wire.batches import commitment_to_wire, prefix_to_wire, proof_from_wire
 from shuffler.admission import ConnectionLimit
 from shuffler.inclusion import SentBatch
+from shuffler.receipts import Receipts
 from shuffler.servicer import ShufflerServicer
 from tests.support.leaves import SALT, commitment_over, some_leaves
 from tests.support.shuffler_core import CASE, DIGEST, Shuffler
@@ -225,7 +226,7 @@ async def test_all_answers_for_a_batch_have_one_length(
     )
     await shuffler.inclusions.keep(manifest, CASE.task, commitment, bytearray(b"".join(leaves)))
     servicer = ShufflerServicer(
-        shuffler.collection, ConnectionLimit(0), CASE.identity, shuffler.inclusions
+        shuffler.collection, ConnectionLimit(0), Receipts(CASE.identity), shuffler.inclusions
     )
     answers = [
         await servicer.GetInclusion(prefix_to_wire(DIGEST, prefix), None)
