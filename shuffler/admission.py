@@ -38,9 +38,6 @@ class TokenCheck:
     def _verified(self, tokens: Sequence[bytes]) -> dict[bytes, bool]:
         return {token: self._identity.is_valid_token(token) for token in tokens}
 
-    def __repr__(self) -> str:
-        return f"TokenCheck({self._identity!r})"
-
 
 class ConnectionLimit:
     """

@@ -160,17 +160,17 @@ _PUBLISHED: Final = ((KeyState.ACTIVE, ""), (KeyState.PENDING, ".pending"))
 
 def publish_keys(state: StateDirectory, keys: KeyStore) -> None:
     """Publish the envelope keys for new tasks: envelope.pub, and one file per other suite."""
-    wanted = {}
+    current = {}
     for suite in SUITES:
         for key_state, mark in _PUBLISHED:
             name = "envelope" if suite == DEFAULT_SUITE else f"envelope-{suite}"
             key = keys.find(suite, key_state)
             if key is not None:
-                wanted[f"{name}{mark}.pub"] = key.raw.hex()
-    for name, text in wanted.items():
+                current[f"{name}{mark}.pub"] = key.raw.hex()
+    for name, text in current.items():
         path = state.path / name
         if not path.exists() or path.read_bytes() != text.encode("ascii"):
             state.publish(name, text)
     for name in state.names("envelope*.pending.pub"):
-        if name not in wanted:
+        if name not in current:
             (state.path / name).unlink()

@@ -22,7 +22,7 @@ class _Call(Protocol):
 
 
 class ShufflerServicer(shuffler_pb2_grpc.ShufflerServicer):
-    """Answers devices and the operator; common/runtime/access.py lists who may call what."""
+    """Serves devices and the operator; common/runtime/access.py lists who may call which method."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class ShufflerServicer(shuffler_pb2_grpc.ShufflerServicer):
     async def GetBatchProgress(
         self, request: shuffler_pb2.GetBatchProgressRequest, _context: object
     ) -> shuffler_pb2.GetBatchProgressResponse:
-        """Return a batch's progress, also while it collects. For the operator."""
+        """Return a batch's progress, even while it collects. For the operator."""
         digest = digest_from_wire(request.task_digest)
         return progress_to_wire(await self._collection.progress(digest))
 

@@ -2,8 +2,8 @@
 The device's database: spent budgets, submissions, and evidence of whether they were counted.
 
 Everything is saved before it is sent; no true value is stored. Each person's answer to a task has
-one row in `submissions` and one in `evidence`. Leaves identify a person's sealed reports among all
-that the analyzer received, so they are deleted once the reports are proven to be counted.
+one row in `submissions` and one in `evidence`. Leaves identify a person's sealed reports in the
+batch, so they are deleted once a proof shows that the reports were counted.
 """
 
 import sqlite3
@@ -52,8 +52,8 @@ class SubmissionState(Enum):
     PENDING = "pending"
     ARRIVED = "arrived"
     REFUSED = "refused"
-    """The shuffler no longer accepts it. It may still have been counted, if the acknowledgement was
-    lost; the spend stands either way."""
+    """The shuffler refused it. It may still have been counted, if an acknowledgement was lost; its
+    cost counts either way."""
 
 
 class InclusionState(Enum):
@@ -84,7 +84,7 @@ class SavedSubmission:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """One answer's leaves and receipt, and the outcome of checking that it was counted."""
+    """One answer's leaves and receipt, and the outcome of the check that it was counted."""
 
     person: str
     task_digest: TaskDigest
