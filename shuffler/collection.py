@@ -172,7 +172,9 @@ class Collection:
         tokens: Sequence[bytes],
         opening: Callable[[ActiveBatch, Sequence[bytes]], Awaitable[OpenedGroups]],
     ) -> list[Outcome]:
-        admitted = await self._admitted(tokens)
+        admitted = [True] * len(tokens)
+        if self._tokens is not None:
+            admitted = await self._tokens.accepted(tokens)
         outcomes = [Outcome.MALFORMED if valid else Outcome.UNAUTHENTICATED for valid in admitted]
         size = batch.task.envelope_bytes
         fitting = [
@@ -290,10 +292,6 @@ class Collection:
         """Return the private key that a batch's envelopes are sealed to."""
         task = batch.task
         return self._keys.private_key(task.suite, task.shuffler_key, whose="shuffler_key")
-
-    async def _admitted(self, tokens: Sequence[bytes]) -> list[bool]:
-        """Return for each token whether it admits a submission."""
-        return [True] * len(tokens) if self._tokens is None else await self._tokens.accepted(tokens)
 
     async def _store(
         self, batch: ActiveBatch, groups: Sequence[Group], tokens: Sequence[Sequence[bytes]]

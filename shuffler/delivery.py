@@ -20,13 +20,7 @@ from common.runtime.clock import Clock, retry_pause
 from common.task_digest import TaskDigest
 from shuffler.active_batches import ActiveBatch, ActiveBatches
 from shuffler.analyzer_client import Analyzer
-from shuffler.batch_states import (
-    DESTROYED_STATES,
-    FINAL_STATES,
-    Event,
-    due_event,
-    next_state,
-)
+from shuffler.batch_states import DESTROYED_STATES, FINAL_STATES, Event, due_event, next_state
 from shuffler.inclusion import InclusionProofs, SentBatch
 from shuffler.metrics import BatchMetrics
 from shuffler.shuffle import BatchShuffler, ShuffleSummary
@@ -210,10 +204,7 @@ class Deliveries:
         except StorageError as error:  # the analyzer has the batch, so its key must be destroyed
             logs.event(
                 "inclusion proof lost: the delivered batch cannot be read",
-                {
-                    **logs.batch_fields(batch.digest, batch.batch_id),
-                    "error": type(error).__name__,
-                },
+                {**logs.batch_fields(batch.digest, batch.batch_id), "error": type(error).__name__},
                 level="ERROR",
             )
         else:

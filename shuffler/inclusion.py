@@ -167,12 +167,11 @@ class InclusionProofs:
                 if loaded is None:
                     loaded = self._trees[digest] = await asyncio.to_thread(self._load, digest)
         self._trees.move_to_end(digest)
-        while len(self._trees) > 1 and self._buckets_held() > _MAX_BUCKETS_HELD:
-            self._trees.popitem(last=False)
+        buckets = sum(1 << tree.bits for _, tree in self._trees.values())
+        while len(self._trees) > 1 and buckets > _MAX_BUCKETS_HELD:
+            _, (_, dropped) = self._trees.popitem(last=False)
+            buckets -= 1 << dropped.bits
         return loaded
-
-    def _buckets_held(self) -> int:
-        return sum(1 << tree.bits for _, tree in self._trees.values())
 
     def _load(self, digest: TaskDigest) -> tuple[BatchCommitment, Tree]:
         try:

@@ -18,7 +18,5 @@ class Claim:
     def of(cls, task: Task) -> Self:
         """Return a task's claim."""
         return cls(
-            local_epsilon=task.local_epsilon,
-            central_epsilon=task.central_epsilon,
-            delta=task.delta,
+            local_epsilon=task.local_epsilon, central_epsilon=task.central_epsilon, delta=task.delta
         )

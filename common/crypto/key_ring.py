@@ -190,11 +190,7 @@ class KeyRing:
 
 
 def _renewed(
-    ring: KeyRing,
-    suite: str,
-    now: float,
-    schedule: Schedule,
-    make: Callable[[str], HpkePublicKey],
+    ring: KeyRing, suite: str, now: float, schedule: Schedule, make: Callable[[str], HpkePublicKey]
 ) -> KeyRing:
     """Return the ring after the changes due to the active and pending key of one suite."""
     active = ring.in_state(suite, KeyState.ACTIVE)

@@ -89,13 +89,8 @@ class Listener:
             await checks.set(service, health_pb2.HealthCheckResponse.SERVING)
         StateDirectory.open(settings.state_directory).publish("address", address)
         logs.event("serving", {"party": name, "address": address})
-        return cls(
-            server=server,
-            address=address,
-            checks=checks,
-            metrics=metrics,
-            background=[asyncio.create_task(run()) for run in background],
-        )
+        tasks = [asyncio.create_task(run()) for run in background]
+        return cls(server=server, address=address, checks=checks, metrics=metrics, background=tasks)
 
     async def stop(self) -> None:
         """Report unhealthy, refuse new calls, let those in flight finish, and stop the rest."""

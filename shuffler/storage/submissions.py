@@ -176,7 +176,8 @@ def _append_to(
 ) -> tuple[list[list[list[Outcome]]], list[Group]]:
     """Append to one batch."""
     batch_id, key = arrivals[0].batch_id, arrivals[0].key
-    state = _state(connection, batch_id)
+    query = "SELECT state FROM batches WHERE batch_id = ?"
+    state = BatchState(connection.execute(query, (batch_id,)).fetchone()[0])
     if state not in OPEN_STATES:
         closed = [[[Outcome.CLOSED] * len(group) for group in call.groups] for call in arrivals]
         return closed, []
@@ -233,11 +234,6 @@ def _insert(
         "UPDATE batches SET n_users = n_users + ? WHERE batch_id = ?",
         (sum(len(group) for group in groups), batch_id),
     )
-
-
-def _state(connection: sqlite3.Connection, batch_id: BatchId) -> BatchState:
-    query = "SELECT state FROM batches WHERE batch_id = ?"
-    return BatchState(connection.execute(query, (batch_id,)).fetchone()[0])
 
 
 def _load_tags(connection: sqlite3.Connection, batch_id: BatchId, key: BatchKey) -> Deduplication:

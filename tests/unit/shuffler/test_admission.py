@@ -4,12 +4,7 @@ import sqlite3
 import pytest
 
 from common.crypto.signing import TokenIssuer
-from common.errors import (
-    BatchStateError,
-    ConnectionLimitError,
-    CredentialError,
-    TokenUsedError,
-)
+from common.errors import BatchStateError, ConnectionLimitError, CredentialError, TokenUsedError
 from common.messages.batch import BatchState
 from common.messages.submission import Outcome
 from shuffler.admission import ConnectionLimit

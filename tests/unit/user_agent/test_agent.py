@@ -325,11 +325,9 @@ async def test_a_stale_refusal_does_not_undo_an_acknowledgement(tmp_path: Path) 
     await agent.resend_pending()
 
     found = [await store.find(person, _DIGEST) for person in _PERSONS]
-    assert [
-        SubmissionState.ARRIVED,
-        SubmissionState.ARRIVED,
-        SubmissionState.REFUSED,
-    ] == [saved.state for saved in found if saved]
+    assert [SubmissionState.ARRIVED, SubmissionState.ARRIVED, SubmissionState.REFUSED] == [
+        saved.state for saved in found if saved
+    ]
     assert {"a", "b"} == {kept.person for kept in await store.list_unchecked()}
     store.close()
 

@@ -140,12 +140,7 @@ async def _report(
     shuffler, digest = MemoryShuffler(case.signed), case.signed.digest()
     path.mkdir(exist_ok=True)
     agent = agent_of(
-        path,
-        case,
-        shuffler,
-        seed=seed,
-        several_persons=True,
-        secrets=PersonalSecrets(b"s" * 32),
+        path, case, shuffler, seed=seed, several_persons=True, secrets=PersonalSecrets(b"s" * 32)
     )
     await agent.contribute(digest, text, person)
     agent.store.close()
