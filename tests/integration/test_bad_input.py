@@ -24,14 +24,7 @@ from deploy.clients.analyzer import OperatorClient
 from protos.shuffledp.v1 import analyzer_pb2, shuffler_pb2, user_agent_pb2
 from shuffler.analyzer_client import AnalyzerClient
 from tests.fuzz.fuzz import given_seed
-from tests.support.clients import (
-    DEADLINE,
-    contribute,
-    envelopes,
-    fetch_task,
-    refusal,
-    result_of,
-)
+from tests.support.clients import DEADLINE, contribute, envelopes, fetch_task, refusal, result_of
 from tests.support.mutation import mutated
 from tests.support.parsers import parsers
 from tests.support.services import Services

@@ -6,11 +6,7 @@ from contextlib import closing
 import pytest
 
 from common.crypto.hpke import split_every
-from common.errors import (
-    DeliveryUnderWayError,
-    UnusableBatchError,
-    WireError,
-)
+from common.errors import DeliveryUnderWayError, UnusableBatchError, WireError
 from common.messages.batch import BatchId, BatchManifest
 from common.messages.inclusion_proof import BatchCommitment, leaves_of
 from deploy.audit.harness.analyzer_core import chunks_of

@@ -17,15 +17,7 @@ from deploy.commands.profile import ADDRESSES, FILES
 from deploy.tasks import drafts as draft_file
 from deploy.tasks import task_view
 from shuffler.settings import ShufflerSettings
-from tests.support.commands import (
-    COMMANDS,
-    ROOT,
-    blocks,
-    called,
-    commands_on,
-    examples,
-    words_of,
-)
+from tests.support.commands import COMMANDS, ROOT, blocks, called, commands_on, examples, words_of
 from user_agent.claim import Claim
 from user_agent.policy import Policy, check_totals
 from user_agent.settings import UserAgentSettings
