@@ -99,10 +99,8 @@ def test_local_epsilons_add_up_to_their_cap() -> None:
         check_totals(policy, [_claim(), _claim()], _claim(local=1.25))
 
     assert "RESOURCE_EXHAUSTED" == caught.value.status
-    assert (
-        "total_local_epsilon_cap is 3.0; 2 is spent on 2 tasks, and this one would add 1.25"
-        == str(caught.value)
-    )
+    message = "total_local_epsilon_cap is 3.0; 2 is spent on 2 tasks, and this one would add 1.25"
+    assert message == str(caught.value)
 
 
 def test_central_claims_compose_to_their_cap() -> None:
