@@ -1,6 +1,5 @@
 """Composition root of the analyzer: creates its randomness, clock, keys, files and workers."""
 
-import asyncio
 from dataclasses import dataclass
 
 import grpc
@@ -21,33 +20,23 @@ from common.errors import LedgerError
 from common.runtime.clock import SystemClock
 from common.runtime.key_store import Rotation
 from common.runtime.metrics import ProcessMetrics
-from common.runtime.service import Listener
+from common.runtime.service import Listener, Service
 from common.runtime.state_directory import StateDirectory
 from common.runtime.tls import identity_for
 from protos.shuffledp.v1 import analyzer_pb2_grpc
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AnalyzerService:
+class AnalyzerService(Service):
     """A running analyzer."""
 
-    listener: Listener
     releases: Releases
     store: Store
     pool: HpkePool
-    running: list[asyncio.Task[None]]
-
-    @property
-    def address(self) -> str:
-        """The listening address."""
-        return self.listener.address
 
     async def stop(self) -> None:
-        """Finish the calls in flight and close every file."""
+        """Finish calls in flight, stop background tasks, and close every file."""
         await self.listener.stop()
-        for running in self.running:
-            running.cancel()
-        await asyncio.gather(*self.running, return_exceptions=True)
         await self.releases.stop()
         self.pool.close()
         self.store.close()
@@ -124,8 +113,6 @@ async def start(settings: AnalyzerSettings) -> AnalyzerService:
         add_services,
         process_metrics,
         operator_token=keys.operator_token,
+        background=(rotation.run, releases.measure_budgets),
     )
-    running = [asyncio.create_task(work) for work in (rotation.run(), releases.measure_budgets())]
-    return AnalyzerService(
-        listener=listener, releases=releases, store=store, pool=pool, running=running
-    )
+    return AnalyzerService(listener=listener, releases=releases, store=store, pool=pool)

@@ -122,6 +122,10 @@ class ShareError(OverloadError):
     """One connection, or a minor kind of call, is at its limit; the service is not overloaded."""
 
 
+class ConnectionLimitError(ShuffleDpError, status="UNAVAILABLE"):
+    """A connection has made all the submissions that it may; retry on a new connection."""
+
+
 class DeadlineError(ShuffleDpError, status="DEADLINE_EXCEEDED"):
     """A call exceeded the time limit of its kind; safe to retry."""
 

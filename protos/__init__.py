@@ -1,1 +1,1 @@
-"""What goes over the wire."""
+"""Messages of the wire protocol, and their generated code."""

@@ -35,14 +35,14 @@ def generate(target: Path) -> list[Path]:
     ]
     if protoc.main(arguments) != 0:
         sys.exit("the protocol buffer compiler failed")
-    made = sorted((target / PACKAGE).glob("*_pb2*.py*"))
-    for path in made:
+    generated = sorted((target / PACKAGE).glob("*_pb2*.py*"))
+    for path in generated:
         # The compiler names modules by proto path; here they live below the package protos.
         text = path.read_text(encoding="utf-8")
         for old in ("from shuffledp.v1 import", "import shuffledp.v1.", "from shuffledp.v1."):
             text = text.replace(f"\n{old}", "\n" + old.replace("shuffledp", "protos.shuffledp", 1))
         path.write_text(text, encoding="utf-8")
-    return [path.relative_to(target) for path in made]
+    return [path.relative_to(target) for path in generated]
 
 
 def main() -> None:

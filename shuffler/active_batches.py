@@ -1,4 +1,4 @@
-"""The batches of this shuffler's tasks and their keys: begun, resumed after a crash, finished."""
+"""Begin, resume and finish the batches of this shuffler's tasks, and manage their keys."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -31,8 +31,8 @@ from shuffler.batch_states import DESTROYED_STATES, FINAL_STATES, ClosingRule
 from shuffler.storage.group import BatchKey
 from shuffler.storage.spool import Spool, StoredBatch
 
-_MAX_SEARCHES: Final = 256
-"""Maximum number of concurrent searches for tasks; one continues if its caller hangs up."""
+_MAX_LOOKUPS: Final = 256
+"""Maximum number of concurrent task lookups. A lookup continues if its caller hangs up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +81,7 @@ class ActiveBatches:
         self._rng = rng
         self._unfinished: dict[TaskDigest, ActiveBatch] = {}
         self._finished: dict[TaskDigest, FinishedBatch] = {}
-        """Batches that finished in this run, and earlier ones that were requested again."""
+        """Batches that finished in this run, and requested ones of earlier runs."""
         self._beginning: dict[TaskDigest, asyncio.Task[ActiveBatch | FinishedBatch]] = {}
         self._looking_up: dict[TaskDigest, asyncio.Task[ActiveBatch | FinishedBatch]] = {}
         self._parsing = asyncio.Lock()
@@ -89,7 +89,7 @@ class ActiveBatches:
         self._all_resumed = True
         """False if an unfinished batch of an earlier run could not be resumed."""
         self._beginning_keys: list[KeyId] = []
-        """Keys that the tasks of the batches being begun are sealed to."""
+        """Envelope keys of the tasks whose batches are being begun."""
 
     async def find_or_begin(self, digest: TaskDigest) -> ActiveBatch | FinishedBatch:
         """
@@ -102,7 +102,7 @@ class ActiveBatches:
             UnknownKeyError: The task is sealed to a key that this shuffler does not hold.
             PeerError: The analyzer cannot be reached.
             BatchStateError: The key of the task's batch is lost.
-            OverloadError: Too many searches for tasks are under way.
+            OverloadError: Too many task lookups are running.
             StorageError: The batch could not be read or stored; safe to retry.
         """
         return self._known(digest) or await self._shared(self._beginning, digest, self._begin)
@@ -115,7 +115,7 @@ class ActiveBatches:
             UnknownTaskError: The task was never requested.
             TaskError: This version cannot read the task.
             BatchStateError: The key of the task's batch is lost.
-            OverloadError: Too many searches for tasks are under way.
+            OverloadError: Too many task lookups are running.
             StorageError: The batch could not be read; safe to retry.
         """
         return self._known(digest) or await self._shared(self._looking_up, digest, self._look_up)
@@ -124,21 +124,19 @@ class ActiveBatches:
         self,
         under_way: "dict[TaskDigest, asyncio.Task[ActiveBatch | FinishedBatch]]",
         digest: TaskDigest,
-        search: Callable[[TaskDigest], Coroutine[Any, Any, ActiveBatch | FinishedBatch]],
+        look_up: Callable[[TaskDigest], Coroutine[Any, Any, ActiveBatch | FinishedBatch]],
     ) -> ActiveBatch | FinishedBatch:
-        """Share one search among concurrent callers; it continues if one of them hangs up."""
+        """Share one lookup among concurrent callers; it continues if one of them hangs up."""
 
-        def ended(searching: "asyncio.Task[ActiveBatch | FinishedBatch]") -> None:
+        def ended(lookup: "asyncio.Task[ActiveBatch | FinishedBatch]") -> None:
             del under_way[digest]
-            if not searching.cancelled():
-                searching.exception()  # retrieved, even if every caller has hung up
+            if not lookup.cancelled():
+                lookup.exception()  # marked as retrieved, even if every caller has hung up
 
         if digest not in under_way:
-            if len(under_way) >= _MAX_SEARCHES:
-                raise OverloadError(
-                    f"{_MAX_SEARCHES} searches for tasks are under way; try again later"
-                )
-            under_way[digest] = asyncio.create_task(search(digest))
+            if len(under_way) >= _MAX_LOOKUPS:
+                raise OverloadError(f"{_MAX_LOOKUPS} task lookups are running; try again later")
+            under_way[digest] = asyncio.create_task(look_up(digest))
             under_way[digest].add_done_callback(ended)
         return await asyncio.shield(under_way[digest])
 
@@ -148,23 +146,23 @@ class ActiveBatches:
     async def _look_up(self, digest: TaskDigest) -> ActiveBatch | FinishedBatch:
         stored = await self._spool.get(digest)
         task = await self._parse(Task.from_bytes, stored.signed.task_bytes)
-        # The batch may have begun meanwhile, and moved on from the state that was read.
+        # Meanwhile the batch may have begun and moved on from the state that was read.
         return self._known(digest) or self._add(stored, task)
 
     def unfinished(self) -> list[ActiveBatch]:
-        """List the batches that are not over."""
+        """List the unfinished batches."""
         return list(self._unfinished.values())
 
     def deadlines(self) -> dict[BatchId, int]:
-        """Return the deadlines of the batches that are not over."""
+        """Return the deadlines of the unfinished batches."""
         return {batch.batch_id: batch.closing_rule.deadline for batch in self.unfinished()}
 
     def needed_keys(self) -> set[KeyId] | None:
         """
         Return the keys that unfinished tasks are sealed to.
 
-        None if an unfinished batch could not be resumed: its task's key is unknown, and a repair or
-        a later version may still need it.
+        Returns None if an unfinished batch could not be resumed: its task's key is unknown, and may
+        still be needed after a repair or by a later version.
         """
         if not self._all_resumed:
             return None
@@ -173,10 +171,10 @@ class ActiveBatches:
 
     async def resume(self) -> None:
         """
-        Resume the batches of an earlier run, and finish erasing those that are over.
+        Resume the batches of an earlier run, and complete the erasure of finished ones.
 
-        A batch whose key is lost, or whose row or task this version cannot read, is skipped: it is
-        logged, and its key and files are left for a repair or a later version.
+        A batch is logged and skipped if its key is lost or this version cannot read its row or
+        task. Its key and files stay as they are, for a repair or a later version.
 
         Raises:
             SettingsError: A key belongs to no batch of the database, or cannot be read.
@@ -189,9 +187,9 @@ class ActiveBatches:
         for name in self._state.names(_KEY_FILES):
             if name not in known:
                 raise SettingsError(
-                    f"the state directory's database has no batch of the key {name}: it is another "
-                    "database, or an old copy. Put back the right one; if it is lost, remove the "
-                    "key"
+                    f"the state directory's database has no batch for the key file {name}; it is "
+                    "another database, or an old copy. Restore the right database; if it is lost, "
+                    "remove the key file"
                 )
             if name not in needed:
                 self._state.destroy(name)
@@ -201,7 +199,7 @@ class ActiveBatches:
                 stored = await self._spool.read(batch_id)
                 self._add(stored, Task.from_bytes(stored.signed.task_bytes))
             except (BatchStateError, DamagedStorageError, TaskError) as error:
-                if states[batch_id] not in FINAL_STATES:  # others need no envelope key
+                if states[batch_id] not in FINAL_STATES:  # a finished batch needs no envelope key
                     self._all_resumed = False
                 logs.event(
                     "batch cannot be resumed",
@@ -235,8 +233,7 @@ class ActiveBatches:
             self._state.destroy(_key_file(stored.batch_id))
 
     def finish(self, stored: StoredBatch, closing_rule: ClosingRule) -> FinishedBatch:
-        """Destroy a finished batch's key as above, and record the batch. Safe to repeat."""
-        self.destroy_key(stored)
+        """Record a batch as finished, once its key is destroyed. Safe to repeat."""
         digest = stored.signed.digest()
         finished = FinishedBatch(digest=digest, batch_id=stored.batch_id, closing_rule=closing_rule)
         self._finished[digest] = finished
@@ -251,8 +248,8 @@ class ActiveBatches:
         self._keys.private_key(task.suite, task.shuffler_key, whose="shuffler_key")
         if task.expected_shuffler_dummies > self._most_dummies:
             raise TaskError(
-                f"the task expects {task.expected_shuffler_dummies} dummies of the shuffler; this "
-                f"one makes at most {self._most_dummies}"
+                f"the task expects {task.expected_shuffler_dummies} dummies from the shuffler; "
+                f"most_dummies is {self._most_dummies}"
             )
         key = key_id(task.suite, task.shuffler_key)
         self._beginning_keys.append(key)
@@ -286,8 +283,8 @@ class ActiveBatches:
         def missing() -> bytes:
             raise BatchStateError("the key of this unfinished batch is missing")
 
-        make = BatchKey.generate if empty else missing
-        return BatchKey(self._state.secret(_key_file(stored.batch_id), make))
+        create = BatchKey.generate if empty else missing
+        return BatchKey(self._state.secret(_key_file(stored.batch_id), create))
 
 
 _KEY_FILES: Final = "batch-*.key"

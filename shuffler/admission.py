@@ -1,4 +1,4 @@
-"""Admission of submissions: by token, or with a limit per connection where none is required."""
+"""Admission of submissions: by token, or by a limit per connection if no tokens are required."""
 
 import asyncio
 from collections import OrderedDict
@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import Final
 
 from common.crypto.signing import TokenIdentity
-from common.errors import ShareError
+from common.errors import ConnectionLimitError
 from common.runtime.admission_interceptor import is_one_connection
 
 _MAX_TOKENS: Final = 100_000
 """Maximum number of valid tokens remembered; 100,000 take some 20 MB."""
 _MAX_CONNECTIONS: Final = 100_000
-"""Maximum number of connections counted; the least recent is forgotten first."""
+"""Maximum number of connections counted; the least recently used is forgotten first."""
 
 
 class TokenCheck:
@@ -27,7 +27,7 @@ class TokenCheck:
         known = {token: token in self._valid for token in tokens}
         new = [token for token, valid in known.items() if not valid]
         verified = await asyncio.to_thread(self._verified, new) if new else {}
-        accepted = [(known | verified)[token] for token in tokens]  # before any is forgotten
+        accepted = [(known | verified)[token] for token in tokens]
         for token, valid in verified.items():
             if valid:
                 self._valid[token] = None
@@ -36,21 +36,20 @@ class TokenCheck:
         return accepted
 
     def _verified(self, tokens: Sequence[bytes]) -> dict[bytes, bool]:
-        return {token: self._identity.accepts(token) for token in tokens}
-
-    def __repr__(self) -> str:
-        return f"TokenCheck({self._identity!r})"
+        return {token: self._identity.is_valid_token(token) for token in tokens}
 
 
 class ConnectionLimit:
     """
-    Limits submissions per connection where no tokens are required. In memory, never logged.
+    Limits submissions per connection if no tokens are required. In memory, never logged.
 
     This stops only careless clients, since opening many connections evades it; tokens limit people.
-    Nothing is counted on a Unix socket, where all connections look alike.
+    A connection is identified by its address and port; gRPC does not report when it closes, so a
+    later connection from the same port continues its count. Nothing is counted on a Unix socket,
+    where all connections look alike.
 
-    A connection is identified by its address and port. gRPC does not report when it closes, so a
-    later connection from the same port continues its count.
+    The server closes every connection after some minutes, so a client that keeps retrying on one
+    channel soon gets a new connection and a new count.
     """
 
     def __init__(self, most: int) -> None:
@@ -63,14 +62,14 @@ class ConnectionLimit:
         Count submissions before they are opened.
 
         Raises:
-            ShareError: The connection would exceed its limit. Nothing is counted.
+            ConnectionLimitError: The connection would exceed its limit; nothing is counted.
         """
         if not self._most or not is_one_connection(peer):
             return
         count = self._counts.get(peer, 0) + submissions
         if count > self._most:
-            raise ShareError(
-                f"a connection may make {self._most} submissions; connect again, later"
+            raise ConnectionLimitError(
+                f"a connection may make {self._most} submissions; retry later on a new connection"
             )
         self._counts[peer] = count
         self._counts.move_to_end(peer)

@@ -33,12 +33,12 @@ class Analyzer(Protocol):
         Deliver a batch; the analyzer has stored it durably when this returns.
 
         Returns:
-            The analyzer's commitment to the batch; None if it signed none, as an earlier version.
+            The analyzer's commitment to the batch; None from an earlier version, which signs none.
         """
 
 
 class AnalyzerClient:
-    """The analyzer behind a channel, which reopens when its certificate is renewed."""
+    """The analyzer behind a gRPC channel, which is reopened when its certificate is renewed."""
 
     def __init__(self, channel: FreshChannel | grpc.aio.Channel) -> None:
         self._channel = channel
@@ -61,10 +61,10 @@ class AnalyzerClient:
         self, manifest: BatchManifest, chunks: AsyncIterator[bytes]
     ) -> BatchCommitment | None:
         """
-        See Analyzer. The manifest goes first, and reports follow once the analyzer asks for them.
+        Send the manifest and, once the analyzer asks for them, the reports; see Analyzer.
 
-        The analyzer answers at once if it refuses the manifest or has the batch; writing to an
-        answered call would make gRPC report INTERNAL instead of the answer.
+        The analyzer answers at once if it refuses the manifest or already has the batch. Writing to
+        an answered call would make gRPC report INTERNAL instead of the answer.
         """
         failures: list[Exception] = []
 
@@ -84,7 +84,7 @@ class AnalyzerClient:
             with _certificate_refusals():
                 answer = await reply(call, _PEER)
         except (asyncio.CancelledError, PeerError):
-            # gRPC turns a failure to read our own chunks into a cancelled call: raise the cause.
+            # gRPC reports a failure to read the chunks here as a cancelled call: raise the cause.
             if failures:
                 raise failures[0] from None
             raise
@@ -95,7 +95,8 @@ async def _wants_reports(call: grpc.aio.StreamUnaryCall[Any, Any]) -> bool:
     """
     Return whether the analyzer asks for the reports; False if it answers without them.
 
-    It first composes the population's spent budget: seconds, or minutes after dozens of releases.
+    The analyzer first composes the population's spent budget, which takes seconds, or minutes
+    after dozens of releases.
 
     Raises:
         PeerError: The analyzer does not respond in time.
@@ -112,7 +113,7 @@ async def _wants_reports(call: grpc.aio.StreamUnaryCall[Any, Any]) -> bool:
 
 @contextmanager
 def _certificate_refusals() -> Iterator[None]:
-    """Turn a refusal of our certificate, which can be renewed, into a retryable PeerError."""
+    """Turn a refusal of this shuffler's certificate into PeerError, since it can be renewed."""
     try:
         yield
     except PeerRefusalError as error:

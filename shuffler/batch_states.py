@@ -41,15 +41,15 @@ TRANSITIONS: Final[Mapping[tuple[BatchState, Event], BatchState]] = MappingProxy
 FINAL_STATES: Final = frozenset(set(BatchState) - {state for state, _ in TRANSITIONS})
 
 DESTROYED_STATES: Final = FINAL_STATES - {BatchState.QUARANTINED}
-"""Final states whose batch and key are destroyed; a quarantined batch is kept for inspection."""
+"""Final states in which batch and key are destroyed; a quarantined batch is kept for inspection."""
 
 AFTER_COLLECTING: Final = frozenset({BatchState.PERMUTED, BatchState.EXPIRED})
-"""Every batch enters exactly one of these, when its number of users is final."""
+"""Every batch enters exactly one of these states, once its number of users is final."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClosingRule:
-    """When a batch closes: the task's limits, with n_min raised to this shuffler's minimum."""
+    """The task's limits on when a batch closes; n_min is at least this shuffler's minimum."""
 
     n_min: int
     target_size: int
@@ -73,7 +73,7 @@ def close_request_event(state: BatchState, n_users: int, rule: ClosingRule) -> E
     Return the event of an operator's request to close a batch; None if it has closed already.
 
     Raises:
-        BatchStateError: The batch has too few users and keeps collecting, or it expired.
+        BatchStateError: The batch has fewer users than n_min and keeps collecting, or it expired.
     """
     if state is BatchState.COLLECTING:
         if n_users < rule.n_min:  # the message must not reveal n_users
@@ -89,7 +89,7 @@ def close_request_event(state: BatchState, n_users: int, rule: ClosingRule) -> E
 
 
 def due_event(state: BatchState, n_users: int, rule: ClosingRule, now: float) -> Event | None:
-    """Return the event that is due for a batch; None if it must wait or is over."""
+    """Return the due event of a batch; None if it must wait or is finished."""
     if state is BatchState.COLLECTING:
         if n_users >= max(rule.target_size, rule.n_min):
             return Event.CLOSE

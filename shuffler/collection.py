@@ -1,8 +1,8 @@
 """Open, check and store submissions: durable before they are acknowledged."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from types import MappingProxyType
 from typing import Final
@@ -55,12 +55,10 @@ _ERRORS: Final[Mapping[Outcome, tuple[type[ShuffleDpError], str]]] = MappingProx
 """Errors that `submit` raises for refused submissions; `submit_bulk` returns their outcomes."""
 
 _TOKEN: Final = b"token"
-"""Separates the tags of tokens from those of submission ids, which clients choose."""
+"""Prefix that separates tags of tokens from tags of submission ids, which clients choose."""
 
 OpenedGroups = list[tuple[Group, list[int]]]
 """Groups of the submissions that opened, and for each submission the index of its envelope."""
-Opening = Callable[[ActiveBatch, Sequence[bytes]], AbstractAsyncContextManager[OpenedGroups]]
-"""Opens envelopes of the right length, and holds their memory until the context ends."""
 
 
 class Collection:
@@ -86,13 +84,13 @@ class Collection:
         self._tokens = tokens
         self._bulk_slots = asyncio.Semaphore(_CALLS_AHEAD * pool.processes)
         self._bulk_calls = 0
-        """Bulk calls being opened or stored."""
+        """Number of bulk calls whose envelopes are being opened."""
 
     async def fetch_task(self, digest: TaskDigest) -> SignedTask:
         """
         Return a task as published, fetched from the analyzer once.
 
-        Raises as ActiveBatches.find_or_begin.
+        Raises the errors of ActiveBatches.find_or_begin.
         """
         batch = await self._batches.find_or_begin(digest)
         stored = batch if isinstance(batch, ActiveBatch) else await self._spool.get(digest)
@@ -117,14 +115,13 @@ class Collection:
             ShuffleDpError: The task cannot be collected; see ActiveBatches.find_or_begin.
         """
         batch = await self._batches.find_or_begin(digest)
-        [outcome] = await self._take(batch, [envelope], [token], self._opened_here)
-        if outcome is Outcome.MALFORMED and isinstance(batch, ActiveBatch):
-            task = batch.task
-            if len(envelope) != task.envelope_bytes:
-                raise WireError(
-                    f"the envelope has {len(envelope)} bytes; a submission of this task, of "
-                    f"{task.reports_per_user} reports, has {task.envelope_bytes}"
-                )
+        if isinstance(batch, ActiveBatch) and len(envelope) != batch.task.envelope_bytes:
+            self._refusals.count(batch.batch_id, [Outcome.MALFORMED])
+            raise WireError(
+                f"the envelope has {len(envelope)} bytes; a submission of this task, of "
+                f"{batch.task.reports_per_user} reports, has {batch.task.envelope_bytes}"
+            )
+        [outcome] = await self._take(batch, [envelope], [token], self._open_here)
         if outcome in _ERRORS:
             error, message = _ERRORS[outcome]
             raise error(message)
@@ -136,30 +133,31 @@ class Collection:
         """
         Open many submissions on all cores and store them durably before returning.
 
-        There are no tokens, or one for each envelope.
+        `tokens` is empty, or has one token per envelope.
 
         Returns:
-            The outcome of each, in order.
+            The outcome of each submission, in order.
 
         Raises:
             StorageError: Nothing was stored; safe to retry.
             ShuffleDpError: The task cannot be collected; see ActiveBatches.find_or_begin.
 
-        Cost: opening by the workers, and some microseconds for each. Calls that wait for a worker
-        hold only their envelopes.
+        Cost: opening the envelopes in the workers, and some microseconds per submission. Calls that
+        wait for a worker hold only their envelopes in memory.
         """
         batch = await self._batches.find_or_begin(digest)
         tokens = tokens or [b""] * len(envelopes)
-        return await self._take(batch, envelopes, tokens, self._opened_by_workers)
+        async with self._bulk_slots:
+            return await self._take(batch, envelopes, tokens, self._open_in_workers)
 
     async def _take(
         self,
         batch: ActiveBatch | FinishedBatch,
         envelopes: Sequence[bytes],
         tokens: Sequence[bytes],
-        opening: Opening,
+        opening: Callable[[ActiveBatch, Sequence[bytes]], Awaitable[OpenedGroups]],
     ) -> list[Outcome]:
-        """Open and store submissions, and count those refused; return the outcome of each."""
+        """Open and store submissions, and count the refused ones; return the outcome of each."""
         if isinstance(batch, FinishedBatch):
             outcomes = [Outcome.CLOSED] * len(envelopes)
         else:
@@ -172,30 +170,32 @@ class Collection:
         batch: ActiveBatch,
         envelopes: Sequence[bytes],
         tokens: Sequence[bytes],
-        opening: Opening,
+        opening: Callable[[ActiveBatch, Sequence[bytes]], Awaitable[OpenedGroups]],
     ) -> list[Outcome]:
-        admitted = await self._admitted(tokens)
+        admitted = [True] * len(tokens)
+        if self._tokens is not None:
+            admitted = await self._tokens.accepted(tokens)
         outcomes = [Outcome.MALFORMED if valid else Outcome.UNAUTHENTICATED for valid in admitted]
         size = batch.task.envelope_bytes
         fitting = [
-            place
-            for place, envelope in enumerate(envelopes)
-            if admitted[place] and len(envelope) == size
+            index
+            for index, envelope in enumerate(envelopes)
+            if admitted[index] and len(envelope) == size
         ]
         if not fitting:
             return outcomes
-        async with opening(batch, [envelopes[place] for place in fitting]) as opened:
-            places = [[fitting[index] for index in indices] for _, indices in opened]
-            group_tokens = [[tokens[place] for place in group_places] for group_places in places]
-            stored = await self._store(batch, [group for group, _ in opened], group_tokens)
-        for group_places, group_outcomes in zip(places, stored, strict=True):
-            for place, outcome in zip(group_places, group_outcomes, strict=True):
-                outcomes[place] = outcome
+        opened = await opening(batch, [envelopes[index] for index in fitting])
+        indices = [[fitting[index] for index in of_group] for _, of_group in opened]
+        group_tokens = [[tokens[index] for index in of_group] for of_group in indices]
+        stored = await self._store(batch, [group for group, _ in opened], group_tokens)
+        for of_group, group_outcomes in zip(indices, stored, strict=True):
+            for index, outcome in zip(of_group, group_outcomes, strict=True):
+                outcomes[index] = outcome
         return outcomes
 
     async def close(self, digest: TaskDigest) -> None:
         """
-        Close a task's batch before its deadline, for an operator. Closing twice does nothing.
+        Close a task's batch before its deadline, for an operator; a closed batch stays closed.
 
         The new state is durable before this returns.
 
@@ -210,7 +210,8 @@ class Collection:
             if event is None:
                 return
             # The number of users only grows, so the decision still holds when it is written. If
-            # the batch closed automatically meanwhile, writing fails and the loop reads it again.
+            # the batch closed automatically meanwhile, writing fails and the loop reads the state
+            # again.
             with suppress(BatchStateError):
                 await self._spool.set_state(stored, next_state(stored.state, event))
 
@@ -251,10 +252,7 @@ class Collection:
             repeated=refused[Outcome.REPEATED],
         )
 
-    @asynccontextmanager
-    async def _opened_here(
-        self, batch: ActiveBatch, envelopes: Sequence[bytes]
-    ) -> AsyncGenerator[OpenedGroups]:
+    async def _open_here(self, batch: ActiveBatch, envelopes: Sequence[bytes]) -> OpenedGroups:
         """Open a few envelopes in this process: faster than asking a worker."""
         opened = open_each(
             self._private_key(batch),
@@ -262,53 +260,44 @@ class Collection:
             batch.task.envelope_bytes,
             envelope_context(batch.digest),
         )
-        yield [form_from_opened(opened, batch.key.private_bytes())]
+        return [form_from_opened(opened, batch.key.private_bytes())]
 
-    @asynccontextmanager
-    async def _opened_by_workers(
+    async def _open_in_workers(
         self, batch: ActiveBatch, envelopes: Sequence[bytes]
-    ) -> AsyncGenerator[OpenedGroups]:
+    ) -> OpenedGroups:
         """Open envelopes in shares, one for each worker that is not busy with another call."""
         private = self._private_key(batch)
-        async with self._bulk_slots:
-            self._bulk_calls += 1
-            try:
-                share = -(-len(envelopes) // max(1, self._pool.processes // self._bulk_calls))
-                starts = range(0, len(envelopes), share)
-                opening = [
-                    asyncio.wrap_future(
-                        self._pool.open_and(
-                            private,
-                            partial(form_from_opened, raw_key=batch.key.private_bytes()),
-                            b"".join(envelopes[start : start + share]),
-                            batch.task.envelope_bytes,
-                            envelope_context(batch.digest),
-                        )
+        self._bulk_calls += 1
+        try:
+            share = -(-len(envelopes) // max(1, self._pool.processes // self._bulk_calls))
+            starts = range(0, len(envelopes), share)
+            opening = [
+                asyncio.wrap_future(
+                    self._pool.open_and(
+                        private,
+                        partial(form_from_opened, raw_key=batch.key.private_bytes()),
+                        b"".join(envelopes[start : start + share]),
+                        batch.task.envelope_bytes,
+                        envelope_context(batch.digest),
                     )
-                    for start in starts
-                ]
-                shares = zip(starts, await asyncio.gather(*opening), strict=True)
-                yield [
-                    (group, [start + place for place in places])
-                    for start, (group, places) in shares
-                ]
-            finally:
-                self._bulk_calls -= 1
+                )
+                for start in starts
+            ]
+            shares = zip(starts, await asyncio.gather(*opening), strict=True)
+        finally:
+            self._bulk_calls -= 1
+        return [(group, [start + index for index in indices]) for start, (group, indices) in shares]
 
     def _private_key(self, batch: ActiveBatch) -> HpkePrivateKey:
         """Return the private key that a batch's envelopes are sealed to."""
         task = batch.task
         return self._keys.private_key(task.suite, task.shuffler_key, whose="shuffler_key")
 
-    async def _admitted(self, tokens: Sequence[bytes]) -> list[bool]:
-        """Return for each token whether its submission is admitted."""
-        return [True] * len(tokens) if self._tokens is None else await self._tokens.accepted(tokens)
-
     async def _store(
         self, batch: ActiveBatch, groups: Sequence[Group], tokens: Sequence[Sequence[bytes]]
     ) -> list[list[Outcome]]:
-        """Store groups, with their submissions' tokens where tokens are required."""
-        if not any(groups):  # nothing opened: spare the disk a commit
+        """Store groups, with their submissions' tokens if tokens are required."""
+        if not any(groups):  # nothing opened, so nothing to commit
             return [[] for _ in groups]
         arrival = Arrival(
             batch_id=batch.batch_id,

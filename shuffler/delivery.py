@@ -1,8 +1,8 @@
 """
 Move batches through their states: close, shuffle, deliver once, erase.
 
-`batch_states.due_event` decides; this file performs it. Batches move independently, so one
-that cannot be delivered delays no other.
+`batch_states.due_event` decides which event is due; this file performs it. Batches move
+independently, so one that cannot be delivered delays no other.
 """
 
 import asyncio
@@ -20,21 +20,15 @@ from common.runtime.clock import Clock, retry_pause
 from common.task_digest import TaskDigest
 from shuffler.active_batches import ActiveBatch, ActiveBatches
 from shuffler.analyzer_client import Analyzer
-from shuffler.batch_states import (
-    DESTROYED_STATES,
-    FINAL_STATES,
-    Event,
-    due_event,
-    next_state,
-)
+from shuffler.batch_states import DESTROYED_STATES, FINAL_STATES, Event, due_event, next_state
 from shuffler.inclusion import InclusionProofs, SentBatch
 from shuffler.metrics import BatchMetrics
 from shuffler.shuffle import BatchShuffler, ShuffleSummary
 from shuffler.storage.group import open_group
 from shuffler.storage.spool import Spool, StoredBatch
 
-_GROUPS_AT_ONCE: Final = 16
-"""Groups read from the spool together."""
+_GROUPS_PER_READ: Final = 16
+"""Number of groups read from the spool together."""
 _TICK: Final = 0.25
 """Seconds between checks for due events."""
 
@@ -111,7 +105,7 @@ class Deliveries:
         stored = await self._spool.get(batch.digest)
         while True:
             event = due_event(stored.state, stored.n_users, batch.closing_rule, self._clock.now())
-            if stored.state in FINAL_STATES:  # all of this is repeated if any of it fails
+            if stored.state in FINAL_STATES:  # all three steps are repeated if one fails
                 self._batches.destroy_key(stored)
                 await self._spool.clean_up(stored)
                 self._batches.finish(stored, batch.closing_rule)
@@ -129,7 +123,7 @@ class Deliveries:
             )
 
     async def _perform(self, event: Event, stored: StoredBatch, batch: ActiveBatch) -> None:
-        """Perform one event, and store the state that it leads to."""
+        """Perform one event and store the resulting state."""
         if event is Event.DELIVER:
             event = await self._deliver(stored, batch)
         state = next_state(stored.state, event)
@@ -156,7 +150,7 @@ class Deliveries:
         def groups() -> Iterator[bytes]:
             last = -1
             while True:
-                reading = self._spool.groups(batch.batch_id, last, _GROUPS_AT_ONCE)
+                reading = self._spool.groups(batch.batch_id, last, _GROUPS_PER_READ)
                 rows = asyncio.run_coroutine_threadsafe(reading, loop).result()
                 if not rows:
                     return
@@ -173,7 +167,7 @@ class Deliveries:
         """
         Deliver the permuted batch; return DELIVER, or REFUSE if the analyzer refuses it.
 
-        If the analyzer had it already and it is damaged here, no inclusion proof is stored.
+        No inclusion proof is stored if the analyzer already had the batch and it is damaged here.
         """
         size = batch.task.sealed_report_bytes
         manifest = BatchManifest(
@@ -191,7 +185,7 @@ class Deliveries:
                 yield chunk
             if n_read != stored.n_reports:
                 raise DamagedStorageError(
-                    f"the permuted batch had {stored.n_reports} reports; {n_read} are on the disk"
+                    f"the permuted batch has {stored.n_reports} reports; {n_read} are on the disk"
                 )
 
         sent = SentBatch(size)
@@ -207,13 +201,10 @@ class Deliveries:
         # Before the key is destroyed: the sent reports cannot be hashed afterwards.
         try:
             leaves = await sent.leaves(stored.n_reports, chunks())
-        except StorageError as error:  # the analyzer has the batch: its key must not stay for ever
+        except StorageError as error:  # the analyzer has the batch, so its key must be destroyed
             logs.event(
                 "inclusion proof lost: the delivered batch cannot be read",
-                {
-                    **logs.batch_fields(batch.digest, batch.batch_id),
-                    "error": type(error).__name__,
-                },
+                {**logs.batch_fields(batch.digest, batch.batch_id), "error": type(error).__name__},
                 level="ERROR",
             )
         else:

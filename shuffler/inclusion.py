@@ -1,9 +1,9 @@
 """
-Inclusion proofs: the analyzer's commitment to a batch and the leaves of the reports delivered.
+Inclusion proofs: the analyzer's commitment to a batch, and the leaves of the delivered reports.
 
 Sorted hashes link no report to a user, so they may outlive the batch's key; they are deleted some
-days after the delivery. A task that samples has none: its guarantee assumes that nobody learns
-which reports were kept.
+days after the delivery. A task that samples reports has no proofs: its guarantee assumes that
+nobody learns which reports were kept.
 """
 
 import asyncio
@@ -36,8 +36,8 @@ from common.wire.batches import commitment_from_bytes, commitment_to_bytes
 _OWNER_ONLY: Final = 0o600
 _TIME_BYTES: Final = 8
 _MAX_BUCKETS_HELD: Final = 1 << 19
-"""Maximum number of buckets of all trees in memory, some 150 bytes each: sixteen batches of ten
-million reports. The leaves stay on the disk."""
+"""Maximum number of buckets of all trees in memory, some 150 bytes each; enough for sixteen batches
+of ten million reports. The leaves stay on the disk."""
 _SWEEP_SECONDS: Final = 3600.0
 _DIGEST: Final = re.compile("[0-9a-f]{64}")
 _UNFINISHED: Final = re.compile(r"\.[0-9a-f]{64}\.(leaves|commitment)\.[0-9]+")
@@ -52,7 +52,7 @@ class SentBatch:
         self._leaves = bytearray()
 
     async def record(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        """Yield the chunks, and keep their leaves."""
+        """Yield the chunks unchanged, and record their leaves."""
         async for chunk in chunks:
             self._leaves += leaves_of(chunk, self._size)
             yield chunk
@@ -81,7 +81,7 @@ class InclusionProofs:
         self, *, directory: Path, identity: PublicIdentity, keep_seconds: float, clock: Clock
     ) -> None:
         """
-        Open or make the directory, which holds two files for each batch, or raise StorageError.
+        Open or create the directory, which holds two files per batch; raise StorageError.
 
         Proofs are deleted `keep_seconds` after delivery or deadline, whichever is later.
         """
@@ -95,11 +95,11 @@ class InclusionProofs:
 
     @storage_failures()
     def _open(self) -> None:
-        """Make the directory; delete unfinished files and leaves without a commitment."""
+        """Create the directory; delete unfinished files, and leaves without a commitment."""
         self._directory.mkdir(mode=0o700, exist_ok=True)
         for path in self._directory.iterdir():
-            alone = path.suffix == ".leaves" and not path.with_suffix(".commitment").exists()
-            if _UNFINISHED.fullmatch(path.name) or (alone and _DIGEST.fullmatch(path.stem)):
+            orphan = path.suffix == ".leaves" and not path.with_suffix(".commitment").exists()
+            if _UNFINISHED.fullmatch(path.name) or (orphan and _DIGEST.fullmatch(path.stem)):
                 path.unlink()
 
     async def keep(
@@ -110,17 +110,17 @@ class InclusionProofs:
         leaves: bytearray,
     ) -> None:
         """
-        Store the analyzer's commitment and the leaves that were sent, durably.
+        Store the analyzer's commitment and the sent leaves durably.
 
-        A commitment to other reports is evidence against the analyzer and is stored as well; the
-        batch counts as delivered. One whose signature does not verify is not stored. For a task
-        that samples, the two are compared and nothing is stored.
+        A commitment to other reports is evidence against the analyzer, so it is stored too; the
+        batch counts as delivered. A commitment with an invalid signature is not stored. For a task
+        that samples, commitment and leaves are only compared.
         """
         if commitment is None:
             _report("analyzer signed nothing", manifest, "WARNING")
             return
         try:
-            commitment.check(self._identity, manifest.task_digest)
+            commitment.verify(self._identity, manifest.task_digest)
         except ProofError:
             _report("analyzer's commitment does not verify", manifest, "ERROR")
             return
@@ -131,7 +131,7 @@ class InclusionProofs:
             _report("analyzer signed other reports than were sent", manifest, "ERROR")
 
     def _write(self, deadline: int, commitment: BatchCommitment, tree: Tree) -> None:
-        """Write both files, the commitment last: it marks them complete. In a thread."""
+        """Write both files, the commitment last, since it marks them complete. In a thread."""
         digest = commitment.task_digest
         until = int(max(deadline, self._clock.now()) + self._keep_seconds)
         atomic_write(self._file(digest, "leaves"), tree.leaves.data, _OWNER_ONLY)
@@ -145,7 +145,7 @@ class InclusionProofs:
         Return the proof for one bucket, or the commitment alone if no prefix is given.
 
         Returns:
-            The proof or commitment; and the number of leaves in the fullest bucket, to whose length
+            The proof or commitment, and the number of leaves in the fullest bucket, to whose length
             every answer is padded.
 
         Raises:
@@ -167,12 +167,11 @@ class InclusionProofs:
                 if loaded is None:
                     loaded = self._trees[digest] = await asyncio.to_thread(self._load, digest)
         self._trees.move_to_end(digest)
-        while len(self._trees) > 1 and self._buckets_held() > _MAX_BUCKETS_HELD:
-            self._trees.popitem(last=False)
+        buckets = sum(1 << tree.bits for _, tree in self._trees.values())
+        while len(self._trees) > 1 and buckets > _MAX_BUCKETS_HELD:
+            _, (_, dropped) = self._trees.popitem(last=False)
+            buckets -= 1 << dropped.bits
         return loaded
-
-    def _buckets_held(self) -> int:
-        return sum(1 << tree.bits for _, tree in self._trees.values())
 
     def _load(self, digest: TaskDigest) -> tuple[BatchCommitment, Tree]:
         try:
@@ -211,7 +210,7 @@ class InclusionProofs:
         """
         Delete expired proofs; leave unknown files.
 
-        The commitment is deleted last, so that a crash leaves no file behind unnoticed.
+        The commitment is deleted last: after a crash, the next sweep finds it and completes this.
         """
         for path in self._directory.glob("*.commitment"):
             if not _DIGEST.fullmatch(path.stem):

@@ -14,7 +14,7 @@ _WAITING: Final = frozenset({BatchState.CLOSED, BatchState.PERMUTED})
 
 
 class BatchMetrics:
-    """Counts batches by state. Neither a submission nor the start of a batch changes any figure."""
+    """Counts batches by state. No figure changes with a submission or the start of a batch."""
 
     def __init__(self, process_metrics: ProcessMetrics, refusals: RefusalCounts) -> None:
         self._metrics = process_metrics.metrics
@@ -31,8 +31,8 @@ class BatchMetrics:
         """
         Resume with the batches of an earlier run.
 
-        Closing times are not stored, so that no time is on the disk: batches count as waiting since
-        their deadline, or since now if it has not passed. Unknown states, None, are not counted.
+        Closing times are never stored on the disk, so batches count as waiting since their
+        deadline, or since now if it has not passed. Unknown states (None) are not counted.
         """
         self._states = Counter(state for state in states.values() if state is not None)
         self._show_states()
@@ -74,7 +74,7 @@ class BatchMetrics:
             self._metrics.set("shuffledp_batches", self._states[state], {"state": state.value})
 
     def _measure_waiting(self) -> None:
-        """Measure on a copy, since this runs in the metrics server's thread."""
+        """Measure the longest wait, on a copy: this runs in the metrics server's thread."""
         now = self._now()
         oldest = min(list(self._closed_at.values()), default=now)
         self._metrics.set("shuffledp_oldest_undelivered_seconds", round(max(0.0, now - oldest)))

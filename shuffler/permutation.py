@@ -1,5 +1,5 @@
 """
-Permute a batch uniformly, in memory or, if it is larger, through buckets on disk. Pure.
+Permute a batch uniformly, in memory or, if it is too large, through buckets on disk. Pure.
 
 A large batch is permuted in two passes [Rao61, San62]: each report is assigned to a bucket,
 uniformly and independently of all others; then each bucket is permuted, and the buckets are
@@ -43,13 +43,13 @@ def permute(reports: SealedReports, rng: np.random.Generator) -> SealedReports:
     """
     Permute sealed reports uniformly at random. Run by the shuffler.
 
-    The permutation is numpy's Fisher-Yates shuffle, whose bounded integers are exact (by
-    rejection), over the given generator: ChaCha20 in production, so that distinguishing its
-    permutations from uniform ones means breaking the cipher.
+    This is numpy's Fisher-Yates shuffle, which draws exact bounded integers by rejection. The
+    generator is ChaCha20 in production: distinguishing its permutations from uniform ones would
+    mean breaking the cipher.
 
     Reports and result have shape (n, length).
 
-    Cost: one pass of random reads; about 1.4 times numpy's own generator.
+    Cost: one pass of random reads; 1.4 times the time with numpy's default generator.
     """
     order: SealedReports = reports[rng.permutation(len(reports))]
     return order
@@ -62,10 +62,10 @@ def bucket_count(batch_bytes: int) -> int:
 
 class ExternalPermutation:
     """
-    Permutes more reports than memory holds: add all reports, then read `permuted` once.
+    Permutes more reports than fit into memory: add all reports, then read `permuted` once.
 
     Memory: some four times `buffer_bytes`, or four buckets, whichever is more. A batch that fits
-    into the buffer uses no bucket.
+    into the buffer uses no buckets.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class ExternalPermutation:
         self._scattered = False
         self.n_reports = 0
         self.seconds = 0.0
-        """Seconds spent drawing and moving so far, without reading and writing buckets."""
+        """Seconds spent so far on drawing and moving, without reading and writing buckets."""
 
     def add(self, reports: SealedReports) -> None:
         """Add reports, shape (n, report_bytes)."""

@@ -19,7 +19,7 @@ class RefusalCounts:
     """
     Counts the refused and the repeated submissions of every batch.
 
-    Saved every second: a crash loses the last second's counts, never a submission.
+    They are saved every second: a crash loses the last second's counts, never a submission.
     """
 
     def __init__(self) -> None:
@@ -41,7 +41,7 @@ class RefusalCounts:
         self._counts = await spool.refusals()
 
     async def save(self, spool: Spool) -> None:
-        """Save the counts that changed; on failure raise, and keep them for the next save."""
+        """Save the changed counts; on failure raise, and keep them for the next save."""
         changed, self._unsaved = self._unsaved, set()
         try:
             if changed:
@@ -57,7 +57,7 @@ class RefusalCounts:
             await asyncio.sleep(pause)
             try:
                 await self.save(spool)
-            except Exception as error:  # noqa: BLE001  # counts must not stop submissions
+            except Exception as error:  # noqa: BLE001  # a failed count must not stop submissions
                 if not failing:  # log once, not every second
                     _report("refusals not saved yet", error)
                 failing = True
@@ -68,7 +68,7 @@ class RefusalCounts:
         """Save when the service stops; log the loss if that fails."""
         try:
             await self.save(spool)
-        except Exception as error:  # noqa: BLE001  # the service stops anyway
+        except Exception as error:  # noqa: BLE001  # the service is stopping anyway
             _report("refusals lost", error)
 
 

@@ -1,7 +1,7 @@
-"""Composition root of the shuffler: makes its randomness, clock, keys, files and channels."""
+"""Composition root of the shuffler: creates its randomness, clock, keys, files and channels."""
 
-import asyncio
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import grpc
@@ -16,7 +16,7 @@ from common.runtime.clock import SystemClock
 from common.runtime.key_store import KeyStore, Rotation, load_identity
 from common.runtime.metrics import ProcessMetrics
 from common.runtime.rpc import FreshChannel, open_channel
-from common.runtime.service import Listener
+from common.runtime.service import Listener, Service
 from common.runtime.state_directory import StateDirectory
 from common.runtime.tls import identity_for
 from protos.shuffledp.v1 import shuffler_pb2_grpc
@@ -27,6 +27,7 @@ from shuffler.collection import Collection
 from shuffler.delivery import Deliveries
 from shuffler.inclusion import InclusionProofs
 from shuffler.metrics import BatchMetrics
+from shuffler.receipts import Receipts
 from shuffler.refusals import RefusalCounts
 from shuffler.servicer import ShufflerServicer
 from shuffler.settings import ShufflerSettings
@@ -34,27 +35,17 @@ from shuffler.storage.spool import Spool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShufflerService:
+class ShufflerService(Service):
     """A running shuffler."""
 
-    listener: Listener
     refusals: RefusalCounts
     spool: Spool
     pool: HpkePool
     channel: FreshChannel
-    running: list[asyncio.Task[None]]
-
-    @property
-    def address(self) -> str:
-        """The listening address."""
-        return self.listener.address
 
     async def stop(self) -> None:
-        """Finish the calls in flight and close every file."""
+        """Finish calls in flight, stop background tasks, and close every file."""
         await self.listener.stop()
-        for running in self.running:
-            running.cancel()
-        await asyncio.gather(*self.running, return_exceptions=True)
         await self.refusals.save_last(self.spool)
         await self.channel.close()
         self.pool.close()
@@ -147,7 +138,7 @@ async def start(settings: ShufflerSettings) -> ShufflerService:
     )
 
     def add_services(server: grpc.aio.Server) -> None:
-        servicer = ShufflerServicer(collection, connections, identity, inclusions)
+        servicer = ShufflerServicer(collection, connections, Receipts(identity), inclusions)
         shuffler_pb2_grpc.add_ShufflerServicer_to_server(servicer, server)
 
     listener = await Listener.start(
@@ -157,19 +148,10 @@ async def start(settings: ShufflerSettings) -> ShufflerService:
         add_services,
         process_metrics,
         operator_token=operator_token,
+        background=(deliveries.run, rotation.run, inclusions.run, partial(refusals.run, spool)),
     )
     return ShufflerService(
-        listener=listener,
-        refusals=refusals,
-        spool=spool,
-        pool=pool,
-        channel=channel,
-        running=[
-            asyncio.create_task(deliveries.run()),
-            asyncio.create_task(rotation.run()),
-            asyncio.create_task(inclusions.run()),
-            asyncio.create_task(refusals.run(spool)),
-        ],
+        listener=listener, refusals=refusals, spool=spool, pool=pool, channel=channel
     )
 
 
@@ -178,17 +160,17 @@ _PUBLISHED: Final = ((KeyState.ACTIVE, ""), (KeyState.PENDING, ".pending"))
 
 def publish_keys(state: StateDirectory, keys: KeyStore) -> None:
     """Publish the envelope keys for new tasks: envelope.pub, and one file per other suite."""
-    wanted = {}
+    current = {}
     for suite in SUITES:
         for key_state, mark in _PUBLISHED:
             name = "envelope" if suite == DEFAULT_SUITE else f"envelope-{suite}"
             key = keys.find(suite, key_state)
             if key is not None:
-                wanted[f"{name}{mark}.pub"] = key.raw.hex()
-    for name, text in wanted.items():
+                current[f"{name}{mark}.pub"] = key.raw.hex()
+    for name, text in current.items():
         path = state.path / name
         if not path.exists() or path.read_bytes() != text.encode("ascii"):
             state.publish(name, text)
     for name in state.names("envelope*.pending.pub"):
-        if name not in wanted:
+        if name not in current:
             (state.path / name).unlink()

@@ -1,11 +1,8 @@
-"""The shuffler's gRPC methods: parse, call the core, answer, with a receipt after the commit."""
+"""The shuffler's gRPC methods: wire in, core, wire out."""
 
-from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import Protocol
 
-from common.crypto.signing import SigningIdentity, sign_bulk_receipt, sign_receipt
 from common.messages.submission import Outcome
-from common.task_digest import TaskDigest
 from common.wire.batches import prefix_from_wire, progress_to_wire, proof_to_wire, status_to_wire
 from common.wire.fields import digest_from_wire
 from common.wire.submissions import envelope_from_wire, envelopes_from_wire, outcomes_to_wire
@@ -14,28 +11,29 @@ from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
 from shuffler.admission import ConnectionLimit
 from shuffler.collection import Collection
 from shuffler.inclusion import InclusionProofs
+from shuffler.receipts import Receipts
 
 
 class _Call(Protocol):
-    """The part of gRPC's context that identifies the connection."""
+    """The part of a gRPC call's context that identifies the connection."""
 
     def peer(self) -> str:
         """Return gRPC's name for the peer."""
 
 
 class ShufflerServicer(shuffler_pb2_grpc.ShufflerServicer):
-    """Answers devices and the operator; common/runtime/access.py lists who may call what."""
+    """Serves devices and the operator; common/runtime/access.py lists who may call which method."""
 
     def __init__(
         self,
         collection: Collection,
         connections: ConnectionLimit,
-        identity: SigningIdentity,
+        receipts: Receipts,
         inclusions: InclusionProofs,
     ) -> None:
         self._collection = collection
         self._connections = connections
-        self._identity = identity
+        self._receipts = receipts
         self._inclusions = inclusions
 
     async def FetchTask(
@@ -54,7 +52,7 @@ class ShufflerServicer(shuffler_pb2_grpc.ShufflerServicer):
         outcome = await self._collection.submit(digest, envelope, token)
         return shuffler_pb2.SubmitResponse(
             repeated=outcome is Outcome.REPEATED,
-            receipt=receipt(self._identity, digest, envelope, outcome),
+            receipt=self._receipts.sign(digest, envelope, outcome),
         )
 
     async def SubmitBulk(
@@ -64,8 +62,8 @@ class ShufflerServicer(shuffler_pb2_grpc.ShufflerServicer):
         self._connections.take(context.peer(), len(request.envelopes))
         digest, envelopes, tokens = envelopes_from_wire(request)
         outcomes = await self._collection.submit_bulk(digest, envelopes, tokens)
-        signed = bulk_receipt(self._identity, digest, envelopes, outcomes)
-        return outcomes_to_wire(outcomes, signed)
+        receipt = self._receipts.sign_bulk(digest, envelopes, outcomes)
+        return outcomes_to_wire(outcomes, receipt)
 
     async def GetBatchStatus(
         self, request: shuffler_pb2.GetBatchStatusRequest, _context: object
@@ -76,7 +74,7 @@ class ShufflerServicer(shuffler_pb2_grpc.ShufflerServicer):
     async def GetBatchProgress(
         self, request: shuffler_pb2.GetBatchProgressRequest, _context: object
     ) -> shuffler_pb2.GetBatchProgressResponse:
-        """Return a batch's progress, also while it collects. For the operator."""
+        """Return a batch's progress, even while it collects. For the operator."""
         digest = digest_from_wire(request.task_digest)
         return progress_to_wire(await self._collection.progress(digest))
 
@@ -92,28 +90,3 @@ class ShufflerServicer(shuffler_pb2_grpc.ShufflerServicer):
     ) -> shuffler_pb2.GetInclusionResponse:
         """Return the analyzer's commitment and one bucket of leaves."""
         return proof_to_wire(*await self._inclusions.relay(*prefix_from_wire(request)))
-
-
-_STORED: Final = frozenset({Outcome.STORED, Outcome.REPEATED})
-
-
-def receipt(
-    identity: SigningIdentity, digest: TaskDigest, envelope: bytes, outcome: Outcome
-) -> bytes:
-    """Return the receipt of a submission; empty if it is not stored."""
-    return sign_receipt(identity, digest, envelope) if outcome in _STORED else b""
-
-
-def bulk_receipt(
-    identity: SigningIdentity,
-    digest: TaskDigest,
-    envelopes: Sequence[bytes],
-    outcomes: Sequence[Outcome],
-) -> bytes:
-    """Return one receipt for all stored submissions, in order; empty if there are none."""
-    stored = [
-        envelope
-        for envelope, outcome in zip(envelopes, outcomes, strict=True)
-        if outcome in _STORED
-    ]
-    return sign_bulk_receipt(identity, digest, stored) if stored else b""

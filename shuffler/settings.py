@@ -23,13 +23,13 @@ class ShufflerSettings(KeyHolderSettings):
     opening_processes: Processes = 0
     """Worker processes that open bulk submissions and seal dummies; 0 means one per core."""
     most_dummies: Annotated[int, Field(ge=0)] = 10_000_000
-    """Refuse tasks that expect more dummies from this shuffler. A dummy costs some 50 bytes and a
+    """Refuse tasks that expect more dummies from this shuffler. A dummy takes some 50 bytes and a
     tenth of a millisecond of one core."""
     token_identity: str | None = None
     """Require a token signed under this key (64 hexadecimal digits) with every submission; a token
-    is accepted once a task."""
+    is accepted once per task."""
     submissions_per_connection: Annotated[int, Field(ge=0)] = 10_000
-    """Maximum submissions per connection where no tokens are required; 0 for no limit."""
+    """Maximum submissions per connection if no tokens are required; 0 for no limit."""
     keep_inclusion_days: Annotated[int, Field(ge=PROOF_DAYS)] = 30
     """Days for which inclusion proofs are kept after delivery or deadline, whichever is later; at
-    least PROOF_DAYS, during which devices request them."""
+    least PROOF_DAYS, for which devices request them."""

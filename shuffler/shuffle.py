@@ -3,8 +3,8 @@ Shuffle a closed batch in bounded memory: drop reports, add dummies, permute, sa
 
 The drops, the dummies and the order are drawn once and saved together; a crash before the save
 leaves no trace of them. Every draw is exact: fair bits, and bounded integers that numpy draws by
-rejection. A floating-point table of the distribution would cut its tail, which is the δ of the
-guarantee [MSE25]. Dummies are sealed to the analyzer as users' reports are, and look like them.
+rejection. A floating-point table of the distribution would cut off its tail, on which the δ of the
+guarantee depends [MSE25]. Dummies are sealed like users' reports and look like them.
 """
 
 import threading
@@ -28,7 +28,7 @@ from shuffler.storage.spool import BatchFiles
 
 _WORD_BITS: Final = 64
 _WORDS_AT_ONCE: Final = 2**22
-"""Random words held in memory together: 32 MiB."""
+"""Maximum number of random words in memory: 32 MiB."""
 _CHUNK_REPORTS: Final = 1000
 """Maximum number of sealed reports in a chunk of the permuted batch, and of dummies sealed by one
 call to a worker."""
@@ -56,8 +56,7 @@ def draw_item_dummies(
     Returns:
         Counts of shape (domain_size,), each in 0 .. spec.most.
 
-    Cost: `trials` bits an item if binomial; if geometric, some 1/(1-l) + 1/(1-r) integers an item,
-    more by a factor of 1/(1-l^peak) where the left flank is truncated.
+    Cost: `spec.draws_per_item` draws per item.
     """
     if spec.law == "binomial":
         return _binomial(spec.trials, domain_size, rng)
@@ -95,7 +94,7 @@ def _two_sided_geometric(
     left, right = spec.left_weight, spec.right_weight
     chances = np.array([left * (RATIO_SUM - right), RATIO_SUM * (RATIO_SUM - left)])
     if spec.peak == 0:
-        chances[0] = 0  # there is no left flank, and every proposal on the right is accepted
+        chances[0] = 0  # no left flank: every proposal on the right is accepted
     drawn = np.full(count, -1, dtype=np.int64)
     while (open_ := np.flatnonzero(drawn < 0)).size:
         above = rng.integers(0 if spec.peak else 1, 2, size=len(open_), dtype=np.int64)
@@ -104,19 +103,19 @@ def _two_sided_geometric(
         for side, weight in ((0, left), (1, right)):
             chosen = above == side
             steps[chosen] = _geometric(weight, int(chosen.sum()), rng)
-        places = np.where(above == 1, spec.peak + steps, spec.peak - 1 - steps)
-        fits = accepted & (places >= 0) & (places <= spec.most)
-        drawn[open_[fits]] = places[fits]
+        proposed = np.where(above == 1, spec.peak + steps, spec.peak - 1 - steps)
+        fits = accepted & (proposed >= 0) & (proposed <= spec.most)
+        drawn[open_[fits]] = proposed[fits]
     return drawn
 
 
 def _geometric(weight: int, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
     """Draw from P(j) = (1-x)·x^j, x = weight / RATIO_SUM: count successes before a failure."""
     steps = np.zeros(count, dtype=np.int64)
-    going = np.arange(count)
-    while going.size:
-        going = going[rng.integers(0, RATIO_SUM, size=len(going), dtype=np.int64) < weight]
-        steps[going] += 1
+    active = np.arange(count)
+    while active.size:
+        active = active[rng.integers(0, RATIO_SUM, size=len(active), dtype=np.int64) < weight]
+        steps[active] += 1
     return steps
 
 
@@ -127,8 +126,8 @@ class ShuffleSummary:
     n_reports: int
     """Number of reports, the shuffler's dummies included."""
     seconds: float
-    """Time of the permutation alone. The time to seal dummies would reveal their number and, where
-    reports are dropped, how many were kept, which the guarantee assumes secret."""
+    """Time of the permutation alone. The time to seal dummies would reveal their number and, if
+    reports are dropped, the number of kept ones, which the guarantee assumes secret."""
 
 
 class BatchShuffler:
@@ -155,7 +154,7 @@ class BatchShuffler:
         self._abandoned = threading.Event()
 
     def abandon(self) -> None:
-        """Stop the shuffle soon, without a result."""
+        """Stop the shuffle at its next step, without a result."""
         self._abandoned.set()
 
     def shuffle(self, groups: Iterable[bytes]) -> ShuffleSummary:
@@ -163,15 +162,15 @@ class BatchShuffler:
         Drop reports, add dummies, permute, and save the result.
 
         Args:
-            groups: Sealed reports, each group those of whole submissions.
+            groups: The sealed reports of all submissions, in groups of whole submissions.
 
         Raises:
-            DamagedStorageError: The number of reports is not that of the batch's users.
+            DamagedStorageError: The number of reports does not match the number of users.
             StorageError: The disk is full, read-only or fails.
 
-        Cost: some 0.5 microseconds a report, which is sealed and opened twice under the batch's
-        key, moved three times, and written and read twice; 0.1 ms of one core a dummy. Memory as
-        for ExternalPermutation, and the dummy counts of each item.
+        Cost: some 0.5 microseconds per report, which is sealed and opened twice under the batch's
+        key, moved three times, and written and read twice; 0.1 ms of one core per dummy. Memory:
+        that of ExternalPermutation, and one count per item.
         """
         task, size = self._task, self._task.sealed_report_bytes
         self._files.begin()
@@ -195,7 +194,7 @@ class BatchShuffler:
         return ShuffleSummary(n_reports=permutation.n_reports, seconds=permutation.seconds)
 
     def _kept(self, groups: Iterable[bytes]) -> Iterator[SealedReports]:
-        """Yield the reports that are kept; DamagedStorageError at the end if any is missing."""
+        """Yield the kept reports; DamagedStorageError at the end if the total number is wrong."""
         arrived, size = 0, self._task.sealed_report_bytes
         for group in self._until_abandoned(groups):
             reports = np.frombuffer(group, dtype=np.uint8).reshape(-1, size)

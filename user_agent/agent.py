@@ -10,13 +10,13 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final, Protocol
+from functools import partial
+from typing import Final
 from weakref import WeakValueDictionary
 
-import grpc
 import numpy as np
 
-from common.crypto.signing import PublicIdentity, SignedTask, envelope_hash, receipt_holds
+from common.crypto.signing import PublicIdentity, envelope_hash, is_valid_receipt
 from common.errors import (
     CredentialError,
     PeerError,
@@ -26,83 +26,40 @@ from common.errors import (
     UnknownTaskError,
     WireError,
 )
-from common.messages.inclusion_proof import InclusionProof
 from common.messages.submission import Value
 from common.runtime import logs
 from common.runtime.clock import Clock
-from common.runtime.rpc import SHORT_DEADLINE, reply
 from common.task.task import Task
 from common.task_digest import TaskDigest
-from common.wire.batches import prefix_to_wire, proof_from_wire
-from common.wire.submissions import AnswerRecord, receipt_from_wire
-from common.wire.tasks import signed_task_from_wire
-from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
+from common.wire.submissions import AnswerRecord
+from user_agent.claim import Claim
 from user_agent.contribution import Contributor
 from user_agent.credentials import PersonalSecrets, TokenFile
 from user_agent.device_store import DeviceStore, InclusionState, SavedSubmission, SubmissionState
-from user_agent.policy import Claim, Policy, check
+from user_agent.policy import Policy, check, check_totals
+from user_agent.shuffler_client import Shuffler
 
 _RESEND_SECONDS: Final = 30.0
 """Pause between retries of pending answers."""
-_REMEMBERED: Final = 256
+_MAX_CONFIRMED: Final = 256
 """Maximum number of tasks whose confirmed central claim is remembered."""
-_WHOM: Final = "the shuffler"
-"""Name of the other party in errors."""
-
-
-class Shuffler(Protocol):
-    """The calls of the shuffler that a user agent makes."""
-
-    async def fetch_task(self, digest: TaskDigest) -> SignedTask:
-        """Fetch a published task."""
-
-    async def submit(self, digest: TaskDigest, envelope: bytes, token: bytes = b"") -> bytes:
-        """Submit an envelope with a token (empty for none); return the shuffler's receipt."""
-
-    async def inclusion(self, digest: TaskDigest, prefix: int | None) -> InclusionProof:
-        """Fetch the signed commitment to a task's batch, with one bucket if a prefix is given."""
-
-
-class RemoteShuffler:
-    """The shuffler behind a gRPC channel."""
-
-    def __init__(self, channel: grpc.aio.Channel) -> None:
-        self._stub = shuffler_pb2_grpc.ShufflerStub(channel)
-
-    async def fetch_task(self, digest: TaskDigest) -> SignedTask:
-        """Fetch a published task, unverified; raise as `reply`."""
-        request = shuffler_pb2.FetchTaskRequest(task_digest=digest)
-        response = await reply(self._stub.FetchTask(request, timeout=SHORT_DEADLINE), _WHOM)
-        return signed_task_from_wire(response.task)
-
-    async def submit(self, digest: TaskDigest, envelope: bytes, token: bytes = b"") -> bytes:
-        """Submit an envelope; return the receipt, empty if the shuffler signs none."""
-        request = shuffler_pb2.SubmitRequest(task_digest=digest, envelope=envelope, token=token)
-        response = await reply(self._stub.Submit(request, timeout=SHORT_DEADLINE), _WHOM)
-        return receipt_from_wire(response)
-
-    async def inclusion(self, digest: TaskDigest, prefix: int | None) -> InclusionProof:
-        """Fetch a batch's commitment, with one bucket if a prefix is given; not verified."""
-        request = prefix_to_wire(digest, prefix)
-        answer = await reply(self._stub.GetInclusion(request, timeout=SHORT_DEADLINE), _WHOM)
-        return proof_from_wire(answer)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Acknowledgement:
-    """The agent's reply to a person's call."""
+class ContributionOutcome:
+    """The outcome of a person's call."""
 
     repeated: bool
     """Whether the task was already answered; this call's value was then not used."""
     local_epsilon: float
-    """Local ε of the answer, as its task claims."""
+    """Local ε of the answer, as claimed by its task."""
     sent: bool
-    """Whether this call submitted the answer, and the shuffler acknowledged it."""
+    """Whether this call submitted the answer and the shuffler acknowledged it."""
 
 
 @dataclass(kw_only=True)
 class Agent:
-    """Answers tasks for one person, or for several if configured."""
+    """Answers tasks for one person or, if configured, for several."""
 
     shuffler: Shuffler
     store: DeviceStore
@@ -112,43 +69,46 @@ class Agent:
     clock: Clock
     rng: np.random.Generator
     secrets: PersonalSecrets | None = None
-    """Needed if the policy allows lasting responses: without it, their noise would not last."""
-    tokens: TokenFile = TokenFile(None)  # noqa: RUF009  # frozen
+    """Required if the policy allows permanent responses, whose noise is derived from it."""
+    tokens: TokenFile = TokenFile(None)  # noqa: RUF009  # frozen, so it can be shared
     shuffler_identity: PublicIdentity | None = None
-    """The pinned shuffler's; None if receipts are not verified."""
+    """The pinned identity of the shuffler; None if receipts are not verified."""
 
     def __post_init__(self) -> None:
-        if self.policy.lasting_responses and self.secrets is None:
-            raise SettingsError("lasting responses need a lasting secret")
-        self._confirmed: deque[TaskDigest] = deque(maxlen=_REMEMBERED)
+        if self.policy.permanent_responses and self.secrets is None:
+            raise SettingsError("permanent responses require the device's permanent secret")
+        self._confirmed: deque[TaskDigest] = deque(maxlen=_MAX_CONFIRMED)
         self._under_way: WeakValueDictionary[tuple[str, TaskDigest], asyncio.Lock] = (
             WeakValueDictionary()
         )
 
-    async def contribute(self, digest: TaskDigest, value: Value, person: str) -> Acknowledgement:
+    async def contribute(
+        self, digest: TaskDigest, value: Value, person: str
+    ) -> ContributionOutcome:
         """
         Answer a task for a person. Only the first call for a task uses its value.
 
         Raises:
             WireError: A name was given to an agent of one person, or none to one of several.
             PolicyError, BudgetError: The device's policy or remaining budget forbids the task.
-            ProofError, TaskError: The task is not what the pinned analyzer signed, or invalid.
+            ProofError: The pinned analyzer did not sign the task.
+            TaskError: The task is invalid.
             ValueRangeError: The value does not fit the task.
-            PeerError: The shuffler cannot be reached, or its receipt does not verify; the agent
-                retries.
-            PeerRefusalError: The shuffler refused.
+            PeerError: The shuffler does not answer, or its receipt is invalid. If the answer is
+                saved, the agent retries.
+            PeerRefusalError: The shuffler refused the call.
             SettingsError: The token file cannot be read, or is malformed.
         """
         self._check_person(person)
         saved = await self.store.find(person, digest)
         repeated = saved is not None
         if saved is None:
-            with _adding("Nothing was saved or charged; try again"):
+            with _explain_failure("Nothing was saved or charged; try again"):
                 task = await self._fetch(digest)
             saved, repeated = await self._prepare(task, digest, value, person)
-        with _adding("Your answer is saved, and the agent sends it again"):
+        with _explain_failure("Your submission is saved; the agent will retry"):
             sent = await self._submit(saved)
-        return Acknowledgement(
+        return ContributionOutcome(
             repeated=repeated, local_epsilon=saved.claim.local_epsilon, sent=sent
         )
 
@@ -156,9 +116,9 @@ class Agent:
         """Return the record of an answer; raise UnknownTaskError if this person gave none."""
         self._check_person(person)
         saved = await self.store.find(person, digest)
-        evidence = await self.store.evidence(person, digest)
         if saved is None:
             raise UnknownTaskError("this person has answered no task with this digest")
+        evidence = await self.store.evidence(person, digest)
         return AnswerRecord(
             state=saved.state.value,
             inclusion=(evidence.inclusion if evidence else InclusionState.UNCHECKED).value,
@@ -174,11 +134,14 @@ class Agent:
             raise WireError("this agent answers for several people; name the person (--person)")
 
     async def _fetch(self, digest: TaskDigest) -> Task:
-        """Fetch a task, and check that this device may answer it."""
+        """Fetch a task and check that this device may answer it."""
         signed = await self.shuffler.fetch_task(digest)
         task = await asyncio.to_thread(
             check,
-            *(signed, digest, self.policy, self.clock.now()),
+            signed,
+            digest,
+            self.policy,
+            self.clock.now(),
             claim_confirmed=digest in self._confirmed,
         )
         if digest not in self._confirmed:
@@ -195,12 +158,12 @@ class Agent:
             person,
             digest,
             Claim.of(task),
-            self.policy,
+            partial(check_totals, self.policy),
             lambda: contributor.prepare(value, self.rng),
         )
 
     async def _submit(self, saved: SavedSubmission) -> bool:
-        """Submit an answer, one call at a time; return False if it has already arrived."""
+        """Submit an answer unless it has arrived, one call at a time; return whether it did so."""
         async with self._lock_of(saved):
             latest = await self.store.find(saved.person, saved.task_digest)
             if latest is not None and latest.state is SubmissionState.ARRIVED:
@@ -211,10 +174,10 @@ class Agent:
             except PeerRefusalError as error:
                 # The person may still get a valid token; the answer stays pending.
                 if error.status != CredentialError.status:
-                    await self.store.refused(saved)
+                    await self.store.mark_refused(saved)
                 raise
             verified = self._verify(saved, receipt)
-            await self.store.arrived(saved, receipt, verified=verified)
+            await self.store.mark_arrived(saved, receipt, verified=verified)
             return True
 
     def _lock_of(self, saved: SavedSubmission) -> asyncio.Lock:
@@ -222,10 +185,10 @@ class Agent:
         return self._under_way.setdefault((saved.person, saved.task_digest), asyncio.Lock())
 
     def _verify(self, saved: SavedSubmission, receipt: bytes) -> bool:
-        """Verify a receipt if a shuffler is pinned; return whether one is, or raise PeerError."""
+        """Verify a receipt; return False if no shuffler is pinned. PeerError if it is invalid."""
         if self.shuffler_identity is None:
             return False
-        if not receipt_holds(self.shuffler_identity, saved.task_digest, saved.envelope, receipt):
+        if not is_valid_receipt(self.shuffler_identity, saved.task_digest, saved.envelope, receipt):
             fields: dict[logs.Field, str | int] = {"task_digest": saved.task_digest.hex()}
             logs.event("receipt does not verify", fields, level="ERROR")
             raise PeerError(
@@ -240,7 +203,7 @@ class Agent:
                 continue
             try:
                 await self._submit(saved)
-            except ShuffleDpError as error:  # must not delay other submissions
+            except ShuffleDpError as error:  # one failure must not delay other submissions
                 logs.event(
                     "submission not sent",
                     {"task_digest": saved.task_digest.hex(), "status": error.status},
@@ -248,18 +211,18 @@ class Agent:
                 )
 
     async def keep_resending(self) -> None:
-        """Resend pending answers now and every half minute, for as long as the service runs."""
+        """Resend pending answers now and then every half minute while the service runs."""
         while True:
             try:
                 await self.resend_pending()
-            except Exception as error:  # noqa: BLE001  # the next try may do better
+            except Exception as error:  # noqa: BLE001  # retried after the pause
                 logs.event("resending failed", {"error": type(error).__name__}, level="ERROR")
             await asyncio.sleep(_RESEND_SECONDS)
 
 
 @contextmanager
-def _adding(consequence: str) -> Iterator[None]:
-    """Add to the error of an unreachable shuffler what became of the answer."""
+def _explain_failure(consequence: str) -> Iterator[None]:
+    """Append to a PeerError what became of the answer."""
     try:
         yield
     except PeerError as error:

@@ -1,9 +1,9 @@
 """
-One person's contribution to one task: check and encode the value, randomize, add dummies, pad,
-permute, seal. Pure.
+Prepare one person's submission to one task. Pure.
 
-This is the only code that turns a true value into bytes that leave the device, in production,
-simulations and tests. Errors state the task's rule and never repeat a value.
+The value is checked, encoded and randomized; dummies and padding are added; the reports are
+permuted and sealed. No other code turns a true value into bytes that leave the device, in
+production, simulations or tests. Errors state the task's rule and never repeat a value.
 """
 
 import json
@@ -29,24 +29,24 @@ from common.task.dummy_spec import EXTRA_WEIGHT_SUM, DummySpec
 from common.task.specs import KeyValueSpec, NumberSpec, RapporSpec, normalised, spec_as
 from common.task.task import SUBMISSION_ID_BYTES, Task
 from common.task_digest import TaskDigest
+from user_agent.credentials import SECRET_BYTES
 
-_SECRET_BYTES: Final = 32
 _ITEM_DIGITS: Final = 20
 """Digits of the largest item number on the wire, 2^64 - 1."""
 _LISTED_LABELS: Final = 20
-"""Most labels that an error lists."""
+"""Maximum number of labels that an error lists."""
 
 Encoder = Callable[[Value, np.random.Generator], Any]
-"""Encodes one value for its mechanism, or raises ValueRangeError if it does not fit the task. Where
-there is no secret, permanent noise is drawn from the generator."""
+"""Encodes one value for its mechanism, or raises ValueRangeError if it does not fit the task. The
+generator draws permanent noise if there is no secret."""
 
 
 def encoder_for(task: Task, secret: bytes | None) -> Encoder:
     """
     Return the encoder of a task's values. Run by the user agent.
 
-    Lasting noise is derived from the person's `secret`; None, for simulated people, draws fresh
-    noise. Other tasks ignore it.
+    Permanent noise is derived from the person's `secret`; None, for simulated people, draws fresh
+    noise. Tasks without permanent responses ignore the secret.
 
     Raises:
         TaskError: This version does not know the task's mechanism.
@@ -58,20 +58,20 @@ def encoder_for(task: Task, secret: bytes | None) -> Encoder:
 
 def permanent_scope(task: Task) -> bytes:
     """
-    Encode the fields of a lasting task that its permanent responses depend on.
+    Encode the fields of a task that its permanent responses depend on.
 
-    Two tasks share a text's response exactly if they share population, question, filter, permanent
-    noise and labels.
+    Two tasks share a text's response if and only if they share population, question, filter,
+    permanent noise and labels.
     """
     spec = spec_as(task.mechanism, RapporSpec)
     shape = (spec.encoding, spec.bits, spec.hashes, spec.cohorts, spec.permanent_weight)
     named = [task.population, spec.question, *task.labels]
-    # As JSON, so that different lists of names have different encodings.
+    # JSON encodes different lists of names differently.
     return b"question " + json.dumps([shape, named]).encode()
 
 
 class _Items:
-    """Encodes an item of the domain: its number, or the text of its label or number."""
+    """Encodes an item of the domain, given as its number or as the text of its label or number."""
 
     def __init__(self, task: Task) -> None:
         self._domain_size, self._labels = task.domain_size, task.labels
@@ -81,11 +81,11 @@ class _Items:
             value = self._item(value)
         if not isinstance(value, int):
             _refuse("categorical", value)
-        check_value(value, self._domain_size)  # before numpy: the number may be of any size
+        check_value(value, self._domain_size)  # before numpy, which cannot hold every int
         return np.array([value], dtype=np.int64)
 
     def _item(self, text: str) -> int:
-        """Parse an item's label or number. Labels come first, since they may consist of digits."""
+        """Parse an item's label or number. Labels take precedence: they may consist of digits."""
         text = normalised(text.strip())
         for item, label in enumerate(self._labels):
             if text == normalised(label):
@@ -105,9 +105,9 @@ class _Texts:
 
     def __init__(self, task: Task, secret: bytes | None) -> None:
         self._rappor, self._most = rappor_of(task), spec_as(task.mechanism, RapporSpec).most_bytes
-        # A question asked once needs no lasting noise: fresh noise cannot be linked or removed.
-        lasting = task.lasting and secret is not None
-        self._key = scope_secret(secret or b"", permanent_scope(task)) if lasting else None
+        # A question asked once gets fresh noise, which cannot be linked or removed.
+        derived = task.lasting and secret is not None
+        self._key = scope_secret(secret or b"", permanent_scope(task)) if derived else None
         self._labels = frozenset(task.labels)
 
     def __call__(self, value: Value, rng: np.random.Generator) -> NDArray[np.void]:
@@ -115,10 +115,10 @@ class _Texts:
             _refuse("string", value)
         text = normalised(value)
         self._check(text)
-        return self._rappor.permanent([text], [self._key or rng.bytes(_SECRET_BYTES)])
+        return self._rappor.permanent([text], [self._key or rng.bytes(SECRET_BYTES)])
 
     def _check(self, text: str) -> None:
-        # Checked here, since the codec's exception would contain the text.
+        # Checked first, since the codec's exception would contain the text.
         if any("\ud800" <= character <= "\udfff" for character in text):
             raise ValueRangeError("a text must be valid Unicode")
         if len(text.encode()) > self._most:
@@ -128,7 +128,7 @@ class _Texts:
 
 
 class _Numbers:
-    """Encodes one number, or several."""
+    """Encodes one number or a vector of numbers."""
 
     def __init__(self, task: Task) -> None:
         self._kind, self._dimensions = task.kind, task.domain_size
@@ -170,7 +170,7 @@ _WITHOUT_SECRETS: Final[Mapping[Kind, Callable[[Task], Encoder]]] = {
 
 
 def _check_range(numbers: tuple[float, ...], low: float, high: float) -> None:
-    """Refuse NaN, infinities, and numbers out of range."""
+    """Raise ValueRangeError for NaN, infinities, and numbers out of range."""
     if not all(math.isfinite(number) and low <= number <= high for number in numbers):
         least, most = (str(end).removesuffix(".0") for end in (low, high))
         raise ValueRangeError(f"a number must lie between {least} and {most}")
@@ -186,12 +186,12 @@ def _refuse(kind: Kind, value: Value) -> NoReturn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedSubmission:
-    """One user's envelope, with the data to check later that it was counted."""
+    """One user's envelope, and the data needed to check later that it was counted."""
 
     envelope: bytes
     """The bytes to send. A retry must send them unchanged."""
     leaves: tuple[bytes, ...]
-    """Hashes of its sealed reports, which identify them in the batch (inclusion_proof.py)."""
+    """Hashes that identify its sealed reports in the batch; see inclusion_proof.py."""
     deadline: int
     """The task's deadline, in seconds since 1970 UTC."""
     sampled: bool
@@ -203,7 +203,7 @@ class Contributor:
 
     def __init__(self, task: Task, digest: TaskDigest, secret: bytes | None = None) -> None:
         """
-        Set up a task's encoder, mechanism and seals; `secret` is the person's, see `encoder_for`.
+        Set up a task's encoder, mechanism and seals. For `secret` see `encoder_for`.
 
         Raises:
             TaskError: This version does not know the task's mechanism.
@@ -228,14 +228,14 @@ class Contributor:
             ValueRangeError: The value does not fit the task; the message does not repeat it.
             WireError: A public key of the task is a point of small order.
 
-        Cost: one seal for each report and one for the envelope, about 0.1 ms each.
+        Cost: one seal per report and one for the envelope, about 0.1 ms each.
         """
         reports = self._mechanism.randomize(self._encode(value, rng), rng)
-        if self._task.dummies.maximum:  # only items have any
+        if self._task.dummies.maximum:  # only tasks about items have dummies
             dummies = draw_dummies(cast("Mechanism", self._mechanism), self._task.dummies, rng)
             reports = np.concatenate([reports, dummies])
         reports = pad(reports, self._task.reports_per_user)
-        # Permuted before sealing, so that the order of sealing reveals nothing either.
+        # Permuted before sealing, so that the sealing order does not reveal the true report.
         reports = reports[rng.permutation(len(reports))]
         sealed = [self._seal_report(report.tobytes()) for report in reports]
         submission = Submission(
@@ -262,7 +262,7 @@ def draw_dummies(mechanism: Mechanism, dummies: DummySpec, rng: np.random.Genera
     while True:
         items = np.flatnonzero(_successes(dummies, dummies.trials, rng))
         if len(items) <= dummies.most:
-            return mechanism.randomize(items, rng)  # no noise: the reports name the items
+            return mechanism.randomize(items, rng)  # plain items, without noise
 
 
 def draw_dummy_counts(
@@ -271,9 +271,9 @@ def draw_dummy_counts(
     """
     Draw each user's number of dummies, shape (n_users,), from per_user to `maximum`.
 
-    Run by the user agent for one user, and for many by simulations; for any distribution but
-    `each-item`. A trial is a bounded integer, which succeeds below extra_weight. A fixed number
-    draws nothing.
+    For every distribution except `each-item`. Run by the user agent for one user, and by
+    simulations for many. A trial draws a bounded integer and succeeds if it is below extra_weight;
+    a fixed number of dummies draws nothing.
     """
     if dummies.law == "negative-binomial":
         more = _negative_binomial(dummies, n_users, rng)
@@ -289,7 +289,7 @@ def draw_dummy_counts(
 def _negative_binomial(
     dummies: DummySpec, n_users: int, rng: np.random.Generator
 ) -> NDArray[np.int64]:
-    """Draw for each user a sum of `trials` geometric numbers: successes before a failure."""
+    """Draw for each user the sum of `trials` geometric numbers (successes before a failure)."""
     total = np.zeros(n_users, dtype=np.int64)
     users = np.repeat(np.arange(n_users), dummies.trials)
     while len(users):
@@ -303,8 +303,8 @@ def _successes(dummies: DummySpec, count: int, rng: np.random.Generator) -> NDAr
 
 
 def pad(reports: Reports, reports_per_user: int) -> Reports:
-    """Append null reports, up to reports_per_user in all; raise ValueError if there are more."""
+    """Append null reports up to reports_per_user in total; ValueError if there are more already."""
     missing = reports_per_user - len(reports)
     if missing < 0:
-        raise ValueError(f"{len(reports)} reports where a submission holds {reports_per_user}")
+        raise ValueError(f"there are {len(reports)} reports; a submission has {reports_per_user}")
     return np.concatenate([reports, null_reports(missing, reports.dtype)])

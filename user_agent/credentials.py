@@ -1,8 +1,8 @@
 """
-The device's lasting secret, from which permanent noise is derived, and its users' tokens.
+The device's permanent secret, from which permanent noise is derived, and its users' tokens.
 
-The secret is made when the device's owner allows lasting responses, is stored encrypted in the
-state directory, outlives every task, and never leaves the device.
+The secret is generated when the device's owner allows permanent responses. It is stored encrypted
+in the state directory, outlives every task, and never leaves the device.
 """
 
 import hashlib
@@ -22,10 +22,10 @@ _FINGERPRINT_LABEL: Final = b"shuffledp v1 fingerprint\x00"
 
 
 class PersonalSecrets:
-    """Derives a secret for each person from the device's, so that no two people share noise."""
+    """Derives each person's secret from the device's, so that no two people share noise."""
 
     def __init__(self, device_secret: bytes) -> None:
-        """Take the device's secret; raise WireError if it does not have 32 bytes."""
+        """Take the device's secret; raise WireError unless it has 32 bytes."""
         if len(device_secret) != SECRET_BYTES:
             raise WireError(
                 f"the device's secret has {len(device_secret)} bytes; it must have {SECRET_BYTES}"
@@ -43,17 +43,17 @@ class PersonalSecrets:
 
     @staticmethod
     def generate() -> bytes:
-        """Draw a device's secret from the operating system."""
+        """Generate a device's secret from the operating system's randomness."""
         return secrets.token_bytes(SECRET_BYTES)
 
     def of(self, person: str) -> bytes:
-        """Derive a person's secret, by HMAC-SHA-256 of the name under the device's secret."""
+        """Derive a person's secret: HMAC-SHA-256 of the name under the device's secret."""
         return hmac.digest(self._device_secret, _LABEL + person.encode(), hashlib.sha256)
 
 
 @dataclass(frozen=True, slots=True)
 class TokenFile:
-    """A file of users' tokens, one `TOKEN NAME` a line; `path` is None if there is none."""
+    """A file of users' tokens, one `TOKEN NAME` per line; `path` is None if there is no file."""
 
     path: Path | None
     name: str = "token_file"
@@ -63,7 +63,8 @@ class TokenFile:
         """
         Return a person's token, empty if there is none.
 
-        Raises SettingsError if the file cannot be read, or this person's line has no valid token.
+        Raises:
+            SettingsError: The file cannot be read, or this person's line has no valid token.
         """
         found = b""
         for number, line in self._lines():
@@ -73,7 +74,7 @@ class TokenFile:
         return found
 
     def tokens(self) -> list[bytes]:
-        """Return the distinct tokens of a file without names; raise SettingsError if damaged."""
+        """Return the distinct tokens of a file without names; SettingsError if it is invalid."""
         return list(dict.fromkeys(self._read(line, number) for number, line in self._lines()))
 
     def _lines(self) -> Iterator[tuple[int, str]]:
@@ -87,7 +88,7 @@ class TokenFile:
                 f"{self.name}, {self.path}, cannot be read: {error.strerror}"
             ) from error
         except UnicodeDecodeError as error:
-            raise SettingsError(f"{self.name} is not text") from error
+            raise SettingsError(f"{self.name} is not UTF-8 text") from error
         for number, line in enumerate(lines, start=1):
             if line.strip():
                 yield number, line.strip()

@@ -2,12 +2,12 @@
 The device's database: spent budgets, submissions, and evidence of whether they were counted.
 
 Everything is saved before it is sent; no true value is stored. Each person's answer to a task has
-one row in `submissions` and one in `evidence`. Leaves identify a person's sealed reports among all
-that the analyzer received, so they are deleted once the reports are proven to be counted.
+one row in `submissions` and one in `evidence`. Leaves identify a person's sealed reports in the
+batch, so they are deleted once a proof shows that the reports were counted.
 """
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import astuple, dataclass, replace
 from enum import Enum
@@ -16,8 +16,8 @@ from typing import Final
 
 from common.runtime.database import Database, storage_failures
 from common.task_digest import TaskDigest
+from user_agent.claim import Claim
 from user_agent.contribution import PreparedSubmission
-from user_agent.policy import Claim, Policy, check_totals
 
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS submissions (
@@ -52,8 +52,8 @@ class SubmissionState(Enum):
     PENDING = "pending"
     ARRIVED = "arrived"
     REFUSED = "refused"
-    """The shuffler no longer accepts it. It may still have been counted, if the acknowledgement was
-    lost; the spend stands either way."""
+    """The shuffler refused it. It may still have been counted, if an acknowledgement was lost; its
+    cost counts either way."""
 
 
 class InclusionState(Enum):
@@ -66,7 +66,7 @@ class InclusionState(Enum):
     MISSING = "missing"
     """The analyzer's signed commitment lacks one of the reports."""
     SAMPLED = "sampled"
-    """The task lets the shuffler drop reports: a missing one would prove nothing."""
+    """Never checked: the task lets the shuffler drop reports, so a missing one proves nothing."""
     UNPROVEN = "unproven"
     """There is still no proof PROOF_DAYS after the deadline."""
 
@@ -84,18 +84,22 @@ class SavedSubmission:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """One answer's leaves and receipt, and the outcome of checking that it was counted."""
+    """One answer's leaves and receipt, and the outcome of the check that it was counted."""
 
     person: str
     task_digest: TaskDigest
     leaves: bytes
     """Sorted, concatenated leaves of the sealed reports to check: all of them, or those drawn;
-    empty if there are none."""
+    empty if none are left to check."""
     deadline: int
     inclusion: InclusionState
     receipt: bytes
-    """Empty before the shuffler has acknowledged it."""
+    """Empty until the shuffler acknowledges the submission."""
     receipt_verified: bool
+
+
+Check = Callable[[Sequence[Claim], Claim], None]
+"""Raises an error if a person's earlier claims together with a new one exceed a cap."""
 
 
 class DeviceStore:
@@ -106,7 +110,7 @@ class DeviceStore:
         self._database = Database(path, _SCHEMA)
 
     async def pin_fingerprint(self, fingerprint: bytes) -> bool:
-        """Pin a lasting secret's fingerprint; return False if another one is pinned already."""
+        """Pin the permanent secret's fingerprint; return False if another one is pinned."""
         return await self._database.run(_pin_fingerprint, fingerprint)
 
     async def find(self, person: str, digest: TaskDigest) -> SavedSubmission | None:
@@ -118,33 +122,32 @@ class DeviceStore:
         person: str,
         digest: TaskDigest,
         claim: Claim,
-        policy: Policy,
+        check: Check,
         prepare: Callable[[], PreparedSubmission],
     ) -> tuple[SavedSubmission, bool]:
         """
-        Check a person's caps, prepare an answer, and save it with its cost, in one transaction.
+        Check a person's total cost, prepare an answer, and save it, in one transaction.
 
-        Two concurrent answers therefore cannot both pass a cap. `prepare` runs in the database's
-        thread; its errors propagate, and nothing is charged. If another call has
-        answered the task meanwhile, its answer is returned.
+        Two concurrent answers therefore cannot both pass a cap. `check` and `prepare` run in the
+        database's thread; if one of them raises, the error propagates and nothing is charged. If
+        the person has already answered the task, that answer is returned and neither runs.
 
         Returns:
             The saved submission, and whether it already existed.
-
-        Raises:
-            BudgetError: A cap would be exceeded.
         """
         return await self._database.run(
-            _charge, person, digest, claim=claim, policy=policy, prepare=prepare
+            _charge, person, digest, claim=claim, check=check, prepare=prepare
         )
 
-    async def refused(self, submission: SavedSubmission) -> None:
+    async def mark_refused(self, submission: SavedSubmission) -> None:
         """Record that the shuffler refused a submission, unless it has already arrived."""
-        await self._database.run(_mark, submission, SubmissionState.REFUSED)
+        await self._database.run(_set_state, submission, SubmissionState.REFUSED)
 
-    async def arrived(self, submission: SavedSubmission, receipt: bytes, *, verified: bool) -> None:
+    async def mark_arrived(
+        self, submission: SavedSubmission, receipt: bytes, *, verified: bool
+    ) -> None:
         """Record that the shuffler acknowledged a submission, with its receipt."""
-        await self._database.run(_arrived, submission, receipt, verified=verified)
+        await self._database.run(_mark_arrived, submission, receipt, verified=verified)
 
     async def evidence(self, person: str, digest: TaskDigest) -> Evidence | None:
         """Look up the evidence for this person's answer."""
@@ -153,23 +156,23 @@ class DeviceStore:
         )
         return found[0] if found else None
 
-    async def unchecked(self) -> list[Evidence]:
-        """List the evidence of answers that arrived and have not been checked conclusively."""
+    async def list_unchecked(self) -> list[Evidence]:
+        """List the evidence of answers that arrived and whose inclusion is still unknown."""
         return await self._database.run(
             _evidence,
             "JOIN submissions USING (person, task_digest) "
             "WHERE inclusion = 'unchecked' AND state = 'arrived'",
         )
 
-    async def keep(self, unchecked: Evidence, leaves: bytes) -> Evidence:
-        """Keep these of an answer's leaves, erase the others, and return the new evidence."""
-        await self._update(unchecked, InclusionState.UNCHECKED, leaves)
-        return replace(unchecked, leaves=leaves)
+    async def keep_leaves(self, evidence: Evidence, leaves: bytes) -> Evidence:
+        """Replace an unchecked answer's leaves by a subset, and return the new evidence."""
+        await self._update(evidence, InclusionState.UNCHECKED, leaves)
+        return replace(evidence, leaves=leaves)
 
-    async def conclude(self, checked: Evidence, inclusion: InclusionState) -> None:
-        """Record the outcome of a check, and keep the leaves only if one of them is missing."""
-        leaves = checked.leaves if inclusion is InclusionState.MISSING else b""
-        await self._update(checked, inclusion, leaves)
+    async def record_inclusion(self, evidence: Evidence, inclusion: InclusionState) -> None:
+        """Record the outcome of a check, and erase the leaves unless one of them is missing."""
+        leaves = evidence.leaves if inclusion is InclusionState.MISSING else b""
+        await self._update(evidence, inclusion, leaves)
 
     async def _update(self, evidence: Evidence, inclusion: InclusionState, leaves: bytes) -> None:
         await self._database.run(_update, evidence, inclusion, leaves)
@@ -249,13 +252,13 @@ def _charge(
     digest: TaskDigest,
     *,
     claim: Claim,
-    policy: Policy,
+    check: Check,
     prepare: Callable[[], PreparedSubmission],
 ) -> tuple[SavedSubmission, bool]:
     earlier = _find(connection, person, digest)
     if earlier is not None:
         return earlier, True
-    check_totals(policy, _claims(connection, person), claim)
+    check(_claims(connection, person), claim)
     prepared = prepare()
     submission = SavedSubmission(
         person=person,
@@ -289,7 +292,7 @@ def _claims(connection: sqlite3.Connection, person: str) -> list[Claim]:
     ]
 
 
-def _mark(
+def _set_state(
     connection: sqlite3.Connection, submission: SavedSubmission, state: SubmissionState
 ) -> None:
     """Set a submission's state, unless it has arrived: two calls may send the same bytes."""
@@ -299,11 +302,11 @@ def _mark(
     )
 
 
-def _arrived(
+def _mark_arrived(
     connection: sqlite3.Connection, submission: SavedSubmission, receipt: bytes, *, verified: bool
 ) -> None:
-    """Store the receipt; an answer of an earlier version has no row of evidence."""
-    _mark(connection, submission, SubmissionState.ARRIVED)
+    """Set the state and store the receipt, unless an earlier version stored no evidence."""
+    _set_state(connection, submission, SubmissionState.ARRIVED)
     connection.execute(
         "UPDATE evidence SET receipt = ?, receipt_verified = ? "
         "WHERE person = ? AND task_digest = ?",

@@ -1,6 +1,8 @@
 """Check that each answer was counted, from the analyzer's signed commitments."""
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -13,27 +15,27 @@ from common.messages.inclusion_proof import PROOF_DAYS, BatchCommitment, split
 from common.runtime import logs
 from common.runtime.clock import Clock
 from common.task_digest import TaskDigest
-from user_agent.agent import Shuffler
 from user_agent.device_store import DeviceStore, Evidence, InclusionState
+from user_agent.shuffler_client import Shuffler
 
 MAX_CHECKED: Final = 64
-"""Maximum number of an answer's reports to check, drawn at random once: if each try drew others, a
-shuffler could refuse to show a lost report's bucket until a draw misses it. If one of k reports is
-lost, the device notices with probability 64/k, or 1 if k is at most 64."""
+"""Maximum number of an answer's reports to check, drawn at random once: with new draws at each
+attempt, a shuffler could refuse a lost report's bucket until a draw misses it. If one of k reports
+is lost, the device notices with probability 64/k, or 1 if k is at most 64."""
 _PATIENCE_SECONDS: Final = PROOF_DAYS * DAY
 """Time after the deadline until an answer without proof counts as unproven."""
-_TICK: Final = 5.0
+_MAX_TICK_SECONDS: Final = 5.0
 """Maximum seconds between two searches for due answers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InclusionMonitor:
-    """Checks that every answer that arrived was counted."""
+    """Checks whether the answers that arrived were counted."""
 
     shuffler: Shuffler
     store: DeviceStore
     identity: PublicIdentity
-    """The pinned analyzer's."""
+    """The pinned identity of the analyzer."""
     clock: Clock
     rng: np.random.Generator
     """Draws the times and the order of requests."""
@@ -46,13 +48,13 @@ class InclusionMonitor:
         while True:
             try:
                 await self.check_due()
-            except Exception as error:  # noqa: BLE001  # the next try may do better
+            except Exception as error:  # noqa: BLE001  # retried after the pause
                 logs.event("checking failed", {"error": type(error).__name__}, level="ERROR")
-            await asyncio.sleep(min(_TICK, self.pause))
+            await asyncio.sleep(min(_MAX_TICK_SECONDS, self.pause))
 
     async def check_due(self) -> None:
-        """Check the answers that are due. Each has its own random schedule."""
-        for evidence in await self.store.unchecked():
+        """Check the answers that are due. Each answer has its own random schedule."""
+        for evidence in await self.store.list_unchecked():
             key = (evidence.person, evidence.task_digest)
             now = self.clock.elapsed()
             if key not in self._not_before:
@@ -64,7 +66,7 @@ class InclusionMonitor:
             found = await self._ask(drawn)
             if found is not InclusionState.UNCHECKED:
                 self._not_before.pop(key)
-                await self.store.conclude(drawn, found)
+                await self.store.record_inclusion(drawn, found)
                 logs.event(
                     "answer checked",
                     {"task_digest": evidence.task_digest.hex(), "state": found.value},
@@ -73,35 +75,52 @@ class InclusionMonitor:
 
     async def _draw(self, evidence: Evidence) -> Evidence:
         """Draw the leaves to check, and save them before any prefix is sent."""
-        own = split(evidence.leaves)
-        if len(own) <= MAX_CHECKED:
+        leaves = split(evidence.leaves)
+        if len(leaves) <= MAX_CHECKED:
             return evidence
-        drawn = sorted(own[index] for index in self.rng.permutation(len(own))[:MAX_CHECKED])
-        return await self.store.keep(evidence, b"".join(drawn))
+        drawn = sorted(leaves[index] for index in self.rng.permutation(len(leaves))[:MAX_CHECKED])
+        return await self.store.keep_leaves(evidence, b"".join(drawn))
 
     async def _ask(self, evidence: Evidence) -> InclusionState:
-        """Fetch the signed root, then the bucket of each leaf, one bucket at a time."""
+        """
+        Fetch the signed root, then the bucket of each leaf, one bucket at a time.
+
+        Every bucket is requested even if one fails: one proof that a leaf is absent is enough, and
+        a shuffler must not suppress it by refusing another bucket.
+        """
         digest = evidence.task_digest
-        try:
+        with _errors_as_no_proof(digest):
             # Checked before any prefix is sent, since it sets the prefixes' length and salt.
             commitment = (await self.shuffler.inclusion(digest, None)).commitment
-            commitment.check(self.identity, digest)
-            own = split(evidence.leaves)
-            order = self.rng.permutation(len(own))
-            counted = [await self._counted(own[index], commitment) for index in order]
-            return InclusionState.COUNTED if all(counted) else InclusionState.MISSING
-        except (PeerError, PeerRefusalError, ProofError, WireError) as error:
-            # Usually not delivered yet; an invalid proof proves nothing.
-            if isinstance(error, ProofError):
-                fields: dict[logs.Field, str | int] = {"task_digest": digest.hex()}
-                logs.event("proof does not hold", fields, level="WARNING")
-            late = self.clock.now() > evidence.deadline + _PATIENCE_SECONDS
-            return InclusionState.UNPROVEN if late else InclusionState.UNCHECKED
+            commitment.verify(self.identity, digest)
+            leaves = split(evidence.leaves)
+            order = self.rng.permutation(len(leaves))
+            counted = [await self._counted(leaves[index], commitment) for index in order]
+            if False in counted:
+                return InclusionState.MISSING
+            if None not in counted:
+                return InclusionState.COUNTED
+        late = self.clock.now() > evidence.deadline + _PATIENCE_SECONDS
+        return InclusionState.UNPROVEN if late else InclusionState.UNCHECKED
 
-    async def _counted(self, leaf: bytes, commitment: BatchCommitment) -> bool:
-        """Fetch the bucket of a leaf, and return whether the leaf is in it."""
+    async def _counted(self, leaf: bytes, commitment: BatchCommitment) -> bool | None:
+        """Fetch the bucket of a leaf; return whether the leaf is in it, None without a proof."""
         digest = commitment.task_digest
-        proof = await self.shuffler.inclusion(digest, commitment.prefix_of(leaf))
-        if proof.commitment != commitment:
-            raise ProofError("the shuffler returned two commitments to one batch")
-        return proof.holds(leaf, self.identity, digest)
+        with _errors_as_no_proof(digest):
+            proof = await self.shuffler.inclusion(digest, commitment.prefix_of(leaf))
+            if proof.commitment != commitment:
+                raise ProofError("the shuffler returned two commitments to one batch")
+            return proof.includes(leaf, self.identity, digest)
+        return None
+
+
+@contextmanager
+def _errors_as_no_proof(digest: TaskDigest) -> Iterator[None]:
+    """Suppress errors of a request for a proof. Usually the batch is not delivered yet."""
+    try:
+        yield
+    except ProofError:
+        fields: dict[logs.Field, str | int] = {"task_digest": digest.hex()}
+        logs.event("proof does not hold", fields, level="WARNING")
+    except (PeerError, PeerRefusalError, WireError):
+        pass

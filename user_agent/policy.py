@@ -1,8 +1,7 @@
-"""Checks of a task and its cost against the device's own limits, whatever was signed. Pure."""
+"""Check a task and its cost against the device's own limits, even if it is signed. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Self
 
 from common.accounting.composition import composed_claims
 from common.accounting.guarantees import delta_at_claim
@@ -12,14 +11,15 @@ from common.mechanisms.registry import randomizer_of
 from common.messages.guarantee import rounded_up, sum_upper
 from common.task.task import Task
 from common.task_digest import TaskDigest
+from user_agent.claim import Claim
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """A person's limits on single tasks and on their total cost."""
+    """A person's limits on a single task and on the total of all tasks."""
 
     identity: PublicIdentity
-    """The analyzer that this device has pinned."""
+    """The pinned identity of the analyzer."""
     local_epsilon_cap: float
     """Maximum local ε of one answer. If infinite, tasks without local noise are answered too."""
     total_local_epsilon_cap: float = 20.0
@@ -27,27 +27,9 @@ class Policy:
     total_central_epsilon_cap: float = 1.0
     """Maximum composed central ε of all answers of a person, at total_delta_cap."""
     total_delta_cap: float = 1e-4
-    lasting_responses: bool = False
-    """Answer tasks that share permanent noise with others. Their ε assumes that the answer stays
-    the same: a change may show, and no cap bounds it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
-    """The cost of one answer, as its task claims and this device confirmed."""
-
-    local_epsilon: float
-    central_epsilon: float
-    delta: float
-
-    @classmethod
-    def of(cls, task: Task) -> Self:
-        """Return a task's claim."""
-        return cls(
-            local_epsilon=task.local_epsilon,
-            central_epsilon=task.central_epsilon,
-            delta=task.delta,
-        )
+    permanent_responses: bool = False
+    """Whether to answer tasks that share permanent noise with others. Their ε assumes that the
+    person's answer stays the same: a change may become visible, and no cap bounds this."""
 
 
 def check(
@@ -66,17 +48,18 @@ def check(
     seconds since 1970 UTC.
 
     Raises:
-        PolicyError: Its deadline has passed, its local ε exceeds the cap, or a claim is false.
-        ProofError, TaskError: As `Task.verified`.
+        PolicyError: The deadline has passed, a claim is false or above the cap, or the task shares
+            permanent noise and the policy does not allow it.
+        ProofError, TaskError: See `Task.verified`.
 
-    Cost: tenths of a second, unless the claim is confirmed.
+    Cost: tenths of a second; less if the claim is confirmed.
     """
     task = Task.verified(signed, digest, policy.identity)
     if now >= task.deadline:
         raise PolicyError("the task's deadline has passed")
-    if task.lasting and not policy.lasting_responses:
+    if task.lasting and not policy.permanent_responses:
         raise PolicyError(
-            "the task's question may be asked again, with the same lasting noise; to allow this, "
+            "the task's question may be asked again, with the same permanent noise; to allow this, "
             "set lasting_responses in this device's settings"
         )
     if task.local_epsilon > policy.local_epsilon_cap:
@@ -95,23 +78,23 @@ def check(
 
 
 def _confirm_central_claim(task: Task) -> None:
-    claim = f"its claim of central epsilon {task.central_epsilon} at delta {task.delta}"
+    stated = f"its claim of central epsilon {task.central_epsilon} at delta {task.delta}"
     try:
         found = delta_at_claim(task)
     except AccountingError as error:
-        raise PolicyError(f"the task's weights do not certify {claim}: {error}") from error
+        raise PolicyError(f"the task's weights do not certify {stated}: {error}") from error
     if found > task.delta:
         raise PolicyError(
-            f"the task's weights do not satisfy {claim}: delta is {rounded_up(found)} for "
+            f"the task's weights do not satisfy {stated}: delta is {rounded_up(found)} for "
             f"{task.n_min} users"
         )
 
 
 def check_totals(policy: Policy, spent: Sequence[Claim], claim: Claim) -> None:
     """
-    Check that one more answer stays within the person's total caps.
+    Check that one more answer stays within the person's total caps. Run by the user agent.
 
-    Every answered task counts, whether or not the answer arrived.
+    `spent` has the cost of every answered task, whether or not the answer arrived.
 
     Raises:
         BudgetError: A cap would be exceeded.
@@ -136,10 +119,10 @@ def check_totals(policy: Policy, spent: Sequence[Claim], claim: Claim) -> None:
 
 def _composed(policy: Policy, claims: Sequence[Claim]) -> float:
     """
-    Return the composed central ε of claims at total_delta_cap; at most the sum of their local ε.
+    Return the composed central ε of claims at total_delta_cap, at most the sum of their local ε.
 
-    Claims that the shuffler does not amplify are summed, and composed with the others as one claim:
-    their answers may share permanent noise, for which no better bound is known.
+    Claims without amplification are summed and composed with the others as one claim, since their
+    answers may share permanent noise, for which no better bound is known.
     """
     local = sum_upper(each.local_epsilon for each in claims)
     amplified = [each for each in claims if each.central_epsilon < each.local_epsilon]

@@ -1,6 +1,5 @@
-"""Composition root of the user agent: randomness, clock, files and channels are made here."""
+"""Composition root of the user agent: creates its randomness, clock, files and channels."""
 
-import asyncio
 from dataclasses import dataclass
 from typing import Final
 
@@ -12,41 +11,32 @@ from common.errors import SettingsError
 from common.runtime.clock import SystemClock
 from common.runtime.metrics import ProcessMetrics
 from common.runtime.rpc import open_channel
-from common.runtime.service import Listener
+from common.runtime.service import Listener, Service
 from common.runtime.state_directory import StateDirectory
 from common.runtime.tls import identity_for
 from protos.shuffledp.v1 import user_agent_pb2_grpc
-from user_agent.agent import Agent, RemoteShuffler
+from user_agent.agent import Agent
 from user_agent.credentials import PersonalSecrets, TokenFile
 from user_agent.device_store import DeviceStore
 from user_agent.inclusion_monitor import InclusionMonitor
 from user_agent.policy import Policy
 from user_agent.servicer import UserAgentServicer
 from user_agent.settings import UserAgentSettings
+from user_agent.shuffler_client import RemoteShuffler
 
-_LASTING_FILE: Final = "permanent.key"
+_PERMANENT_FILE: Final = "permanent.key"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UserAgentService:
+class UserAgentService(Service):
     """A running user agent."""
 
-    listener: Listener
     store: DeviceStore
     channel: grpc.aio.Channel
-    running: list[asyncio.Task[None]]
-
-    @property
-    def address(self) -> str:
-        """The listening address."""
-        return self.listener.address
 
     async def stop(self) -> None:
-        """Finish calls in flight and close every file."""
+        """Finish calls in flight, stop background tasks, and close every file."""
         await self.listener.stop()
-        for running in self.running:
-            running.cancel()
-        await asyncio.gather(*self.running, return_exceptions=True)
         await self.channel.close()
         self.store.close()
 
@@ -57,7 +47,7 @@ async def start(settings: UserAgentSettings) -> UserAgentService:
     state = StateDirectory.open(settings.state_directory)
     tls = identity_for(settings, "user_agent", clock)
     store = DeviceStore(state.path / "budget.sqlite")
-    secrets = await _lasting_secrets(state, store) if settings.lasting_responses else None
+    secrets = await _permanent_secrets(state, store) if settings.lasting_responses else None
     channel = open_channel(settings.shuffler, "shuffler", tls.authority if tls else None)
     shuffler = RemoteShuffler(channel)
     identity = PublicIdentity.from_hex(settings.analyzer_identity, "analyzer_identity")
@@ -71,7 +61,7 @@ async def start(settings: UserAgentSettings) -> UserAgentService:
             total_local_epsilon_cap=settings.total_local_epsilon_cap,
             total_central_epsilon_cap=settings.total_central_epsilon_cap,
             total_delta_cap=settings.total_delta_cap,
-            lasting_responses=settings.lasting_responses,
+            permanent_responses=settings.lasting_responses,
         ),
         tokens=TokenFile(settings.token_file),
         several_persons=settings.several_persons,
@@ -93,23 +83,24 @@ async def start(settings: UserAgentSettings) -> UserAgentService:
         user_agent_pb2_grpc.add_UserAgentServicer_to_server(UserAgentServicer(agent), server)
 
     listener = await Listener.start(
-        settings, tls, "shuffledp.v1.UserAgent", add_services, ProcessMetrics("user_agent", clock)
+        settings,
+        tls,
+        "shuffledp.v1.UserAgent",
+        add_services,
+        ProcessMetrics("user_agent", clock),
+        background=(agent.keep_resending, monitor.keep_checking),
     )
-    running = [
-        asyncio.create_task(agent.keep_resending()),
-        asyncio.create_task(monitor.keep_checking()),
-    ]
-    return UserAgentService(listener=listener, store=store, channel=channel, running=running)
+    return UserAgentService(listener=listener, store=store, channel=channel)
 
 
-async def _lasting_secrets(state: StateDirectory, store: DeviceStore) -> PersonalSecrets:
-    """Read or make the lasting secret; SettingsError if earlier answers used another one."""
-    secrets = PersonalSecrets(state.secret(_LASTING_FILE, PersonalSecrets.generate))
+async def _permanent_secrets(state: StateDirectory, store: DeviceStore) -> PersonalSecrets:
+    """Load or create the permanent secret; SettingsError if earlier answers used another one."""
+    secrets = PersonalSecrets(state.secret(_PERMANENT_FILE, PersonalSecrets.generate))
     if not await store.pin_fingerprint(secrets.fingerprint):
         store.close()
         raise SettingsError(
-            f"{_LASTING_FILE} is not the secret of earlier answers, and new noise would break "
-            "their privacy guarantees: restore it from a backup of the state directory, or leave "
-            "lasting_responses out"
+            f"{_PERMANENT_FILE} is not the secret of earlier answers; new noise would break their "
+            "privacy guarantees: restore it from a backup of the state directory, or remove "
+            "lasting_responses from the settings"
         )
     return secrets

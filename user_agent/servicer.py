@@ -10,7 +10,7 @@ from user_agent.agent import Agent
 
 
 class UserAgentServicer(user_agent_pb2_grpc.UserAgentServicer):
-    """Serves the calls of the device's own people."""
+    """Serves the people who use the device."""
 
     def __init__(self, agent: Agent) -> None:
         self._agent = agent

@@ -35,12 +35,12 @@ class UserAgentSettings(ServiceSettings):
     """Maximum composed central ε of all answers of a person, at total_delta_cap."""
     total_delta_cap: Annotated[float, Field(ge=MIN_COMPOSED_DELTA, lt=1)] = 1e-4
     lasting_responses: bool = False
-    """Answer questions that may be asked again, with lasting noise: their epsilon assumes that the
-    answer stays the same, and a change may show."""
+    """Answer questions that may be asked again with the same permanent noise. Their epsilon assumes
+    that the person's answer stays the same; a change may become visible."""
     token_file: FilePath | None = None
     """File of the person's token, for shufflers that require one."""
     several_persons: bool = False
-    """Answer for several people, identified by name. For tests and shared devices."""
+    """Answer for several people, identified by their names. For tests and shared devices."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -1,11 +1,11 @@
 """
-The life cycle of encryption keys. Pure: the caller passes the time and makes the keys.
+The life cycle of encryption keys. Pure: the caller passes the time and creates the keys.
 
     pending ─▶ active ─▶ expired ─▶ destroyed
 
-A pending key is published for the overlap before its use. New tasks are sealed to the active key
-of a suite. An expired key still opens; it is destroyed after its retention once no unfinished task
-needs it.
+A pending key is published for the overlap before it becomes active. New tasks are sealed to the
+active key of a suite. An expired key still opens; it is destroyed after the retention, once no
+unfinished task needs it.
 """
 
 import json
@@ -48,7 +48,7 @@ class Schedule:
     """Durations of the states of keys, in seconds."""
 
     lifetime: float
-    """Time for which a key is active; infinite if keys are never rotated."""
+    """Time for which a key is active; infinite if keys never rotate."""
     overlap: float
     """Time for which a pending key is published before it becomes active."""
     retention: float
@@ -67,7 +67,7 @@ class KeyEntry:
 
     @property
     def key_id(self) -> KeyId:
-        """SHA-256 of suite and public key."""
+        """The key's id; see KeyId."""
         return key_id(self.suite, self.public)
 
     def moved(self, now: float) -> "KeyEntry":
@@ -87,14 +87,14 @@ class KeyRing:
 
     def __post_init__(self) -> None:
         if len({entry.key_id for entry in self.entries}) < len(self.entries):
-            raise WireError("a key is in its ring twice")
+            raise WireError("a key ring contains a key twice")
         single = [
             (entry.suite, entry.state)
             for entry in self.entries
             if entry.state in {KeyState.PENDING, KeyState.ACTIVE}
         ]
         if len(set(single)) < len(single):
-            raise WireError("a suite has two active or two pending keys in its ring")
+            raise WireError("a key ring has two active or two pending keys of one suite")
 
     def in_state(self, suite: str, state: KeyState) -> KeyEntry | None:
         """Return the key of a suite in a state, active or pending; None if there is none."""
@@ -108,7 +108,7 @@ class KeyRing:
         return [entry for entry in self.entries if entry.state is not KeyState.DESTROYED]
 
     def require(self, suite: str, public: bytes, *, whose: str) -> KeyId:
-        """Return the id of a task's key, or raise UnknownKeyError, which calls the key `whose`."""
+        """Return the id of a task's key; an UnknownKeyError calls the key `whose`."""
         wanted = key_id(suite, public)
         for entry in self.entries:
             if entry.key_id == wanted:
@@ -121,7 +121,7 @@ class KeyRing:
         raise UnknownKeyError(f"the task's {whose}, {_short(wanted)}, is not a key of this party")
 
     def with_key(self, key: HpkePublicKey, state: KeyState, now: float) -> "KeyRing":
-        """Return the ring with one more key, in this state since `now`."""
+        """Return the ring with one more key, which has this state since `now`."""
         entry = KeyEntry(suite=key.suite, public=key.raw, state=state, since=now)
         return KeyRing((*self.entries, entry))
 
@@ -141,9 +141,9 @@ class KeyRing:
             now: Seconds since 1970 UTC.
             schedule: Durations of the states.
             suites: Suites that need an active key.
-            needed: Keys of unfinished tasks, which are not destroyed; None if they are unknown, so
-                that nothing is destroyed.
-            make: Makes a key of a suite and stores its private half durably.
+            needed: Keys of unfinished tasks, which are not destroyed. None if they are unknown;
+                nothing is then destroyed.
+            make: Creates a key of a suite and stores its private half durably.
         """
         ring = self
         for suite in suites:
@@ -184,23 +184,19 @@ class KeyRing:
             return cls(tuple(_entry(key) for key in fields["keys"]))
         except (
             *(ValueError, TypeError, KeyError, AttributeError),
-            *(RecursionError, OverflowError),  # nested lists, and an integer of 400 digits
+            *(RecursionError, OverflowError),  # from nested lists and integers of 400 digits
         ) as error:
             raise WireError("this is not a key ring") from error
 
 
 def _renewed(
-    ring: KeyRing,
-    suite: str,
-    now: float,
-    schedule: Schedule,
-    make: Callable[[str], HpkePublicKey],
+    ring: KeyRing, suite: str, now: float, schedule: Schedule, make: Callable[[str], HpkePublicKey]
 ) -> KeyRing:
     """Return the ring after the changes due to the active and pending key of one suite."""
     active = ring.in_state(suite, KeyState.ACTIVE)
     pending = ring.in_state(suite, KeyState.PENDING)
     if active is None:
-        # The first key is active at once: no other was published.
+        # The first key is active at once, since no other key was published.
         if pending is None:
             return ring.with_key(make(suite), KeyState.ACTIVE, now)
         return _replacing(ring, pending.moved(now))
@@ -211,7 +207,7 @@ def _renewed(
         return ring.with_key(make(suite), KeyState.PENDING, now)
     if age < schedule.lifetime or now - pending.since < schedule.overlap:
         return ring
-    # Both together, so that exactly one key is active at any time.
+    # Both change together, so that exactly one key is active at any time.
     return _replacing(ring, active.moved(now), pending.moved(now))
 
 

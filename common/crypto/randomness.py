@@ -22,16 +22,16 @@ class _SecureGenerator(np.random.Generator):
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
-            "a secure generator cannot be pickled or copied: the copy would repeat its draws; "
-            "make one with secure_generator() where it is needed"
+            "a secure generator cannot be pickled or copied, as the copy would repeat its draws; "
+            "create another with secure_generator()"
         )
 
     def __getstate__(self) -> NoReturn:
         self.__reduce__()
 
     def spawn(self, n_children: int) -> NoReturn:
-        """Refuse: a child would be an ordinary generator."""
-        raise TypeError(f"make {n_children} generators with secure_generator() instead")
+        """Raise TypeError: a child would be an ordinary generator."""
+        raise TypeError(f"create {n_children} generators with secure_generator() instead")
 
 
 class _SecureChaCha(ChaCha):  # type: ignore[misc]  # randomgen publishes no stubs
@@ -57,7 +57,7 @@ def _rekey_after_fork() -> None:
     try:
         for generator in list(_living):
             generator.bit_generator.state = _fresh_bits().state
-    except BaseException:  # noqa: BLE001  # Python would only print it and go on with the old key
+    except BaseException:  # noqa: BLE001  # Python would print any error and keep the old key
         os._exit(os.EX_SOFTWARE)
 
 
@@ -66,13 +66,13 @@ os.register_at_fork(after_in_child=_rekey_after_fork)
 
 def secure_generator() -> np.random.Generator:
     """
-    Make a generator over ChaCha20 under a 256-bit key from the operating system.
+    Create a ChaCha20 generator with a 256-bit key from the operating system.
 
-    Only `server.py` and `deploy/` make one, and pass it down. It cannot be pickled or copied, and
+    Only `server.py` and `deploy/` create one, and pass it down. It cannot be pickled or copied, and
     is re-keyed in a forked child, so that no two processes share a stream.
 
     Cost: about 1.4 times numpy's default generator for a permutation.
-    Source: RFC 8439 for the cipher; the stream equals it block for block.
+    Source: RFC 8439; the stream equals that of the cipher, block for block.
     """
     generator = _SecureGenerator(_fresh_bits())
     _living.add(generator)

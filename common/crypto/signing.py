@@ -4,8 +4,8 @@ Signing identities (Ed25519 [RFC8032]), signed tasks, the shuffler's receipts an
 Devices pin identities, not encryption keys, so that encryption keys can change with every task.
 Every kind of message has its own label, so that no signature is valid for another kind. A receipt
 is signed once the submission is stored. Together with a batch commitment that lacks the reports, it
-proves that an acknowledged submission was not forwarded. It covers the envelope, which only the
-shuffler's key opens, so it does not reveal the content.
+proves that the shuffler did not forward an acknowledged submission. It covers only the sealed
+envelope, so it does not reveal the content.
 """
 
 import hashlib
@@ -32,7 +32,7 @@ class SignedTask:
     """
     A task exactly as published, and the signature over it.
 
-    Digest and signature cover the bytes as received, which are never serialised again.
+    Digest and signature cover the bytes as received, which are never serialized again.
     """
 
     task_bytes: bytes
@@ -45,7 +45,7 @@ class SignedTask:
 
 @dataclass(frozen=True, slots=True, init=False)
 class PublicIdentity:
-    """The public half of a party's identity, which devices pin."""
+    """The public half of a party's identity, which devices pin and which verifies signatures."""
 
     _key: Ed25519PublicKey
     raw: bytes
@@ -58,7 +58,7 @@ class PublicIdentity:
 
     @classmethod
     def from_hex(cls, text: str, whose: str) -> Self:
-        """Parse 64 hexadecimal digits, or raise WireError, which calls the identity `whose`."""
+        """Parse 64 hexadecimal digits; a WireError calls the identity `whose`."""
         try:
             return cls(bytes.fromhex(text))
         except ValueError as error:
@@ -68,15 +68,13 @@ class PublicIdentity:
 
     def verify(self, signed: SignedTask) -> None:
         """Check that this identity signed the task; raise ProofError if it did not."""
-        try:
-            self._key.verify(signed.signature, _TASK_LABEL + signed.task_bytes)
-        except InvalidSignature as error:
+        if not self.is_valid_signature(_TASK_LABEL, signed.task_bytes, signed.signature):
             raise ProofError(
                 "the task's signature is not by the analyzer identity pinned here "
                 f"({fingerprint(self.raw)})"
-            ) from error
+            )
 
-    def signed(self, label: bytes, message: bytes, signature: bytes) -> bool:
+    def is_valid_signature(self, label: bytes, message: bytes, signature: bytes) -> bool:
         """Return whether this identity signed a message under a label."""
         try:
             self._key.verify(signature, label + message)
@@ -85,11 +83,11 @@ class PublicIdentity:
         return True
 
     def __repr__(self) -> str:
-        return f"PublicIdentity({fingerprint(self.raw)})"
+        return f"{type(self).__name__}({fingerprint(self.raw)})"
 
 
 class SigningIdentity:
-    """The private half of a party's identity. It signs, and never prints."""
+    """The private half of a party's identity, which signs; hidden in repr."""
 
     __slots__ = ("_key",)
 
@@ -100,11 +98,11 @@ class SigningIdentity:
 
     @classmethod
     def generate(cls) -> Self:
-        """Make a new identity from the operating system's randomness."""
+        """Generate an identity from the operating system's randomness."""
         return cls(Ed25519PrivateKey.generate().private_bytes_raw())
 
     def private_bytes(self) -> bytes:
-        """Return the raw key, for the key file; keep it off logs and wires."""
+        """Return the raw key, for the key file; never log or send it."""
         return self._key.private_bytes_raw()
 
     def public_identity(self) -> PublicIdentity:
@@ -116,7 +114,7 @@ class SigningIdentity:
         return SignedTask(task_bytes=task_bytes, signature=self._key.sign(_TASK_LABEL + task_bytes))
 
     def sign_message(self, label: bytes, message: bytes) -> bytes:
-        """Sign a message of fixed length under the label of its kind. Tasks use `sign`."""
+        """Sign a message of fixed length under the label of its kind. For tasks use `sign`."""
         return self._key.sign(label + message)
 
     def __repr__(self) -> str:
@@ -131,7 +129,7 @@ _BULK_RECEIPT_LABEL: Final = b"shuffledp v1 bulk receipt"
 
 
 def envelope_hash(envelope: bytes) -> bytes:
-    """Return an envelope's SHA-256, which its receipt signs."""
+    """Return an envelope's SHA-256, which its receipt covers."""
     return hashlib.sha256(envelope).digest()
 
 
@@ -140,11 +138,11 @@ def sign_receipt(identity: SigningIdentity, digest: TaskDigest, envelope: bytes)
     return identity.sign_message(_RECEIPT_LABEL, digest + envelope_hash(envelope))
 
 
-def receipt_holds(
+def is_valid_receipt(
     identity: PublicIdentity, digest: TaskDigest, envelope: bytes, receipt: bytes
 ) -> bool:
-    """Return whether a receipt is for this envelope. Run by the user agent. Cost: some 100 µs."""
-    return identity.signed(_RECEIPT_LABEL, digest + envelope_hash(envelope), receipt)
+    """Return whether a receipt covers this envelope. Run by the user agent. Cost: some 100 µs."""
+    return identity.is_valid_signature(_RECEIPT_LABEL, digest + envelope_hash(envelope), receipt)
 
 
 def sign_bulk_receipt(
@@ -153,9 +151,9 @@ def sign_bulk_receipt(
     """
     Sign one receipt for many stored envelopes, in the order of the call. Run by the shuffler.
 
-    Cost: one signature, and a hash for each envelope.
+    Cost: one signature, and one hash per envelope.
     """
-    hashes = b"".join([hashlib.sha256(envelope).digest() for envelope in stored])
+    hashes = b"".join(map(envelope_hash, stored))
     return identity.sign_message(_BULK_RECEIPT_LABEL, digest + hashlib.sha256(hashes).digest())
 
 
@@ -166,21 +164,20 @@ _TOKEN_LABEL: Final = b"shuffledp v1 user token"
 
 
 class TokenIdentity(PublicIdentity):
-    """The public half of a token key, with which a shuffler verifies tokens."""
+    """The public half of a token key, which verifies tokens at the shuffler."""
 
     __slots__ = ()
 
-    def accepts(self, token: bytes) -> bool:
-        """Return whether the issuer made this token. Run by the shuffler. Cost: about 0.1 ms."""
+    def is_valid_token(self, token: bytes) -> bool:
+        """Return whether this issuer signed a token. Run by the shuffler. Cost: about 0.1 ms."""
         serial, signature = token[:SERIAL_BYTES], token[SERIAL_BYTES:]
-        return len(token) == TOKEN_BYTES and self.signed(_TOKEN_LABEL, serial, signature)
-
-    def __repr__(self) -> str:
-        return f"TokenIdentity({fingerprint(self.raw)})"
+        return len(token) == TOKEN_BYTES and self.is_valid_signature(
+            _TOKEN_LABEL, serial, signature
+        )
 
 
 class TokenIssuer:
-    """The private half of a token key, held by the party that admits users; never prints."""
+    """The private half of a token key, held by the party that admits users; hidden in repr."""
 
     __slots__ = ("_identity",)
 
@@ -197,7 +194,7 @@ class TokenIssuer:
         return TokenIdentity(self._identity.public_identity().raw)
 
     def issue(self) -> bytes:
-        """Make one token, with a serial number from the operating system."""
+        """Issue a token, with a random serial number from the operating system."""
         serial = secrets.token_bytes(SERIAL_BYTES)
         return serial + self._identity.sign_message(_TOKEN_LABEL, serial)
 

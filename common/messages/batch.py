@@ -31,7 +31,7 @@ class BatchStatus:
 
     state: BatchState
     n_users: int
-    """0 while it collects: a growing count would reveal the time of each submission."""
+    """0 while the batch collects: a growing count would reveal the time of each submission."""
     n_min: int
     shuffle_seconds: float
 
@@ -42,14 +42,14 @@ class BatchProgress:
 
     state: BatchState
     n_users: int
-    """Number of users so far, also while it collects."""
+    """Number of users so far, also while the batch collects."""
     n_min: int
     target_size: int
     deadline: int
     refused: Mapping[str, int]
     """Number of submissions that were not stored, by outcome."""
     repeated: int
-    """Number of submissions that were sent again unchanged, which is harmless."""
+    """Number of submissions that were repeated unchanged, which is harmless."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,18 +63,18 @@ class BatchManifest:
 
 
 class TaskState(Enum):
-    """The states of a task at the analyzer, which does not see a batch before it is delivered."""
+    """The states of a task at the analyzer, which sees a batch only when it is delivered."""
 
     OPEN = "open"
     """No batch has arrived yet."""
     OVERDUE = "overdue"
-    """The deadline has passed without a batch: it expired, cannot be delivered, or is being
+    """The deadline has passed without a batch: the batch expired, cannot be delivered, or is being
     delivered."""
     STAGED = "staged"
-    """The batch has arrived, and is being estimated."""
+    """The batch has arrived and is being estimated."""
     RELEASED = "released"
     UNUSABLE = "unusable"
-    """Its batch can never be released; `failure` states the reason."""
+    """The batch can never be released; `failure` states the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +90,6 @@ class TaskSummary:
     target_size: int
     deadline: int
     n_users: int
-    """Users of the delivered batch; 0 before."""
+    """Number of users of the delivered batch; 0 before the delivery."""
     failure: str
-    """Reason why the batch is unusable; otherwise empty."""
+    """Reason why the batch is unusable; empty if it is usable."""

@@ -9,8 +9,8 @@ alone, so that nobody can shrink a bucket. The salt is drawn after the last repo
 choose their sealed reports, could otherwise make a bucket as long as they like.
 
 The analyzer signs the root and the salt before it acknowledges the delivery. A bucket and `bits`
-hashes prove to a device that a leaf is in its bucket, or is not. The shuffler relays them; a
-request names a whole bucket, so that it does not reveal a leaf.
+hashes prove to a device whether a leaf is in the batch. The shuffler relays them; a request names
+only a bucket, so it does not reveal a leaf.
 """
 
 import hashlib
@@ -35,8 +35,8 @@ BUCKET_LEAVES: Final = 256
 """Average number of leaves per bucket: from this to twice as many, unless there are fewer."""
 
 _LEAF, _BUCKET, _NODE, _SALTED = b"\x00", b"\x01", b"\x02", b"\x03"
-_AT_ONCE: Final = 1 << 14
-"""Number of leaves that are Python objects at a time, to bound memory."""
+_CHUNK_LEAVES: Final = 1 << 14
+"""Number of leaves processed together, to bound memory."""
 
 
 def bits_for(n_leaves: int) -> int:
@@ -50,7 +50,7 @@ def leaf(sealed_report: bytes) -> bytes:
 
 
 def leaves_of(sealed_reports: bytes, size: int) -> bytes:
-    """Return the concatenated leaves of sealed reports of `size` bytes. Cost: about 1 µs each."""
+    """Concatenate the leaves of sealed reports of `size` bytes. Cost: about 1 µs per report."""
     return b"".join([leaf(report) for report in split_every(sealed_reports, size)])
 
 
@@ -65,7 +65,7 @@ def salted(salt: bytes, leaf: bytes) -> bytes:
 
 
 def prefix_of(leaf: bytes, bits: int) -> int:
-    """Return a salted leaf's first bits: the number of its bucket."""
+    """Return the number of a salted leaf's bucket: its first bits."""
     return int.from_bytes(leaf[:4]) >> (32 - bits)
 
 
@@ -81,7 +81,7 @@ def node_hash(left: bytes, right: bytes) -> bytes:
 
 def salt_all(leaves: bytearray, salt: bytes) -> None:
     """Salt concatenated leaves in place. Cost: six seconds for 10^7 leaves."""
-    prefix, step = _SALTED + salt, _AT_ONCE * HASH_BYTES
+    prefix, step = _SALTED + salt, _CHUNK_LEAVES * HASH_BYTES
     for first in range(0, len(leaves), step):
         part = split(bytes(leaves[first : first + step]))
         leaves[first : first + step] = b"".join(
@@ -96,18 +96,19 @@ def sorted_leaves(leaves: bytearray) -> NDArray[np.uint8]:
     Returns:
         The distinct leaves in ascending order, shape (n, HASH_BYTES).
 
-    Cost: two seconds for 10^7 leaves, and one byte of extra memory for each.
+    Cost: two seconds for 10^7 leaves, and one byte of extra memory per leaf.
     """
     rows = np.frombuffer(leaves, dtype=np.uint8)
-    # numpy compares byte strings as memcmp does, except for trailing zeros, which make no
-    # difference between strings of one length.
+    # numpy compares byte strings like memcmp, except that it ignores trailing zeros, which does not
+    # matter for strings of one length.
     whole = rows.view(f"S{HASH_BYTES}")
     whole.sort()
     first = np.ones(len(whole), dtype=np.bool_)
     np.not_equal(whole[1:], whole[:-1], out=first[1:])
     end = int(np.argmin(first)) if not first.all() else len(whole)
-    for start in range(end, len(whole), _AT_ONCE):
-        part = whole[start : start + _AT_ONCE][first[start : start + _AT_ONCE]]
+    for start in range(end, len(whole), _CHUNK_LEAVES):
+        stop = start + _CHUNK_LEAVES
+        part = whole[start:stop][first[start:stop]]
         whole[end : end + len(part)] = part
         end += len(part)
     return rows.reshape(-1, HASH_BYTES)[:end]
@@ -140,7 +141,7 @@ class Tree:
     @classmethod
     def over(cls, leaves: bytearray, salt: bytes) -> Self:
         """
-        Salt, sort and hash all reports' leaves, in their memory. Senders must not know the salt.
+        Salt, sort and hash all reports' leaves in place. Senders must not know the salt in advance.
 
         Cost: nine seconds for 10^7 leaves.
         """
@@ -176,9 +177,9 @@ def root_of(bucket: bytes, prefix: int, path: Iterable[bytes]) -> bytes:
 
 
 PREFIX_BYTES: Final = 4
-"""Bytes of a bucket's number on the wire."""
+"""Length of a bucket's number on the wire."""
 PROOF_DAYS: Final = 14
-"""Days after a task's deadline during which devices ask for proofs and shufflers keep them."""
+"""Days after a task's deadline for which shufflers keep proofs and devices request them."""
 _LABEL: Final = b"shuffledp v1 batch commitment"
 
 
@@ -204,7 +205,7 @@ class BatchCommitment:
         tree: Tree,
         salt: bytes,
     ) -> Self:
-        """Commit to a salted tree. Run by the analyzer. Signing again gives the same bytes."""
+        """Commit to a salted tree. Run by the analyzer. Deterministic."""
         blank = cls(
             task_digest=digest,
             batch_id=batch_id,
@@ -216,8 +217,8 @@ class BatchCommitment:
         )
         return replace(blank, signature=identity.sign_message(_LABEL, blank._message()))
 
-    def check(self, identity: PublicIdentity, digest: TaskDigest) -> None:
-        """Check task, depth of the tree and signature; raise ProofError if one is wrong."""
+    def verify(self, identity: PublicIdentity, digest: TaskDigest) -> None:
+        """Raise ProofError unless task, depth of the tree and signature are right."""
         if self.task_digest != digest:
             raise ProofError("the batch commitment belongs to another task")
         if self.bits != bits_for(self.n_leaves):
@@ -225,7 +226,7 @@ class BatchCommitment:
                 f"the batch commitment has {self.bits} bits; for {self.n_leaves} leaves it must "
                 f"have {bits_for(self.n_leaves)}"
             )
-        if not identity.signed(_LABEL, self._message(), self.signature):
+        if not identity.is_valid_signature(_LABEL, self._message(), self.signature):
             raise ProofError("the batch commitment is not signed by the pinned analyzer")
 
     def prefix_of(self, leaf: bytes) -> int:
@@ -233,7 +234,7 @@ class BatchCommitment:
         return prefix_of(salted(self.salt, leaf), self.bits)
 
     def _message(self) -> bytes:
-        """Encode the signed message: every field has a fixed length."""
+        """Encode the signed fields, each of fixed length."""
         return b"".join(
             (
                 self.task_digest,
@@ -260,16 +261,16 @@ class InclusionProof:
         """Extract a bucket from a tree. Run by the shuffler."""
         return cls(commitment=commitment, bucket=tree.bucket(prefix), path=tree.path(prefix))
 
-    def holds(self, leaf: bytes, identity: PublicIdentity, digest: TaskDigest) -> bool:
+    def includes(self, leaf: bytes, identity: PublicIdentity, digest: TaskDigest) -> bool:
         """
         Return whether the analyzer received a leaf. Run by the user agent.
 
-        False is proven too: the whole bucket lacks the leaf.
+        False is a proof of absence, since the proof contains the leaf's whole bucket.
 
         Raises:
-            ProofError: The proof has another task or signer, or does not lead to the root.
+            ProofError: The proof is of another task or signer, or does not lead to the root.
         """
-        self.commitment.check(identity, digest)
+        self.commitment.verify(identity, digest)
         bits, prefix = self.commitment.bits, self.commitment.prefix_of(leaf)
         if len(self.path) != bits or any(len(sibling) != HASH_BYTES for sibling in self.path):
             raise ProofError(

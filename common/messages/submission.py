@@ -27,7 +27,7 @@ KIND_DESCRIPTIONS: Final[Mapping[Kind, str]] = {
     "vector": "a list of numbers",
     "key-value": "pairs of a key and a number",
 }
-"""The value that a task of each kind asks for."""
+"""Descriptions of the values that tasks of each kind ask for."""
 
 
 def kind_of(value: Value) -> Kind:
@@ -50,20 +50,22 @@ class Outcome(StrEnum):
 
     STORED = "stored"
     REPEATED = "repeated"
-    """The same bytes were already stored."""
+    """Stored before with the same bytes; once the batch is permuted, a retry gets CLOSED."""
     CONFLICT = "conflict"
     """The submission id was used with other bytes."""
     CLOSED = "closed"
     """The batch no longer collects."""
     MALFORMED = "malformed"
     """The envelope does not open, or has the wrong length."""
-    TOKEN_USED = "token used"  # noqa: S105  # no password
+    TOKEN_USED = "token used"  # noqa: S105  # an outcome, not a password
     """The token was used with another submission."""
     UNAUTHENTICATED = "unauthenticated"
     """The token is missing or invalid."""
 
 
-REFUSALS: Final = tuple(one for one in Outcome if one not in {Outcome.STORED, Outcome.REPEATED})
+STORED_OUTCOMES: Final = frozenset({Outcome.STORED, Outcome.REPEATED})
+"""Outcomes of submissions that are in the batch."""
+REFUSALS: Final = tuple(outcome for outcome in Outcome if outcome not in STORED_OUTCOMES)
 """Outcomes of submissions that are not in the batch."""
 
 
@@ -81,19 +83,20 @@ def pack(submission: Submission) -> bytes:
     return submission.submission_id + submission.sealed_reports
 
 
+def split_submission(plaintext: bytes) -> tuple[bytes, bytes]:
+    """Split an envelope's plaintext into submission id and sealed reports, without checks."""
+    return plaintext[:SUBMISSION_ID_BYTES], plaintext[SUBMISSION_ID_BYTES:]
+
+
 def unpack(plaintext: bytes, task: Task) -> Submission:
-    """Parse an envelope's plaintext; WireError if its length is wrong."""
-    room = len(plaintext) - SUBMISSION_ID_BYTES
-    expected = task.reports_per_user * task.sealed_report_bytes
-    if room != expected:
+    """Parse an envelope's plaintext; raise WireError if its length is wrong."""
+    submission_id, sealed_reports = split_submission(plaintext)
+    if len(sealed_reports) != task.reports_per_user * task.sealed_report_bytes:
         raise WireError(
-            f"the envelope holds {max(room, 0)} bytes of sealed reports; a submission of this task "
-            f"holds {task.reports_per_user} reports of {task.sealed_report_bytes} bytes"
+            f"the envelope holds {len(sealed_reports)} bytes of sealed reports; a submission of "
+            f"this task holds {task.reports_per_user} reports of {task.sealed_report_bytes} bytes"
         )
-    return Submission(
-        submission_id=plaintext[:SUBMISSION_ID_BYTES],
-        sealed_reports=plaintext[SUBMISSION_ID_BYTES:],
-    )
+    return Submission(submission_id=submission_id, sealed_reports=sealed_reports)
 
 
 PLAIN_REPORT: Final = np.dtype([("item", "<u4")])

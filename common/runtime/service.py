@@ -6,10 +6,10 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
@@ -36,25 +36,15 @@ _GRACE: Final = 10.0
 """Seconds that calls in flight have to finish at a stop."""
 
 
-class Service(Protocol):
-    """A started service."""
-
-    @property
-    def address(self) -> str:
-        """The listening address."""
-
-    async def stop(self) -> None:
-        """Finish calls in flight and close every file."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listener:
-    """A running gRPC server with health checks, and metrics if enabled."""
+    """A running gRPC server with health checks, metrics if enabled, and background tasks."""
 
     server: grpc.aio.Server
     address: str
     checks: health.HealthServicer
     metrics: MetricsServer | None
+    background: Sequence[asyncio.Task[None]]
 
     @classmethod
     async def start(
@@ -66,8 +56,13 @@ class Listener:
         process_metrics: ProcessMetrics,
         *,
         operator_token: OperatorToken | None = None,
+        background: Sequence[Callable[[], Coroutine[Any, Any, None]]] = (),
     ) -> "Listener":
-        """Bind, serve, publish the address, and report healthy; SettingsError if it cannot bind."""
+        """
+        Bind, serve, publish the address, report healthy, and start the `background` coroutines.
+
+        Raises SettingsError if it cannot bind.
+        """
         ask = tls is not None and asks_for_certificates(name)
         over_tls = not settings.listen.startswith("unix:")
         admission = AdmissionInterceptor(
@@ -94,14 +89,34 @@ class Listener:
             await checks.set(service, health_pb2.HealthCheckResponse.SERVING)
         StateDirectory.open(settings.state_directory).publish("address", address)
         logs.event("serving", {"party": name, "address": address})
-        return cls(server=server, address=address, checks=checks, metrics=metrics)
+        tasks = [asyncio.create_task(run()) for run in background]
+        return cls(server=server, address=address, checks=checks, metrics=metrics, background=tasks)
 
     async def stop(self) -> None:
-        """Report unhealthy, refuse new calls, and let those in flight finish."""
+        """Report unhealthy, refuse new calls, let those in flight finish, and stop the rest."""
         await self.checks.enter_graceful_shutdown()
         await self.server.stop(_GRACE)
+        for task in self.background:
+            task.cancel()
+        await asyncio.gather(*self.background, return_exceptions=True)
         if self.metrics is not None:
             await asyncio.to_thread(self.metrics.stop)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service:
+    """A started service."""
+
+    listener: Listener
+
+    @property
+    def address(self) -> str:
+        """The listening address."""
+        return self.listener.address
+
+    async def stop(self) -> None:
+        """Finish calls in flight, stop background tasks, and close every file."""
+        await self.listener.stop()
 
 
 def _serve_metrics(

@@ -44,7 +44,7 @@ from deploy.tasks import drafts
 from deploy.tasks.demo_task import DEMO_PARAMETERS, closing_draft
 from deploy.terminal.files import read_file
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
-from user_agent.agent import RemoteShuffler
+from user_agent.shuffler_client import RemoteShuffler
 
 _DAY: Final = 24 * 3600
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from common.crypto.signing import PublicIdentity, receipt_holds
+from common.crypto.signing import PublicIdentity, is_valid_receipt
 from common.errors import BatchStateError, PeerError, PeerRefusalError, SettingsError
 from common.runtime.rpc import open_channel
 from common.task.task import Task
@@ -21,8 +21,8 @@ from common.task_digest import TaskDigest
 from deploy.clients.analyzer import OperatorClient
 from deploy.sentinels.sentinel_file import PlantedSentinel, SentinelFile, SentinelState
 from deploy.tasks.value_parser import sample_value
-from user_agent.agent import RemoteShuffler, Shuffler
 from user_agent.contribution import Contributor
+from user_agent.shuffler_client import RemoteShuffler, Shuffler
 
 
 @asynccontextmanager
@@ -119,7 +119,7 @@ class SentinelRun:
             file.record(number, SentinelState.UNKNOWN)  # stays registered: it may be stored
             return
         pinned = self.shuffler_identity
-        if pinned is not None and not receipt_holds(pinned, self.digest, envelope, receipt):
+        if pinned is not None and not is_valid_receipt(pinned, self.digest, envelope, receipt):
             file.record(number, SentinelState.UNKNOWN)
             raise PeerError(
                 "the shuffler's receipt is not signed by its pinned identity; no more sentinels "

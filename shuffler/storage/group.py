@@ -1,8 +1,8 @@
 """
 Groups: submissions that are opened, tagged and sealed under the batch's key together.
 
-Submissions, buckets and the permuted batch are stored under a key of the batch alone. Destroying
-the key erases them, whatever the disk still holds: deleting a file does not erase it.
+Each batch has its own key, under which its submissions, buckets and permuted reports are stored.
+Destroying the key erases them; deleting a file would leave its content on the disk.
 
 A worker forms a group from its share of a bulk call, so that neither sealed reports nor hashes pass
 through the one process that answers all calls. Submissions in a group are sorted by their tags,
@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from common.crypto.hpke import split_every
 from common.crypto.hpke_pool import Opened
 from common.errors import DamagedStorageError
-from common.task.task import SUBMISSION_ID_BYTES
+from common.messages.submission import split_submission
 
 KEY_BYTES: Final = 32
 TAG_BYTES: Final = 16
@@ -54,27 +54,28 @@ class BatchKey:
         """
         Return a keyed hash: equal for equal content, meaningless without the key.
 
-        Keyed BLAKE2b of 16 bytes: two of 10^7 contents collide by chance with probability below
+        Keyed BLAKE2b of 16 bytes: among 10^7 contents, two collide by chance with probability below
         10^-24, and finding a collision requires the key.
         """
         tagged = self._tagging.copy()  # the key is hashed already
         tagged.update(content)
         return tagged.digest()
 
-    def seal(self, row: bytes | memoryview, place: bytes = b"") -> bytes:
-        """Encrypt a row under a fresh nonce, bound to the place where it is stored."""
+    def seal(self, row: bytes | memoryview, associated_data: bytes = b"") -> bytes:
+        """Encrypt a row under a fresh nonce, bound to data that names where it is stored."""
         nonce = secrets.token_bytes(_NONCE_BYTES)
-        return nonce + self._aead.encrypt(nonce, row, place)
+        return nonce + self._aead.encrypt(nonce, row, associated_data)
 
-    def open(self, sealed: bytes, place: bytes = b"") -> bytes:
+    def open(self, sealed: bytes, associated_data: bytes = b"") -> bytes:
         """
-        Decrypt a row from `seal`.
+        Decrypt a row sealed by `seal` with the same associated data.
 
         Raises:
             DamagedStorageError: The row was changed, moved, or sealed under another key.
         """
         try:
-            return self._aead.decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], place)
+            nonce, ciphertext = sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:]
+            return self._aead.decrypt(nonce, ciphertext, associated_data)
         except (InvalidTag, ValueError) as error:
             raise DamagedStorageError(
                 "a stored row does not open: the disk is damaged, or the key is another batch's"
@@ -90,7 +91,7 @@ class BatchKey:
 TAGS: Final = np.dtype([("head", "<u8"), ("rest", "V8"), ("content", f"V{TAG_BYTES}")])
 """A submission's two keyed hashes: of its id (head and rest), and of its sealed reports."""
 
-_SMALL: Final = 64
+_MIN_GROUP: Final = 64
 """Groups with fewer submissions are merged before they are stored."""
 _NUMBER_BITS: Final = 63
 """Bits of SQLite's non-negative integers."""
@@ -101,11 +102,11 @@ class Group:
     """Submissions of one batch as they are stored."""
 
     number: int
-    """Random: groups are stored in the order of their numbers."""
+    """Random, since groups are stored in the order of their numbers."""
     tags: bytes
     """TAGS of each submission, sorted by the hash of the id."""
     sealed: bytes
-    """All sealed reports, submission by submission, under the batch's key."""
+    """All sealed reports, submission by submission, encrypted under the batch's key."""
 
     def __len__(self) -> int:
         return len(self.tags) // TAGS.itemsize
@@ -116,16 +117,16 @@ class Group:
 
     def sealed_tags(self, key: BatchKey) -> bytes:
         """Return the tags sealed for storage."""
-        return key.seal(self.tags, _place(b"tags", self.number))
+        return key.seal(self.tags, _group_context(b"tags", self.number))
 
     def only(self, kept: NDArray[np.bool_], key: BatchKey) -> "Group":
-        """Return the submissions where `kept`, shape (n,), is True."""
+        """Return a group of the submissions for which `kept`, shape (n,), is True."""
         reports = np.frombuffer(open_group(self.number, self.sealed, key), dtype=np.uint8)
         reports = reports.reshape(len(self), -1)[kept]
         return Group(
             number=self.number,
             tags=self.entries()[kept].tobytes(),
-            sealed=key.seal(reports.tobytes(), _place(b"reports", self.number)),
+            sealed=key.seal(reports.tobytes(), _group_context(b"reports", self.number)),
         )
 
 
@@ -133,10 +134,13 @@ def merge_small(groups: Sequence[Group], key: BatchKey) -> list[Group]:
     """
     Merge small groups into one, so that single submissions do not take a row each.
 
-    Cost: opening the small groups and sealing one, some 5 microseconds a group.
+    A single submission is thus sealed, opened and sealed again: far cheaper than opening its
+    envelope, and all calls store the same kind of group.
+
+    Cost: opening the small groups and sealing one, some 5 microseconds per group.
     """
-    small = [group for group in groups if len(group) < _SMALL]
-    if len(small) < 2:  # noqa: PLR2004  # nothing to merge
+    small = [group for group in groups if len(group) < _MIN_GROUP]
+    if len(small) < 2:  # noqa: PLR2004  # one group cannot be merged
         return list(groups)
     reports = [
         np.frombuffer(open_group(group.number, group.sealed, key), dtype=np.uint8).reshape(
@@ -149,20 +153,22 @@ def merge_small(groups: Sequence[Group], key: BatchKey) -> list[Group]:
     number = secrets.randbits(_NUMBER_BITS)
     merged = Group(
         number=number,
-        tags=b"".join([tags[place] for place in order]),
-        sealed=key.seal(np.concatenate(reports)[order].tobytes(), _place(b"reports", number)),
+        tags=b"".join([tags[index] for index in order]),
+        sealed=key.seal(
+            np.concatenate(reports)[order].tobytes(), _group_context(b"reports", number)
+        ),
     )
-    return [merged, *(group for group in groups if len(group) >= _SMALL)]
+    return [merged, *(group for group in groups if len(group) >= _MIN_GROUP)]
 
 
 def open_group(number: int, sealed: bytes, key: BatchKey) -> bytes:
     """Return a stored group's sealed reports, submission by submission."""
-    return key.open(sealed, _place(b"reports", number))
+    return key.open(sealed, _group_context(b"reports", number))
 
 
 def open_tags(number: int, sealed_tags: bytes, key: BatchKey) -> bytes:
     """Return a stored group's tags."""
-    return key.open(sealed_tags, _place(b"tags", number))
+    return key.open(sealed_tags, _group_context(b"tags", number))
 
 
 def form_group(submissions: Sequence[bytes], key: BatchKey) -> tuple[Group, list[int]]:
@@ -172,54 +178,52 @@ def form_group(submissions: Sequence[bytes], key: BatchKey) -> tuple[Group, list
     Returns:
         The group, and for each of its submissions the index in `submissions`.
 
-    Cost: two hashes a submission, some 2 microseconds.
+    Cost: two hashes per submission, some 2 microseconds.
     """
     tag, number = key.tag, secrets.randbits(_NUMBER_BITS)
-    named = sorted(
-        [
-            (tag(one[:SUBMISSION_ID_BYTES]) + tag(one[SUBMISSION_ID_BYTES:]), place)
-            for place, one in enumerate(submissions)
-        ]
+    parts = [split_submission(plaintext) for plaintext in submissions]
+    tagged = sorted(
+        [(tag(submission_id) + tag(sealed), n) for n, (submission_id, sealed) in enumerate(parts)]
     )
-    reports = b"".join([submissions[place][SUBMISSION_ID_BYTES:] for _, place in named])
+    reports = b"".join([parts[index][1] for _, index in tagged])
     group = Group(
         number=number,
-        tags=b"".join([tags for tags, _ in named]),
-        sealed=key.seal(reports, _place(b"reports", number)),
+        tags=b"".join([tags for tags, _ in tagged]),
+        sealed=key.seal(reports, _group_context(b"reports", number)),
     )
-    return group, [place for _, place in named]
+    return group, [index for _, index in tagged]
 
 
 def form_from_opened(opened: Opened, raw_key: bytes) -> tuple[Group, list[int]]:
     """
     Form a group from the envelopes that opened. Run by the shuffler's workers.
 
-    Envelopes of the task's one length hold an id and the task's number of sealed reports if they
-    open, since sealing adds a fixed number of bytes.
+    An envelope of the task's length that opens contains an id and the task's number of sealed
+    reports, since sealing adds a fixed number of bytes.
 
     Returns:
         The group, and for each of its submissions the index of its envelope.
     """
     size = len(opened.plaintexts) // max(1, len(opened.readable))
-    readable = [place for place, good in enumerate(opened.readable) if good]
-    group, places = form_group(
-        [opened.plaintexts[place * size : (place + 1) * size] for place in readable],
+    readable = [index for index, good in enumerate(opened.readable) if good]
+    group, indices = form_group(
+        [opened.plaintexts[index * size : (index + 1) * size] for index in readable],
         BatchKey(raw_key),
     )
-    return group, [readable[place] for place in places]
+    return group, [readable[index] for index in indices]
 
 
-def _place(kind: bytes, number: int) -> bytes:
+def _group_context(kind: bytes, number: int) -> bytes:
     return kind + number.to_bytes(8, "big")
 
 
 _LENGTH_BYTES: Final = 4
 _MAX_RECORD_BYTES: Final = 2**28
-"""Larger than any record written."""
+"""Upper bound on the length of every record, against damaged headers."""
 
 
-def record_place(bucket: int, number: int) -> bytes:
-    """Encode a record's file (-1 is the permuted batch) and position, to be authenticated."""
+def record_context(bucket: int, number: int) -> bytes:
+    """Encode a record's file (-1 is the permuted batch) and position as associated data."""
     return b"file" + bucket.to_bytes(4, "big", signed=True) + number.to_bytes(8, "big")
 
 

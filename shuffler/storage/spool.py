@@ -3,7 +3,7 @@ The shuffler's database and batch files.
 
 Submissions are durable before they are acknowledged, and deleted once the batch is permuted. They
 are stored in randomly numbered groups under the batch's key; each batch also has a directory of
-files. SQLite's log keeps the order of commits for a while, but nothing on the disk relates a
+files. SQLite's log retains the order of commits for a while, but nothing on the disk relates a
 submission to a position in the permuted batch.
 """
 
@@ -26,7 +26,7 @@ from common.runtime.database import Database, storage_failures
 from common.runtime.state_directory import flush_directory
 from common.task_digest import TaskDigest
 from shuffler.storage import submissions as submission_table
-from shuffler.storage.group import BatchKey, record_place, sealed_records, write_record
+from shuffler.storage.group import BatchKey, record_context, sealed_records, write_record
 from shuffler.storage.submissions import Arrival, Deduplication
 
 _SCHEMA: Final = (
@@ -53,10 +53,10 @@ _PERMUTED_STATES: Final = frozenset(
 )
 """States in which the permuted batch is stored."""
 _GATHER_SECONDS: Final = 0.004
-"""Seconds that a commit waits for more calls if the last one served several: a flush costs as much
-processor time as opening several envelopes."""
-_GATHERED: Final = 64
-"""Number of waiting submissions that are committed without that wait."""
+"""Seconds that a commit waits for more calls if the last commit served several: a flush costs as
+much processor time as opening several envelopes."""
+_COMMIT_AT_ONCE: Final = 64
+"""Minimum number of waiting submissions that are committed without that wait."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,13 +68,13 @@ class StoredBatch:
     state: BatchState
     n_users: int
     n_reports: int
-    """In the permuted batch; 0 before it is permuted."""
+    """Number of reports in the permuted batch; 0 before it is permuted."""
     shuffle_seconds: float
 
 
 Observer = Callable[[BatchId, BatchState, BatchState, int], None]
-"""Called after every stored change of a batch's state: batch, old state, new state, and the number
-of users stored with it."""
+"""Called after every stored change of a batch's state with batch, old state, new state, and the
+number of users at that moment."""
 
 
 class BatchFiles:
@@ -82,9 +82,9 @@ class BatchFiles:
     One batch's directory: buckets during the shuffle, then the permuted batch.
 
     A file is a sequence of records sealed under the batch's key, each bound to its file and
-    position, so that moving or omitting one is detected; the reader knows the number of reports.
-    The permuted batch is written, flushed and renamed, and its directory flushed, so that it exists
-    whole or not at all. Earlier files are discarded when the batch is shuffled again.
+    position: the reader, who knows the number of reports, detects moved and missing records. The
+    permuted batch is written, flushed and renamed, and its directory flushed, so that it exists
+    completely or not at all. A repeated shuffle discards earlier files.
 
     Every method raises StorageError if the disk is full, read-only or fails, and
     DamagedStorageError if stored bytes have changed.
@@ -98,17 +98,17 @@ class BatchFiles:
 
     @storage_failures()
     def begin(self) -> None:
-        """Make an empty directory, discarding any earlier attempt."""
+        """Create an empty directory, discarding any earlier attempt."""
         remove_folder(self._folder)
         self._written = {}
         self._folder.mkdir(mode=_OWNER_ONLY, parents=True)
 
     @storage_failures()
     def append(self, bucket: int, reports: bytes) -> None:
-        """Encrypt and append a record to a bucket. Not synced: buckets need not survive a crash."""
+        """Encrypt and append a record to a bucket, without a flush: a crash may lose buckets."""
         number = self._written.get(bucket, 0)
         with self._bucket(bucket).open("ab") as file:
-            write_record(file, self._key.seal(reports, record_place(bucket, number)))
+            write_record(file, self._key.seal(reports, record_context(bucket, number)))
         self._written[bucket] = number + 1
 
     @storage_failures()
@@ -119,7 +119,7 @@ class BatchFiles:
         path = self._bucket(bucket)
         with path.open("rb") as file:
             records = [
-                self._key.open(sealed, record_place(bucket, number))
+                self._key.open(sealed, record_context(bucket, number))
                 for number, sealed in enumerate(sealed_records(file))
             ]
         if len(records) != self._written.pop(bucket):
@@ -136,7 +136,7 @@ class BatchFiles:
         unfinished = self._folder / _UNFINISHED
         with unfinished.open("wb") as file:
             for number, chunk in enumerate(chunks):
-                write_record(file, self._key.seal(chunk, record_place(-1, number)))
+                write_record(file, self._key.seal(chunk, record_context(-1, number)))
             file.flush()
             os.fsync(file.fileno())
         unfinished.replace(self._folder / _PERMUTED)
@@ -145,9 +145,9 @@ class BatchFiles:
 
     def saved(self) -> Iterator[bytes]:
         """
-        Yield the permuted batch, chunk by chunk; may be read several times.
+        Yield the permuted batch, chunk by chunk.
 
-        The file is open only while a chunk is read, so the reader may stop anywhere.
+        The file is open only while a chunk is read, so the reader may stop at any chunk.
         """
         start = 0
         for number in itertools.count():
@@ -157,7 +157,7 @@ class BatchFiles:
                 start = file.tell()
             if sealed is None:
                 return
-            yield self._key.open(sealed, record_place(-1, number))
+            yield self._key.open(sealed, record_context(-1, number))
 
 
 class Spool:
@@ -174,7 +174,7 @@ class Spool:
         self._deduplications: dict[BatchId, Deduplication] = {}
 
     async def open_batch(self, batch_id: BatchId, signed: SignedTask) -> StoredBatch:
-        """Begin the batch of a task, or return the one begun before."""
+        """Begin the batch of a task, or return the existing one."""
         return await self._database.run(_open_batch, batch_id, signed)
 
     async def get(self, digest: TaskDigest) -> StoredBatch:
@@ -219,7 +219,10 @@ class Spool:
 
     async def _commit_waiting(self) -> None:
         while self._waiting:
-            if self._together > 1 and sum(len(one) for one, _ in self._waiting) < _GATHERED:
+            if (
+                self._together > 1
+                and sum(len(arrival) for arrival, _ in self._waiting) < _COMMIT_AT_ONCE
+            ):
                 await asyncio.sleep(_GATHER_SECONDS)
             together, self._waiting = self._waiting, []
             self._together = len(together)
@@ -228,12 +231,12 @@ class Spool:
                 judged, stored = await self._database.run(
                     submission_table.append, arrivals, self._deduplications
                 )
-            except Exception as error:  # noqa: BLE001  # raised to every waiting call
+            except Exception as error:  # noqa: BLE001  # raised in every waiting call
                 for _, future in together:
                     if not future.done():
                         future.set_exception(error)
                 continue
-            for batch_id, group in stored:  # only committed ones can be repeated
+            for batch_id, group in stored:  # only a committed submission can be repeated
                 self._deduplications[batch_id].remember(group)
             for (_, future), outcomes in zip(together, judged, strict=True):
                 if not future.done():
@@ -264,8 +267,8 @@ class Spool:
         """
         Store that the permuted batch is saved, then, in other transactions, delete the submissions.
 
-        A failure in between leaves submissions that are not read again; `sweep` or `clean_up`
-        deletes them.
+        A failure in between leaves submissions that nothing reads; `sweep` or `clean_up` deletes
+        them.
         """
         n_users = await self._database.run(_set_state, batch, state, n_reports, seconds)
         self._observer(batch.batch_id, batch.state, state, n_users)
@@ -276,14 +279,14 @@ class Spool:
         Store the final state of a batch that is over, before its key is destroyed.
 
         Raises:
-            BatchStateError: State or number of users changed since the batch was read: a submission
-                was committed meanwhile, and the decision may no longer hold.
+            BatchStateError: State or number of users changed after the batch was read, so the
+                decision may no longer hold.
         """
         n_users = await self._database.run(_set_last_state, batch, state)
         self._observer(batch.batch_id, batch.state, state, n_users)
 
     async def clean_up(self, batch: StoredBatch) -> None:
-        """Delete a finished batch's submissions and, unless quarantined, files. Safe to repeat."""
+        """Delete a finished batch's submissions, and its files unless it is quarantined."""
         await self._drop_submissions(batch.batch_id)
         if batch.state not in _PERMUTED_STATES:
             await asyncio.to_thread(remove_folder, self._folders / batch.batch_id.hex())
@@ -296,7 +299,7 @@ class Spool:
     async def sweep(self) -> None:
         """
         Delete the remains of a crash: buckets, unrecorded permuted batches, and submissions of
-        batches already permuted. Batches in unknown states stay as they are. Run once, at start.
+        batches already permuted. Batches in unknown states are left unchanged. Run once, at start.
         """
         states = await self.states()
         for batch_id, state in states.items():
@@ -400,7 +403,7 @@ def sweep_folders(folders: Path, kept: Collection[str], unknown: Collection[str]
     """
     Remove the unfinished files of the batches in `kept`, and the directories of all others.
 
-    Those in `unknown` stay as they are.
+    Directories in `unknown` are left unchanged.
     """
     for folder in sorted(folders.glob("*")):
         if folder.name not in {*kept, *unknown}:

@@ -1,10 +1,10 @@
 """
 The tables of submissions, used tokens and refusals, and the index that finds repeats.
 
-Functions of a connection, each one transaction, run by the spool in its database's thread. The
-index holds 16 bytes for each stored submission: half of its tag, and the number of its group. Half
-a tag matches one of 10^7 others by chance with probability 10^7 / 2^64; every match is verified
-against the whole tag in the group.
+The functions take a connection and run as one transaction each in the spool's database thread. The
+index holds 16 bytes per stored submission: half of its tag, and the number of its group. Half a tag
+matches one of 10^7 others by chance with probability 10^7 / 2^64; every match is verified against
+the whole tag in the group.
 """
 
 import sqlite3
@@ -25,9 +25,9 @@ from common.sorted_index import SortedIndex
 from shuffler.storage.group import TAG_BYTES, TAGS, BatchKey, Group, merge_small, open_tags
 
 ReadTags = Callable[[int], bytes]
-"""Returns the tags of a stored group by its number."""
+"""Returns the tags of the stored group with a number."""
 UseToken = Callable[[int, int], bool]
-"""Uses the token of a submission, by group and index in it; False if it was used before."""
+"""Uses the token of a submission, given by group and index in it; False if it was used before."""
 
 
 class Deduplication:
@@ -44,7 +44,7 @@ class Deduplication:
         """Add tags, with the number of each tag's group."""
         self._held.add(np.frombuffer(tags, dtype=TAGS)["head"].astype(np.uint64), numbers)
 
-    def judge(
+    def classify(
         self,
         groups: Sequence[Group],
         accept_new: Sequence[bool],
@@ -52,32 +52,31 @@ class Deduplication:
         use_token: UseToken | None = None,
     ) -> list[list[Outcome]]:
         """
-        Return the outcome of each submission, for groups that are to be stored together.
+        Return the outcome of each submission, for groups that will be stored together.
 
-        Only a stored submission uses its token, and only a stored one can be repeated.
+        Only a stored submission uses its token and can be repeated.
 
         Args:
             groups: In the order of arrival.
             accept_new: For each group, whether new submissions are accepted; if not, its
                 submissions are only compared with stored ones.
             read: Reads a stored group's tags.
-            use_token: None where no tokens are required.
+            use_token: None if no tokens are required.
 
-        Cost: about a microsecond a submission; for a repeat, a few more and a read of the stored
-        group.
+        Cost: about a microsecond per submission; a repeat also reads a stored group.
         """
         if not groups:
             return []
         tags = np.concatenate([group.entries() for group in groups])
         heads = tags["head"].astype(np.uint64)
-        places, numbers = self._held.find(heads)
-        different = not len(places) and len(set(heads.tolist())) == len(heads)
+        indices, numbers = self._held.find(heads)
+        different = not len(indices) and len(set(heads.tolist())) == len(heads)
         if different and all(accept_new) and use_token is None:
             return [[Outcome.STORED] * len(group) for group in groups]
         known: dict[bytes, bytes] = {}
-        for place, number in zip(places.tolist(), numbers.tolist(), strict=True):
+        for index, number in zip(indices.tolist(), numbers.tolist(), strict=True):
             entries = np.frombuffer(read(number), dtype=TAGS)
-            for entry in entries[entries["head"] == heads[place]]:
+            for entry in entries[entries["head"] == heads[index]]:
                 raw = entry.tobytes()
                 known[raw[:TAG_BYTES]] = raw[TAG_BYTES:]
         return [
@@ -90,14 +89,14 @@ def _compared(
     tags: bytes, known: dict[bytes, bytes], use_token: Callable[[int], bool] | None, *, new: bool
 ) -> list[Outcome]:
     outcomes = []
-    for place, entry in enumerate(split_every(tags, TAGS.itemsize)):
+    for index, entry in enumerate(split_every(tags, TAGS.itemsize)):
         tag, content = entry[:TAG_BYTES], entry[TAG_BYTES:]
         if tag in known:
             repeated = known[tag] == content
             outcomes.append(Outcome.REPEATED if repeated else Outcome.CONFLICT)
         elif not new:
             outcomes.append(Outcome.CLOSED)
-        elif use_token is not None and not use_token(place):
+        elif use_token is not None and not use_token(index):
             outcomes.append(Outcome.TOKEN_USED)
         else:
             known[tag] = content
@@ -130,9 +129,9 @@ OPEN_STATES: Final = frozenset({BatchState.COLLECTING, BatchState.CLOSED})
 """States in which submissions are stored."""
 _KNOWN_OUTCOMES: Final = frozenset(outcome.value for outcome in Outcome)
 _DROPPED_AT_ONCE: Final = 64
-"""Groups deleted in one transaction, to keep it short."""
+"""Maximum number of groups deleted in one transaction, to keep it short."""
 _LOADED_AT_ONCE: Final = 2**18
-"""Submissions whose tags are indexed together when all are read."""
+"""Minimum number of tags to index together when all stored groups are read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,10 +142,10 @@ class Arrival:
     key: BatchKey
     groups: Sequence[Group]
     in_time: bool
-    """Arrived before the deadline. A late one is only compared with stored submissions."""
+    """Whether the call came before the deadline; later ones are only compared with stored ones."""
     token_tags: Sequence[Sequence[bytes]] = ()
-    """For each group the keyed hash of each submission's token, which is accepted once a batch;
-    empty where no tokens are required."""
+    """For each group the keyed hash of each submission's token, which is accepted once per batch;
+    empty if no tokens are required."""
 
     def __len__(self) -> int:
         return sum(len(group) for group in self.groups)
@@ -158,16 +157,16 @@ def append(
     deduplications: dict[BatchId, Deduplication],
 ) -> tuple[list[list[list[Outcome]]], list[tuple[BatchId, Group]]]:
     """Insert new submissions; return the outcomes by arrival, and the groups that were stored."""
-    judged: list[list[list[Outcome]]] = [[]] * len(arrivals)
+    outcomes: list[list[list[Outcome]]] = [[]] * len(arrivals)
     stored: list[tuple[BatchId, Group]] = []
     for batch_id in dict.fromkeys(arrival.batch_id for arrival in arrivals):
-        places = [n for n, arrival in enumerate(arrivals) if arrival.batch_id == batch_id]
-        ours = [arrivals[place] for place in places]
-        outcomes, groups = _append_to(connection, ours, deduplications)
-        for place, group_outcomes in zip(places, outcomes, strict=True):
-            judged[place] = group_outcomes
+        indices = [n for n, arrival in enumerate(arrivals) if arrival.batch_id == batch_id]
+        of_batch = [arrivals[index] for index in indices]
+        batch_outcomes, groups = _append_to(connection, of_batch, deduplications)
+        for index, arrival_outcomes in zip(indices, batch_outcomes, strict=True):
+            outcomes[index] = arrival_outcomes
         stored += [(batch_id, group) for group in groups]
-    return judged, stored
+    return outcomes, stored
 
 
 def _append_to(
@@ -177,9 +176,11 @@ def _append_to(
 ) -> tuple[list[list[list[Outcome]]], list[Group]]:
     """Append to one batch."""
     batch_id, key = arrivals[0].batch_id, arrivals[0].key
-    state = _state(connection, batch_id)
+    query = "SELECT state FROM batches WHERE batch_id = ?"
+    state = BatchState(connection.execute(query, (batch_id,)).fetchone()[0])
     if state not in OPEN_STATES:
-        return [[[Outcome.CLOSED] * len(group) for group in one.groups] for one in arrivals], []
+        closed = [[[Outcome.CLOSED] * len(group) for group in call.groups] for call in arrivals]
+        return closed, []
     if batch_id not in deduplications:
         deduplications[batch_id] = _load_tags(connection, batch_id, key)
 
@@ -192,8 +193,8 @@ def _append_to(
     groups = [group for arrival in arrivals for group in arrival.groups]
     accept_new = [collects and arrival.in_time for arrival in arrivals for _ in arrival.groups]
     use_token = _tokens(connection, arrivals)
-    outcomes = deduplications[batch_id].judge(groups, accept_new, read, use_token)
-    parts = [_new_part(group, judged, key) for group, judged in zip(groups, outcomes, strict=True)]
+    outcomes = deduplications[batch_id].classify(groups, accept_new, read, use_token)
+    parts = [_new_part(group, found, key) for group, found in zip(groups, outcomes, strict=True)]
     stored = merge_small([part for part in parts if len(part)], key)
     _insert(connection, batch_id, stored, key)
     rest = iter(outcomes)
@@ -201,15 +202,15 @@ def _append_to(
 
 
 def _tokens(connection: sqlite3.Connection, arrivals: Sequence[Arrival]) -> UseToken | None:
-    """Return a function that uses the tokens of these arrivals; None where none are required."""
+    """Return a function that uses the tokens of these arrivals; None if none are required."""
     if not any(arrival.token_tags for arrival in arrivals):
         return None
     tags = [of_group for arrival in arrivals for of_group in arrival.token_tags]
 
-    def use(group: int, place: int) -> bool:
+    def use(group: int, index: int) -> bool:
         used = connection.execute(
             "INSERT OR IGNORE INTO used_tokens VALUES (?, ?)",
-            (arrivals[0].batch_id, tags[group][place]),
+            (arrivals[0].batch_id, tags[group][index]),
         )
         return used.rowcount == 1
 
@@ -233,11 +234,6 @@ def _insert(
         "UPDATE batches SET n_users = n_users + ? WHERE batch_id = ?",
         (sum(len(group) for group in groups), batch_id),
     )
-
-
-def _state(connection: sqlite3.Connection, batch_id: BatchId) -> BatchState:
-    query = "SELECT state FROM batches WHERE batch_id = ?"
-    return BatchState(connection.execute(query, (batch_id,)).fetchone()[0])
 
 
 def _load_tags(connection: sqlite3.Connection, batch_id: BatchId, key: BatchKey) -> Deduplication:
@@ -293,7 +289,7 @@ def save_refusals(
 
 
 def refusals(connection: sqlite3.Connection) -> dict[BatchId, Counter[Outcome]]:
-    """Return the stored counts, without outcomes that only a later version knows."""
+    """Return the stored counts, except those of outcomes unknown to this version."""
     counts: dict[BatchId, Counter[Outcome]] = {}
     for batch_id, outcome, n in connection.execute("SELECT batch_id, outcome, n FROM refusals"):
         if outcome in _KNOWN_OUTCOMES:

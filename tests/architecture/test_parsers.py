@@ -75,7 +75,7 @@ _NOT_FROM_OUTSIDE: Final = {
         "shuffler.shuffle.BatchShuffler._kept",
         "shuffler.storage.group.Group.only",
         "shuffler.storage.group.merge_small",
-        "shuffler.storage.submissions.Deduplication.judge",
+        "shuffler.storage.submissions.Deduplication.classify",
         "shuffler.storage.submissions.Deduplication.remember_tags",
     ),
     "the operating system's, the service's own, or read by gRPC": (

@@ -125,7 +125,7 @@ _BYTES: Final[tuple[tuple[Any, ...], ...]] = (
     ),
     (4, "signature", _verified, _CASE.signed.signature),
     (
-        *(4, "user token", lambda raw: (_ISSUER.identity().accepts(raw), serial_of(raw))),
+        *(4, "user token", lambda raw: (_ISSUER.identity().is_valid_token(raw), serial_of(raw))),
         _ISSUER.issue(),
     ),
 )

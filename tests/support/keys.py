@@ -36,10 +36,10 @@ def key_files(path: Path) -> list[str]:
     return sorted(file.name for file in path.glob("hpke-*.key"))
 
 
-def bulk_receipt_holds(
+def is_valid_bulk_receipt(
     identity: PublicIdentity, digest: TaskDigest, stored: Iterable[bytes], receipt: bytes
 ) -> bool:
     """Check that a receipt acknowledges exactly these envelopes, in this order."""
     hashes = b"".join(hashlib.sha256(envelope).digest() for envelope in stored)
     message = digest + hashlib.sha256(hashes).digest()
-    return identity.signed(b"shuffledp v1 bulk receipt", message, receipt)
+    return identity.is_valid_signature(b"shuffledp v1 bulk receipt", message, receipt)

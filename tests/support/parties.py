@@ -21,7 +21,7 @@ from common.task_digest import TaskDigest
 from common.wire.batches import proof_from_wire, proof_to_wire
 from deploy.audit.harness.analyzer_core import AnalyzerCore
 from deploy.audit.harness.clock import ManualClock
-from shuffler.servicer import receipt
+from shuffler.receipts import Receipts
 from shuffler.storage.spool import Spool
 from tests.support.faults import Crash, Faults, FaultyDatabase, FaultyState, Life, Network
 from tests.support.policies import generous
@@ -219,20 +219,20 @@ class DeviceParty:
         return await self._around.network.call(self.life, self._shuffler.life, act, work)
 
     async def fetch_task(self, digest: TaskDigest) -> SignedTask:
-        """Fetch a task from the shuffler; see user_agent/agent."""
+        """Fetch a task from the shuffler; see user_agent/shuffler_client."""
         return await self._call("fetch task", lambda: self._shuffler.collection.fetch_task(digest))
 
     async def submit(self, digest: TaskDigest, envelope: bytes, token: bytes = b"") -> bytes:
-        """Submit to the shuffler; see user_agent/agent."""
+        """Submit to the shuffler; see user_agent/shuffler_client."""
 
         async def submit() -> bytes:
             outcome = await self._shuffler.collection.submit(digest, envelope, token)
-            return receipt(_IDENTITY, digest, envelope, outcome)
+            return Receipts(_IDENTITY).sign(digest, envelope, outcome)
 
         return await self._call("submit", submit)
 
     async def inclusion(self, digest: TaskDigest, prefix: int | None) -> InclusionProof:
-        """Ask the shuffler for a proof; see user_agent/agent."""
+        """Ask the shuffler for a proof; see user_agent/shuffler_client."""
 
         async def relayed() -> InclusionProof:
             shown = await self._shuffler.inclusions.relay(digest, prefix)

@@ -15,5 +15,5 @@ def generous(identity: PublicIdentity, local_epsilon_cap: float = 4.0) -> Policy
         local_epsilon_cap=local_epsilon_cap,
         total_local_epsilon_cap=max(20.0, local_epsilon_cap),
         total_central_epsilon_cap=20.0,
-        lasting_responses=True,
+        permanent_responses=True,
     )

@@ -8,7 +8,7 @@ from typing import Any, Final
 from analyzer.sentinels import SentinelMatches, match_sentinels
 from analyzer.storage.task_table import Sentinel
 from analyzer.task_builder import complete
-from common.crypto.signing import SigningIdentity, receipt_holds, sign_receipt
+from common.crypto.signing import SigningIdentity, is_valid_receipt, sign_receipt
 from common.messages.batch import (
     BatchId,
     BatchManifest,
@@ -195,7 +195,7 @@ _MESSAGES: Final[tuple[tuple[Any, ...], ...]] = (
     ),
     (
         "receipt",
-        lambda message: receipt_holds(
+        lambda message: is_valid_receipt(
             _PINNED, EXAMPLE_DIGEST, b"sealed", submissions.receipt_from_wire(message)
         ),
         shuffler_pb2.SubmitResponse(receipt=sign_receipt(_IDENTITY, EXAMPLE_DIGEST, b"sealed")),
@@ -203,19 +203,21 @@ _MESSAGES: Final[tuple[tuple[Any, ...], ...]] = (
     ),
     (
         "commitment",
-        lambda message: batches.commitment_from_wire(message).check(_PINNED, EXAMPLE_DIGEST),
+        lambda message: batches.commitment_from_wire(message).verify(_PINNED, EXAMPLE_DIGEST),
         batches.commitment_to_wire(_COMMITMENT),
     ),
     (
         "answer to a delivery",
-        lambda message: (batches.delivered_from_wire(message) or _COMMITMENT).check(
+        lambda message: (batches.delivered_from_wire(message) or _COMMITMENT).verify(
             _PINNED, EXAMPLE_DIGEST
         ),
         *map(batches.delivered_to_wire, (_COMMITMENT, None)),
     ),
     (
         "proof",
-        lambda message: batches.proof_from_wire(message).holds(_LEAVES[0], _PINNED, EXAMPLE_DIGEST),
+        lambda message: batches.proof_from_wire(message).includes(
+            _LEAVES[0], _PINNED, EXAMPLE_DIGEST
+        ),
         *(_proof(_LEAVES), _proof(some_leaves(3))),
     ),
     (

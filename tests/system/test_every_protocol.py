@@ -12,7 +12,8 @@ import pytest
 from scipy import stats
 
 from common.accounting.guarantees import guarantees
-from common.mechanisms.registry import mechanism_of
+from common.mechanisms.rappor.decoder import decode
+from common.mechanisms.registry import mechanism_of, rappor_of
 from common.messages.result import BitTable, KeyValues, Means, Result
 from common.messages.submission import Value
 from common.protocols import Kind, protocol_named, protocols_of
@@ -25,7 +26,6 @@ from deploy.load.run import contribute_all
 from deploy.load.sender import Destination
 from deploy.planning.requirements import Requirements
 from deploy.planning.search import tight_design
-from deploy.results.candidates import decode_candidates
 from deploy.results.export import as_json
 from deploy.results.next_iteration import next_draft, read_iterated
 from deploy.results.result_view import result_view
@@ -133,7 +133,8 @@ async def test_every_other_protocol_estimates_the_truth(
 
     estimate = result.estimate
     if isinstance(estimate, BitTable):
-        decoded = decode_candidates(task, estimate, people.candidates)
+        cells = np.concatenate([estimate.cohort_sizes, estimate.bit_counts.ravel()])
+        decoded = decode(rappor_of(task), cells, people.candidates)
         off = decoded.shares - people.truth
         errors = decoded.share_errors
     elif isinstance(estimate, KeyValues):

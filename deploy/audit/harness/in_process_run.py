@@ -233,7 +233,7 @@ class InProcessRun:
                 total_local_epsilon_cap=math.inf,
                 total_central_epsilon_cap=math.inf,
                 total_delta_cap=0.9,
-                lasting_responses=True,
+                permanent_responses=True,
             ),
             several_persons=True,
             clock=self.clock,

@@ -94,7 +94,7 @@ class CreateTaskRequest(_message.Message):
     shuffler_key: _builtins.bytes
     """of the suite: 32 bytes, or 1216 in the hybrid suite"""
     population: _builtins.str
-    """the group asked; empty: nobody is asked again"""
+    """the group asked; empty if it is not asked again"""
     budget_epsilon: _builtins.float
     """for all releases to the population; default: local_epsilon"""
     budget_delta: _builtins.float
@@ -412,7 +412,7 @@ class BatchManifest(_message.Message):
     """16 bytes"""
     n_users: _builtins.int
     n_reports: _builtins.int
-    """all that follow, null reports and dummies included"""
+    """includes null reports and dummies"""
     def __init__(
         self,
         *,
@@ -492,7 +492,7 @@ class RegisterSentinelsRequest(_message.Message):
     """whether the shuffler stored them; if not, they are planned"""
     @_builtins.property
     def sentinels(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
-        """leaves of each, 32 bytes per sealed report; in the order sent"""
+        """the leaves of each, 32 bytes per sealed report, in sent order"""
 
     def __init__(
         self,
@@ -877,7 +877,7 @@ class TaskSummary(_message.Message):
     n_users: _builtins.int
     """of the delivered batch; 0 before"""
     failure: _builtins.str
-    """why it is unusable"""
+    """reason why the batch is unusable; otherwise empty"""
     def __init__(
         self,
         *,

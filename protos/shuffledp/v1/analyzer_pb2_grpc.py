@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class AnalyzerStub:
-    """Sees what, never who.
+    """Sees what users report, never who.
     """
 
     def __init__(self, channel):
@@ -78,11 +78,11 @@ class AnalyzerStub:
 
 
 class AnalyzerServicer:
-    """Sees what, never who.
+    """Sees what users report, never who.
     """
 
     def CreateTask(self, request, context):
-        """Publishes a task. Needs an operator's token.
+        """Publishes a task. Needs the operator token.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -96,7 +96,7 @@ class AnalyzerServicer:
 
     def DeliverBatch(self, request_iterator, context):
         """Receives one permuted batch: a manifest, then, if the analyzer's initial metadata holds
-        "shuffledp-reports-wanted", the sealed reports in chunks. Without it the answer follows.
+        "shuffledp-reports-wanted", the sealed reports in chunks; otherwise the answer follows.
         The batch is stored durably before an answer without an error. Idempotent.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -104,36 +104,36 @@ class AnalyzerServicer:
         raise NotImplementedError('Method not implemented!')
 
     def RegisterSentinels(self, request, context):
-        """Registers an operator's test submissions, before the batch is staged. Idempotent. Needs an
-        operator's token.
+        """Registers an operator's test submissions before the batch is staged. Idempotent. Needs the
+        operator token.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetResult(self, request, context):
-        """Returns the released result. Needs an operator's token.
+        """Returns the released result. Needs the operator token.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListTasks(self, request, context):
-        """Lists tasks with their states. Needs an operator's token.
+        """Lists tasks with their states. Needs the operator token.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DescribeTask(self, request, context):
-        """Returns a published task and its state. Needs an operator's token.
+        """Returns a published task and its state. Needs the operator token.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetLedger(self, request, context):
-        """Returns the privacy cost of every released batch. Needs an operator's token.
+        """Returns the privacy cost of every released batch. Needs the operator token.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -191,7 +191,7 @@ def add_AnalyzerServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class Analyzer:
-    """Sees what, never who.
+    """Sees what users report, never who.
     """
 
     @staticmethod

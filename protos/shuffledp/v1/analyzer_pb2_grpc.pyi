@@ -27,61 +27,61 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class AnalyzerStub:
-    """Sees what, never who."""
+    """Sees what users report, never who."""
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> AnalyzerAsyncStub: ...
     CreateTask: _grpc.UnaryUnaryMultiCallable[_analyzer_pb2.CreateTaskRequest, _analyzer_pb2.CreateTaskResponse]
-    """Publishes a task. Needs an operator's token."""
+    """Publishes a task. Needs the operator token."""
     GetTask: _grpc.UnaryUnaryMultiCallable[_analyzer_pb2.GetTaskRequest, _analyzer_pb2.GetTaskResponse]
     DeliverBatch: _grpc.StreamUnaryMultiCallable[_analyzer_pb2.DeliverBatchRequest, _analyzer_pb2.DeliverBatchResponse]
     """Receives one permuted batch: a manifest, then, if the analyzer's initial metadata holds
-    "shuffledp-reports-wanted", the sealed reports in chunks. Without it the answer follows.
+    "shuffledp-reports-wanted", the sealed reports in chunks; otherwise the answer follows.
     The batch is stored durably before an answer without an error. Idempotent.
     """
     RegisterSentinels: _grpc.UnaryUnaryMultiCallable[_analyzer_pb2.RegisterSentinelsRequest, _analyzer_pb2.RegisterSentinelsResponse]
-    """Registers an operator's test submissions, before the batch is staged. Idempotent. Needs an
-    operator's token.
+    """Registers an operator's test submissions before the batch is staged. Idempotent. Needs the
+    operator token.
     """
     GetResult: _grpc.UnaryUnaryMultiCallable[_analyzer_pb2.GetResultRequest, _analyzer_pb2.GetResultResponse]
-    """Returns the released result. Needs an operator's token."""
+    """Returns the released result. Needs the operator token."""
     ListTasks: _grpc.UnaryUnaryMultiCallable[_analyzer_pb2.ListTasksRequest, _analyzer_pb2.ListTasksResponse]
-    """Lists tasks with their states. Needs an operator's token."""
+    """Lists tasks with their states. Needs the operator token."""
     DescribeTask: _grpc.UnaryUnaryMultiCallable[_analyzer_pb2.DescribeTaskRequest, _analyzer_pb2.DescribeTaskResponse]
-    """Returns a published task and its state. Needs an operator's token."""
+    """Returns a published task and its state. Needs the operator token."""
     GetLedger: _grpc.UnaryUnaryMultiCallable[_analyzer_pb2.GetLedgerRequest, _analyzer_pb2.GetLedgerResponse]
-    """Returns the privacy cost of every released batch. Needs an operator's token."""
+    """Returns the privacy cost of every released batch. Needs the operator token."""
 
 @_typing.type_check_only
 class AnalyzerAsyncStub(AnalyzerStub):
-    """Sees what, never who."""
+    """Sees what users report, never who."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     CreateTask: _aio.UnaryUnaryMultiCallable[_analyzer_pb2.CreateTaskRequest, _analyzer_pb2.CreateTaskResponse]  # type: ignore[assignment]
-    """Publishes a task. Needs an operator's token."""
+    """Publishes a task. Needs the operator token."""
     GetTask: _aio.UnaryUnaryMultiCallable[_analyzer_pb2.GetTaskRequest, _analyzer_pb2.GetTaskResponse]  # type: ignore[assignment]
     DeliverBatch: _aio.StreamUnaryMultiCallable[_analyzer_pb2.DeliverBatchRequest, _analyzer_pb2.DeliverBatchResponse]  # type: ignore[assignment]
     """Receives one permuted batch: a manifest, then, if the analyzer's initial metadata holds
-    "shuffledp-reports-wanted", the sealed reports in chunks. Without it the answer follows.
+    "shuffledp-reports-wanted", the sealed reports in chunks; otherwise the answer follows.
     The batch is stored durably before an answer without an error. Idempotent.
     """
     RegisterSentinels: _aio.UnaryUnaryMultiCallable[_analyzer_pb2.RegisterSentinelsRequest, _analyzer_pb2.RegisterSentinelsResponse]  # type: ignore[assignment]
-    """Registers an operator's test submissions, before the batch is staged. Idempotent. Needs an
-    operator's token.
+    """Registers an operator's test submissions before the batch is staged. Idempotent. Needs the
+    operator token.
     """
     GetResult: _aio.UnaryUnaryMultiCallable[_analyzer_pb2.GetResultRequest, _analyzer_pb2.GetResultResponse]  # type: ignore[assignment]
-    """Returns the released result. Needs an operator's token."""
+    """Returns the released result. Needs the operator token."""
     ListTasks: _aio.UnaryUnaryMultiCallable[_analyzer_pb2.ListTasksRequest, _analyzer_pb2.ListTasksResponse]  # type: ignore[assignment]
-    """Lists tasks with their states. Needs an operator's token."""
+    """Lists tasks with their states. Needs the operator token."""
     DescribeTask: _aio.UnaryUnaryMultiCallable[_analyzer_pb2.DescribeTaskRequest, _analyzer_pb2.DescribeTaskResponse]  # type: ignore[assignment]
-    """Returns a published task and its state. Needs an operator's token."""
+    """Returns a published task and its state. Needs the operator token."""
     GetLedger: _aio.UnaryUnaryMultiCallable[_analyzer_pb2.GetLedgerRequest, _analyzer_pb2.GetLedgerResponse]  # type: ignore[assignment]
-    """Returns the privacy cost of every released batch. Needs an operator's token."""
+    """Returns the privacy cost of every released batch. Needs the operator token."""
 
 class AnalyzerServicer(metaclass=_abc_1.ABCMeta):
-    """Sees what, never who."""
+    """Sees what users report, never who."""
 
     @_abc_1.abstractmethod
     def CreateTask(
@@ -89,7 +89,7 @@ class AnalyzerServicer(metaclass=_abc_1.ABCMeta):
         request: _analyzer_pb2.CreateTaskRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_analyzer_pb2.CreateTaskResponse, _abc.Awaitable[_analyzer_pb2.CreateTaskResponse]]:
-        """Publishes a task. Needs an operator's token."""
+        """Publishes a task. Needs the operator token."""
 
     @_abc_1.abstractmethod
     def GetTask(
@@ -105,7 +105,7 @@ class AnalyzerServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_analyzer_pb2.DeliverBatchResponse, _abc.Awaitable[_analyzer_pb2.DeliverBatchResponse]]:
         """Receives one permuted batch: a manifest, then, if the analyzer's initial metadata holds
-        "shuffledp-reports-wanted", the sealed reports in chunks. Without it the answer follows.
+        "shuffledp-reports-wanted", the sealed reports in chunks; otherwise the answer follows.
         The batch is stored durably before an answer without an error. Idempotent.
         """
 
@@ -115,8 +115,8 @@ class AnalyzerServicer(metaclass=_abc_1.ABCMeta):
         request: _analyzer_pb2.RegisterSentinelsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_analyzer_pb2.RegisterSentinelsResponse, _abc.Awaitable[_analyzer_pb2.RegisterSentinelsResponse]]:
-        """Registers an operator's test submissions, before the batch is staged. Idempotent. Needs an
-        operator's token.
+        """Registers an operator's test submissions before the batch is staged. Idempotent. Needs the
+        operator token.
         """
 
     @_abc_1.abstractmethod
@@ -125,7 +125,7 @@ class AnalyzerServicer(metaclass=_abc_1.ABCMeta):
         request: _analyzer_pb2.GetResultRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_analyzer_pb2.GetResultResponse, _abc.Awaitable[_analyzer_pb2.GetResultResponse]]:
-        """Returns the released result. Needs an operator's token."""
+        """Returns the released result. Needs the operator token."""
 
     @_abc_1.abstractmethod
     def ListTasks(
@@ -133,7 +133,7 @@ class AnalyzerServicer(metaclass=_abc_1.ABCMeta):
         request: _analyzer_pb2.ListTasksRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_analyzer_pb2.ListTasksResponse, _abc.Awaitable[_analyzer_pb2.ListTasksResponse]]:
-        """Lists tasks with their states. Needs an operator's token."""
+        """Lists tasks with their states. Needs the operator token."""
 
     @_abc_1.abstractmethod
     def DescribeTask(
@@ -141,7 +141,7 @@ class AnalyzerServicer(metaclass=_abc_1.ABCMeta):
         request: _analyzer_pb2.DescribeTaskRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_analyzer_pb2.DescribeTaskResponse, _abc.Awaitable[_analyzer_pb2.DescribeTaskResponse]]:
-        """Returns a published task and its state. Needs an operator's token."""
+        """Returns a published task and its state. Needs the operator token."""
 
     @_abc_1.abstractmethod
     def GetLedger(
@@ -149,6 +149,6 @@ class AnalyzerServicer(metaclass=_abc_1.ABCMeta):
         request: _analyzer_pb2.GetLedgerRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_analyzer_pb2.GetLedgerResponse, _abc.Awaitable[_analyzer_pb2.GetLedgerResponse]]:
-        """Returns the privacy cost of every released batch. Needs an operator's token."""
+        """Returns the privacy cost of every released batch. Needs the operator token."""
 
 def add_AnalyzerServicer_to_server(servicer: AnalyzerServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -30,7 +30,7 @@ class _SubmissionOutcomeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Sub
     SUBMISSION_OUTCOME_UNSPECIFIED: _SubmissionOutcome.ValueType  # 0
     SUBMISSION_OUTCOME_STORED: _SubmissionOutcome.ValueType  # 1
     SUBMISSION_OUTCOME_REPEATED: _SubmissionOutcome.ValueType  # 2
-    """the same bytes were stored before"""
+    """the same bytes were stored before; CLOSED once permuted"""
     SUBMISSION_OUTCOME_CONFLICT: _SubmissionOutcome.ValueType  # 3
     """the id was used before, with other bytes"""
     SUBMISSION_OUTCOME_CLOSED: _SubmissionOutcome.ValueType  # 4
@@ -47,7 +47,7 @@ class SubmissionOutcome(_SubmissionOutcome, metaclass=_SubmissionOutcomeEnumType
 SUBMISSION_OUTCOME_UNSPECIFIED: SubmissionOutcome.ValueType  # 0
 SUBMISSION_OUTCOME_STORED: SubmissionOutcome.ValueType  # 1
 SUBMISSION_OUTCOME_REPEATED: SubmissionOutcome.ValueType  # 2
-"""the same bytes were stored before"""
+"""the same bytes were stored before; CLOSED once permuted"""
 SUBMISSION_OUTCOME_CONFLICT: SubmissionOutcome.ValueType  # 3
 """the id was used before, with other bytes"""
 SUBMISSION_OUTCOME_CLOSED: SubmissionOutcome.ValueType  # 4

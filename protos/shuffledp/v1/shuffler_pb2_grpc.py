@@ -77,7 +77,7 @@ class ShufflerServicer:
     """
 
     def FetchTask(self, request, context):
-        """Fetches a published task, so that the analyzer does not learn who asks.
+        """Returns a published task. The analyzer does not learn who asks.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -104,15 +104,15 @@ class ShufflerServicer:
         raise NotImplementedError('Method not implemented!')
 
     def CloseBatch(self, request, context):
-        """Closes a batch before its deadline, if it has enough users. Needs the shuffler operator's
-        token. Idempotent.
+        """Closes a batch with at least n_min users before its deadline. Needs the operator token.
+        Idempotent.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetBatchProgress(self, request, context):
-        """Returns the progress of a batch, also while it collects. Needs the shuffler operator's token.
+        """Returns the progress of a batch, even while it collects. Needs the operator token.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -120,7 +120,7 @@ class ShufflerServicer:
 
     def GetInclusion(self, request, context):
         """Relays the analyzer's signed commitment and one bucket of the tree over the delivered reports.
-        Empty if the task samples reports.
+        FAILED_PRECONDITION before delivery, after the proof expired, or if the task samples reports.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -34,21 +34,21 @@ class ShufflerStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> ShufflerAsyncStub: ...
     FetchTask: _grpc.UnaryUnaryMultiCallable[_shuffler_pb2.FetchTaskRequest, _shuffler_pb2.FetchTaskResponse]
-    """Fetches a published task, so that the analyzer does not learn who asks."""
+    """Returns a published task. The analyzer does not learn who asks."""
     Submit: _grpc.UnaryUnaryMultiCallable[_shuffler_pb2.SubmitRequest, _shuffler_pb2.SubmitResponse]
     """Stores one user's sealed reports durably before it answers without an error."""
     SubmitBulk: _grpc.UnaryUnaryMultiCallable[_shuffler_pb2.SubmitBulkRequest, _shuffler_pb2.SubmitBulkResponse]
     """Stores many users' submissions; each has its own outcome."""
     GetBatchStatus: _grpc.UnaryUnaryMultiCallable[_shuffler_pb2.GetBatchStatusRequest, _shuffler_pb2.GetBatchStatusResponse]
     CloseBatch: _grpc.UnaryUnaryMultiCallable[_shuffler_pb2.CloseBatchRequest, _shuffler_pb2.CloseBatchResponse]
-    """Closes a batch before its deadline, if it has enough users. Needs the shuffler operator's
-    token. Idempotent.
+    """Closes a batch with at least n_min users before its deadline. Needs the operator token.
+    Idempotent.
     """
     GetBatchProgress: _grpc.UnaryUnaryMultiCallable[_shuffler_pb2.GetBatchProgressRequest, _shuffler_pb2.GetBatchProgressResponse]
-    """Returns the progress of a batch, also while it collects. Needs the shuffler operator's token."""
+    """Returns the progress of a batch, even while it collects. Needs the operator token."""
     GetInclusion: _grpc.UnaryUnaryMultiCallable[_shuffler_pb2.GetInclusionRequest, _shuffler_pb2.GetInclusionResponse]
     """Relays the analyzer's signed commitment and one bucket of the tree over the delivered reports.
-    Empty if the task samples reports.
+    FAILED_PRECONDITION before delivery, after the proof expired, or if the task samples reports.
     """
 
 @_typing.type_check_only
@@ -57,21 +57,21 @@ class ShufflerAsyncStub(ShufflerStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     FetchTask: _aio.UnaryUnaryMultiCallable[_shuffler_pb2.FetchTaskRequest, _shuffler_pb2.FetchTaskResponse]  # type: ignore[assignment]
-    """Fetches a published task, so that the analyzer does not learn who asks."""
+    """Returns a published task. The analyzer does not learn who asks."""
     Submit: _aio.UnaryUnaryMultiCallable[_shuffler_pb2.SubmitRequest, _shuffler_pb2.SubmitResponse]  # type: ignore[assignment]
     """Stores one user's sealed reports durably before it answers without an error."""
     SubmitBulk: _aio.UnaryUnaryMultiCallable[_shuffler_pb2.SubmitBulkRequest, _shuffler_pb2.SubmitBulkResponse]  # type: ignore[assignment]
     """Stores many users' submissions; each has its own outcome."""
     GetBatchStatus: _aio.UnaryUnaryMultiCallable[_shuffler_pb2.GetBatchStatusRequest, _shuffler_pb2.GetBatchStatusResponse]  # type: ignore[assignment]
     CloseBatch: _aio.UnaryUnaryMultiCallable[_shuffler_pb2.CloseBatchRequest, _shuffler_pb2.CloseBatchResponse]  # type: ignore[assignment]
-    """Closes a batch before its deadline, if it has enough users. Needs the shuffler operator's
-    token. Idempotent.
+    """Closes a batch with at least n_min users before its deadline. Needs the operator token.
+    Idempotent.
     """
     GetBatchProgress: _aio.UnaryUnaryMultiCallable[_shuffler_pb2.GetBatchProgressRequest, _shuffler_pb2.GetBatchProgressResponse]  # type: ignore[assignment]
-    """Returns the progress of a batch, also while it collects. Needs the shuffler operator's token."""
+    """Returns the progress of a batch, even while it collects. Needs the operator token."""
     GetInclusion: _aio.UnaryUnaryMultiCallable[_shuffler_pb2.GetInclusionRequest, _shuffler_pb2.GetInclusionResponse]  # type: ignore[assignment]
     """Relays the analyzer's signed commitment and one bucket of the tree over the delivered reports.
-    Empty if the task samples reports.
+    FAILED_PRECONDITION before delivery, after the proof expired, or if the task samples reports.
     """
 
 class ShufflerServicer(metaclass=_abc_1.ABCMeta):
@@ -83,7 +83,7 @@ class ShufflerServicer(metaclass=_abc_1.ABCMeta):
         request: _shuffler_pb2.FetchTaskRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_shuffler_pb2.FetchTaskResponse, _abc.Awaitable[_shuffler_pb2.FetchTaskResponse]]:
-        """Fetches a published task, so that the analyzer does not learn who asks."""
+        """Returns a published task. The analyzer does not learn who asks."""
 
     @_abc_1.abstractmethod
     def Submit(
@@ -114,8 +114,8 @@ class ShufflerServicer(metaclass=_abc_1.ABCMeta):
         request: _shuffler_pb2.CloseBatchRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_shuffler_pb2.CloseBatchResponse, _abc.Awaitable[_shuffler_pb2.CloseBatchResponse]]:
-        """Closes a batch before its deadline, if it has enough users. Needs the shuffler operator's
-        token. Idempotent.
+        """Closes a batch with at least n_min users before its deadline. Needs the operator token.
+        Idempotent.
         """
 
     @_abc_1.abstractmethod
@@ -124,7 +124,7 @@ class ShufflerServicer(metaclass=_abc_1.ABCMeta):
         request: _shuffler_pb2.GetBatchProgressRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_shuffler_pb2.GetBatchProgressResponse, _abc.Awaitable[_shuffler_pb2.GetBatchProgressResponse]]:
-        """Returns the progress of a batch, also while it collects. Needs the shuffler operator's token."""
+        """Returns the progress of a batch, even while it collects. Needs the operator token."""
 
     @_abc_1.abstractmethod
     def GetInclusion(
@@ -133,7 +133,7 @@ class ShufflerServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_shuffler_pb2.GetInclusionResponse, _abc.Awaitable[_shuffler_pb2.GetInclusionResponse]]:
         """Relays the analyzer's signed commitment and one bucket of the tree over the delivered reports.
-        Empty if the task samples reports.
+        FAILED_PRECONDITION before delivery, after the proof expired, or if the task samples reports.
         """
 
 def add_ShufflerServicer_to_server(servicer: ShufflerServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

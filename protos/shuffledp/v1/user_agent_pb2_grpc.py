@@ -52,8 +52,8 @@ class UserAgentServicer:
     """
 
     def Contribute(self, request, context):
-        """Randomizes, seals and submits one value. Calling again for the same task never randomizes
-        again: it sends the same bytes again, or reports that they have arrived.
+        """Randomizes, seals and submits one value. A repeated call for the same task never randomizes
+        again: it resends the same bytes, or reports that they have arrived.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

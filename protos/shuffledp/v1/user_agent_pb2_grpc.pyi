@@ -34,8 +34,8 @@ class UserAgentStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> UserAgentAsyncStub: ...
     Contribute: _grpc.UnaryUnaryMultiCallable[_user_agent_pb2.ContributeRequest, _user_agent_pb2.ContributeResponse]
-    """Randomizes, seals and submits one value. Calling again for the same task never randomizes
-    again: it sends the same bytes again, or reports that they have arrived.
+    """Randomizes, seals and submits one value. A repeated call for the same task never randomizes
+    again: it resends the same bytes, or reports that they have arrived.
     """
     GetReceipt: _grpc.UnaryUnaryMultiCallable[_user_agent_pb2.GetReceiptRequest, _user_agent_pb2.GetReceiptResponse]
     """Returns the state of an answer, its receipt and its inclusion."""
@@ -46,8 +46,8 @@ class UserAgentAsyncStub(UserAgentStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     Contribute: _aio.UnaryUnaryMultiCallable[_user_agent_pb2.ContributeRequest, _user_agent_pb2.ContributeResponse]  # type: ignore[assignment]
-    """Randomizes, seals and submits one value. Calling again for the same task never randomizes
-    again: it sends the same bytes again, or reports that they have arrived.
+    """Randomizes, seals and submits one value. A repeated call for the same task never randomizes
+    again: it resends the same bytes, or reports that they have arrived.
     """
     GetReceipt: _aio.UnaryUnaryMultiCallable[_user_agent_pb2.GetReceiptRequest, _user_agent_pb2.GetReceiptResponse]  # type: ignore[assignment]
     """Returns the state of an answer, its receipt and its inclusion."""
@@ -61,8 +61,8 @@ class UserAgentServicer(metaclass=_abc_1.ABCMeta):
         request: _user_agent_pb2.ContributeRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_user_agent_pb2.ContributeResponse, _abc.Awaitable[_user_agent_pb2.ContributeResponse]]:
-        """Randomizes, seals and submits one value. Calling again for the same task never randomizes
-        again: it sends the same bytes again, or reports that they have arrived.
+        """Randomizes, seals and submits one value. A repeated call for the same task never randomizes
+        again: it resends the same bytes, or reports that they have arrived.
         """
 
     @_abc_1.abstractmethod

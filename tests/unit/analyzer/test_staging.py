@@ -157,7 +157,7 @@ async def test_a_batch_always_gets_the_same_commitment(analyzer: AnalyzerCore) -
 
     [first] = {answer for answer in answers if answer is not None}
     identity = analyzer.keys.identity
-    first.check(identity.public_identity(), analyzer.signed.digest())
+    first.verify(identity.public_identity(), analyzer.signed.digest())
     assert 3 == len(answers)
     assert 10 == first.n_leaves
     wanted = commitment_over(

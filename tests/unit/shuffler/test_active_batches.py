@@ -92,7 +92,7 @@ async def test_concurrent_requests_begin_one_batch(
     assert before == sorted(shuffler.path.rglob("*"))
 
 
-async def test_concurrent_searches_for_unknown_tasks_are_limited(shuffler: Shuffler) -> None:
+async def test_concurrent_lookups_of_unknown_tasks_are_limited(shuffler: Shuffler) -> None:
     """There are at most 256, also when the callers hang up."""
     going_on = asyncio.Event()
 
@@ -106,7 +106,7 @@ async def test_concurrent_searches_for_unknown_tasks_are_limited(shuffler: Shuff
         for number in range(257)
     ]
     async with asyncio.timeout(5):
-        with pytest.raises(OverloadError, match="256 searches for tasks"):
+        with pytest.raises(OverloadError, match="256 task lookups are running"):
             await asking.pop()
     for one in asking:
         one.cancel()
@@ -146,7 +146,7 @@ async def test_a_start_on_another_database_destroys_nothing(
     database = shuffler.path / "spool.sqlite"
     aside = database.rename(shuffler.path / "aside")
     for _ in range(2):
-        with pytest.raises(SettingsError, match=f"no batch of the key {key_file.name}"):
+        with pytest.raises(SettingsError, match=f"no batch for the key file {key_file.name}"):
             await shuffler.start()
         shuffler.spool.close()
         for file in shuffler.path.glob("spool.sqlite*"):

@@ -4,7 +4,7 @@ import sqlite3
 import pytest
 
 from common.crypto.signing import TokenIssuer
-from common.errors import BatchStateError, CredentialError, OverloadError, TokenUsedError
+from common.errors import BatchStateError, ConnectionLimitError, CredentialError, TokenUsedError
 from common.messages.batch import BatchState
 from common.messages.submission import Outcome
 from shuffler.admission import ConnectionLimit
@@ -112,11 +112,11 @@ def test_a_connection_makes_a_limited_number_of_submissions() -> None:
     """A call above the limit counts for nothing; 0 is no limit."""
     limit = ConnectionLimit(10)
     limit.take("one", 9)
-    with pytest.raises(OverloadError, match="may make 10 submissions"):
+    with pytest.raises(ConnectionLimitError, match="may make 10 submissions"):
         limit.take("one", 2)
     limit.take("one", 1)
     limit.take("two", 10)
-    with pytest.raises(OverloadError):
+    with pytest.raises(ConnectionLimitError):
         limit.take("one", 1)
     ConnectionLimit(0).take("one", 1_000_000)
     for _ in range(3):

@@ -4,9 +4,40 @@ import pytest
 
 from common.errors import BatchStateError
 from common.messages.batch import BatchState
-from shuffler.batch_states import ClosingRule, Event, close_request_event, due_event
+from shuffler.batch_states import ClosingRule, Event, close_request_event, due_event, next_state
 
 _RULE = ClosingRule(n_min=10, target_size=20, deadline=100)
+_NEXT = {
+    (BatchState.COLLECTING, Event.CLOSE): BatchState.CLOSED,
+    (BatchState.COLLECTING, Event.EXPIRE): BatchState.EXPIRED,
+    (BatchState.CLOSED, Event.PERMUTE): BatchState.PERMUTED,
+    (BatchState.PERMUTED, Event.DELIVER): BatchState.DELIVERED,
+    (BatchState.PERMUTED, Event.REFUSE): BatchState.QUARANTINED,
+    (BatchState.DELIVERED, Event.ERASE): BatchState.ERASED,
+}
+
+
+@pytest.mark.parametrize("event", Event)
+@pytest.mark.parametrize("state", BatchState)
+def test_an_event_moves_a_batch_or_is_refused(state: BatchState, event: Event) -> None:
+    """For every pair; the error names state and event."""
+    if (state, event) in _NEXT:
+        assert _NEXT[state, event] is next_state(state, event)
+    else:
+        with pytest.raises(BatchStateError, match=f"that is {state.value} cannot {event.value}"):
+            next_state(state, event)
+
+
+@pytest.mark.parametrize("state", sorted(set(BatchState) - {BatchState.COLLECTING}, key=str))
+def test_after_collecting_the_state_alone_decides(state: BatchState) -> None:
+    """The first event above is due; closing again does nothing, unless the batch expired."""
+    due = next((event for before, event in _NEXT if before is state), None)
+    assert due is due_event(state, 0, _RULE, 0)
+    if state is BatchState.EXPIRED:
+        with pytest.raises(BatchStateError, match="the batch expired: it had fewer users"):
+            close_request_event(state, 0, _RULE)
+    else:
+        assert close_request_event(state, 0, _RULE) is None
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,7 @@ import pytest
 
 from common.crypto.hpke import envelope_context
 from common.crypto.signing import TOKEN_BYTES, TokenIssuer
-from common.errors import (
-    BatchStateError,
-    ConflictError,
-    ShuffleDpError,
-    WireError,
-)
+from common.errors import BatchStateError, ConflictError, ShuffleDpError, WireError
 from common.messages.batch import BatchState
 from common.messages.submission import Outcome
 from common.task_digest import TaskDigest

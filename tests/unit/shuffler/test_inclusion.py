@@ -14,6 +14,7 @@ from common.task_digest import TaskDigest
 from common.wire.batches import commitment_to_wire, prefix_to_wire, proof_from_wire
 from shuffler.admission import ConnectionLimit
 from shuffler.inclusion import SentBatch
+from shuffler.receipts import Receipts
 from shuffler.servicer import ShufflerServicer
 from tests.support.leaves import SALT, commitment_over, some_leaves
 from tests.support.shuffler_core import CASE, DIGEST, Shuffler
@@ -62,11 +63,11 @@ async def test_delivered_reports_can_be_proven_after_the_batch_is_erased(
 
     for report in _delivered(delivered):
         proof = await _proof(delivered, leaf(report))
-        assert proof.holds(leaf(report), _ANALYZER, DIGEST)
+        assert proof.includes(leaf(report), _ANALYZER, DIGEST)
     standing = [salted(SALT, leaf(report)) for report in _delivered(delivered)]
     assert b"".join(sorted(standing)) == _file(delivered, "leaves").read_bytes()
     other = leaf(bytes(_SIZE))
-    assert not (await _proof(delivered, other)).holds(other, _ANALYZER, DIGEST)
+    assert not (await _proof(delivered, other)).includes(other, _ANALYZER, DIGEST)
 
 
 async def test_a_commitment_to_other_reports_is_kept_as_evidence(
@@ -225,7 +226,7 @@ async def test_all_answers_for_a_batch_have_one_length(
     )
     await shuffler.inclusions.keep(manifest, CASE.task, commitment, bytearray(b"".join(leaves)))
     servicer = ShufflerServicer(
-        shuffler.collection, ConnectionLimit(0), CASE.identity, shuffler.inclusions
+        shuffler.collection, ConnectionLimit(0), Receipts(CASE.identity), shuffler.inclusions
     )
     answers = [
         await servicer.GetInclusion(prefix_to_wire(DIGEST, prefix), None)

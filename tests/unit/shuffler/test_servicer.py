@@ -2,12 +2,13 @@
 
 import pytest
 
-from common.crypto.signing import SigningIdentity, receipt_holds
+from common.crypto.signing import SigningIdentity, is_valid_receipt
 from common.messages.submission import Outcome
 from protos.shuffledp.v1 import shuffler_pb2
 from shuffler.admission import ConnectionLimit
-from shuffler.servicer import ShufflerServicer, bulk_receipt, receipt
-from tests.support.keys import bulk_receipt_holds
+from shuffler.receipts import Receipts
+from shuffler.servicer import ShufflerServicer
+from tests.support.keys import is_valid_bulk_receipt
 from tests.support.shuffler_core import DIGEST, Shuffler
 
 
@@ -20,7 +21,7 @@ class _Call:
 
 
 def _servicer(core: Shuffler) -> ShufflerServicer:
-    return ShufflerServicer(core.collection, ConnectionLimit(0), _IDENTITY, core.inclusions)
+    return ShufflerServicer(core.collection, ConnectionLimit(0), _RECEIPTS, core.inclusions)
 
 
 async def test_every_device_gets_the_same_answer(shuffler: Shuffler) -> None:
@@ -55,14 +56,15 @@ async def _status(servicer: ShufflerServicer) -> bytes:
 
 
 _IDENTITY = SigningIdentity.generate()
+_RECEIPTS = Receipts(_IDENTITY)
 _ON_THE_DISK = {Outcome.STORED, Outcome.REPEATED}
 
 
 @pytest.mark.parametrize("outcome", Outcome)
 def test_only_stored_submissions_get_a_receipt(outcome: Outcome) -> None:
     """A submission may be stored now, or before."""
-    answer = receipt(_IDENTITY, DIGEST, b"envelope", outcome)
-    signed = receipt_holds(_IDENTITY.public_identity(), DIGEST, b"envelope", answer)
+    answer = _RECEIPTS.sign(DIGEST, b"envelope", outcome)
+    signed = is_valid_receipt(_IDENTITY.public_identity(), DIGEST, b"envelope", answer)
 
     assert (outcome in _ON_THE_DISK) == signed == (answer != b"")
 
@@ -70,8 +72,8 @@ def test_only_stored_submissions_get_a_receipt(outcome: Outcome) -> None:
 def test_a_bulk_receipt_covers_only_stored_submissions() -> None:
     """Their order counts; without any there is no receipt."""
     envelopes = [outcome.value.encode() for outcome in Outcome]
-    answer = bulk_receipt(_IDENTITY, DIGEST, envelopes, list(Outcome))
+    answer = _RECEIPTS.sign_bulk(DIGEST, envelopes, list(Outcome))
 
     stored = [outcome.value.encode() for outcome in Outcome if outcome in _ON_THE_DISK]
-    assert bulk_receipt_holds(_IDENTITY.public_identity(), DIGEST, stored, answer)
-    assert b"" == bulk_receipt(_IDENTITY, DIGEST, [b"one"], [Outcome.MALFORMED])
+    assert is_valid_bulk_receipt(_IDENTITY.public_identity(), DIGEST, stored, answer)
+    assert b"" == _RECEIPTS.sign_bulk(DIGEST, [b"one"], [Outcome.MALFORMED])

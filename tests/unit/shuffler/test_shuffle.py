@@ -172,11 +172,7 @@ def test_an_abandoned_shuffle_leaves_no_file(tmp_path: Path) -> None:
 
 
 _FLANKED = ShufflerSpec(
-    law="geometric",
-    peak=6,
-    left_weight=RATIO_SUM * 3 // 4,
-    right_weight=RATIO_SUM // 2,
-    most=40,
+    law="geometric", peak=6, left_weight=RATIO_SUM * 3 // 4, right_weight=RATIO_SUM // 2, most=40
 )
 
 

@@ -27,9 +27,10 @@ from protos.shuffledp.v1 import shuffler_pb2
 from tests.support.devices import agent_of
 from tests.support.shufflers import MemoryShuffler
 from tests.support.tasks import published
-from user_agent.agent import Agent, RemoteShuffler
+from user_agent.agent import Agent
 from user_agent.credentials import TokenFile
 from user_agent.device_store import DeviceStore, SubmissionState
+from user_agent.shuffler_client import RemoteShuffler
 
 _CASE = published()
 _DIGEST = _CASE.signed.digest()
@@ -64,10 +65,10 @@ async def test_the_answer_is_saved_before_it_is_sent(
         return b""
 
     shuffler.submit = look  # type: ignore[method-assign]
-    receipt = await agent.contribute(_DIGEST, 3, "")
+    outcome = await agent.contribute(_DIGEST, 3, "")
 
     assert [SubmissionState.PENDING] == found
-    assert _CASE.task.local_epsilon == receipt.local_epsilon
+    assert _CASE.task.local_epsilon == outcome.local_epsilon
 
 
 async def test_calls_at_the_same_time_send_one_answer(
@@ -83,11 +84,11 @@ async def test_calls_at_the_same_time_send_one_answer(
 
     agent.several_persons = True
     shuffler.received.clear()
-    receipts = await asyncio.gather(*(agent.contribute(_DIGEST, v, "Ada") for v in range(5)))
+    calls = await asyncio.gather(*(agent.contribute(_DIGEST, v, "Ada") for v in range(5)))
 
     assert len(set(shuffler.received)) == 1
-    assert [False, True, True, True, True] == sorted(each.repeated for each in receipts)
-    assert [False, False, False, False, True] == sorted(each.sent for each in receipts)
+    assert [False, True, True, True, True] == sorted(each.repeated for each in calls)
+    assert [False, False, False, False, True] == sorted(each.sent for each in calls)
 
 
 async def test_a_refusal_is_final_and_the_spend_stands(
@@ -324,12 +325,10 @@ async def test_a_stale_refusal_does_not_undo_an_acknowledgement(tmp_path: Path) 
     await agent.resend_pending()
 
     found = [await store.find(person, _DIGEST) for person in _PERSONS]
-    assert [
-        SubmissionState.ARRIVED,
-        SubmissionState.ARRIVED,
-        SubmissionState.REFUSED,
-    ] == [saved.state for saved in found if saved]
-    assert {"a", "b"} == {kept.person for kept in await store.unchecked()}
+    assert [SubmissionState.ARRIVED, SubmissionState.ARRIVED, SubmissionState.REFUSED] == [
+        saved.state for saved in found if saved
+    ]
+    assert {"a", "b"} == {kept.person for kept in await store.list_unchecked()}
     store.close()
 
 

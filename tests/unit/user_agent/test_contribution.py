@@ -295,11 +295,7 @@ def _agrees(counts: NDArray[np.int64], distribution: NDArray[np.float64]) -> boo
             [[6, 7, 7, 0], [6, 7], [7]],
             [3, 2],
         ),
-        (
-            {"law": "negative-binomial", "trials": 1, "most": 1},
-            [[0, 0], [0, 9], [9], [9]],
-            [0, 1],
-        ),
+        ({"law": "negative-binomial", "trials": 1, "most": 1}, [[0, 0], [0, 9], [9], [9]], [0, 1]),
     ],
     ids=["one trial", "each trial", "while trials succeed", "above the maximum"],
 )
@@ -364,11 +360,7 @@ def test_sets_of_item_dummies_have_the_accounted_distribution() -> None:
 
 def test_uniform_dummies_are_uniform_over_items() -> None:
     """Seed 4; chi-square, fails by chance with probability 1e-7."""
-    distribution, mechanism, rng = (
-        _dummies("binomial", trials=6, most=6),
-        example("grr"),
-        _rng(4),
-    )
+    distribution, mechanism, rng = (_dummies("binomial", trials=6, most=6), example("grr"), _rng(4))
     dummies = np.concatenate([draw_dummies(mechanism, distribution, rng) for _ in range(10_000)])
 
     assert _agrees(mechanism.tally(dummies), np.full(6, 1 / 6))

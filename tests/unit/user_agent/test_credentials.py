@@ -134,12 +134,7 @@ async def _report(
     shuffler, digest = MemoryShuffler(case.signed), case.signed.digest()
     path.mkdir(exist_ok=True)
     agent = agent_of(
-        path,
-        case,
-        shuffler,
-        seed=seed,
-        several_persons=True,
-        secrets=PersonalSecrets(b"s" * 32),
+        path, case, shuffler, seed=seed, several_persons=True, secrets=PersonalSecrets(b"s" * 32)
     )
     await agent.contribute(digest, text, person)
     agent.store.close()
@@ -148,9 +143,9 @@ async def _report(
     return case.analyzer_key.open(content.sealed_reports, report_context(digest))
 
 
-def test_lasting_responses_need_a_secret(tmp_path: Path) -> None:
-    """Every answer would otherwise have fresh noise, which averages out."""
-    with pytest.raises(SettingsError, match="need a lasting secret"):
+def test_permanent_responses_need_a_secret(tmp_path: Path) -> None:
+    """Without one, every answer would have fresh noise, which averages out."""
+    with pytest.raises(SettingsError, match="permanent responses require"):
         agent_of(tmp_path, _task(1), MemoryShuffler(_task(1).signed), secrets=None)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from common.crypto.signing import SigningIdentity, envelope_hash, receipt_holds
+from common.crypto.signing import SigningIdentity, envelope_hash, is_valid_receipt
 from common.errors import PeerError, UnknownTaskError
 from common.messages.inclusion_proof import InclusionProof, prefix_of, salted, split
 from common.task.dummy_spec import ShufflerSpec
@@ -127,7 +127,7 @@ async def test_an_invalid_proof_concludes_nothing(
     device.clock.seconds += 200
     await device.watch.check_due()
     assert InclusionState.UNCHECKED is (await device.evidence()).inclusion
-    assert (2, 2) == (len(own), len(device.shuffler.asked))  # the commitment, and one bucket
+    assert (2, 3) == (len(own), len(device.shuffler.asked))  # the commitment, and two buckets
     assert "proof does not hold" in caplog.messages
 
     device.show([*some_leaves(1500), *own])
@@ -198,7 +198,7 @@ async def test_a_record_has_state_conclusion_and_a_verifiable_receipt(device: De
         record.receipt_verified,
     )
     assert envelope_hash(envelope) == record.envelope_hash
-    assert receipt_holds(shuffler, device.digest, envelope, record.receipt)
+    assert is_valid_receipt(shuffler, device.digest, envelope, record.receipt)
     other = published().signed.digest()
     with pytest.raises(UnknownTaskError):
         await device.agent.record(other, "")
@@ -226,14 +226,12 @@ async def test_an_answer_with_a_bucket_that_is_never_shown_is_never_counted(
 ) -> None:
     """Of 300 reports, 64 are drawn once and saved; another draw could miss the bucket."""
     own, asked = some_leaves(300), list[bytes]()
-    await device.store.keep(await device.evidence(), b"".join(own))
+    await device.store.keep_leaves(await device.evidence(), b"".join(own))
     device.show(own)
 
-    async def counted(_: InclusionMonitor, leaf: bytes, _commitment: object) -> bool:
+    async def counted(_: InclusionMonitor, leaf: bytes, _commitment: object) -> bool | None:
         asked.append(leaf)
-        if leaf == asked[0]:
-            raise PeerError("cannot serve")
-        return True
+        return None if leaf == asked[0] else True
 
     monkeypatch.setattr(InclusionMonitor, "_counted", counted)
     for _ in range(20):
@@ -242,6 +240,25 @@ async def test_an_answer_with_a_bucket_that_is_never_shown_is_never_counted(
     assert MAX_CHECKED == len(kept) == len(set(asked) | set(kept))
     device.clock.seconds = float(_CASE.task.deadline + 14 * _DAY + 1)
     assert InclusionState.UNPROVEN is await device.check()
+
+
+@pytest.mark.parametrize("refused", [2, 3])
+async def test_refusing_one_bucket_does_not_hide_a_lost_report(
+    device: Device, monkeypatch: pytest.MonkeyPatch, refused: int
+) -> None:
+    """The other bucket proves the loss, whether it is asked for before or after."""
+    device.show(some_leaves(1500))
+    show = device.shuffler.inclusion
+
+    async def all_but_one(digest: TaskDigest, prefix: int | None) -> InclusionProof:
+        proof = await show(digest, prefix)
+        if len(device.shuffler.asked) == refused:
+            raise PeerError("cannot serve")
+        return proof
+
+    monkeypatch.setattr(device.shuffler, "inclusion", all_but_one)
+
+    assert InclusionState.MISSING is await device.check()
 
 
 async def test_two_batches_do_not_prove_one_answer(

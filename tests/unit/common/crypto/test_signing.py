@@ -11,13 +11,13 @@ from common.crypto.signing import (
     TokenIdentity,
     TokenIssuer,
     envelope_hash,
-    receipt_holds,
+    is_valid_receipt,
     sign_bulk_receipt,
     sign_receipt,
 )
 from common.errors import ProofError, WireError
 from common.task_digest import TaskDigest
-from tests.support.keys import bulk_receipt_holds
+from tests.support.keys import is_valid_bulk_receipt
 
 
 def test_only_the_identity_that_signed_verifies() -> None:
@@ -65,15 +65,15 @@ _PINNED = _SHUFFLER.public_identity()
 def test_a_receipt_is_for_one_envelope_of_one_task_by_one_shuffler() -> None:
     """A receipt fails for another envelope, task or shuffler, and invalid bytes fail."""
     for wrong in (b"", bytes(63), bytes(64), bytes(65)):
-        assert not receipt_holds(_PINNED, _DIGEST, b"envelope", wrong)
+        assert not is_valid_receipt(_PINNED, _DIGEST, b"envelope", wrong)
     receipt = sign_receipt(_SHUFFLER, _DIGEST, b"envelope")
     message = _DIGEST + hashlib.sha256(b"envelope").digest()
 
-    assert _PINNED.signed(b"shuffledp v1 receipt", message, receipt)
-    assert receipt_holds(_PINNED, _DIGEST, b"envelope", receipt)
-    assert not receipt_holds(_PINNED, _DIGEST, b"envelopf", receipt)
-    assert not receipt_holds(_PINNED, _OTHER, b"envelope", receipt)
-    assert not receipt_holds(
+    assert _PINNED.is_valid_signature(b"shuffledp v1 receipt", message, receipt)
+    assert is_valid_receipt(_PINNED, _DIGEST, b"envelope", receipt)
+    assert not is_valid_receipt(_PINNED, _DIGEST, b"envelopf", receipt)
+    assert not is_valid_receipt(_PINNED, _OTHER, b"envelope", receipt)
+    assert not is_valid_receipt(
         SigningIdentity.generate().public_identity(), _DIGEST, b"envelope", receipt
     )
 
@@ -83,9 +83,9 @@ def test_a_bulk_receipt_is_for_these_envelopes_in_this_order() -> None:
     stored = [b"one", b"two", b"three"]
     receipt = sign_bulk_receipt(_SHUFFLER, _DIGEST, stored)
 
-    assert bulk_receipt_holds(_PINNED, _DIGEST, stored, receipt)
+    assert is_valid_bulk_receipt(_PINNED, _DIGEST, stored, receipt)
     for others in (stored[::-1], stored[:2], [*stored, b"four"], [b"onetwo", b"three"]):
-        assert not bulk_receipt_holds(_PINNED, _DIGEST, others, receipt)
+        assert not is_valid_bulk_receipt(_PINNED, _DIGEST, others, receipt)
 
 
 def test_signatures_of_different_kinds_are_separated() -> None:
@@ -94,9 +94,9 @@ def test_signatures_of_different_kinds_are_separated() -> None:
     bulk = sign_bulk_receipt(_SHUFFLER, _DIGEST, [b"envelope"])
     task = _SHUFFLER.sign(_DIGEST + envelope_hash(b"envelope")).signature
 
-    assert not bulk_receipt_holds(_PINNED, _DIGEST, [b"envelope"], single)
-    assert not receipt_holds(_PINNED, _DIGEST, b"envelope", bulk)
-    assert not receipt_holds(_PINNED, _DIGEST, b"envelope", task)
+    assert not is_valid_bulk_receipt(_PINNED, _DIGEST, [b"envelope"], single)
+    assert not is_valid_receipt(_PINNED, _DIGEST, b"envelope", bulk)
+    assert not is_valid_receipt(_PINNED, _DIGEST, b"envelope", task)
 
 
 def test_the_issuer_makes_tokens_that_its_identity_accepts() -> None:
@@ -108,11 +108,11 @@ def test_the_issuer_makes_tokens_that_its_identity_accepts() -> None:
     assert 20 == len(tokens)
     for token in tokens:
         assert len(token) == TOKEN_BYTES
-        assert identity.accepts(token)
-        assert identity.signed(b"shuffledp v1 user token", token[:16], token[16:])
-        assert not other.identity().accepts(token)
+        assert identity.is_valid_token(token)
+        assert identity.is_valid_signature(b"shuffledp v1 user token", token[:16], token[16:])
+        assert not other.identity().is_valid_token(token)
     for place in range(TOKEN_BYTES):
         changed = token[:place] + bytes([token[place] ^ 1]) + token[place + 1 :]
-        assert not identity.accepts(changed)
+        assert not identity.is_valid_token(changed)
     for wrong in (b"", token[:-1], token + b"\0"):
-        assert not identity.accepts(wrong)
+        assert not identity.is_valid_token(wrong)

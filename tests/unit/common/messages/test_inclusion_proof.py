@@ -129,7 +129,7 @@ def _proof(leaf: bytes) -> InclusionProof:
 
 
 def _holds(proof: InclusionProof, leaf: bytes) -> bool:
-    return proof.holds(leaf, _ANALYZER.public_identity(), _DIGEST)
+    return proof.includes(leaf, _ANALYZER.public_identity(), _DIGEST)
 
 
 def test_a_proof_shows_whether_a_leaf_arrived() -> None:
@@ -180,12 +180,12 @@ def test_every_field_of_a_commitment_is_signed() -> None:
         "root": tree_over(_LEAVES[1:]).root,
         "signature": bytes(64),
     }
-    _COMMITMENT.check(_ANALYZER.public_identity(), _DIGEST)
+    _COMMITMENT.verify(_ANALYZER.public_identity(), _DIGEST)
     assert list(others) == [field.name for field in dataclasses.fields(_COMMITMENT)]
     for name, value in others.items():
         forged = dataclasses.replace(_COMMITMENT, **{name: value})  # type: ignore[arg-type]
         with pytest.raises(ProofError):
-            forged.check(_ANALYZER.public_identity(), forged.task_digest)
+            forged.verify(_ANALYZER.public_identity(), forged.task_digest)
 
 
 @pytest.mark.parametrize(("n_leaves", "bits"), [(1500, 3), (1500, 1), (511, 1), (10**6, 32)])
@@ -194,7 +194,7 @@ def test_a_tree_of_another_depth_is_refused_though_it_is_signed(n_leaves: int, b
     shaped = dataclasses.replace(_COMMITMENT, n_leaves=n_leaves, bits=bits)
 
     with pytest.raises(ProofError, match=f"has {bits} bits"):
-        shaped.check(_ANALYZER.public_identity(), _DIGEST)
+        shaped.verify(_ANALYZER.public_identity(), _DIGEST)
 
 
 def test_a_tree_of_another_salt_proves_nothing() -> None:

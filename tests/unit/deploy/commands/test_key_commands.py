@@ -85,7 +85,7 @@ def test_tokens_are_made_under_one_key(tmp_path: Path) -> None:
 
     assert one["token_identity"] == two["token_identity"]
     assert [True] * 3 == [
-        TokenIdentity.from_hex(one["token_identity"], "it").accepts(t) for t in tokens
+        TokenIdentity.from_hex(one["token_identity"], "it").is_valid_token(t) for t in tokens
     ]
     assert first.stat().st_mode & 0o777 == 0o600
     with pytest.raises(SettingsError, match="already exists"):

@@ -19,7 +19,8 @@ from deploy.tasks import drafts as draft_file
 from deploy.tasks import task_view
 from shuffler.settings import ShufflerSettings
 from tests.support.commands import COMMANDS, ROOT, blocks, called, commands_on, examples, words_of
-from user_agent.policy import Claim, Policy, check_totals
+from user_agent.claim import Claim
+from user_agent.policy import Policy, check_totals
 from user_agent.settings import UserAgentSettings
 
 _PAGES: Final = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]

@@ -100,10 +100,11 @@ def test_submissions_whose_tags_begin_alike_are_different() -> None:
     one, other = (bytes(8) + rest * 8 + b"c" * 16 for rest in (b"1", b"2"))
     stored = _with_tags(7, one)
     deduplication.remember(stored)
+    read = {7: stored.tags}.__getitem__
 
-    outcomes = deduplication.judge([_with_tags(8, other)], [True], {7: stored.tags}.__getitem__)
+    outcomes = deduplication.classify([_with_tags(8, other)], [True], read)
     assert [[Outcome.STORED]] == outcomes
-    again = deduplication.judge([_with_tags(9, one, other)], [True], {7: stored.tags}.__getitem__)
+    again = deduplication.classify([_with_tags(9, one, other)], [True], read)
     assert [[Outcome.REPEATED, Outcome.STORED]] == again
-    together = Deduplication().judge([_with_tags(1, one, other)], [True], lambda _: b"")
+    together = Deduplication().classify([_with_tags(1, one, other)], [True], lambda _: b"")
     assert [[Outcome.STORED, Outcome.STORED]] == together
