@@ -18,16 +18,12 @@ from common.errors import SettingsError
 from common.task_digest import TaskDigest
 from common.version import VERSION
 from deploy.audit.finding import Finding, Findings
-from deploy.audit.report.audit_report import Alarm, AuditReport
+from deploy.audit.report.audit_report import AuditReport, SelfTestResult
 from deploy.audit.scenario import FULL, AuditSubject, Scenario
 from deploy.audit.scenarios import SCENARIOS
 
 Progress = Callable[[str, int, int], None]
 """Called with the title of a finished scenario, the number finished, and the total."""
-
-
-def silent(*_: object) -> None:
-    """Ignore progress."""
 
 
 def scenarios_named(names: Sequence[str]) -> tuple[Scenario, ...]:
@@ -50,7 +46,7 @@ def audit(
     scenarios: Sequence[Scenario] = SCENARIOS,
     processes: int = 0,
     command: str = "",
-    progress: Progress = silent,
+    progress: Progress = lambda *_: None,
 ) -> AuditReport:
     """
     Run scenarios and collect their findings.
@@ -66,7 +62,7 @@ def audit(
     started, kind = time.perf_counter(), subject.task.kind
     fitting = [scenario for scenario in scenarios if kind in scenario.kinds]
     jobs = [(scenario, False) for scenario in fitting]
-    outcomes = run_all(jobs, subject, seed, processes=processes, progress=progress)
+    outcomes = _run_all(jobs, subject, seed, processes=processes, progress=progress)
     return AuditReport(
         task=subject.task,
         task_digest=TaskDigest(hashlib.sha256(subject.task_bytes).digest()),
@@ -93,36 +89,38 @@ def self_test(
     seed: int,
     scenarios: Sequence[Scenario] = SCENARIOS,
     processes: int = 0,
-    progress: Progress = silent,
-) -> tuple[Alarm, ...]:
+    progress: Progress = lambda *_: None,
+) -> tuple[SelfTestResult, ...]:
     """
     Run each scenario on correct code, which must pass, and with its weakness, which must fail.
 
-    Returns an alarm for each scenario.
+    Returns one result per scenario.
     """
     fitting = [scenario for scenario in scenarios if subject.task.kind in scenario.kinds]
-    jobs = [(scenario, broken) for broken in (False, True) for scenario in fitting]
-    outcomes = run_all(jobs, subject, seed, processes=processes, progress=progress)
+    jobs = [(scenario, weakened) for weakened in (False, True) for scenario in fitting]
+    outcomes = _run_all(jobs, subject, seed, processes=processes, progress=progress)
     return tuple(
-        Alarm(
+        SelfTestResult(
             scenario=scenario,
-            failed=tuple(row for row in broken.findings if not row.passed),
-            failed_before=tuple(row for row in honest.findings if not row.passed),
-            applies=bool(broken.findings),
+            failed=() if weakened.crashed else weakened.failed,
+            failed_before=honest.failed,
+            applies=bool(weakened.findings),
         )
-        for scenario, honest, broken in zip(
+        for scenario, honest, weakened in zip(
             fitting, outcomes[: len(fitting)], outcomes[len(fitting) :], strict=True
         )
     )
 
 
-def run(scenario: Scenario, subject: AuditSubject, seed: int, *, broken: bool = False) -> Findings:
+def run(
+    scenario: Scenario, subject: AuditSubject, seed: int, *, weakened: bool = False
+) -> Findings:
     """Run one scenario in this process; an exception becomes a failed finding."""
     rng = np.random.default_rng([seed, zlib.crc32(scenario.name.encode())])
     try:
-        return scenario.run(subject, rng, broken=broken)
+        return scenario.run(subject, rng, weakened=weakened)
     except Exception as error:  # noqa: BLE001  # every error is reported
-        # Class and place only: the message might contain a value.
+        # No message: it might contain a value.
         last = traceback.extract_tb(error.__traceback__)[-1]
         place = f"{type(error).__name__} in {Path(last.filename).name}, line {last.lineno}"
         row = Finding(
@@ -133,15 +131,15 @@ def run(scenario: Scenario, subject: AuditSubject, seed: int, *, broken: bool = 
             verdict="broken",
             sentence=f"The scenario could not be run: {place}.",
         )
-        return Findings((row,))
+        return Findings((row,), crashed=True)
 
 
-def _run_named(name: str, subject: AuditSubject, seed: int, *, broken: bool) -> Findings:
+def _run_named(name: str, subject: AuditSubject, seed: int, *, weakened: bool) -> Findings:
     [scenario] = scenarios_named([name])
-    return run(scenario, subject, seed, broken=broken)
+    return run(scenario, subject, seed, weakened=weakened)
 
 
-def run_all(
+def _run_all(
     jobs: Sequence[tuple[Scenario, bool]],
     subject: AuditSubject,
     seed: int,
@@ -149,24 +147,24 @@ def run_all(
     processes: int,
     progress: Progress,
 ) -> list[Findings]:
-    """Run (scenario, broken) jobs, and return the outcomes in order."""
-    found = dict[int, Findings]()
+    """Run (scenario, weakened) jobs; return the outcomes in order."""
+    outcomes = dict[int, Findings]()
 
-    def ended(place: int, outcome: Findings) -> None:
-        found[place] = outcome
-        progress(jobs[place][0].title, len(found), len(jobs))
+    def record(place: int, outcome: Findings) -> None:
+        outcomes[place] = outcome
+        progress(jobs[place][0].title, len(outcomes), len(jobs))
 
     progress("", 0, len(jobs))
     if processes == 1:
-        for place, (scenario, broken) in enumerate(jobs):
-            ended(place, run(scenario, subject, seed, broken=broken))
-        return list(found.values())
+        for place, (scenario, weakened) in enumerate(jobs):
+            record(place, run(scenario, subject, seed, weakened=weakened))
+        return list(outcomes.values())
     context, workers = multiprocessing.get_context("spawn"), processes or os.cpu_count()
     with ProcessPoolExecutor(workers, mp_context=context, initializer=end_with_parent) as pool:
         sent = {  # by name: not all scenarios pickle
-            pool.submit(_run_named, scenario.name, subject, seed, broken=broken): place
-            for place, (scenario, broken) in enumerate(jobs)
+            pool.submit(_run_named, scenario.name, subject, seed, weakened=weakened): place
+            for place, (scenario, weakened) in enumerate(jobs)
         }
         for future in as_completed(sent):
-            ended(sent[future], future.result())
-    return [found[place] for place in range(len(jobs))]
+            record(sent[future], future.result())
+    return [outcomes[place] for place in range(len(jobs))]

@@ -67,7 +67,7 @@ def run_pure_dump(subject: AuditSubject, rng: np.random.Generator, *, noisy: boo
     )
     name = f"pureDUMP over {_ITEMS} values"
     return tuple(
-        _must_reach(dataclasses.replace(row, subject=name, advice=""), least)
+        _require_epsilon(dataclasses.replace(row, subject=name, advice=""), least)
         for row, least in zip(run_pooled(other, rng), (math.inf, 0.0), strict=True)
     )
 
@@ -97,7 +97,7 @@ def run_shuffler_dummies(
             "counts; the victim is left with their own noise, or none.",
             advice="",
         )
-        rows.append(_must_reach(row, local_epsilon))
+        rows.append(_require_epsilon(row, local_epsilon))
     return tuple(rows)
 
 
@@ -107,21 +107,23 @@ def _other_design(subject: AuditSubject, **fields: Any) -> AuditSubject:  # noqa
     return AuditSubject(task_bytes=task.to_bytes(), n_users=_USERS, sizes=subject.sizes)
 
 
-def _must_reach(row: Finding, epsilon: float) -> Finding:
+def _require_epsilon(row: Finding, epsilon: float) -> Finding:
     """Fail a finding that did not reach its claim, or 90 % of the smaller of ε and its ceiling."""
     most = min(epsilon, row.ceiling or 0.0)
     gained = (row.empirical_epsilon_lower or 0.0) >= _ALL * most
     return row if row.verdict == "reached" and gained else not_reached(row)
 
 
-def run_printed(subject: AuditSubject, rng: np.random.Generator, *, fresh: bool = False) -> Rows:
+def run_printed(
+    subject: AuditSubject, rng: np.random.Generator, *, fresh_seeds: bool = False
+) -> Rows:
     """
     Refute the printed theorem of OD-HP, whose dummies reuse the seed of their user's own report.
 
     The analyzer can then group each user's messages by seed. The deployed code draws reports and
     dummies; overwriting the dummies' seeds gives the printed algorithm. In the game, which refutes
     Theorem 1 [CC24], all users but the victim hold one value z, and each group's likelihoods are
-    divided by z's. Independent of the audited task. `fresh`: dummies keep their own seeds.
+    divided by z's. Independent of the audited task. `fresh_seeds`: dummies keep their own seeds.
     """
     printed_weights = ResponseWeights.for_epsilon(_LOCAL_EPSILON)
     mechanism = StringHashing(_PRINTED_ITEMS, _BUCKETS, printed_weights, bytes(32))
@@ -132,7 +134,9 @@ def run_printed(subject: AuditSubject, rng: np.random.Generator, *, fresh: bool 
 
     def world(item: int) -> Vector:
         parts = [min(together, trials - start) for start in range(0, trials, together)]
-        drawn = [_printed_scores(mechanism, item, part, rng, fresh=fresh) for part in parts]
+        drawn = [
+            _printed_scores(mechanism, item, part, rng, fresh_seeds=fresh_seeds) for part in parts
+        ]
         return np.concatenate(drawn)
 
     result = run_game(world(_X), world(_OTHER_X), delta=_DELTA)
@@ -162,14 +166,19 @@ def run_printed(subject: AuditSubject, rng: np.random.Generator, *, fresh: bool 
 
 
 def _printed_scores(
-    mechanism: StringHashing, item: int, batches: int, rng: np.random.Generator, *, fresh: bool
+    mechanism: StringHashing,
+    item: int,
+    batches: int,
+    rng: np.random.Generator,
+    *,
+    fresh_seeds: bool,
 ) -> Vector:
     """Draw batches whose first user holds an item, and return their log odds of x against x'."""
     held = np.full((batches, _PRINTED_USERS), _Z, dtype=np.int64)
     held[:, 0] = item
     own = mechanism.randomize(held.ravel(), rng)
     dummies = mechanism.dummies(held.size * _DUMMIES, rng)
-    if not fresh:
+    if not fresh_seeds:
         dummies["seed"] = np.repeat(own["seed"], _DUMMIES)
     messages = np.concatenate([own, dummies])
     _, first, group = np.unique(messages["seed"], return_index=True, return_inverse=True)

@@ -194,11 +194,11 @@ class InProcessRun:
         self.n_sentinels = 0
         self._rng = np.random.default_rng(seed)
 
-    async def start(self, wanted: TaskDraft) -> None:
+    async def start(self, draft: TaskDraft) -> None:
         """Start the parties, and publish a draft under a new shuffler key."""
         await self.analyzer.start()
-        self.shuffler_key = HpkePrivateKey.generate(wanted.suite)
-        await self.publish(wanted)
+        self.shuffler_key = HpkePrivateKey.generate(draft.suite)
+        await self.publish(draft)
         self.digest = self.analyzer.signed.digest()
         self.shuffler = DishonestShuffler(
             self.path / "inclusion",
@@ -217,10 +217,10 @@ class InProcessRun:
             pause=_PAUSE,
         )
 
-    async def publish(self, wanted: TaskDraft) -> None:
+    async def publish(self, draft: TaskDraft) -> None:
         """Publish a draft under the shuffler's key."""
         key = self.shuffler_key.public_key().raw
-        await self.analyzer.publish(dataclasses.replace(wanted, shuffler_key=key))
+        await self.analyzer.publish(dataclasses.replace(draft, shuffler_key=key))
 
     def device(self, shuffler: PublicIdentity) -> Agent:
         """Return a device that serves several people, pins a shuffler and has no privacy caps."""
@@ -258,13 +258,13 @@ class InProcessRun:
             await self.shuffler.submit(self.digest, answer.envelope)
         await self.analyzer.registry.register_sentinels(self.digest, leaves, acknowledged=True)
 
-    async def inclusions(self, n_people: int) -> list[InclusionState]:
+    async def inclusions(self, n_users: int) -> list[InclusionState]:
         """Run every device's inclusion check, and return the conclusions in order."""
         for _ in range(2):  # the first check only schedules the second
             await self.watch.check_due()
             self.clock.seconds += 2 * _PAUSE
         kept = [
-            await self.store.evidence(f"person {number}", self.digest) for number in range(n_people)
+            await self.store.evidence(f"person {number}", self.digest) for number in range(n_users)
         ]
         return [evidence.inclusion for evidence in kept if evidence is not None]
 

@@ -14,7 +14,7 @@ from common.errors import DamagedStorageError
 from common.mechanisms.base import Reports
 from common.mechanisms.registry import mechanism_of
 from common.task.dummy_spec import KEEP_SUM, RATIO_SUM, ShufflerSpec
-from deploy.audit.harness.pools import InlinePool
+from deploy.audit.harness.analyzer_core import InlinePool
 from shuffler import shuffle
 from shuffler.permutation import ExternalPermutation
 from shuffler.shuffle import BatchShuffler, ShuffleSummary, draw_item_dummies, draw_kept

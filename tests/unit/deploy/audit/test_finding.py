@@ -17,7 +17,7 @@ def _row(checks: Checks) -> Finding:
 def test_a_row_that_holds_has_no_advice_and_counts_its_tests() -> None:
     """A test without enough draws is not counted."""
     checks = Checks()
-    checks.must("a fact", True)  # noqa: FBT003  # what is noted
+    checks.require("a fact", True)  # noqa: FBT003  # what is noted
     for name, p_value in (("a test", 0.5), ("a test", 0.01), ("another test", None)):
         checks.test(name, p_value)
     row = _row(checks)
@@ -30,7 +30,7 @@ def test_a_row_that_does_not_hold_names_what_failed() -> None:
     """A fact once false stays false, the least p of a test counts, and NaN fails."""
     checks = Checks()
     for holds in (False, True):
-        checks.must("a fact", holds)
+        checks.require("a fact", holds)
     for p_value in (TEST_LEVEL / 2, 0.9):
         checks.test("a test", p_value)
     checks.test("another test", TEST_LEVEL * 2)

@@ -76,4 +76,4 @@ def test_a_large_order_that_is_not_uniform_is_found(order: np.ndarray, found: st
     checks = Checks()
     check_order(checks, "order", order)
 
-    assert any(found in name for name in checks.broken), checks.broken
+    assert any(found in name for name in checks.failures), checks.failures
