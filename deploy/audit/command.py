@@ -1,10 +1,8 @@
 """Run `shuffledp audit`. Imports all three services."""
 
-import dataclasses
 import shlex
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -18,8 +16,8 @@ from common.task.task import MAX_TASK_BYTES, NONCE_BYTES, Task
 from deploy.audit.report.audit_page import audit_page
 from deploy.audit.report.audit_report import as_json
 from deploy.audit.report.report_table import show_report, show_self_tests
-from deploy.audit.runner import Progress, audit, self_test
-from deploy.audit.scenario import SMALL, AuditSubject, SampleSizes, Scenario
+from deploy.audit.runner import AuditRun, Progress
+from deploy.audit.scenario import AuditSubject, SampleSizes
 from deploy.audit.scenarios import SCENARIOS
 from deploy.datasets.catalogue import IPUMS_1940_CITY, load
 from deploy.tasks import drafts as draft_file
@@ -31,27 +29,11 @@ from deploy.terminal.json_output import dumps, print_json
 _DEMO_USERS: Final = 20_000
 
 
-def run(
-    subject: AuditSubject,
-    scenarios: Sequence[Scenario],
-    console: Console,
-    *,
-    seed: int,
-    processes: int,
-    output: Path,
-    html: Path,
-    open_it: bool,
-    json: bool,
+def run_audit(
+    run: AuditRun, console: Console, *, output: Path, html: Path, open_it: bool, json: bool
 ) -> bool:
     """Run the audit, write and print its reports, and return whether all checks passed."""
-    report = audit(
-        subject,
-        seed=seed,
-        scenarios=scenarios,
-        processes=processes,
-        command=shlex.join(["shuffledp", *sys.argv[1:]]),
-        progress=_progress(),
-    )
+    report = run.audit(command=shlex.join(["shuffledp", *sys.argv[1:]]))
     write(output, dumps(as_json(report)))
     write(html, audit_page(report))
     address = html.resolve().as_uri()
@@ -66,20 +48,9 @@ def run(
     return report.passed
 
 
-def run_self_test(
-    subject: AuditSubject,
-    scenarios: Sequence[Scenario],
-    console: Console,
-    *,
-    seed: int,
-    processes: int,
-    json: bool,
-) -> bool:
+def run_self_test(run: AuditRun, console: Console, *, json: bool) -> bool:
     """Run each scenario with its weakness; return whether every one that applies was detected."""
-    small = dataclasses.replace(subject, sizes=SMALL)
-    results = self_test(
-        small, seed=seed, scenarios=scenarios, processes=processes, progress=_progress()
-    )
+    results = run.self_test()
     if json:
         fields = [
             {
@@ -105,7 +76,7 @@ def show_names(console: Console) -> None:
     console.print(table)
 
 
-def _progress() -> Progress:
+def progress_printer() -> Progress:
     """Return a callback that prints progress as plain lines on standard error."""
     started = time.monotonic()
 

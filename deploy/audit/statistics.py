@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-Values = NDArray[np.float64]
+Numbers = NDArray[np.float64] | float
 
 FAMILY_LEVEL: Final = 1e-4
 MAX_TESTS: Final = 2000
@@ -25,19 +25,17 @@ CONFIDENCE: Final = 1 - TEST_LEVEL
 """Confidence of every measured bound."""
 
 
-def probability_lower(successes: Values | float, trials: int, level: float = TEST_LEVEL) -> Values:
+def probability_lower(successes: Numbers, trials: int, level: float = TEST_LEVEL) -> Numbers:
     """Return Clopper-Pearson lower bounds [CP34]; each is wrong with probability `level`."""
     return np.asarray(stats.beta.ppf(level, np.maximum(successes, 1e-9), trials - successes + 1))
 
 
-def probability_upper(successes: Values | float, trials: int, level: float = TEST_LEVEL) -> Values:
+def probability_upper(successes: Numbers, trials: int, level: float = TEST_LEVEL) -> Numbers:
     """Return Clopper-Pearson upper bounds [CP34]; each is wrong with probability `level`."""
     return np.asarray(1 - probability_lower(trials - successes, trials, level))
 
 
-def epsilon_bounds(
-    hits: Values | float, misses: Values | float, trials: int, delta: float
-) -> Values:
+def epsilon_bounds(hits: Numbers, misses: Numbers, trials: int, delta: float) -> Numbers:
     """
     Return lower bounds on ε at δ, each wrong with probability at most TEST_LEVEL.
 
