@@ -61,13 +61,13 @@ def run_game(first: Scores, second: Scores, *, delta: float = 0.0) -> GameResult
     thresholds, trials = _thresholds(first[:cut], second[:cut]), len(first) - cut
     chosen = _counts(first[:cut], second[:cut], thresholds) / max(1, cut)
     measured = _counts(first[cut:], second[cut:], thresholds)
-    best = int(np.argmax(epsilon_bounds(*chosen * trials, trials, delta)))
-    fair = int(np.argmax(chosen[0] - chosen[1]))
+    best = int(np.argmax(epsilon_bounds(chosen * trials, trials, delta)))
+    balanced = int(np.argmax(chosen[0] - chosen[1]))
     true, false = measured / trials
     return GameResult(
-        empirical_epsilon_lower=max(0.0, float(epsilon_bounds(*measured[:, best], trials, delta))),
+        empirical_epsilon_lower=max(0.0, float(epsilon_bounds(measured[:, best], trials, delta))),
         ceiling=ceiling(trials, delta),
-        advantage=float(true[fair] - false[fair]),
+        advantage=float(true[balanced] - false[balanced]),
         trials=trials,
         roc=_roc(true[: len(thresholds)], false[: len(thresholds)]),
     )

@@ -35,21 +35,20 @@ def probability_upper(successes: Numbers, trials: int, level: float = TEST_LEVEL
     return np.asarray(1 - probability_lower(trials - successes, trials, level))
 
 
-def epsilon_bounds(hits: Numbers, misses: Numbers, trials: int, delta: float) -> Numbers:
+def epsilon_bounds(counts: NDArray[np.float64], trials: int, delta: float) -> Numbers:
     """
     Return lower bounds on ε at δ, each wrong with probability at most TEST_LEVEL.
 
-    An attack guesses one value in `hits` trials under this value and in `misses` trials under the
-    other; fractions are allowed. The bound is negative if the attack shows nothing.
+    An attack guesses a value in counts[0] trials under it and in counts[1] trials under the other.
     """
-    true = probability_lower(hits, trials, TEST_LEVEL / 2) - delta
-    false = probability_upper(misses, trials, TEST_LEVEL / 2)
+    true = probability_lower(counts[0], trials, TEST_LEVEL / 2) - delta
+    false = probability_upper(counts[1], trials, TEST_LEVEL / 2)
     return np.asarray(np.log(np.maximum(true, 1e-300) / false))
 
 
 def ceiling(trials: int, delta: float) -> float:
     """Return the lower bound on ε at δ that a perfect attack reaches in this number of trials."""
-    return max(0.0, float(epsilon_bounds(trials, 0, trials, delta)))
+    return max(0.0, float(epsilon_bounds(np.array([trials, 0.0]), trials, delta)))
 
 
 _MIN_EXPECTED: Final = 100.0

@@ -29,8 +29,8 @@ from deploy.audit.harness.clock import ManualClock
 T = TypeVar("T")
 
 SCHEDULE: Final = Schedule(lifetime=90 * DAY, overlap=2 * DAY, retention=30 * DAY)
-_PATIENCE: Final = 60.0
-"""Timeout in seconds."""
+_TIMEOUT: Final = 60.0
+"""Timeout of a release, in seconds."""
 
 
 def finished(result: T) -> Future[T]:
@@ -133,7 +133,7 @@ class AnalyzerCore:
 
     async def settle(self) -> None:
         """Wait until no release is in progress."""
-        async with asyncio.timeout(_PATIENCE):
+        async with asyncio.timeout(_TIMEOUT):
             await self.releases.settled()
 
     async def stop(self) -> None:
@@ -143,6 +143,6 @@ class AnalyzerCore:
 
 
 async def chunks_of(sealed: list[bytes], size: int = 3) -> AsyncIterator[bytes]:
-    """Yield sealed reports a few at a time."""
+    """Yield sealed reports in chunks of `size`."""
     for start in range(0, len(sealed), size):
         yield b"".join(sealed[start : start + size])
