@@ -110,11 +110,11 @@ _ALTERATIONS: Final[dict[str, tuple[View, Alteration]]] = {
 }
 
 
-@pytest.mark.parametrize("said", _ALTERATIONS)
-def test_an_altered_record_fails(record: RunRecord, said: str) -> None:
+@pytest.mark.parametrize("check", _ALTERATIONS)
+def test_an_altered_record_fails(record: RunRecord, check: str) -> None:
     """The finding of that view names the failed check."""
-    view, alteration = _ALTERATIONS[said]
+    view, alteration = _ALTERATIONS[check]
     finding = view(dataclasses.replace(record, **alteration(record)))
 
     assert not finding.passed
-    assert said in finding.sentence
+    assert check in finding.sentence

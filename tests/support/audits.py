@@ -13,7 +13,7 @@ LITTLE: Final = SampleSizes(
 
 
 def audited(task: Task | None = None, *, n_users: int = 1000, **sizes: int) -> AuditSubject:
-    """Return the subject of an audit: a task, or local hashing with a dummy a user."""
+    """Return the subject of an audit: a task, or local hashing with one dummy per user."""
     task = task or sample_task(
         protocol="od-hp",
         domain_size=100,
