@@ -73,7 +73,7 @@ class Finding:
     advice: str = ""
     """Suggested remedy."""
     claim_epsilon: float | None = None
-    """Claimed ε; infinite where nothing is claimed."""
+    """Claimed ε; infinite if nothing is claimed."""
     delta: float | None = None
     theorem: str = ""
     neighbouring: str = ""
@@ -93,7 +93,7 @@ class Finding:
     statistic: str = ""
     """Attack statistic, or summary of the statistical tests."""
     expected: float | None = None
-    """Value of a formula, where the measured quantity is not an ε."""
+    """Value by a formula, if the measured quantity is not an ε."""
     measured: float | None = None
     tests: int = 0
     """Number of statistical tests; each errs with probability at most TEST_LEVEL."""
@@ -107,7 +107,7 @@ class Finding:
 
     @property
     def passed(self) -> bool:
-        """Whether the verdict is a passing one."""
+        """Whether the verdict passes."""
         return self.verdict in PASSING
 
 

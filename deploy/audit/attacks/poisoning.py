@@ -195,7 +195,7 @@ def _answers(number: float) -> str:
     return f"{shown:g} honest answer{'' if shown == 1 else 's'}"
 
 
-_TWICE: Final = "The analyzer counts every report of a fake user twice."
+_COUNTED_TWICE: Final = "The analyzer counts every report of a fake user twice."
 _UNDERSTATED: Final = "The formula understates the weight of a crafted report by a tenth."
 
 SCENARIOS: Final = (
@@ -209,7 +209,7 @@ SCENARIOS: Final = (
             sentence="Users who only lie about their value raise the items they name by no more "
             "than their share of all users, on average.",
         ),
-        weakness=_TWICE,
+        weakness=_COUNTED_TWICE,
         weakness_options={"counted_twice": True},
     ),
     Scenario(
@@ -221,7 +221,7 @@ SCENARIOS: Final = (
             sentence="Users who send random reports distort the estimate as calculated; nothing "
             "distinguishes them from other users.",
         ),
-        weakness=_TWICE,
+        weakness=_COUNTED_TWICE,
         weakness_options={"counted_twice": True},
     ),
     Scenario(

@@ -29,7 +29,7 @@ from shuffler.shuffle import draw_item_dummies, draw_kept
 FEW_USERS: Final = 100
 """Maximum users for computing the attack on random numbers of dummies; more users take minutes."""
 STATISTIC: Final = "likelihood ratio of all messages that do not support the third value"
-_CERTAIN: Final = 1e100
+_CERTAIN_SCORE: Final = 1e100
 """Score of messages that are impossible under the other value; finite, so that scores subtract."""
 _MIN_TRIALS: Final = 1000
 _SLOW_MESSAGES: Final = 50_000
@@ -144,7 +144,7 @@ def scores(mechanism: Mechanism, sent: Sent) -> Vector:
     ]
     with np.errstate(divide="ignore", invalid="ignore"):
         odds = np.log(sums[0]) - np.log(sums[1])
-    score: Vector = np.nan_to_num(odds, nan=0.0, posinf=_CERTAIN, neginf=-_CERTAIN)
+    score: Vector = np.nan_to_num(odds, nan=0.0, posinf=_CERTAIN_SCORE, neginf=-_CERTAIN_SCORE)
     return score
 
 

@@ -44,7 +44,7 @@ Permute = Callable[[np.ndarray, np.random.Generator], np.ndarray]
 TESTED_DELTA: Final = 0.01
 """δ of the game with a user's own dummies: large enough to be measured."""
 _MAX_MESSAGES: Final = 3
-"""Average number of messages in a trial above which fewer trials are drawn."""
+"""Messages per trial above which fewer trials are drawn."""
 _MAX_TRIALS: Final = 4
 """Maximum factor by which a game of one report exceeds the sample size if support is rare."""
 _LOST_SHARE: Final = 0.07
@@ -52,7 +52,7 @@ _LOST_SHARE: Final = 0.07
 _SIGMAS: Final = 5.5
 """Standard deviations between an estimated probability and its confidence bound."""
 _COALITION: Final[Coalition] = "shuffler+analyzer"
-_LOWER: Final = (
+_POOLED_ADVICE: Final = (
     "Lower local_epsilon, the only protection against these two together, and let independent "
     "organisations operate them."
 )
@@ -121,7 +121,7 @@ def _recognised_report(
             else "If shuffler and analyzer pool what they saw, they can read your value: reports "
             "carry no noise."
         ),
-        advice=_LOWER if noisy else "Choose a protocol with local noise.",
+        advice=_POOLED_ADVICE if noisy else "Choose a protocol with local noise.",
     )
 
 
@@ -145,7 +145,7 @@ def _with_dummies(
         statistic="likelihood ratio of all messages of one user",
         sentence="Your own dummies make it slightly less certain which of your messages is the "
         "true report; they cannot hide a report that reveals your value.",
-        advice=_LOWER,
+        advice=_POOLED_ADVICE,
     )
 
 

@@ -22,9 +22,9 @@ _SAMPLE_DELTA: Final = 1e-6
 _DELTA: Final = 0.5
 """δ of a reduced task, for which a few dozen users suffice for a finite guarantee."""
 _MAX_EPSILON: Final = 100.0
-_FEW_ITEMS: Final = 32
-_FEW_BUCKETS: Final = 7
-_FEW_DUMMIES: Final = 8
+_MAX_ITEMS: Final = 32
+_MAX_BUCKETS: Final = 7
+_MAX_DUMMIES: Final = 8
 
 
 def sample_task(**fields: Any) -> Task:  # noqa: ANN401  # fields of a draft
@@ -75,22 +75,22 @@ def reduced_draft(
 
 
 def _reduced(task: Task, key: bytes, n_min: int, *, cut: bool) -> TaskDraft:
-    size, dummies, shuffler = min(task.domain_size, _FEW_ITEMS), task.dummies, task.shuffler
+    size, dummies, shuffler = min(task.domain_size, _MAX_ITEMS), task.dummies, task.shuffler
     if not dummies.uniform:
         dummies = dataclasses.replace(dummies, trials=size, most=min(dummies.most, size))
-    elif cut and dummies.maximum > _FEW_DUMMIES:
-        dummies = DummySpec(law="fixed", per_user=_FEW_DUMMIES)
+    elif cut and dummies.maximum > _MAX_DUMMIES:
+        dummies = DummySpec(law="fixed", per_user=_MAX_DUMMIES)
     if cut and shuffler.law == "binomial":
-        few = min(shuffler.trials, 4 * _FEW_DUMMIES)
+        few = min(shuffler.trials, 4 * _MAX_DUMMIES)
         shuffler = dataclasses.replace(shuffler, trials=few, most=few)
     elif cut and shuffler.law == "geometric":
-        peak, most = min(shuffler.peak, _FEW_DUMMIES), min(shuffler.most, 3 * _FEW_DUMMIES)
+        peak, most = min(shuffler.peak, _MAX_DUMMIES), min(shuffler.most, 3 * _MAX_DUMMIES)
         shuffler = dataclasses.replace(shuffler, peak=peak, most=most)
     return TaskDraft(
         protocol=task.protocol,
         domain_size=size,
         labels=task.labels[:size],
-        buckets=min(task.item_mechanism.buckets, _FEW_BUCKETS) if task.composition.hashes else 0,
+        buckets=min(task.item_mechanism.buckets, _MAX_BUCKETS) if task.composition.hashes else 0,
         local_epsilon=task.local_epsilon,
         delta=_DELTA,
         dummies=dummies,

@@ -64,10 +64,10 @@ _SINGLE_USERS: Final = 50
 _BULK_SIZE: Final = 96
 """Submissions in one bulk call."""
 _MAX_LABELS: Final = 1000
-_PATIENCE: Final = 120.0
+_TIMEOUT: Final = 120.0
 """Timeout of the run in seconds, plus one per user."""
 _METRICS: Final = {"metrics_listen": "127.0.0.1:0"}
-_NO_CAPS: Final[dict[str, Any]] = {
+_CAPS_OFF: Final[dict[str, Any]] = {
     "local_epsilon_cap": float("inf"),
     "total_local_epsilon_cap": float("inf"),
     "total_central_epsilon_cap": 1e6,
@@ -264,10 +264,10 @@ class _Recorder:
         await services.start_shuffler(analyzer=self._before_analyzer.address, **_METRICS)
         await self._before_shuffler.start(tls, services.shuffler.address)
         await services.start_user_agent(
-            shuffler=self._before_shuffler.address, **_METRICS, **_NO_CAPS
+            shuffler=self._before_shuffler.address, **_METRICS, **_CAPS_OFF
         )
         try:
-            async with asyncio.timeout(_PATIENCE + self._n_users):
+            async with asyncio.timeout(_TIMEOUT + self._n_users):
                 await self._collect_and_release(draft)
         finally:
             await services.stop()

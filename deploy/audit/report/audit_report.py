@@ -19,7 +19,7 @@ from deploy.terminal.json_output import number_or_text
 Mode = Literal["quick", "full"]
 """Sample sizes; see scenario.py."""
 
-_NOT_OF_THE_CLAIM: Final = frozenset({"refuted", "not refuted"})
+_OTHER_CLAIM_VERDICTS: Final = frozenset({"refuted", "not refuted"})
 """Verdicts on claims that are not the task's."""
 
 
@@ -93,7 +93,7 @@ class AuditReport:
             if finding.heading == "anonymity"
             and finding.coalition == coalition
             and not finding.subject
-            and finding.verdict not in _NOT_OF_THE_CLAIM
+            and finding.verdict not in _OTHER_CLAIM_VERDICTS
         ]
 
         def rank(row: Finding) -> tuple[bool, bool, int, bool, float]:

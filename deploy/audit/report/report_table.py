@@ -31,8 +31,8 @@ _FIGURES: Final[dict[str, tuple[str, Callable[[float], str]]]] = {
 """Field and format of each column."""
 _DISPENSABLE: Final = ("expected", "found", "ceiling")
 """Columns dropped on a narrow terminal; audit.json and the page contain them."""
-_TITLE_PART: Final = 3
-"""Titles use at most one part in this many of the terminal's width."""
+_TITLE_FRACTION: Final = 3
+"""Titles use at most the terminal's width divided by this."""
 _LEGEND: Final = {
     "(…)": "the attacked design, if it is not this task",
     "claimed": "a theorem's upper bound on epsilon, at the delta below it or at 0",
@@ -154,7 +154,7 @@ def _table(heading: Heading, rows: Sequence[Finding], console: Console) -> tuple
             name: "right" if name in _FIGURES else "left" for name in columns
         }
         add_columns(table, sides)
-        table.columns[0].max_width = console.width // _TITLE_PART
+        table.columns[0].max_width = console.width // _TITLE_FRACTION
         table.columns[-1].min_width = max(len(word) for row in rows for word in row.verdict.split())
         for row, *texts in zip(rows, *(cells[name] for name in columns), strict=True):
             table.add_row(*texts, style=_STYLES[row.passed])

@@ -48,12 +48,12 @@ class MemoryBuckets(dict[int, list[bytes]]):
 
 
 def in_memory(n: int, rng: np.random.Generator) -> Places:
-    """Places n reports by the in-memory permutation."""
+    """Order n reports by the in-memory permutation."""
     return _places_of(permute(_numbered(n), rng))
 
 
 def in_buckets(n: int, rng: np.random.Generator) -> Places:
-    """Places n reports by an external shuffle, with three buckets and a small buffer."""
+    """Order n reports by an external shuffle, with three buckets and a small buffer."""
     shuffle = ExternalPermutation(
         report_bytes=4, buckets=MemoryBuckets(), n_buckets=3, rng=rng, buffer_bytes=max(4, n)
     )

@@ -36,11 +36,11 @@ _MAX_VALUES: Final = 500
 """Maximum number of values on which reports are drawn."""
 _MAX_ITEMS: Final = 12
 """Maximum number of items whose support is tested."""
-_SEEDS_EACH: Final = 200
+_MIN_SEEDS_PER_CELL: Final = 200
 """Minimum expected count of seeds in each tested cell."""
-_PRODUCTION: Final = 8
+_PRODUCTION_DIVISOR: Final = 8
 """Divisor of the number of reports drawn from the production generator."""
-_NAMING: Final = frozenset({"grr", "warner", "square-wave"})
+_ITEM_MECHANISMS: Final = frozenset({"grr", "warner", "square-wave"})
 """Mechanisms whose reports name one item or one position."""
 
 
@@ -73,7 +73,7 @@ def _check_items(
     number = min(subject.sizes.reports, _MAX_BYTES // mechanism.report_dtype.itemsize)
     for name, count, source in (
         ("every value", subject.sizes.reports, rng),
-        ("every value, production generator", number // _PRODUCTION, secure_generator()),
+        ("every value, production generator", number // _PRODUCTION_DIVISOR, secure_generator()),
     ):
         values = np.unique(np.linspace(0, task.domain_size - 1, _MAX_VALUES).astype(np.int64))
         each = max(1, count // len(values))
@@ -130,7 +130,7 @@ def _check_seeds(
     """Test that seeds are uniform, and that neighbours have equal seeds only by chance."""
     number = mechanism.family.seeds if isinstance(mechanism, LocalHashing) else 2**64
     # A power of two, to detect parity; test low digits first, then high ones.
-    cells = min(number, 1 << max(1, (len(seeds) // _SEEDS_EACH).bit_length() - 1))
+    cells = min(number, 1 << max(1, (len(seeds) // _MIN_SEEDS_PER_CELL).bit_length() - 1))
     evenly = np.full(cells, number // cells, dtype=np.float64)
     evenly[: number % cells] += 1
     checks.cells(f"{what}: uniform seeds", (seeds % np.uint64(cells)).astype(np.int64), evenly)
@@ -158,7 +158,7 @@ def _check_places(
             named = (named - mechanism.hashed(reports, value)) % places
             chances[:] = (1 - own) / (places - 1)
             chances[0] = own
-    elif task.mechanism.name in _NAMING:
+    elif task.mechanism.name in _ITEM_MECHANISMS:
         places = max(task.domain_size, task.item_mechanism.buckets)
         named, chances = reports["item"].astype(np.int64), np.ones(places)
         if value is not None:
