@@ -1,10 +1,8 @@
 """Run `shuffledp audit`. Imports all three services."""
 
-import dataclasses
 import shlex
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -17,9 +15,9 @@ from common.errors import SettingsError, TaskError
 from common.task.task import MAX_TASK_BYTES, NONCE_BYTES, Task
 from deploy.audit.report.audit_page import audit_page
 from deploy.audit.report.audit_report import as_json
-from deploy.audit.report.report_table import show_alarms, show_report
-from deploy.audit.runner import Progress, audit, self_test
-from deploy.audit.scenario import SMALL, AuditSubject, SampleSizes, Scenario
+from deploy.audit.report.report_table import show_report, show_self_tests
+from deploy.audit.runner import AuditRun, Progress
+from deploy.audit.scenario import AuditSubject, SampleSizes
 from deploy.audit.scenarios import SCENARIOS
 from deploy.datasets.catalogue import IPUMS_1940_CITY, load
 from deploy.tasks import drafts as draft_file
@@ -31,27 +29,11 @@ from deploy.terminal.json_output import dumps, print_json
 _DEMO_USERS: Final = 20_000
 
 
-def run(
-    subject: AuditSubject,
-    scenarios: Sequence[Scenario],
-    console: Console,
-    *,
-    seed: int,
-    processes: int,
-    output: Path,
-    html: Path,
-    open_it: bool,
-    json: bool,
+def run_audit(
+    run: AuditRun, console: Console, *, output: Path, html: Path, open_it: bool, json: bool
 ) -> bool:
-    """Run the audit, write both reports, print the result; return whether all checks passed."""
-    report = audit(
-        subject,
-        seed=seed,
-        scenarios=scenarios,
-        processes=processes,
-        command=shlex.join(["shuffledp", *sys.argv[1:]]),
-        progress=_progress(),
-    )
+    """Run the audit, write and print its reports, and return whether all checks passed."""
+    report = run.audit(command=shlex.join(["shuffledp", *sys.argv[1:]]))
     write(output, dumps(as_json(report)))
     write(html, audit_page(report))
     address = html.resolve().as_uri()
@@ -66,35 +48,24 @@ def run(
     return report.passed
 
 
-def run_self_test(
-    subject: AuditSubject,
-    scenarios: Sequence[Scenario],
-    console: Console,
-    *,
-    seed: int,
-    processes: int,
-    json: bool,
-) -> bool:
-    """Run each scenario with its weakness; return whether each applicable one was detected."""
-    small = dataclasses.replace(subject, sizes=SMALL)
-    alarms = self_test(
-        small, seed=seed, scenarios=scenarios, processes=processes, progress=_progress()
-    )
+def run_self_test(run: AuditRun, console: Console, *, json: bool) -> bool:
+    """Run each scenario with its weakness; return whether every one that applies was detected."""
+    results = run.self_test()
     if json:
         fields = [
             {
-                "scenario": alarm.scenario.name,
-                "weakness": alarm.scenario.weakness,
-                "applies": alarm.applies,
-                "rang": alarm.rang,
-                "said": [row.sentence for row in alarm.failed],
+                "scenario": result.scenario.name,
+                "weakness": result.scenario.weakness,
+                "applies": result.applies,
+                "rang": result.detected,
+                "said": [row.sentence for row in result.failed],
             }
-            for alarm in alarms
+            for result in results
         ]
         print_json(fields)
     else:
-        show_alarms(alarms, console)
-    return all(alarm.rang for alarm in alarms if alarm.applies or alarm.failed_before)
+        show_self_tests(results, console)
+    return all(result.passed for result in results)
 
 
 def show_names(console: Console) -> None:
@@ -105,13 +76,13 @@ def show_names(console: Console) -> None:
     console.print(table)
 
 
-def _progress() -> Progress:
+def progress_printer() -> Progress:
     """Return a callback that prints progress as plain lines on standard error."""
     started = time.monotonic()
 
     def show(title: str, done: int, total: int) -> None:
-        ended = f": {title}" if title else ""
-        sys.stderr.write(f"[{time.monotonic() - started:3.0f} s] {done} of {total} done{ended}\n")
+        name = f": {title}" if title else ""
+        sys.stderr.write(f"[{time.monotonic() - started:3.0f} s] {done} of {total} done{name}\n")
         sys.stderr.flush()
 
     return show
@@ -125,7 +96,7 @@ def subject_from(
 
     Raises:
         SettingsError: Both files are given, one cannot be read, or users are below n_min.
-        TaskError: A file holds no task or draft.
+        TaskError: A file does not contain a valid task or draft.
     """
     if task_file is not None and draft is not None:
         raise SettingsError("use --task-file or --draft, not both")
@@ -147,12 +118,12 @@ def _read(path: Path) -> Task:
 
 
 def _from_draft(path: Path | None) -> Task:
-    """Complete a draft (default: the demo's) with throw-away keys."""
+    """Complete a draft (default: the demo's) with throwaway keys."""
     analyzer, shuffler = (HpkePrivateKey.generate().public_key().raw for _ in range(2))
     if path is not None:
-        wanted = draft_file.read(path, shuffler)
+        draft = draft_file.read(path, shuffler)
     else:
         labels = load(IPUMS_1940_CITY).labels
         fields = {"domain_size": len(labels), "labels": labels, **DEMO_PARAMETERS}
-        wanted = closing_draft(fields, _DEMO_USERS, now=time.time(), shuffler_key=shuffler)
-    return complete(wanted, analyzer_key=analyzer, nonce=bytes(NONCE_BYTES))
+        draft = closing_draft(fields, _DEMO_USERS, now=time.time(), shuffler_key=shuffler)
+    return complete(draft, analyzer_key=analyzer, nonce=bytes(NONCE_BYTES))

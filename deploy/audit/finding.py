@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,13 +11,16 @@ from numpy.typing import NDArray
 from deploy.audit.statistics import CONFIDENCE, TEST_LEVEL, p_cells
 
 Heading = Literal["anonymity", "correctness", "sender disruption", "server disruption"]
-"""
-Anonymity: what a coalition learns about one user. Correctness: whether the code draws from the
-stated distributions. Sender and server disruption: the effect on the result of dishonest users, and
-of a dishonest shuffler or analyzer.
-"""
 
-HEADINGS: Final[tuple[Heading, ...]] = get_args(Heading)
+HEADINGS: Final = MappingProxyType[Heading, str](
+    {
+        "anonymity": "What a coalition learns about one person.",
+        "correctness": "Whether the code's random draws, counts and guarantees are as stated.",
+        "sender disruption": "Effects of dishonest users on the result.",
+        "server disruption": "Effects of a dishonest shuffler or analyzer on the result.",
+    }
+)
+"""Headings of the report in order, with their descriptions."""
 
 Verdict = Literal[
     "reached",
@@ -54,7 +57,7 @@ class Finding:
     """One scenario's result against one coalition. All ε of a finding are at its delta."""
 
     scenario: str = ""
-    """Name of the scenario, set by Scenario.run; findings may share it."""
+    """Name of the scenario, set by Scenario.run; several findings can share it."""
     title: str = ""
     """Short name of the check; by default, the scenario's title."""
     heading: Heading
@@ -70,18 +73,18 @@ class Finding:
     advice: str = ""
     """Suggested remedy."""
     claim_epsilon: float | None = None
-    """Claimed ε; infinite where nothing is claimed."""
+    """Claimed ε; infinite if nothing is claimed."""
     delta: float | None = None
     theorem: str = ""
     neighbouring: str = ""
     """Neighbouring relation of the claim."""
     assumptions: tuple[str, ...] = ()
     exact_epsilon: float | None = None
-    """ε that the attack reaches, computed: exact, or a lower bound."""
+    """ε that the attack reaches, computed: exact, or a lower bound on it."""
     empirical_epsilon_lower: float | None = None
     """ε that the attack reached, measured: a lower bound at the finding's confidence."""
     ceiling: float | None = None
-    """ε that this number of trials would show for a perfect attack."""
+    """ε that a perfect attack would show in this number of trials."""
     confidence: float | None = None
     trials: int = 0
     """Number of collections, reports or orders drawn."""
@@ -90,7 +93,7 @@ class Finding:
     statistic: str = ""
     """Attack statistic, or summary of the statistical tests."""
     expected: float | None = None
-    """Value of a formula, where the measured quantity is not an ε."""
+    """Value by a formula, if the measured quantity is not an ε."""
     measured: float | None = None
     tests: int = 0
     """Number of statistical tests; each errs with probability at most TEST_LEVEL."""
@@ -104,7 +107,7 @@ class Finding:
 
     @property
     def passed(self) -> bool:
-        """Whether the verdict is a passing one."""
+        """Whether the verdict passes."""
         return self.verdict in PASSING
 
 
@@ -135,6 +138,13 @@ class Findings:
 
     findings: tuple[Finding, ...] = ()
     curves: tuple[Curve, ...] = ()
+    crashed: bool = False
+    """Whether the scenario could not be run."""
+
+    @property
+    def failed(self) -> tuple[Finding, ...]:
+        """Findings that did not pass."""
+        return tuple(finding for finding in self.findings if not finding.passed)
 
 
 Rows = tuple[Finding, ...]
@@ -149,11 +159,7 @@ class Checks:
         self._facts: dict[str, bool] = {}
 
     def test(self, name: str, p_value: float | None) -> None:
-        """
-        Add a test; the smallest p-value per name counts.
-
-        None, from a test with too few draws, is ignored. NaN fails.
-        """
+        """Add a test; the smallest p-value per name counts. None is ignored, and NaN fails."""
         if p_value is None:
             return
         self._n_tests += 1
@@ -167,16 +173,16 @@ class Checks:
         A number outside 0 .. k-1 fails.
         """
         inside = bool(((drawn >= 0) & (drawn < len(chances))).all())
-        self.must(f"{name}: within the range", inside)
+        self.require(f"{name}: within the range", inside)
         if inside and len(chances) > 1:
             self.test(name, p_cells(np.bincount(drawn, minlength=len(chances)), chances))
 
-    def must(self, name: str, holds: bool) -> None:  # noqa: FBT001  # the checked fact
+    def require(self, name: str, holds: bool) -> None:  # noqa: FBT001  # the checked fact
         """Add a fact that must hold for every draw."""
         self._facts[name] = holds and self._facts.get(name, True)
 
     @property
-    def broken(self) -> list[str]:
+    def failures(self) -> list[str]:
         """Names of the tests and facts that failed."""
         return [
             *(name for name, holds in self._facts.items() if not holds),
@@ -186,20 +192,20 @@ class Checks:
     def finding(
         self,
         *,
-        heading: Heading,
         sentence: str,
+        heading: Heading = "anonymity",
         known_limit: bool = False,
-        **fields: Any,  # noqa: ANN401  # as a Finding takes them
+        **fields: Any,  # noqa: ANN401  # fields of a Finding
     ) -> Finding:
-        """Make the finding; `advice` is kept only if something failed."""
-        broken, advice = self.broken, fields.pop("advice", "")
+        """Create the finding; `advice` is kept only if something failed."""
+        failures, advice = self.failures, fields.pop("advice", "")
         passing: Verdict = "known limit" if known_limit else "holds"
         return Finding(
             heading=heading,
             coalition=fields.pop("coalition", "nobody"),
-            verdict="broken" if broken else passing,
-            sentence=f"Failed: {'; '.join(broken)}." if broken else sentence,
-            advice=advice if broken else "",
+            verdict="broken" if failures else passing,
+            sentence=f"Failed: {'; '.join(failures)}." if failures else sentence,
+            advice=advice if failures else "",
             statistic="; ".join([*fields.pop("notes", ()), *self._statistic()]),
             confidence=CONFIDENCE if self._n_tests else None,
             tests=self._n_tests,
@@ -210,7 +216,7 @@ class Checks:
         parts = []
         if self._tests:
             name = min(self._tests, key=lambda test: self._tests[test])
-            parts.append(f"smallest p of {self._n_tests} tests: {self._tests[name]:.2g} ({name})")
+            parts.append(f"tests: {self._n_tests}, smallest p: {self._tests[name]:.2g} ({name})")
         if self._facts:
             parts.append(f"facts checked: {len(self._facts)}")
         return parts

@@ -1,12 +1,12 @@
 """
 The distinguishing game: which of two values does the victim hold?
 
-The adversary's view is drawn many times in each of two worlds that differ in the victim's value,
-and reduced to a score, which is higher the likelier the first value is. A quarter of the draws
-chooses a threshold, and the rest measures it. An adversary that guesses "the first" at or above the
-threshold is right with probability t under the first value and wrong with probability f under the
-second. (ε, δ) allows t ≤ e^ε·f + δ, so ε is at least ln((t - δ) / f), and bounds on t and f give a
-bound on ε [JE19]. Guesses of "the second" below a threshold are bounded likewise.
+The adversary's view is drawn many times under each of the two values and reduced to a score; the
+higher the score, the likelier is the first value. A quarter of the draws chooses a threshold, and
+the rest measures it. An adversary that guesses "the first" at or above the threshold is right with
+probability t under the first value and wrong with probability f under the second. (ε, δ) allows
+t ≤ e^ε·f + δ, so ε is at least ln((t - δ) / f), and bounds on t and f give a bound on ε [JE19].
+Guesses of "the second" below a threshold are bounded likewise.
 """
 
 import dataclasses
@@ -16,31 +16,24 @@ from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
 from common.messages.guarantee import Guarantee, rounded_down
 from deploy.audit.finding import Finding, Verdict
-from deploy.audit.statistics import (
-    CONFIDENCE,
-    TEST_LEVEL,
-    ceiling,
-    probability_lower,
-    probability_upper,
-)
+from deploy.audit.statistics import CONFIDENCE, ceiling, epsilon_bounds
 
 Scores = NDArray[np.float64]
 
-_CHOOSING: Final = 0.25
+_THRESHOLD_SHARE: Final = 0.25
 """Share of the draws that chooses the threshold."""
 _THRESHOLDS: Final = 400
 _ROC_POINTS: Final = 60
 _DIGITS: Final = 9
 """Decimal places to which scores are rounded."""
-_NEARLY_ALL: Final = 0.9
+_REACHED_SHARE: Final = 0.9
 """Share of a claim at which an attack counts as having reached it."""
-_SURELY: Final = 0.75
-"""Share of its claim that a successful attack shows in enough trials; the expected share is ten
-standard deviations higher."""
+_REQUIRED_SHARE: Final = 0.75
+"""Share of its ε that a known attack must show; the expected share is ten standard deviations
+higher."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,36 +41,33 @@ class GameResult:
     """The result of one game; a Finding has the same fields."""
 
     empirical_epsilon_lower: float
-    """Lower bound of ε at δ; wrong with probability at most TEST_LEVEL."""
+    """Lower bound on ε at δ; wrong with probability at most TEST_LEVEL."""
     ceiling: float
     advantage: float
     trials: int
-    """Draws in each world."""
+    """Draws under each value."""
     roc: tuple[tuple[float, float], ...]
 
 
 def run_game(first: Scores, second: Scores, *, delta: float = 0.0) -> GameResult:
     """
-    Compute a lower bound of ε at δ from an attack's scores under each value, shape (trials,).
+    Compute a lower bound on ε at δ from an attack's scores under each value, shape (trials,).
 
     Cost: a sort of the scores.
     """
     # Rounding removes the last digits of sums, which depend on the order of the terms.
     first, second = np.round(first, _DIGITS), np.round(second, _DIGITS)
-    cut = int(_CHOOSING * len(first))
+    cut = int(_THRESHOLD_SHARE * len(first))
     thresholds, trials = _thresholds(first[:cut], second[:cut]), len(first) - cut
     chosen = _counts(first[:cut], second[:cut], thresholds) / max(1, cut)
     measured = _counts(first[cut:], second[cut:], thresholds)
-    best = int(np.argmax(_bounds(chosen * trials, trials, delta)))
-    fair = int(np.argmax(chosen[0] - chosen[1]))
-    hits, misses = map(int, measured[:, best])
-    surely = probability_lower(hits, trials, TEST_LEVEL / 2) - delta
-    at_most = probability_upper(misses, trials, TEST_LEVEL / 2)
+    best = int(np.argmax(epsilon_bounds(chosen * trials, trials, delta)))
+    balanced = int(np.argmax(chosen[0] - chosen[1]))
     true, false = measured / trials
     return GameResult(
-        empirical_epsilon_lower=max(0.0, math.log(surely / at_most)) if surely > 0 else 0.0,
+        empirical_epsilon_lower=max(0.0, float(epsilon_bounds(measured[:, best], trials, delta))),
         ceiling=ceiling(trials, delta),
-        advantage=float(true[fair] - false[fair]),
+        advantage=float(true[balanced] - false[balanced]),
         trials=trials,
         roc=_roc(true[: len(thresholds)], false[: len(thresholds)]),
     )
@@ -94,21 +84,12 @@ def _counts(first: Scores, second: Scores, thresholds: Scores) -> Scores:
     return np.stack([hits, misses]).astype(np.float64)
 
 
-def _bounds(expected: Scores, trials: int, delta: float) -> Scores:
-    """Return the bound at each threshold, given the expected hits and misses."""
-    (hits, misses), level = expected, TEST_LEVEL / 2
-    surely = stats.beta.ppf(level, np.maximum(hits, 1e-9), trials - hits + 1) - delta
-    at_most = stats.beta.ppf(1 - level, misses + 1, np.maximum(trials - misses, 1e-9))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.asarray(np.log(np.maximum(surely, 1e-300) / at_most))
-
-
 def _roc(true: Scores, false: Scores) -> tuple[tuple[float, float], ...]:
     """Return a few points of the ROC curve for "the first", from (0, 0) to (1, 1)."""
     order = np.lexsort((true, false))
     places = np.linspace(0, len(order) - 1, min(len(order), _ROC_POINTS))
-    kept = order[np.unique(places.astype(int))]
-    points = zip(false[kept].tolist(), true[kept].tolist(), strict=True)
+    shown = order[np.unique(places.astype(int))]
+    points = zip(false[shown].tolist(), true[shown].tolist(), strict=True)
     return ((0.0, 0.0), *points, (1.0, 1.0))
 
 
@@ -126,19 +107,24 @@ def game_row(
     claimed: Guarantee,
     exact: float | None,
     result: GameResult | None = None,
-    must_reach: bool = False,
-    **fields: Any,  # noqa: ANN401  # a Finding's
+    required_epsilon: float = 0.0,
+    **fields: Any,  # noqa: ANN401  # fields of a Finding
 ) -> Finding:
     """
-    Make the finding of an attack: the claim beside its gain, computed, measured or both.
+    Create the finding of an attack: the claim, and the attack's gain, computed, measured or both.
 
-    `must_reach`: the attack is known to reach the claim with this number of trials; if it does not,
-    the audit itself is wrong.
+    Args:
+        claimed: The claim.
+        exact: ε that the attack gains, computed.
+        result: The measured game.
+        required_epsilon: ε that the attack is known to reach, if the ceiling allows it. The audit
+            itself is broken if the measurement shows less than three quarters of it.
+        fields: Further fields of the finding.
     """
     claim = reachable = claimed.epsilon
     gains = [] if exact is None else [exact]
     measured: dict[str, Any] = {
-        "statistic": "no attack is computed: none is known for this noise, or it takes minutes"
+        "statistic": "no attack computed: none is known for this noise, or it takes minutes"
         if exact is None
         else "computed from the exact distribution of the counts; too rare to be measured"
     }
@@ -156,14 +142,21 @@ def game_row(
         "assumptions": claimed.assumptions,
     }
     gained = max(gains, default=0.0)
-    verdict: Verdict = "reached" if gained >= _NEARLY_ALL * reachable else "not contradicted"
+    verdict: Verdict = "reached" if gained >= _REACHED_SHARE * reachable else "not contradicted"
     row = Finding(
-        verdict="contradicted" if gained > claim else verdict,
+        verdict=verdict,
         exact_epsilon=exact,
         **{"heading": "anonymity"} | of_claim | measured | fields,
     )
-    shown = row.empirical_epsilon_lower or 0.0
-    return not_reached(row) if must_reach and row.passed and shown < _SURELY * reachable else row
+    if gained > claim:
+        return dataclasses.replace(
+            row,
+            verdict="contradicted",
+            sentence=f"The attack gains ε = {gained:.6g}, more than the claimed {claim:.6g}.",
+            advice="Do not rely on this claim: find the error first.",
+        )
+    required = _REQUIRED_SHARE * min(required_epsilon, row.ceiling or 0.0)
+    return not_reached(row) if (row.empirical_epsilon_lower or 0.0) < required else row
 
 
 def not_reached(row: Finding) -> Finding:

@@ -8,6 +8,7 @@ import traceback
 import zlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -18,16 +19,12 @@ from common.errors import SettingsError
 from common.task_digest import TaskDigest
 from common.version import VERSION
 from deploy.audit.finding import Finding, Findings
-from deploy.audit.report.audit_report import Alarm, AuditReport
+from deploy.audit.report.audit_report import AuditReport, SelfTestResult
 from deploy.audit.scenario import FULL, AuditSubject, Scenario
 from deploy.audit.scenarios import SCENARIOS
 
 Progress = Callable[[str, int, int], None]
 """Called with the title of a finished scenario, the number finished, and the total."""
-
-
-def silent(*_: object) -> None:
-    """Ignore progress."""
 
 
 def scenarios_named(names: Sequence[str]) -> tuple[Scenario, ...]:
@@ -43,86 +40,100 @@ def scenarios_named(names: Sequence[str]) -> tuple[Scenario, ...]:
     return tuple(scenario for scenario in SCENARIOS if not names or scenario.name in names)
 
 
-def audit(
-    subject: AuditSubject,
-    *,
-    seed: int,
-    scenarios: Sequence[Scenario] = SCENARIOS,
-    processes: int = 0,
-    command: str = "",
-    progress: Progress = silent,
-) -> AuditReport:
-    """
-    Run scenarios and collect their findings.
+@dataclass(frozen=True, kw_only=True)
+class AuditRun:
+    """Scenarios to run on one subject, and how to run them."""
 
-    Args:
-        subject: The task, the number of users and the sample sizes.
-        seed: Each scenario derives its generator from the seed and its name.
-        scenarios: Scenarios to run; those for other kinds of value are skipped and reported.
-        processes: Number of parallel processes; 0: one per core; 1: this process only.
-        command: Command line that repeats the run.
-        progress: Called at the start and after each scenario.
-    """
-    started, kind = time.perf_counter(), subject.task.kind
-    fitting = [scenario for scenario in scenarios if kind in scenario.kinds]
-    jobs = [(scenario, False) for scenario in fitting]
-    outcomes = run_all(jobs, subject, seed, processes=processes, progress=progress)
-    return AuditReport(
-        task=subject.task,
-        task_digest=TaskDigest(hashlib.sha256(subject.task_bytes).digest()),
-        n_users=subject.n_users,
-        mode="full" if subject.sizes == FULL else "quick",
-        seed=seed,
-        version=VERSION,
-        seconds=time.perf_counter() - started,
-        outcomes=tuple(outcomes),
-        guarantees=guarantees(subject.task, subject.n_users, 0),
-        idle=tuple(
-            scenario.name
-            for scenario, outcome in zip(fitting, outcomes, strict=True)
-            if not outcome.findings
-        ),
-        other_kinds=tuple(scenario.name for scenario in scenarios if kind not in scenario.kinds),
-        command=command,
-    )
+    subject: AuditSubject
+    seed: int
+    """Each scenario derives its generator from the seed and its name."""
+    scenarios: Sequence[Scenario] = SCENARIOS
+    """Scenarios to run; those for other kinds of value are skipped and reported."""
+    processes: int = 0
+    """Number of parallel processes; 0: one per core; 1: this process only."""
+    progress: Progress = lambda *_: None
+    """Called at the start and after each scenario."""
 
+    @property
+    def _fitting(self) -> list[Scenario]:
+        kind = self.subject.task.kind
+        return [scenario for scenario in self.scenarios if kind in scenario.kinds]
 
-def self_test(
-    subject: AuditSubject,
-    *,
-    seed: int,
-    scenarios: Sequence[Scenario] = SCENARIOS,
-    processes: int = 0,
-    progress: Progress = silent,
-) -> tuple[Alarm, ...]:
-    """
-    Run each scenario on correct code, which must pass, and with its weakness, which must fail.
-
-    Returns an alarm for each scenario.
-    """
-    fitting = [scenario for scenario in scenarios if subject.task.kind in scenario.kinds]
-    jobs = [(scenario, broken) for broken in (False, True) for scenario in fitting]
-    outcomes = run_all(jobs, subject, seed, processes=processes, progress=progress)
-    return tuple(
-        Alarm(
-            scenario=scenario,
-            failed=tuple(row for row in broken.findings if not row.passed),
-            failed_before=tuple(row for row in honest.findings if not row.passed),
-            applies=bool(broken.findings),
+    def audit(self, command: str = "") -> AuditReport:
+        """Run the scenarios and report their findings; `command` is how to repeat the run."""
+        started, subject, scenarios = time.perf_counter(), self.subject, self._fitting
+        outcomes = self._run_all([(scenario, False) for scenario in scenarios])
+        return AuditReport(
+            task=subject.task,
+            task_digest=TaskDigest(hashlib.sha256(subject.task_bytes).digest()),
+            n_users=subject.n_users,
+            mode="full" if subject.sizes == FULL else "quick",
+            seed=self.seed,
+            version=VERSION,
+            seconds=time.perf_counter() - started,
+            outcomes=tuple(outcomes),
+            guarantees=guarantees(subject.task, subject.n_users, 0),
+            idle=tuple(
+                scenario.name
+                for scenario, outcome in zip(scenarios, outcomes, strict=True)
+                if not outcome.findings
+            ),
+            other_kinds=tuple(
+                scenario.name for scenario in self.scenarios if scenario not in scenarios
+            ),
+            command=command,
         )
-        for scenario, honest, broken in zip(
-            fitting, outcomes[: len(fitting)], outcomes[len(fitting) :], strict=True
+
+    def self_test(self) -> tuple[SelfTestResult, ...]:
+        """Run each scenario on correct code, and with its weakness, which it must detect."""
+        scenarios = self._fitting
+        jobs = [(scenario, weakened) for weakened in (False, True) for scenario in scenarios]
+        outcomes = self._run_all(jobs)
+        return tuple(
+            SelfTestResult(
+                scenario=scenario,
+                failed=() if weakened.crashed else weakened.failed,
+                failed_before=honest.failed,
+                applies=bool(weakened.findings),
+            )
+            for scenario, honest, weakened in zip(
+                scenarios, outcomes[: len(scenarios)], outcomes[len(scenarios) :], strict=True
+            )
         )
-    )
+
+    def _run_all(self, jobs: Sequence[tuple[Scenario, bool]]) -> list[Findings]:
+        """Run (scenario, weakened) jobs; return the outcomes in order."""
+        outcomes = dict[int, Findings]()
+
+        def record(place: int, outcome: Findings) -> None:
+            outcomes[place] = outcome
+            self.progress(jobs[place][0].title, len(outcomes), len(jobs))
+
+        self.progress("", 0, len(jobs))
+        if self.processes == 1:
+            for place, (scenario, weakened) in enumerate(jobs):
+                record(place, run(scenario, self.subject, self.seed, weakened=weakened))
+            return list(outcomes.values())
+        context, workers = multiprocessing.get_context("spawn"), self.processes or os.cpu_count()
+        with ProcessPoolExecutor(workers, mp_context=context, initializer=end_with_parent) as pool:
+            sent = {  # by name: not all scenarios can be pickled
+                pool.submit(_run_named, scenario.name, self.subject, self.seed, weakened): place
+                for place, (scenario, weakened) in enumerate(jobs)
+            }
+            for future in as_completed(sent):
+                record(sent[future], future.result())
+        return [outcomes[place] for place in range(len(jobs))]
 
 
-def run(scenario: Scenario, subject: AuditSubject, seed: int, *, broken: bool = False) -> Findings:
+def run(
+    scenario: Scenario, subject: AuditSubject, seed: int, *, weakened: bool = False
+) -> Findings:
     """Run one scenario in this process; an exception becomes a failed finding."""
     rng = np.random.default_rng([seed, zlib.crc32(scenario.name.encode())])
     try:
-        return scenario.run(subject, rng, broken=broken)
+        return scenario.run(subject, rng, weakened=weakened)
     except Exception as error:  # noqa: BLE001  # every error is reported
-        # Class and place only: the message might contain a value.
+        # No message: it might contain a value.
         last = traceback.extract_tb(error.__traceback__)[-1]
         place = f"{type(error).__name__} in {Path(last.filename).name}, line {last.lineno}"
         row = Finding(
@@ -133,40 +144,9 @@ def run(scenario: Scenario, subject: AuditSubject, seed: int, *, broken: bool = 
             verdict="broken",
             sentence=f"The scenario could not be run: {place}.",
         )
-        return Findings((row,))
+        return Findings((row,), crashed=True)
 
 
-def _run_named(name: str, subject: AuditSubject, seed: int, *, broken: bool) -> Findings:
+def _run_named(name: str, subject: AuditSubject, seed: int, weakened: bool) -> Findings:  # noqa: FBT001  # positional for the pool
     [scenario] = scenarios_named([name])
-    return run(scenario, subject, seed, broken=broken)
-
-
-def run_all(
-    jobs: Sequence[tuple[Scenario, bool]],
-    subject: AuditSubject,
-    seed: int,
-    *,
-    processes: int,
-    progress: Progress,
-) -> list[Findings]:
-    """Run (scenario, broken) jobs, and return the outcomes in order."""
-    found = dict[int, Findings]()
-
-    def ended(place: int, outcome: Findings) -> None:
-        found[place] = outcome
-        progress(jobs[place][0].title, len(found), len(jobs))
-
-    progress("", 0, len(jobs))
-    if processes == 1:
-        for place, (scenario, broken) in enumerate(jobs):
-            ended(place, run(scenario, subject, seed, broken=broken))
-        return list(found.values())
-    context, workers = multiprocessing.get_context("spawn"), processes or os.cpu_count()
-    with ProcessPoolExecutor(workers, mp_context=context, initializer=end_with_parent) as pool:
-        sent = {  # by name: not all scenarios pickle
-            pool.submit(_run_named, scenario.name, subject, seed, broken=broken): place
-            for place, (scenario, broken) in enumerate(jobs)
-        }
-        for future in as_completed(sent):
-            ended(sent[future], future.result())
-    return [found[place] for place in range(len(jobs))]
+    return run(scenario, subject, seed, weakened=weakened)

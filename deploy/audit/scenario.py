@@ -14,7 +14,6 @@ from common.protocols import Kind
 from common.task.task import Task
 from deploy.audit.finding import Findings, Rows
 
-ITEMS: Final[tuple[Kind, ...]] = ("categorical",)
 EVERY_KIND: Final[tuple[Kind, ...]] = get_args(Kind)
 
 
@@ -23,9 +22,9 @@ class SampleSizes:
     """Sample sizes. Larger samples detect smaller faults and raise the ceilings."""
 
     games: int
-    """Trials in each world of a game on one user's messages."""
+    """Trials under each value in a game on one user's messages."""
     batches: int
-    """Messages in each world of a game on a whole batch."""
+    """Messages under each value in a game on a whole batch."""
     reports: int
     """Reports on one value in a test of a randomizer."""
     devices: int
@@ -48,7 +47,7 @@ class AuditSubject:
 
     task_bytes: bytes
     n_users: int
-    """Number of users for which guarantees are stated."""
+    """Number of users for whom guarantees are stated."""
     sizes: SampleSizes = QUICK
 
     @cached_property
@@ -76,23 +75,23 @@ class Scenario:
     title: str
     check: Callable[..., Findings | Rows]
     """
-    Function of the subject, a generator, and the options of the weakness. All its draws come from
-    the generator, so a seed repeats the figures (services and key generation use the system's
-    randomness).
+    Function of the subject, a generator, and the options of the weakness.
+
+    All its draws come from the generator, so a seed repeats the figures; only services and key
+    generation use the system's randomness.
     """
     weakness: str
-    """What `--self-test` breaks, in one sentence."""
-    broken: Mapping[str, Any] = field(default_factory=dict)
-    """Options of `check` that must make a finding fail, or give no findings where the weakness does
-    not apply."""
-    kinds: tuple[Kind, ...] = ITEMS
+    """Weakness that `--self-test` injects, in one sentence."""
+    weakness_options: Mapping[str, Any] = field(default_factory=dict)
+    """Options that make `check` fail, or return no findings where the weakness does not apply."""
+    kinds: tuple[Kind, ...] = ("categorical",)
     """Supported kinds of value."""
 
     def run(
-        self, subject: AuditSubject, rng: np.random.Generator, *, broken: bool = False
+        self, subject: AuditSubject, rng: np.random.Generator, *, weakened: bool = False
     ) -> Findings:
-        """Run the scenario, with its weakness if `broken`; set its findings' names and titles."""
-        found = self.check(subject, rng, **(self.broken if broken else {}))
+        """Run the scenario, with its weakness if `weakened`; set its findings' names and titles."""
+        found = self.check(subject, rng, **(self.weakness_options if weakened else {}))
         outcome = found if isinstance(found, Findings) else Findings(found)
         rows = (
             replace(row, scenario=self.name, title=row.title or self.title)

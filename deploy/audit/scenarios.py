@@ -24,13 +24,13 @@ from deploy.audit.sampling.orders import CUT, run_orders
 from deploy.audit.sampling.randomizer import run_randomizer
 from deploy.audit.scenario import EVERY_KIND, Scenario
 
-COALITIONS: Final = (
+SCENARIOS: Final[tuple[Scenario, ...]] = (
     Scenario(
         name="shuffler+analyzer",
         title="Shuffler and analyzer pool what they saw",
         check=run_pooled,
-        weakness="The task states a quarter of its local epsilon, 5 at most.",
-        broken={"understate": True},
+        weakness="The task states a quarter of its local epsilon, at most 5.",
+        weakness_options={"understate_epsilon": True},
         kinds=EVERY_KIND,
     ),
     Scenario(
@@ -38,50 +38,50 @@ COALITIONS: Final = (
         title="The analyzer, alone and with colluding users",
         check=run_colluders,
         weakness="The claims count colluding users as honest.",
-        broken={"trusting": True},
+        weakness_options={"count_colluders_as_honest": True},
     ),
     Scenario(
         name="skippers",
         title="Users do not add their dummies",
         check=run_skippers,
         weakness="The claims count skipped dummies and colluding users.",
-        broken={"believed": True},
+        weakness_options={"count_skipped_dummies": True},
     ),
     Scenario(
         name="n-1",
         title="The shuffler replaces all reports but one user's",
         check=run_n_minus_one,
-        weakness="The shuffler loses a report of each batch.",
-        broken={"permuted": permute_and_lose},
+        weakness="The shuffler loses one report of each batch.",
+        weakness_options={"permuted": permute_and_lose},
     ),
     Scenario(
         name="rounds",
         title="The same users answer again",
         check=run_rounds,
         weakness="The claims count one round only.",
-        broken={"forgetful": True},
+        weakness_options={"count_one_round": True},
     ),
     Scenario(
         name="partition",
         title="The analyzer splits its users into groups",
         check=run_partition,
-        weakness="The task's digest leaves n_min out.",
-        broken={"encode": without_n_min},
+        weakness="The task's digest does not cover n_min.",
+        weakness_options={"encode": without_n_min},
         kinds=EVERY_KIND,
     ),
     Scenario(
         name="linking",
         title="Seeds link no two messages",
         check=run_linking,
-        weakness="Devices keep their seed for the second round.",
-        broken={"kept": True},
+        weakness="Devices reuse their seed in the second round.",
+        weakness_options={"reuse_seeds": True},
     ),
     Scenario(
         name="reused-seeds",
         title="Dummies reuse their user's seed, as OD-HP is printed",
         check=run_printed,
         weakness="The dummies have fresh seeds, so the attack does not refute the printed theorem.",
-        broken={"fresh": True},
+        weakness_options={"fresh_seeds": True},
         kinds=EVERY_KIND,
     ),
     Scenario(
@@ -89,7 +89,7 @@ COALITIONS: Final = (
         title="pureDUMP against shuffler and analyzer together",
         check=run_pure_dump,
         weakness="Reports carry noise, so the attack cannot read them.",
-        broken={"noisy": True},
+        weakness_options={"noisy": True},
         kinds=EVERY_KIND,
     ),
     Scenario(
@@ -97,50 +97,47 @@ COALITIONS: Final = (
         title="The shuffler knows the dummies that it made",
         check=run_shuffler_dummies,
         weakness="Users add more noise than the design specifies, so the attack gains less.",
-        broken={"noisy": True},
+        weakness_options={"noisy": True},
         kinds=EVERY_KIND,
     ),
-)
-SAMPLING: Final = (
     Scenario(
         name="orders",
         title="Every order of a batch is equally likely",
         check=run_orders,
         weakness="The shuffler cuts the batch once instead of shuffling it.",
-        broken={"orderings": CUT},
+        weakness_options={"orderings": CUT},
         kinds=EVERY_KIND,
     ),
     Scenario(
         name="randomizer",
-        title="The task's reports and dummies have their distributions",
+        title="Reports and dummies have the task's distributions",
         check=run_randomizer,
         weakness="One device in five answers with another value than its user's.",
-        broken={"draw": draw_for_others},
+        weakness_options={"draw": draw_for_others},
         kinds=EVERY_KIND,
     ),
     Scenario(
         name="draws",
-        title="Numbers of dummies have their distributions",
+        title="Numbers of dummies have the task's distributions",
         check=run_draws,
         weakness="Devices and the shuffler leave out one dummy.",
-        broken={"left_out": 1},
+        weakness_options={"left_out": 1},
         kinds=EVERY_KIND,
     ),
     Scenario(
         name="devices",
-        title="Submissions as devices seal them",
+        title="Contents of the submissions that devices seal",
         check=run_devices,
         weakness="Devices start their generator from the same seed each time.",
-        broken={"source": seeded_alike},
+        weakness_options={"source": seeded_alike},
     ),
+    Scenario(
+        name="services",
+        title="Data that each party of the running services received, stored and logged",
+        check=observe_services,
+        weakness="The shuffler delivers reports in arrival order.",
+        weakness_options={"by_arrival": True},
+    ),
+    *poisoning.SCENARIOS,
+    *shuffler_runs.SCENARIOS,
 )
-OBSERVATION: Final = Scenario(
-    name="services",
-    title="Data that each party of the running services received, stored and logged",
-    check=observe_services,
-    weakness="The shuffler delivers reports in arrival order.",
-    broken={"by_arrival": True},
-)
-ATTACKS: Final = (*poisoning.SCENARIOS, *shuffler_runs.SCENARIOS)
-
-SCENARIOS: Final[tuple[Scenario, ...]] = (*COALITIONS, *SAMPLING, OBSERVATION, *ATTACKS)

@@ -9,13 +9,14 @@ Detecting a relative error of 1% in a probability p takes about 700,000·(1 - p)
 is None if there are too few draws for the test to fail.
 """
 
-import math
 from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
+
+Numbers = NDArray[np.float64] | float
 
 FAMILY_LEVEL: Final = 1e-4
 MAX_TESTS: Final = 2000
@@ -24,30 +25,37 @@ CONFIDENCE: Final = 1 - TEST_LEVEL
 """Confidence of every measured bound."""
 
 
-def probability_lower(successes: int, trials: int, level: float = TEST_LEVEL) -> float:
-    """Return the Clopper-Pearson lower bound [CP34]; wrong with probability `level`."""
-    if successes == 0:
-        return 0.0
-    return float(stats.beta.ppf(level, successes, trials - successes + 1))
+def probability_lower(successes: Numbers, trials: int, level: float = TEST_LEVEL) -> Numbers:
+    """Return Clopper-Pearson lower bounds [CP34]; each is wrong with probability `level`."""
+    return np.asarray(stats.beta.ppf(level, np.maximum(successes, 1e-9), trials - successes + 1))
 
 
-def probability_upper(successes: int, trials: int, level: float = TEST_LEVEL) -> float:
-    """Return the Clopper-Pearson upper bound [CP34]; wrong with probability `level`."""
-    return 1.0 - probability_lower(trials - successes, trials, level)
+def probability_upper(successes: Numbers, trials: int, level: float = TEST_LEVEL) -> Numbers:
+    """Return Clopper-Pearson upper bounds [CP34]; each is wrong with probability `level`."""
+    return np.asarray(1 - probability_lower(trials - successes, trials, level))
 
 
-def ceiling(trials: int, delta: float, level: float = TEST_LEVEL) -> float:
-    """Return the lower bound of ε at δ that a perfect attack reaches in this number of trials."""
-    hits = probability_lower(trials, trials, level / 2)
-    misses = probability_upper(0, trials, level / 2)
-    return max(0.0, math.log(max(hits - delta, 1e-300)) - math.log(misses))
+def epsilon_bounds(counts: NDArray[np.float64], trials: int, delta: float) -> Numbers:
+    """
+    Return lower bounds on ε at δ, each wrong with probability at most TEST_LEVEL.
+
+    An attack guesses a value in counts[0] trials under it and in counts[1] trials under the other.
+    """
+    true = probability_lower(counts[0], trials, TEST_LEVEL / 2) - delta
+    false = probability_upper(counts[1], trials, TEST_LEVEL / 2)
+    return np.asarray(np.log(np.maximum(true, 1e-300) / false))
+
+
+def ceiling(trials: int, delta: float) -> float:
+    """Return the lower bound on ε at δ that a perfect attack reaches in this number of trials."""
+    return max(0.0, float(epsilon_bounds(np.array([trials, 0.0]), trials, delta)))
 
 
 _MIN_EXPECTED: Final = 100.0
 """Minimum expected draws of a cell; smaller neighbouring cells are merged."""
-_MANY: Final = 20
+_CHI_SQUARE_CELLS: Final = 20
 """Minimum number of cells for a χ² test beside the exact test of each cell."""
-_TOO_SURE: Final = 2.0
+_CHI_SQUARE_FACTOR: Final = 2.0
 """Factor on p-values of χ², which are too small in the far tail: with 20 cells of 100 expected
 draws, the exact chance of passing the 5e-8 quantile is 1.8 times that; with 800 of 50, 1.2."""
 
@@ -62,7 +70,7 @@ def p_poisson(number: int, mean: float) -> float:
     return _both_sides(stats.poisson(mean), number)
 
 
-def _both_sides(distribution: Any, number: int) -> float:  # noqa: ANN401  # a frozen one of scipy's
+def _both_sides(distribution: Any, number: int) -> float:  # noqa: ANN401  # scipy's have no class
     low, high = float(distribution.cdf(number)), float(distribution.sf(number - 1))
     return min(1.0, 2 * min(low, high))
 
@@ -72,12 +80,12 @@ def p_shares(successes: Sequence[int], trials: int, chance: float) -> float:
     seen = np.asarray(successes, dtype=np.int64)
     levels = [
         p_binomial(int(seen.sum()), trials * len(seen), chance),
-        len(seen) * min(p_binomial(int(one), trials, chance) for one in seen),
+        len(seen) * min(p_binomial(int(number), trials, chance) for number in seen),
     ]
-    return _any_of(levels)
+    return joint_p(levels)
 
 
-def _any_of(levels: Sequence[float]) -> float:
+def joint_p(levels: Sequence[float]) -> float:
     """Return the joint p-value of dependent tests (Bonferroni)."""
     return min(1.0, len(levels) * min(levels))
 
@@ -86,31 +94,31 @@ def p_cells(observed: NDArray[np.int64], chances: NDArray[np.float64]) -> float 
     """
     Test counts of draws per cell: each exactly, and many cells also by χ² [Pea00].
 
-    A cell of probability 0 must be empty. None if the draws are too few for two cells.
+    A cell of probability 0 must be empty. Returns None if there are too few draws for two cells.
     """
     if observed[chances == 0].any():
         return 0.0
     total = int(observed.sum())
-    seen, shares = _pooled(observed[chances > 0], chances[chances > 0] / chances.sum(), total)
-    if len(shares) < 2:  # noqa: PLR2004  # one cell holds everything, whatever the shares
+    seen, shares = _merged(observed[chances > 0], chances[chances > 0] / chances.sum(), total)
+    if len(shares) < 2:  # noqa: PLR2004  # a single cell cannot fail
         return None
     low, high = stats.binom.cdf(seen, total, shares), stats.binom.sf(seen - 1, total, shares)
     levels = [len(shares) * 2 * float(np.minimum(low, high).min())]
-    if len(shares) >= _MANY:
-        levels.append(_TOO_SURE * float(stats.chisquare(seen, shares * total).pvalue))
-    return _any_of(levels)
+    if len(shares) >= _CHI_SQUARE_CELLS:
+        levels.append(_CHI_SQUARE_FACTOR * float(stats.chisquare(seen, shares * total).pvalue))
+    return joint_p(levels)
 
 
-def _pooled(
+def _merged(
     seen: NDArray[np.int64], shares: NDArray[np.float64], total: int
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Merge neighbouring cells until each expects enough draws."""
-    ends, held = list[int](), 0.0
-    for place, chance in enumerate(shares.tolist(), start=1):
-        held += chance * total
-        if held >= _MIN_EXPECTED:
+    ends, expected = list[int](), 0.0
+    for place, share in enumerate(shares.tolist(), start=1):
+        expected += share * total
+        if expected >= _MIN_EXPECTED:
             ends.append(place)
-            held = 0.0
+            expected = 0.0
     starts = [0, *ends[:-1]] if ends else [0]  # the remainder joins the last cell
     parts = np.add.reduceat(shares, starts)
     return np.add.reduceat(seen, starts), parts / parts.sum()
@@ -118,14 +126,14 @@ def _pooled(
 
 Places = NDArray[np.int64]
 """Arrival index of each report, in delivery order; shape (n,)."""
-_CELL: Final = 50
+_BLOCK_CELL: Final = 50
 """Minimum expected reports in a cell of the table of blocks."""
 _MAX_BLOCKS: Final = 10
 
 
 def p_rank(before: Places) -> float:
     """Test Kendall's rank correlation of delivery order with arrival order."""
-    if len(before) < 2:  # noqa: PLR2004  # nothing to correlate
+    if len(before) < 2:  # noqa: PLR2004  # a single report has no rank correlation
         return 1.0
     return float(stats.kendalltau(np.arange(len(before)), before).pvalue)
 
@@ -137,7 +145,7 @@ def p_successions(before: Places) -> float:
 
 
 def p_neighbours(owners: Places) -> float:
-    """Test the number of neighbours that have the same owner; `owners` has one per report."""
+    """Test the number of neighbours with the same owner; `owners` has the owner of each report."""
     n = len(owners)
     _, counts = np.unique(owners, return_counts=True)
     mean = float((counts * (counts - 1)).sum()) / max(1, n)
@@ -149,23 +157,23 @@ def p_blocks(before: Places, most: int = _MAX_BLOCKS) -> float | None:
     """
     Test by χ² whether each block of the arrivals spreads evenly over the blocks of the delivery.
 
-    All margins of this table of b x b counts are fixed, so each is hypergeometric: its variance is
-    (1 - 1/b)²·N/(N-1) times its mean. There are (b-1)² degrees of freedom. None for too few
-    reports.
+    All margins of this table of b x b counts are fixed, so each count is hypergeometric: its
+    variance is (1 - 1/b)²·N/(N-1) times its mean. There are (b-1)² degrees of freedom. Returns None
+    if there are too few reports.
     """
     n = len(before)
-    blocks = min(most, int(np.sqrt(n / _CELL)))
-    if blocks < 2:  # noqa: PLR2004  # one cell holds everything
+    blocks = min(most, int(np.sqrt(n / _BLOCK_CELL)))
+    if blocks < 2:  # noqa: PLR2004  # a single block cannot fail
         return None
     table = np.zeros((blocks, blocks), dtype=np.int64)
     np.add.at(table, (_ranks(before) * blocks // n, np.arange(n) * blocks // n), 1)
     expected = n / blocks**2
     statistic = float(((table - expected) ** 2 / expected).sum()) * (n - 1) / n
-    return min(1.0, _TOO_SURE * float(stats.chi2.sf(statistic, (blocks - 1) ** 2)))
+    return min(1.0, _CHI_SQUARE_FACTOR * float(stats.chi2.sf(statistic, (blocks - 1) ** 2)))
 
 
 def p_rank_sum(marked: NDArray[np.bool_]) -> float:
-    """Test by rank sum whether marked reports come earlier or later than the others."""
+    """Test by rank sum whether marked reports are earlier or later than the others."""
     if marked.all() or not marked.any():
         return 1.0
     places = np.flatnonzero(marked), np.flatnonzero(~marked)

@@ -32,7 +32,9 @@ def audit(
     draft: Annotated[Path | None, typer.Option(help="A task's draft.  [the demo's task]")] = None,
     users: Annotated[
         int | None,
-        typer.Option(min=1, help="Number of users for the guarantees.  [n_min of the task]"),
+        typer.Option(
+            min=1, help="Number of users for whom guarantees are stated.  [n_min of the task]"
+        ),
     ] = None,
     scenario: Annotated[
         list[str] | None,
@@ -46,8 +48,8 @@ def audit(
         bool,
         typer.Option(
             "--self-test",
-            help="Instead, break every scenario (or those of --scenario) in turn and check that it "
-            "fails; writes no files.",
+            help="Instead of an audit, run every scenario (or those of --scenario) with a "
+            "deliberate weakness and check that it fails; writes no files.",
         ),
     ] = False,
     list_them: Annotated[bool, typer.Option("--list", help="List the scenarios and exit.")] = False,
@@ -61,14 +63,14 @@ def audit(
     json: AsJson = False,
 ) -> None:
     """
-    Simulate attacks by every coalition against the running code.
+    Simulate attacks by every coalition against the deployed code.
 
     The exit status is 1 if a check fails.
     """
     # Imported here: these load all three services, which is slow.
     from deploy.audit import command  # noqa: PLC0415
-    from deploy.audit.runner import scenarios_named  # noqa: PLC0415
-    from deploy.audit.scenario import FULL, QUICK  # noqa: PLC0415
+    from deploy.audit.runner import AuditRun, scenarios_named  # noqa: PLC0415
+    from deploy.audit.scenario import FULL, QUICK, SMALL  # noqa: PLC0415
 
     console = terminal(stderr=json)
     if list_them:
@@ -80,23 +82,19 @@ def audit(
         raise SettingsError("--self-test uses small samples; drop --full")
     for path in (output, html):
         check_folder(path)
-    subject = command.subject_from(task_file, draft, users, FULL if full else QUICK)
-    chosen = scenarios_named(scenario or [])
+    sizes = SMALL if self_test else FULL if full else QUICK
+    run = AuditRun(
+        subject=command.subject_from(task_file, draft, users, sizes),
+        seed=seed,
+        scenarios=scenarios_named(scenario or []),
+        processes=processes,
+        progress=command.progress_printer(),
+    )
     if self_test:
-        passed = command.run_self_test(
-            subject, chosen, console, seed=seed, processes=processes, json=json
-        )
+        passed = command.run_self_test(run, console, json=json)
     else:
-        passed = command.run(
-            subject,
-            chosen,
-            console,
-            seed=seed,
-            processes=processes,
-            output=output,
-            html=html,
-            open_it=open_it,
-            json=json,
+        passed = command.run_audit(
+            run, console, output=output, html=html, open_it=open_it, json=json
         )
     if not passed:
         raise typer.Exit(_FAILED)

@@ -26,7 +26,7 @@ from common.mechanisms.registry import mechanism_of
 from common.messages.batch import BatchId, BatchManifest, BatchState
 from common.messages.submission import Outcome
 from common.task.task import SUBMISSION_ID_BYTES
-from deploy.audit.harness.pools import InlinePool, finished
+from deploy.audit.harness.analyzer_core import InlinePool, finished
 from shuffler.storage.group import form_group
 from shuffler.storage.submissions import Arrival
 from tests.benchmarks.conftest import Best, Line

@@ -1,4 +1,4 @@
-"""Handmade audit reports on the demo's task, and on one without local noise."""
+"""Fixed audit reports on the demo's task, and on one without local noise."""
 
 import dataclasses
 import hashlib
@@ -26,8 +26,8 @@ def demo_task() -> Task:
     """Return the demo's task, with 915 items."""
     key = SHUFFLER_KEY.public_key().raw
     fields = {"domain_size": 915, **DEMO_PARAMETERS}
-    wanted = closing_draft(fields, N_USERS, now=FAR_FUTURE, shuffler_key=key)
-    return complete(wanted, analyzer_key=ANALYZER_KEY.public_key().raw, nonce=bytes(range(32)))
+    draft = closing_draft(fields, N_USERS, now=FAR_FUTURE, shuffler_key=key)
+    return complete(draft, analyzer_key=ANALYZER_KEY.public_key().raw, nonce=bytes(range(32)))
 
 
 def finding(**changes: Any) -> Finding:

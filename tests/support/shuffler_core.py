@@ -13,8 +13,8 @@ from common.messages.submission import Outcome
 from common.runtime.key_store import KeyStore
 from common.runtime.metrics import ProcessMetrics
 from common.runtime.state_directory import StateDirectory
+from deploy.audit.harness.analyzer_core import InlinePool
 from deploy.audit.harness.clock import ManualClock
-from deploy.audit.harness.pools import InlinePool
 from shuffler.active_batches import ActiveBatches
 from shuffler.admission import TokenCheck
 from shuffler.collection import Collection

@@ -18,7 +18,7 @@ from deploy.audit.scenario import AuditSubject
 from deploy.audit.statistics import p_binomial, p_poisson
 
 Loss = Literal["dropped", "replaced"]
-"""How a dishonest shuffler loses submissions: with or without others in their place."""
+"""How a dishonest shuffler loses submissions: without or with others in their place."""
 
 _REPORT_BYTES: Final = 64
 _SUBMISSIONS: Final = 200
@@ -30,7 +30,7 @@ _SAMPLED_SHARE: Final = 0.9
 """Share of the reports kept by the task's sampling that a dishonest shuffler loses."""
 _ORDERS: Final = 100
 _ORDERS_PER_TRIAL: Final = 2000
-IN_ORDER: Final = 16
+ORDER_SENTINELS: Final = 16
 """Sentinels in the order test, which detects a kept order from 13 sentinels on."""
 
 
@@ -42,8 +42,8 @@ def sentinel_rate(
 
     A sentinel is missing with probability 1 - C(N-s, m) / C(N, m). If the task lets the shuffler
     keep each report with probability κ, and it loses a share φ of those, Bin(s, κ(1-φ)) sentinels'
-    reports remain; the analyzer rejects numbers outside quantiles of Bin(s, κ). `planted`: the
-    analyzer knows the sentinels.
+    reports remain; the analyzer rejects numbers outside quantiles of Bin(s, κ). `planted=False`
+    injects a weakness: the analyzer knows no sentinel.
     """
     task, trials = subject.task, max(_ORDERS, subject.sizes.orders // _ORDERS_PER_TRIAL)
     kept, s = task.shuffler.keep_probability, _SENTINELS
@@ -80,33 +80,33 @@ def sentinel_rate(
     )
 
 
-def keeping_the_order(
+def run_kept_order(
     subject: AuditSubject, rng: np.random.Generator, *, planted: bool = True
 ) -> Rows:
     """
     Check that unshuffled batches of sentinels are rejected and shuffled ones are not.
 
-    `planted`: the analyzer knows the sentinels.
+    `planted=False` injects a weakness: the analyzer knows no sentinel.
     """
     # The order test does not depend on sampling.
     spec = replace(subject.task.shuffler, keep_weight=KEEP_SUM)
     task, checks = replace(subject.task, shuffler=spec), Checks()
-    sentinels = _draw_reports(IN_ORDER, rng)
+    sentinels = _draw_reports(ORDER_SENTINELS, rng)
     known = sentinels if planted else []
     for order in (sentinels, sentinels[::-1]):
-        checks.must("a kept or reversed order is detected", rejects(order, known, task))
+        checks.require("a kept or reversed order is detected", rejects(order, known, task))
     alarms = sum(
-        rejects([sentinels[place] for place in rng.permutation(IN_ORDER)], known, task)
+        rejects([sentinels[place] for place in rng.permutation(ORDER_SENTINELS)], known, task)
         for _ in range(_ORDERS)
     )
     checks.test("false alarms", p_poisson(alarms, FALSE_ALARM * _ORDERS))
     row = checks.finding(
-        title=f"{IN_ORDER} sentinels in a batch that was not shuffled",
+        title=f"{ORDER_SENTINELS} sentinels in a batch that was not shuffled",
         heading="server disruption",
         coalition="shuffler",
         sentence="The analyzer does not release a batch in which thirteen or more sentinels are in "
         "sending order. A shuffler that shuffles but reveals the permutation is never detected; "
-        "against it only the local epsilon holds.",
+        "against it, only the local epsilon protects users.",
         theorem="Kendall's tau, exact",
         trials=_ORDERS,
     )

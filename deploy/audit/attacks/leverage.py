@@ -31,15 +31,14 @@ from common.task.task import Task
 
 Items = NDArray[np.int64]
 
-_TRIED: Final = 2**18
-"""Reports of a string hash that an attacker tries: a minute on a phone."""
+_TRIED_REPORTS: Final = 2**18
+"""Number of reports of a string hash that an attacker tries: a minute on a phone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Leverage:
     """Weights of honest, random and crafted reports, for one set of r targets."""
 
-    targets: Items
     signal: float
     """p - q."""
     own_floor: float
@@ -91,10 +90,9 @@ def leverage(
     if not isinstance(mechanism, SupportCounting):
         raise TypeError(f"reports of {type(mechanism).__name__} support no items")
     worst, r = crafted(mechanism, targets, rng), len(targets)
-    # Dummies of the shuffler are subtracted whatever users send.
+    # The shuffler's dummies are subtracted, whatever users send.
     expected = mechanism.q_dummy if task.shuffler.only_permutes else 0.0
     return Leverage(
-        targets=targets,
         signal=mechanism.p - mechanism.q,
         own_floor=r * mechanism.q,
         dummy_floor=r * expected,
@@ -123,7 +121,7 @@ def crafted(mechanism: Mechanism, targets: Items, rng: np.random.Generator) -> R
     if isinstance(mechanism, LocalHashing):
         return _of_family(mechanism, targets)
     if isinstance(mechanism, StringHashing):
-        tried = mechanism.dummies(_TRIED, rng)  # uniform seeds and buckets
+        tried = mechanism.dummies(_TRIED_REPORTS, rng)  # uniform seeds and buckets
         best = int(supported(mechanism, tried, targets).argmax())
         return tried[best : best + 1]
     raise TypeError(f"cannot craft reports of {type(mechanism).__name__}")
@@ -160,14 +158,14 @@ def _of_family(mechanism: LocalHashing, targets: Items) -> Reports:
     """
     Search the hash family for the report that raises the targets most above the mean of all items.
 
-    One transform gives the gain of every cell. Seed 0 is skipped: it raises all items alike. Rows
-    follow the canonical seeds, whose leading nonzero digit is 1.
+    One transform computes the gain of every cell. Seed 0 is skipped: it raises all items equally.
+    Rows follow the canonical seeds, whose leading nonzero digit is 1.
     """
-    wanted = np.full(mechanism.domain_size, -len(targets) / mechanism.domain_size)
-    wanted[targets] += 1.0
+    values = np.full(mechanism.domain_size, -len(targets) / mechanism.domain_size)
+    values[targets] += 1.0
     family = mechanism.family
-    lifted = mechanism.channel(1.0).incidence.forward(wanted).reshape(family.rows, family.q)
-    row, bucket = divmod(int(lifted[1:].argmax()), family.q)
+    gains = mechanism.channel(1.0).incidence.forward(values).reshape(family.rows, family.q)
+    row, bucket = divmod(int(gains[1:].argmax()), family.q)
     digit = 0
     while row >= family.q**digit:
         row -= family.q**digit

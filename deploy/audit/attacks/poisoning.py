@@ -19,7 +19,7 @@ from common.mechanisms.support import SupportCounting
 from common.messages.submission import Submission, unpack
 from common.task.task import SUBMISSION_ID_BYTES, Task
 from deploy.audit.attacks.leverage import Items, leverage, supported, uniform
-from deploy.audit.distributions.trials import own_dummies
+from deploy.audit.coalitions.messages import user_dummies
 from deploy.audit.finding import Checks, Rows
 from deploy.audit.scenario import AuditSubject, Scenario
 from deploy.simulate.collection import collect, few_enough_reports
@@ -38,7 +38,7 @@ _MAX_PAIRS: Final = 20_000_000
 _ZIPF: Final = 1.1
 _REL_TOL: Final = 1e-9
 """Tolerance for rounding in sums of float64."""
-_FLOOD: Final = 10
+_FLOOD_FACTOR: Final = 10
 """Number of submissions whose reports a flooding user puts into one."""
 
 
@@ -56,7 +56,7 @@ def poison(
     parse: Parse = unpack,
 ) -> Rows:
     """
-    Simulate one kind of poisoning by fake users; no findings where reports support no items.
+    Simulate one kind of poisoning by fake users; no findings if reports support no items.
 
     Args:
         subject: The audited task.
@@ -69,8 +69,8 @@ def poison(
         submissions: Number of submissions whose reports are all crafted; 0: one crafted report and
             honest dummies.
         refused: Whether the attack gains nothing; otherwise it is a known limit.
-        factor: Weakness if below 1: multiplies a crafted report's weight in the formula.
-        counted_twice: Weakness: the analyzer counts the reports of fake users twice.
+        factor: Inject a weakness if below 1: factor on a crafted report's weight in the formula.
+        counted_twice: Inject a weakness: the analyzer counts the reports of fake users twice.
         parse: Parser that must refuse a submission with a wrong number of reports.
 
     Cost: a simulated collection, tenths of a second.
@@ -96,7 +96,7 @@ def poison(
         own, held = lever.honest, rng.choice(targets, size=n_fakes)
         drawn.append((mechanism.randomize(held, rng), own))
     if not submissions:
-        dummies = own_dummies(task, mechanism, n_fakes, rng).reports
+        dummies = user_dummies(task, mechanism, n_fakes, rng).reports
         drawn.append((dummies, lever.dummy_floor))
     off, n_drawn = 0.0, 0
     for reports, mean in drawn:
@@ -105,8 +105,8 @@ def poison(
         off, n_drawn = off + added - len(kept) * mean, n_drawn + len(kept)
         cells, weight = cells + mechanism.tally(kept), weight + added
     n_reports += n_drawn
-    if n_drawn:  # [BLM13, Theorem 2.8]
-        p_weight = 2 * math.exp(-2 * off**2 / (n_drawn * lever.high**2))
+    if n_drawn:
+        p_weight = 2 * math.exp(-2 * off**2 / (n_drawn * lever.high**2))  # [BLM13, Theorem 2.8]
         checks.test("weight of the drawn reports", min(1.0, p_weight))
 
     n_honest, n_users = int(users.sum()), int(users.sum()) + n_fakes
@@ -123,7 +123,7 @@ def poison(
     rise = scale * (n_users * after - n_honest * before)
     size = scale * (n_users * abs(after) + n_honest * abs(before)) + abs(floors) + abs(weight) + 1
     rises = abs(rise + floors - weight) <= _REL_TOL * size
-    checks.must("the estimate rises by the weight of the fake reports", rises)
+    checks.require("the estimate rises by the weight of the fake reports", rises)
     if submissions > 1:
         _check_refused(checks, task, number, parse)
     per_user = task.reports_per_user
@@ -146,7 +146,7 @@ def poison(
         ),
         measured=after - before,
         trials=n_users,
-        notes=(f"of {len(targets)} rare items; a submission counts for {most} at most",),
+        notes=(f"targets: {len(targets)} rare items; a submission counts for at most {most}",),
     )
     return (row,)
 
@@ -178,10 +178,10 @@ def _check_refused(checks: Checks, task: Task, number: int, parse: Parse) -> Non
             refused = False
         except WireError:
             refused = True
-        checks.must(f"the shuffler refuses a submission of {reports} reports", refused)
+        checks.require(f"the shuffler refuses a submission of {reports} reports", refused)
 
 
-def unchecked_parse(plaintext: bytes, task: Task) -> Submission:  # noqa: ARG001  # stands for `unpack`
+def unchecked_parse(plaintext: bytes, task: Task) -> Submission:  # noqa: ARG001  # it replaces `unpack`
     """Parse a submission with any number of reports."""
     return Submission(
         submission_id=plaintext[:SUBMISSION_ID_BYTES],
@@ -195,7 +195,7 @@ def _answers(number: float) -> str:
     return f"{shown:g} honest answer{'' if shown == 1 else 's'}"
 
 
-_TWICE: Final = "The analyzer counts every report of a fake user twice."
+_COUNTED_TWICE: Final = "The analyzer counts every report of a fake user twice."
 _UNDERSTATED: Final = "The formula understates the weight of a crafted report by a tenth."
 
 SCENARIOS: Final = (
@@ -207,10 +207,10 @@ SCENARIOS: Final = (
             first="answer",
             refused=True,
             sentence="Users who only lie about their value raise the items they name by no more "
-            "than their own share of all users, on average.",
+            "than their share of all users, on average.",
         ),
-        weakness=_TWICE,
-        broken={"counted_twice": True},
+        weakness=_COUNTED_TWICE,
+        weakness_options={"counted_twice": True},
     ),
     Scenario(
         name="random-reports",
@@ -221,20 +221,20 @@ SCENARIOS: Final = (
             sentence="Users who send random reports distort the estimate as calculated; nothing "
             "distinguishes them from other users.",
         ),
-        weakness=_TWICE,
-        broken={"counted_twice": True},
+        weakness=_COUNTED_TWICE,
+        weakness_options={"counted_twice": True},
     ),
     Scenario(
         name="maximal-gain",
-        title="Fake users who craft their own reports",
+        title="Fake users who craft their reports",
         check=partial(
             poison,
             first="crafted",
-            sentence="A report crafted for chosen items counts for all of them together as much as "
-            "{answers}; nothing distinguishes it from other reports.",
+            sentence="A report crafted for chosen items counts as much as {answers} for all of "
+            "them together; nothing distinguishes it from other reports.",
         ),
         weakness=_UNDERSTATED,
-        broken={"factor": 0.9},
+        weakness_options={"factor": 0.9},
     ),
     Scenario(
         name="dummy-abuse",
@@ -244,11 +244,11 @@ SCENARIOS: Final = (
             first="crafted",
             submissions=1,
             title="Fake users who craft all {number} reports of a submission",
-            sentence="A user who crafts every report of a submission counts for the chosen items "
-            "as much as {answers}; the number of reports in a submission bounds the attack.",
+            sentence="A user who crafts every report of a submission counts as much as {answers} "
+            "for the chosen items; the number of reports in a submission bounds the attack.",
         ),
         weakness=_UNDERSTATED,
-        broken={"factor": 0.9},
+        weakness_options={"factor": 0.9},
     ),
     Scenario(
         name="message-flood",
@@ -256,13 +256,13 @@ SCENARIOS: Final = (
         check=partial(
             poison,
             first="crafted",
-            submissions=_FLOOD,
+            submissions=_FLOOD_FACTOR,
             refused=True,
-            title="Fake users who send {number} crafted reports, without a check of their number",
-            sentence="Without a check of the number of reports in a submission, the gain would "
+            title="Fake users who send {number} crafted reports, if their number were not checked",
+            sentence="If the number of reports in a submission were not checked, the gain would "
             "grow in proportion; the shuffler refuses every wrong number.",
         ),
         weakness="The shuffler does not count the reports of a submission.",
-        broken={"parse": unchecked_parse},
+        weakness_options={"parse": unchecked_parse},
     ),
 )

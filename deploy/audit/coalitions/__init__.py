@@ -1,1 +1,1 @@
-"""Distinguishing games: how well each coalition tells one user's value from another."""
+"""Distinguishing games: how well each coalition distinguishes two values of one user."""

@@ -34,8 +34,8 @@ _SHUFFLER_MADE: Final = (
     ("sageo: dummies by the shuffler alone", "sageo", math.inf),
     ("hybrid: dummies by the shuffler, and local noise", "hybrid", 4.0),
 )
-_ALL: Final = 0.9
-"""Share of ε that an attack must gain where only local noise protects a user."""
+_REQUIRED_SHARE: Final = 0.9
+"""Share of ε that an attack must gain if only local noise protects a user."""
 
 _X, _OTHER_X, _Z = 0, 1, 2
 _PRINTED_ITEMS: Final = ("x", "x'", "z")
@@ -45,9 +45,9 @@ _DUMMIES: Final = 10
 _LOCAL_EPSILON: Final = 12.0
 _DELTA: Final = 1e-6
 _MIN_TRIALS: Final = 1000
-_MESSAGES_EACH: Final = 1500
+_MESSAGES_PER_TRIAL: Final = 1500
 """Divisor of the sample size in messages, which gives the number of trials."""
-_MESSAGES: Final = 10**6
+_MAX_MESSAGES: Final = 10**6
 """Maximum number of messages drawn at once."""
 
 
@@ -55,7 +55,7 @@ def run_pure_dump(subject: AuditSubject, rng: np.random.Generator, *, noisy: boo
     """
     Run pureDUMP, which has dummies and no noise, against shuffler and analyzer together.
 
-    `noisy`: weakness; reports carry local noise.
+    `noisy` injects a weakness: reports carry local noise.
     """
     other = _other_design(
         subject,
@@ -67,7 +67,7 @@ def run_pure_dump(subject: AuditSubject, rng: np.random.Generator, *, noisy: boo
     )
     name = f"pureDUMP over {_ITEMS} values"
     return tuple(
-        _must_reach(dataclasses.replace(row, subject=name, advice=""), least)
+        _require_epsilon(dataclasses.replace(row, subject=name, advice=""), least)
         for row, least in zip(run_pooled(other, rng), (math.inf, 0.0), strict=True)
     )
 
@@ -78,7 +78,7 @@ def run_shuffler_dummies(
     """
     Run the n-1 attack of a shuffler that made the dummies and knows the result and all other users.
 
-    `noisy`: weakness; users add more noise than the design specifies.
+    `noisy` injects a weakness: users add more noise than the design specifies.
     """
     rows = list[Finding]()
     for design, protocol, local_epsilon in _SHUFFLER_MADE:
@@ -94,45 +94,50 @@ def run_shuffler_dummies(
             subject=design,
             title="The shuffler subtracts its own dummies",
             sentence="A shuffler that made the dummies subtracts them from the published "
-            "counts; the victim is left with their own noise, or none.",
+            "counts; only the victim's own noise, if there is any, still protects them.",
             advice="",
         )
-        rows.append(_must_reach(row, local_epsilon))
+        rows.append(_require_epsilon(row, local_epsilon))
     return tuple(rows)
 
 
-def _other_design(subject: AuditSubject, **fields: Any) -> AuditSubject:  # noqa: ANN401  # of a draft
+def _other_design(subject: AuditSubject, **fields: Any) -> AuditSubject:  # noqa: ANN401  # fields of a draft
     """Return a different task with the audit's sample sizes."""
     task = sample_task(domain_size=_ITEMS, **fields)
     return AuditSubject(task_bytes=task.to_bytes(), n_users=_USERS, sizes=subject.sizes)
 
 
-def _must_reach(row: Finding, epsilon: float) -> Finding:
+def _require_epsilon(row: Finding, epsilon: float) -> Finding:
     """Fail a finding that did not reach its claim, or 90 % of the smaller of ε and its ceiling."""
     most = min(epsilon, row.ceiling or 0.0)
-    gained = (row.empirical_epsilon_lower or 0.0) >= _ALL * most
+    gained = (row.empirical_epsilon_lower or 0.0) >= _REQUIRED_SHARE * most
     return row if row.verdict == "reached" and gained else not_reached(row)
 
 
-def run_printed(subject: AuditSubject, rng: np.random.Generator, *, fresh: bool = False) -> Rows:
+def run_printed(
+    subject: AuditSubject, rng: np.random.Generator, *, fresh_seeds: bool = False
+) -> Rows:
     """
-    Refute the printed theorem of OD-HP, whose dummies reuse the seed of their user's own report.
+    Refute the printed theorem of OD-HP, whose dummies reuse the seed of their user's report.
 
     The analyzer can then group each user's messages by seed. The deployed code draws reports and
     dummies; overwriting the dummies' seeds gives the printed algorithm. In the game, which refutes
     Theorem 1 [CC24], all users but the victim hold one value z, and each group's likelihoods are
-    divided by z's. Independent of the audited task. `fresh`: dummies keep their own seeds.
+    divided by those of z. Independent of the audited task. `fresh_seeds` injects a weakness:
+    dummies keep their own seeds.
     """
     printed_weights = ResponseWeights.for_epsilon(_LOCAL_EPSILON)
     mechanism = StringHashing(_PRINTED_ITEMS, _BUCKETS, printed_weights, bytes(32))
     population = AnonymitySet(users=_PRINTED_USERS, dummies=_PRINTED_USERS * _DUMMIES)
     claim = od_hp_theorem_1(mechanism.reduction, population, _DELTA)
-    trials = max(_MIN_TRIALS, subject.sizes.batches // _MESSAGES_EACH)
-    together = max(1, _MESSAGES // (_PRINTED_USERS * (1 + _DUMMIES)))
+    trials = max(_MIN_TRIALS, subject.sizes.batches // _MESSAGES_PER_TRIAL)
+    together = max(1, _MAX_MESSAGES // (_PRINTED_USERS * (1 + _DUMMIES)))
 
     def world(item: int) -> Vector:
         parts = [min(together, trials - start) for start in range(0, trials, together)]
-        drawn = [_printed_scores(mechanism, item, part, rng, fresh=fresh) for part in parts]
+        drawn = [
+            _printed_scores(mechanism, item, part, rng, fresh_seeds=fresh_seeds) for part in parts
+        ]
         return np.concatenate(drawn)
 
     result = run_game(world(_X), world(_OTHER_X), delta=_DELTA)
@@ -151,33 +156,43 @@ def run_printed(subject: AuditSubject, rng: np.random.Generator, *, fresh: bool 
         statistic="likelihood ratio of messages grouped by their seed",
         subject="OD-HP as printed",
         title=f"Dummies reuse their user's seed, {_PRINTED_USERS} users",
+        sentence="",
+    )
+    if row.verdict != "contradicted":
+        return (dataclasses.replace(not_reached(row), verdict="not refuted"),)
+    row = dataclasses.replace(
+        row,
+        verdict="refuted",
         sentence="The printed algorithm lets the analyzer group each user's messages by their "
-        "seed, which its theorem excludes.",
+        "seed, which its theorem does not take into account.",
         advice="Nothing to change here: every dummy of this project has a fresh seed. Do not "
         "deploy the algorithm as it is printed.",
     )
-    refuted = row.verdict == "contradicted"
-    row = dataclasses.replace(row, verdict="refuted" if refuted else "not refuted")
     return (row,)
 
 
 def _printed_scores(
-    mechanism: StringHashing, item: int, batches: int, rng: np.random.Generator, *, fresh: bool
+    mechanism: StringHashing,
+    item: int,
+    batches: int,
+    rng: np.random.Generator,
+    *,
+    fresh_seeds: bool,
 ) -> Vector:
     """Draw batches whose first user holds an item, and return their log odds of x against x'."""
     held = np.full((batches, _PRINTED_USERS), _Z, dtype=np.int64)
     held[:, 0] = item
-    own = mechanism.randomize(held.ravel(), rng)
+    true = mechanism.randomize(held.ravel(), rng)
     dummies = mechanism.dummies(held.size * _DUMMIES, rng)
-    if not fresh:
-        dummies["seed"] = np.repeat(own["seed"], _DUMMIES)
-    messages = np.concatenate([own, dummies])
+    if not fresh_seeds:
+        dummies["seed"] = np.repeat(true["seed"], _DUMMIES)
+    messages = np.concatenate([true, dummies])
     _, first, group = np.unique(messages["seed"], return_index=True, return_inverse=True)
     users: NDArray[np.int64] = np.arange(held.size)
     batch = np.concatenate([users, np.repeat(users, _DUMMIES)])[first] // _PRINTED_USERS
-    of_x, of_other, of_z = (
+    x, other, z = (
         np.bincount(group, weights=weights(mechanism, messages, value))
         for value in range(len(_PRINTED_ITEMS))
     )
-    odds = [np.bincount(batch, weights=of / of_z) for of in (of_x, of_other)]
+    odds = [np.bincount(batch, weights=likelihoods / z) for likelihoods in (x, other)]
     return np.asarray(np.log(odds[0]) - np.log(odds[1]))

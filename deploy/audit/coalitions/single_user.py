@@ -1,8 +1,8 @@
 """
 Attacks on one user's messages.
 
-Shuffler and analyzer together link each opened report to its sender; a shuffler isolates a user by
-replacing all other reports (the n-1 attack); the analyzer links messages with equal seeds.
+Shuffler and analyzer together link each opened report to its sender. A shuffler isolates a user by
+replacing all other reports (the n-1 attack). The analyzer links messages with equal seeds.
 """
 
 import dataclasses
@@ -20,11 +20,12 @@ from common.task.dummy_spec import PERMUTE_ONLY
 from deploy.audit.coalitions.messages import (
     proven_epsilon,
     report_worlds,
+    true_reports,
+    user_dummies,
     user_messages,
     user_worlds,
 )
 from deploy.audit.distributions.support import support_distribution
-from deploy.audit.distributions.trials import own_dummies, own_reports
 from deploy.audit.distributions.value_reports import (
     draw_reports,
     log_likelihood,
@@ -35,6 +36,7 @@ from deploy.audit.finding import Checks, Finding, Rows
 from deploy.audit.game import GameResult, game_row, run_game
 from deploy.audit.scenario import AuditSubject
 from deploy.audit.statistics import p_poisson
+from deploy.pages.guarantee_sentences import best_guarantees
 from shuffler.permutation import permute
 
 Permute = Callable[[np.ndarray, np.random.Generator], np.ndarray]
@@ -42,24 +44,23 @@ Permute = Callable[[np.ndarray, np.random.Generator], np.ndarray]
 TESTED_DELTA: Final = 0.01
 """δ of the game with a user's own dummies: large enough to be measured."""
 _MAX_MESSAGES: Final = 3
-"""Maximum number of messages per trial of the sample size."""
+"""Messages per trial above which fewer trials are drawn."""
 _MAX_TRIALS: Final = 4
-"""Maximum factor on the trials of a game of one report, where support is rare."""
-_LOST: Final = 0.07
-"""Maximum share of the local ε lost to the confidence bounds of two rare probabilities."""
+"""Maximum factor by which a game of one report exceeds the sample size if support is rare."""
+_LOST_SHARE: Final = 0.07
+"""Maximum share of the local ε lost to the confidence bounds on two rare probabilities."""
 _SIGMAS: Final = 5.5
-"""Standard deviations between an estimate and its bound."""
+"""Standard deviations between an estimated probability and its confidence bound."""
 _COALITION: Final[Coalition] = "shuffler+analyzer"
-_LOWER: Final = (
-    "Lower local_epsilon: it is all that holds against these two together. Have the two run by "
-    "people who do not work together."
+_POOLED_ADVICE: Final = (
+    "Lower local_epsilon, the only protection against these two together, and let independent "
+    "organisations operate them."
 )
-_MAX_STATED: Final = 20.0
-_LINKED: Final = 200_000
+_LINKED_USERS: Final = 200_000
 """Number of users whose seeds are compared."""
-_FORGED: Final = 200
-_BATCHES: Final = 50
-_LEFT_ALONE: Final = (
+_FORGED_REPORTS: Final = 200
+_FORGED_BATCHES: Final = 50
+_N_MINUS_ONE_ASSUMPTIONS: Final = (
     "your own device randomizes as the task says, and adds its dummies",
     "the analyzer shows the shuffler the counts that it publishes, and nothing else",
     ENCRYPTED,
@@ -68,33 +69,36 @@ _LEFT_ALONE: Final = (
 
 
 def run_pooled(
-    subject: AuditSubject, rng: np.random.Generator, *, understate: bool = False
+    subject: AuditSubject, rng: np.random.Generator, *, understate_epsilon: bool = False
 ) -> Rows:
     """
     Run the game on one recognised report, and on all messages of one user.
 
-    `understate`: weakness; the claims are a quarter of their ε, at most 5.
+    `understate_epsilon` injects a weakness: the claims are a quarter of their ε, at most 5.
     """
 
     def stated(claimed: Guarantee) -> Guarantee:
-        epsilon = min(claimed.epsilon, _MAX_STATED) / 4
-        return dataclasses.replace(claimed, epsilon=epsilon) if understate else claimed
+        understated = dataclasses.replace(claimed, epsilon=min(claimed.epsilon / 4, 5.0))
+        return understated if understate_epsilon else claimed
 
     claimed = stated(local_guarantee(_COALITION, subject.parameters))
-    rows = [_own_report(subject, rng, claimed)]
+    rows = [_recognised_report(subject, rng, claimed)]
     if subject.task.kind == "categorical" and subject.task.dummies.maximum:
         rows.append(_with_dummies(subject, rng, stated))
     return tuple(rows)
 
 
-def _own_report(subject: AuditSubject, rng: np.random.Generator, claimed: Guarantee) -> Finding:
+def _recognised_report(
+    subject: AuditSubject, rng: np.random.Generator, claimed: Guarantee
+) -> Finding:
     """Run the game on one report, for the values that are easiest to distinguish."""
     task, results = subject.task, list[GameResult]()
-    noisy, exact, must_reach = math.isfinite(task.local_epsilon), None, False
+    noisy, exact, required = math.isfinite(task.local_epsilon), None, 0.0
     if task.kind == "categorical":
         needed, most = _trials(subject)
         results.append(run_game(*report_worlds(subject.mechanism, min(needed, most), rng)))
-        exact, must_reach = subject.mechanism.local_epsilon, not noisy or needed <= most
+        exact = subject.mechanism.local_epsilon
+        required = exact if not noisy or needed <= most else 0.0
     for pair in worst_values(task) if task.kind != "categorical" else ():
         worlds = []
         for value in pair:
@@ -106,18 +110,18 @@ def _own_report(subject: AuditSubject, rng: np.random.Generator, claimed: Guaran
         result=max(results, key=lambda result: result.empirical_epsilon_lower),
         claimed=claimed,
         exact=exact,
-        must_reach=must_reach,
+        required_epsilon=required,
         tests=len(results),
         title="Your own report, recognised",
         statistic="likelihood ratio of the one report",
         sentence=(
             "If shuffler and analyzer pool what they saw, they know which report is yours; only "
-            "the noise that your own device added to it still protects you."
+            "the noise that your device added to it still protects you."
             if noisy
-            else "If shuffler and analyzer pool what they saw, they read your value: reports "
-            "carry no noise of their own."
+            else "If shuffler and analyzer pool what they saw, they can read your value: reports "
+            "carry no noise."
         ),
-        advice=_LOWER if noisy else "Choose a protocol with local noise.",
+        advice=_POOLED_ADVICE if noisy else "Choose a protocol with local noise.",
     )
 
 
@@ -126,11 +130,7 @@ def _with_dummies(
 ) -> Finding:
     """Measure the effect of the user's own dummies, at a measurable δ."""
     task, parameters = subject.task, dataclasses.replace(subject.parameters, delta=TESTED_DELTA)
-    promised = guarantees_under(parameters, subject.n_users)
-    claimed = min(
-        (guarantee for guarantee in promised if guarantee.coalition == _COALITION),
-        key=lambda guarantee: guarantee.epsilon,
-    )
+    claimed = best_guarantees(guarantees_under(parameters, subject.n_users))[_COALITION]
     messages = 1 + task.dummies.expected_per_user
     trials = int(subject.sizes.games * min(1.0, _MAX_MESSAGES / messages))
     parameters = dataclasses.replace(
@@ -142,26 +142,25 @@ def _with_dummies(
         claimed=stated(claimed),
         exact=proven_epsilon(parameters, alone) if claimed.delta > 0 else None,
         title="Your report among your own dummies",
-        statistic=f"likelihood ratio of all {1 + task.dummies.per_user} messages or more of one "
-        "user",
+        statistic="likelihood ratio of all messages of one user",
         sentence="Your own dummies make it slightly less certain which of your messages is the "
-        "true one; they cannot hide a revealing draw.",
-        advice=_LOWER,
+        "true report; they cannot hide a report that reveals your value.",
+        advice=_POOLED_ADVICE,
     )
 
 
 def _trials(subject: AuditSubject) -> tuple[int, int]:
     """
-    Return the trials needed to show 90 % of the local ε, and the maximum allowed.
+    Return the number of trials that shows 90 % of the local ε, and the maximum allowed.
 
-    The bounds on the support probabilities p and q cost about z/√(np) and z/√(nq) of ε.
+    In n trials, the bounds on the support probabilities p and q lower ε by about z/√(np) + z/√(nq).
     """
     own, epsilon = support_distribution(subject.task).own, subject.task.local_epsilon
     least, most = subject.sizes.games, _MAX_TRIALS * subject.sizes.games
     if math.isinf(epsilon):
         return least, most
     spread = 1 / math.sqrt(own) + 1 / math.sqrt(own * math.exp(-epsilon))
-    return max(least, int((_SIGMAS * spread / (_LOST * epsilon)) ** 2)), most
+    return max(least, int((_SIGMAS * spread / (_LOST_SHARE * epsilon)) ** 2)), most
 
 
 def permute_and_lose(reports: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -175,19 +174,19 @@ def run_n_minus_one(
     """
     Run the attack of a shuffler that replaces all reports except the victim's with its own.
 
-    It subtracts its own reports, and the dummies that it adds itself, from the published result.
-    The remaining counts show how often the victim's messages support each item, and so determine
-    the likelihood ratio.
+    It subtracts its own reports and dummies from the published result. The remaining counts show
+    how often the victim's messages support each item, and so determine the likelihood ratio.
+    `permuted` can inject a weakness: a permutation that loses reports.
     """
     parameters, task = subject.parameters, subject.task
     if parameters.reduction is None:
         return ()
     trials = int(subject.sizes.games / (1 + task.dummies.expected_per_user))
     worlds = user_worlds(subject, trials, rng)
-    found = sum(_recovered(subject, rng, permuted) for _ in range(_BATCHES))
+    found = sum(_recovered(subject, rng, permuted) for _ in range(_FORGED_BATCHES))
     if task.shuffler.only_permutes:
         claimed = analyzer_guarantee(parameters, subject.n_users, honest=1)
-        claimed = dataclasses.replace(claimed, assumptions=_LEFT_ALONE)
+        claimed = dataclasses.replace(claimed, assumptions=_N_MINUS_ONE_ASSUMPTIONS)
         exact = proven_epsilon(parameters, parameters.anonymity_set_of(subject.n_users, 1, 1, 0))
     else:
         claimed, exact = local_guarantee("analyzer", parameters), subject.mechanism.local_epsilon
@@ -197,19 +196,19 @@ def run_n_minus_one(
         exact=exact,
         title="All reports but one user's replaced",
         coalition="shuffler+users",
-        statistic=f"likelihood ratio of the two values' counts; {found} of {_BATCHES} forged "
-        "batches reduced to the victim's messages",
-        sentence="A shuffler that replaces everybody else's reports by its own finds yours in the "
-        "published result; only your own noise and dummies protect you.",
-        advice="Require tokens, send sentinels, and let devices check that they were counted: this "
-        "detects missing reports.",
+        statistic="likelihood ratio of the two values' counts; victim's messages recovered from "
+        f"{found} of {_FORGED_BATCHES} forged batches",
+        sentence="A shuffler that replaces everybody else's reports with its own finds yours in "
+        "the published result; only your own noise and dummies protect you.",
+        advice="Require tokens, plant sentinels, and let devices check that they were counted: "
+        "this detects missing reports.",
     )
-    if found < _BATCHES:
+    if found < _FORGED_BATCHES:
         row = dataclasses.replace(
             row,
             verdict="broken",
-            sentence=f"Only {found} of {_BATCHES} forged batches split into the forged reports and "
-            "the victim's messages.",
+            sentence=f"Only {found} of {_FORGED_BATCHES} forged batches held exactly the forged "
+            "reports and the victim's messages.",
         )
     return (row,)
 
@@ -217,35 +216,37 @@ def run_n_minus_one(
 def _recovered(subject: AuditSubject, rng: np.random.Generator, permuted: Permute) -> bool:
     """Permute one user's messages among forged reports; return whether all are still there."""
     sent = user_messages(subject, 0, 1, rng).reports
-    reports = np.concatenate([sent, subject.mechanism.dummies(_FORGED, rng)])
+    reports = np.concatenate([sent, subject.mechanism.dummies(_FORGED_REPORTS, rng)])
     rows = np.ascontiguousarray(reports).view(np.uint8).reshape(len(reports), -1)
     return Counter(map(bytes, permuted(rows, rng))) == Counter(map(bytes, rows))
 
 
-def run_linking(subject: AuditSubject, rng: np.random.Generator, *, kept: bool = False) -> Rows:
+def run_linking(
+    subject: AuditSubject, rng: np.random.Generator, *, reuse_seeds: bool = False
+) -> Rows:
     """
     Check that seeds are equal only by chance, over two rounds and among one user's messages.
 
-    No findings if reports have no seed. `kept`: weakness; devices keep their seed.
+    No findings if reports have no seed. `reuse_seeds` injects a weakness: devices keep their seed.
     """
     mechanism, task, checks = subject.mechanism, subject.task, Checks()
     if "seed" not in (mechanism.report_dtype.names or ()):
         return ()
-    n_users = _LINKED
-    first, second = (own_reports(mechanism, 0, n_users, rng).reports["seed"] for _ in range(2))
-    if kept:
+    n_users = _LINKED_USERS
+    first, second = (true_reports(mechanism, 0, n_users, rng).reports["seed"] for _ in range(2))
+    if reuse_seeds:
         second = first
     seeds = getattr(getattr(mechanism, "family", None), "seeds", 2**64)
     linked = int((first == second).sum())
     checks.test("the same seed in two rounds", p_poisson(linked, n_users / seeds))
     if task.dummies.maximum and task.dummies.uniform:
-        sent = own_dummies(task, mechanism, n_users, rng)
+        sent = user_dummies(task, mechanism, n_users, rng)
         equal = int((sent.reports["seed"] == first[sent.trial]).sum())
-        checks.test("a dummy with its user's seed", p_poisson(equal, len(sent.reports) / seeds))
-    neighbours = int((first[1:] == first[:-1]).sum())
-    checks.test("the same seed in neighbouring users", p_poisson(neighbours, n_users / seeds))
+        checks.test(
+            "a dummy with the seed of its user's report",
+            p_poisson(equal, len(sent.reports) / seeds),
+        )
     row = checks.finding(
-        heading="anonymity",
         coalition="analyzer",
         sentence="Every message has a fresh random seed: seeds link no two messages of one user, "
         "within a round or across two.",

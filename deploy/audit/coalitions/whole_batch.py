@@ -15,7 +15,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from common.accounting.anonymity_set import AnonymitySet
 from common.accounting.guarantees import (
     PrivacyParameters,
     analyzer_guarantee,
@@ -23,8 +22,6 @@ from common.accounting.guarantees import (
     local_guarantee,
     skippers_guarantee,
 )
-from common.accounting.reference.attack import epsilon_of_rounds
-from common.accounting.releases import AmplifiedRelease
 from common.messages.guarantee import rounded_up
 from common.task.task import Task
 from deploy.audit.coalitions.messages import (
@@ -40,22 +37,22 @@ from deploy.audit.scenario import AuditSubject
 
 _SHARES: Final = (0.0, 0.9)
 """Shares of colluding users for which claim and attack are computed."""
-_MEASURED: Final = (FEW_USERS, 10, 1)
-"""Numbers of honest users in the game."""
-_FEW: Final = 10
-"""Number of users in games on missing dummies and on rounds."""
+_GAME_USERS: Final = 10
+"""Number of honest users in games on missing dummies and on rounds."""
+_HONEST_USERS: Final = (FEW_USERS, _GAME_USERS, 1)
+"""Numbers of honest users in games with colluding users."""
 _POOLED_ROUNDS: Final = 2
 _ROUNDS: Final = (2, 10, 30)
 
 
 def run_colluders(
-    subject: AuditSubject, rng: np.random.Generator, *, trusting: bool = False
+    subject: AuditSubject, rng: np.random.Generator, *, count_colluders_as_honest: bool = False
 ) -> Findings:
     """
     Run the attack with numbers of colluders from none to all users but the victim.
 
-    `trusting`: weakness; the claims count colluding users as honest. No findings where that makes
-    no difference.
+    `count_colluders_as_honest` injects a weakness into the claims. It gives no findings where it
+    makes no difference.
     """
     n_users, parameters = subject.n_users, subject.parameters
     if parameters.reduction is None:
@@ -64,19 +61,21 @@ def run_colluders(
             exact=None,
             title="Guarantee without a shuffler",
             statistic="measured against shuffler and analyzer together",
-            sentence="This protocol promises only the noise of your own report, with or without a "
-            "shuffler.",
+            sentence="Under this protocol only the noise of your own report protects you, with or "
+            "without a shuffler.",
         )
-        return Findings() if trusting else Findings((row,))
-    if trusting:
+        return Findings() if count_colluders_as_honest else Findings((row,))
+    if count_colluders_as_honest:
         alone, all_honest = (analyzer_guarantee(parameters, n_users, left) for left in (1, n_users))
         if alone.epsilon <= all_honest.epsilon:
             return Findings()
     numbers = {max(1, n_users - int(share * n_users)) for share in _SHARES}
-    numbers |= {few for few in _MEASURED if few <= n_users}
+    numbers |= {number for number in _HONEST_USERS if number <= n_users}
     points, rows = list[CurvePoint](), list[Finding]()
     for left in sorted(numbers, reverse=True):
-        claimed = analyzer_guarantee(parameters, n_users, n_users if trusting else left)
+        claimed = analyzer_guarantee(
+            parameters, n_users, n_users if count_colluders_as_honest else left
+        )
         measured: dict[str, Any] = {}
         if left <= FEW_USERS:
             measured["result"] = run_batch_game(subject, left, left, rng)
@@ -85,11 +84,11 @@ def run_colluders(
             claimed=claimed,
             exact=proven_epsilon(parameters, parameters.anonymity_set_of(n_users, left, left, 0)),
             title=f"{left:,} of {n_users:,} users honest",
-            sentence=f"If the analyzer and {n_users - left:,} of {n_users:,} users pool what they "
-            "know, anything they see is at most e^ε times as likely under one value of yours as "
-            f"under another, ε = {rounded_up(claimed.epsilon)}, but for a chance of δ.",
+            sentence=f"Anything that the analyzer and {n_users - left:,} colluding users see is "
+            "at most e^ε times as likely under one value of yours as under another, plus δ: "
+            f"ε = {rounded_up(claimed.epsilon)}.",
             advice="Ask more people, or raise n_min: the more people answer, the less each answer "
-            "shows. Require tokens, so that nobody can answer under many names.",
+            "reveals. Require tokens, so that nobody can answer under many names.",
             **measured,
         )
         rows.append(row)
@@ -108,28 +107,30 @@ def run_colluders(
 
 
 def run_skippers(
-    subject: AuditSubject, rng: np.random.Generator, *, believed: bool = False
+    subject: AuditSubject, rng: np.random.Generator, *, count_skipped_dummies: bool = False
 ) -> Rows:
     """
     Compute the effect of users who add no dummies, and measure it among few users.
 
-    `believed`: weakness; the claims assume the dummies of all users, and the attack knows all
-    messages but the victim's. No findings where no attack is computed.
+    No findings for a task without dummies or without amplification. `count_skipped_dummies`
+    injects a weakness: the claims assume the dummies of all users, and the attack knows all
+    messages but the victim's. It gives no findings where no attack is computed.
     """
     if not subject.task.dummies.maximum or subject.parameters.reduction is None:
         return ()
     n_users, parameters = subject.n_users, subject.parameters
     claims = [
-        skippers_guarantee(parameters, users, adding=users if believed else 1)
-        for users in (n_users, _FEW)
+        skippers_guarantee(parameters, users, adding=users if count_skipped_dummies else 1)
+        for users in (n_users, _GAME_USERS)
     ]
     attacks = [
         proven_epsilon(
-            parameters, parameters.anonymity_set_of(users, 1 if believed else users, 1, 0)
+            parameters,
+            parameters.anonymity_set_of(users, 1 if count_skipped_dummies else users, 1, 0),
         )
-        for users in (n_users, _FEW)
+        for users in (n_users, _GAME_USERS)
     ]
-    if believed and attacks[1] is None:
+    if count_skipped_dummies and attacks[1] is None:
         return ()
     computed = game_row(
         claimed=claims[0],
@@ -137,40 +138,55 @@ def run_skippers(
         title=f"{n_users - 1:,} of {n_users:,} users add no dummies",
         sentence="Users who skip their dummies leave fewer reports to hide among: ε = "
         f"{rounded_up(claims[0].epsilon)} if all but you do.",
-        advice="Set assumed_honest_fraction below 1: the task then counts only on users who follow "
-        "it.",
+        advice="Set assumed_honest_fraction below 1: the task's claim then relies on that share of "
+        "its users only.",
     )
     measured = game_row(
-        result=run_batch_game(subject, 1 if believed else _FEW, 1, rng),
+        result=run_batch_game(subject, 1 if count_skipped_dummies else _GAME_USERS, 1, rng),
         claimed=claims[1],
         exact=attacks[1],
         aside=True,
-        title=f"{_FEW - 1} of {_FEW} users add no dummies",
+        title=f"{_GAME_USERS - 1} of {_GAME_USERS} users add no dummies",
         statistic=STATISTIC,
-        sentence=f"If only one of {_FEW} users adds dummies, an attack gains no more than the "
-        "claim for this number.",
+        sentence=f"If only one of {_GAME_USERS} users adds dummies, the attack gains no more than "
+        "is claimed for that case.",
     )
     return (computed, measured)
 
 
-def run_rounds(subject: AuditSubject, rng: np.random.Generator, *, forgetful: bool = False) -> Rows:
+def run_rounds(
+    subject: AuditSubject, rng: np.random.Generator, *, count_one_round: bool = False
+) -> Rows:
     """
     Attack repeated rounds: measure two against shuffler and analyzer together, and compute more
     against the analyzer.
 
-    `forgetful`: weakness; the claims count one round only. No findings without local noise, where
-    one round reveals the value.
+    `count_one_round` injects a weakness into the claims. It gives no findings without local noise,
+    where one round reveals the value.
     """
-    if forgetful and math.isinf(subject.task.local_epsilon):
+    if count_one_round and math.isinf(subject.task.local_epsilon):
         return ()
-    rows, n_users = [_linked_rounds(subject, rng, forgetful=forgetful)], subject.n_users
+
+    def counted(rounds: int) -> PrivacyParameters:
+        return dataclasses.replace(subject.parameters, rounds=1 if count_one_round else rounds)
+
+    worlds = report_worlds(subject.mechanism, subject.sizes.games, rng, _POOLED_ROUNDS)
+    linked = _rounds_row(
+        result=run_game(*worlds),
+        claimed=local_guarantee("shuffler+analyzer", counted(_POOLED_ROUNDS)),
+        exact=_POOLED_ROUNDS * subject.mechanism.local_epsilon,
+        title=f"{_POOLED_ROUNDS} rounds, your reports recognised",
+        statistic=f"sum of the log likelihood ratios of {_POOLED_ROUNDS} reports",
+        sentence=f"A coalition that links your reports learns twice as much from {_POOLED_ROUNDS} "
+        "rounds as from one.",
+    )
+    rows, n_users = [linked], subject.n_users
     if subject.parameters.reduction is None or not subject.task.shuffler.only_permutes:
         return tuple(rows)
-    few = min(_FEW, n_users)
+    few = min(_GAME_USERS, n_users)
     for rounds, honest in (*((number, n_users) for number in _ROUNDS), (_POOLED_ROUNDS, few)):
         parameters = dataclasses.replace(subject.parameters, rounds=rounds)
-        stated = dataclasses.replace(parameters, rounds=1) if forgetful else parameters
-        claimed = analyzer_guarantee(stated, n_users, honest=honest)
+        claimed = analyzer_guarantee(counted(rounds), n_users, honest=honest)
         measured: dict[str, Any] = {}
         if honest < n_users:
             measured["result"] = run_batch_game(subject, honest, honest, rng, rounds=rounds)
@@ -178,12 +194,12 @@ def run_rounds(subject: AuditSubject, rng: np.random.Generator, *, forgetful: bo
         rows.append(
             _rounds_row(
                 claimed=claimed,
-                exact=_rounds_attack(
+                exact=proven_epsilon(
                     parameters, parameters.anonymity_set_of(n_users, honest, honest, 0)
                 ),
                 title=f"{rounds} rounds, {honest:,} of {n_users:,} users honest",
-                sentence=f"After {rounds} such rounds the analyzer has learned at most what "
-                f"ε = {rounded_up(claimed.epsilon)} allows.",
+                sentence=f"After {rounds} such rounds, ε = {rounded_up(claimed.epsilon)} bounds "
+                "what the analyzer has learned about you.",
                 **measured,
             )
         )
@@ -194,38 +210,8 @@ _rounds_row = partial(
     game_row,
     aside=True,
     advice="Name the population in the task and give it a budget: the analyzer then refuses a "
-    "round that would exceed it. Ask as seldom as you can.",
+    "round that would exceed it. Ask as rarely as you can.",
 )
-
-
-def _linked_rounds(subject: AuditSubject, rng: np.random.Generator, *, forgetful: bool) -> Finding:
-    """Add up the scores of two recognised reports of one user."""
-    worlds = report_worlds(subject.mechanism, subject.sizes.games, rng, _POOLED_ROUNDS)
-    parameters = dataclasses.replace(subject.parameters, rounds=1 if forgetful else _POOLED_ROUNDS)
-    return _rounds_row(
-        result=run_game(*worlds),
-        claimed=local_guarantee("shuffler+analyzer", parameters),
-        exact=_POOLED_ROUNDS * subject.mechanism.local_epsilon,
-        title=f"{_POOLED_ROUNDS} rounds, your reports recognised",
-        statistic=f"sum of the log likelihood ratios of {_POOLED_ROUNDS} reports",
-        sentence=f"A coalition that links your reports learns twice as much from {_POOLED_ROUNDS} "
-        "rounds as from one.",
-    )
-
-
-def _rounds_attack(parameters: PrivacyParameters, population: AnonymitySet) -> float | None:
-    """Compute the attack on all rounds; None where the attack does not support the noise."""
-    release = parameters.release(population)
-    if (
-        not isinstance(release, AmplifiedRelease)
-        or release.anonymity_set.random_dummies is not None
-    ):
-        return None
-    if release.reduction.third_value == "none":
-        return None
-    return epsilon_of_rounds(
-        release.reduction, release.anonymity_set, parameters.rounds, parameters.delta
-    )
 
 
 def without_n_min(task: Task) -> bytes:
@@ -248,9 +234,9 @@ def run_partition(
         claimed=dataclasses.replace(claimed, epsilon=task.central_epsilon),
         exact=proven_epsilon(parameters, parameters.anonymity_set(task.n_min)),
         title=f"Users split into groups of n_min = {task.n_min:,}",
-        sentence="However the analyzer splits its users into tasks, none is released with fewer "
-        f"than n_min users, and every device has checked the guarantee for that number: "
-        f"ε = {rounded_up(task.central_epsilon)}, as the task states it, rounded up.",
+        sentence="However the analyzer splits its users into tasks, no batch of fewer than n_min "
+        "users is released, and every device has checked the guarantee for that number: "
+        f"ε = {rounded_up(task.central_epsilon)}.",
         advice="Raise n_min: it bounds the smallest group. Operators set the shuffler's "
         "minimum_batch, and devices their total_central_epsilon_cap.",
     )
@@ -279,13 +265,12 @@ def _digests(
     }
     for name, value in changed.items():
         other = encode(dataclasses.replace(task, **{name: value}))
-        checks.must(f"another {name} makes another task", other not in encodings)
+        checks.require(f"another {name} changes the digest", other not in encodings)
         encodings.add(other)
     return checks.finding(
         title="Keys and parameters are part of a task's digest",
-        heading="anonymity",
         coalition="analyzer",
         sentence="A different key, deadline or n_min gives a task with a different digest, which "
         "users can compare.",
-        advice="Publish the digest of a task where all can see it, so that users can compare.",
+        advice="Do not collect with this version: tasks with the same digest can differ.",
     )

@@ -18,13 +18,13 @@ from common.task.task import Task
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SupportDistribution:
-    """Probabilities that a report supports its own value or another one."""
+    """Probabilities that a report supports its value or another one."""
 
     own: float
     other: float
     dummy: float
     independent: bool = False
-    """Whether a report supports values independently; if not, only one (unless far_only)."""
+    """Whether a report supports values independently; otherwise only one (unless far_only)."""
     far_only: bool = False
     """Whether `other` applies only between the first and the last item."""
 
@@ -37,25 +37,20 @@ def support_distribution(task: Task) -> SupportDistribution:
         return _response(power, size, other=None)
     if name in {"local-hashing", "string-hashing"}:
         return _response(power, buckets, other=1 / buckets)
-    if name == "symmetric-unary":
+    if name in {"symmetric-unary", "optimized-unary"}:
         root = math.sqrt(power)
-        return SupportDistribution(
-            own=root / (root + 1), other=1 / (root + 1), dummy=1 / (root + 1), independent=True
+        own, other = (
+            (root / (root + 1), 1 / (root + 1)) if "sym" in name else (0.5, 1 / (power + 1))
         )
-    if name == "optimized-unary":
-        return SupportDistribution(
-            own=0.5, other=1 / (power + 1), dummy=1 / (power + 1), independent=True
-        )
-    places = max(size, buckets)
-    return _square_wave(power, size, places)
+        return SupportDistribution(own=own, other=other, dummy=other, independent=True)
+    return _square_wave(power, size, max(size, buckets))
 
 
 def _response(power: float, answers: int, *, other: float | None) -> SupportDistribution:
-    own = 1.0 if math.isinf(power) else power / (power + answers - 1)
-    wrong = (1 - own) / (answers - 1) if math.isinf(power) else 1 / (power + answers - 1)
+    """Return the probabilities of k-ary randomized response; infinite weights are allowed."""
     return SupportDistribution(
-        own=own,
-        other=wrong if other is None else other,
+        own=1 / (1 + (answers - 1) / power),
+        other=1 / (power + answers - 1) if other is None else other,
         dummy=1 / answers,
         independent=other is not None,
     )

@@ -1,7 +1,7 @@
 """
 Reports on numbers, texts and pairs: test values, draws by the deployed code, exact distributions.
 
-The distributions follow the papers [DMNS06], [DJW18], [NXY+16], [WXY+19], [EPK14], [YHMZ19] and the
+The exact distributions follow [DMNS06], [DJW18], [NXY+16], [WXY+19], [EPK14], [YHMZ19] and the
 task's integers, independently of the mechanisms.
 """
 
@@ -37,23 +37,24 @@ from user_agent.contribution import encoder_for
 Draw = Callable[[Task, Value, int, np.random.Generator], Reports]
 """Draws the reports of `count` users who all hold the same value."""
 
-_USUAL: Final = (-0.73, 0.31)
-_CANDIDATES: Final = 24
+_USUAL_NUMBERS: Final = (-0.73, 0.31)
+"""Numbers in -1 .. 1 that lie between grid points."""
+_MAX_TEXTS: Final = 24
 """Maximum number of texts searched for the pair whose bits differ most."""
 _SECRET_BYTES: Final = 32
-_AT_ONCE: Final = 2_000_000
+_DRAW_SIZE: Final = 2_000_000
 """Maximum total of numbers, keys or items in one draw."""
-_ONE_IN: Final = 5
+_WRONG_DEVICES: Final = 5
 """In the self-test, one device in this many answers with another value."""
-_GAMES_EACH: Final = 30
+_REPORT_DIVISOR: Final = 30
 """Divisor of the sample size in trials, because drawing these reports is slower."""
 _MIN_REPORTS: Final = 80_000
-_GAMES_EACH_TEXT: Final = 1000
+_TEXT_DIVISOR: Final = 1000
 _MIN_TEXTS: Final = 24_000
 """Minimum reports on a text; each permanent response takes ten microseconds."""
-_CUT: Final = 64
+_LAPLACE_CUT: Final = 64
 """Distance, in scales beyond the ends, at which Laplace noise is cut."""
-_FEW_CORNERS: Final = 8
+_MAX_CORNER_DIMENSIONS: Final = 8
 """Maximum dimensions for listing all corners of the cube."""
 
 
@@ -102,7 +103,7 @@ def _number_parts(task: Task, value: Value, reports: Reports) -> Iterator[Report
         numbers = np.clip(numbers @ projection(task.nonce, task.domain_size, spec.projected), -1, 1)
     names = reports.dtype.names or ()
     if "bits" in names:
-        if len(numbers) <= _FEW_CORNERS:
+        if len(numbers) <= _MAX_CORNER_DIMENSIONS:
             cells = reports["bits"][:, 0].astype(np.int64)
             chances = _corner_distribution(spec, numbers.tolist())
             yield ReportPart(name="corners", cells=cells, chances=chances[np.newaxis])
@@ -123,15 +124,15 @@ def _answer_distribution(spec: NumberSpec, number: float) -> Vector:
     if spec.name == "laplace":
         return _rounded(spec, number, lambda point: _laplace(spec, point))
     true, other = spec.true_weight, spec.other_weight
-    odd = (true - other) / (true + other)
-    bit = np.array([(1 - number * odd) / 2, (1 + number * odd) / 2])
+    signal = (true - other) / (true + other)
+    bit = np.array([(1 - number * signal) / 2, (1 + number * signal) / 2])
     if spec.steps == 0:
         return bit
     place = _rounded(spec, number, lambda point: _band(spec, point))
     if spec.name == "piecewise":
         return place
-    often = spec.piecewise_weight / MIX_SUM
-    return np.concatenate([(1 - often) * bit, often * place])
+    mixed = spec.piecewise_weight / MIX_SUM
+    return np.concatenate([(1 - mixed) * bit, mixed * place])
 
 
 def _rounded(spec: NumberSpec, number: float, distribution: Callable[[int], Vector]) -> Vector:
@@ -149,11 +150,11 @@ def _band(spec: NumberSpec, point: int) -> Vector:
 
 
 def _laplace(spec: NumberSpec, point: int) -> Vector:
-    """Return P(x) = (1-a)/(1+a)·a^|x|, with the tails moved to the cut."""
-    a, last = math.exp(-1 / spec.scale), spec.steps + 2 * _CUT * spec.scale
-    off = np.abs(np.arange(last + 1) - (point + _CUT * spec.scale))
-    chances: Vector = (1 - a) / (1 + a) * a**off
-    chances[[0, last]] = a ** off[[0, last]] / (1 + a)
+    """Return P(x) = (1-a)/(1+a)·a^|x|, with the tails moved to the cuts."""
+    a, last = math.exp(-1 / spec.scale), spec.steps + 2 * _LAPLACE_CUT * spec.scale
+    distance = np.abs(np.arange(last + 1) - (point + _LAPLACE_CUT * spec.scale))
+    chances: Vector = (1 - a) / (1 + a) * a**distance
+    chances[[0, last]] = a ** distance[[0, last]] / (1 + a)
     return chances
 
 
@@ -175,19 +176,19 @@ def _pair_distribution(spec: KeyValueSpec, keys: int, owned: dict[int, float]) -
     )
     chances = np.empty((keys, 3))
     for key in range(keys):
-        there = truthful if key in owned else 1 - truthful
+        present = truthful if key in owned else 1 - truthful
         fake = spec.fakes[key] if spec.fakes else (spec.low + spec.high) / 2
         number = to_unit(owned.get(key, fake), spec.low, spec.high)
         chances[key] = (
-            1 - there,
-            there * (1 - signal * number) / 2,
-            there * (1 + signal * number) / 2,
+            1 - present,
+            present * (1 - signal * number) / 2,
+            present * (1 + signal * number) / 2,
         )
     return chances.ravel() / keys
 
 
 def _text_parts(task: Task, text: str, reports: Reports) -> Iterator[ReportPart]:
-    """Yield the cohort and the bits, whose chances depend on the cohort's hash bits [EPK14]."""
+    """Yield the cohort, and the bits, whose probabilities depend on the hash bits [EPK14]."""
     spec, cohort = spec_as(task.mechanism, RapporSpec), reports["cohort"].astype(np.int64)
     even = np.full((1, spec.cohorts), 1 / spec.cohorts)
     yield ReportPart(name="cohorts", cells=cohort, chances=even)
@@ -199,10 +200,10 @@ def _text_parts(task: Task, text: str, reports: Reports) -> Iterator[ReportPart]
     shown = np.array([(1 - f) * p + f * (p + q) / 2, (1 - f) * q + f * (p + q) / 2])
     chances = np.stack([1 - shown, shown], axis=1)
     bits = np.unpackbits(reports["bits"], axis=1, count=spec.bits, bitorder="little")
-    own = set_bits(spec, task.labels, text)[cohort].astype(np.int64)
+    hashed = set_bits(spec, task.labels, text)[cohort].astype(np.int64)
     for bit in range(spec.bits):
         cells = bits[:, bit].astype(np.int64)
-        yield ReportPart(name="bits", cells=cells, chances=chances, which=own[:, bit])
+        yield ReportPart(name="bits", cells=cells, chances=chances, which=hashed[:, bit])
 
 
 def set_bits(spec: RapporSpec, labels: Sequence[str], text: str) -> NDArray[np.bool_]:
@@ -235,7 +236,7 @@ def usual_value(task: Task) -> Value:
     if task.kind == "string":
         return worst_values(task)[0][0]
     low, high = _range(task)
-    numbers = [low + (number + 1) / 2 * (high - low) for number in _USUAL]
+    numbers = [low + (number + 1) / 2 * (high - low) for number in _USUAL_NUMBERS]
     if task.kind == "key-value":
         return {0: numbers[1], task.domain_size - 1: numbers[0]}
     vector = tuple(numbers[place % 2] for place in range(task.domain_size))
@@ -270,7 +271,7 @@ def _range(task: Task) -> tuple[float, float]:
 def _far_texts(task: Task) -> tuple[str, str]:
     """Return the two labels or sample texts whose bits differ most, over all cohorts."""
     spec = spec_as(task.mechanism, RapporSpec)
-    texts = task.labels[:_CANDIDATES] or tuple(f"t{number}" for number in range(_CANDIDATES))
+    texts = task.labels[:_MAX_TEXTS] or tuple(f"t{number}" for number in range(_MAX_TEXTS))
     bits = {text: set_bits(spec, task.labels, text) for text in texts}
     pairs = itertools.combinations(texts, 2)
     return max(pairs, key=lambda pair: int((bits[pair[0]] != bits[pair[1]]).sum()))
@@ -279,35 +280,35 @@ def _far_texts(task: Task) -> tuple[str, str]:
 def reports_each(subject: AuditSubject) -> int:
     """Return the number of reports to draw on each text, number or set of pairs."""
     if subject.task.kind != "string":
-        return max(_MIN_REPORTS, subject.sizes.games // _GAMES_EACH)
+        return max(_MIN_REPORTS, subject.sizes.games // _REPORT_DIVISOR)
     hashes = spec_as(subject.task.mechanism, RapporSpec).hashes
-    return max(_MIN_TEXTS, subject.sizes.games // _GAMES_EACH_TEXT) // hashes
+    return max(_MIN_TEXTS, subject.sizes.games // _TEXT_DIVISOR) // hashes
 
 
 def draw_reports(task: Task, value: Value, count: int, rng: np.random.Generator) -> Reports:
     """Draw `count` reports on one value as devices do."""
     randomizer = randomizer_of(task)
     if task.kind == "string":
-        # Each user has their own secret, hence their own permanent response.
+        # Each user has a different secret, hence a different permanent response.
         secrets = [rng.bytes(_SECRET_BYTES) for _ in range(count)]
         responses = cast("Rappor", randomizer).permanent([str(value)] * count, secrets)
         return randomizer.randomize(responses, rng)
     laid_out = encoder_for(task, None)(value, rng)
     # A report on one item can have a bit for each item of the task.
-    together = max(1, _AT_ONCE // max(8, task.domain_size, randomizer.report_dtype.itemsize))
+    together = max(1, _DRAW_SIZE // max(8, task.domain_size, randomizer.report_dtype.itemsize))
     parts = [min(together, count - start) for start in range(0, count, together)]
     return np.concatenate([randomizer.randomize(_repeat(laid_out, part), rng) for part in parts])
 
 
 def draw_for_others(task: Task, value: Value, count: int, rng: np.random.Generator) -> Reports:
-    """Draw reports on a value, except for one in five on another value."""
-    other = next(one for pair in worst_values(task) for one in pair if one != value)
-    wrong = count // _ONE_IN
+    """Draw reports on a value, except for one in five, which is on another value."""
+    other = next(held for pair in worst_values(task) for held in pair if held != value)
+    wrong = count // _WRONG_DEVICES
     drawn = [draw_reports(task, value, count - wrong, rng), draw_reports(task, other, wrong, rng)]
     return rng.permutation(np.concatenate(drawn))
 
 
-def _repeat(laid_out: Any, count: int) -> Any:  # noqa: ANN401  # as the mechanism takes it
+def _repeat(laid_out: Any, count: int) -> Any:  # noqa: ANN401  # input of any mechanism
     if not isinstance(laid_out, Pairs):
         return np.repeat(laid_out, count, axis=0)
     return Pairs(

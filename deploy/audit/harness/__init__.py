@@ -1,1 +1,1 @@
-"""Fakes, in-process parties and recorders, shared by the audit and by the tests."""
+"""In-process parties, fakes and a relay, shared by the audit and the tests."""

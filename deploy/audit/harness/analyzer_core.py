@@ -1,10 +1,11 @@
-"""The analyzer's core in this process: the deployed classes over files, without a server."""
+"""The analyzer's core in this process: the deployed classes, without server or workers."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
 
@@ -15,6 +16,8 @@ from analyzer.release import Releases
 from analyzer.staging import Staging
 from analyzer.storage import task_table
 from analyzer.storage.store import Store
+from common.crypto.hpke import HpkePrivateKey, HpkePublicKey, SealContext
+from common.crypto.hpke_pool import HpkePool, Opened, open_each, seal_each
 from common.crypto.key_ring import DAY, Schedule
 from common.crypto.signing import SignedTask
 from common.runtime.metrics import ProcessMetrics
@@ -22,11 +25,53 @@ from common.runtime.state_directory import StateDirectory
 from common.task.draft import TaskDraft
 from common.task.task import Task
 from deploy.audit.harness.clock import ManualClock
-from deploy.audit.harness.pools import InlinePool
+
+T = TypeVar("T")
 
 SCHEDULE: Final = Schedule(lifetime=90 * DAY, overlap=2 * DAY, retention=30 * DAY)
-_PATIENCE: Final = 60.0
-"""Timeout in seconds."""
+_TIMEOUT: Final = 60.0
+"""Timeout of a release, in seconds."""
+
+
+def finished(result: T) -> Future[T]:
+    """Return a completed future."""
+    future: Future[T] = Future()
+    future.set_result(result)
+    return future
+
+
+class InlinePool(HpkePool):
+    """A pool that opens and seals in the caller's thread."""
+
+    def __init__(self) -> None:
+        self.processes = 2
+        """Number of workers for which callers split their work."""
+        self.opened = 0
+        """Chunks opened so far."""
+
+    def open(
+        self, key: HpkePrivateKey, sealed: bytes, sealed_bytes: int, context: SealContext
+    ) -> Future[Opened]:
+        """Open one chunk."""
+        self.opened += 1
+        return finished(open_each(key, sealed, sealed_bytes, context))
+
+    def open_and(
+        self,
+        key: HpkePrivateKey,
+        work: Callable[[Opened], T],
+        sealed: bytes,
+        sealed_bytes: int,
+        context: SealContext,
+    ) -> Future[T]:
+        """Open one chunk, then run `work` on it."""
+        return finished(work(self.open(key, sealed, sealed_bytes, context).result()))
+
+    def seal(
+        self, key: HpkePublicKey, plaintexts: bytes, plaintext_bytes: int, context: SealContext
+    ) -> Future[bytes]:
+        """Seal one chunk."""
+        return finished(seal_each(key, plaintexts, plaintext_bytes, context))
 
 
 @dataclass
@@ -80,15 +125,15 @@ class AnalyzerCore:
             metrics=self.metrics,
         )
 
-    async def publish(self, wanted: TaskDraft) -> SignedTask:
+    async def publish(self, draft: TaskDraft) -> SignedTask:
         """Publish a draft, and return the signed task."""
-        self.signed = await self.registry.publish(wanted)
+        self.signed = await self.registry.publish(draft)
         self.task = Task.from_bytes(self.signed.task_bytes)
         return self.signed
 
     async def settle(self) -> None:
         """Wait until no release is in progress."""
-        async with asyncio.timeout(_PATIENCE):
+        async with asyncio.timeout(_TIMEOUT):
             await self.releases.settled()
 
     async def stop(self) -> None:
@@ -98,6 +143,6 @@ class AnalyzerCore:
 
 
 async def chunks_of(sealed: list[bytes], size: int = 3) -> AsyncIterator[bytes]:
-    """Yield sealed reports a few at a time."""
+    """Yield sealed reports in chunks of `size`."""
     for start in range(0, len(sealed), size):
         yield b"".join(sealed[start : start + size])

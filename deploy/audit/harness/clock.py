@@ -6,11 +6,10 @@ class ManualClock:
 
     def __init__(self, seconds: float = 1_000_000_000.0) -> None:
         self.seconds = seconds
-        self.set_back_by = 0.0
 
     def now(self) -> float:
         """Seconds since 1970 UTC."""
-        return self.seconds - self.set_back_by
+        return self.seconds
 
     def elapsed(self) -> float:
         """Seconds on a monotonic clock."""

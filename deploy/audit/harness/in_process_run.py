@@ -69,7 +69,7 @@ class DishonestShuffler:
         """Whether further submissions are refused."""
         self.permutes = True
         self.forges = False
-        """Whether it shows inclusion proofs that it signed itself."""
+        """Whether it returns inclusion proofs that it signed itself."""
         self.delivered: list[bytes] = []
         """Sealed reports of the last delivery."""
         self.inclusions = InclusionProofs(
@@ -89,11 +89,11 @@ class DishonestShuffler:
         """The task's digest."""
         return self._analyzer.signed.digest()
 
-    async def fetch_task(self, digest: TaskDigest) -> SignedTask:  # noqa: ARG002  # it serves one task
+    async def fetch_task(self, digest: TaskDigest) -> SignedTask:  # noqa: ARG002  # there is only one task
         """Return the task."""
         return self._analyzer.signed
 
-    async def submit(self, digest: TaskDigest, envelope: bytes, token: bytes = b"") -> bytes:  # noqa: ARG002  # it requires no tokens
+    async def submit(self, digest: TaskDigest, envelope: bytes, token: bytes = b"") -> bytes:  # noqa: ARG002  # no tokens are required
         """Open an envelope, and return a receipt."""
         if self.closed:
             raise BatchStateError("the batch is closed")
@@ -108,8 +108,8 @@ class DishonestShuffler:
             if isinstance(relayed, InclusionProof):
                 return relayed
             return InclusionProof(commitment=relayed, bucket=b"", path=())
-        salt, came = bytes(SALT_BYTES), b"".join(report for user in self.users for report in user)
-        tree = Tree.over(bytearray(leaves_of(came, self.task.sealed_report_bytes)), salt)
+        salt, sent = bytes(SALT_BYTES), b"".join(report for user in self.users for report in user)
+        tree = Tree.over(bytearray(leaves_of(sent, self.task.sealed_report_bytes)), salt)
         signed = BatchCommitment.sign(self.identity, self.digest, BATCH, tree, salt)
         if prefix is None:
             return InclusionProof(commitment=signed, bucket=b"", path=())
@@ -125,7 +125,7 @@ class DishonestShuffler:
         return [seal(report.tobytes()) for report in reports]
 
     def batch(self, tampering: Tampering) -> tuple[BatchManifest, list[bytes]]:
-        """Make a tampered batch with its manifest."""
+        """Create a tampered batch with its manifest."""
         users = tampering(self, [list(user) for user in self.users])
         reports = [report for user in users for report in user]
         kept = draw_kept(self.task.shuffler, len(reports), self.rng)
@@ -155,7 +155,7 @@ class DishonestShuffler:
 
 
 def shuffles(_: DishonestShuffler, users: Users) -> Users:
-    """Change nothing, as an honest shuffler."""
+    """Change nothing, like an honest shuffler."""
     return users
 
 
@@ -194,11 +194,11 @@ class InProcessRun:
         self.n_sentinels = 0
         self._rng = np.random.default_rng(seed)
 
-    async def start(self, wanted: TaskDraft) -> None:
+    async def start(self, draft: TaskDraft) -> None:
         """Start the parties, and publish a draft under a new shuffler key."""
         await self.analyzer.start()
-        self.shuffler_key = HpkePrivateKey.generate(wanted.suite)
-        await self.publish(wanted)
+        self.shuffler_key = HpkePrivateKey.generate(draft.suite)
+        await self.publish(draft)
         self.digest = self.analyzer.signed.digest()
         self.shuffler = DishonestShuffler(
             self.path / "inclusion",
@@ -217,10 +217,10 @@ class InProcessRun:
             pause=_PAUSE,
         )
 
-    async def publish(self, wanted: TaskDraft) -> None:
+    async def publish(self, draft: TaskDraft) -> None:
         """Publish a draft under the shuffler's key."""
         key = self.shuffler_key.public_key().raw
-        await self.analyzer.publish(dataclasses.replace(wanted, shuffler_key=key))
+        await self.analyzer.publish(dataclasses.replace(draft, shuffler_key=key))
 
     def device(self, shuffler: PublicIdentity) -> Agent:
         """Return a device that serves several people, pins a shuffler and has no privacy caps."""
@@ -251,22 +251,22 @@ class InProcessRun:
         """Register sentinels, submit them in order, and confirm them."""
         self.n_sentinels += count
         contributor = Contributor(self.analyzer.task, self.digest)
-        answers = [contributor.prepare(0, self._rng) for _ in range(count)]
-        leaves = [b"".join(answer.leaves) for answer in answers]
+        sentinels = [contributor.prepare(0, self._rng) for _ in range(count)]
+        leaves = [b"".join(sentinel.leaves) for sentinel in sentinels]
         await self.analyzer.registry.register_sentinels(self.digest, leaves, acknowledged=False)
-        for answer in answers:
-            await self.shuffler.submit(self.digest, answer.envelope)
+        for sentinel in sentinels:
+            await self.shuffler.submit(self.digest, sentinel.envelope)
         await self.analyzer.registry.register_sentinels(self.digest, leaves, acknowledged=True)
 
-    async def inclusions(self, n_people: int) -> list[InclusionState]:
+    async def inclusions(self, n_users: int) -> list[InclusionState]:
         """Run every device's inclusion check, and return the conclusions in order."""
         for _ in range(2):  # the first check only schedules the second
             await self.watch.check_due()
             self.clock.seconds += 2 * _PAUSE
-        kept = [
-            await self.store.evidence(f"person {number}", self.digest) for number in range(n_people)
+        found = [
+            await self.store.evidence(f"person {number}", self.digest) for number in range(n_users)
         ]
-        return [evidence.inclusion for evidence in kept if evidence is not None]
+        return [evidence.inclusion for evidence in found if evidence is not None]
 
     async def stop(self) -> None:
         """Stop the parties."""

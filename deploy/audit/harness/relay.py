@@ -14,7 +14,7 @@ from common.runtime.tls import Tls, development_files
 
 _DEADLINE: Final = 60.0
 """Timeout of a call in seconds."""
-_OWN_HEADERS: Final = ("user-agent", "grpc-accept-encoding")
+GRPC_HEADERS: Final = ("user-agent", "grpc-accept-encoding")
 """Headers that gRPC itself sends with each call."""
 
 
@@ -43,7 +43,7 @@ class Relay(grpc.GenericRpcHandler):
     """
     A relay that has the service's certificate and forwards every call.
 
-    `on_delivery` is called at the first message of a delivery.
+    It calls `on_delivery` at the first message of a delivery.
     """
 
     party: Literal["analyzer", "shuffler"] = "analyzer"
@@ -71,11 +71,11 @@ class Relay(grpc.GenericRpcHandler):
         await self._server.stop(None)
         await self._channel.close()
 
-    def service(self, handler_call_details: grpc.HandlerCallDetails) -> Any:  # noqa: ANN401  # as gRPC's
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> Any:  # noqa: ANN401  # a handler of gRPC
         """Return the relaying handler for every method."""
         path = str(handler_call_details.method)
 
-        async def passed_on(requests: AsyncIterator[bytes], context: Any) -> bytes:  # noqa: ANN401  # gRPC's
+        async def passed_on(requests: AsyncIterator[bytes], context: Any) -> bytes:  # noqa: ANN401  # a type of gRPC
             headers = tuple(context.invocation_metadata() or ())
             relayed = RelayedCall(path=path, headers=headers, begun=time.monotonic())
             self.calls.append(relayed)
@@ -83,7 +83,7 @@ class Relay(grpc.GenericRpcHandler):
             call = onward(
                 self._messages(relayed, requests),
                 timeout=_DEADLINE,
-                metadata=tuple(header for header in headers if header[0] not in _OWN_HEADERS),
+                metadata=tuple(header for header in headers if header[0] not in GRPC_HEADERS),
             )
             await context.send_initial_metadata(tuple(await call.initial_metadata()))
             try:

@@ -27,13 +27,13 @@ class Services:
 
     directory: Path
 
-    async def start_analyzer(self, listen: str = _LISTEN, **changes: Any) -> None:  # noqa: ANN401  # settings
+    async def start_analyzer(self, listen: str = _LISTEN, **changes: Any) -> None:  # noqa: ANN401  # any setting
         """Start the analyzer."""
         settings = self._settings("analyzer", listen) | {"opening_processes": 1} | changes
         self.analyzer: AnalyzerService = await analyzer.server.start(AnalyzerSettings(**settings))
         self.identity = (self.directory / "analyzer" / "identity.pub").read_text(encoding="ascii")
 
-    async def start_shuffler(self, listen: str = _LISTEN, **changes: Any) -> None:  # noqa: ANN401  # settings
+    async def start_shuffler(self, listen: str = _LISTEN, **changes: Any) -> None:  # noqa: ANN401  # any setting
         """Start the shuffler."""
         settings = self._settings("shuffler", listen) | {
             "analyzer": self.analyzer.address,
@@ -49,7 +49,7 @@ class Services:
             encoding="ascii"
         )
 
-    async def start_user_agent(self, **changes: Any) -> None:  # noqa: ANN401  # settings
+    async def start_user_agent(self, **changes: Any) -> None:  # noqa: ANN401  # any setting
         """Start a user agent for several people."""
         settings = self._settings("user_agent", _LISTEN) | {
             "shuffler": self.shuffler.address,

@@ -20,16 +20,16 @@ _UNUSED_KEY: Final = bytes(31) + b"\x09"
 _SAMPLE_USERS: Final = 100_000
 _SAMPLE_DELTA: Final = 1e-6
 _DELTA: Final = 0.5
-"""δ of a reduced task: a few dozen users need a finite guarantee, not a useful one."""
+"""δ of a reduced task, for which a few dozen users suffice for a finite guarantee."""
 _MAX_EPSILON: Final = 100.0
-_FEW_ITEMS: Final = 32
-_FEW_BUCKETS: Final = 7
-_FEW_DUMMIES: Final = 8
+_MAX_ITEMS: Final = 32
+_MAX_BUCKETS: Final = 7
+_MAX_DUMMIES: Final = 8
 
 
-def sample_task(**fields: Any) -> Task:  # noqa: ANN401  # of a draft
+def sample_task(**fields: Any) -> Task:  # noqa: ANN401  # fields of a draft
     """
-    Make a task from a draft's fields; default labels name the items.
+    Create a task from a draft's fields; default labels name the items.
 
     Raises:
         TaskError: The fields break a rule.
@@ -53,11 +53,11 @@ def reduced_draft(
     """
     Reduce a task on items to one that a few users complete in seconds; None if no ε is finite.
 
-    Keep protocol and noise; reduce items and buckets, and dummies if the batch would have more
-    than `most_reports`. This does not change which party detects an attack. `n_users` holds
+    Keeps protocol and noise; reduces items and buckets, and dummies if the batch would have more
+    than `most_reports`. This does not change which party detects an attack. `n_users` contains
     values of n_min to try, in order.
 
-    Cost: tenths of a second per value, for a search for ε.
+    Cost: tenths of a second per value of n_min, for a search for ε.
     """
     task = Task.from_bytes(task_bytes)
     key = HpkePrivateKey.generate(task.suite).public_key().raw
@@ -75,22 +75,22 @@ def reduced_draft(
 
 
 def _reduced(task: Task, key: bytes, n_min: int, *, cut: bool) -> TaskDraft:
-    size, dummies, shuffler = min(task.domain_size, _FEW_ITEMS), task.dummies, task.shuffler
+    size, dummies, shuffler = min(task.domain_size, _MAX_ITEMS), task.dummies, task.shuffler
     if not dummies.uniform:
         dummies = dataclasses.replace(dummies, trials=size, most=min(dummies.most, size))
-    elif cut and dummies.maximum > _FEW_DUMMIES:
-        dummies = DummySpec(law="fixed", per_user=_FEW_DUMMIES)
+    elif cut and dummies.maximum > _MAX_DUMMIES:
+        dummies = DummySpec(law="fixed", per_user=_MAX_DUMMIES)
     if cut and shuffler.law == "binomial":
-        few = min(shuffler.trials, 4 * _FEW_DUMMIES)
+        few = min(shuffler.trials, 4 * _MAX_DUMMIES)
         shuffler = dataclasses.replace(shuffler, trials=few, most=few)
     elif cut and shuffler.law == "geometric":
-        peak, most = min(shuffler.peak, _FEW_DUMMIES), min(shuffler.most, 3 * _FEW_DUMMIES)
+        peak, most = min(shuffler.peak, _MAX_DUMMIES), min(shuffler.most, 3 * _MAX_DUMMIES)
         shuffler = dataclasses.replace(shuffler, peak=peak, most=most)
     return TaskDraft(
         protocol=task.protocol,
         domain_size=size,
         labels=task.labels[:size],
-        buckets=min(task.item_mechanism.buckets, _FEW_BUCKETS) if task.composition.hashes else 0,
+        buckets=min(task.item_mechanism.buckets, _MAX_BUCKETS) if task.composition.hashes else 0,
         local_epsilon=task.local_epsilon,
         delta=_DELTA,
         dummies=dummies,

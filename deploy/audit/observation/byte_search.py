@@ -9,43 +9,43 @@ import numpy as np
 
 from common.messages.inclusion_proof import leaf
 
-_WORD: Final = 8
-_SIEVE: Final = np.uint64(0xFFFFF)
-"""Bits of a word in the filter that rules out nearly every word."""
-_START: Final = 18
+_WORD_BYTES: Final = 8
+_FILTER_BITS: Final = np.uint64(0xFFFFF)
+"""Bits of a word that index the filter, which rules out nearly every word."""
+_START_BYTES: Final = 18
 """Number of leading bytes; a multiple of three, so their base64 is independent of the rest."""
 
 
 def kinds_found(patterns: Mapping[str, Iterable[bytes]], haystack: bytes) -> set[str]:
     """
-    Return the kinds (keys of `patterns`) of which a byte string occurs in the haystack.
+    Return the kinds (keys of `patterns`) with a byte string that occurs in the haystack.
 
     Cost: eight passes over the haystack, and one per pattern below eight bytes.
     """
     kinds = {pattern: kind for kind, some in patterns.items() for pattern in some if pattern}
-    long = [pattern for pattern in kinds if len(pattern) >= _WORD]
+    long = [pattern for pattern in kinds if len(pattern) >= _WORD_BYTES]
     seen = _words_found(np.unique(np.array([*map(_word, long)], dtype=np.uint64)), haystack)
     return {
         kind
         for pattern, kind in kinds.items()
-        if (len(pattern) < _WORD or _word(pattern) in seen) and pattern in haystack
+        if (len(pattern) < _WORD_BYTES or _word(pattern) in seen) and pattern in haystack
     }
 
 
 def _words_found(starts: np.ndarray, haystack: bytes) -> set[int]:
     """Return the words that occur at any offset."""
-    likely = np.zeros(_SIEVE + 1, dtype=np.bool_)
-    likely[starts & _SIEVE] = True
+    likely = np.zeros(_FILTER_BITS + 1, dtype=np.bool_)
+    likely[starts & _FILTER_BITS] = True
     seen: set[int] = set()
-    for offset in range(min(_WORD, len(haystack)) if len(starts) else 0):
-        count = (len(haystack) - offset) // _WORD
+    for offset in range(min(_WORD_BYTES, len(haystack)) if len(starts) else 0):
+        count = (len(haystack) - offset) // _WORD_BYTES
         words = np.frombuffer(haystack, dtype="<u8", count=count, offset=offset)
-        seen.update(np.intersect1d(words[likely[words & _SIEVE]], starts).tolist())
+        seen.update(np.intersect1d(words[likely[words & _FILTER_BITS]], starts).tolist())
     return seen
 
 
 def _word(pattern: bytes) -> int:
-    return int.from_bytes(pattern[:_WORD], "little")
+    return int.from_bytes(pattern[:_WORD_BYTES], "little")
 
 
 def encodings(secret: bytes) -> list[bytes]:
@@ -55,13 +55,13 @@ def encodings(secret: bytes) -> list[bytes]:
 
 def start_encodings(sealed: bytes) -> list[bytes]:
     """Return encodings of the first 18 bytes of a longer byte string."""
-    return encodings(sealed[:_START])
+    return encodings(sealed[:_START_BYTES])
 
 
 def hash_encodings(secret: bytes) -> list[bytes]:
     """Return the starts of a byte string's SHA-256 and Merkle leaf, raw and in hexadecimal."""
     return [
-        way
+        encoded
         for digest in (hashlib.sha256(secret).digest(), leaf(secret))
-        for way in (digest[:16], digest.hex()[:16].encode())
+        for encoded in (digest[:16], digest.hex()[:16].encode())
     ]

@@ -10,7 +10,7 @@ import numpy as np
 from common.crypto.hpke import split_every
 from common.runtime import logs
 from deploy.audit.finding import Checks, Finding, Rows
-from deploy.audit.harness.relay import RelayedCall
+from deploy.audit.harness.relay import GRPC_HEADERS, RelayedCall
 from deploy.audit.observation.byte_search import (
     encodings,
     hash_encodings,
@@ -28,19 +28,13 @@ from deploy.audit.statistics import (
     p_successions,
 )
 from protos.shuffledp.v1 import analyzer_pb2
-from user_agent.contribution import Contributor
 
 Patterns = dict[str, list[bytes]]
 
-_MAX_VALUES: Final = 500
-_MAX_REPORTS: Final = 3_000
-"""Maximum number of reports sealed to compare lengths over values."""
-_USUAL: Final = frozenset({"user-agent", "grpc-accept-encoding"})
-"""Headers that gRPC itself sends."""
 _LINKS: Final = ("submission id", "envelope", "hash of an envelope")
 """Byte strings that could link a delivery to a submission."""
-_LONG: Final = 8
-"""Minimum distinct bytes of an opened report that cannot occur by chance."""
+_MIN_DISTINCT_BYTES: Final = 8
+"""Number of distinct bytes from which an opened report cannot occur by chance."""
 
 
 def observe_services(
@@ -49,45 +43,39 @@ def observe_services(
     """
     Run the three services once, and check each party's view.
 
-    `by_arrival`: weakness; the delivered reports are in arrival order.
+    `by_arrival` injects a weakness: the delivered reports are in arrival order.
     """
     record = record_run(subject, rng)
     if by_arrival:
         places, (manifest, reports) = record.places, record.delivery
         reports.sort(key=lambda report: places.get(report, len(places)))
         record.delivery = (manifest, reports)
-    return views_of(record, rng)
+    return views_of(record)
 
 
-def views_of(record: RunRecord, rng: np.random.Generator) -> Rows:
+def views_of(record: RunRecord) -> Rows:
     """Return one finding per view of a run."""
-    views = (shuffler_view, analyzer_view, analyzer_disk, logs_and_metrics)
-    return (network_view(record, rng), *(view(record) for view in views))
+    views = (network_view, shuffler_view, analyzer_view, analyzer_disk, logs_and_metrics)
+    return tuple(view(record) for view in views)
 
 
-def network_view(record: RunRecord, rng: np.random.Generator) -> Finding:
+def network_view(record: RunRecord) -> Finding:
     """Check that lengths of messages do not depend on the value."""
     checks, task = Checks(), record.task
-    contributor = Contributor(task, record.signed.digest())
-    count = min(task.domain_size, _MAX_VALUES, max(2, _MAX_REPORTS // task.reports_per_user))
-    values = rng.choice(task.domain_size, size=count, replace=False)
-    made = [contributor.prepare(value, rng).envelope for value in values.tolist()]
-    lengths = {len(envelope) for envelope in (*record.envelopes, *made)}
-    checks.must("all submissions have the task's length", lengths == {task.envelope_bytes})
+    lengths = {len(envelope) for envelope in record.envelopes}
+    checks.require("all submissions have the task's length", lengths == {task.envelope_bytes})
     singles = [call for call in record.to_shuffler if call.method == "Submit"]
     for what, sizes in (
         ("requests", {len(call.requests[0]) for call in singles}),
         ("answers", {len(call.answer or b"") for call in singles}),
     ):
-        checks.must(f"all {what} have one length", len(sizes) == 1)
+        checks.require(f"all {what} have one length", len(sizes) == 1)
     return checks.finding(
-        heading="anonymity",
         title="Network: lengths of messages",
         coalition="network",
-        sentence=f"All submissions had one length, {task.envelope_bytes} bytes, and so had those "
-        f"made for {count} different values, whatever the number of dummies: the length of a "
-        "message reveals nothing about a value.",
-        trials=len(record.envelopes) + count,
+        sentence=f"All submissions had the same length, {task.envelope_bytes} bytes, whatever "
+        "their value and number of dummies.",
+        trials=len(record.envelopes),
     )
 
 
@@ -99,7 +87,7 @@ def shuffler_view(record: RunRecord) -> Finding:
     size = record.task.sealed_report_bytes
     stored = [report for group in record.groups for report in split_every(group, size)]
     complete = Counter(stored) == Counter(record.sent)
-    checks.must("its disk held all submissions, under the batch's key", complete)
+    checks.require("its disk held all submissions, encrypted with the batch's key", complete)
     if complete:
         groups = [
             np.array([record.places[report] for report in split_every(group, size)])
@@ -107,18 +95,17 @@ def shuffler_view(record: RunRecord) -> Finding:
         ]
         checks.test("order on its disk", p_group_order(groups))
     secret = opened | _secrets(record, "sealed report", *_LINKS, "batch key")
-    checks.must("the batch's key was seen", bool(record.batch_keys))
+    checks.require("the batch's key was recorded", bool(record.batch_keys))
     for moment in MOMENTS:
         _search_disk(checks, secret, record, "shuffler", moment)
     left = [name for name in record.disks["shuffler", "over"] if name.startswith("batch")]
-    checks.must("no batch key and no permuted batch remain", not left)
+    checks.require("no batch key and no permuted batch remain", not left)
     return checks.finding(
-        heading="anonymity",
         title="Shuffler: what it received and keeps",
         coalition="shuffler",
         sentence="The shuffler received sealed reports only. Without the batch's key, no report, "
         "submission id or envelope was readable on its disk; reports were not in arrival order; "
-        "the key was gone after delivery.",
+        "the key was destroyed after delivery.",
         trials=len(record.to_shuffler),
     )
 
@@ -133,32 +120,35 @@ def analyzer_view(record: RunRecord) -> Finding:
     checks.test("blocks of arrival by blocks of delivery", p_blocks(users))
     if not (order >= 0).all():
         checks.test("places of the shuffler's dummies", p_rank_sum(order < 0))
-    checks.must("the batch is delivered once", len(record.deliveries) == 1)
+    checks.require("the batch is delivered once", len(record.deliveries) == 1)
     manifest, delivered = record.delivery
     numbers = (len(record.submissions), len(delivered))
     stated = (manifest.n_users, manifest.n_reports)
-    checks.must("the manifest's numbers are right", stated == numbers)
+    checks.require("the manifest's numbers are correct", stated == numbers)
     result = (record.result.n_users, record.result.n_reports)
-    checks.must("the result's numbers are right", result == numbers)
-    came = len(set(record.sent) & set(delivered))
-    checks.must(
-        "no report is lost", came == len(record.sent) or record.task.shuffler.keep_probability < 1
+    checks.require("the result's numbers are correct", result == numbers)
+    unchanged = len(set(record.sent) & set(delivered))
+    checks.require(
+        "no report is lost",
+        unchanged == len(record.sent) or record.task.shuffler.keep_probability < 1,
     )
     added = record.task.shuffler.law != "none"
-    checks.must("no report is added or repeated", came == len(delivered) or added)
-    checks.must("every report opens", None not in record.opened)
+    checks.require("no report is added or repeated", unchanged == len(delivered) or added)
+    checks.require("every report opens", None not in record.opened)
     last = max(call.begun for call in record.to_shuffler if call.method.startswith("Submit"))
-    checks.must("it is delivered after its last submission", record.deliveries[0].begun > last)
+    checks.require(
+        "the batch is delivered after its last submission", record.deliveries[0].begun > last
+    )
     sizes = {len(request) for request in record.deliveries[0].requests[1:-1]}
-    checks.must("its parts have one length", len(sizes) <= 1)
+    checks.require("all parts of the delivery have one length", len(sizes) <= 1)
     for call in record.to_analyzer:
-        checks.must("calls carry no headers of their own", {k for k, _ in call.headers} <= _USUAL)
+        headers = {name for name, _ in call.headers}
+        checks.require("calls carry gRPC's headers only", headers <= {*GRPC_HEADERS})
         exact = all(_known_fields(call.method, request) == request for request in call.requests)
-        checks.must("calls hold the protocol's fields only", exact)
+        checks.require("calls contain the protocol's fields only", exact)
     linkable = _secrets(record, *_LINKS, "planted name")
     _search(checks, linkable, _requests(record.to_analyzer), "reaches the analyzer")
     return checks.finding(
-        heading="anonymity",
         title="Analyzer: order and contents of the delivery",
         coalition="analyzer",
         sentence="The analyzer received the closed batch in one delivery, in an order unrelated to "
@@ -176,7 +166,6 @@ def analyzer_disk(record: RunRecord) -> Finding:
     for moment in ("collecting", "over"):
         _search_disk(checks, never | _secrets(record, "sealed report"), record, "analyzer", moment)
     return checks.finding(
-        heading="anonymity",
         title="Analyzer: its disk",
         coalition="thief of the analyzer's disk",
         sentence="The analyzer's disk held no submission and no opened report at any of "
@@ -189,20 +178,21 @@ def logs_and_metrics(record: RunRecord) -> Finding:
     """Search all logs and metrics for planted words and secrets, and check the log fields."""
     checks, lines = Checks(), [*map(json.loads, record.logs.splitlines())]
     allowed = {"level", "event", *get_args(logs.Field)}
-    checks.must("the services logged", any(line["event"] == "batch released" for line in lines))
-    checks.must("log lines hold allowed fields only", all(set(line) <= allowed for line in lines))
+    checks.require("the services logged", any(line["event"] == "batch released" for line in lines))
+    checks.require(
+        "log lines contain allowed fields only", all(set(line) <= allowed for line in lines)
+    )
     numbers = {field for line in lines for field in line.values() if isinstance(field, int)}
-    checks.must("the only numbers are those of the batch", numbers <= {0, record.result.n_users})
+    checks.require("the only numbers are those of the batch", numbers <= {0, record.result.n_users})
     digits = any(mark.isdigit() for line in lines for mark in line["event"])
-    checks.must("no event contains a digit", not digits)
+    checks.require("no event contains a digit", not digits)
     pages = "\n".join(record.metrics.values())
     shown = all("shuffledp_" in page for page in record.metrics.values())
-    checks.must("every service shows metrics", shown)
+    checks.require("every service shows metrics", shown)
     planted = _secrets(record, "sealed report", *_LINKS, "opened report", "planted name", "label")
     _search(checks, planted, record.logs.encode(), "is logged")
     _search(checks, planted, pages.encode(), "is in the metrics")
     return checks.finding(
-        heading="anonymity",
         title="Logs and metrics of all services",
         coalition="reader of logs and metrics",
         sentence=f"{len(lines)} log lines at level DEBUG and {len(record.metrics)} pages of "
@@ -212,9 +202,9 @@ def logs_and_metrics(record: RunRecord) -> Finding:
 
 
 def _search(checks: Checks, patterns: Patterns, haystack: bytes, where: str) -> None:
-    there = kinds_found(patterns, haystack)
+    found = kinds_found(patterns, haystack)
     for kind in patterns:
-        checks.must(f"no {kind} {where}", kind not in there)
+        checks.require(f"no {kind} {where}", kind not in found)
 
 
 def _search_disk(
@@ -230,14 +220,16 @@ def _requests(calls: Sequence[RelayedCall]) -> bytes:
 
 def _secrets(record: RunRecord, *kinds: str) -> Patterns:
     """Return byte strings by kind, without opened reports that could occur by chance."""
-    texts = {text for text in record.opened if text is not None and len(set(text)) >= _LONG}
+    texts = {
+        text for text in record.opened if text is not None and len(set(text)) >= _MIN_DISTINCT_BYTES
+    }
     known = {
         "sealed report": [way for report in record.sent for way in start_encodings(report)],
         "submission id": [
-            way for one in record.submissions for way in encodings(one.submission_id)
+            way for sent in record.submissions for way in encodings(sent.submission_id)
         ],
-        "envelope": [way for one in record.envelopes for way in start_encodings(one)],
-        "hash of an envelope": [way for one in record.envelopes for way in hash_encodings(one)],
+        "envelope": [way for text in record.envelopes for way in start_encodings(text)],
+        "hash of an envelope": [way for text in record.envelopes for way in hash_encodings(text)],
         "opened report": [way for text in texts for way in encodings(text)],
         "planted name": [name.encode() for name in record.names],
         "label": [record.label.encode()],

@@ -1,4 +1,4 @@
-"""Run the three services once, with relays between them, and record what each party sees."""
+"""Run the three services once, with relays between them, and record each party's view."""
 
 import asyncio
 import dataclasses
@@ -54,20 +54,20 @@ Moment = Literal["collecting", "delivering", "over"]
 MOMENTS: Final[tuple[Moment, ...]] = ("collecting", "delivering", "over")
 PARTIES: Final = ("user_agent", "shuffler", "analyzer")
 
-_REPORTS_EACH: Final = 11
-"""Reports per user in the sample size; if a user sends more, fewer users take part."""
+_REPORTS_PER_USER: Final = 11
+"""Reports per user for which the sample size is set; if users send more, fewer take part."""
 _MIN_USERS: Final = 40
-_PERSONS: Final = 20
+_AGENT_USERS: Final = 20
 """Users who answer through the user agent."""
-_ALONE: Final = 50
-"""Users without an agent who call the shuffler themselves; the others submit in bulk."""
-_TOGETHER: Final = 96
+_SINGLE_USERS: Final = 50
+"""Users without an agent who call the shuffler themselves; all others submit in bulk."""
+_BULK_SIZE: Final = 96
 """Submissions in one bulk call."""
 _MAX_LABELS: Final = 1000
-_PATIENCE: Final = 120.0
+_TIMEOUT: Final = 120.0
 """Timeout of the run in seconds, plus one per user."""
 _METRICS: Final = {"metrics_listen": "127.0.0.1:0"}
-_NO_CAPS: Final[dict[str, Any]] = {
+_CAPS_OFF: Final[dict[str, Any]] = {
     "local_epsilon_cap": float("inf"),
     "total_local_epsilon_cap": float("inf"),
     "total_central_epsilon_cap": 1e6,
@@ -134,8 +134,8 @@ class RunRecord:
     @cached_property
     def sent(self) -> list[bytes]:
         """Sealed reports in arrival order."""
-        together = b"".join(one.sealed_reports for one in self.submissions)
-        return split_every(together, self.task.sealed_report_bytes)
+        sealed = b"".join(submission.sealed_reports for submission in self.submissions)
+        return split_every(sealed, self.task.sealed_report_bytes)
 
     @cached_property
     def places(self) -> dict[bytes, int]:
@@ -215,18 +215,18 @@ def record_run(subject: AuditSubject, rng: np.random.Generator) -> RunRecord:
     Cost: a few seconds, plus a millisecond per report.
     """
     users = subject.sizes.users
-    wanted = reduced_draft(
+    draft = reduced_draft(
         subject.task_bytes,
-        most_reports=_REPORTS_EACH * users,
+        most_reports=_REPORTS_PER_USER * users,
         n_users=(max(10, users // 10), users // 3, users),
     )
-    if wanted is None:
+    if draft is None:
         raise ValueError("no small batch of this task has a finite guarantee")
     each = subject.task.reports_per_user
-    n_users = max(wanted.n_min, min(users, max(_MIN_USERS, users * _REPORTS_EACH // each)))
+    n_users = max(draft.n_min, min(users, max(_MIN_USERS, users * _REPORTS_PER_USER // each)))
     with tempfile.TemporaryDirectory(prefix="shuffledp-audit-") as folder, _captured_logs() as text:
         recorder = _Recorder(Services(Path(folder)), n_users, rng)
-        asyncio.run(recorder.run(wanted))
+        asyncio.run(recorder.run(draft))
         recorder.record.logs = text.getvalue()
         return recorder.record
 
@@ -256,33 +256,33 @@ class _Recorder:
             party="analyzer", on_delivery=lambda: self._look("delivering")
         )
 
-    async def run(self, wanted: TaskDraft) -> None:
-        """Start, collect, release, stop."""
+    async def run(self, draft: TaskDraft) -> None:
+        """Run the services: start, collect, release, stop."""
         services, tls = self._services, self._services.directory / "tls"
         await services.start_analyzer(**_METRICS)
         await self._before_analyzer.start(tls, services.analyzer.address)
         await services.start_shuffler(analyzer=self._before_analyzer.address, **_METRICS)
         await self._before_shuffler.start(tls, services.shuffler.address)
         await services.start_user_agent(
-            shuffler=self._before_shuffler.address, **_METRICS, **_NO_CAPS
+            shuffler=self._before_shuffler.address, **_METRICS, **_CAPS_OFF
         )
         try:
-            async with asyncio.timeout(_PATIENCE + self._n_users):
-                await self._collect_and_release(wanted)
+            async with asyncio.timeout(_TIMEOUT + self._n_users):
+                await self._collect_and_release(draft)
         finally:
             await services.stop()
             await self._before_shuffler.stop()
             await self._before_analyzer.stop()
 
-    async def _collect_and_release(self, wanted: TaskDraft) -> None:
+    async def _collect_and_release(self, draft: TaskDraft) -> None:
         rng, shuffler = self._rng, self._services.shuffler
-        values: list[int] = rng.integers(0, wanted.domain_size, self._n_users).tolist()
-        names = [_word(rng) for _ in range(min(_PERSONS, self._n_users // 4))]
-        label, header = _word(rng), _word(rng)
-        labels = tuple(f"{label} {item}" for item in range(wanted.domain_size))
+        values: list[int] = rng.integers(0, draft.domain_size, self._n_users).tolist()
+        names = [_planted_word(rng) for _ in range(min(_AGENT_USERS, self._n_users // 4))]
+        label, header = _planted_word(rng), _planted_word(rng)
+        labels = tuple(f"{label} {item}" for item in range(draft.domain_size))
         named = labels if len(labels) < _MAX_LABELS else ()
-        own = "envelope.pub" if wanted.suite == DEFAULT_SUITE else f"envelope-{wanted.suite}.pub"
-        key = bytes.fromhex((self._state("shuffler") / own).read_text(encoding="ascii"))
+        name = "envelope.pub" if draft.suite == DEFAULT_SUITE else f"envelope-{draft.suite}.pub"
+        key = bytes.fromhex((self._state("shuffler") / name).read_text(encoding="ascii"))
         token = self._state("shuffler") / "operator.token"
         authority = self._services.directory / "tls" / "authority.pem"
         async with (
@@ -290,7 +290,7 @@ class _Recorder:
             ShufflerClient.connect(shuffler.address, authority, token) as shuffler_operator,
         ):
             signed = await analyzer_operator.create_task(
-                dataclasses.replace(wanted, labels=named, shuffler_key=key)
+                dataclasses.replace(draft, labels=named, shuffler_key=key)
             )
             task = Task.from_bytes(signed.task_bytes)
             self.record = record = RunRecord(
@@ -308,7 +308,7 @@ class _Recorder:
             record.groups = stored_groups(self._state("shuffler"), signed.digest())
             await shuffler_operator.close_batch(signed.digest())
             record.released = await analyzer_operator.wait_for_result(signed.digest(), pause=0.1)
-            while batch_keys(self._state("shuffler")):  # noqa: ASYNC110  # nothing announces it
+            while batch_keys(self._state("shuffler")):  # noqa: ASYNC110  # no call reports that the key is destroyed
                 await asyncio.sleep(0.05)
             await self._scrape("over")
             self._look("over")
@@ -333,11 +333,11 @@ class _Recorder:
             ]
             calls += [
                 (devices.Submit, shuffler_pb2.SubmitRequest(task_digest=digest, envelope=envelope))
-                for envelope in envelopes[:_ALONE]
+                for envelope in envelopes[:_SINGLE_USERS]
             ]
-            for start in range(_ALONE, len(envelopes), _TOGETHER):
+            for start in range(_SINGLE_USERS, len(envelopes), _BULK_SIZE):
                 bulk = shuffler_pb2.SubmitBulkRequest(
-                    task_digest=digest, envelopes=envelopes[start : start + _TOGETHER]
+                    task_digest=digest, envelopes=envelopes[start : start + _BULK_SIZE]
                 )
                 calls.append((devices.SubmitBulk, bulk))
             metadata = (("x-request-id", header),)
@@ -367,5 +367,5 @@ class _Recorder:
         return store.private_key(suite, public, whose=f"{party}_key")
 
 
-def _word(rng: np.random.Generator) -> str:
+def _planted_word(rng: np.random.Generator) -> str:
     return f"planted-{rng.bytes(8).hex()}"

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Iterable
-from types import MappingProxyType
 from typing import Any, Final
 
 from common.messages.guarantee import claimed
@@ -11,33 +10,26 @@ from deploy.audit.report.audit_report import AuditReport, WeakestPoint, weakest_
 from deploy.audit.report.recommendations import changes
 from deploy.audit.statistics import FAMILY_LEVEL, TEST_LEVEL
 from deploy.pages import figures
-from deploy.pages.guarantee_sentences import best_guarantees
-from deploy.pages.guarantee_sentences import coalition_name as who
-from deploy.pages.guarantee_sentences import guarantee_sentences as promises
+from deploy.pages.guarantee_sentences import (
+    best_guarantees,
+    coalition_name,
+    guarantee_sentences,
+)
 from deploy.pages.page import render
 
 NOT_TRIED: Final = "not tried"
 
-_HEADINGS_IN_WORDS: Final = MappingProxyType[Heading, str](
-    {
-        "anonymity": "What a coalition learns about one person.",
-        "correctness": "Whether the code's random draws, counts and guarantees are as stated.",
-        "sender disruption": "Effects of dishonest users on the result.",
-        "server disruption": "Effects of a dishonest shuffler or analyzer on the result.",
-    }
-)
-
-
-Placed = dict[str, Finding]
+FindingsById = dict[str, Finding]
 """Findings by their id on the page."""
 
 
 def audit_page(report: AuditReport) -> str:
     """Render the page of an audit: one file without scripts or external resources."""
-    point, headings = weakest_point(report), {name: _placed(report, name) for name in HEADINGS}
-    placed = {place: finding for under in headings.values() for place, finding in under.items()}
-    sentences = dict(zip(report.guarantees, promises(report.guarantees), strict=True))
-    coalitions = coalition_rows(report, point, placed)
+    point = weakest_point(report)
+    headings = {heading: _findings_by_id(report, heading) for heading in HEADINGS}
+    by_id = {id_: finding for under in headings.values() for id_, finding in under.items()}
+    sentences = dict(zip(report.guarantees, guarantee_sentences(report.guarantees), strict=True))
+    coalitions = coalition_rows(report, point, by_id)
     return render(
         "audit.html",
         version=report.version,
@@ -45,10 +37,10 @@ def audit_page(report: AuditReport) -> str:
         title=_title(report),
         report=report,
         digest=report.task_digest.hex(),
-        limits={id_: row for id_, row in placed.items() if row.verdict == "known limit"},
-        failed={f"failed-{place}": row for place, row in enumerate(report.failed, start=1)},
+        limits={id_: row for id_, row in by_id.items() if row.verdict == "known limit"},
+        failed={f"failed-{number}": row for number, row in enumerate(report.failed, start=1)},
         weakest=sentences[point.guarantee],
-        also=[who(coalition) for coalition in point.equals],
+        also=[coalition_name(coalition) for coalition in point.equals],
         main=sentences[claimed(report.guarantees)],
         measured=point.measured,
         changes=changes(report, point),
@@ -56,25 +48,25 @@ def audit_page(report: AuditReport) -> str:
             dict.fromkeys(row.advice for row in (*report.failed, *point.attacks) if row.advice)
         ),
         coalitions=coalitions,
-        untried=[who(row["coalition"]) for row in coalitions if row["attack"] is None],
+        untried=[coalition_name(row["coalition"]) for row in coalitions if row["attack"] is None],
         headings=[
-            (name.replace(" ", "-"), name.capitalize(), _HEADINGS_IN_WORDS[name], under)
+            (name.replace(" ", "-"), name.capitalize(), HEADINGS[name], under)
             for name, under in headings.items()
         ],
         verdicts=VERDICT_DESCRIPTIONS,
         false_alarm=_one_in(report.false_alarm),
         family_level=_one_in(FAMILY_LEVEL),
         test_level=_one_in(TEST_LEVEL),
-        who=who,
-        tag=_tag,
-        gained=_gained,
+        coalition_name=coalition_name,
+        verdict_style=_verdict_style,
+        gain=_gain,
         figures_of=_figures,
         details_of=_details,
     )
 
 
 def coalition_rows(
-    report: AuditReport, point: WeakestPoint, placed: Placed
+    report: AuditReport, point: WeakestPoint, by_id: FindingsById
 ) -> list[dict[str, Any]]:
     """
     Return a row for each coalition, the weakest first.
@@ -82,31 +74,29 @@ def coalition_rows(
     Fields: coalition; whether it is the weakest; claim and delta; most important attack or None;
     its description, verdict and id on the page.
     """
-    best = {str(name): promise for name, promise in best_guarantees(report.guarantees).items()}
+    best = {str(name): guarantee for name, guarantee in best_guarantees(report.guarantees).items()}
     tried = {f.coalition for f in report.findings if report.attacks_by(f.coalition)} - {"nobody"}
     rows = list[dict[str, Any]]()
     for coalition in (*best, *sorted(tried - set(best))):
-        attacks, promise = report.attacks_by(coalition), best.get(coalition)
-        claim, delta = (None, None) if promise is None else (promise.epsilon, promise.delta)
-        row: dict[str, Any] = {
-            "coalition": coalition,
-            "weakest": coalition == point.guarantee.coalition,
-            "attack": None,
-            "about": "no attack by this coalition was run",
-            "verdict": NOT_TRIED,
-            "link": "",
-        }
+        attacks, guarantee = report.attacks_by(coalition), best.get(coalition)
+        claim, delta = (None, None) if guarantee is None else (guarantee.epsilon, guarantee.delta)
+        first, about = None, "no attack by this coalition was run"
         if attacks:
             first = attacks[0]
+            about = first.title + (f"; {len(attacks) - 1} more below" if attacks[1:] else "")
             if first.claim_epsilon is not None:
                 claim, delta = first.claim_epsilon, first.delta
-            row |= {
-                "attack": first,
-                "about": first.title + (f"; {len(attacks) - 1} more below" if attacks[1:] else ""),
-                "verdict": first.verdict,
-                "link": next((place for place, shown in placed.items() if shown is first), ""),
-            }
-        rows.append(row | {"claim": claim, "delta": delta})
+        row = {
+            "coalition": coalition,
+            "weakest": coalition == point.guarantee.coalition,
+            "attack": first,
+            "about": about,
+            "verdict": first.verdict if first else NOT_TRIED,
+            "link": next((id_ for id_, finding in by_id.items() if finding is first), ""),
+            "claim": claim,
+            "delta": delta,
+        }
+        rows.append(row)
     return sorted(rows, key=lambda row: (not row["weakest"], -(row["claim"] or 0.0)))
 
 
@@ -118,12 +108,12 @@ def _title(report: AuditReport) -> str:
     return f"Audit not passed: {len(report.failed):,} of {len(report.findings):,} checks failed"
 
 
-def _placed(report: AuditReport, heading: Heading) -> Placed:
+def _findings_by_id(report: AuditReport, heading: Heading) -> FindingsById:
     """Return the findings under a heading by id, failures first."""
     under = [finding for finding in report.findings if finding.heading == heading]
     return {
-        f"{heading.replace(' ', '-')}-{place}": finding
-        for place, finding in enumerate(sorted(under, key=lambda one: one.passed), start=1)
+        f"{heading.replace(' ', '-')}-{number}": finding
+        for number, finding in enumerate(sorted(under, key=lambda row: row.passed), start=1)
     }
 
 
@@ -131,7 +121,7 @@ def _plain(figure: float) -> str:
     return figures.format_scientific(figure) if "e" in f"{figure:,.4g}" else f"{figure:,.4g}"
 
 
-def _gained(epsilon: float | None) -> str:
+def _gain(epsilon: float | None) -> str:
     return "–" if epsilon is None else figures.format_lower_bound(epsilon)
 
 
@@ -148,10 +138,10 @@ _FIGURES: Final[dict[str, tuple[str, Callable[[float], str]]]] = {
 
 
 def _figures(finding: Finding) -> Iterable[tuple[str, str]]:
-    for name, (field, written) in _FIGURES.items():
+    for name, (field, format_figure) in _FIGURES.items():
         figure: float | None = getattr(finding, field)
         if figure is not None and not math.isnan(figure) and (figure or field != "delta"):
-            yield name, written(figure)
+            yield name, format_figure(figure)
 
 
 def _details(finding: Finding) -> Iterable[tuple[str, str]]:
@@ -174,7 +164,7 @@ def _one_in(chance: float) -> str:
     return "" if chance <= 0 else f"{math.floor(1 / float(f'{chance:.6g}') + 1e-6):,}"
 
 
-def _tag(verdict: str) -> tuple[str, str]:
+def _verdict_style(verdict: str) -> tuple[str, str]:
     """Return a verdict's sign and CSS class: good, warn, bad or plain."""
     if verdict == NOT_TRIED:
         return "–", "plain"

@@ -19,7 +19,7 @@ from deploy.terminal.json_output import number_or_text
 Mode = Literal["quick", "full"]
 """Sample sizes; see scenario.py."""
 
-_NOT_OF_THE_CLAIM: Final = frozenset({"refuted", "not refuted"})
+_OTHER_CLAIM_VERDICTS: Final = frozenset({"refuted", "not refuted"})
 """Verdicts on claims that are not the task's."""
 
 
@@ -30,10 +30,10 @@ class AuditReport:
     task: Task
     task_digest: TaskDigest
     n_users: int
-    """Number of users for which guarantees are stated."""
+    """Number of users for whom guarantees are stated."""
     mode: Mode
     seed: int
-    """Seed of all draws except keys and those of running services."""
+    """Seed of all draws except those of keys and running services."""
     version: str
     """Program version."""
     seconds: float
@@ -62,7 +62,7 @@ class AuditReport:
     @property
     def failed(self) -> tuple[Finding, ...]:
         """Findings that did not pass."""
-        return tuple(finding for finding in self.findings if not finding.passed)
+        return Findings(self.findings).failed
 
     @property
     def passed(self) -> bool:
@@ -86,14 +86,14 @@ class AuditReport:
         Failed findings come first. The others follow by claim, the task's smallest first, and then
         by the attack's gain. Claims about other designs and refuted claims are left out.
         """
-        promised = sorted(g.epsilon for g in self.guarantees if g.coalition == coalition)
+        stated = sorted(g.epsilon for g in self.guarantees if g.coalition == coalition)
         rows = [
             finding
             for finding in self.findings
             if finding.heading == "anonymity"
             and finding.coalition == coalition
             and not finding.subject
-            and finding.verdict not in _NOT_OF_THE_CLAIM
+            and finding.verdict not in _OTHER_CLAIM_VERDICTS
         ]
 
         def rank(row: Finding) -> tuple[bool, bool, int, bool, float]:
@@ -101,7 +101,7 @@ class AuditReport:
             return (
                 row.passed,
                 row.aside,
-                promised.index(claim) if claim in promised else len(promised),
+                stated.index(claim) if claim in stated else len(stated),
                 row.empirical_epsilon_lower is None,
                 -max(row.empirical_epsilon_lower or 0.0, row.exact_epsilon or 0.0),
             )
@@ -131,34 +131,39 @@ class WeakestPoint:
 def weakest_point(report: AuditReport) -> WeakestPoint:
     """Return the weakest point of an audited task."""
     best = best_guarantees(report.guarantees)
-    weakest = max(best.values(), key=lambda promise: promise.epsilon)
+    weakest = max(best.values(), key=lambda guarantee: guarantee.epsilon)
     return WeakestPoint(
         guarantee=weakest,
         equals=tuple(
             coalition
-            for coalition, promise in best.items()
-            if promise is not weakest and promise.epsilon == weakest.epsilon
+            for coalition, guarantee in best.items()
+            if guarantee is not weakest and guarantee.epsilon == weakest.epsilon
         ),
         attacks=report.attacks_by(weakest.coalition),
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Alarm:
+class SelfTestResult:
     """The result of one scenario's self-test."""
 
     scenario: Scenario
     failed: tuple[Finding, ...]
-    """Findings that fail with the weakness."""
+    """Findings that fail with the weakness; none if the scenario could not be run."""
     failed_before: tuple[Finding, ...]
     """Findings that fail without the weakness."""
     applies: bool
     """Whether the weakness applies to this task."""
 
     @property
-    def rang(self) -> bool:
+    def detected(self) -> bool:
         """Whether the scenario fails with the weakness and passes without it."""
         return bool(self.failed) and not self.failed_before
+
+    @property
+    def passed(self) -> bool:
+        """Whether the weakness is detected or, without failures, does not apply."""
+        return self.detected or not (self.applies or self.failed_before)
 
 
 def _too_many(tests: int) -> Finding:
@@ -169,8 +174,8 @@ def _too_many(tests: int) -> Finding:
         heading="correctness",
         coalition="nobody",
         verdict="broken",
-        sentence=f"The run made {tests:,} statistical tests; with more than {MAX_TESTS:,} it "
-        "raises false alarms more often than stated.",
+        sentence=f"The run made {tests:,} statistical tests; with more than {MAX_TESTS:,}, false "
+        "alarms are more frequent than stated.",
         advice="Run fewer scenarios at a time, with --scenario.",
     )
 
@@ -206,7 +211,7 @@ def as_json(report: AuditReport) -> dict[str, Any]:
     return {name: _plain(value) for name, value in fields.items()}
 
 
-def _plain(value: Any) -> Any:  # noqa: ANN401  # any field's
+def _plain(value: Any) -> Any:  # noqa: ANN401  # a field of any type
     """Convert a value to JSON's types."""
     if isinstance(value, dict):
         return {name: _plain(part) for name, part in value.items()}

@@ -17,7 +17,7 @@ class Change:
     """A possible change to a task, and its effect."""
 
     action: str
-    """A short instruction, or if not `helps`, a change without effect."""
+    """A short instruction; if `helps` is false, a change without effect."""
     why: str
     helps: bool = True
 
@@ -26,10 +26,10 @@ def changes(report: AuditReport, point: WeakestPoint) -> tuple[Change, ...]:
     """Return changes that help against the weakest point, best first, then those that do not."""
     task = report.task
     if point.guarantee.coalition == "shuffler+analyzer":
-        return (_noise(task), _APART, _NO_ANONYMITY_SET)
+        return (_noise(task), _INDEPENDENT_OPERATORS, _MORE_REPORTS)
     if not task.amplified:
         relying = _ASK_ONCE if task.composition.amplified else _RELY_ON_A_SHUFFLER
-        return (_noise(task), relying, _NO_USERS)
+        return (_noise(task), relying, _MORE_USERS)
     more_users = Change(
         f"Raise n_min, now {task.n_min:,}",
         "More people then hide each report before anything is released.",
@@ -40,20 +40,20 @@ def changes(report: AuditReport, point: WeakestPoint) -> tuple[Change, ...]:
 
 def _noise(task: Task) -> Change:
     other = rounded_up(min(task.local_epsilon / 2, _USUAL_LOCAL_EPSILON))
-    plan = f"shuffledp plan with --local-cap {other} finds the parameters with the least error"
+    plan = f"shuffledp plan --local-cap {other} finds the parameters with the least error"
     if math.isinf(task.local_epsilon):
         return Change(
             "Let every device add noise to its report",
             f"Reports of the protocol {task.protocol} are not randomized: anyone who knows "
-            "which reports are yours may know your value. Publish the next task under a protocol "
+            "which reports are yours may learn your value. Publish the next task under a protocol "
             "with local noise, such as mixdump or od-hp, and with local_epsilon = "
             f"{other} or less. Shares then become less exact; {plan}.",
         )
     if task.kind == "string":
         action = "Raise permanent or unset, or lower set: they determine what a report reveals"
     elif task.kind == "categorical":
-        now = rounded_up(task.local_epsilon)
-        action = f"Lower local_epsilon, for example from {now} to {other}"
+        current = rounded_up(task.local_epsilon)
+        action = f"Lower local_epsilon, for example from {current} to {other}"
     else:
         action = "Lower local_epsilon"
     return Change(
@@ -67,15 +67,15 @@ def _noise(task: Task) -> Change:
 _ASK_ONCE: Final = Change(
     "Omit population if these people are never asked again",
     "Permanent responses to a population are the same in every task, so no amplification by the "
-    "shuffler is claimed. For a single task it can be.",
+    "shuffler is claimed; for a single task it can be.",
 )
-_APART: Final = Change(
+_INDEPENDENT_OPERATORS: Final = Change(
     "Let different organisations operate the shuffler and the analyzer",
     "Let them share no machine, key or administrator, and forbid pooling by contract. This does "
-    "not change the figure; it makes it unlikely that the two ever pool what they saw. While one "
-    "organisation operates both, this figure is the one that holds.",
+    "not change the figure, but makes it unlikely that the two ever pool what they saw. As long as "
+    "one organisation operates both, no better figure holds.",
 )
-_NO_ANONYMITY_SET: Final = Change(
+_MORE_REPORTS: Final = Change(
     "More users, a larger n_min or a few more dummies do not help here",
     "They hide a report among others from the analyzer alone. Shuffler and analyzer together know "
     "which reports are yours.",
@@ -86,7 +86,7 @@ _RELY_ON_A_SHUFFLER: Final = Change(
     "Then the analyzer cannot link reports to people, and learns much less about one person at the "
     "same error. What shuffler and analyzer learn together does not change.",
 )
-_NO_USERS: Final = Change(
+_MORE_USERS: Final = Change(
     "More users do not help here",
     "Only its own noise protects each report. More users make shares more exact.",
     helps=False,

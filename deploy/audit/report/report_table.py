@@ -11,7 +11,7 @@ from rich.table import Table
 
 from common.messages.guarantee import rounded_down, rounded_up
 from deploy.audit.finding import HEADINGS, VERDICT_DESCRIPTIONS, Finding, Heading
-from deploy.audit.report.audit_report import Alarm, AuditReport, weakest_point
+from deploy.audit.report.audit_report import AuditReport, SelfTestResult, weakest_point
 from deploy.audit.report.recommendations import changes
 from deploy.terminal.escape import escaped
 from deploy.terminal.tables import add_columns, fit_table, print_whole
@@ -30,20 +30,20 @@ _FIGURES: Final[dict[str, tuple[str, Callable[[float], str]]]] = {
 }
 """Field and format of each column."""
 _DISPENSABLE: Final = ("expected", "found", "ceiling")
-"""Columns dropped on a narrow terminal; audit.json and the page have them."""
-_TITLE_PART: Final = 3
-"""Titles use at most one part in this many of the terminal's width."""
+"""Columns dropped on a narrow terminal; audit.json and the page contain them."""
+_TITLE_FRACTION: Final = 3
+"""Titles use at most the terminal's width divided by this."""
 _LEGEND: Final = {
     "(…)": "the attacked design, if it is not this task",
     "claimed": "a theorem's upper bound on epsilon, at the delta below it or at 0",
     "computed": "epsilon that the attack reaches, calculated",
     "measured": "epsilon that the attack reached in this run: a lower bound",
     "ceiling": "largest epsilon that this number of trials could show",
-    "expected": "share, probability or number by a formula",
+    "expected": "share, probability or number given by a formula",
     "found": "share, probability or number in this run",
     **VERDICT_DESCRIPTIONS,
 }
-"""Explanations of columns and verdicts; the table has those that are shown."""
+"""Explanations of columns and verdicts; those that occur in the tables are printed."""
 
 
 def show_report(report: AuditReport, console: Console) -> None:
@@ -62,10 +62,10 @@ def show_report(report: AuditReport, console: Console) -> None:
             style="bold red",
         )
     point = weakest_point(report)
-    promised = "nothing is promised against it"
+    claim = "nothing is promised against it"
     if math.isfinite(epsilon := point.guarantee.epsilon):
-        promised = f"epsilon {rounded_up(epsilon)} at delta {rounded_up(point.guarantee.delta)}"
-    show_line(f"Weakest point: {escaped(point.guarantee.coalition)}, {promised}.")
+        claim = f"epsilon {rounded_up(epsilon)} at delta {rounded_up(point.guarantee.delta)}"
+    show_line(f"Weakest point: {escaped(point.guarantee.coalition)}, {claim}.")
     for change in changes(report, point):
         show_line(f"* {escaped(change.action)}.")
     show_line()
@@ -89,7 +89,7 @@ def show_report(report: AuditReport, console: Console) -> None:
 
 
 def _show_tables(report: AuditReport, console: Console) -> None:
-    """Print a table per heading, and a legend of what they show."""
+    """Print a table per heading, and a legend of their columns and verdicts."""
     shown, narrow = set[object](), False
     for heading in HEADINGS:
         rows = [finding for finding in report.findings if finding.heading == heading]
@@ -109,28 +109,28 @@ def _show_tables(report: AuditReport, console: Console) -> None:
     console.print()
 
 
-def show_alarms(alarms: Sequence[Alarm], console: Console) -> None:
+def show_self_tests(results: Sequence[SelfTestResult], console: Console) -> None:
     """Print whether each scenario detected its weakness, and its first failure."""
-    for alarm in alarms:
-        scenario = alarm.scenario
-        if alarm.failed_before:
+    for result in results:
+        scenario = result.scenario
+        if result.failed_before:
             outcome = "FAILS WITHOUT THE WEAKNESS"
-        elif not alarm.applies:
+        elif not result.applies:
             outcome = "does not apply to this task"
         else:
-            outcome = "weakness detected" if alarm.rang else "WEAKNESS NOT DETECTED"
-        style = _STYLES[alarm.rang or not alarm.applies]
+            outcome = "weakness detected" if result.detected else "WEAKNESS NOT DETECTED"
+        style = _STYLES[result.passed]
         console.print(f"{scenario.name}: {outcome}", style=style, markup=False, highlight=False)
         console.print(f"  weakness: {scenario.weakness}", markup=False, highlight=False)
-        for row in (alarm.failed_before or alarm.failed)[:1]:
+        for row in (result.failed_before or result.failed)[:1]:
             console.print(f"  {row.verdict.upper()}: {escaped(row.sentence)}", highlight=False)
-    missed = sum(alarm.applies and not alarm.rang for alarm in alarms)
-    verdict = f"{missed} WEAKNESSES NOT DETECTED" if missed else "every weakness was detected"
-    console.print(f"Scenarios run with a weakness: {len(alarms)}; {verdict}.")
+    failed = sum(not result.passed for result in results)
+    verdict = f"{failed} FAILED THE SELF-TEST" if failed else "every weakness was detected"
+    console.print(f"Scenarios run with a weakness: {len(results)}; {verdict}.")
 
 
 def _table(heading: Heading, rows: Sequence[Finding], console: Console) -> tuple[Table, bool]:
-    """Return the findings under a heading without empty columns, and whether others are dropped."""
+    """Return the findings under a heading, and whether nonempty columns are dropped."""
     cells = {
         "checked": [escaped(row.title + f" ({row.subject})" * bool(row.subject)) for row in rows],
         "against": [
@@ -141,7 +141,7 @@ def _table(heading: Heading, rows: Sequence[Finding], console: Console) -> tuple
         "verdict": [row.verdict if row.passed else row.verdict.upper() for row in rows],
     }
 
-    def make(kept: Sequence[str]) -> Table:
+    def make(columns: Sequence[str]) -> Table:
         table = Table(
             title=heading.capitalize(),
             title_justify="left",
@@ -151,21 +151,21 @@ def _table(heading: Heading, rows: Sequence[Finding], console: Console) -> tuple
             padding=(0, 1, 0, 0),
         )
         sides: dict[str, JustifyMethod] = {
-            name: "right" if name in _FIGURES else "left" for name in kept
+            name: "right" if name in _FIGURES else "left" for name in columns
         }
         add_columns(table, sides)
-        table.columns[0].max_width = console.width // _TITLE_PART
+        table.columns[0].max_width = console.width // _TITLE_FRACTION
         table.columns[-1].min_width = max(len(word) for row in rows for word in row.verdict.split())
-        for row, *texts in zip(rows, *(cells[name] for name in kept), strict=True):
+        for row, *texts in zip(rows, *(cells[name] for name in columns), strict=True):
             table.add_row(*texts, style=_STYLES[row.passed])
         return table
 
-    columns = [name for name, texts in cells.items() if set(texts) != {_NONE}]
-    return fit_table(make, columns, _DISPENSABLE, console)
+    filled = [name for name, texts in cells.items() if set(texts) != {_NONE}]
+    return fit_table(make, filled, _DISPENSABLE, console)
 
 
 def _figure(column: str, row: Finding) -> str:
-    name, written = _FIGURES[column]
+    name, format_figure = _FIGURES[column]
     figure: float | None = getattr(row, name)
-    text = _NONE if figure is None or math.isnan(figure) else written(figure)
+    text = _NONE if figure is None or math.isnan(figure) else format_figure(figure)
     return f"{text}\nδ {rounded_up(row.delta)}" if column == "claimed" and row.delta else text

@@ -24,13 +24,14 @@ Source = Callable[[np.random.Generator], np.random.Generator]
 """Returns the generator of one answer, given the scenario's generator."""
 
 _DIGEST: Final = TaskDigest(bytes(DIGEST_BYTES))
-_ENDS: Final = 6
+_END_POSITIONS: Final = 6
 """Number of positions tested at each end of a submission."""
-_SLOW: Final = 20
-"""Divisor of the number of users where each is drawn separately."""
-_BATCH: Final = 100
+_SLOW_DIVISOR: Final = 20
+"""Divisor of the number of users if each is drawn separately."""
+_BATCH_SIZE: Final = 100
 """Number of reports in a small batch."""
 _BATCHES: Final = 4_000
+"""Number of small batches."""
 
 
 def seeded_alike(_: np.random.Generator) -> np.random.Generator:
@@ -41,7 +42,7 @@ def seeded_alike(_: np.random.Generator) -> np.random.Generator:
 def run_devices(
     subject: AuditSubject, rng: np.random.Generator, *, source: Source = lambda rng: rng
 ) -> Rows:
-    """Make sealed submissions of the audited task, open them, and test their contents."""
+    """Prepare sealed submissions to the audited task, open them, and test their contents."""
     checks, per_user = Checks(), subject.task.reports_per_user
     analyzer, shuffler = (HpkePrivateKey.generate(subject.task.suite) for _ in range(2))
     task = dataclasses.replace(
@@ -52,22 +53,23 @@ def run_devices(
     contributor = Contributor(task, _DIGEST)
     envelopes = [contributor.prepare(value, source(rng)).envelope for value in values.tolist()]
     lengths = {len(envelope) for envelope in envelopes}
-    checks.must("all envelopes have one length", lengths == {task.envelope_bytes})
+    checks.require("all envelopes have one length", lengths == {task.envelope_bytes})
     submissions = [
         unpack(shuffler.open(envelope, envelope_context(_DIGEST)), task) for envelope in envelopes
     ]
     n_ids = len({submission.submission_id for submission in submissions})
-    checks.must("every submission has a unique id", n_ids == users)
+    checks.require("every submission has a unique id", n_ids == users)
     together = b"".join(submission.sealed_reports for submission in submissions)
     sealed = split_every(together, task.sealed_report_bytes)
-    checks.must("every submission has the same number of reports", len(sealed) == users * per_user)
-    checks.must("no ciphertext repeats", len(set(sealed)) == len(sealed))
-    opened = [analyzer.open(one, report_context(_DIGEST)) for one in sealed]
+    checks.require(
+        "every submission has the same number of reports", len(sealed) == users * per_user
+    )
+    checks.require("no ciphertext repeats", len(set(sealed)) == len(sealed))
+    opened = [analyzer.open(report, report_context(_DIGEST)) for report in sealed]
     reports: Reports = np.frombuffer(b"".join(opened), dtype=subject.mechanism.report_dtype)
     _check_places(checks, subject, values, reports.reshape(users, per_user))
     row = checks.finding(
         title="Only the reports in a submission depend on its value",
-        heading="anonymity",
         coalition="shuffler+analyzer",
         sentence="Neither the number of reports, nor their order, nor the length of any message "
         "depends on the value.",
@@ -81,16 +83,20 @@ def _check_places(
     checks: Checks, subject: AuditSubject, values: NDArray[np.int64], reports: Reports
 ) -> None:
     """
-    Test reports of shape (users, per_user): the number of dummies must not depend on the value,
-    and padding and support of the own value must be equally frequent in every position.
+    Test reports of shape (users, per_user).
+
+    The number of dummies must not depend on the value, and padding and support of the true value
+    must be equally frequent in every position.
     """
     mechanism, dummies = subject.mechanism, subject.task.dummies
     null, per_user = is_null(reports.ravel()).reshape(reports.shape), reports.shape[1]
-    checks.must("only valid reports and padding", bool(mechanism.valid(reports[~null]).all()))
-    places = [place for place in range(per_user) if min(place, per_user - 1 - place) < _ENDS]
+    checks.require("only valid reports and padding", bool(mechanism.valid(reports[~null]).all()))
+    places = [
+        place for place in range(per_user) if min(place, per_user - 1 - place) < _END_POSITIONS
+    ]
     padding, chances = null.sum(axis=1), extra_dummies(dummies)[::-1]
-    for some in (values >= 0, values < subject.task.domain_size // 2, values % 2 == 0):
-        checks.cells("numbers of dummies, for every group of values", padding[some], chances)
+    for group in (values >= 0, values < subject.task.domain_size // 2, values % 2 == 0):
+        checks.cells("numbers of dummies, for every group of values", padding[group], chances)
     if dummies.law != "fixed":
         chance = 1 - (1 + dummies.expected_per_user) / per_user
         for place in places:
@@ -99,22 +105,22 @@ def _check_places(
     if dummies.uniform:
         support, own = support_distribution(subject.task), np.zeros(reports.shape, dtype=np.bool_)
         for value in np.unique(values):
-            mine = values == value
-            supports = mechanism.supports(reports[mine].ravel(), int(value))
-            own[mine] = supports.reshape(-1, per_user)
+            holders = values == value
+            supports = mechanism.supports(reports[holders].ravel(), int(value))
+            own[holders] = supports.reshape(-1, per_user)
         own &= ~null
         expected = support.own + dummies.expected_per_user * support.dummy
         chance = min(1.0, expected / per_user)
         for place in places:
             p_value = p_binomial(int(own[:, place].sum()), len(own), chance)
-            checks.test("the own report in every position", p_value)
+            checks.test("the user's own report in every position", p_value)
 
 
 def run_draws(subject: AuditSubject, rng: np.random.Generator, *, left_out: int = 0) -> Rows:
     """
     Test the task's numbers of dummies and its sampling; no findings if it has neither.
 
-    `left_out`: weakness; number of drawn dummies that devices and the shuffler leave out.
+    `left_out` injects a weakness: the number of dummies that devices and the shuffler leave out.
     """
     checks, number, task = Checks(), subject.sizes.reports // 2, subject.task
     if not task.dummies.maximum and task.shuffler.only_permutes:
@@ -124,7 +130,7 @@ def run_draws(subject: AuditSubject, rng: np.random.Generator, *, left_out: int 
         extra = counts - task.dummies.per_user
         checks.cells("numbers of dummies", extra, extra_dummies(task.dummies))
     elif task.dummies.maximum:
-        _check_named(checks, subject, number // _SLOW, left_out, rng)
+        _check_named(checks, subject, number // _SLOW_DIVISOR, left_out, rng)
     if not task.shuffler.only_permutes:
         _check_shuffler(checks, task.shuffler, number, left_out, rng)
     row = checks.finding(
@@ -140,15 +146,15 @@ def run_draws(subject: AuditSubject, rng: np.random.Generator, *, left_out: int 
 def _check_named(
     checks: Checks, subject: AuditSubject, n_users: int, left_out: int, rng: np.random.Generator
 ) -> None:
-    """Test dummies that name items: their number, their items, and that none repeats."""
+    """Test dummies that name items: their number, their items, and that no item repeats."""
     mechanism, spec = subject.mechanism, subject.task.dummies
     drawn = [draw_dummies(mechanism, spec, rng)[left_out:] for _ in range(n_users)]
-    numbers = np.array([len(one) for one in drawn])
+    numbers = np.array([len(dummies) for dummies in drawn])
     checks.cells("numbers of dummies that name items", numbers, extra_dummies(spec))
     named = mechanism.tally(np.concatenate(drawn))
     checks.test("items that dummies name", p_cells(named, np.ones(len(named))))
-    once = all(mechanism.tally(one).max() <= 1 for one in drawn if len(one))
-    checks.must("no item repeats", once)
+    once = all(mechanism.tally(dummies).max() <= 1 for dummies in drawn if len(dummies))
+    checks.require("no item repeats", once)
 
 
 def _check_shuffler(
@@ -157,8 +163,8 @@ def _check_shuffler(
     """Test the shuffler's sampling, and its dummies per item and per pair of items."""
     kept = int(draw_kept(spec, number, rng).sum())
     checks.test("reports that the shuffler keeps", p_binomial(kept, number, spec.keep_probability))
-    batches = np.array([draw_kept(spec, _BATCH, rng).sum() for _ in range(_BATCHES)])
-    binomial = stats.binom.pmf(np.arange(_BATCH + 1), _BATCH, spec.keep_probability)
+    batches = np.array([draw_kept(spec, _BATCH_SIZE, rng).sum() for _ in range(_BATCHES)])
+    binomial = stats.binom.pmf(np.arange(_BATCH_SIZE + 1), _BATCH_SIZE, spec.keep_probability)
     checks.cells("number of reports kept in a small batch", batches, binomial)
     if spec.law == "none":
         return

@@ -1,8 +1,8 @@
 """
 Tests that the order of a batch is uniform.
 
-For small batches, count every order. For large batches, count neighbours that stay neighbours and
-reports that keep their position, and test whether early reports stay early.
+For small batches, all orders are counted. For large batches, the tests count neighbours that stay
+neighbours and reports that keep their position, and check whether early reports stay early.
 """
 
 import itertools
@@ -12,62 +12,58 @@ from types import MappingProxyType
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from common.crypto.randomness import secure_generator
 from deploy.audit.finding import Checks, Rows
 from deploy.audit.scenario import AuditSubject
-from deploy.audit.statistics import p_blocks, p_poisson, p_rank, p_successions
+from deploy.audit.statistics import Places, p_blocks, p_poisson, p_rank, p_successions
 from shuffler.permutation import ExternalPermutation, SealedReports, permute
 
-Order = NDArray[np.int64]
-"""Arrival index of each report, in delivery order."""
-Ordering = Callable[[int, np.random.Generator], Order]
+Ordering = Callable[[int, np.random.Generator], Places]
+"""Draws the order of a number of reports."""
 
-_SMALL: Final = (2, 3, 4)
-_EACH: Final = 105
-"""Minimum expected count of each order of a few reports."""
-_LARGE: Final = 20_000
-_MAX_ORDERS: Final = 20
-"""Maximum number of large orders; each takes six tests."""
+_SMALL_BATCHES: Final = (2, 3, 4)
+_MIN_EXPECTED: Final = 105
+"""Minimum expected count of each order of a small batch."""
+_LARGE_BATCH: Final = 20_000
+_MAX_LARGE_BATCHES: Final = 20
+"""Maximum number of large batches; each takes six tests."""
 _BLOCKS: Final = 20
-_NEAR: Final = 10
-_TOGETHER: Final = 1000
+_MAX_DISTANCE: Final = 10
+"""Maximum distance on arrival of neighbours that stayed near each other."""
+_CHUNK: Final = 1000
 """Reports in one delivered chunk."""
 
 
-class MemoryBuckets:
+class MemoryBuckets(dict[int, list[bytes]]):
     """Buckets of an external shuffle, in memory."""
-
-    def __init__(self) -> None:
-        self._records: dict[int, list[bytes]] = {}
 
     def append(self, bucket: int, reports: bytes) -> None:
         """Add a record to a bucket."""
-        self._records.setdefault(bucket, []).append(reports)
+        self.setdefault(bucket, []).append(reports)
 
     def take(self, bucket: int) -> list[bytes]:
         """Remove a bucket and return its records."""
-        return self._records.pop(bucket, [])
+        return self.pop(bucket, [])
 
 
-def in_memory(n: int, rng: np.random.Generator) -> Order:
+def in_memory(n: int, rng: np.random.Generator) -> Places:
     """Order n reports by the in-memory permutation."""
     return _places_of(permute(_numbered(n), rng))
 
 
-def in_buckets(n: int, rng: np.random.Generator) -> Order:
+def in_buckets(n: int, rng: np.random.Generator) -> Places:
     """Order n reports by an external shuffle, with three buckets and a small buffer."""
     shuffle = ExternalPermutation(
         report_bytes=4, buckets=MemoryBuckets(), n_buckets=3, rng=rng, buffer_bytes=max(4, n)
     )
     for group in np.array_split(_numbered(n), max(1, n // 3)):
         shuffle.add(group)
-    parts = [_places_of(part) for part in shuffle.permuted(_TOGETHER)]
+    parts = [_places_of(part) for part in shuffle.permuted(_CHUNK)]
     return np.concatenate([np.empty(0, dtype=np.int64), *parts])
 
 
-def cut_once(n: int, rng: np.random.Generator) -> Order:
+def cut_once(n: int, rng: np.random.Generator) -> Places:
     """Rotate the batch by a random offset: random, but not a uniform order."""
     return np.roll(np.arange(n), int(rng.integers(n)))
 
@@ -75,7 +71,7 @@ def cut_once(n: int, rng: np.random.Generator) -> Order:
 _DEPLOYED: Final[Mapping[str, tuple[Ordering, float]]] = MappingProxyType(
     {"in memory": (in_memory, 1.0), "in buckets": (in_buckets, 0.1)}
 )
-"""The shuffler's two permutations, and each one's share of the draws."""
+"""The shuffler's two permutations, each with its share of the draws."""
 CUT: Final[Mapping[str, tuple[Ordering, float]]] = MappingProxyType({"cut once": (cut_once, 1.0)})
 
 
@@ -88,51 +84,52 @@ def run_orders(
     """Test both of the shuffler's permutations."""
     checks, sizes = Checks(), subject.sizes.orders
     for name, (ordering, share) in orderings.items():
-        for size in _SMALL:
-            orders = max(_EACH * math.factorial(size), int(share * sizes / 20))
+        for size in _SMALL_BATCHES:
+            orders = max(_MIN_EXPECTED * math.factorial(size), int(share * sizes / 20))
             _check_every_order(checks, name, ordering, (orders, size), rng)
-        for _ in range(min(_MAX_ORDERS, max(2, int(share * sizes / 10) // _LARGE))):
-            check_order(checks, name, ordering(_LARGE, rng))
+        for _ in range(min(_MAX_LARGE_BATCHES, max(2, int(share * sizes / 10) // _LARGE_BATCH))):
+            check_order(checks, name, ordering(_LARGE_BATCH, rng))
         secure = f"{name}, with the production generator"
-        _check_every_order(checks, secure, ordering, (_EACH * 24, 4), secure_generator())
-        check_order(checks, secure, ordering(_LARGE, secure_generator()))
+        _check_every_order(checks, secure, ordering, (_MIN_EXPECTED * 24, 4), secure_generator())
+        check_order(checks, secure, ordering(_LARGE_BATCH, secure_generator()))
     row = checks.finding(
-        heading="anonymity",
         coalition="analyzer",
-        sentence=f"In batches of up to {_LARGE:,} reports, these tests found no relation between "
-        "a report's position and its arrival or its neighbours.",
+        sentence=f"In batches of up to {_LARGE_BATCH:,} reports, these tests found no relation "
+        "between a report's position and its arrival or its neighbours.",
         trials=sizes,
         advice="Do not collect with this version: the order of a batch reveals who sent when.",
     )
     return (row,)
 
 
-def check_order(checks: Checks, name: str, order: Order) -> None:
+def check_order(checks: Checks, name: str, order: Places) -> None:
     """Test one order of thousands of reports."""
     n, places = len(order), np.arange(len(order))
-    checks.must(f"{name}: nothing is lost", bool((np.sort(order) == places).all()))
+    checks.require(f"{name}: nothing is lost", bool((np.sort(order) == places).all()))
     checks.test(f"{name}: neighbours stay neighbours", p_successions(order))
     steps = np.abs(np.diff(order))
-    near = 2 * sum(n - step for step in range(1, _NEAR + 1)) / n
-    checks.test(f"{name}: neighbours stay near", p_poisson(int((steps <= _NEAR).sum()), near))
+    near = 2 * sum(n - step for step in range(1, _MAX_DISTANCE + 1)) / n
+    checks.test(
+        f"{name}: neighbours stay near", p_poisson(int((steps <= _MAX_DISTANCE).sum()), near)
+    )
     checks.test(f"{name}: positions kept", p_poisson(int((order == places).sum()), 1.0))
     checks.test(f"{name}: early stays early", p_rank(order))
     checks.test(f"{name}: blocks spread", p_blocks(order, _BLOCKS))
 
 
 def _numbered(n: int) -> SealedReports:
-    """Make n reports that contain their arrival index."""
+    """Create n reports that contain their arrival index."""
     return np.arange(n, dtype=np.uint32).view(np.uint8).reshape(n, 4)
 
 
-def _places_of(reports: SealedReports) -> Order:
+def _places_of(reports: SealedReports) -> Places:
     return np.ascontiguousarray(reports).view(np.uint32)[:, 0].astype(np.int64)
 
 
 def _check_every_order(
     checks: Checks, name: str, ordering: Ordering, drawn: tuple[int, int], rng: np.random.Generator
 ) -> None:
-    """Test that all orders are equally frequent. `drawn`: number of draws, reports per draw."""
+    """Test that all orders are equally likely. `drawn`: number of draws, reports per draw."""
     orders, size = drawn
     numbers = {order: number for number, order in enumerate(itertools.permutations(range(size)))}
     seen = [numbers.get(tuple(ordering(size, rng).tolist()), -1) for _ in range(orders)]

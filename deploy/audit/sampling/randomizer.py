@@ -1,9 +1,9 @@
 """
 Tests of the task's reports and dummies against the distributions that its guarantees assume.
 
-Tests of reports on items count support of the own item, of another, and of two at once, and check
-that seeds are uniform. Reports on texts, numbers and pairs are compared with their exact
-distributions, cell by cell.
+For items, the tests count how often reports support the true item, another item, and two items at
+once, and check that seeds are uniform. Reports on texts, numbers and pairs are compared with their
+exact distributions, cell by cell.
 """
 
 from typing import Final
@@ -28,25 +28,26 @@ from deploy.audit.distributions.value_reports import (
 )
 from deploy.audit.finding import Checks, Rows
 from deploy.audit.scenario import AuditSubject
-from deploy.audit.statistics import p_binomial, p_cells, p_poisson, p_shares
+from deploy.audit.statistics import joint_p, p_binomial, p_cells, p_poisson, p_shares
 
 _MAX_BYTES: Final = 50_000_000
 """Maximum bytes of reports drawn for one value."""
 _MAX_VALUES: Final = 500
-_FEW: Final = 12
-"""Maximum number of items tested."""
-_SEEDS_EACH: Final = 200
+"""Maximum number of values on which reports are drawn."""
+_MAX_ITEMS: Final = 12
+"""Maximum number of items whose support is tested."""
+_MIN_SEEDS_PER_CELL: Final = 200
 """Minimum expected count of seeds in each tested cell."""
-_PRODUCTION: Final = 8
+_PRODUCTION_DIVISOR: Final = 8
 """Divisor of the number of reports drawn from the production generator."""
-_NAMING: Final = frozenset({"grr", "warner", "square-wave"})
+_ITEM_MECHANISMS: Final = frozenset({"grr", "warner", "square-wave"})
 """Mechanisms whose reports name one item or one position."""
 
 
 def run_randomizer(
     subject: AuditSubject, rng: np.random.Generator, *, draw: Draw = draw_reports
 ) -> Rows:
-    """Test the audited task's own reports and dummies."""
+    """Test the audited task's reports and dummies."""
     checks, task = Checks(), subject.task
     if task.kind == "categorical":
         _check_items(checks, subject, draw, rng)
@@ -72,7 +73,7 @@ def _check_items(
     number = min(subject.sizes.reports, _MAX_BYTES // mechanism.report_dtype.itemsize)
     for name, count, source in (
         ("every value", subject.sizes.reports, rng),
-        ("every value, production generator", number // _PRODUCTION, secure_generator()),
+        ("every value, production generator", number // _PRODUCTION_DIVISOR, secure_generator()),
     ):
         values = np.unique(np.linspace(0, task.domain_size - 1, _MAX_VALUES).astype(np.int64))
         each = max(1, count // len(values))
@@ -92,7 +93,7 @@ def _check_drawn(
 ) -> None:
     """Test supported items, seeds and positions of reports on a value, or of dummies (None)."""
     what, mechanism = "a dummy" if value is None else "a report", subject.mechanism
-    checks.must(f"{what}: valid", bool(mechanism.valid(reports).all()))
+    checks.require(f"{what}: valid", bool(mechanism.valid(reports).all()))
     _check_support(checks, subject, reports, value)
     if "seed" in (reports.dtype.names or ()):
         _check_seeds(checks, what, mechanism, reports["seed"].astype(np.uint64))
@@ -105,11 +106,11 @@ def _check_support(
     """Test how often reports on a value, or dummies, support one item and two at once."""
     mechanism, support = subject.mechanism, support_distribution(subject.task)
     last = mechanism.domain_size - 1
-    for item in np.unique(np.linspace(0, last, _FEW).astype(int)).tolist():
+    for item in np.unique(np.linspace(0, last, _MAX_ITEMS).astype(int)).tolist():
         if value is None:
             name, chance = "a dummy supports an item", support.dummy
         elif item == value:
-            name, chance = "a report supports its own item", support.own
+            name, chance = "a report supports its item", support.own
         elif support.far_only and item != last - value:
             continue
         else:
@@ -129,7 +130,7 @@ def _check_seeds(
     """Test that seeds are uniform, and that neighbours have equal seeds only by chance."""
     number = mechanism.family.seeds if isinstance(mechanism, LocalHashing) else 2**64
     # A power of two, to detect parity; test low digits first, then high ones.
-    cells = min(number, 1 << max(1, (len(seeds) // _SEEDS_EACH).bit_length() - 1))
+    cells = min(number, 1 << max(1, (len(seeds) // _MIN_SEEDS_PER_CELL).bit_length() - 1))
     evenly = np.full(cells, number // cells, dtype=np.float64)
     evenly[: number % cells] += 1
     checks.cells(f"{what}: uniform seeds", (seeds % np.uint64(cells)).astype(np.int64), evenly)
@@ -147,7 +148,7 @@ def _check_seeds(
 def _check_places(
     checks: Checks, subject: AuditSubject, reports: Reports, value: int | None
 ) -> None:
-    """Test the buckets or positions that reports name, relative to the value's own."""
+    """Test the buckets or positions that reports name, relative to those of the value."""
     task, mechanism = subject.task, subject.mechanism
     own = support_distribution(task).own
     if isinstance(mechanism, LocalHashing | StringHashing):
@@ -157,7 +158,7 @@ def _check_places(
             named = (named - mechanism.hashed(reports, value)) % places
             chances[:] = (1 - own) / (places - 1)
             chances[0] = own
-    elif task.mechanism.name in _NAMING:
+    elif task.mechanism.name in _ITEM_MECHANISMS:
         places = max(task.domain_size, task.item_mechanism.buckets)
         named, chances = reports["item"].astype(np.int64), np.ones(places)
         if value is not None:
@@ -177,9 +178,8 @@ def _check_parts(checks: Checks, task: Task, value: Value, reports: Reports) -> 
         for number, chances in enumerate(part.chances):
             cells = part.cells if part.which is None else part.cells[part.which == number]
             seen = np.bincount(cells, minlength=len(chances))
-            checks.must(f"{part.name} within their range", len(seen) == len(chances))
+            checks.require(f"{part.name}: within the range", len(seen) == len(chances))
             p_value = p_cells(seen[: len(chances)], chances)
             levels.setdefault(part.name, []).extend([] if p_value is None else [p_value])
     for name, found in levels.items():
-        joint = min(1.0, len(found) * min(found)) if found else None
-        checks.test(f"the distribution of {name}", joint)
+        checks.test(f"the distribution of {name}", joint_p(found) if found else None)

@@ -9,7 +9,7 @@ from common.errors import SuspectBatchError
 from common.mechanisms.base import Reports, null_reports
 from common.mechanisms.registry import mechanism_of
 from common.task_digest import TaskDigest
-from deploy.audit.harness.pools import InlinePool
+from deploy.audit.harness.analyzer_core import InlinePool
 from tests.support.tasks import published
 
 _CASE = published()

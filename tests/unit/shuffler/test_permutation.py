@@ -5,6 +5,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
+from deploy.audit.sampling.orders import MemoryBuckets
 from shuffler.permutation import (
     BUCKET_BYTES,
     MAX_BUCKETS,
@@ -12,7 +13,6 @@ from shuffler.permutation import (
     bucket_count,
     permute,
 )
-from tests.support.buckets import MemoryBuckets
 
 
 def _shuffled(

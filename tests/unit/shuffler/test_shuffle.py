@@ -13,13 +13,13 @@ from common.crypto.hpke import HpkePublicKey, SealContext, report_context, split
 from common.errors import DamagedStorageError
 from common.mechanisms.registry import mechanism_of
 from common.task.dummy_spec import KEEP_SUM, RATIO_SUM, ShufflerSpec
-from deploy.audit.harness.pools import InlinePool
+from deploy.audit.harness.analyzer_core import InlinePool
+from deploy.audit.sampling.orders import MemoryBuckets
 from shuffler import shuffle
 from shuffler.permutation import ExternalPermutation
 from shuffler.shuffle import BatchShuffler, ShuffleSummary, draw_item_dummies, draw_kept
 from shuffler.storage.group import BatchKey
 from shuffler.storage.spool import BatchFiles
-from tests.support.buckets import MemoryBuckets
 from tests.support.mechanisms import Scripted
 from tests.support.tasks import SHUFFLER_NOISE, PublishedTask, published
 

@@ -1,4 +1,4 @@
-"""`shuffledp audit` as it is typed."""
+"""The command `shuffledp audit`."""
 
 import json
 from pathlib import Path
@@ -7,8 +7,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from common.errors import SettingsError, ShuffleDpError, TaskError
-from deploy.audit import command
 from deploy.audit.harness.tasks import sample_task
+from deploy.audit.runner import AuditRun
 from deploy.audit.scenarios import SCENARIOS
 from deploy.cli import app
 from tests.support.audit_reports import failed_report
@@ -34,7 +34,7 @@ _LINKING = ("--scenario", "linking", "--processes", "1", "--task-file")
 
 
 def test_a_scenario_is_run_shown_and_written(tmp_path: Path, task_file: Path) -> None:
-    """Of a published task: a table, a file for programs and a page; or the file's text alone."""
+    """On a published task: a table, a JSON file and a page; or the JSON alone."""
     outcome = _run(tmp_path, *_LINKING, str(task_file))
     written = json.loads((tmp_path / "a.json").read_text(encoding="utf-8"))
 
@@ -51,8 +51,8 @@ def test_a_scenario_is_run_shown_and_written(tmp_path: Path, task_file: Path) ->
     assert (printed["n_users"], printed["seed"], printed["mode"]) == (2000, 5, "quick")
 
 
-def test_the_self_test_shows_each_alarm(tmp_path: Path, task_file: Path) -> None:
-    """For a reader and for programs; it writes no files."""
+def test_the_self_test_shows_each_result(tmp_path: Path, task_file: Path) -> None:
+    """As text and as JSON; it writes no files."""
     words = ("--self-test", *_LINKING, str(task_file))
     outcome = _run(tmp_path, *words)
     [printed] = json.loads(_run(tmp_path, *words, "--json").stdout)
@@ -67,8 +67,8 @@ def test_the_self_test_shows_each_alarm(tmp_path: Path, task_file: Path) -> None
 def test_a_failed_check_ends_with_status_1(
     tmp_path: Path, task_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The files are written all the same."""
-    monkeypatch.setattr(command, "audit", lambda *_, **__: failed_report())
+    """The files are still written."""
+    monkeypatch.setattr(AuditRun, "audit", lambda *_, **__: failed_report())
     outcome = _run(tmp_path, "--scenario", "linking", "--task-file", str(task_file))
 
     assert outcome.exit_code == 1
@@ -77,7 +77,7 @@ def test_a_failed_check_ends_with_status_1(
 
 
 def test_scenarios_are_listed(tmp_path: Path) -> None:
-    """All of them, by unique names, and nothing is run."""
+    """All scenarios have unique names, and none is run."""
     outcome, names = _run(tmp_path, "--list"), [scenario.name for scenario in SCENARIOS]
 
     assert len(set(names)) == len(names)
@@ -86,7 +86,7 @@ def test_scenarios_are_listed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "kind", "said"),
+    ("words", "kind", "message"),
     [
         (["--quick", "--full"], SettingsError, "not both"),
         (["--self-test", "--full"], SettingsError, "drop --full"),
@@ -98,11 +98,11 @@ def test_scenarios_are_listed(tmp_path: Path) -> None:
         (["--task-file", __file__], TaskError, "use --draft for a draft"),
     ],
 )
-def test_options_that_do_not_fit_are_refused(
-    tmp_path: Path, words: list[str], kind: type[ShuffleDpError], said: str
+def test_conflicting_or_invalid_options_are_refused(
+    tmp_path: Path, words: list[str], kind: type[ShuffleDpError], message: str
 ) -> None:
-    """In a sentence, and before anything is run."""
+    """With a sentence, and before anything is run."""
     outcome = _run(tmp_path, *words)
 
     assert isinstance(outcome.exception, kind)
-    assert said in str(outcome.exception)
+    assert message in str(outcome.exception)

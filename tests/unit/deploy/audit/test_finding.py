@@ -1,4 +1,4 @@
-"""Several tests and facts that make one row."""
+"""Several tests and facts that form one finding."""
 
 import math
 
@@ -14,10 +14,10 @@ def _row(checks: Checks) -> Finding:
     return checks.finding(heading="correctness", sentence="All is well.", advice="Mend it.")
 
 
-def test_a_row_that_holds_has_no_advice_and_counts_its_tests() -> None:
+def test_a_finding_that_holds_has_no_advice_and_counts_its_tests() -> None:
     """A test without enough draws is not counted."""
     checks = Checks()
-    checks.must("a fact", True)  # noqa: FBT003  # what is noted
+    checks.require("a fact", True)  # noqa: FBT003  # the checked fact
     for name, p_value in (("a test", 0.5), ("a test", 0.01), ("another test", None)):
         checks.test(name, p_value)
     row = _row(checks)
@@ -26,11 +26,11 @@ def test_a_row_that_holds_has_no_advice_and_counts_its_tests() -> None:
     assert "0.01" in row.statistic
 
 
-def test_a_row_that_does_not_hold_names_what_failed() -> None:
-    """A fact once false stays false, the least p of a test counts, and NaN fails."""
+def test_a_failed_finding_names_the_failed_checks() -> None:
+    """A false fact stays false, the smallest p-value of a test counts, and NaN fails."""
     checks = Checks()
     for holds in (False, True):
-        checks.must("a fact", holds)
+        checks.require("a fact", holds)
     for p_value in (TEST_LEVEL / 2, 0.9):
         checks.test("a test", p_value)
     checks.test("another test", TEST_LEVEL * 2)
@@ -48,6 +48,6 @@ def test_a_row_that_does_not_hold_names_what_failed() -> None:
     [("delta", None), ("theorem", ""), ("neighbouring", ""), ("assumptions", ())],
 )
 def test_no_claim_is_a_bare_number(field: str, nothing: object) -> None:
-    """It needs its δ, its neighbours, its theorem and its assumptions."""
+    """A claim needs δ, a neighbouring relation, a theorem and assumptions."""
     with pytest.raises(ValueError, match="needs its delta, neighbouring, theorem"):
         finding(claim_epsilon=1.0, **{field: nothing})

@@ -1,4 +1,4 @@
-"""The distinguishing game, where ε is known. Fixed seeds; a bound errs with TEST_LEVEL."""
+"""The distinguishing game where ε is known. Seeds are fixed; a bound errs with TEST_LEVEL."""
 
 import math
 
@@ -11,17 +11,17 @@ _TRIALS = 400_000
 
 
 def _responses(epsilon: float, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Draw randomized responses about a bit that is 1, and about one that is 0."""
+    """Draw randomized responses for a bit that is 1, and for one that is 0."""
     p = math.exp(epsilon) / (1 + math.exp(epsilon))
     return (rng.random(_TRIALS) < p).astype(float), (rng.random(_TRIALS) >= p).astype(float)
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 2.0, 5.0])
 @pytest.mark.parametrize("delta", [0.0, 0.01])
-def test_randomized_response_is_measured_from_below_and_closely(
+def test_the_bound_for_randomized_response_is_close_and_never_too_high(
     epsilon: float, delta: float
 ) -> None:
-    """At δ the least ε of a bit told with p is ln((p - δ) / (1 - p))."""
+    """The smallest ε at δ of a bit that is reported with probability p: ln((p - δ) / (1 - p))."""
     p = math.exp(epsilon) / (1 + math.exp(epsilon))
     exact = math.log((p - delta) / (1 - p))
 
@@ -32,7 +32,7 @@ def test_randomized_response_is_measured_from_below_and_closely(
 
 
 def test_scores_without_information_show_nothing() -> None:
-    """Both worlds alike, or one score for everything."""
+    """Equal distributions under both values, or constant scores."""
     rng = np.random.default_rng(2)
     result = run_game(rng.normal(size=_TRIALS), rng.normal(size=_TRIALS))
 
@@ -41,8 +41,8 @@ def test_scores_without_information_show_nothing() -> None:
     assert run_game(np.zeros(100), np.zeros(100)).empirical_epsilon_lower == 0
 
 
-def test_a_bound_is_seldom_above_the_truth() -> None:
-    """The threshold is chosen on other draws than those that measure: 300 small games of ε = 1."""
+def test_bounds_are_rarely_above_the_true_epsilon() -> None:
+    """In 300 small games of ε = 1, the draws that measure are not those that choose thresholds."""
     rng = np.random.default_rng(5)
     bounds = []
     for _ in range(300):

@@ -1,4 +1,4 @@
-"""A run as a whole: seeds, processes, failures, and the self-test."""
+"""Complete runs: seeds, processes, failures, and the self-test."""
 
 import dataclasses
 import json
@@ -10,7 +10,7 @@ from analyzer.task_builder import complete
 from deploy.audit.finding import Findings
 from deploy.audit.harness.tasks import reduced_draft
 from deploy.audit.report.audit_report import as_json
-from deploy.audit.runner import audit, run, scenarios_named, self_test
+from deploy.audit.runner import AuditRun, run, scenarios_named
 from deploy.audit.scenario import AuditSubject, Scenario
 from deploy.audit.scenarios import SCENARIOS
 from deploy.terminal.json_output import dumps
@@ -22,16 +22,15 @@ _SOME = ("linking", "puredump", "draws", "shuffler-drops")
 
 
 def _figures(seed: int, *names: str, processes: int = 1) -> str:
-    report = audit(
-        audited(games=20_000), seed=seed, scenarios=scenarios_named(names), processes=processes
-    )
+    subject, scenarios = audited(games=20_000), scenarios_named(names)
+    report = AuditRun(subject=subject, seed=seed, scenarios=scenarios, processes=processes).audit()
     assert report.passed
     return dumps(as_json(report)["findings"])
 
 
 @pytest.mark.slow
-def test_a_seed_gives_the_same_figures_whatever_runs_beside_it() -> None:
-    """Alone, with others, and in spawned processes; another seed gives others."""
+def test_a_seed_gives_the_same_figures_in_every_selection_of_scenarios() -> None:
+    """Alone, with other scenarios, and in spawned processes; another seed gives other figures."""
     first = _figures(3, *_SOME)
 
     assert first == _figures(3, *_SOME, processes=2)
@@ -43,18 +42,23 @@ def _fails(_: AuditSubject, __: np.random.Generator) -> Findings:
     raise RuntimeError("the value 1234567 is not there")
 
 
-def test_code_that_raises_is_a_finding_that_repeats_no_value() -> None:
-    """A scenario that cannot run has not passed."""
+def test_code_that_raises_is_a_failed_finding_without_values() -> None:
+    """A scenario that cannot run has neither passed nor detected its weakness."""
     scenario = Scenario(name="fails", title="It fails", check=_fails, weakness="None.")
     [row] = run(scenario, audited(), 1).findings
+    typo = dataclasses.replace(SCENARIOS[0], weakness_options={"no_such_option": True})
+    [result] = AuditRun(
+        subject=audited(games=20_000), seed=1, scenarios=[typo], processes=1
+    ).self_test()
 
     assert not row.passed
     assert "RuntimeError in test_runner.py" in row.sentence
     assert "1234567" not in dumps(dataclasses.asdict(row))
+    assert (True, False, False) == (result.applies, result.detected, result.passed)
 
 
 @pytest.mark.parametrize("protocol", ITEM_PROTOCOLS)
-def test_a_small_run_has_the_mechanism_weights_and_distributions_of_the_task(protocol: str) -> None:
+def test_a_reduced_task_keeps_the_mechanism_weights_and_distributions(protocol: str) -> None:
     """Only the batch is smaller."""
     task = protocol_task(protocol)
     draft = reduced_draft(task.to_bytes(), most_reports=2500, n_users=(16, 64, 256))
@@ -68,30 +72,31 @@ def test_a_small_run_has_the_mechanism_weights_and_distributions_of_the_task(pro
 
 
 def test_scenarios_for_other_kinds_are_named_and_not_run() -> None:
-    """Nothing is missing silently."""
-    chosen = scenarios_named(["linking", "draws"])
-    report = audit(audited(kind_task("duchi")), seed=1, scenarios=chosen, processes=1)
+    """Skipped scenarios and those without findings are reported."""
+    subject, chosen = audited(kind_task("duchi")), scenarios_named(["linking", "draws"])
+    report = AuditRun(subject=subject, seed=1, scenarios=chosen, processes=1).audit()
 
     assert report.other_kinds == ("linking",)
     assert report.idle == ("draws",)
 
 
 @pytest.mark.slow
-def test_every_alarm_rings() -> None:
-    """On a task that has something to break in every scenario."""
+def test_every_weakness_is_detected() -> None:
+    """On a task to which every weakness applies."""
     subject = audited(batches=800_000, reports=400_000, devices=4_000, users=300)
-    alarms = self_test(subject, seed=1)
+    results = AuditRun(subject=subject, seed=1).self_test()
 
-    assert [alarm.scenario.name for alarm in alarms if not alarm.rang] == []
+    assert [result.scenario.name for result in results if not result.detected] == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("protocol", [*ITEM_PROTOCOLS, *OF_OTHER_KINDS])
 def test_every_protocol_passes_its_audit_and_its_self_test(protocol: str) -> None:
-    """All but the running services, of which one run is enough."""
+    """Except for the running services, for which one run is enough."""
     task = (kind_task if protocol in OF_OTHER_KINDS else protocol_task)(protocol)
-    some = [scenario for scenario in SCENARIOS if scenario.name != "services"]
-    alarms = self_test(audited(task, n_users=2000), seed=1, scenarios=some)
+    scenarios = [scenario for scenario in SCENARIOS if scenario.name != "services"]
+    subject = audited(task, n_users=2000)
+    results = AuditRun(subject=subject, seed=1, scenarios=scenarios).self_test()
 
-    assert [row.sentence for alarm in alarms for row in alarm.failed_before] == []
-    assert [a.scenario.name for a in alarms if a.applies and not a.rang] == []
+    assert [row.sentence for result in results for row in result.failed_before] == []
+    assert [result.scenario.name for result in results if not result.passed] == []

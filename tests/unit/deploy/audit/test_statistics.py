@@ -1,4 +1,4 @@
-"""P-values and bounds: right distributions pass as often as stated, wrong ones fail."""
+"""P-values and bounds: correct distributions pass as often as stated, wrong ones fail."""
 
 import math
 from collections.abc import Callable
@@ -36,12 +36,12 @@ _TESTS: dict[str, Callable[[Places], float | None]] = {
 
 
 def _even(p_values: list[float]) -> bool:
-    """Return whether p-values lie evenly in 0 .. 1, or higher; it errs with probability 1e-7."""
+    """Return whether p-values are uniform in 0 .. 1, or higher; errs with probability 1e-7."""
     return bool(stats.kstest(p_values, "uniform", alternative="greater").pvalue > 1e-7)
 
 
-def test_a_chance_and_a_rare_number_are_tested_by_their_exact_distributions() -> None:
-    """On both sides; 2 % off a probability shows."""
+def test_counts_and_rare_events_are_tested_by_their_exact_distributions() -> None:
+    """On both sides; an error of 2 % in a probability is detected."""
     rng = np.random.default_rng(1)
 
     assert _even([p_binomial(int(n), 1000, 0.3) for n in rng.binomial(1000, 0.3, _REPEATS)])
@@ -54,8 +54,8 @@ def test_a_chance_and_a_rare_number_are_tested_by_their_exact_distributions() ->
 
 
 @pytest.mark.parametrize("cells", [2, 3, 50, 3000])
-def test_cells_of_a_distribution_pass_and_of_another_fail(cells: int) -> None:
-    """Many cells, of which some are seldom: put together."""
+def test_draws_from_the_distribution_pass_and_from_another_fail(cells: int) -> None:
+    """Rare cells are merged if there are many cells."""
     rng = np.random.default_rng(cells)
     chances = rng.dirichlet(np.ones(cells))
     other = chances * rng.uniform(0.9, 1.1, cells)
@@ -65,7 +65,7 @@ def test_cells_of_a_distribution_pass_and_of_another_fail(cells: int) -> None:
 
 
 def test_rare_cells_are_tested_with_their_neighbours() -> None:
-    """Of 20,000 cells with five draws each: halves, and every second hundred; not every second."""
+    """20,000 cells of five draws: draws in half of them, or in every second hundred, fail."""
     rng = np.random.default_rng(7)
     even, drawn = np.ones(20_000), rng.integers(0, 10_000, 100_000)
 
@@ -81,18 +81,16 @@ def _of_cells(observed: np.ndarray, chances: np.ndarray) -> float:
     return level
 
 
-def test_what_cannot_happen_must_not() -> None:
-    """One draw in a cell of chance 0 is enough."""
+def test_a_draw_of_probability_0_fails() -> None:
+    """A single draw in such a cell suffices."""
     assert p_cells(np.array([10**6, 10**6, 1]), np.array([0.5, 0.5, 0.0])) == 0
     assert _of_cells(np.array([10**6, 10**6 + 10, 0]), np.array([0.5, 0.5, 0.0])) > 0.5
     assert p_cells(np.array([120, 0]), np.array([1.0, 1.0])) is None
 
 
 @pytest.mark.parametrize(("successes", "trials"), [(1, 10), (7, 10), (500, 10_000)])
-def test_bounds_are_where_so_many_or_so_few_successes_become_unlikely(
-    successes: int, trials: int
-) -> None:
-    """Exactly at the level, by the binomial distribution itself."""
+def test_bounds_have_exactly_the_stated_level(successes: int, trials: int) -> None:
+    """By the binomial distribution."""
     lower = probability_lower(successes, trials, 0.01)
     upper = probability_upper(successes, trials, 0.01)
 
@@ -101,7 +99,7 @@ def test_bounds_are_where_so_many_or_so_few_successes_become_unlikely(
 
 
 def test_the_ceiling_is_about_ln_of_trials_over_ln_of_two_over_the_level() -> None:
-    """What a perfect distinguisher certifies."""
+    """The bound that a perfect attack reaches."""
     assert ceiling(10**6, 0.0) == pytest.approx(
         math.log(10**6 / math.log(2 / TEST_LEVEL)), rel=1e-3
     )
@@ -110,15 +108,15 @@ def test_the_ceiling_is_about_ln_of_trials_over_ln_of_two_over_the_level() -> No
 
 
 def _p_value(name: str, before: Places) -> float:
-    """Return 1 where nothing can be tested."""
+    """Return the p-value, or 1 if there are too few reports."""
     level = _TESTS[name](before)
     return 1.0 if level is None else level
 
 
 @pytest.mark.parametrize("name", _TESTS)
-def test_uniform_orders_are_seldom_suspected(name: str) -> None:
+def test_uniform_orders_rarely_fail(name: str) -> None:
     """
-    Of 1000 uniform orders no more than 30 have a p-value below .01, and none a very small one.
+    At most 30 of 1000 uniform orders have a p-value below .01, and none has a very small one.
 
     Seed 1; fails by chance with probability below 1e-4 over seeds.
     """
@@ -130,22 +128,22 @@ def test_uniform_orders_are_seldom_suspected(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", _TESTS)
-def test_a_kept_order_is_seen_by_every_test_and_most_see_a_reversed_one(name: str) -> None:
-    """Few blocks do not tell an order from its reverse, and few reports are no evidence."""
+def test_every_test_detects_a_kept_order_and_most_detect_a_reversed_one(name: str) -> None:
+    """Two blocks do not distinguish an order from its reverse; few reports are no evidence."""
     assert TEST_LEVEL > _p_value(name, np.arange(_N))
     assert name == "blocks" or TEST_LEVEL > _p_value(name, np.arange(_N)[::-1])
     assert all(TEST_LEVEL < _p_value(name, np.arange(n)) for n in range(3))
 
 
-def test_things_that_stand_in_front_and_groups_that_lie_as_they_came_are_seen() -> None:
-    """Spread among others, and groups that are numbered at random, are not suspected."""
+def test_marked_reports_in_front_and_groups_in_arrival_order_fail() -> None:
+    """Marked reports in random positions, and groups in random order, pass."""
     rng = np.random.default_rng(5)
     marked = np.arange(_N) < _N // _EACH
-    came = np.split(np.arange(_N), np.sort(rng.choice(_N, size=60, replace=False)))
+    groups = np.split(np.arange(_N), np.sort(rng.choice(_N, size=60, replace=False)))
 
     assert TEST_LEVEL > p_rank_sum(marked)
     assert TEST_LEVEL < p_rank_sum(rng.permutation(marked))
     assert p_rank_sum(np.ones(4, dtype=np.bool_)) == 1
-    assert TEST_LEVEL > p_group_order(came)
-    assert TEST_LEVEL > p_group_order(came[::-1])
-    assert TEST_LEVEL < p_group_order([came[place] for place in rng.permutation(len(came))])
+    assert TEST_LEVEL > p_group_order(groups)
+    assert TEST_LEVEL > p_group_order(groups[::-1])
+    assert TEST_LEVEL < p_group_order([groups[place] for place in rng.permutation(len(groups))])

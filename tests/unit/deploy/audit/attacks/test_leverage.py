@@ -1,4 +1,4 @@
-"""Crafted reports against every report, and the formula of the gain against the paper."""
+"""Crafted reports compared with all reports, and the gain's formula with the paper."""
 
 import itertools
 import math
@@ -28,8 +28,8 @@ _E = math.exp(2.0)
         ("ldp-oue", _SHARE * (2 * 10 - _HELD) + 2 * _SHARE * 10 / (_E - 1)),
     ],
 )
-def test_the_gain_is_the_papers(protocol: str, printed: float) -> None:
-    """From p and q, and from ε; users who only lie gain λ·(1 - f_T)."""
+def test_the_gain_is_that_of_the_paper(protocol: str, printed: float) -> None:
+    """Computed from p and q, and from ε; users who only lie gain λ·(1 - f_T)."""
     task = protocol_task(protocol)
     lever = leverage(task, mechanism_of(task), _TARGETS, np.random.default_rng(1))
 
@@ -40,8 +40,8 @@ def test_the_gain_is_the_papers(protocol: str, printed: float) -> None:
 
 
 @pytest.mark.parametrize("protocol", ["ldp-blh", "murs"])
-def test_no_report_of_the_family_lifts_the_targets_more(protocol: str) -> None:
-    """What it supports of the targets, less what it supports of all items in proportion."""
+def test_no_report_of_the_family_raises_the_targets_more(protocol: str) -> None:
+    """Supported targets, minus the proportional share of all supported items."""
     mechanism = mechanism_of(protocol_task(protocol))
     assert isinstance(mechanism, LocalHashing)
     family = mechanism.family
@@ -61,8 +61,8 @@ def test_no_report_of_the_family_lifts_the_targets_more(protocol: str) -> None:
     ("protocol", "held"),
     [("ldp-grr", 1), ("ldp-sue", 5), ("ldp-oue", 5), ("ldp-warner", 1), ("ldp-olh-strings", 3)],
 )
-def test_as_many_targets_are_supported_as_a_report_can_hold(protocol: str, held: int) -> None:
-    """One by a report that names an item, all by bits, some by a seed that was looked for."""
+def test_a_crafted_report_supports_as_many_targets_as_possible(protocol: str, held: int) -> None:
+    """A report that names an item supports one, bits support all, a searched seed some."""
     task = protocol_task(protocol)
     mechanism, targets = mechanism_of(task), _SPREAD[_SPREAD < task.domain_size]
     targets = targets if len(targets) else np.array([1])

@@ -1,4 +1,4 @@
-"""Gains by calculation and by measurement. Fixed seeds; a bound errs with TEST_LEVEL."""
+"""Computed and measured gains. Seeds are fixed; a bound errs with TEST_LEVEL."""
 
 import math
 
@@ -21,10 +21,10 @@ def _rng() -> np.random.Generator:
 
 
 @pytest.mark.parametrize(("protocol", "local_epsilon"), [("od-hp", 2.0), ("mixdump", 4.0)])
-def test_shuffler_and_analyzer_get_nine_tenths_of_what_is_claimed(
+def test_shuffler_and_analyzer_gain_nine_tenths_of_the_claim(
     protocol: str, local_epsilon: float
 ) -> None:
-    """Of the local ε of one report, and among one's own dummies of ε at the tested δ."""
+    """For one report, of the local ε; among the user's dummies, of ε at the tested δ."""
     task = sample_task(
         protocol=protocol,
         domain_size=60,
@@ -41,8 +41,8 @@ def test_shuffler_and_analyzer_get_nine_tenths_of_what_is_claimed(
         assert (row.empirical_epsilon_lower or 0.0) >= least, row.title
 
 
-def test_dummies_of_ones_own_are_counted_exactly() -> None:
-    """As formula 1 has it for one user: exact, and no bound."""
+def test_the_gain_among_the_users_own_dummies_is_exact() -> None:
+    """For one user, formula 1 is exact and not only a bound."""
     task = sample_task(
         protocol="puredump", domain_size=26, local_epsilon=float("inf"), dummies_per_user=500.0
     )
@@ -55,8 +55,8 @@ def test_dummies_of_ones_own_are_counted_exactly() -> None:
     assert (row.empirical_epsilon_lower or 0.0) < upper
 
 
-def test_colluders_take_away_what_the_curve_says() -> None:
-    """The fewer are honest, the less is promised; attacks stay below, and come near where few."""
+def test_claims_grow_with_the_share_of_colluders() -> None:
+    """Attacks stay below the claims, and come close if few users are honest."""
     outcome = run_colluders(audited(batches=1_000_000), _rng())
     [curve] = outcome.curves
 

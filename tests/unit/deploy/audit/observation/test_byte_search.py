@@ -16,7 +16,7 @@ from deploy.audit.observation.byte_search import (
 @pytest.mark.parametrize("offset", [0, 3, 8])
 @pytest.mark.parametrize("length", [3, 8, 13, 40])
 def test_a_pattern_is_found_at_every_offset(offset: int, length: int) -> None:
-    """Long ones by their first eight bytes, short ones by themselves."""
+    """Long patterns are found by their first eight bytes, short ones directly."""
     rng = np.random.default_rng(1)
     pattern, rest = rng.bytes(length), rng.bytes(1000)
     patterns = {"planted": [b"not there", pattern], "other": [rng.bytes(16) for _ in range(50)]}
@@ -25,8 +25,8 @@ def test_a_pattern_is_found_at_every_offset(offset: int, length: int) -> None:
     assert set() == kinds_found(patterns, rest[:offset] + pattern[:-1] + rest)
 
 
-def test_encodings_are_found_in_what_holds_them() -> None:
-    """Raw, hexadecimal, base64; of the beginning, whatever follows."""
+def test_encodings_match_encoded_secrets() -> None:
+    """Raw, in hexadecimal and in base64; start encodings do not depend on what follows."""
     secret = bytes(range(60))
     texts = (secret, secret.hex().encode(), base64.b64encode(secret))
 

@@ -26,38 +26,38 @@ def _section(page: str, name: str) -> str:
 
 
 def test_the_weakest_point_and_its_remedies_come_first() -> None:
-    """The coalition, its ε in words, the measurement, remedies, and what would not help."""
-    told = _section(_page(demo_report), "weakest")
+    """The coalition, its ε in words, the measurement, remedies, and changes without effect."""
+    section = _section(_page(demo_report), "weakest")
 
     assert "shuffler and the analyzer together" in _text(_page(demo_report).partition("<main")[0])
     assert "1 check is a known limit" in _text(_page(demo_report))
-    assert told.split("weakest point:")[1].startswith(" the shuffler and the analyzer together")
+    assert section.split("weakest point:")[1].startswith(" the shuffler and the analyzer together")
     for part in (
         *("54.6 times as likely", "98.3 %", "3.98", "run 4,000,000 times"),
         *("Lower local_epsilon, for example from 4 to 2", "different organisations"),
         "dummies do not help here",
-        "Lower local_epsilon, or let different organisations operate the two.",  # of the row
+        "Lower local_epsilon, or let different organisations operate the two.",  # by the finding
     ):
-        assert part in told, part
+        assert part in section, part
 
 
 def test_a_failed_report_starts_with_its_failures() -> None:
-    """In its title, in its first sentence, and in its first section."""
+    """In its title, its first sentence and its first section."""
     page = _page(failed_report)
-    told = _text(page)
+    text = _text(page)
 
     assert "<title>Audit not passed: 1 of 9 checks failed" in page
-    assert told.index("Not passed:") < told.index("What failed") < told.index("What was measured")
+    assert text.index("Not passed:") < text.index("What failed") < text.index("What was measured")
     assert page.index('id="failed"') < page.index('id="weakest"')
     assert "Find out why the batch was not permuted." in _section(page, "failed")
-    assert "Passed:" not in told
+    assert "Passed:" not in text
     assert 'id="failed"' not in _page(demo_report)
     anonymity = _section(page, "anonymity")
     assert anonymity.index("A batch that came in order") < anonymity.index("A whole batch")
 
 
 def test_curves_and_the_bound_on_false_alarms_are_shown() -> None:
-    """An infinite claim is shown as no guarantee; the bound is the union bound's."""
+    """An infinite claim is shown as no guarantee; the bound on false alarms is the union bound."""
     curves, reading = (_section(_page(demo_report), name) for name in ("curves", "reading"))
 
     assert "90 % 2,000 no guarantee 4.1 –" in curves
@@ -67,7 +67,7 @@ def test_curves_and_the_bound_on_false_alarms_are_shown() -> None:
 
 
 def test_every_coalition_has_one_row_the_weakest_first() -> None:
-    """Coalitions of the guarantees, tried or not."""
+    """All coalitions of the guarantees, whether an attack was run or not."""
     rows = coalition_rows(demo_report(), weakest_point(demo_report()), {})
 
     assert [
@@ -80,8 +80,8 @@ def test_every_coalition_has_one_row_the_weakest_first() -> None:
     assert [True, False, False, False, False] == [row["weakest"] for row in rows]
 
 
-def test_hostile_text_is_shown_as_it_is() -> None:
-    """In every field that may hold a task's name; a page loads nothing and runs nothing."""
+def test_hostile_text_is_shown_as_text() -> None:
+    """In every field that can contain a task's texts; a page loads and runs nothing."""
     text = "</style><script>alert(1)</script><img src=x onerror=alert(1)>{{ 7 * 7 }}" + '" x="'
     named = ("scenario", "title", "sentence", "advice", "theorem", "statistic", "coalition")
     row = finding(**dict.fromkeys(named, text), heading="anonymity", verdict="broken")

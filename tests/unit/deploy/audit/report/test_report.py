@@ -32,8 +32,8 @@ def _without_shuffler() -> AuditReport:
     return report_of(protocol_task("ldp-grr"), (finding(),))
 
 
-def test_a_report_passes_if_it_has_rows_and_every_row_does() -> None:
-    """One failed row fails it, and so does a run that checked nothing."""
+def test_a_report_passes_if_it_has_findings_and_all_pass() -> None:
+    """One failed finding fails the report, and so does a run that checked nothing."""
     assert demo_report().passed
     assert not failed_report().passed
     assert ["contradicted"] == [row.verdict for row in failed_report().failed]
@@ -41,8 +41,8 @@ def test_a_report_passes_if_it_has_rows_and_every_row_does() -> None:
     assert _read(failed_report())["passed"] is False
 
 
-def test_the_false_alarm_rate_is_that_of_the_tests_that_were_made() -> None:
-    """By the union bound; a run that makes more tests than it may fails."""
+def test_the_false_alarm_rate_depends_on_the_number_of_tests() -> None:
+    """By the union bound; a run with too many tests fails."""
     half = finding(tests=MAX_TESTS // 2)
     assert FAMILY_LEVEL == report_of(demo_task(), (half, half)).false_alarm
 
@@ -56,7 +56,7 @@ def test_the_false_alarm_rate_is_that_of_the_tests_that_were_made() -> None:
     [
         (demo_report, "shuffler+analyzer", (), "linked-report", "Lower local_epsilon, for example"),
         (noiseless_report, "shuffler+analyzer", (), "linked-report", "add noise"),
-        # Without a shuffler to rely on, the analyzer needs nobody.
+        # Without a shuffler to rely on, the analyzer alone is the weakest point.
         (_without_shuffler, "analyzer", ("shuffler+analyzer",), None, "relies on a shuffler"),
     ],
 )
@@ -67,7 +67,7 @@ def test_the_weakest_point_decides_the_remedies(
     measured: str | None,
     action: str,
 ) -> None:
-    """The largest ε, by the smallest coalition that has it, with the attack that was measured."""
+    """The largest ε, the smallest coalition that has it, and the measured attack."""
     report = make()
     point = weakest_point(report)
 
@@ -81,7 +81,7 @@ def test_the_weakest_point_decides_the_remedies(
 
 
 def test_attacks_are_ranked_by_failure_then_claim_and_leave_out_claims_of_others() -> None:
-    """Refuted published bounds are no attacks on the task."""
+    """Refutations of published bounds are no attacks on the task."""
     assert ["shuffled-batch"] == [row.scenario for row in demo_report().attacks_by("analyzer")]
 
     [attack] = demo_report().attacks_by("shuffler+analyzer")
@@ -100,7 +100,7 @@ def _read(report: AuditReport) -> Any:
 
 
 def test_json_has_text_for_infinity_null_for_nan_and_no_numpy() -> None:
-    """In rows, guarantees, curves and the task."""
+    """In findings, guarantees, curves and the task."""
     read = _read(noiseless_report())
     assert "inf" == read["findings"][0]["claim_epsilon"] == read["local_epsilon"]
     assert "inf" == read["guarantees"][1]["epsilon"]
@@ -125,8 +125,8 @@ def _at(width: int, report: AuditReport) -> str:
 
 
 @pytest.mark.parametrize("width", [80, 100, 200])
-def test_no_figure_is_cut(width: int) -> None:
-    """Nor a verdict's word; no line is too long; the legend has the shown columns and verdicts."""
+def test_no_figure_is_truncated(width: int) -> None:
+    """Nor a verdict; no line is too long; the legend has the shown columns and verdicts."""
     text = _at(width, demo_report())
 
     ceilings = ("11.98",) if width == 200 else ()
@@ -139,7 +139,7 @@ def test_no_figure_is_cut(width: int) -> None:
 
 
 def test_failures_are_in_capitals_and_repeated_at_the_end() -> None:
-    """A word marks them, whatever the colour."""
+    """They are marked without colour, too."""
     text = _at(80, failed_report())
     table, _, behind = text.partition("FAILED")
     behind = " ".join(behind.split())
@@ -154,7 +154,7 @@ def test_failures_are_in_capitals_and_repeated_at_the_end() -> None:
 
 
 def test_idle_scenarios_and_empty_runs_are_marked() -> None:
-    """A scenario without rows was not forgotten."""
+    """A scenario without findings is listed."""
     text = _at(80, dataclasses.replace(report_of(demo_task(), ()), idle=("skippers", "partition")))
 
     assert "NOT PASSED: nothing was checked." in text
@@ -162,8 +162,8 @@ def test_idle_scenarios_and_empty_runs_are_marked() -> None:
     assert "Nothing to run on this task: skippers, partition." in text
 
 
-def test_foreign_text_steers_no_terminal() -> None:
-    """Titles and sentences may hold a task's labels."""
+def test_untrusted_text_cannot_control_the_terminal() -> None:
+    """Titles and sentences can contain a task's labels."""
     row = finding(
         title="[red]\x1b[2J",
         sentence="[bold]\u202eevil",

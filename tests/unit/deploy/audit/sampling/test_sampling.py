@@ -1,4 +1,4 @@
-"""Tests of what the code draws: honest code passes, and small errors of each kind fail."""
+"""Tests of the code's draws: correct code passes, and small errors of each kind fail."""
 
 import numpy as np
 import pytest
@@ -28,7 +28,7 @@ def _all_hold(rows: tuple[Finding, ...]) -> bool:
 
 
 def test_distributions_are_those_of_the_mechanisms() -> None:
-    """Written twice, from ε and from integers: they agree for every protocol."""
+    """The probabilities from ε and those from integers agree for every protocol."""
     for task in map(protocol_task, ITEM_PROTOCOLS):
         mechanism, distribution = mechanism_of(task), support_distribution(task)
         if isinstance(mechanism, SupportCounting):
@@ -39,7 +39,7 @@ def test_distributions_are_those_of_the_mechanisms() -> None:
         assert not isinstance(mechanism, LocalHashing) or distribution.independent
 
 
-def test_a_seed_that_is_never_0_is_found() -> None:
+def test_seeds_that_are_never_0_fail() -> None:
     """Without it the hash family is not pairwise independent."""
 
     def never_0(task: Task, value: Value, count: int, rng: np.random.Generator) -> Reports:
@@ -52,8 +52,8 @@ def test_a_seed_that_is_never_0_is_found() -> None:
     assert "seed 0 as often as any" in row.sentence
 
 
-def test_numbers_of_dummies_pass_and_saved_ones_do_not() -> None:
-    """Drawn by themselves, and in whole submissions."""
+def test_numbers_of_dummies_pass_and_omitted_dummies_fail() -> None:
+    """Numbers drawn alone, and in whole submissions."""
     subject = audited(protocol_task("od-hp"), devices=2000)
 
     assert _all_hold(run_draws(subject, _rng()))
@@ -71,9 +71,9 @@ def test_numbers_of_dummies_pass_and_saved_ones_do_not() -> None:
     ],
     ids=["kept", "reversed", "interleaved", "two batches"],
 )
-def test_a_large_order_that_is_not_uniform_is_found(order: np.ndarray, found: str) -> None:
-    """Each by a test that says what is wrong."""
+def test_a_large_order_that_is_not_uniform_fails(order: np.ndarray, found: str) -> None:
+    """In a test whose name describes the fault."""
     checks = Checks()
     check_order(checks, "order", order)
 
-    assert any(found in name for name in checks.broken), checks.broken
+    assert any(found in name for name in checks.failures), checks.failures
