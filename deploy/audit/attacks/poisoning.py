@@ -19,10 +19,9 @@ from common.mechanisms.support import SupportCounting
 from common.messages.submission import Submission, unpack
 from common.task.task import SUBMISSION_ID_BYTES, Task
 from deploy.audit.attacks.leverage import Items, leverage, supported, uniform
-from deploy.audit.coalitions.messages import user_dummies
 from deploy.audit.finding import Checks, Rows
 from deploy.audit.scenario import AuditSubject, Scenario
-from deploy.simulate.collection import collect, few_enough_reports
+from deploy.simulate.collection import collect, draw_group_dummies, few_enough_reports
 from shuffler.shuffle import draw_kept
 
 Parse = Callable[[bytes, Task], Submission]
@@ -96,7 +95,7 @@ def poison(
         own, held = lever.honest, rng.choice(targets, size=n_fakes)
         drawn.append((mechanism.randomize(held, rng), own))
     if not submissions:
-        dummies = user_dummies(task, mechanism, n_fakes, rng).reports
+        _, dummies = draw_group_dummies(mechanism, task.dummies, n_fakes, rng)
         drawn.append((dummies, lever.dummy_floor))
     off, n_drawn = 0.0, 0
     for reports, mean in drawn:

@@ -121,7 +121,7 @@ def test_owners_are_in_a_result_exactly_if_the_task_asks_who_owns_a_key() -> Non
         ("sbin", {"n_reports": 3_500, "n_sentinels_missing": 2}, True),
         ("sbin", {"n_reports": 10_000, "n_sentinels_missing": 2}, False),
         ("sageo", {"n_reports": 1_600}, True),
-        ("sageo", {"n_reports": 1_000}, False),
+        ("sageo", {"n_reports": 800}, False),
     ],
 )
 def test_the_number_of_reports_fits_users_shuffler_and_sentinels(
