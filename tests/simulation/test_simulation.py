@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from common.crypto.signing import SignedTask
@@ -160,7 +160,17 @@ _PROFILE: Final = settings(
 )
 
 
+_REPUBLISHED: Final = [
+    Operation("publish"),
+    Operation("contribute", variant=6, crash=5),
+    Operation("publish"),
+    Operation("publish"),
+]
+"""A restarted analyzer must not draw the nonce of an earlier task again."""
+
+
 @given(_OPERATIONS)
+@example(_REPUBLISHED)
 @settings(_PROFILE, max_examples=25, derandomize=True)
 def test_nothing_is_lost_and_nothing_counted_twice(operations: list[Operation]) -> None:
     """World.check and World.check_end hold after any operations in any order."""

@@ -1,9 +1,10 @@
 """The analyzer's core in this process: the deployed classes, without server or workers."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+import itertools
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -80,6 +81,8 @@ class AnalyzerCore:
 
     path: Path
     most_refused_share: float = 0.05
+    seeds: Iterator[int] = field(default_factory=lambda: itertools.count(1, 2))
+    """Seeds of the generators; a restart uses new ones, so that no task repeats a nonce."""
 
     def open_files(self) -> None:
         """Open the keys and the database."""
@@ -99,7 +102,7 @@ class AnalyzerCore:
             budgets=self.budgets,
             keys=self.keys,
             clock=self.clock,
-            rng=np.random.default_rng(1),
+            rng=np.random.default_rng(next(self.seeds)),
             metrics=self.metrics,
         )
         self.metrics.resume(
@@ -111,7 +114,7 @@ class AnalyzerCore:
             registry=self.registry,
             budgets=self.budgets,
             identity=self.keys.identity,
-            rng=np.random.default_rng(3),
+            rng=np.random.default_rng(next(self.seeds)),
             metrics=self.metrics,
         )
         self.releases = Releases(
