@@ -53,7 +53,7 @@ def open_and_count(
     """
     Drop repeats, open, check and count a batch's reports. Run by the analyzer.
 
-    `chunks` hold whole sealed reports, some thousand each.
+    `chunks` hold whole sealed reports, a few thousand each.
 
     Returns:
         Counts, and refusals by cause. Only totals: an answer for a single report would let a

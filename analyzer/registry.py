@@ -181,7 +181,7 @@ class TaskListing:
         self._clock = clock
 
     async def log_unlisted(self) -> None:
-        """Log each task whose listed fields are missing; `tasks` omits it. Run at start."""
+        """Log each task that `tasks` omits because its listed fields are missing. Run at start."""
         for digest in await self._store.run(task_table.unlisted_tasks):
             logs.event("task cannot be listed", {"task_digest": digest.hex()}, level="WARNING")
 

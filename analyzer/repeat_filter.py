@@ -35,7 +35,7 @@ class RepeatFilter:
         honest report dropped takes a second preimage, 2^128 trials; a collision, 2^64 trials,
         drops only one of the attacker's own.
 
-        Cost: a hash and a look-up per report, some 2 microseconds.
+        Cost: a hash and a look-up per report, about 2 microseconds.
         """
         size = self._report_bytes
         hashes = [

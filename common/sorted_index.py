@@ -1,7 +1,7 @@
 """
-A compact index of many million keys: sorted runs of numbers, merged as they grow.
+A compact index of many millions of keys: sorted runs of numbers, merged as they grow.
 
-A Python set of 16-byte strings takes some 100 bytes per entry, and a B-tree on the disk writes a
+A Python set of 16-byte strings takes about 100 bytes per entry, and a B-tree on the disk writes a
 page for each random key. This index takes 16 bytes per entry, in two arrays per run.
 """
 

@@ -10,7 +10,7 @@ from common.errors import ConnectionLimitError
 from common.runtime.admission_interceptor import is_one_connection
 
 _MAX_TOKENS: Final = 100_000
-"""Maximum number of valid tokens remembered; 100,000 take some 20 MB."""
+"""Maximum number of valid tokens remembered; 100,000 take about 20 MB."""
 _MAX_CONNECTIONS: Final = 100_000
 """Maximum number of connections counted; the least recently used is forgotten first."""
 
@@ -48,7 +48,7 @@ class ConnectionLimit:
     later connection from the same port continues its count. Nothing is counted on a Unix socket,
     where all connections look alike.
 
-    The server closes every connection after some minutes, so a client that keeps retrying on one
+    The server closes every connection after a few minutes, so a client that keeps retrying on one
     channel soon gets a new connection and a new count.
     """
 

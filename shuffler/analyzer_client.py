@@ -113,7 +113,7 @@ async def _wants_reports(call: grpc.aio.StreamUnaryCall[Any, Any]) -> bool:
 
 @contextmanager
 def _certificate_refusals() -> Iterator[None]:
-    """Turn a refusal of this shuffler's certificate into PeerError, since it can be renewed."""
+    """Convert a refusal of this shuffler's certificate into PeerError, since it can be renewed."""
     try:
         yield
     except PeerRefusalError as error:

@@ -1,5 +1,5 @@
 """
-The states of a batch, and the events that move it.
+The states of a batch, and the events that change them.
 
     collecting ─▶ closed ─▶ permuted ─▶ delivered ─▶ erased
         │                       └─▶ quarantined: the analyzer refused it
@@ -17,7 +17,7 @@ from common.messages.batch import BatchState
 
 
 class Event(Enum):
-    """Events that move a batch."""
+    """Events that change a batch's state."""
 
     CLOSE = "close"
     EXPIRE = "expire"

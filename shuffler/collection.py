@@ -142,8 +142,8 @@ class Collection:
             StorageError: Nothing was stored; safe to retry.
             ShuffleDpError: The task cannot be collected; see ActiveBatches.find_or_begin.
 
-        Cost: opening the envelopes in the workers, and some microseconds per submission. Calls that
-        wait for a worker hold only their envelopes in memory.
+        Cost: opening the envelopes in the workers, and microseconds per submission. Calls that wait
+        for a worker hold only their envelopes in memory.
         """
         batch = await self._batches.find_or_begin(digest)
         tokens = tokens or [b""] * len(envelopes)

@@ -1,7 +1,7 @@
 """
 Inclusion proofs: the analyzer's commitment to a batch, and the leaves of the delivered reports.
 
-Sorted hashes link no report to a user, so they may outlive the batch's key; they are deleted some
+Sorted hashes link no report to a user, so they may outlive the batch's key; they are deleted a few
 days after the delivery. A task that samples reports has no proofs: its guarantee assumes that
 nobody learns which reports were kept.
 """
@@ -36,8 +36,8 @@ from common.wire.batches import commitment_from_bytes, commitment_to_bytes
 _OWNER_ONLY: Final = 0o600
 _TIME_BYTES: Final = 8
 _MAX_BUCKETS_HELD: Final = 1 << 19
-"""Maximum number of buckets of all trees in memory, some 150 bytes each; enough for sixteen batches
-of ten million reports. The leaves stay on the disk."""
+"""Maximum number of buckets of all trees in memory, about 150 bytes each; enough for 16 batches of
+ten million reports. The leaves stay on the disk."""
 _SWEEP_SECONDS: Final = 3600.0
 _DIGEST: Final = re.compile("[0-9a-f]{64}")
 _UNFINISHED: Final = re.compile(r"\.[0-9a-f]{64}\.(leaves|commitment)\.[0-9]+")
@@ -81,9 +81,9 @@ class InclusionProofs:
         self, *, directory: Path, identity: PublicIdentity, keep_seconds: float, clock: Clock
     ) -> None:
         """
-        Open or create the directory, which holds two files per batch; raise StorageError.
+        Open or create the directory, which holds two files per batch, or raise StorageError.
 
-        Proofs are deleted `keep_seconds` after delivery or deadline, whichever is later.
+        Proofs are deleted `keep_seconds` after the delivery or deadline, whichever is later.
         """
         self._directory = directory
         self._identity = identity
@@ -114,7 +114,7 @@ class InclusionProofs:
 
         A commitment to other reports is evidence against the analyzer, so it is stored too; the
         batch counts as delivered. A commitment with an invalid signature is not stored. For a task
-        that samples, commitment and leaves are only compared.
+        that samples, the commitment and leaves are only compared.
         """
         if commitment is None:
             _report("analyzer signed nothing", manifest, "WARNING")

@@ -64,7 +64,7 @@ class ExternalPermutation:
     """
     Permutes more reports than fit into memory: add all reports, then read `permuted` once.
 
-    Memory: some four times `buffer_bytes`, or four buckets, whichever is more. A batch that fits
+    Memory: about four times `buffer_bytes`, or four buckets, whichever is more. A batch that fits
     into the buffer uses no buckets.
     """
 

@@ -23,7 +23,7 @@ class ShufflerSettings(KeyHolderSettings):
     opening_processes: Processes = 0
     """Worker processes that open bulk submissions and seal dummies; 0 means one per core."""
     most_dummies: Annotated[int, Field(ge=0)] = 10_000_000
-    """Refuse tasks that expect more dummies from this shuffler. A dummy takes some 50 bytes and a
+    """Refuse tasks that expect more dummies from this shuffler. A dummy takes about 50 bytes and a
     tenth of a millisecond of one core."""
     token_identity: str | None = None
     """Require a token signed under this key (64 hexadecimal digits) with every submission; a token

@@ -168,7 +168,7 @@ class BatchShuffler:
             DamagedStorageError: The number of reports does not match the number of users.
             StorageError: The disk is full, read-only or fails.
 
-        Cost: some 0.5 microseconds per report, which is sealed and opened twice under the batch's
+        Cost: about 0.5 microseconds per report, which is sealed and opened twice under the batch's
         key, moved three times, and written and read twice; 0.1 ms of one core per dummy. Memory:
         that of ExternalPermutation, and one count per item.
         """
@@ -194,7 +194,7 @@ class BatchShuffler:
         return ShuffleSummary(n_reports=permutation.n_reports, seconds=permutation.seconds)
 
     def _kept(self, groups: Iterable[bytes]) -> Iterator[SealedReports]:
-        """Yield the kept reports; DamagedStorageError at the end if the total number is wrong."""
+        """Yield the kept reports; then raise DamagedStorageError if the total number is wrong."""
         arrived, size = 0, self._task.sealed_report_bytes
         for group in self._until_abandoned(groups):
             reports = np.frombuffer(group, dtype=np.uint8).reshape(-1, size)

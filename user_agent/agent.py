@@ -185,7 +185,7 @@ class Agent:
         return self._under_way.setdefault((saved.person, saved.task_digest), asyncio.Lock())
 
     def _verify(self, saved: SavedSubmission, receipt: bytes) -> bool:
-        """Verify a receipt; return False if no shuffler is pinned. PeerError if it is invalid."""
+        """Verify a receipt, or raise PeerError; return False if no shuffler is pinned."""
         if self.shuffler_identity is None:
             return False
         if not is_valid_receipt(self.shuffler_identity, saved.task_digest, saved.envelope, receipt):
@@ -211,7 +211,7 @@ class Agent:
                 )
 
     async def keep_resending(self) -> None:
-        """Resend pending answers now and then every half minute while the service runs."""
+        """Resend pending answers at start, and every half minute while the service runs."""
         while True:
             try:
                 await self.resend_pending()
@@ -222,7 +222,7 @@ class Agent:
 
 @contextmanager
 def _explain_failure(consequence: str) -> Iterator[None]:
-    """Append to a PeerError what became of the answer."""
+    """Append the consequence for the answer to a PeerError."""
     try:
         yield
     except PeerError as error:

@@ -303,7 +303,7 @@ def _successes(dummies: DummySpec, count: int, rng: np.random.Generator) -> NDAr
 
 
 def pad(reports: Reports, reports_per_user: int) -> Reports:
-    """Append null reports up to reports_per_user in total; ValueError if there are more already."""
+    """Append null reports up to reports_per_user in total; raise ValueError if there are more."""
     missing = reports_per_user - len(reports)
     if missing < 0:
         raise ValueError(f"there are {len(reports)} reports; a submission has {reports_per_user}")

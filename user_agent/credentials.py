@@ -74,7 +74,7 @@ class TokenFile:
         return found
 
     def tokens(self) -> list[bytes]:
-        """Return the distinct tokens of a file without names; SettingsError if it is invalid."""
+        """Return the distinct tokens of a file without names, or raise SettingsError."""
         return list(dict.fromkeys(self._read(line, number) for number, line in self._lines()))
 
     def _lines(self) -> Iterator[tuple[int, str]]:

@@ -116,7 +116,7 @@ class InclusionMonitor:
 
 @contextmanager
 def _errors_as_no_proof(digest: TaskDigest) -> Iterator[None]:
-    """Suppress errors of a request for a proof. Usually the batch is not delivered yet."""
+    """Suppress errors when requesting a proof: usually the batch is not delivered yet."""
     try:
         yield
     except ProofError:

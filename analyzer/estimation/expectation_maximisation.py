@@ -18,7 +18,7 @@ _FLOOR: Final = 0.1
 """Minimum of each extrapolated share, as a fraction of the second image, before scaling. From .001
 to .3 the number of steps and the error hardly depend on it; with .9 steps double."""
 _MAX_CYCLES: Final = 2000
-"""Bound on the time of one estimate; with 1,024 items em took some 20 cycles, ems up to 800."""
+"""Bound on the time of one estimate; with 1,024 items em took about 20 cycles, ems up to 800."""
 
 
 def squarem_step(start: Vector, first: Vector, second: Vector) -> Vector:
@@ -69,7 +69,7 @@ def maximise_likelihood(
         Shares of shape (domain_size,), at least 0 with sum 1, reached from a uniform start by
         steps that never lower the likelihood.
 
-    Cost: two transforms of the mechanism per step, some 15 to 150 steps.
+    Cost: two transforms of the mechanism per step, about 15 to 150 steps.
     """
     if cells.sum() == 0:
         return np.full(domain_size, 1 / domain_size)
@@ -138,7 +138,7 @@ def smoothed_likelihood(
     Returns:
         Shares of shape (domain_size,), at least 0 with sum 1.
 
-    Cost: two transforms of the mechanism per step, some 50 to 2,500 steps; without extrapolation
+    Cost: two transforms of the mechanism per step, about 50 to 2,500 steps; without extrapolation
     many times as many.
     """
     shares = np.full(domain_size, 1 / domain_size)

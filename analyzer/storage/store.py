@@ -55,7 +55,7 @@ DeliveredState = Literal["staged", "released", "unusable"]
 
 
 class Store:
-    """The analyzer's database. What a method writes is one durable transaction."""
+    """The analyzer's database. Each method that writes is one durable transaction."""
 
     def __init__(self, path: Path) -> None:
         self._database = Database(path, _SCHEMA)
@@ -119,7 +119,7 @@ class Store:
         self, manifest: BatchManifest, cells: bytes, result: bytes, cost: ledger.Charge
     ) -> None:
         """
-        Store cells and result, charge the ledger, and delete the reports, in one transaction.
+        Store the cells and result, charge the ledger, and delete the reports, in one transaction.
 
         The deleted reports are then erased from the disk; that may come later, but never fails.
         """

@@ -69,7 +69,7 @@ def delta_upper(
 
     Returns:
         A δ in 0 .. 1 at which (ε, δ) holds; 0 from the local ε on. It is within .2 % of formula 1
-        if the collision probability is 0 or 1/l and M is some hundred times l, or small enough to
+        if the collision probability is 0 or 1/l and M is a few hundred times l, or small enough to
         be summed in full, and otherwise within 1 %.
 
     Raises:

@@ -59,7 +59,7 @@ def permanent_assumptions(permanent_epsilon: float) -> tuple[str, ...]:
 
 
 def with_dummies(dummies: DummySpec) -> str:
-    """Return the end of a sentence about honest users: the dummies that they add."""
+    """Describe honest users' dummies, as the end of a sentence; empty if they add none."""
     if dummies.maximum == 0:
         return ""
     probability = f"{dummies.extra_probability:.6g} ({dummies.extra_weight} in {EXTRA_WEIGHT_SUM})"

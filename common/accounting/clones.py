@@ -33,7 +33,7 @@ from common.mechanisms.base import Vector
 from common.mechanisms.reduction import MatchCountReduction
 
 MAX_EXPONENT: Final = 700.0
-"""Largest ε of which exponentials are computed; that of 710 is infinite."""
+"""Largest ε whose exponential is computed; e^710 overflows."""
 _N_BINS: Final = 512
 _MAX_DIRECT_THRESHOLD: Final = 64
 """Value of u below which both forms of the shortfall are computed."""
@@ -148,7 +148,7 @@ def clones_2021(reduction: MatchCountReduction, anonymity_set: AnonymitySet, del
 
 
 def clones_2023(reduction: MatchCountReduction, anonymity_set: AnonymitySet, delta: float) -> float:
-    """Return the central ε of [FMT23], not proven: see `of_2023`. Errors of `clones_2021`."""
+    """Return the central ε of [FMT23], not proven: see `of_2023`. Errors: see `clones_2021`."""
     local_epsilon = _finite(reduction)
     return CloneReduction.of_2023(local_epsilon).epsilon(anonymity_set, delta, local_epsilon)
 
@@ -156,7 +156,7 @@ def clones_2023(reduction: MatchCountReduction, anonymity_set: AnonymitySet, del
 def clones_with_a_coin(
     reduction: MatchCountReduction, anonymity_set: AnonymitySet, delta: float
 ) -> float:
-    """Return the central ε of [FMT21] with the coin of [FMT23], proven; as `clones_2021`."""
+    """Return the central ε of [FMT21] with the coin of [FMT23], proven; see `clones_2021`."""
     local_epsilon = _finite(reduction)
     if local_epsilon > MAX_EXPONENT:
         raise BoundRangeError(

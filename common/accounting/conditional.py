@@ -201,7 +201,7 @@ class ConditionalDelta:
         return self._averaged((self._weights * excess).sum(axis=1))
 
     def lower(self, epsilon: float) -> Vector:
-        """Return a lower bound on δ(ε | M) for each M; ValueError unless c is 0 or 1/l."""
+        """Return a lower bound on δ(ε | M) for each M; raise ValueError unless c is 0 or 1/l."""
         if self._row_weights.shape[1] > 1:
             raise ValueError("no lower bound is computed for this collision probability")
         means, masses = self._cells.centres()

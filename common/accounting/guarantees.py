@@ -187,7 +187,7 @@ def claimed_release(task: Task, n_users: int, n_refused: int = 0) -> Release:
 
 
 def guarantees(task: Task, n_users: int, n_refused: int) -> tuple[Guarantee, ...]:
-    """Return every guarantee of a batch that arrived; errors and cost of `guarantees_under`."""
+    """Return every guarantee of a batch that arrived. Errors and cost: see `guarantees_under`."""
     return guarantees_under(PrivacyParameters.of(task), n_users, n_refused)
 
 
@@ -330,7 +330,7 @@ def _amplified(
 
 def _against_shuffler_and_analyzer(parameters: PrivacyParameters) -> list[Guarantee]:
     """
-    Return the guarantees against shuffler and analyzer together, who see each user's own reports.
+    Return the guarantees against the shuffler and analyzer together, who see each user's reports.
 
     Dummies never improve the pure ε. A fixed number of the user's own improves (ε, δ): formula 1
     with the victim as the only user. A random number does not: it is visible and may be small.

@@ -116,7 +116,7 @@ class HybridRelease:
         return min(without, *bounds)
 
     def epsilon(self, delta: float) -> float:
-        """Return the least of four upper bounds on ε at δ; AccountingError for an invalid δ."""
+        """Return the least of four upper bounds on ε; raise AccountingError for an invalid δ."""
         best = epsilon_upper(self.reduction, self.anonymity_set, delta)
         for curve in self._curves():
             epsilon = least_epsilon(

@@ -141,7 +141,7 @@ class _Classes:
         self._margin = (2 * len(ratios) + _EXTRA_ROUNDINGS) * ROUNDING
 
     def delta(self, epsilon: float) -> float:
-        """Return an upper bound on δ at ε; beyond MAX_EPSILON that at MAX_EPSILON."""
+        """Return an upper bound on δ at ε, or at MAX_EPSILON if ε is larger."""
         growth = math.exp(min(epsilon, MAX_EPSILON))
         start = np.searchsorted(
             self._ratios, self._ratios * (growth * _THRESHOLD_FACTOR), side="right"

@@ -8,7 +8,7 @@ binomial number of dummies. The others are evaluated for ε ≤ 1 too, or where 
 be inverted.
 
 Each bound raises AccountingError if delta is not strictly between 0 and 1, and BoundRangeError
-outside the range of its theorem, with a reason whose subject, "it", is the bound.
+outside the range of its theorem; that message calls the bound "it".
 """
 
 import math
@@ -56,7 +56,7 @@ def sbin(shuffler: ShufflerSpec, delta: float) -> float:
     Return SBin's published central ε: the least one for which its coins suffice [MSE25].
 
     Raises:
-        BoundRangeError: The shuffler's noise is not of fair coins, or no ε suffices.
+        BoundRangeError: The shuffler's noise is not fair coins, or the coins suffice for no ε.
     """
     check_range_of_delta(delta)
     if shuffler.law != "binomial":

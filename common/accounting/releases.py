@@ -28,7 +28,7 @@ class Release(Hashable, Protocol):
         """Return an upper bound on δ at ε. Cost: tenths of a second."""
 
     def epsilon(self, delta: float) -> float:
-        """Return an upper bound on ε at δ, maybe infinite. Cost: tenths of a second."""
+        """Return an upper bound on ε at δ, possibly infinite. Cost: tenths of a second."""
 
     def curve(self, epsilons: Sequence[float], tolerance: float) -> Callable[[float], float]:
         """

@@ -108,7 +108,7 @@ class KeyRing:
         return [entry for entry in self.entries if entry.state is not KeyState.DESTROYED]
 
     def require(self, suite: str, public: bytes, *, whose: str) -> KeyId:
-        """Return the id of a task's key; an UnknownKeyError calls the key `whose`."""
+        """Return the id of a task's key; an UnknownKeyError describes the key as `whose`."""
         wanted = key_id(suite, public)
         for entry in self.entries:
             if entry.key_id == wanted:

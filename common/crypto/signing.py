@@ -58,7 +58,7 @@ class PublicIdentity:
 
     @classmethod
     def from_hex(cls, text: str, whose: str) -> Self:
-        """Parse 64 hexadecimal digits; a WireError calls the identity `whose`."""
+        """Parse 64 hexadecimal digits; a WireError describes the identity as `whose`."""
         try:
             return cls(bytes.fromhex(text))
         except ValueError as error:
@@ -134,14 +134,14 @@ def envelope_hash(envelope: bytes) -> bytes:
 
 
 def sign_receipt(identity: SigningIdentity, digest: TaskDigest, envelope: bytes) -> bytes:
-    """Sign a receipt for a stored submission. Run by the shuffler. Cost: some 30 µs."""
+    """Sign a receipt for a stored submission. Run by the shuffler. Cost: about 30 µs."""
     return identity.sign_message(_RECEIPT_LABEL, digest + envelope_hash(envelope))
 
 
 def is_valid_receipt(
     identity: PublicIdentity, digest: TaskDigest, envelope: bytes, receipt: bytes
 ) -> bool:
-    """Return whether a receipt covers this envelope. Run by the user agent. Cost: some 100 µs."""
+    """Return whether a receipt covers this envelope. Run by the user agent. Cost: about 100 µs."""
     return identity.is_valid_signature(_RECEIPT_LABEL, digest + envelope_hash(envelope), receipt)
 
 

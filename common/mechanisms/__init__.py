@@ -1,1 +1,1 @@
-"""One randomizer a file, both halves: the device's and the analyzer's."""
+"""Mechanisms, one per file, each with the device's and the analyzer's half."""

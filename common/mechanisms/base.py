@@ -191,14 +191,14 @@ class Mechanism(Randomizer, Protocol):
 
 
 def check_values(values: NDArray[np.int64], domain_size: int) -> None:
-    """Check that all values lie in the domain; ValueRangeError does not quote them."""
+    """Check that all values lie in the domain, or raise ValueRangeError without quoting them."""
     if values.size:
         check_value(int(values.min()), domain_size)
         check_value(int(values.max()), domain_size)
 
 
 def check_value(value: int, domain_size: int) -> None:
-    """Check that an integer of any size lies in the domain; ValueRangeError does not quote it."""
+    """Check that an integer lies in the domain, or raise ValueRangeError without quoting it."""
     if not 0 <= value < domain_size:
         raise ValueRangeError(f"a value must lie between 0 and {domain_size - 1}")
 

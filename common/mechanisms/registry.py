@@ -34,7 +34,7 @@ class MechanismFactory(Protocol):
 
     @classmethod
     def of(cls, task: Task) -> Mechanism:
-        """Build the mechanism of a task, or raise TaskError. Run by user agent and analyzer."""
+        """Build a task's mechanism, or raise TaskError. Run by the user agent and the analyzer."""
 
 
 _ITEM_MECHANISMS: Final[Mapping[MechanismName, type[MechanismFactory]]] = MappingProxyType(

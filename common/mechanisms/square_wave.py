@@ -144,7 +144,7 @@ _HALF_EVEN: Final = Context(prec=60, rounding=ROUND_HALF_EVEN)
 
 def best_reach(domain_size: int, local_epsilon: float) -> int:
     """
-    Return the reach b to either side that preserves most information about an item [LWLWLS20].
+    Return the reach b to either side that preserves the most information about an item [LWLWLS20].
 
     b is a share (ε·e^ε - e^ε + 1) / (2e^ε·(e^ε - 1 - ε)) of the domain, rounded to items. The paper
     derives it from the mutual information of value and report. It falls from half of the domain at

@@ -1,7 +1,7 @@
 """
 Debiased shares and their exact variances, for every mechanism whose reports support items.
 
-A mechanism states the probability that a report supports the user's value (p) or another given
+A mechanism states the probabilities that a report supports the user's value (p) or a given other
 value (q), and that a uniform dummy supports a given value (q_dummy). Run by the analyzer and the
 planner.
 """
@@ -36,7 +36,7 @@ class SupportCounting:
     @property
     @abstractmethod
     def q(self) -> float:
-        """Probability that a report supports another given value."""
+        """Probability that a report supports a given value other than the user's."""
 
     @property
     @abstractmethod

@@ -173,7 +173,7 @@ class SymmetricUnary(UnaryEncoding):
 
     @classmethod
     def weights_for(cls, local_epsilon: float) -> ResponseWeights:
-        """Return the weights of local_epsilon / 2, which must be above 2^-32."""
+        """Return the weights for local_epsilon / 2, which must be above 2^-32."""
         check_local_epsilon(local_epsilon)
         return ResponseWeights.for_epsilon(local_epsilon / 2)
 
@@ -201,7 +201,7 @@ class OptimizedUnary(OddsOfWeights, UnaryEncoding):
 
     @classmethod
     def weights_for(cls, local_epsilon: float) -> ResponseWeights:
-        """Return the weights of local_epsilon, which must be above 2^-32."""
+        """Return the weights for local_epsilon, which must be above 2^-32."""
         return ResponseWeights.for_epsilon(local_epsilon)
 
     @property

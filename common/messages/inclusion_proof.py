@@ -218,7 +218,7 @@ class BatchCommitment:
         return replace(blank, signature=identity.sign_message(_LABEL, blank._message()))
 
     def verify(self, identity: PublicIdentity, digest: TaskDigest) -> None:
-        """Raise ProofError unless task, depth of the tree and signature are right."""
+        """Raise ProofError unless the task, the tree's depth and the signature are right."""
         if self.task_digest != digest:
             raise ProofError("the batch commitment belongs to another task")
         if self.bits != bits_for(self.n_leaves):

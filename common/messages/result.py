@@ -22,7 +22,7 @@ def interval_half_width(confidence: float) -> float:
 
 
 def simultaneous_confidence(confidence: float, n_intervals: int) -> float:
-    """Return the confidence of each interval at which all hold with `confidence` (Bonferroni)."""
+    """Return the confidence each interval needs for all to hold at `confidence` (Bonferroni)."""
     return 1 - (1 - confidence) / max(1, n_intervals)
 
 
@@ -199,7 +199,7 @@ class Result:
 
     @property
     def histogram(self) -> Histogram:
-        """The estimate of a task that collects items; WireError for any other kind."""
+        """The estimate of a task that collects items; raises WireError for any other kind."""
         if not isinstance(self.estimate, Histogram):
             raise WireError(f"the protocol {self.protocol} estimates no distribution of items")
         return self.estimate

@@ -84,7 +84,7 @@ def pack(submission: Submission) -> bytes:
 
 
 def split_submission(plaintext: bytes) -> tuple[bytes, bytes]:
-    """Split an envelope's plaintext into submission id and sealed reports, without checks."""
+    """Split an envelope's plaintext into its submission id and sealed reports, without checks."""
     return plaintext[:SUBMISSION_ID_BYTES], plaintext[SUBMISSION_ID_BYTES:]
 
 

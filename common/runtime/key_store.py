@@ -42,7 +42,7 @@ class KeyStore:
 
     def rotate(self, now: float, needed: Collection[KeyId] | None = None) -> bool:
         """
-        Create, activate, expire and destroy keys as due. Idempotent.
+        Create, activate, expire and destroy keys when due. Idempotent.
 
         Args:
             now: Seconds since 1970 UTC.
@@ -84,7 +84,7 @@ class KeyStore:
         return key
 
     def private_key(self, suite: str, public: bytes, *, whose: str) -> HpkePrivateKey:
-        """Return a task's key, or raise UnknownKeyError, whose message calls the key `whose`."""
+        """Return a task's key, or raise UnknownKeyError, which describes the key as `whose`."""
         return self._keys[self._ring.require(suite, public, whose=whose)]
 
     @property
@@ -169,7 +169,7 @@ _TICK: Final = 600.0
 
 @dataclass(frozen=True, kw_only=True)
 class Rotation:
-    """Rotates a party's keys as due."""
+    """Rotates a party's keys when they are due."""
 
     keys: KeyStore
     clock: Clock

@@ -307,7 +307,7 @@ def measure(pid: int | None = None) -> Usage:
     """
     Measure a process of this machine, by default this one, and its workers, or raise psutil.Error.
 
-    Cost: reads the process table, some milliseconds; do not call it in the event loop.
+    Cost: reads the process table, a few milliseconds; do not call it in the event loop.
     """
     process = psutil.Process(pid)
     # Before the workers, since the system adds an ended worker's time to its parent: one that ends

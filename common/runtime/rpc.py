@@ -57,7 +57,7 @@ _KEEPALIVE: Final = (
 """Detects a peer that vanished in the middle of a stream."""
 _MAX_CONCURRENT_CALLS: Final = 4096
 _CONNECTIONS: Final = (
-    # Half-open and idle connections are closed: each takes some 70 KiB.
+    # Half-open and idle connections are closed: each takes about 70 KiB.
     ("grpc.server_handshake_timeout_ms", 10_000),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.max_connection_idle_ms", 300_000),
@@ -115,7 +115,7 @@ def bind(
     server: grpc.aio.Server, listen: str, tls: Tls | None, *, ask_for_certificates: bool = False
 ) -> str:
     """
-    Bind a server to host:port or unix:PATH, and return its address; raise SettingsError.
+    Bind a server to host:port or unix:PATH, and return its address, or raise SettingsError.
 
     A Unix socket has no TLS: file permissions decide who may connect. TCP is plaintext if `tls` is
     None, which the settings allow on loopback only. Over TLS, renewed files are reloaded; with
@@ -196,13 +196,13 @@ def open_channel(
 
 async def reply(call: Awaitable[T], whom: str) -> T:
     """
-    Wait for another party's reply. Errors call that party `whom`, such as "the shuffler".
+    Wait for another party's reply. Errors refer to that party as `whom`, such as "the shuffler".
 
     Raises:
         PeerError: It did not answer in time, could not serve at the moment, or sent an invalid
-            answer; safe to retry. PeerBusyError if it is overloaded, PeerUnableError if it gave a
-            reason, ForeignReplyError if a refusal lacks our services' trailer.
-        PeerRefusalError: It refused the call, and status and message are passed on; or the request
+            answer; safe to retry. A PeerBusyError if it is overloaded, a PeerUnableError if it gave
+            a reason, a ForeignReplyError if a refusal lacks our services' trailer.
+        PeerRefusalError: It refused the call (its status and message are passed on), or the request
             or the answer exceeds a size limit.
     """
     try:

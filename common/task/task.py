@@ -229,7 +229,7 @@ class Task:
 
     @property
     def refinement(self) -> Refinement:
-        """The refinement of the estimate; TaskError if the task does not collect items."""
+        """The refinement of the estimate; raises TaskError if the task does not collect items."""
         refinement = self.composition.refinement_for(self.mechanism.name)
         if refinement is None:
             raise TaskError(f"the protocol {self.protocol} estimates no distribution of items")
@@ -237,7 +237,7 @@ class Task:
 
     @property
     def item_mechanism(self) -> MechanismSpec:
-        """The mechanism of a task that collects items; TaskError for any other kind."""
+        """The mechanism of a task that collects items; raises TaskError for any other kind."""
         return spec_as(self.mechanism, MechanismSpec)
 
     @property
@@ -386,7 +386,7 @@ def check_domain_size(domain_size: int, kind: Kind = "categorical") -> None:
 
 
 def _check_composition(task: Task) -> None:
-    """Check that mechanism, dummies and shuffler match the task's protocol, or raise TaskError."""
+    """Raise TaskError unless the mechanism, dummies and shuffler match the task's protocol."""
     protocol, spec = protocol_named(task.protocol), task.mechanism
     if spec.name not in protocol.mechanisms:
         stated = f", with {spec.buckets} buckets" if isinstance(spec, MechanismSpec) else ""

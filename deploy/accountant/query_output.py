@@ -63,7 +63,7 @@ def show(
         f"against the {guarantee.coalition}, {guarantee.neighbouring}, if "
         f"{'; '.join(guarantee.assumptions)}.\n"
         f"By the {guarantee.theorem}.\n"
-        "Against shuffler and analyzer together: "
+        "Against the shuffler and analyzer together: "
         f"epsilon = {rounded_up(local_epsilon)}, delta = 0.",
         highlight=False,
     )

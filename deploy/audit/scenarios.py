@@ -27,7 +27,7 @@ from deploy.audit.scenario import EVERY_KIND, Scenario
 SCENARIOS: Final[tuple[Scenario, ...]] = (
     Scenario(
         name="shuffler+analyzer",
-        title="Shuffler and analyzer pool what they saw",
+        title="The shuffler and analyzer pool what they saw",
         check=run_pooled,
         weakness="The task states a quarter of its local epsilon, at most 5.",
         weakness_options={"understate_epsilon": True},
@@ -86,7 +86,7 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
     ),
     Scenario(
         name="puredump",
-        title="pureDUMP against shuffler and analyzer together",
+        title="pureDUMP against the shuffler and analyzer together",
         check=run_pure_dump,
         weakness="Reports carry noise, so the attack cannot read them.",
         weakness_options={"noisy": True},

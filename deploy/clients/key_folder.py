@@ -28,7 +28,7 @@ class KeyFolder:
 
     def make(self, parties: Sequence[str], hosts: Sequence[str], now: float) -> None:
         """
-        Create the authority, unless it exists, and a certificate for each party and these hosts.
+        Create the authority unless it exists, and a certificate with these hosts for each party.
 
         Raises SettingsError if a party is unknown or already has a certificate.
         """
@@ -70,7 +70,7 @@ class KeyFolder:
             self._issue(authority, folder, name, extra_hosts(old), now)
 
     def show(self) -> dict[str, tuple[Path, Certificate]]:
-        """Return each certificate's file and content by name; raise SettingsError if none."""
+        """Return certificates' files and contents by name; raise SettingsError if none exist."""
         folders = {AUTHORITY: self.path} | self._folders()
         files = {name: folder / f"{name}.pem" for name, folder in folders.items()}
         shown = {

@@ -89,7 +89,7 @@ class Cluster:
         )
 
     async def start_user_agent(self) -> None:
-        """Start the user agent, which answers for several persons."""
+        """Start the user agent, which answers for several people."""
         self.user_agent = await self._start(
             "user_agent",
             f"unix:{(self._directory / 'user_agent.sock').resolve()}",

@@ -65,7 +65,7 @@ def plan(
     local_cap: Annotated[
         str | None,
         typer.Option(
-            help="Maximum epsilon per answer against shuffler and analyzer together, or none.  "
+            help="Maximum epsilon per answer against the shuffler and analyzer together, or none.  "
             "[4, the default limit of devices]"
         ),
     ] = None,

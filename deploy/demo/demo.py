@@ -88,7 +88,7 @@ async def collect(people: SamplePeople, *, directory: Path, console: Console) ->
     """
     n_users = len(people.values)
     bulk = max(0, n_users - _THROUGH_USER_AGENT)
-    console.print("Starting analyzer, shuffler and user agent …")
+    console.print("Starting the analyzer, shuffler and user agent …")
     console.print(
         f"Users: {n_users - bulk} through the user agent process, {bulk:,} through the same code "
         "in bulk."

@@ -33,7 +33,7 @@ def _up(deployment: Deployment) -> None:
     _images(deployment)
     _print("preparing keys and identities in deploy/secrets")
     deployment.prepare()
-    _print("starting analyzer, shuffler and user agent")
+    _print("starting the analyzer, shuffler and user agent")
     deployment.start()
     compose = f"{' '.join(deployment.engine.compose)} --file deploy/compose.yaml"
     _print(

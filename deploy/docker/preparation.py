@@ -2,7 +2,7 @@
 Create the keys that containers need before their first start; keep existing ones.
 
     SECRETS/authority.pem, authority.key          the authority; no service gets its key
-    SECRETS/PARTY/PARTY.pem, PARTY.key            certificates of analyzer, shuffler and operator
+    SECRETS/PARTY/PARTY.pem, PARTY.key            for the analyzer, shuffler and operator
     SECRETS/PARTY/state.key                       encrypts the party's state
     SECRETS/PARTY/operator.token, identity.pub    for the operator, and for pinning the party
 
@@ -44,7 +44,7 @@ _STATE: Final = Path("/var/lib/shuffledp/state")
 
 def prepare_certificates(secrets: Path, now: float) -> None:
     """
-    Create an authority and certificates of analyzer, shuffler and operator in an existing folder.
+    In an existing folder, create an authority and analyzer, shuffler and operator certificates.
 
     Raises SettingsError if a file cannot be written or does not match the others.
     """

@@ -188,7 +188,7 @@ async def _phase(  # noqa: PLR0917  # its only caller binds the first four
 
 
 async def _answer(ask: Callable[[], Awaitable[T]], what: str) -> T:
-    """Call `ask` until the service answers or refuses, or a proxy refused too many in turn."""
+    """Call `ask` until the service answers or refuses, or a proxy refuses too often in a row."""
     foreign = 0
     with suppress(TimeoutError):
         async with asyncio.timeout(_ANSWER_SECONDS):

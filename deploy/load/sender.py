@@ -119,7 +119,7 @@ class Sender:
         return self.tally
 
     async def _send(self, users: range, intended: float) -> None:
-        """Send some users over one connection; those who drop out use their own."""
+        """Send some users' submissions over one connection; users who drop out open their own."""
         tally, submissions = self.tally, self.users.submissions
         tally.first = min(tally.first, intended)
         sent = {user: found for user in users if (found := submissions(user))}

@@ -30,7 +30,7 @@ def live_server(page: bytes, feed: LiveFeed, secret: str, port: int = 0) -> Iter
     """
     Serve a page and its feed on loopback, in a separate thread; yield the address.
 
-    `secret` is part of the address. Port 0: any free port.
+    `secret` is part of the address. Port 0 selects any free port.
 
     Raises:
         SettingsError: The port is in use.

@@ -120,7 +120,7 @@ def draft(plan: Plan, now: float) -> str:
 {best.mse:.4g}{" or more" * best.floor}.
 # Guarantee for at least {target.n_min} users, {target.honest} of them honest{rounds}:
 # epsilon {rounded_up(central.epsilon)} at delta {rounded_up(central.delta)} against the analyzer, \
-{rounded_up(local.epsilon)} against shuffler and analyzer together.
+{rounded_up(local.epsilon)} against the shuffler and analyzer together.
 # The budget limits the privacy loss of all releases about these users.
 """
     return comments + as_toml(with_budget)

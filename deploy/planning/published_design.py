@@ -226,7 +226,7 @@ def _numbers_of_dummies(least_answers: float, target: Requirements) -> Vector:
 
 
 def _item_noise(protocol: str, target: Requirements) -> Design:
-    """Return SBin or SAGeo [MSE25]: binomial or geometric dummies of each item, no sampling."""
+    """Return the design of SBin or SAGeo [MSE25]: dummies of each item, without sampling."""
     if protocol == "sageo":
         spec = published_sageo_spec(target.central_epsilon, target.delta)
     else:

@@ -95,7 +95,7 @@ class Population:
         """
         Collect every user's answer once, estimate as the services do, and compare with the truth.
 
-        Sampled users depend on the seeds of sweep and repeat only. `one_by_one`: simulate every
+        Sampled users depend only on the seeds of the sweep and repeat. `one_by_one`: simulate every
         report of items, even of a large collection.
         """
         if isinstance(self.source, SamplePeople):

@@ -62,7 +62,7 @@ def describe_claim(task: Task) -> str:
     return (
         f"Claimed guarantees: epsilon {rounded_up(task.central_epsilon)} at delta "
         f"{rounded_up(task.delta)} against the analyzer, {honest}; "
-        f"epsilon {rounded_up(task.local_epsilon)} against shuffler and analyzer together.\n"
+        f"epsilon {rounded_up(task.local_epsilon)} against the shuffler and analyzer together.\n"
         f"Privacy budget for {releases}: epsilon {rounded_up(task.budget_epsilon)} at delta "
         f"{rounded_up(task.budget_delta)} against the analyzer.{room}"
     )

@@ -56,7 +56,7 @@ def atomic_output(path: Path) -> Generator[Path]:
 
 @contextmanager
 def writing(path: Path) -> Generator[None]:
-    """Turn an OSError of the block into the SettingsError that this file cannot be written."""
+    """Convert an OSError in the block to a SettingsError that this file cannot be written."""
     try:
         yield
     except OSError as error:

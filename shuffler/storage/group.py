@@ -137,7 +137,7 @@ def merge_small(groups: Sequence[Group], key: BatchKey) -> list[Group]:
     A single submission is thus sealed, opened and sealed again: far cheaper than opening its
     envelope, and all calls store the same kind of group.
 
-    Cost: opening the small groups and sealing one, some 5 microseconds per group.
+    Cost: opening the small groups and sealing one, about 5 microseconds per group.
     """
     small = [group for group in groups if len(group) < _MIN_GROUP]
     if len(small) < 2:  # noqa: PLR2004  # one group cannot be merged
@@ -178,7 +178,7 @@ def form_group(submissions: Sequence[bytes], key: BatchKey) -> tuple[Group, list
     Returns:
         The group, and for each of its submissions the index in `submissions`.
 
-    Cost: two hashes per submission, some 2 microseconds.
+    Cost: two hashes per submission, about 2 microseconds.
     """
     tag, number = key.tag, secrets.randbits(_NUMBER_BITS)
     parts = [split_submission(plaintext) for plaintext in submissions]

@@ -188,7 +188,7 @@ class Spool:
         return await self._database.run(_get, "task_digest", digest)
 
     async def read(self, batch_id: BatchId) -> StoredBatch:
-        """Read one batch's row; DamagedStorageError if this version cannot."""
+        """Read one batch's row; raise DamagedStorageError if this version cannot."""
         return await self._database.run(_get, "batch_id", batch_id)
 
     async def states(self) -> dict[BatchId, BatchState | None]:
@@ -279,7 +279,7 @@ class Spool:
         Store the final state of a batch that is over, before its key is destroyed.
 
         Raises:
-            BatchStateError: State or number of users changed after the batch was read, so the
+            BatchStateError: The state or number of users changed after the batch was read, so the
                 decision may no longer hold.
         """
         n_users = await self._database.run(_set_last_state, batch, state)

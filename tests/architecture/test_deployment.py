@@ -155,7 +155,7 @@ def test_the_settings_of_containers_are_valid(party: str) -> None:
 
 
 def test_a_persons_device_is_not_measured() -> None:
-    """Only analyzer and shuffler serve metrics and are scraped."""
+    """Only the analyzer and shuffler serve metrics and are scraped."""
     [asked] = _yaml("prometheus/prometheus.yaml")["scrape_configs"]
     files = {party: _toml(f"deploy/settings/{party}.toml") for party in _SETTINGS}
 

@@ -94,7 +94,7 @@ class Evidence:
     ports: set[int] = field(default_factory=set)
     """Ports of clients, as the shuffler sees them."""
     files: dict[str, bytes] = field(default_factory=dict)
-    """Files of shuffler and analyzer, collecting, after the release, and stopped."""
+    """Files of the shuffler and analyzer, collecting, after the release, and stopped."""
     logs: dict[str, bytes] = field(default_factory=dict)
     metrics: dict[str, bytes] = field(default_factory=dict)
     relay: Relay = field(default_factory=Relay)

@@ -125,7 +125,7 @@ class World:
             await self.device.agent.resend_pending()
 
     async def rotate(self) -> None:
-        """Let shuffler and analyzer rotate their keys."""
+        """Let the shuffler and analyzer rotate their keys."""
         for party in (self.shuffler, self.analyzer):
             with suppress(Crash):
                 await party.rotate()

@@ -44,7 +44,7 @@ _PATIENCE: Final = 120.0
 async def test_nothing_is_lost_or_counted_twice_under_kills(
     cluster: Cluster, rounds: int, kills: int
 ) -> None:
-    """Shuffler and analyzer are killed while users submit and batches are delivered."""
+    """The shuffler and analyzer are killed while users submit and batches are delivered."""
     moments = random.Random(_SEED)  # noqa: S311  # when to kill is no secret
     for number in range(rounds):
         signed = await publish(

@@ -1,5 +1,5 @@
 """
-The memory of shuffler and analyzer does not grow from batch to batch.
+The memory of the shuffler and analyzer does not grow from batch to batch.
 
 Once caches and pools are filled, peak resident memory with workers in the second half of the run is
 compared with that in the first half.

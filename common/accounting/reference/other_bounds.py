@@ -59,7 +59,7 @@ _WINDOW: Final = 12.0
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VariationRatio:
     """
-    The three numbers of one pair of the victim's distributions.
+    The variation-ratio parameters p, β and q of one pair of the victim's distributions.
 
     For a randomizer take the worst pair, which need not have the largest β: smaller differences
     also mean fewer clones.
@@ -178,7 +178,7 @@ def variation_ratio(
 def certified_variation_ratio(
     reduction: MatchCountReduction, anonymity_set: AnonymitySet, delta: float
 ) -> float:
-    """Return the central ε proven from the three numbers; errors of `variation_ratio`."""
+    """Return the central ε proven from these parameters. Errors: see `variation_ratio`."""
     pair = VariationRatio.of(reduction)
     return _least(partial(pair.certified_delta, anonymity_set), pair, delta)
 

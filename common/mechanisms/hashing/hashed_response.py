@@ -63,8 +63,8 @@ class HashedResponse(OddsOfWeights, SupportCounting):
         """
         Draw `count` uniform reports, each with a fresh seed. Run by the user agent.
 
-        If dummies had the user's seed, as [CC24] prints OD-HP, it would link the user's messages,
-        and the published theorem would be false.
+        Reusing the seed of the user's report, as OD-HP is printed in [CC24], would link the user's
+        messages and make the published theorem false.
         """
         buckets = rng.integers(0, self.answers, size=count, dtype=np.int64)
         return self._pack(self._seeds(count, rng), buckets)

@@ -132,7 +132,7 @@ class MeanEst(OddsOfWeights, SpecifiedNumbers):
 
         Of a uniform corner and its opposite, one has weight true and one other: a coin selects one.
         The two have weight true + other together, but two ties only 2·other, so a tie is drawn
-        again with probability (true-other) / (true+other). No number of draws depends on V.
+        again with probability (true-other) / (true+other). The draw count is independent of V.
 
         Cost: a 32-bit draw and a random bit for each coordinate.
         """

@@ -73,7 +73,7 @@ class NumberMechanism(Randomizer, Protocol):
 
     @classmethod
     def of(cls, task: Task) -> Self:
-        """Build the mechanism of a task, or raise TaskError. Run by user agent and analyzer."""
+        """Build a task's mechanism, or raise TaskError. Run by the user agent and the analyzer."""
 
     def randomize(self, values: Numbers, rng: np.random.Generator) -> Reports:
         """
@@ -105,7 +105,7 @@ def to_unit(values: NDArray[np.float64], low: float, high: float) -> NDArray[np.
 
 
 def check_numbers(values: Numbers, dimensions: int) -> None:
-    """Check the shape and range of numbers; ValueRangeError does not quote them."""
+    """Check the shape and range of numbers, or raise ValueRangeError without quoting them."""
     if values.ndim != 2 or values.shape[1] != dimensions:  # noqa: PLR2004  # a row per user
         raise ValueRangeError(f"a value must hold {dimensions} numbers")
     if not (np.abs(values) <= 1).all():  # NaN fails too

@@ -53,7 +53,7 @@ def hash_p_value(residuals: Vector, positions: NDArray[np.intp], distribution: V
         positions: The candidate's bits, shape (c, h).
         distribution: Probability of each bit under one hash, shape (k,).
 
-    Cost: some 20 passes over c·k numbers if the sum is large, else one.
+    Cost: about 20 passes over c·k numbers if the sum is large, else one.
     """
     hashes = positions.shape[1]
     scores = residuals - (residuals @ distribution)[:, None]

@@ -68,7 +68,7 @@ def filter_message(filter_bits: int, bits: int, prefix: bytes) -> bytes:
 
 def stream(secret: bytes, message: bytes, bits: int) -> bytes:
     """
-    Derive a byte for each bit of a filter, and at least 32 bytes.
+    Derive one byte per bit of a filter, and at least 32 bytes in all.
 
     Uses HMAC-SHA256 up to 32 bits, and HMAC-DRBG with SHA-256 beyond, seeded with secret ‖ message
     and never reseeded [SP800-90A].

@@ -66,12 +66,12 @@ class RapporProbabilities:
 
     @property
     def unset_probability(self) -> float:
-        """Probability p* that one report shows a bit as set that the text leaves unset."""
+        """Probability p* that one report shows as set a bit that the text leaves unset."""
         return self._unset_odds / _TOTAL
 
     @property
     def set_probability(self) -> float:
-        """Probability q* that one report shows a bit as set that the text sets."""
+        """Probability q* that one report shows as set a bit that the text sets."""
         return self._set_odds / _TOTAL
 
     def report_epsilon(self, hashes: int) -> float:

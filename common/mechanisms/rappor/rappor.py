@@ -133,12 +133,12 @@ class Rappor:
 
     @property
     def unset_probability(self) -> float:
-        """Probability p* that one report shows a bit as set that the text leaves unset."""
+        """Probability p* that one report shows as set a bit that the text leaves unset."""
         return self._probabilities.unset_probability
 
     @property
     def set_probability(self) -> float:
-        """Probability q* that one report shows a bit as set that the text sets."""
+        """Probability q* that one report shows as set a bit that the text sets."""
         return self._probabilities.set_probability
 
     @cached_property
@@ -318,7 +318,7 @@ class Rappor:
             rng: Source of randomness; never that of a real collection.
 
         Returns:
-            Shape (m + m·k,), as `tally`.
+            Counts, shape (m + m·k,), in the layout of `tally`.
 
         Raises:
             ValueRangeError: As for `permanent`.

@@ -186,7 +186,7 @@ def run_batch_game(
     subject: AuditSubject, honest: int, adding: int, rng: np.random.Generator, rounds: int = 1
 ) -> GameResult:
     """
-    Run the attack of an analyzer that knows all messages except those of `honest` users.
+    Run the attack by an analyzer that knows all messages except those of `honest` users.
 
     All honest users but the victim hold the same third value. The attack drops reports that support
     it and counts how often the rest support each of the victim's two values. `adding` of the honest

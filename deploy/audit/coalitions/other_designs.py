@@ -53,7 +53,7 @@ _MAX_MESSAGES: Final = 10**6
 
 def run_pure_dump(subject: AuditSubject, rng: np.random.Generator, *, noisy: bool = False) -> Rows:
     """
-    Run pureDUMP, which has dummies and no noise, against shuffler and analyzer together.
+    Run pureDUMP, which has dummies and no noise, against the shuffler and analyzer together.
 
     `noisy` injects a weakness: reports carry local noise.
     """
@@ -76,7 +76,7 @@ def run_shuffler_dummies(
     subject: AuditSubject, rng: np.random.Generator, *, noisy: bool = False
 ) -> Rows:
     """
-    Run the n-1 attack of a shuffler that made the dummies and knows the result and all other users.
+    Run the n-1 attack by a shuffler that made the dummies and knows the result and all other users.
 
     `noisy` injects a weakness: users add more noise than the design specifies.
     """

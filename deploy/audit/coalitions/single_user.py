@@ -1,8 +1,8 @@
 """
 Attacks on one user's messages.
 
-Shuffler and analyzer together link each opened report to its sender. A shuffler isolates a user by
-replacing all other reports (the n-1 attack). The analyzer links messages with equal seeds.
+The shuffler and analyzer together link each opened report to its sender. A shuffler isolates a user
+by replacing all other reports (the n-1 attack). The analyzer links messages with equal seeds.
 """
 
 import dataclasses
@@ -115,11 +115,11 @@ def _recognised_report(
         title="Your own report, recognised",
         statistic="likelihood ratio of the one report",
         sentence=(
-            "If shuffler and analyzer pool what they saw, they know which report is yours; only "
-            "the noise that your device added to it still protects you."
+            "If the shuffler and analyzer pool what they saw, they know which report is yours; "
+            "only the noise that your device added to it still protects you."
             if noisy
-            else "If shuffler and analyzer pool what they saw, they can read your value: reports "
-            "carry no noise."
+            else "If the shuffler and analyzer pool what they saw, they can read your value: "
+            "reports carry no noise."
         ),
         advice=_POOLED_ADVICE if noisy else "Choose a protocol with local noise.",
     )
@@ -172,7 +172,7 @@ def run_n_minus_one(
     subject: AuditSubject, rng: np.random.Generator, *, permuted: Permute = permute
 ) -> Rows:
     """
-    Run the attack of a shuffler that replaces all reports except the victim's with its own.
+    Run the attack by a shuffler that replaces all reports except the victim's with its own.
 
     It subtracts its own reports and dummies from the published result. The remaining counts show
     how often the victim's messages support each item, and so determine the likelihood ratio.

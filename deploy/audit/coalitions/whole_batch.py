@@ -51,8 +51,8 @@ def run_colluders(
     """
     Run the attack with numbers of colluders from none to all users but the victim.
 
-    `count_colluders_as_honest` injects a weakness into the claims. It gives no findings where it
-    makes no difference.
+    `count_colluders_as_honest` injects a weakness into the claims; there are no findings if it does
+    not change them.
     """
     n_users, parameters = subject.n_users, subject.parameters
     if parameters.reduction is None:
@@ -60,7 +60,7 @@ def run_colluders(
             claimed=local_guarantee("analyzer", parameters),
             exact=None,
             title="Guarantee without a shuffler",
-            statistic="measured against shuffler and analyzer together",
+            statistic="measured against the shuffler and analyzer together",
             sentence="Under this protocol only the noise of your own report protects you, with or "
             "without a shuffler.",
         )
@@ -158,7 +158,7 @@ def run_rounds(
     subject: AuditSubject, rng: np.random.Generator, *, count_one_round: bool = False
 ) -> Rows:
     """
-    Attack repeated rounds: measure two against shuffler and analyzer together, and compute more
+    Attack repeated rounds: measure two against the shuffler and analyzer together, and compute more
     against the analyzer.
 
     `count_one_round` injects a weakness into the claims. It gives no findings without local noise,

@@ -84,7 +84,7 @@ class RunRecord:
     analyzer_key: HpkePrivateKey
     shuffler_key: HpkePrivateKey
     names: tuple[str, ...]
-    """Planted names of persons, and a planted header of their calls."""
+    """Planted names of people, and a planted header of their calls."""
     label: str
     """Planted word in the label of every item of the task."""
     to_shuffler: Sequence[RelayedCall]

@@ -83,8 +83,8 @@ class AuditReport:
         """
         Return a coalition's attacks on a user's anonymity, the most important first.
 
-        Failed findings come first. The others follow by claim, the task's smallest first, and then
-        by the attack's gain. Claims about other designs and refuted claims are left out.
+        Failed findings come first, and claims that are not the task's own last; then the smallest
+        claimed ε, then the largest gain. Claims about other designs and refuted ones are left out.
         """
         stated = sorted(g.epsilon for g in self.guarantees if g.coalition == coalition)
         rows = [

@@ -77,14 +77,14 @@ _INDEPENDENT_OPERATORS: Final = Change(
 )
 _MORE_REPORTS: Final = Change(
     "More users, a larger n_min or a few more dummies do not help here",
-    "They hide a report among others from the analyzer alone. Shuffler and analyzer together know "
-    "which reports are yours.",
+    "They hide a report among others from the analyzer alone. The shuffler and analyzer together "
+    "know which reports are yours.",
     helps=False,
 )
 _RELY_ON_A_SHUFFLER: Final = Change(
     "Choose a protocol that relies on a shuffler, such as od-hp",
     "Then the analyzer cannot link reports to people, and learns much less about one person at the "
-    "same error. What shuffler and analyzer learn together does not change.",
+    "same error. What the shuffler and analyzer learn together does not change.",
 )
 _MORE_USERS: Final = Change(
     "More users do not help here",

@@ -2,7 +2,7 @@
 Decode RAPPOR reports of known populations under several settings.
 
 The first population is COVID-19 cases by US state, after [HZ22]. The paper's 26 states and
-parameters are not available: this uses the first 26 states by alphabet, or all 50, and other
+parameters are not available: this uses the alphabetically first 26 states, or all 50, and other
 parameters. The second is strings of exponentially falling shares, with as many absent candidates,
 after the simulations of [EPK14] and the demonstration of [GRappor]. Bit counts are drawn from their
 exact distribution.
@@ -56,7 +56,7 @@ _EXPONENTIAL_SETTINGS: Final[tuple[Setting, ...]] = (
 
 
 def states(seed: int, progress: Progress, n_states: int = 26) -> Report:
-    """Collect a report of every COVID-19 case in the first states by alphabet, and decode."""
+    """Collect a report of every COVID-19 case in the alphabetically first states, and decode."""
     names, people = state_people(n_states)
     title = f"COVID-19 cases until 18 April 2021 in {n_states} US states"
     return _report(title, run(names, people, STATE_SETTINGS, seed, progress), seed)
@@ -72,7 +72,7 @@ def exponential(seed: int, progress: Progress) -> Report:
 
 
 def state_people(n_states: int) -> tuple[list[str], Counts]:
-    """Return the names of the first states by alphabet, and their numbers of cases."""
+    """Return the names of the alphabetically first states, and their numbers of cases."""
     data = load(COVID_US_STATES)
     cases = dict(zip(data.labels, data.counts.tolist(), strict=True))
     names = sorted(cases.keys() - set(_NO_STATES))[:n_states]

@@ -197,7 +197,7 @@ _RNG = np.random.default_rng(1)
 
 
 def _opened(case: PublishedTask, submission: PreparedSubmission) -> Reports:
-    """Return the reports as shuffler and analyzer together could open them."""
+    """Return the reports as the shuffler and analyzer together could open them."""
     digest, task = case.signed.digest(), case.task
     content = unpack(case.shuffler_key.open(submission.envelope, envelope_context(digest)), task)
     context, sealed = report_context(digest), sealed_reports(content, task)
