@@ -57,9 +57,9 @@ class StateKey:
         """Decrypt a secret sealed for a file of this name, or raise SettingsError."""
         if not sealed.startswith(_MARK):
             raise SettingsError(
-                f"the key file {name} is damaged, or of a version that did not encrypt secrets: put "
-                "it back from a backup, or finish with that version; moved away, it is replaced by "
-                "a new key, which others do not know"
+                f"the key file {name} is damaged, or of a version that did not encrypt secrets: "
+                "put it back from a backup, or finish with that version; if it is moved away, a "
+                "new key is made, which others do not know"
             )
         body = sealed.removeprefix(_MARK)
         nonce, encrypted = body[:_NONCE_BYTES], body[_NONCE_BYTES:]
