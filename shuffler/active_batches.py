@@ -233,7 +233,11 @@ class ActiveBatches:
             self._state.destroy(_key_file(stored.batch_id))
 
     def finish(self, stored: StoredBatch, closing_rule: ClosingRule) -> FinishedBatch:
-        """Record a batch as finished, once its key is destroyed. Safe to repeat."""
+        """
+        Record a batch as finished; its key is destroyed, unless it is quarantined.
+
+        Safe to repeat.
+        """
         digest = stored.signed.digest()
         finished = FinishedBatch(digest=digest, batch_id=stored.batch_id, closing_rule=closing_rule)
         self._finished[digest] = finished

@@ -22,6 +22,7 @@ from common.messages.batch import BatchProgress, BatchState, BatchStatus
 from common.messages.submission import REFUSALS, Outcome
 from common.runtime.clock import Clock
 from common.runtime.key_store import KeyStore
+from common.task.task import Task
 from common.task_digest import TaskDigest
 from shuffler.active_batches import ActiveBatch, ActiveBatches, FinishedBatch
 from shuffler.admission import TokenCheck
@@ -115,13 +116,9 @@ class Collection:
             ShuffleDpError: The task cannot be collected; see ActiveBatches.find_or_begin.
         """
         batch = await self._batches.find_or_begin(digest)
-        if isinstance(batch, ActiveBatch) and len(envelope) != batch.task.envelope_bytes:
-            self._refusals.count(batch.batch_id, [Outcome.MALFORMED])
-            raise WireError(
-                f"the envelope has {len(envelope)} bytes; a submission of this task, of "
-                f"{batch.task.reports_per_user} reports, has {batch.task.envelope_bytes}"
-            )
         [outcome] = await self._take(batch, [envelope], [token], self._open_here)
+        if outcome is Outcome.MALFORMED and isinstance(batch, ActiveBatch):
+            _check_length(envelope, batch.task)
         if outcome in _ERRORS:
             error, message = _ERRORS[outcome]
             raise error(message)
@@ -311,3 +308,11 @@ class Collection:
             ],
         )
         return await self._spool.append(arrival)
+
+
+def _check_length(envelope: bytes, task: Task) -> None:
+    if len(envelope) != task.envelope_bytes:
+        raise WireError(
+            f"the envelope has {len(envelope)} bytes; a submission of this task, of "
+            f"{task.reports_per_user} reports, has {task.envelope_bytes}"
+        )

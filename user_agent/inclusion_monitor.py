@@ -85,17 +85,19 @@ class InclusionMonitor:
         """
         Fetch the signed root, then the bucket of each leaf, one bucket at a time.
 
-        Every bucket is requested even if one fails: one proof that a leaf is absent is enough, and
-        a shuffler must not suppress it by refusing another bucket.
+        A failure ends the attempt, which is repeated in another order. A proof that a leaf is
+        absent counts even if a later bucket fails: a shuffler must not suppress it.
         """
         digest = evidence.task_digest
         with _errors_as_no_proof(digest):
             # Checked before any prefix is sent, since it sets the prefixes' length and salt.
             commitment = (await self.shuffler.inclusion(digest, None)).commitment
             commitment.verify(self.identity, digest)
-            leaves = split(evidence.leaves)
-            order = self.rng.permutation(len(leaves))
-            counted = [await self._counted(leaves[index], commitment) for index in order]
+            leaves, counted = split(evidence.leaves), list[bool | None]()
+            for index in self.rng.permutation(len(leaves)):
+                counted.append(await self._counted(leaves[index], commitment))
+                if counted[-1] is None:
+                    break
             if False in counted:
                 return InclusionState.MISSING
             if None not in counted:

@@ -29,7 +29,7 @@ MIN_COMPOSED_DELTA: Final = 1e-12
 
 _TRANSFORM_ERROR: Final = 1e-15
 """Absolute error of δ by one composition, subtracted from the requested δ. For up to 1000, δ was
-too low by at most 6e-17 for each, against exact binomial sums."""
+too low by at most 6e-17 per composition, against exact binomial sums."""
 _DELTA_ERROR: Final = 1e-6
 """Relative error of δ, subtracted too. In the same sums it was below 1e-9 for δ above 1e-6."""
 _STEPS: Final = 8

@@ -107,7 +107,7 @@ def sbin_trials(epsilon: float, delta: float, keep_probability: float) -> int:
     coins = _sbin_coins(epsilon, delta, keep_probability)
     if math.isinf(coins):
         raise BoundRangeError(
-            "SBin's bound does not cover this ε, δ and share of keep_probability reports"
+            "SBin's bound does not cover this ε, δ and probability of keeping a report"
         )
     return max(1, math.ceil(coins))
 
@@ -140,7 +140,7 @@ def sageo_peak(
     peak = _sageo_peak(epsilon, delta, keep_probability, left, right)
     if math.isinf(peak):
         raise BoundRangeError(
-            "SAGeo's bound does not cover this ε, δ and share of keep_probability reports"
+            "SAGeo's bound does not cover this ε, δ and probability of keeping a report"
         )
     return max(0, math.ceil(peak))
 

@@ -168,7 +168,7 @@ _NOT_ARRIVED: Final = "the request did not arrive completely"
 _NOT_FINISHED: Final = "the call did not finish"
 
 
-SERVICE_ERROR: Final = (("shuffledp-service-error", "1"), ("grpc-retry-pushback-ms", "-1"))
+SERVICE_ERROR: Final = (("shuffledp-foreseen", "1"), ("grpc-retry-pushback-ms", "-1"))
 """Sent with the status of every ShuffleDpError except OverloadError. RESOURCE_EXHAUSTED without it
 is a temporary limit, and gRPC clients retry; with it, a budget is spent, and they must not."""
 

@@ -1,6 +1,7 @@
 """The distributions of the dummies that users and the shuffler add."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Self, get_args
 
@@ -187,6 +188,9 @@ MAX_GEOMETRIC: Final = 2**20
 """Maximum number of dummies of one item for a geometric distribution, which is tabulated."""
 _FALSE_ALARM: Final = 1e-12
 """Maximum probability that an honest batch has fewer or more reports than `batch_reports`."""
+_STEP_RATIOS: Final = np.geomspace(1 / 8, 8, 19)
+_MAX_STEP: Final = 30.0
+"""Larger steps of Chernoff's bound would gain less than one report."""
 MAX_DRAWS: Final = 2**20
 """Maximum number of draws for one item's number."""
 
@@ -291,30 +295,49 @@ class ShufflerSpec:
         Return bounds on the number of reports that the shuffler delivers, from the number sent.
 
         A number outside them shows that reports were lost or added: an honest shuffler's is outside
-        with probability at most 1e-12. By Bernstein's inequality [BLM13, Corollary 2.11], the sum
-        of independent numbers, each within m of its mean, is t or more from its own mean with
-        probability at most 2·exp(-t² / (2·(variance + m·t/3))); `reach` is the t that solves this.
+        with probability at most 1e-12. By Chernoff's bound [BLM13, Section 2.2], a sum S is at
+        least (log E[exp(h·S)] + L) / h with probability at most exp(-L), for every h > 0, and
+        likewise below. Several h are tried, around the best one for a normal distribution.
         """
         if self.only_permutes:
             return sent, sent
-        mean, spread = self.moments()
-        middle = sent * self.keep_probability + domain_size * mean
-        variance = sent * self.keep_probability * (1 - self.keep_probability) + domain_size * spread
-        deviation = max(1.0, mean, self.most - mean) if self.law == "geometric" else 1.0
+        _, spread = self.moments()
+        kept = self.keep_probability
+        variance = max(1.0, sent * kept * (1 - kept) + domain_size * spread)
         exponent = math.log(2 / _FALSE_ALARM)
-        linear = exponent * deviation / 3
-        reach = linear + math.sqrt(linear**2 + 2 * exponent * variance)
-        maximum = min(sent + domain_size * self.most, math.ceil(middle + reach))
-        return max(0, math.floor(middle - reach)), maximum
+        steps = np.minimum(_MAX_STEP, math.sqrt(2 * exponent / variance) * _STEP_RATIOS)
+        log_moment = self._log_moments()
+
+        def bound(h: float) -> float:
+            total = sent * math.log1p(kept * math.expm1(h)) + domain_size * log_moment(h)
+            return (total + exponent) / h
+
+        minimum = max(bound(-h) for h in steps.tolist())
+        maximum = min(bound(h) for h in steps.tolist())
+        return max(0, math.floor(minimum)), min(sent + domain_size * self.most, math.ceil(maximum))
+
+    def _log_moments(self) -> Callable[[float], float]:
+        """Return the function log E[exp(h·z)] of h."""
+        if self.law == "none":
+            return lambda _: 0.0
+        if self.law == "binomial":
+            return lambda h: self.trials * math.log1p(math.expm1(h) / 2)
+        logs, z = self._log_weights(), np.arange(self.most + 1)
+        total = _log_sum(logs)
+        return lambda h: _log_sum(logs + h * z) - total
+
+    def _log_weights(self) -> NDArray[np.float64]:
+        """Return log P(z) of a geometric distribution for z = 0 .. most, but for a constant."""
+        z = np.arange(self.most + 1, dtype=np.float64)
+        left = math.log(self.left_weight / RATIO_SUM)
+        right = math.log(self.right_weight / RATIO_SUM)
+        return np.where(z < self.peak, (self.peak - z) * left, (z - self.peak) * right)
 
     def probabilities(self) -> NDArray[np.float64]:
         """Return P(z) for z = 0 .. most, if geometric; otherwise raise ValueError."""
         if self.law != "geometric":
             raise ValueError(f"the distribution is {self.law}; it must be geometric")
-        z = np.arange(self.most + 1, dtype=np.float64)
-        left = math.log(self.left_weight / RATIO_SUM)
-        right = math.log(self.right_weight / RATIO_SUM)
-        weights = np.exp(np.where(z < self.peak, (self.peak - z) * left, (z - self.peak) * right))
+        weights = np.exp(self._log_weights())
         distribution: NDArray[np.float64] = weights / weights.sum()
         return distribution
 
@@ -327,6 +350,12 @@ class ShufflerSpec:
         distribution, z = self.probabilities(), np.arange(self.most + 1)
         mean = float(distribution @ z)
         return mean, float(distribution @ (z - mean) ** 2)
+
+
+def _log_sum(logs: NDArray[np.float64]) -> float:
+    """Return the logarithm of a sum of exponentials."""
+    top = float(logs.max())
+    return top + math.log(float(np.exp(logs - top).sum()))
 
 
 PERMUTE_ONLY: Final = ShufflerSpec()

@@ -1,6 +1,5 @@
 """`shuffledp result`, `ledger` and `iterate`: releases, their cost, and the next iteration."""
 
-import dataclasses
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -23,7 +22,7 @@ from deploy.results.estimate_table import print_table
 from deploy.results.export import as_json, write_csv, write_parquet
 from deploy.results.next_iteration import next_draft, read_iterated
 from deploy.results.result_view import MAX_ROWS, ResultView, result_view
-from deploy.results.verification import check_fits, check_guarantees
+from deploy.results.verification import check_fits, recompute_guarantees
 from deploy.tasks import drafts as draft_file
 from deploy.tasks.population_budgets import PopulationBudgets, budgets_by_population
 from deploy.terminal.console import terminal
@@ -79,7 +78,7 @@ def result(
     published, found = options.ask(connect, read)
     signed = Task.from_bytes(published.task_bytes)
     check_fits(found, signed)
-    found = dataclasses.replace(found, guarantees=check_guarantees(found, signed))
+    found = recompute_guarantees(found, signed)
     # Before any output: candidates that cannot be decoded leave no file.
     view = result_view(found.estimate, signed, most=top, candidates=texts)
     if csv is not None:

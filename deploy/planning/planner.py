@@ -29,9 +29,9 @@ _BINDING_RATIO: Final = 0.998
 _MAX_MESSAGES: Final = 10_000.0
 _SEARCH_RATIO: Final = 1.01
 _REMEDIES: Final = {
-    "central_epsilon": "a central epsilon of about {:.2g}",
-    "messages_cap": "about {:.3g} messages per user",
-    "local_cap": "a local cap of about {:.2g}",
+    "central_epsilon": "a central epsilon of about {:,.10g}",
+    "messages_cap": "about {:,.10g} messages per user",
+    "local_cap": "a local cap of about {:,.10g}",
     "n_users": "about {:,.0f} users",
 }
 """Changes that may reach max_mse, each by itself."""
@@ -121,7 +121,7 @@ def _limits(target: Requirements) -> dict[str, float]:
     """Return the constraints that can be relaxed, each with its largest useful value."""
     limits = {"central_epsilon": MAX_EPSILON}
     if target.trust != "none" and math.isfinite(target.messages_cap):
-        limits["messages_cap"] = max(_MAX_MESSAGES, target.messages_cap)
+        limits["messages_cap"] = max(_MAX_MESSAGES, 2 * target.messages_cap)
     if target.local_cap < MAX_LOCAL_EPSILON:
         limits["local_cap"] = MAX_LOCAL_EPSILON
     return limits

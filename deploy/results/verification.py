@@ -5,12 +5,13 @@ Tasks are signed; results are not. So every figure that follows from the task an
 recomputed and compared.
 """
 
+from dataclasses import replace
 from typing import Final
 
-from common.accounting.guarantees import guarantees
+from common.accounting.guarantees import guarantees, published_claim
 from common.crypto.signing import SignedTask
 from common.errors import WireError
-from common.messages.guarantee import Guarantee, rounded_up
+from common.messages.guarantee import rounded_up
 from common.messages.result import BitTable, Estimate, KeyValues, Means, Result
 from common.task.specs import KeyValueSpec, NumberSpec, RapporSpec
 from common.task.task import Task
@@ -109,12 +110,13 @@ def _check_reports(result: Result, task: Task) -> None:
             )
 
 
-def check_guarantees(result: Result, task: Task) -> tuple[Guarantee, ...]:
+def recompute_guarantees(result: Result, task: Task) -> Result:
     """
     Recompute a result's guarantees; none may be stronger than its task and counts allow.
 
     Returns:
-        The recomputed guarantees, to be shown instead of the analyzer's figures and texts.
+        The result with the recomputed guarantees and published claim, instead of the analyzer's
+        figures and texts.
 
     Raises:
         WireError: A guarantee is missing, or its epsilon or delta is more than 1 % too low; the
@@ -123,7 +125,8 @@ def check_guarantees(result: Result, task: Task) -> tuple[Guarantee, ...]:
 
     Cost: up to four searches for ε, tenths of a second each.
     """
-    computed = guarantees(task, result.n_users, sum(result.refused.values()))
+    n_refused = sum(result.refused.values())
+    computed = guarantees(task, result.n_users, n_refused)
     missing = {row.coalition for row in computed} - {row.coalition for row in result.guarantees}
     if missing:
         raise WireError(f"the result has no guarantee against {', '.join(sorted(missing))}")
@@ -142,4 +145,5 @@ def check_guarantees(result: Result, task: Task) -> tuple[Guarantee, ...]:
                 f"against {stated.coalition} the result states {first}; recomputed: "
                 f"{' or '.join(others) or 'none'}"
             )
-    return computed
+    claim = published_claim(task, result.n_users, n_refused)
+    return replace(result, guarantees=computed, published_claim=claim)

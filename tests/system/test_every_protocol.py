@@ -29,7 +29,7 @@ from deploy.planning.search import tight_design
 from deploy.results.export import as_json
 from deploy.results.next_iteration import next_draft, read_iterated
 from deploy.results.result_view import result_view
-from deploy.results.verification import check_fits, check_guarantees
+from deploy.results.verification import check_fits, recompute_guarantees
 from deploy.simulate.collection import collect, estimate_histogram
 from deploy.tasks.demo_task import closing_draft
 from deploy.terminal.json_output import dumps
@@ -60,7 +60,7 @@ async def _collect(
         result = await operator.wait_for_result(signed.digest())
     task = Task.from_bytes(signed.task_bytes)
     check_fits(result, task)
-    check_guarantees(result, task)
+    recompute_guarantees(result, task)
     assert _USERS == result.n_users
     assert 0 == sum(result.refused.values())
     assert result.guarantees == guarantees(task, _USERS, 0)

@@ -42,7 +42,7 @@ from deploy.audit.harness.in_process_run import (
 )
 from deploy.audit.harness.tasks import reduced_draft
 from deploy.audit.scenario import AuditSubject, Scenario
-from deploy.results.verification import check_guarantees
+from deploy.results.verification import recompute_guarantees
 from user_agent.device_store import InclusionState
 
 Delivering = Callable[[InProcessRun, BatchManifest, list[bytes]], Awaitable[object]]
@@ -378,7 +378,7 @@ async def _closing_early(attack: _Attack, *, delivering: Delivering = deliver) -
     attack.released(outcome)
     attack.undetected.require("the result counts the users in the batch", outcome.n_users == n_min)
     if outcome.result is not None:
-        check_guarantees(outcome.result, parties.analyzer.task)
+        recompute_guarantees(outcome.result, parties.analyzer.task)
     return (
         attack.finding(
             f"Closed with {n_min - 1} users, one below n_min; closed without users who had "

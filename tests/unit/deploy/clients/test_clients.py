@@ -13,7 +13,7 @@ from common.wire.results import ledger_to_wire
 from deploy.clients.analyzer import OperatorClient
 from tests.support.ledger_entries import first_entry, next_entry
 
-_SERVICE_ERROR = grpc.aio.Metadata(("shuffledp-service-error", "1"))
+_SERVICE_ERROR = grpc.aio.Metadata(("shuffledp-foreseen", "1"))
 _NOTHING = grpc.aio.Metadata()
 _ON_A_PAGE: Final = 2
 
