@@ -12,10 +12,12 @@ report is kept, and twice that if reports are sampled. The third, that none is m
 report is kept, never fails an honest shuffler. No check detects a leaked permutation.
 """
 
+from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
+import numpy as np
 import scipy
 from scipy.special import bdtr, bdtrc
 
@@ -42,8 +44,8 @@ class SentinelMatches:
     """All that were registered, in the order of sending."""
     positions: dict[bytes, int]
     """First position in the batch of every sentinel leaf found."""
-    repeats: tuple[int, ...] = ()
-    """Positions of further copies of sentinels' reports."""
+    repeats: "array[int]" = field(default_factory=lambda: array("q"))
+    """Positions of further copies of sentinels' reports, ascending."""
 
     @property
     def n_repeated(self) -> int:
@@ -108,12 +110,12 @@ def match_sentinels(
     """
     wanted = {leaf for sentinel in sentinels for leaf in sentinel.leaves}
     positions: dict[bytes, int] = {}
-    repeats = []
+    repeats = array("q")  # a dishonest shuffler can fill a batch with copies
     for position, report in enumerate(_reports(chunks, size) if wanted else ()):
         leaf = inclusion_proof.leaf(report)
         if leaf in wanted and positions.setdefault(leaf, position) != position:
             repeats.append(position)
-    return SentinelMatches(sentinels=tuple(sentinels), positions=positions, repeats=tuple(repeats))
+    return SentinelMatches(sentinels=tuple(sentinels), positions=positions, repeats=repeats)
 
 
 def check_sentinels(matches: SentinelMatches, task: Task) -> None:
@@ -185,17 +187,17 @@ def drop_sentinel_reports(
     chunks: Iterable[bytes], size: int, matches: SentinelMatches
 ) -> Iterator[bytes]:
     """Yield a batch's chunks, read again, without its sentinels' reports and their repeats."""
-    dropped = {*matches.positions.values(), *matches.repeats}
-    if not dropped:
-        yield from chunks
-        return
+    firsts = np.fromiter(matches.positions.values(), dtype=np.int64)
+    dropped = np.sort(np.concatenate([firsts, np.frombuffer(matches.repeats, dtype=np.int64)]))
     start = 0
     for chunk in chunks:
-        reports = split_every(chunk, size)
-        left = [report for place, report in enumerate(reports, start) if place not in dropped]
+        reports = np.frombuffer(chunk, dtype=np.dtype((np.void, size)))
+        first, last = np.searchsorted(dropped, [start, start + len(reports)])
+        if first == last:
+            yield chunk
+        elif last - first < len(reports):
+            yield np.delete(reports, dropped[first:last] - start).tobytes()
         start += len(reports)
-        if left:
-            yield b"".join(left)
 
 
 def _reports(chunks: Iterable[bytes], size: int) -> Iterator[bytes]:

@@ -92,7 +92,8 @@ class AuditRun:
         return tuple(
             SelfTestResult(
                 scenario=scenario,
-                failed=() if weakened.crashed else weakened.failed,
+                failed=weakened.failed,
+                crashed=weakened.crashed,
                 failed_before=honest.failed,
                 applies=bool(weakened.findings),
             )

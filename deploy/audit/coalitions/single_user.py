@@ -246,6 +246,8 @@ def run_linking(
             "a dummy with the seed of its user's report",
             p_poisson(equal, len(sent.reports) / seeds),
         )
+    neighbours = int((first[1:] == first[:-1]).sum())
+    checks.test("the same seed in neighbouring users", p_poisson(neighbours, n_users / seeds))
     row = checks.finding(
         coalition="analyzer",
         sentence="Every message has a fresh random seed: seeds link no two messages of one user, "

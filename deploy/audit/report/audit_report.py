@@ -149,7 +149,9 @@ class SelfTestResult:
 
     scenario: Scenario
     failed: tuple[Finding, ...]
-    """Findings that fail with the weakness; none if the scenario could not be run."""
+    """Findings that fail with the weakness."""
+    crashed: bool
+    """Whether the scenario could not be run with the weakness, which `failed` explains."""
     failed_before: tuple[Finding, ...]
     """Findings that fail without the weakness."""
     applies: bool
@@ -158,7 +160,7 @@ class SelfTestResult:
     @property
     def detected(self) -> bool:
         """Whether the scenario fails with the weakness and passes without it."""
-        return bool(self.failed) and not self.failed_before
+        return bool(self.failed) and not self.crashed and not self.failed_before
 
     @property
     def passed(self) -> bool:

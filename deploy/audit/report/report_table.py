@@ -117,6 +117,8 @@ def show_self_tests(results: Sequence[SelfTestResult], console: Console) -> None
             outcome = "FAILS WITHOUT THE WEAKNESS"
         elif not result.applies:
             outcome = "does not apply to this task"
+        elif result.crashed:
+            outcome = "COULD NOT BE RUN"
         else:
             outcome = "weakness detected" if result.detected else "WEAKNESS NOT DETECTED"
         style = _STYLES[result.passed]

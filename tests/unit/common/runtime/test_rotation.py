@@ -134,7 +134,8 @@ async def test_a_running_service_follows_its_settings_and_draws_securely(
     """The parts receive settings unlike the defaults, and only ChaCha20 generators."""
     name, values = follows
     given = started.made[name].items()
-    made = {key.replace("permanent", "lasting"): value for key, value in given}
+    names = {"permanent_responses": "lasting_responses"}  # parts whose setting has another name
+    made = {names.get(key, key): value for key, value in given}
     assert values.items() <= made.items()
     drawing = [given["rng"] for given in started.made.values() if "rng" in given]
     assert {type(secure_generator())} == {type(rng) for rng in drawing}
