@@ -96,7 +96,7 @@ def _distribution(key: str, numbers: tuple[float, ...]) -> CountDistribution:
 
 
 def _integral(number: object) -> object:
-    """Convert a float without fraction, such as 1e6, to an int."""
+    """Convert a float without a fraction, such as 1e6, to an int."""
     return int(number) if isinstance(number, float) and number.is_integer() else number
 
 
@@ -157,7 +157,7 @@ class Query:
                     return rappor_pair(f, p, q, hashes=int(hashes))
             raise AccountingError("rappor needs four numbers, F,P,Q,HASHES; HASHES must be whole")
         if self.rappor is not None:
-            raise AccountingError(f"the mechanism is {mechanism}; F,P,Q,HASHES are for rappor")
+            raise AccountingError(f"the mechanism is {mechanism}; F,P,Q,HASHES are for rappor only")
         if self.eps_l is None:
             raise AccountingError(
                 f"{mechanism} needs a local epsilon: --local-epsilon, or eps_l in a file"
@@ -207,7 +207,7 @@ class Query:
         given = {key: numbers for key in keys if (numbers := getattr(self, key)) is not None}
         if len(given) > 1:
             raise AccountingError(
-                f"{' and '.join(given)} are two distributions of random dummies; give one"
+                f"{' and '.join(given)} are given; give only one distribution of random dummies"
             )
         for key, numbers in given.items():
             try:

@@ -73,7 +73,7 @@ def show(
         console.print(f"No comparison: {answer['compare']}.")
         return
     table = Table(title=f"Bounds on the central epsilon at delta {guarantee.delta:g}")
-    add_columns(table, {"bound": "left", "epsilon, or why not": "left"})
+    add_columns(table, {"bound": "left", "epsilon, or reason for none": "left"})
     table.add_row("this accountant (upper bound)", rounded_up(guarantee.epsilon))
     table.add_row("proven by an attack (lower bound)", rounded_down(answer["epsilon_lower"]))
     for row in answer["compare"]:

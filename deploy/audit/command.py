@@ -49,7 +49,7 @@ def run_audit(
 
 
 def run_self_test(run: AuditRun, console: Console, *, json: bool) -> bool:
-    """Run each scenario with its weakness; return whether every one that applies was detected."""
+    """Run each scenario with its weakness, and return whether all self-tests passed."""
     results = run.self_test()
     if json:
         fields = [

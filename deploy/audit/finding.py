@@ -80,9 +80,9 @@ class Finding:
     """Neighbouring relation of the claim."""
     assumptions: tuple[str, ...] = ()
     exact_epsilon: float | None = None
-    """ε that the attack reaches, computed: exact, or a lower bound on it."""
+    """Computed ε that the attack reaches: exact, or a lower bound."""
     empirical_epsilon_lower: float | None = None
-    """ε that the attack reached, measured: a lower bound at the finding's confidence."""
+    """Measured lower bound on the ε that the attack reached, at the finding's confidence."""
     ceiling: float | None = None
     """ε that a perfect attack would show in this number of trials."""
     confidence: float | None = None

@@ -1,11 +1,11 @@
 """
 The distinguishing game: which of two values does the victim hold?
 
-The adversary's view is drawn many times under each of the two values and reduced to a score; the
-higher the score, the likelier is the first value. A quarter of the draws chooses a threshold, and
-the rest measures it. An adversary that guesses "the first" at or above the threshold is right with
-probability t under the first value and wrong with probability f under the second. (ε, δ) allows
-t ≤ e^ε·f + δ, so ε is at least ln((t - δ) / f), and bounds on t and f give a bound on ε [JE19].
+The adversary's view is drawn many times under each of the two values and reduced to a score: the
+higher the score, the likelier the first value. A quarter of the draws serves to choose a threshold,
+the rest to measure it. An adversary that guesses "the first" at or above the threshold is right
+with probability t under the first value and wrong with probability f under the second. (ε, δ)
+allows t ≤ e^ε·f + δ, so ε is at least ln((t - δ) / f), and bounds on t and f bound ε [JE19].
 Guesses of "the second" below a threshold are bounded likewise.
 """
 
@@ -24,7 +24,7 @@ from deploy.audit.statistics import CONFIDENCE, ceiling, epsilon_bounds
 Scores = NDArray[np.float64]
 
 _THRESHOLD_SHARE: Final = 0.25
-"""Share of the draws that chooses the threshold."""
+"""Share of the draws used to choose the threshold."""
 _THRESHOLDS: Final = 400
 _ROC_POINTS: Final = 60
 _DIGITS: Final = 9
@@ -111,11 +111,11 @@ def game_row(
     **fields: Any,  # noqa: ANN401  # fields of a Finding
 ) -> Finding:
     """
-    Create the finding of an attack: the claim, and the attack's gain, computed, measured or both.
+    Create an attack's finding: the claim, and the attack's computed gain, measured gain or both.
 
     Args:
         claimed: The claim.
-        exact: ε that the attack gains, computed.
+        exact: Computed ε that the attack gains, if any.
         result: The measured game.
         required_epsilon: ε that the attack is known to reach, if the ceiling allows it. The audit
             itself is broken if the measurement shows less than three quarters of it.
@@ -126,7 +126,7 @@ def game_row(
     measured: dict[str, Any] = {
         "statistic": "no attack computed: none is known for this noise, or it takes minutes"
         if exact is None
-        else "computed from the exact distribution of the counts; too rare to be measured"
+        else "computed from the exact distribution of the counts; it succeeds too rarely to measure"
     }
     if result is not None:
         if math.isinf(claim):

@@ -36,7 +36,7 @@ def scenarios_named(names: Sequence[str]) -> tuple[Scenario, ...]:
     """
     for name in names:
         if name not in {scenario.name for scenario in SCENARIOS}:
-            raise SettingsError(f"there is no scenario {name[:64]!r}; --list names all")
+            raise SettingsError(f"there is no scenario {name[:64]!r}; --list shows all")
     return tuple(scenario for scenario in SCENARIOS if not names or scenario.name in names)
 
 
@@ -60,7 +60,7 @@ class AuditRun:
         return [scenario for scenario in self.scenarios if kind in scenario.kinds]
 
     def audit(self, command: str = "") -> AuditReport:
-        """Run the scenarios and report their findings; `command` is how to repeat the run."""
+        """Run the scenarios and report their findings; `command` repeats the run."""
         started, subject, scenarios = time.perf_counter(), self.subject, self._fitting
         outcomes = self._run_all([(scenario, False) for scenario in scenarios])
         return AuditReport(

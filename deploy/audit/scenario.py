@@ -32,7 +32,7 @@ class SampleSizes:
     orders: int
     """Reports that are permuted in tests of the order."""
     users: int
-    """Users of a collection over the running services."""
+    """Users in a collection by the running services."""
 
 
 QUICK: Final = SampleSizes(1_000_000, 800_000, 600_000, 4_000, 300_000, 400)
@@ -77,8 +77,8 @@ class Scenario:
     """
     Function of the subject, a generator, and the options of the weakness.
 
-    All its draws come from the generator, so a seed repeats the figures; only services and key
-    generation use the system's randomness.
+    It draws from the generator, so a seed reproduces the figures. Only services, key generation and
+    tests of the production generator use the system's randomness.
     """
     weakness: str
     """Weakness that `--self-test` injects, in one sentence."""

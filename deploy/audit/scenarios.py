@@ -78,7 +78,7 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
     ),
     Scenario(
         name="reused-seeds",
-        title="Dummies reuse their user's seed, as OD-HP is printed",
+        title="Dummies reuse their user's seed, as in OD-HP's paper",
         check=run_printed,
         weakness="The dummies have fresh seeds, so the attack does not refute the printed theorem.",
         weakness_options={"fresh_seeds": True},
@@ -112,7 +112,7 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
         name="randomizer",
         title="Reports and dummies have the task's distributions",
         check=run_randomizer,
-        weakness="One device in five answers with another value than its user's.",
+        weakness="One device in five answers with a value other than its user's.",
         weakness_options={"draw": draw_for_others},
         kinds=EVERY_KIND,
     ),

@@ -26,12 +26,12 @@ CONFIDENCE: Final = 1 - TEST_LEVEL
 
 
 def probability_lower(successes: Numbers, trials: int, level: float = TEST_LEVEL) -> Numbers:
-    """Return Clopper-Pearson lower bounds [CP34]; each is wrong with probability `level`."""
+    """Return Clopper-Pearson lower bounds [CP34], each wrong with probability at most `level`."""
     return np.asarray(stats.beta.ppf(level, np.maximum(successes, 1e-9), trials - successes + 1))
 
 
 def probability_upper(successes: Numbers, trials: int, level: float = TEST_LEVEL) -> Numbers:
-    """Return Clopper-Pearson upper bounds [CP34]; each is wrong with probability `level`."""
+    """Return Clopper-Pearson upper bounds [CP34], each wrong with probability at most `level`."""
     return np.asarray(1 - probability_lower(trials - successes, trials, level))
 
 
@@ -56,8 +56,8 @@ _MIN_EXPECTED: Final = 100.0
 _CHI_SQUARE_CELLS: Final = 20
 """Minimum number of cells for a χ² test beside the exact test of each cell."""
 _CHI_SQUARE_FACTOR: Final = 2.0
-"""Factor on p-values of χ², which are too small in the far tail: with 20 cells of 100 expected
-draws, the exact chance of passing the 5e-8 quantile is 1.8 times that; with 800 of 50, 1.2."""
+"""Factor on χ² p-values, which are too small in the far tail: with 20 cells of 100 expected draws,
+the true probability of exceeding the 5e-8 quantile is 9e-8; with 800 cells of 50 draws, 6e-8."""
 
 
 def p_binomial(successes: int, trials: int, chance: float) -> float:
@@ -70,13 +70,13 @@ def p_poisson(number: int, mean: float) -> float:
     return _both_sides(stats.poisson(mean), number)
 
 
-def _both_sides(distribution: Any, number: int) -> float:  # noqa: ANN401  # scipy's have no class
+def _both_sides(distribution: Any, number: int) -> float:  # noqa: ANN401  # scipy has no public class
     low, high = float(distribution.cdf(number)), float(distribution.sf(number - 1))
     return min(1.0, 2 * min(low, high))
 
 
 def p_shares(successes: Sequence[int], trials: int, chance: float) -> float:
-    """Test several counts, each of `trials` trials with one success probability, and their sum."""
+    """Test several counts of successes in `trials` trials each, and their sum."""
     seen = np.asarray(successes, dtype=np.int64)
     levels = [
         p_binomial(int(seen.sum()), trials * len(seen), chance),

@@ -65,8 +65,8 @@ def format_certainty(epsilon: float, delta: float) -> str:
     """
     Format the largest probability of guessing right between two equally likely values.
 
-    It is 1/2 + TV/2 for a total variation TV ≤ (e^ε - 1 + 2δ) / (e^ε + 1) [KOV15]: in all
-    (e^ε + δ) / (1 + e^ε), in percent, rounded up; below 100 % for finite ε and δ below 1.
+    It is 1/2 + TV/2 for a total variation TV ≤ (e^ε - 1 + 2δ) / (e^ε + 1) [KOV15], so at most
+    (e^ε + δ) / (1 + e^ε). The result is in percent, rounded up; close to 1, "nearly 100 %".
     """
     if epsilon == 0 == delta:
         return "50\N{NO-BREAK SPACE}%"

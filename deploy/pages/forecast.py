@@ -1,4 +1,4 @@
-"""Forecast when a batch will reach a number of users, from recent arrivals. Pure."""
+"""Forecast, from recent arrivals, when a batch will reach a number of users."""
 
 import math
 from collections.abc import Sequence

@@ -46,13 +46,13 @@ class GuaranteeSentence(NamedTuple):
     epsilon: str
     delta: str
     odds: str
-    """e^ε; empty if nothing is guaranteed."""
+    """e^ε; empty if ε is infinite."""
     added: str
     """δ in plain digits; empty if it is 0."""
     certainty: str
-    """Probability of guessing right between two equally likely values; empty like `odds`."""
+    """Probability of guessing right between two equally likely values; empty if ε is infinite."""
     charged: bool
-    """Whether it is the task's claim, which the release is charged for."""
+    """Whether it is the task's claim, which is charged to the budget."""
     weakest: bool
     """Whether its coalition has the weakest guarantee."""
 

@@ -56,7 +56,7 @@ function sorted(order, descending) {
   return descending ? sortedOrders[order].slice().reverse() : sortedOrders[order];
 }
 
-// Match values by a part of the name, or by the exact number.
+// Match values by part of the name or the exact number; without names, by part of the number.
 function matcher(text) {
   const query = text.trim().toLowerCase();
   if (query === "") return () => true;

@@ -94,7 +94,7 @@ class EstimateTable:
 
     @cached_property
     def decimals(self) -> int | None:
-        """Decimals that show two digits of the least error; None if numbers have four digits."""
+        """Decimals that show two digits of the smallest error; None for four significant digits."""
         least = float(self.errors[list(self.shown)].min(initial=math.inf))
         if not 0 < least < math.inf:
             return None

@@ -15,7 +15,7 @@ from common.protocols import protocol_named
 from common.task.draft import PairDraft, TaskDraft
 
 _MAX_BYTES: Final = 64 * 1024 * 1024
-"""Most bytes of a JSON result: enough for ten numbers for each of 65,536 keys."""
+"""Maximum bytes of a JSON result: enough for ten numbers for each of 65,536 keys."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,10 +54,10 @@ def next_draft(
     Return the draft of one iteration. Run by the operator.
 
     Args:
-        total: The draft for all iterations together, with their total local_epsilon, which is also
-            the default of budget_epsilon: the iterations never exceed it together.
+        total: The draft for all iterations together. Its local_epsilon is their total, and the
+            default of budget_epsilon.
         iterations: Number of iterations.
-        number: Number of this iteration, from 1 on.
+        number: Number of this iteration, starting at 1.
         previous: The result of the previous iteration; None for the first.
 
     Raises:
@@ -75,8 +75,8 @@ def next_draft(
         raise TaskError(f"number is {number}; it must lie between 1 and {iterations}")
     if (number == 1) != (previous is None):
         raise TaskError(
-            f"number is {number}; every iteration but the first, and only those, must have --after "
-            "with the previous iteration's result"
+            f"number is {number}; iteration 1 must not have --after, and later ones need it, with "
+            "the previous iteration's result"
         )
     pairs = total.pairs or PairDraft()
     low, high = pairs.low, pairs.high

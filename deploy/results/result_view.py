@@ -26,9 +26,9 @@ from deploy.results.estimate_table import CONFIDENCE, INTERVAL, NOISE_ALONE, Est
 from deploy.terminal.json_output import number_or_text
 
 MAX_ROWS: Final = 2000
-"""Most rows of a table on a page."""
+"""Maximum rows of a table on a page."""
 _SHRUNK_FROM: Final = 3
-"""Least number of means for which shrinking helps; see analyzer/estimation/projection.py."""
+"""Minimum number of means for which shrinking helps; see analyzer/estimation/projection.py."""
 _TOO_FEW_USERS: Final = "Too few users for this much noise: no share can be distinguished from 0."
 _NO_CANDIDATES: Final = "To find texts, give a file of candidates, one per line, with --candidates."
 _OWN_INTERVAL: Final = "Each interval by itself covers its true {} with 95 % probability"
@@ -84,7 +84,7 @@ def result_view(
     Args:
         estimate: The released estimate.
         task: Its task.
-        most: Most rows of each table.
+        most: Maximum rows of each table.
         candidates: Candidate texts, for a task that collects texts. Default: its labels.
         people: In a demo, the users, whose true shares or means are added to the tables.
 
@@ -352,7 +352,7 @@ def _part(size: int, n_shown: int, selection: str) -> str:
 
 
 def _largest(shares: Vector, truth: Vector | None, most: int) -> tuple[list[int], str]:
-    """Return the indices of the largest shares, in a demo of the true ones, and a title's end."""
+    """Return the indices of the largest shares (in a demo, true shares), and the title's end."""
     order = np.argsort(-(shares if truth is None else truth), kind="stable")[:most]
     selection = "{:,} largest" if truth is None else "{:,} largest in truth"
     return order.tolist(), _part(len(shares), most, selection)
@@ -368,5 +368,5 @@ def _covered(interval: Interval, truth: Vector) -> str:
 
 
 def mse_of(estimate: Vector, truth: Vector) -> float:
-    """Return the mean of squared errors; both have the same shape."""
+    """Return the mean squared error of an estimate; both arrays have the same shape."""
     return float(np.mean((estimate - truth) ** 2))

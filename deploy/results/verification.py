@@ -17,7 +17,7 @@ from common.task.specs import KeyValueSpec, NumberSpec, RapporSpec
 from common.task.task import Task
 
 _MIN_STATED_SHARE: Final = 0.99
-"""Share of a recomputed figure that must be stated; another version may have a tighter bound."""
+"""Minimum ratio of stated to recomputed figures; another version may have tighter bounds."""
 
 
 def check_fits(result: Result, task: Task) -> None:

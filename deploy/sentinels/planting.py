@@ -80,7 +80,7 @@ class SentinelRun:
             signed = await shuffler.fetch_task(self.digest)
         task = Task.verified(signed, self.digest, self.analyzer_identity)
         room = max(0, task.target_size - task.n_min)
-        if count > room:  # before registering some, which would take the room of others
+        if count > room:  # check first: registering only some would use up the room
             raise BatchStateError(
                 f"{count} sentinels do not fit: between n_min and target_size there is room for "
                 f"{room}"

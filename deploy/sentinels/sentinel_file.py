@@ -168,8 +168,8 @@ class SentinelFile:
             raise SettingsError(f"{path} holds sentinels of another task")
         if header.sentinels != expected.sentinels:
             raise SettingsError(
-                f"{path} has {header.sentinels} sentinels, not {expected.sentinels}: use this "
-                "number to continue with them, or another file"
+                f"{path} has {header.sentinels} sentinels, not {expected.sentinels}: use "
+                f"{header.sentinels} to continue with them, or choose another file"
             )
         for number, line in enumerate(lines[1:], start=2):
             try:

@@ -38,7 +38,7 @@ def sentinel_rate(
     subject: AuditSubject, rng: np.random.Generator, *, loss: Loss, planted: bool = True
 ) -> Finding:
     """
-    Drop or replace m of N submissions, s of which are sentinels; test how often it is detected.
+    Drop or replace m of N submissions, s of them sentinels; test how often this is detected.
 
     A sentinel is missing with probability 1 - C(N-s, m) / C(N, m). If the task lets the shuffler
     keep each report with probability κ, and it loses a share φ of those, Bin(s, κ(1-φ)) sentinels'
@@ -72,8 +72,8 @@ def sentinel_rate(
         title=f"Detection by {s} sentinels if {share} are {loss}",
         heading="server disruption",
         coalition="shuffler",
-        sentence="A shuffler that loses submissions is detected if they include a sentinel, with "
-        "the calculated probability.",
+        sentence="The analyzer detects lost submissions by missing sentinels, with the calculated "
+        "probability.",
         expected=expected,
         measured=rejected / trials,
         trials=trials,

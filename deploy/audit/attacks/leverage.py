@@ -9,9 +9,9 @@ one report of weight h and k further ones of weight h', the sum rises by
 
     λ·[(h - r·q + k·(h' - r·q_dummy)) / (p - q) - f_T]
 
-on average, with f_T the targets' share among the other users: [CJG21] for k = 0; dummies follow by
-the same expectation. The report of a user who holds a target weighs r·q + p - q on average, which
-raises the sum by λ·(1 - f_T) for every mechanism.
+on average, with f_T the targets' share among the other users. [CJG21] has the case k = 0; the same
+expectation covers dummies. The report of a user who holds a target weighs r·q + p - q on average,
+which raises the sum by λ·(1 - f_T) for every mechanism.
 """
 
 from dataclasses import dataclass
@@ -50,7 +50,7 @@ class Leverage:
     uniform: float
     """Mean weight of a uniformly random valid report."""
     crafted: Reports
-    """Report that raises the targets most against the mean of all items; shape (1,)."""
+    """Report that raises the targets most above the mean of all items; shape (1,)."""
     weight: float
     """Weight of the crafted report."""
 
@@ -90,7 +90,7 @@ def leverage(
     if not isinstance(mechanism, SupportCounting):
         raise TypeError(f"reports of {type(mechanism).__name__} support no items")
     worst, r = crafted(mechanism, targets, rng), len(targets)
-    # The shuffler's dummies are subtracted, whatever users send.
+    # If the shuffler adds dummies, only those are subtracted, whatever users send.
     expected = mechanism.q_dummy if task.shuffler.only_permutes else 0.0
     return Leverage(
         signal=mechanism.p - mechanism.q,

@@ -65,10 +65,10 @@ def poison(
         sentence: The finding's sentence. `{answers}` becomes the number of honest answers that
             raise the targets as much as one fake user.
         title: The finding's title. `{number}` becomes the number of reports per fake user.
-        submissions: Number of submissions whose reports are all crafted; 0: one crafted report and
+        submissions: Number of submissions whose reports are all crafted; 0: one `first` report and
             honest dummies.
-        refused: Whether the attack gains nothing; otherwise it is a known limit.
-        factor: Inject a weakness if below 1: factor on a crafted report's weight in the formula.
+        refused: Whether the attack is harmless or refused; otherwise it is a known limit.
+        factor: Factor on a crafted report's weight in the formula; below 1 injects a weakness.
         counted_twice: Inject a weakness: the analyzer counts the reports of fake users twice.
         parse: Parser that must refuse a submission with a wrong number of reports.
 

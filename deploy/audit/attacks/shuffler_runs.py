@@ -248,7 +248,7 @@ async def _lost(attack: _Attack, *, loss: Loss, detection: bool) -> Rows:
 
 async def _duplicating(attack: _Attack, *, accept_copies: bool = False) -> Rows:
     """
-    Replace the reports of one user, then of all users but one, by copies of a user's reports.
+    Replace the reports of one user, then of all users but one, with copies of a user's reports.
 
     `accept_copies` injects a weakness into the analyzer.
     """
@@ -397,7 +397,7 @@ async def _closing_early(attack: _Attack, *, delivering: Delivering = deliver) -
     )
 
 
-_NO_DETECTION: Final = "No device checks for its answer, and the analyzer knows no sentinel."
+_NO_DETECTION: Final = "No device checks that it was counted, and the analyzer knows no sentinel."
 _NO_ERRORS: Final = "The analyzer reports no error when it refuses a batch."
 
 SCENARIOS: Final = (

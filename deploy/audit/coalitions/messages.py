@@ -3,9 +3,9 @@ Draw users' messages, score them for two items, and attack a whole batch as the 
 
 The deployed code draws reports, dummies and numbers of dummies. A report of item v is uniform with
 probability γ and otherwise uniform among those that support v, so it is
-w(v) = γ + (1-γ)·l·[supports v] times as likely as a dummy. In a set of one user's messages, of
-which one is the true report, the likelihood of v is proportional to the mean of w(v) over the set
-[BBGN19], so the ratio of two items' sums is the most powerful statistic.
+w(v) = γ + (1-γ)·l·[supports v] times as likely as a dummy. One user's messages contain one true
+report, so the likelihood of v is proportional to the mean of w(v) over them [BBGN19], and the ratio
+of two items' sums is the most powerful statistic.
 """
 
 import math
@@ -30,7 +30,7 @@ FEW_USERS: Final = 100
 """Maximum users for computing the attack on random numbers of dummies; more users take minutes."""
 STATISTIC: Final = "likelihood ratio of all messages that do not support the third value"
 _CERTAIN_SCORE: Final = 1e100
-"""Score of messages that are impossible under the other value; finite, so that scores subtract."""
+"""Score of messages that the other value cannot produce; finite, to allow subtraction."""
 _MIN_TRIALS: Final = 1000
 _SLOW_MESSAGES: Final = 50_000
 """Maximum messages, or trials with one user, where dummies are drawn user by user."""
@@ -190,8 +190,8 @@ def run_batch_game(
 
     All honest users but the victim hold the same third value. The attack drops reports that support
     it and counts how often the rest support each of the victim's two values. `adding` of the honest
-    users, the victim included, add dummies. Scores are summed over all rounds. The computed gain of
-    this attack is nearly the whole claim; measured, it has power only if few users are honest.
+    users, the victim included, add dummies. Scores are summed over all rounds. Computed,
+    this attack gains nearly the whole claim; measured, it has power only if few users are honest.
     """
     task, mechanism = subject.task, subject.mechanism
     messages = rounds * (honest + adding * task.dummies.expected_per_user)

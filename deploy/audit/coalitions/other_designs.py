@@ -1,7 +1,4 @@
-"""
-Designs on which an attack must succeed: pureDUMP, dummies made by the shuffler, and OD-HP as
-printed in its paper.
-"""
+"""Designs that an attack must break: pureDUMP, shuffler-made dummies, and OD-HP as printed."""
 
 import dataclasses
 import math
@@ -46,7 +43,7 @@ _LOCAL_EPSILON: Final = 12.0
 _DELTA: Final = 1e-6
 _MIN_TRIALS: Final = 1000
 _MESSAGES_PER_TRIAL: Final = 1500
-"""Divisor of the sample size in messages, which gives the number of trials."""
+"""Divisor that turns the sample size in messages into the number of trials."""
 _MAX_MESSAGES: Final = 10**6
 """Maximum number of messages drawn at once."""
 
@@ -76,7 +73,7 @@ def run_shuffler_dummies(
     subject: AuditSubject, rng: np.random.Generator, *, noisy: bool = False
 ) -> Rows:
     """
-    Run the n-1 attack by a shuffler that made the dummies and knows the result and all other users.
+    Run the n-1 attack by a shuffler that knows its dummies, the result and all other reports.
 
     `noisy` injects a weakness: users add more noise than the design specifies.
     """
@@ -121,9 +118,9 @@ def run_printed(
     Refute the printed theorem of OD-HP, whose dummies reuse the seed of their user's report.
 
     The analyzer can then group each user's messages by seed. The deployed code draws reports and
-    dummies; overwriting the dummies' seeds gives the printed algorithm. In the game, which refutes
+    dummies; overwriting the dummies' seeds gives the printed algorithm. In the game that refutes
     Theorem 1 [CC24], all users but the victim hold one value z, and each group's likelihoods are
-    divided by those of z. Independent of the audited task. `fresh_seeds` injects a weakness:
+    divided by those of z. The audited task does not matter. `fresh_seeds` injects a weakness:
     dummies keep their own seeds.
     """
     printed_weights = ResponseWeights.for_epsilon(_LOCAL_EPSILON)

@@ -158,8 +158,7 @@ def run_rounds(
     subject: AuditSubject, rng: np.random.Generator, *, count_one_round: bool = False
 ) -> Rows:
     """
-    Attack repeated rounds: measure two against the shuffler and analyzer together, and compute more
-    against the analyzer.
+    Attack the same users over several rounds, as the analyzer alone and with the shuffler.
 
     `count_one_round` injects a weakness into the claims. It gives no findings without local noise,
     where one round reveals the value.
@@ -215,7 +214,7 @@ _rounds_row = partial(
 
 
 def without_n_min(task: Task) -> bytes:
-    """Encode a task without its n_min."""
+    """Encode a task with n_min set to 2, so that its digest does not cover n_min."""
     return dataclasses.replace(task, n_min=2).to_bytes()
 
 
@@ -225,7 +224,7 @@ def run_partition(
     *,
     encode: Callable[[Task], bytes] = Task.to_bytes,
 ) -> Rows:
-    """Compute the claim for the smallest released group; check that digests of tasks differ."""
+    """Compute the claim for the smallest released group; check that tasks have distinct digests."""
     task, parameters = subject.task, subject.parameters
     if parameters.reduction is None:
         return ()
@@ -248,7 +247,7 @@ def _digests(
 ) -> Finding:
     """Check that different tasks have different bytes, hence different digests."""
     checks, more = Checks(), math.nextafter(subject.task.delta, 1)
-    # Keeps the task valid under each single change.
+    # Keep the task valid under each single change.
     task = dataclasses.replace(
         subject.task,
         target_size=max(subject.task.n_min + 1, subject.task.target_size),

@@ -30,7 +30,7 @@ class SupportDistribution:
 
 
 def support_distribution(task: Task) -> SupportDistribution:
-    """Return a task's probabilities by [KBR16] (GRR), [WBLJ17], [LWLWLS20] (square wave)."""
+    """Return a task's probabilities by [KBR16] (GRR), [LWLWLS20] (square wave) or [WBLJ17]."""
     power = math.exp(task.local_epsilon)
     name, size, buckets = task.mechanism.name, task.domain_size, task.item_mechanism.buckets
     if name in {"grr", "warner"}:
@@ -47,7 +47,7 @@ def support_distribution(task: Task) -> SupportDistribution:
 
 
 def _response(power: float, answers: int, *, other: float | None) -> SupportDistribution:
-    """Return the probabilities of k-ary randomized response; infinite weights are allowed."""
+    """Return the probabilities of k-ary randomized response; `power` may be infinite."""
     return SupportDistribution(
         own=1 / (1 + (answers - 1) / power),
         other=1 / (power + answers - 1) if other is None else other,
@@ -68,7 +68,7 @@ def _square_wave(power: float, size: int, places: int) -> SupportDistribution:
 
 
 def extra_dummies(spec: DummySpec) -> Vector:
-    """Return the probabilities of 0, 1, … dummies of a user beyond `per_user`."""
+    """Return the probabilities that a user adds 0, 1, … dummies beyond `per_user`."""
     if spec.law == "fixed":
         return np.ones(1)
     chance, most = spec.extra_weight / 2**32, max(spec.most, spec.trials)

@@ -1,5 +1,5 @@
 """
-Reports on numbers, texts and pairs: test values, draws by the deployed code, exact distributions.
+Reports on numbers, texts and pairs: test values, deployed draws and exact distributions.
 
 The exact distributions follow [DMNS06], [DJW18], [NXY+16], [WXY+19], [EPK14], [YHMZ19] and the
 task's integers, independently of the mechanisms.
@@ -47,13 +47,13 @@ _DRAW_SIZE: Final = 2_000_000
 _WRONG_DEVICES: Final = 5
 """In the self-test, one device in this many answers with another value."""
 _REPORT_DIVISOR: Final = 30
-"""Divisor of the sample size in trials, because drawing these reports is slower."""
+"""Divisor of the number of trials, because these reports are slower to draw."""
 _MIN_REPORTS: Final = 80_000
 _TEXT_DIVISOR: Final = 1000
 _MIN_TEXTS: Final = 24_000
 """Minimum reports on a text; each permanent response takes ten microseconds."""
 _LAPLACE_CUT: Final = 64
-"""Distance, in scales beyond the ends, at which Laplace noise is cut."""
+"""Distance beyond the ends, in scales, at which Laplace noise is cut."""
 _MAX_CORNER_DIMENSIONS: Final = 8
 """Maximum dimensions for listing all corners of the cube."""
 
@@ -169,7 +169,7 @@ def _corner_distribution(spec: NumberSpec, numbers: Sequence[float]) -> Vector:
 
 
 def _pair_distribution(spec: KeyValueSpec, keys: int, owned: dict[int, float]) -> Vector:
-    """Return the distribution of (key, absent or - or +); shape (3·keys,)."""
+    """Return the distribution of (key, answer), with answers absent, - and +; shape (3·keys,)."""
     truthful = spec.key_true_weight / (spec.key_true_weight + spec.key_other_weight)
     signal = (spec.value_true_weight - spec.value_other_weight) / (
         spec.value_true_weight + spec.value_other_weight
@@ -188,7 +188,7 @@ def _pair_distribution(spec: KeyValueSpec, keys: int, owned: dict[int, float]) -
 
 
 def _text_parts(task: Task, text: str, reports: Reports) -> Iterator[ReportPart]:
-    """Yield the cohort, and the bits, whose probabilities depend on the hash bits [EPK14]."""
+    """Yield the cohorts, then each bit, which depends on the hash bits [EPK14]."""
     spec, cohort = spec_as(task.mechanism, RapporSpec), reports["cohort"].astype(np.int64)
     even = np.full((1, spec.cohorts), 1 / spec.cohorts)
     yield ReportPart(name="cohorts", cells=cohort, chances=even)
@@ -301,7 +301,7 @@ def draw_reports(task: Task, value: Value, count: int, rng: np.random.Generator)
 
 
 def draw_for_others(task: Task, value: Value, count: int, rng: np.random.Generator) -> Reports:
-    """Draw reports on a value, except for one in five, which is on another value."""
+    """Draw reports on a value, with one in five on another value instead."""
     other = next(held for pair in worst_values(task) for held in pair if held != value)
     wrong = count // _WRONG_DEVICES
     drawn = [draw_reports(task, value, count - wrong, rng), draw_reports(task, other, wrong, rng)]

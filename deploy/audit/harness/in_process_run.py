@@ -1,4 +1,4 @@
-"""Run one collection in this process: devices, sentinels, an analyzer, a dishonest shuffler."""
+"""Run one collection in this process: devices, sentinels, analyzer and dishonest shuffler."""
 
 import dataclasses
 import math
@@ -81,7 +81,7 @@ class DishonestShuffler:
 
     @property
     def task(self) -> Task:
-        """The collected task."""
+        """The task being collected."""
         return self._analyzer.task
 
     @property
@@ -102,7 +102,7 @@ class DishonestShuffler:
         return sign_receipt(self.identity, digest, envelope)
 
     async def inclusion(self, digest: TaskDigest, prefix: int | None) -> InclusionProof:
-        """Return the analyzer's proof, or with `forges` a self-signed one of all submissions."""
+        """Return the analyzer's proof, or, with `forges`, a self-signed one of all submissions."""
         if not self.forges:
             relayed, _ = await self.inclusions.relay(digest, prefix)
             if isinstance(relayed, InclusionProof):

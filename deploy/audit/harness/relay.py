@@ -1,4 +1,4 @@
-"""A gRPC relay in front of a service that records every call."""
+"""A gRPC relay that records every call to the service behind it."""
 
 import time
 from collections.abc import AsyncIterator, Callable
@@ -71,11 +71,11 @@ class Relay(grpc.GenericRpcHandler):
         await self._server.stop(None)
         await self._channel.close()
 
-    def service(self, handler_call_details: grpc.HandlerCallDetails) -> Any:  # noqa: ANN401  # a handler of gRPC
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> Any:  # noqa: ANN401  # a gRPC handler
         """Return the relaying handler for every method."""
         path = str(handler_call_details.method)
 
-        async def passed_on(requests: AsyncIterator[bytes], context: Any) -> bytes:  # noqa: ANN401  # a type of gRPC
+        async def passed_on(requests: AsyncIterator[bytes], context: Any) -> bytes:  # noqa: ANN401  # a gRPC type
             headers = tuple(context.invocation_metadata() or ())
             relayed = RelayedCall(path=path, headers=headers, begun=time.monotonic())
             self.calls.append(relayed)

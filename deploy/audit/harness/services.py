@@ -56,7 +56,7 @@ class Services:
             "analyzer_identity": self.identity,
             "shuffler_identity": self.shuffler_identity,
             "inclusion_check_seconds": 0.2,
-            # The claim of a tiny batch is hardly below its local epsilon.
+            # A tiny batch's central epsilon is hardly below its local epsilon.
             "total_central_epsilon_cap": 20.0,
             "several_persons": True,
         }

@@ -20,7 +20,7 @@ _UNUSED_KEY: Final = bytes(31) + b"\x09"
 _SAMPLE_USERS: Final = 100_000
 _SAMPLE_DELTA: Final = 1e-6
 _DELTA: Final = 0.5
-"""δ of a reduced task, for which a few dozen users suffice for a finite guarantee."""
+"""δ of a reduced task, large enough for a finite guarantee with a few dozen users."""
 _MAX_EPSILON: Final = 100.0
 _MAX_ITEMS: Final = 32
 _MAX_BUCKETS: Final = 7

@@ -13,14 +13,14 @@ _WORD_BYTES: Final = 8
 _FILTER_BITS: Final = np.uint64(0xFFFFF)
 """Bits of a word that index the filter, which rules out nearly every word."""
 _START_BYTES: Final = 18
-"""Number of leading bytes; a multiple of three, so their base64 is independent of the rest."""
+"""Leading bytes to search for; a multiple of three, so their base64 is independent of the rest."""
 
 
 def kinds_found(patterns: Mapping[str, Iterable[bytes]], haystack: bytes) -> set[str]:
     """
     Return the kinds (keys of `patterns`) with a byte string that occurs in the haystack.
 
-    Cost: eight passes over the haystack, and one per pattern below eight bytes.
+    Cost: eight passes over the haystack, and one per pattern that is short or may occur.
     """
     kinds = {pattern: kind for kind, some in patterns.items() for pattern in some if pattern}
     long = [pattern for pattern in kinds if len(pattern) >= _WORD_BYTES]

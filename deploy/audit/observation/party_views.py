@@ -34,7 +34,7 @@ Patterns = dict[str, list[bytes]]
 _LINKS: Final = ("submission id", "envelope", "hash of an envelope")
 """Byte strings that could link a delivery to a submission."""
 _MIN_DISTINCT_BYTES: Final = 8
-"""Number of distinct bytes from which an opened report cannot occur by chance."""
+"""Minimum distinct bytes of an opened report to search for; others could occur by chance."""
 
 
 def observe_services(
@@ -60,7 +60,7 @@ def views_of(record: RunRecord) -> Rows:
 
 
 def network_view(record: RunRecord) -> Finding:
-    """Check that lengths of messages do not depend on the value."""
+    """Check that message lengths do not depend on values."""
     checks, task = Checks(), record.task
     lengths = {len(envelope) for envelope in record.envelopes}
     checks.require("all submissions have the task's length", lengths == {task.envelope_bytes})

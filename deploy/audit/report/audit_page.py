@@ -160,12 +160,12 @@ def _details(finding: Finding) -> Iterable[tuple[str, str]]:
 
 def _one_in(chance: float) -> str:
     """Format a probability of about 1/N as N, rounded down; empty for 0."""
-    # Rounding to six digits: 1 - .99999995 is 4.9999999973737e-08.
+    # Round to six digits first: 1 - .99999995 is 4.9999999973737e-08, not 5e-08.
     return "" if chance <= 0 else f"{math.floor(1 / float(f'{chance:.6g}') + 1e-6):,}"
 
 
 def _verdict_style(verdict: str) -> tuple[str, str]:
-    """Return a verdict's sign and CSS class: good, warn, bad or plain."""
+    """Return a verdict's symbol and CSS class: good, warn, bad or plain."""
     if verdict == NOT_TRIED:
         return "–", "plain"
     if verdict == "known limit":

@@ -33,7 +33,7 @@ class AuditReport:
     """Number of users for whom guarantees are stated."""
     mode: Mode
     seed: int
-    """Seed of all draws except those of keys and running services."""
+    """Seed of all draws except those from the system's randomness."""
     version: str
     """Program version."""
     seconds: float
@@ -83,8 +83,8 @@ class AuditReport:
         """
         Return a coalition's attacks on a user's anonymity, the most important first.
 
-        Failed findings come first, and claims that are not the task's own last; then the smallest
-        claimed ε, then the largest gain. Claims about other designs and refuted ones are left out.
+        Failed findings come first, and claims other than the task's own last; within each, by the
+        smallest claimed ε, then the largest gain. Other designs and refuted claims are left out.
         """
         stated = sorted(g.epsilon for g in self.guarantees if g.coalition == coalition)
         rows = [
@@ -118,7 +118,7 @@ class WeakestPoint:
     equals: tuple[Coalition, ...]
     """Other coalitions with the same ε."""
     attacks: tuple[Finding, ...]
-    """Attacks by it, as AuditReport.attacks_by returns them."""
+    """Its attacks, as returned by AuditReport.attacks_by."""
 
     @property
     def measured(self) -> Finding | None:
@@ -164,12 +164,12 @@ class SelfTestResult:
 
     @property
     def passed(self) -> bool:
-        """Whether the weakness is detected or, without failures, does not apply."""
+        """Whether the weakness is detected, or does not apply and nothing fails without it."""
         return self.detected or not (self.applies or self.failed_before)
 
 
 def _too_many(tests: int) -> Finding:
-    """Return the finding that a run makes more tests than its error rate allows."""
+    """Return a failed finding: the run made more tests than its error rate allows."""
     return Finding(
         scenario="audit",
         title="The number of statistical tests is within its limit",

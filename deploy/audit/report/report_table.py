@@ -18,7 +18,7 @@ from deploy.terminal.tables import add_columns, fit_table, print_whole
 
 _NONE: Final = "-"
 _STYLES: Final = {True: "", False: "bold red"}
-"""Style of a passed and a failed row."""
+"""Styles of passed and failed rows."""
 
 _FIGURES: Final[dict[str, tuple[str, Callable[[float], str]]]] = {
     "claimed": ("claim_epsilon", rounded_up),
@@ -89,7 +89,7 @@ def show_report(report: AuditReport, console: Console) -> None:
 
 
 def _show_tables(report: AuditReport, console: Console) -> None:
-    """Print a table per heading, and a legend of their columns and verdicts."""
+    """Print a table per heading, and a legend of columns and verdicts."""
     shown, narrow = set[object](), False
     for heading in HEADINGS:
         rows = [finding for finding in report.findings if finding.heading == heading]

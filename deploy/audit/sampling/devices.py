@@ -35,7 +35,7 @@ _BATCHES: Final = 4_000
 
 
 def seeded_alike(_: np.random.Generator) -> np.random.Generator:
-    """Start every answer's generator from the same seed."""
+    """Return a generator with the same seed for every answer."""
     return np.random.default_rng(1)
 
 

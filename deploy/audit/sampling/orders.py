@@ -27,10 +27,10 @@ _MIN_EXPECTED: Final = 105
 """Minimum expected count of each order of a small batch."""
 _LARGE_BATCH: Final = 20_000
 _MAX_LARGE_BATCHES: Final = 20
-"""Maximum number of large batches; each takes six tests."""
+"""Maximum number of large batches; each takes five tests."""
 _BLOCKS: Final = 20
 _MAX_DISTANCE: Final = 10
-"""Maximum distance on arrival of neighbours that stayed near each other."""
+"""Maximum arrival distance at which delivered neighbours count as near."""
 _CHUNK: Final = 1000
 """Reports in one delivered chunk."""
 
@@ -64,7 +64,7 @@ def in_buckets(n: int, rng: np.random.Generator) -> Places:
 
 
 def cut_once(n: int, rng: np.random.Generator) -> Places:
-    """Rotate the batch by a random offset: random, but not a uniform order."""
+    """Rotate the batch by a random offset; the order is random but not uniform."""
     return np.roll(np.arange(n), int(rng.integers(n)))
 
 

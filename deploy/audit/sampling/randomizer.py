@@ -140,7 +140,7 @@ def _check_seeds(
     checks.cells(f"{what}: ranges of seeds", (seeds // np.uint64(width)).astype(np.int64), sizes)
     # Without seed 0 the hash family is not pairwise independent.
     zeros = int((seeds == 0).sum())
-    checks.test(f"{what}: seed 0 as often as any", p_poisson(zeros, len(seeds) / number))
+    checks.test(f"{what}: seed 0 as often as any other", p_poisson(zeros, len(seeds) / number))
     same = int((seeds[1:] == seeds[:-1]).sum())
     checks.test(f"{what}: neighbours with equal seeds", p_poisson(same, (len(seeds) - 1) / number))
 

@@ -56,7 +56,7 @@ def test_a_file_of_queries_is_answered_in_order(tmp_path: Path) -> None:
         ({"delta": None, "eps": 800, "eps_l": "inf"}, "epsilon is 800.0"),
         ({"known_dummies": 1}, "known_dummies is 1"),
         ({"M_binom": [1.5, 0.1]}, "M_binom: a distribution of random dummies must"),
-        ({"M_binom": [10, 0.5], "M_poisson": 3}, "two distributions of random dummies"),
+        ({"M_binom": [10, 0.5], "M_poisson": 3}, "give only one distribution of random dummies"),
         ({"coll": 1.5}, "collision probability is 1.5"),
         ({"kind": "grr", "coll": 0.1}, "only hashing has its own collision probability"),
         ({"kind": "duchi"}, "duchi has neither an alphabet"),
