@@ -1,5 +1,5 @@
 """
-Subset selection [YB18]: report k items; a set has weight `true` with the user's item, else `other`.
+Subset selection [YB18]: report k items. A set with the user's item has weight `true`, else `other`.
 
 An example of a mechanism that the project does not offer: see docs/researchers/add-a-mechanism.md.
 """
@@ -44,7 +44,7 @@ class SubsetSelection(OddsOfWeights, SupportCounting):
 
     @classmethod
     def specify(cls, request: MechanismRequest) -> MechanismSpec:
-        """Choose the integer weights for a request, which determine k; an item is in or out."""
+        """Choose the integer weights, which determine k; an item is either named or not."""
         mechanism = cls(request.domain_size, ResponseWeights.for_epsilon(request.local_epsilon))
         return request.spec(mechanism.weights, buckets=2, dtype=mechanism.report_dtype)
 
@@ -73,7 +73,7 @@ class SubsetSelection(OddsOfWeights, SupportCounting):
 
     @property
     def q(self) -> float:
-        """Probability of another item: (k-1)/(d-1) beside the user's item, k/(d-1) without it."""
+        """Probability that another item is named: (k-1)/(d-1) beside the user's, else k/(d-1)."""
         k, d = self.size, self.domain_size
         named = (k - 1) * self.weights.true + (d - k) * self.weights.other
         return k * named / (self._total * (d - 1))

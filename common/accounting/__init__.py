@@ -1,1 +1,1 @@
-"""The guarantee: what formula it follows from and whom it is against."""
+"""Privacy guarantees: upper bounds on ε and δ against each coalition."""

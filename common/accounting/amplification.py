@@ -51,8 +51,8 @@ _ROUGH_TOLERANCE: Final = 0.1
 _COLLISION_FACTOR: Final = 4.0
 """Factor on the error if the messages that support both values are binned too."""
 _TOLERANCE_PER_LOG_DELTA: Final = 6e-4
-"""Relative error of δ in the final search, over ln(1/δ): δ changes about 2·ln(1/δ) times as fast as
-ε, in relative terms."""
+"""Relative error of δ in the final search, divided by ln(1/δ): in relative terms, δ changes about
+2·ln(1/δ) times as fast as ε."""
 _CACHE_SIZE: Final = 1024
 
 
@@ -73,8 +73,8 @@ def delta_upper(
         be summed in full, and otherwise within 1 %.
 
     Raises:
-        AccountingError: epsilon is negative, not a number, or above MAX_EPSILON where that is
-            below the local ε.
+        AccountingError: epsilon is negative, not a number, or above MAX_EPSILON and below the
+            local ε.
 
     Cost: about a tenth of a second; seconds for collision probabilities other than 0 and 1/l.
     """
@@ -84,7 +84,7 @@ def delta_upper(
         return 0.0
     if epsilon > MAX_EPSILON:
         raise AccountingError(
-            f"epsilon is {epsilon}; below the local epsilon it may be at most {MAX_EPSILON}"
+            f"epsilon is {epsilon}; below the local epsilon it must be at most {MAX_EPSILON}"
         )
     return DeltaCurve(reduction, anonymity_set, (epsilon,), tolerance=1e-3)(epsilon)
 
@@ -120,7 +120,7 @@ def _epsilon_upper(
         found = least_epsilon(
             curve, delta=delta, local_epsilon=reduction.local_epsilon, guess=epsilon
         )
-        # A rough curve may level off above δ where a fine one does not.
+        # A rough curve may level off above δ even if a fine one does not.
         epsilon = found if found < reduction.local_epsilon else epsilon
     return found
 

@@ -42,9 +42,9 @@ class AnonymitySet:
     random_dummies: CountDistribution | None = None
     """Distribution of the number of further honest dummies, independent of every value."""
     known_dummies: int = 0
-    """Dummies among all these that the adversary can identify and drop."""
+    """Number of these dummies that the adversary can identify and drop."""
     colluders: int = 0
-    """Users among `users` whose reports the adversary knows."""
+    """Number of `users` whose reports the adversary knows."""
 
     def __post_init__(self) -> None:
         for name, value, least in (
@@ -61,7 +61,7 @@ class AnonymitySet:
             )
         if self.random_dummies is None and self.known_dummies > self.dummies:
             raise AccountingError(
-                f"known_dummies is {self.known_dummies}; there are {self.dummies} dummies"
+                f"known_dummies is {self.known_dummies}; it must be at most dummies, {self.dummies}"
             )
 
     @property
@@ -71,7 +71,7 @@ class AnonymitySet:
 
 
 _MIN_EVENT_PROBABILITY: Final = 1e-6
-"""Conditioning on a rarer event gives useless bounds."""
+"""Minimum probability of the conditioning event; bounds for rarer events are useless."""
 _EXCLUDED_TAIL: Final = 1e-20
 """Probability that more users are excluded than assumed, which is charged to δ."""
 
@@ -80,9 +80,9 @@ def uniform_dummies(spec: DummySpec, users: int) -> CountDistribution:
     """
     Return the distribution of all users' random uniform dummies, beyond the fixed ones.
 
-    A negative binomial number of each user is conditioned to be at most `most`, an event of
-    probability (1 - P(X > most))^users for all. If that is almost 0 no dummies are counted, which
-    can only raise the bound.
+    Each user's negative binomial number X is conditioned to be at most `most`. For all users, this
+    event has probability (1 - P(X > most))^users. If that is almost 0, no dummies are counted,
+    which can only raise the bound.
     """
     # Dummies of users beyond MAX_COUNT are not counted.
     users = min(users, MAX_COUNT // max(1, spec.trials))

@@ -101,8 +101,8 @@ def shuffler_assumptions(spec: ShufflerSpec) -> tuple[str, ...]:
         )
     if spec.law != "none":
         stated.append(
-            "the shuffler adds dummies that name each item, for each an independent draw of "
-            f"{number}, after the batch has closed, and reveals to nobody which or how many"
+            f"the shuffler adds dummies that name each item, for each item {number}, drawn "
+            "independently after the batch has closed, and reveals to nobody which or how many"
         )
         stated.append("none of these dummies are refused: an honest shuffler's are always valid")
     return tuple(stated)

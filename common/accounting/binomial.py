@@ -11,7 +11,7 @@ from common.mechanisms.base import Vector
 
 RELATIVE_ERROR: Final = 1e-9
 """
-Bounds the error of the tails below: at most 3e-11 against 60-digit sums, up to 10^9 trials.
+Bound on the tails' relative error, which is below 3e-11 (against 60-digit sums, to 10^9 trials).
 
 The library's own binomial distribution function loses eight digits at small probabilities. Of the
 incomplete beta and gamma functions underneath, the one for the smaller tail loses none.

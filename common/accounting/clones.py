@@ -2,9 +2,9 @@
 Hiding among clones: amplification by shuffling for any randomizer with a known local ε.
 
 With some probability each other user becomes a *clone* of the victim: its report is drawn from one
-of two distributions Q and Q' by a fair coin, and the victim's report from Q or Q' by a coin with
-odds p : 1 or 1 : p, depending on its value. Reveal all else; the adversary sees the number J of
-draws from Q' among m = 1 + Bin(n_h, chance). With s = (p-1)/(p+1) the two worlds weight
+of two distributions Q and Q', chosen by a fair coin. A coin with odds p : 1 or 1 : p, depending on
+the victim's value, chooses that of the victim's report. Reveal all else; the adversary sees the
+number J of draws from Q' among m = 1 + Bin(n_h, chance). With s = (p-1)/(p+1) the two worlds weight
 J ~ Bin(m, 1/2) by 1 ± s(1 - 2J/m), hence
 
     δ(ε | m) = 2s(1+e^ε)/m · E[(u - J)_+],   u = m(p - e^ε)/((p-1)(1+e^ε)),   δ = E_m[δ(ε | m)].
@@ -13,7 +13,7 @@ The reductions of [FMT21] and [FMT23] differ in the probability of a clone and t
 here is an upper bound on that expectation: δ(ε | m) falls with m (J/m is a reverse martingale),
 bins of m are charged at their lower edge, and no tail is omitted.
 
-Used where no other reduction is known, and for comparison; where formula 1 applies it is tighter.
+Used where no other reduction is known, and for comparison. Formula 1 is tighter where it applies.
 """
 
 import math
@@ -79,7 +79,7 @@ class CloneReduction:
         within q = `ratio` of any other user's. Then Q = (pR - R')/(p-1) and Q' = (pR' - R)/(p-1)
         are distributions, R = (pQ + Q')/(p+1), R' = (Q + pQ')/(p+1), and R + R' = Q + Q'. Any other
         user's distribution is at least (R + R')/(2q) = (Q + Q')/(2q): a clone with probability 1/q.
-        Who is a clone is independent of the victim's coin, so one channel completes both worlds.
+        Which users are clones is independent of the coin, so one channel completes both worlds.
         """
         return cls(chance=1 / ratio, log_odds=math.log(odds))
 
@@ -171,10 +171,10 @@ def shortfall(trials: Vector, threshold: Vector) -> Vector:
     """
     Return an upper bound on E[(u - J)_+] for J ~ Binomial(m, 1/2), elementwise; 0 if u ≤ 0.
 
-    With k = ⌊u⌋ it equals u·P(J ≤ k) - m/2·P(J' ≤ k-1), J' with one trial less, as j·P(J = j) =
-    m/2·P(J' = j-1); and (u - m/2)·P(J ≤ k) + (k+1)/2·P(J = k+1), as in `binomial.stop_loss`. The
-    first loses digits at large u, the second far below u = 1: both are rounded up, and the smaller
-    one is taken.
+    With k = ⌊u⌋ it equals u·P(J ≤ k) - m/2·P(J' ≤ k-1), where J' has one trial less, since
+    j·P(J = j) = m/2·P(J' = j-1). It also equals (u - m/2)·P(J ≤ k) + (k+1)/2·P(J = k+1), as in
+    `binomial.stop_loss`. The first form loses digits at large u, the second far below u = 1: both
+    are rounded up, and the smaller one is returned.
 
     Args:
         trials: m, whole numbers, at least 1.

@@ -31,7 +31,7 @@ _TRANSFORM_ERROR: Final = 1e-15
 """Absolute error of δ by one composition, subtracted from the requested δ. For up to 1000, δ was
 too low by at most 6e-17 per composition, against exact binomial sums."""
 _DELTA_ERROR: Final = 1e-6
-"""Relative error of δ, subtracted too. In the same sums it was below 1e-9 for δ above 1e-6."""
+"""Relative error of δ, also subtracted. Against the same sums it was below 1e-9 for δ > 1e-6."""
 _STEPS: Final = 8
 """Grid points in one standard deviation of the loss; they add at most 1/384 to its variance."""
 _DENSE_DEVIATIONS: Final = 4
@@ -59,10 +59,10 @@ def composed_epsilon(releases: Sequence[Release], delta: float) -> float:
 
     Args:
         releases: At least one; equal ones are composed faster.
-        delta: Of all together; at least MIN_COMPOSED_DELTA if there are several.
+        delta: δ of all releases together; at least MIN_COMPOSED_DELTA if there are several.
 
     Returns:
-        An upper bound, at most the sum of the local ε; infinite if nothing is certified.
+        An upper bound, at most the sum of their local ε; infinite if nothing is certified.
 
     Raises:
         AccountingError: There is no release, or delta is out of range.
@@ -119,7 +119,7 @@ def composed_claims(claims: Sequence[tuple[float, float]], delta: float) -> floa
 
 
 def _check_delta(delta: float) -> None:
-    """Refuse a δ that composition cannot resolve."""
+    """Raise AccountingError for a δ that composition cannot resolve."""
     if not MIN_COMPOSED_DELTA <= delta < 1:
         raise AccountingError(
             f"delta is {delta}; for several releases together it must be at least "
@@ -162,7 +162,7 @@ def _release_curve(release: Release, step: float) -> _GridCurve:
 
 @lru_cache(maxsize=_CACHE_SIZE)
 def _claim_curve(claim: tuple[float, float], step: float) -> _GridCurve:
-    """Put the worst curve of a claim on a grid: δ reveals all, else a binary response [KOV15]."""
+    """Put a claim's worst curve on a grid: reveal all with probability δ, else one bit [KOV15]."""
     epsilon, delta = claim
 
     def curve(at: float) -> float:

@@ -33,7 +33,7 @@ _BOTH_EDGES: Final = np.concatenate([[-6, -4, -3], np.arange(-2.25, 2.5, 0.25), 
 """Lower edges of bins of the messages that support both values, in standard deviations."""
 _MAX_PIECES: Final = 60
 _MAX_NARROW_WIDTH: Final = 4
-"""Counts in a cell up to which each becomes an end."""
+"""Maximum width of a cell in which every count becomes an end."""
 _NEARBY: Final = 8
 """Cells on each side of a relevant one that may be relevant at another M."""
 _NEGLIGIBLE: Final = 1e-7
@@ -132,9 +132,9 @@ def _rows(reduction: MatchCountReduction, sizes: Vector, presence: Vector) -> tu
     """
     Return the rows for each M, and their weights, shape (m, rows per M).
 
-    A victim's report that is present with probability π among the M messages, and else replaced by
-    a uniform one, has signal π(p-q) and blanket γ + (1-π)(p-q). base is B + M·q/(p-q) for these,
-    with q = blanket / l.
+    A victim's report that is among the M messages with probability π, and otherwise replaced by a
+    uniform one, has signal π(p-q) and blanket γ + (1-π)(p-q). base is B + M·q/(p-q) for these, with
+    q = blanket / l.
 
     Under U a message supports both values with probability c/l and each alone with (1-c)/l. So one
     of the M - B messages that do not support both supports x' with probability

@@ -1,4 +1,4 @@
-"""Distributions of random numbers of reports: the others in the blanket, and dummies."""
+"""Distributions of counts of reports: the others' reports in the blanket, and dummies."""
 
 import math
 from collections.abc import Callable
@@ -88,7 +88,7 @@ class Poisson:
 
 @dataclass(frozen=True, slots=True)
 class NegativeBinomial:
-    """Negative binomial distribution by its mean and r > 0; both add up over users."""
+    """Negative binomial distribution with a given mean and r > 0; both add up over users."""
 
     r: float
     mean: float
@@ -125,7 +125,7 @@ class NegativeBinomial:
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """`size` times another count: users who add all of their dummies or none."""
+    """`size` times another count, for users who add either all of their dummies or none."""
 
     distribution: CountDistribution
     size: int
@@ -229,7 +229,7 @@ class BinomialWindow:
 
     first: int
     masses: Vector
-    """At least the true ones, at most about a relative 4·len·ROUNDING too large."""
+    """The true ones or more: enlarged by a relative (8·len + 64)·ROUNDING."""
     below: float
     """P(X < first), rounded up."""
     above: float

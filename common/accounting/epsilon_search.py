@@ -29,7 +29,7 @@ def least_epsilon(
     Args:
         delta_at: An upper bound on δ for each ε, falling with ε.
         delta: Allowed δ, at least MIN_DELTA and below 1.
-        local_epsilon: The ε from which δ is 0; may be infinite.
+        local_epsilon: The least ε at which δ is 0; may be infinite.
         guess: Start of the search; a close one is faster.
 
     Returns:

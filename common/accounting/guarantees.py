@@ -71,7 +71,7 @@ class PrivacyParameters:
     dummies: DummySpec
     shuffler: ShufflerSpec = PERMUTE_ONLY
     delta: float
-    """For all rounds together."""
+    """δ of all rounds together."""
     assumed_honest_fraction: float
     rounds: int = 1
     """Number of such tasks that the same users answer."""
@@ -101,7 +101,7 @@ class PrivacyParameters:
         Return the anonymity set of the claim: the users assumed honest and their dummies.
 
         A refused, repeated or unreadable report may have been an honest user's, or a dummy. So
-        n_refused users, each with the dummies, are subtracted from the ⌊n · fraction⌋ users assumed
+        n_refused users, with their dummies, are subtracted from the ⌊n · fraction⌋ users assumed
         honest. The victim remains, and so do honest dummies that cannot have been refused. Dummies
         beyond MAX_COUNT are not counted.
 
@@ -158,7 +158,7 @@ class PrivacyParameters:
         each_item = not self.dummies.uniform
         if each_item == (not self.shuffler.only_permutes):
             if each_item:
-                raise AccountingError("no formula counts dummies of each item of both parties")
+                raise AccountingError("no formula covers dummies of each item from both parties")
             if isinstance(self.reduction, PureReduction):
                 return CloneRelease(
                     local_epsilon=self.reduction.local_epsilon, anonymity_set=anonymity_set
@@ -222,7 +222,7 @@ def guarantees_under(
 
 def claimed_guarantee(parameters: PrivacyParameters, n_users: int, n_refused: int = 0) -> Guarantee:
     """
-    Return the guarantee with the users assumed honest: what a task claims and is charged for.
+    Return the guarantee for the users assumed honest, which a task claims and is charged for.
 
     Cost: one search for ε, tenths of a second.
     """
@@ -237,7 +237,7 @@ def analyzer_guarantee(
     parameters: PrivacyParameters, n_users: int, honest: int, n_refused: int = 0
 ) -> Guarantee:
     """
-    Return the guarantee against the analyzer, and against all users but the `honest` ones.
+    Return the guarantee against the analyzer together with all users but the `honest` ones.
 
     Cost: one search for ε, tenths of a second.
     """
@@ -383,7 +383,7 @@ def _by_encryption(parameters: PrivacyParameters) -> list[Guarantee]:
         "it is visible that you take part, and when",
     )
     dummies = (
-        "the shuffler does not see the result: it could take its own dummies off the counts",
+        "the shuffler does not see the result: it could subtract its own dummies from the counts",
     )
     coalitions: tuple[Coalition, ...] = ("shuffler", "network")
     return [

@@ -26,9 +26,9 @@ Every figure is an upper bound:
 
 Three other bounds hold: formula 1 as if the shuffler added nothing; the bound for noise alone,
 times p - q (the blanket of randomized response is equal in both worlds, the rest is an exact
-report); and the local ε. The least of the four is taken. For noise of a scale above about 80 (a
-central ε of .025) the sum has too many cells, and only these three remain; if only K is too large,
-a smaller K is counted.
+report); and the local ε. The least of the four is returned. If the scale of the noise is above
+about 80 (a central ε of .025), the sum has too many cells, and only these three remain. If only K
+is too large, a smaller K is counted.
 """
 
 import math
@@ -66,9 +66,9 @@ _ALL_CELLS: Final = 6 * 10**6
 """Cells of all lattices, which limits the bins of K."""
 _MAX_BINS: Final = 10
 _MIN_CELL: Final = 1e-25
-"""Smaller cells are charged to δ in full and dropped."""
+"""Minimum mass of a cell; smaller ones are dropped and charged to δ in full."""
 _GEOMETRIC_ERROR: Final = 1e-13
-"""Relative; above the error of two powers e^x with x > -60."""
+"""Relative margin, above the error of two powers e^x with x > -60."""
 _SUM_MARGIN: Final = 1 + 1e-8
 """Factor that covers the relative error of summing up to _ALL_CELLS positive numbers."""
 _LOW_RATIO_PROBABILITY: Final = 1e-6
@@ -82,17 +82,17 @@ class HybridRelease:
     """One round of randomized response with the shuffler's independent noise on each item."""
 
     reduction: MatchCountReduction
-    """Its reports name an item."""
+    """A mechanism whose reports name an item."""
     anonymity_set: AnonymitySet
     """Honest users, without dummies."""
     shuffler: ShufflerSpec
-    """Keeps every report, and adds geometric noise."""
+    """A shuffler that keeps every report and adds geometric noise."""
 
     def __post_init__(self) -> None:
         spec = self.shuffler
         if self.reduction.collision != 0 or spec.keep_probability < 1 or spec.law != "geometric":
             raise AccountingError(
-                "the hybrid bound is for reports that name items, all kept, and geometric noise"
+                "the hybrid bound needs reports that name items, all kept, and geometric noise"
             )
 
     @property
@@ -127,7 +127,7 @@ class HybridRelease:
 
     def curve(self, epsilons: Sequence[float], tolerance: float) -> Callable[[float], float]:
         """
-        Return the one bound that is least at the least of the given ε.
+        Return the bound that is smallest at the smallest of the given ε.
 
         The pointwise minimum would not be the curve of one pair of distributions.
         """
@@ -261,7 +261,7 @@ def _joint(coins: Vector, noise: Vector) -> Vector:
     """
     Return J, the distribution of (H + z, K - H + z'), from the first outcome of each.
 
-    It is a product of a matrix for z and one for z', summed over H, with positive terms alone.
+    It is a product of a matrix for z and one for z', a sum over H of positive terms only.
     """
     padding = np.zeros(len(coins) - 1)
     windows = sliding_window_view(np.concatenate([padding, noise, padding]), len(coins))

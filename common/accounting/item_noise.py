@@ -2,12 +2,12 @@
 Noise on each item's count: privacy from dummies that name every item [MSE25], [BC20].
 
 z_v dummies name item v, independent of all else. Let g be the distribution of z, and let a report
-be kept with probability β. Besides what all others contribute, the count of the victim's item
-then has the distribution f = (1-β)·g + β·g(· - 1), and
+be kept with probability β. Without the other users' reports, the count of the victim's item has the
+distribution f = (1-β)·g + β·g(· - 1), and
 
-    δ(ε) = Σ (f(k1)·g(k2) - e^ε·g(k1)·f(k2))_+ = Σ g(k1)·g(k2)·(r(k1) - e^ε·r(k2))_+,   r = f/g;
+    δ(ε) = Σ (f(k1)·g(k2) - e^ε·g(k1)·f(k2))_+ = Σ g(k1)·g(k2)·(r(k1) - e^ε·r(k2))_+,   r = f/g.
 
-where outcomes with g = 0 and f > 0 add their whole f. The proof is in docs/theory/accounting.md.
+Outcomes with g = 0 and f > 0 add their whole f. The proof is in docs/theory/accounting.md.
 Sorted ratios and cumulative sums of f and g make it O(K log K) for K outcomes.
 
 Every figure is an upper bound:
@@ -42,7 +42,7 @@ _TAIL: Final = 1e-30
 _EXTRA_ROUNDINGS: Final = 64
 _LOST_TO_UNDERFLOW: Final = 1e-290
 _GEOMETRIC_ERROR: Final = 1e-11
-"""Relative; above the error of a power e^x with x > -700, about 10^-13."""
+"""Relative margin, above the error of a power e^x with x > -700, about 10^-13."""
 _CACHE_SIZE: Final = 64
 _THRESHOLD_FACTOR: Final = 1 - 16 * ROUNDING
 
@@ -69,7 +69,7 @@ def shuffler_noise_distribution(spec: ShufflerSpec) -> ItemDistribution:
     """
     Return the distribution of the shuffler's dummies of each item.
 
-    It is binomial without trials if the shuffler adds none.
+    It is binomial with 0 trials if the shuffler adds none.
     """
     if spec.law == "geometric":
         return Geometric(spec.peak, spec.left_weight, spec.right_weight, spec.most)
@@ -98,7 +98,7 @@ class ItemNoiseRelease:
 
     def delta(self, epsilon: float) -> float:
         """
-        Return an upper bound on δ at ε, a relative 1e-4 too large at most if δ is at least 1e-15.
+        Return an upper bound on δ at ε, at most a relative 1e-4 too large if δ is at least 1e-15.
 
         Raises:
             AccountingError: epsilon is negative or not a number.
@@ -175,7 +175,7 @@ def _binomial_classes(distribution: Binomial, beta: float) -> _Classes:
         out=before,
         where=k > 0,
     )
-    # As k1: f below the window is at most g below it, and f above at most this. As k2: g itself.
+    # For k1, f below the window is at most g there, and f above it at most f_above. For k2, add g.
     f_above = beta * float(window.masses[-1]) + window.above
     certain = f_above + window.below + window.below + window.above
     return _Classes((1 - beta) + beta * before, window.masses, certain)

@@ -47,7 +47,7 @@ def aue(anonymity_set: AnonymitySet, delta: float) -> float:
     check_range_of_delta(delta)
     dummies = anonymity_set.random_dummies
     if not isinstance(dummies, Binomial) or dummies.trials * dummies.chance == 0:
-        raise BoundRangeError("it counts honest users' dummies of each item; here are none")
+        raise BoundRangeError("it counts honest users' dummies of each item; there are none")
     return at_most_one(math.sqrt(200 * math.log(4 / delta) / (dummies.trials * dummies.chance)))
 
 
@@ -107,7 +107,7 @@ def sbin_trials(epsilon: float, delta: float, keep_probability: float) -> int:
     coins = _sbin_coins(epsilon, delta, keep_probability)
     if math.isinf(coins):
         raise BoundRangeError(
-            "SBin's bound does not cover this ε, δ and probability of keeping a report"
+            "SBin's bound does not cover these values of epsilon, delta and keep_probability"
         )
     return max(1, math.ceil(coins))
 
@@ -140,7 +140,7 @@ def sageo_peak(
     peak = _sageo_peak(epsilon, delta, keep_probability, left, right)
     if math.isinf(peak):
         raise BoundRangeError(
-            "SAGeo's bound does not cover this ε, δ and probability of keeping a report"
+            "SAGeo's bound does not cover these values of epsilon, delta and keep_probability"
         )
     return max(0, math.ceil(peak))
 
@@ -227,7 +227,7 @@ def balle_closed_form(
     Return the central ε of shuffled randomized response (SH) or local hashing (SOLH, MURS).
 
     ε = √(14·ln(2/δ)·(e^ε0 + l - 1)/(n-1)), for l answers and n honest users [BBGN19], [WDX+20]. It
-    covers no dummies, and is refused with them although it would hold. Reports need noise.
+    covers no dummies and is refused with any, although it would hold. Reports need local noise.
     """
     _check(reduction, anonymity_set, delta)
     _check_noise(reduction)
@@ -318,7 +318,7 @@ def _among_dummies(
     """
     Return √(14·l·ln(4/δ) / blanket), counting dummies and a lower bound on the others' blanket.
 
-    Bin(n-1, γ) is below its mean μ by √(2μ·ln(2/δ)) with probability at most δ/2 (Chernoff).
+    Bin(n-1, γ) is below μ - √(2μ·ln(2/δ)), for its mean μ, with probability at most δ/2 (Chernoff).
     """
     counted, delta = _counted_dummies(anonymity_set, delta)
     expected = reduction.blanket * anonymity_set.others
@@ -347,7 +347,7 @@ def _check(
     *,
     binomial_dummies: bool = False,
 ) -> None:
-    """Refuse dummies of other distributions, and a real l: the papers' theorems count answers."""
+    """Raise BoundRangeError for dummies of other distributions, or if l is not a whole number."""
     check_range_of_delta(delta)
     allowed = (Binomial, type(None)) if binomial_dummies else type(None)
     if not isinstance(anonymity_set.random_dummies, allowed):

@@ -1,8 +1,8 @@
 """
-The response of the square wave and of the piecewise mechanism: a place, more likely near the item.
+The band response: report a place on a line, more likely one near the item.
 
 The d items lie on a line of d+2b places. Each of the 2b+1 places around the item has weight `true`,
-each other place weight `other`. The two mechanisms differ in b and in the estimator.
+and each other place has weight `other`. The square wave and the piecewise mechanism differ in b.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from common.task.specs import MAX_WEIGHT_SUM
 @dataclass(frozen=True)
 class BandResponse:
     """
-    Answer with a place inside or outside the band of the item: places v .. v+2b for item v.
+    Report a place inside or outside the item's band: the places v .. v+2b for item v.
 
     The sum of all weights is the same for every item, so the odds bound the privacy loss.
     """
@@ -30,7 +30,7 @@ class BandResponse:
     reach: int
     """b, at least 0."""
     weights: ResponseWeights
-    """Weights of one place."""
+    """Weights of one place inside the band and of one outside it."""
 
     def __post_init__(self) -> None:
         if self.total > MAX_WEIGHT_SUM:
@@ -76,8 +76,8 @@ class BandResponse:
         Match count with γ = D·other/W and l = D/(2b+1), for D places.
 
         An answer is uniform over all places with probability γ, and otherwise uniform over the band
-        of the item. The bands of the first and the last item are disjoint: collision 0, the worst
-        pair. None if even these overlap: l may be below 2 then, and the accountant has no formula.
+        of the item. The bands of the first and the last item, the worst pair, are disjoint, so the
+        collision is 0. None if even these overlap: l may be below 2, which no formula covers.
         """
         if self.width >= self.domain_size:
             return None
@@ -93,8 +93,8 @@ class BandResponse:
         """
         Draw a place for each value. Run by the user agent.
 
-        Draws one integer below W for each: below (2b+1)·true it selects a place in the band,
-        otherwise one of the d-1 others.
+        Draws one integer below W for each value: an integer below (2b+1)·true selects a place in
+        the band, and any other one of the d-1 places outside.
 
         Args:
             values: Items, shape (n,), each in 0 .. d-1, not checked here.

@@ -16,7 +16,7 @@ Reports = NDArray[np.void]
 """n reports: shape (n,), of a mechanism's report_dtype."""
 Counts = NDArray[np.int64]
 Vector = NDArray[np.float64]
-"""Floats of any shape, which docstrings state."""
+"""Floats; docstrings state the shape."""
 
 
 class Randomizer(Protocol):
@@ -84,10 +84,10 @@ class Channel:
     incidence: Incidence
     """The matrix A."""
     scale: Vector
-    """Probability of the cell's row: of its seed for hashing, otherwise 1; shape (cells,)."""
+    """Probability of the cell's row: for hashing that of its seed, else 1; shape (cells,)."""
     signal: float
-    """Additional probability, within its row, of a cell that supports the user's item: real share ·
-    (p - q) of the response."""
+    """Additional probability, within its row, of a cell that supports the user's item: the real
+    share times p - q of the response."""
     floor: float
     """Probability of any cell within its row, due to noise and dummies: real share · q +
     (1 - real share) · (probability of the cell for a uniform dummy)."""
@@ -110,23 +110,23 @@ class Mixture:
     """
     The composition of the counted reports, as the analyzer knows it.
 
-    There are users' own reports, uniform dummies, and dummies that name an item, whose numbers are
-    random and independent across items.
+    Each report is a user's own, a uniform dummy, or a dummy that names an item. The number of
+    dummies that name an item is random and independent across items.
     """
 
     n_real: float
-    """Users whose reports may be counted, above 0; an expectation if reports were refused."""
+    """Users whose reports may be counted, above 0; their expected number if some were refused."""
     n_dummies: float = 0.0
-    """Uniform dummies among those counted."""
+    """Number of uniform dummies among the counted reports."""
     keep_probability: float = 1.0
     """Probability that the shuffler kept a user's own report."""
     item_mean: float = 0.0
-    """Expected dummies that name a given item."""
+    """Expected number of dummies that name a given item."""
     item_variance: float = 0.0
     """Variance of the number of dummies that name a given item."""
 
     def real_share(self, domain_size: int) -> float:
-        """Return the expected share of users' own reports among all, in 0 .. 1."""
+        """Return the expected share of users' own reports among all reports, in 0 .. 1."""
         own = self.n_real * self.keep_probability
         return own / (own + self.n_dummies + domain_size * self.item_mean)
 
@@ -186,7 +186,7 @@ class Mechanism(Randomizer, Protocol):
         """
         Return the distribution of a report's cell; None if the cells cannot be enumerated.
 
-        Users' own reports are the share real_share of all; the others are uniform dummies.
+        A share real_share of all reports are users' own; the others are uniform dummies.
         """
 
 
@@ -226,7 +226,7 @@ class MechanismRequest:
 
     name: MechanismName
     domain_size: int
-    """Items, at least 2."""
+    """Number of items, at least 2."""
     buckets: int
     """Number of buckets for hashing; other mechanisms ignore it."""
     local_epsilon: float
@@ -247,9 +247,9 @@ class MechanismRequest:
 
 
 def check_answers(spec: MechanismSpec, answers: int) -> None:
-    """Check a task's buckets and digits where the domain determines both, or raise TaskError."""
+    """Check that a task states this number of buckets and one digit, or raise TaskError."""
     if (spec.buckets, spec.digits) != (answers, 1):
         raise TaskError(
-            f"the mechanism {spec.name} has {answers} buckets and one digit here; "
-            f"the task says {spec.buckets} and {spec.digits}"
+            f"buckets is {spec.buckets} and digits is {spec.digits}; "
+            f"for the mechanism {spec.name} they must be {answers} and 1"
         )

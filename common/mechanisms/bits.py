@@ -1,5 +1,5 @@
 """
-Report fields of many bits, in whole bytes with the least significant bit first, and their batches.
+Pack bits into report fields, least significant bit first, and split reports into batches.
 
 A field has at least one spare bit, always 0, so that no report is the null report.
 """
@@ -22,7 +22,7 @@ def bit_field(size: int) -> tuple[str, str, tuple[int]]:
 
 
 def batches(count: int, size: int, at_once: int = AT_ONCE) -> Iterator[slice]:
-    """Split `count` reports of `size` bits (or other units) into slices of about `at_once`."""
+    """Split `count` reports of `size` bits (or other units) into slices of about `at_once` bits."""
     step = max(1, at_once // size)
     return (slice(start, start + step) for start in range(0, count, step))
 
@@ -36,7 +36,7 @@ def pack(bits: NDArray[Any]) -> NDArray[np.uint8]:
 
 
 def spare_bits_clear(fields: NDArray[np.uint8], size: int) -> NDArray[np.bool_]:
-    """Return a mask, (n,), of the fields without a bit beyond the first `size`."""
+    """Return a mask, (n,), of the fields that set no bit beyond the first `size`."""
     spare = 0xFF << size % 8 & 0xFF
     clear: NDArray[np.bool_] = (fields[:, -1] & spare) == 0
     return clear

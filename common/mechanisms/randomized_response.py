@@ -44,7 +44,7 @@ class Grr(OddsOfWeights, SupportCounting):
 
     @classmethod
     def of(cls, task: Task) -> Self:
-        """Build the mechanism of a task, which has checked that its answers are its items."""
+        """Build the mechanism of a task, which ensures that there are as many answers as items."""
         return cls(task.domain_size, ResponseWeights.of(task.item_mechanism))
 
     @property

@@ -9,7 +9,7 @@ from common.mechanisms.weights import ResponseWeights
 
 MAX_ANSWERS: Final = 10**9
 MIN_LOCAL_EPSILON: Final = 1e-9
-"""Ranges for which accounting is tested."""
+"""Limits of the tested range of l and of the local ε."""
 
 ThirdValue = Literal["exclusive", "independent", "none"]
 
@@ -22,7 +22,7 @@ class MatchCountReduction:
     With probability `blanket` = l·q a report is drawn independently of its input (a dummy always
     is) and supports any given value with probability 1/l; with probability `signal` = p - q it is
     drawn from the same distribution, conditioned on supporting the user's value [BBGN19]. The two
-    sum to 1.
+    probabilities sum to 1.
     """
 
     answers: float
@@ -71,7 +71,7 @@ class MatchCountReduction:
                 hashing.
         """
         if not 2 <= answers <= MAX_ANSWERS:  # noqa: PLR2004  # one answer carries no information
-            raise AccountingError(f"the alphabet is {answers}; it must be 2 .. {MAX_ANSWERS}")
+            raise AccountingError(f"the alphabet size is {answers}; it must be 2 .. {MAX_ANSWERS}")
         if not local_epsilon >= MIN_LOCAL_EPSILON:
             raise AccountingError(
                 f"local epsilon is {local_epsilon}; it must be at least {MIN_LOCAL_EPSILON}"
@@ -129,17 +129,17 @@ class MatchCountReduction:
         independent: bool,
     ) -> Self:
         """
-        Describe a randomizer that draws from a distribution U, or from U given that it supports x.
+        Describe a randomizer that draws from U, or from U given that the report supports x.
 
         A report supports a set of values; under U it supports each with probability 1/l. In a unary
         encoding [WBLJ17] U sets every bit with probability q: l = 1/q. Relative to U a report has
-        density p/q if the bit of the user's item is set, else γ = (1-p)/(1-q), the lesser.
+        density p/q if the bit of the user's item is set, and the lower γ = (1-p)/(1-q) otherwise.
 
         Args:
-            answers: Alphabet size l, any number of at least 1.
-            local_epsilon: Rounded up.
-            blanket: γ, from its own formula.
-            signal: 1 - γ, from its own formula.
+            answers: Alphabet size l, any real number of at least 1.
+            local_epsilon: Local ε, rounded up.
+            blanket: γ, computed without cancellation.
+            signal: 1 - γ, computed without cancellation.
             independent: True if U supports all values independently: collision 1/l. False if no
                 report supports both of the values farthest apart: collision 0 bounds every pair.
 
@@ -185,5 +185,5 @@ def _relations(answers: int, collision: float | None, *, hashed: bool) -> tuple[
     if hashed:
         return 1 / answers if collision is None else collision, "independent"
     if collision is not None:
-        raise AccountingError("only hashing has its own collision probability")
+        raise AccountingError("a collision probability may be stated only for hashing")
     return 0.0, "exclusive" if answers > 2 else "none"  # noqa: PLR2004  # two have no third

@@ -1,4 +1,4 @@
-"""Build mechanisms from tasks, and the integers of a task from a request."""
+"""Build mechanisms from tasks, and compute a task's integers from a request."""
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType

@@ -43,7 +43,7 @@ def exact_coins(
 
 
 MAX_DENOMINATOR: Final = 2**50
-"""Maximum t and s: the product with a number of tosses, a few dozen, stays below 2^63."""
+"""Maximum t and s: their product with the number of tosses, a few dozen, stays below 2^63."""
 
 
 def discrete_laplace(
@@ -120,7 +120,7 @@ def exponential_coins(
 
 
 def _heads_before_a_tail(size: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Count the heads before the first tail of a coin with probability 1/e, `size` times."""
+    """Count the heads before the first tail of a coin with heads probability 1/e, `size` times."""
     counts = np.zeros(size, dtype=np.int64)
     tossing = np.arange(size)
     while len(tossing):

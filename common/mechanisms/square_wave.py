@@ -235,12 +235,12 @@ class SquareWave(OddsOfWeights, BandResponse):
         """
         Estimate the share of each item without bias; see `Band`. Run by the analyzer.
 
-        Subtracts the floor of noise and dummies, n·other/W + M/D, at every place; the rest is on
-        average n·(true-other)/W times the shares of the items that reach the place. Single shares
+        Subtracts the floor of noise and dummies, n·other/W + M/D, at every place. On average the
+        rest is n·(true-other)/W times the shares of the items that reach the place. Single shares
         are as noisy as differences of places: use sums over many items, or refine.
 
         Raises:
-            ValueError: Reports were sampled, or dummies name items, as no protocol with it allows.
+            ValueError: Reports were sampled, or dummies name items: no such protocol exists.
         """
         _check(mixture)
         floor = mixture.n_real * self.floor + mixture.n_dummies / self.places
@@ -285,4 +285,4 @@ class SquareWave(OddsOfWeights, BandResponse):
 def _check(mixture: Mixture) -> None:
     """Raise ValueError for sampled reports or dummies that name items."""
     if mixture.keep_probability != 1 or mixture.item_mean or mixture.item_variance:
-        raise ValueError("a square wave is estimated from all reports, with uniform dummies only")
+        raise ValueError("the square wave needs all reports, and no dummies that name items")

@@ -120,6 +120,6 @@ def bernoulli_variance(
 def expected_mse(
     domain_size: int, mixture: Mixture, probabilities: Support | SupportCounting
 ) -> float:
-    """Return the mean variance over items, the same for all shares that sum to 1."""
+    """Return the mean variance over items, which is the same for all shares that sum to 1."""
     uniform = np.full(domain_size, 1 / domain_size)
     return float(variance(uniform, mixture, probabilities).mean())

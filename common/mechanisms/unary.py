@@ -194,7 +194,7 @@ class SymmetricUnary(UnaryEncoding):
 @dataclass(frozen=True)
 class OptimizedUnary(OddsOfWeights, UnaryEncoding):
     """
-    OUE: the bit of the user's item is a fair coin; others are set with weight `other`, else `true`.
+    OUE: the user's bit is a fair coin; the others have weights `other` if set and `true` if clear.
 
     Two values differ in two bits: the largest ratio is p(1-q) / (q(1-p)) = true / other at p = 1/2.
     """

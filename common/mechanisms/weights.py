@@ -1,7 +1,7 @@
 """
 Randomized response whose probabilities are exact ratios of integers.
 
-A randomizer answers truthfully with weight `true` and with each other answer with weight `other`. A
+A randomizer gives the true answer with weight `true` and each other answer with weight `other`. A
 task states the two integers; p and q are computed from them, never from e^ε.
 """
 
@@ -77,7 +77,7 @@ class ResponseWeights:
         """
         Check true / other ≤ e^local_epsilon in 60 digits. Run by the user agent.
 
-        Returns False also if the two are within a relative 1e-27. Infinity is met by all weights.
+        Also returns False if the two are within a relative 1e-27. All weights keep an infinite ε.
         """
         return odds_keep(self.true, self.other, local_epsilon)
 
@@ -99,8 +99,8 @@ class ResponseWeights:
         """
         Apply exact randomized response to each true answer. Run by the user agent.
 
-        Draws one integer below the sum of the weights for each: below `true` it selects the truth,
-        otherwise one of the other answers. Without noise nothing is drawn.
+        Draws one integer below the sum of the weights for each answer: an integer below `true`
+        selects the truth, and any other one of the other answers. Draws nothing without noise.
 
         Args:
             truth: True answers, shape (n,), each in 0 .. answers-1.
@@ -118,7 +118,7 @@ class ResponseWeights:
 
 
 class OddsOfWeights:
-    """Base class of mechanisms whose local ε is ln(true / other); each explains why."""
+    """Base class of mechanisms whose local ε is ln(true / other); each class explains why."""
 
     weights: ResponseWeights
 

@@ -4,14 +4,14 @@ Lower bounds by attacks: a δ, and so an ε, below which no valid accountant can
 The analyzer knows that all other users hold one third value z, and drops the messages that support
 z. The N remaining messages are uniform, except for the victim's report if it is among them; N is
 visible. The counts H_x and H_x' among them distinguish the victim's two values. The attack's δ is
-that of formula 1: for one answer less if the victim's report is among the N for certain, and for
-less signal if it is with some probability (docs/theory/accounting.md). Under hashing the support of
-z must be independent of that of x and x', as for a value off the line through them.
+that of formula 1, with one answer less if the victim's report is certainly among the N, and with
+less signal otherwise (docs/theory/accounting.md). Under hashing the support of z must be
+independent of that of x and x', as for a value off the line through them.
 
 Two more attacks help where that one is weak. Under hashing all n + D messages support x and x'
-independently of their senders' values, so none needs to be dropped: stronger if most reports are
-uniform anyway. If values exclude each other and all others hold x', only blanket reports support x:
-a single count, for domains of two values.
+independently of their senders' values, so none needs to be dropped; this is stronger if most
+reports are uniform anyway. If values exclude each other and all others hold x', only blanket
+reports support x, and one count suffices; this is the attack for domains of two values.
 
 Every figure is a lower bound on the true δ: formula 1's δ falls with M, so bins of N count at their
 upper edge; cells of H_x' count at their mean, by Jensen; tails are omitted.
@@ -70,8 +70,8 @@ def epsilon_lower(
     Return an ε that attacks prove, 0 if none succeeds: (ε', δ) holds for no smaller ε'.
 
     Args:
-        reduction: The mechanism. Attacks with a third value need it independent of the two
-            (hashing) or exclusive with them (one histogram).
+        reduction: The mechanism. Attacks with a third value need its support to be independent of
+            that of the two (hashing), or exclusive with it (one histogram).
         anonymity_set: Honest users and dummies in the batch.
         delta: At least MIN_DELTA and below 1.
 
@@ -285,7 +285,7 @@ class _MessagesAttack:
         Prepare the attack.
 
         Args:
-            reduction: Of a report that is among the N.
+            reduction: The reduction of a report that is among the N.
             sizes: The distribution of N.
             presence: Probability that the victim's report is among them, for each N.
         """
@@ -358,7 +358,7 @@ def epsilon_of_rounds(
     undropped = 1 - 1 / l if independent else 1.0
     # A uniform message supports x alone, or x' alone, each with probability undropped · alone.
     alone = (1 - collision) / l
-    # The victim's report, which holds x, supports x alone (plus) or x' alone (minus).
+    # The report of the victim, who holds x, supports x alone (plus) or x' alone (minus).
     p, q = reduction.blanket / l + reduction.signal, reduction.blanket / l
     plus = undropped * p * (1 - collision) if independent else p
     minus = undropped * (1 - p) / l if independent else q

@@ -88,7 +88,7 @@ def rappor_pair(f: float, p: float, q: float, *, hashes: int) -> BlanketPair:
     set_probability, unset_probability = rappor_probabilities(f, p, q)
     if not 0 < unset_probability < set_probability < 1:
         raise AccountingError(
-            f"bits are set with {unset_probability} and {set_probability}, without noise"
+            f"p* = {unset_probability}, q* = {set_probability}; without noise there is no bound"
         )
     up, down = set_probability / unset_probability, (1 - set_probability) / (1 - unset_probability)
     ones = np.arange(hashes + 1.0)
@@ -105,7 +105,7 @@ def rappor_pair(f: float, p: float, q: float, *, hashes: int) -> BlanketPair:
 
 def laplace_pair(local_epsilon: float) -> BlanketPair:
     """
-    Describe a number in -1 .. 1 with Laplace noise of scale b = 2/ε, by its ends.
+    Describe a number in -1 .. 1 with Laplace noise of scale b = 2/ε, for the inputs 1 and -1.
 
     1 and -1 are the least private pair (docs/theory/accounting.md). U is the noise around 0, so
     R_x/U = exp((|y| - |y-x|)/b), which varies only between 0 and x and is at least
@@ -163,7 +163,7 @@ _WINDOW: Final = 9.0
 """Half the window in standard deviations of the tilted sum; one term's range is added."""
 _MIN_SIZE: Final = 1 << 14
 _MAX_SIZE: Final = 1 << 22
-"""Sizes of the transform. From about 10^8 blanket reports on a coarser grid costs 1e-3 of ε."""
+"""Sizes of the transform. Above about 10^8 blanket reports, a coarser grid costs 1e-3 of ε."""
 _BINS: Final = 48
 _MAX_BINNED_MEAN: Final = 16.0
 """Mean number of blanket reports up to which M is binned."""
@@ -332,7 +332,7 @@ class _Sum:
 
 
 def _mean_zero_tilt(values: Vector, log_distribution: Vector) -> float:
-    """Return θ ≥ 0 at which the tilted mean is 0; any θ is correct, this one is accurate."""
+    """Return θ ≥ 0 at which the tilted mean is 0. Any θ is valid, but this one is accurate."""
     top = float(values.max())
 
     def mean(tilt: float) -> float:

@@ -12,14 +12,14 @@ where Q, Q' are the normalised positive and negative part of R - R'. This decomp
 **As published** the victim's two worlds are then the numbers of draws from Q and from Q' alone.
 That is not an upper bound: a channel that completes both worlds must know whether the victim's
 report was the draw from Q*, and given these numbers that is not equally likely in the two worlds.
-GRR over 4 items, 8 users, ε0 = 1, ε = .8: true δ 7.23e-4, the reduction 2.319e-4.
+With GRR over 4 items, 8 users, ε0 = 1 and ε = .8, δ is 7.23e-4; the reduction gives 2.319e-4.
 
 **Certified** is the smaller of two proven bounds:
 
 * *revealed*: reveal whether the victim's report is a draw from Q*. If so (probability 1-w,
-  w = a + ap) the worlds are equal; if not, the numbers and a common channel make both. The
+  w = a + ap), the worlds are equal; if not, a common channel derives both from the numbers. The
   hockey-stick divergence of a mixture with public components is the mixture of the divergences, so
-  δ(ε) ≤ w·δ'(ε), δ' that of clones with probability 2r and odds p;
+  δ(ε) ≤ w·δ'(ε), where δ' is that of clones with probability 2r and odds p;
 * *with a coin*: clones with probability 1/q and odds p, see `CloneReduction.of_2021_with_a_coin`;
   never above [FMT21] if p = q = e^ε0.
 """
@@ -109,12 +109,12 @@ class VariationRatio:
 
     @property
     def side(self) -> float:
-        """Probability a = β/(p-1) that the victim's report is the less likely clone."""
+        """Probability a = β/(p-1) that the victim's report is from the less likely of Q and Q'."""
         return self.variation / (self.odds - 1)
 
     @property
     def clone(self) -> float:
-        """Probability r = ap/q that another user's report is a draw from Q; the same from Q'."""
+        """Probability r = ap/q that another user's report is from Q, and likewise from Q'."""
         return self.side * self.odds / self.ratio
 
     @property

@@ -1,5 +1,5 @@
 """
-Match-count reductions of randomizers other than randomized response and hashing, from floats.
+Match-count reductions of randomizers other than randomized response and hashing, in floats.
 
 Unary encodings, RAPPOR with one bit for each category, Duchi's bit and the piecewise mechanism each
 mix a blanket distribution U with U given that the report supports the value, an event of the same
@@ -23,7 +23,7 @@ def unary(p: float, q: float) -> MatchCountReduction:
     bits are set: γ = (1-p)/(1-q) and l = 1/q. At p = 1 the local ε is infinite.
 
     Raises:
-        AccountingError: Not 0 < q < p ≤ 1, q is below 1/MAX_ANSWERS, or p and q are too close.
+        AccountingError: 0 < q < p ≤ 1 fails, q is below 1/MAX_ANSWERS, or p and q are too close.
     """
     if not 0 < q < p <= 1:
         raise AccountingError(f"p = {p}, q = {q}; they must satisfy 0 < q < p <= 1")
@@ -70,7 +70,7 @@ def rappor_probabilities(f: float, p: float, q: float) -> tuple[float, float]:
     hashes (see `general_blanket.py`), nor cohorts: account for each cohort separately.
 
     Raises:
-        AccountingError: Not 0 ≤ f < 1 and 0 ≤ p < q ≤ 1.
+        AccountingError: 0 ≤ f < 1 or 0 ≤ p < q ≤ 1 fails.
     """
     if not (0 <= f < 1 and 0 <= p < q <= 1):
         raise AccountingError(

@@ -14,8 +14,8 @@ reports fall into rows of q cells: one row for each canonical seed, whose leadin
 but omitting them would bias every estimate by q^-t, and forbidding the seed would break pairwise
 independence.
 
-Only points with a leading digit below `slices` are used, where `slices` is the least that holds the
-items. This saves most of the cost of the transform.
+Only points with a leading digit below `slices`, the least number that holds all items, are used.
+This saves most of the cost of the transform.
 """
 
 import math
@@ -37,7 +37,7 @@ Complex = NDArray[np.complex128]
 MIN_DIGITS: Final = 2
 """Minimum number of digits: with one, there are as many buckets as points."""
 MAX_SEEDS: Final = 2**24
-"""Maximum size of the analyzer's transform, whose half spectrum takes 128 MiB."""
+"""Maximum size of the analyzer's transform; its half spectrum takes 128 MiB."""
 
 _CHUNK: Final = 1 << 15
 """Reports counted at a time, to fit into the cache."""
@@ -65,8 +65,8 @@ class HashFamily:
             )
         if not 1 <= self.slices <= self.q:
             raise TaskError(
-                f"slices is {self.slices}; it must lie between 1 and {self.q}, "
-                "or the items need more digits"
+                f"slices is {self.slices}; it must lie between 1 and {self.q}: "
+                "more items need more digits"
             )
 
     @classmethod
@@ -181,7 +181,7 @@ class HashFamily:
 
     @cached_property
     def _gather(self) -> tuple[NDArray[np.int64], Vector]:
-        """Return the row and frequency with u = k·a for every u ≠ 0 of the half spectrum."""
+        """Return the index (row, frequency) of each u = k·a ≠ 0 in the rows' spectra, and sign."""
         heads = np.arange(self.seeds // self.q) * self.q
         vectors = (heads[:, None] + np.arange(self._half)).ravel()
         vectors[0] = 1  # u = 0 has no row; its value is set by the caller

@@ -1,4 +1,4 @@
-"""Report and probabilities of local hashing [WBLJ17], with any hash family."""
+"""The report format and probabilities of local hashing [WBLJ17], for any hash family."""
 
 from abc import abstractmethod
 from functools import cached_property
@@ -63,8 +63,8 @@ class HashedResponse(OddsOfWeights, SupportCounting):
         """
         Draw `count` uniform reports, each with a fresh seed. Run by the user agent.
 
-        Reusing the seed of the user's report, as OD-HP is printed in [CC24], would link the user's
-        messages and make the published theorem false.
+        Reusing the seed of the user's report, as the printed OD-HP does [CC24], would link the
+        user's messages and make the published theorem false.
         """
         buckets = rng.integers(0, self.answers, size=count, dtype=np.int64)
         return self._pack(self._seeds(count, rng), buckets)
@@ -77,6 +77,6 @@ class HashedResponse(OddsOfWeights, SupportCounting):
         return reports
 
     def supports(self, reports: Reports, item: int) -> NDArray[np.bool_]:
-        """Return which reports name the bucket of an item under their seed. Run by auditors."""
+        """Return which reports have the bucket of an item under their seed. Run by auditors."""
         supported: NDArray[np.bool_] = self.hashed(reports, item) == reports["bucket"]
         return supported

@@ -106,13 +106,13 @@ def family_for(domain_size: int, buckets: int) -> HashFamily:
 
 def optimal_buckets(local_epsilon: float, domain_size: int) -> int:
     """
-    Return the prime number g of buckets with the least variance of rare items [WBLJ17].
+    Return the prime number g of buckets that minimizes the variance of rare items [WBLJ17].
 
     n·Var = (e^ε - 1 + g)² / ((e^ε - 1)²·(g - 1)) is least at g = e^ε + 1. GRR may be better still.
 
     Args:
         local_epsilon: Above 0; may be infinite.
-        domain_size: Items; hashing needs fewer buckets.
+        domain_size: Number of items; hashing needs fewer buckets than that.
 
     Raises:
         TaskError: There are at most 2 items, for which no field fits.
@@ -162,7 +162,7 @@ class LocalHashing(HashedResponse):
 
     @classmethod
     def specify(cls, request: MechanismRequest) -> MechanismSpec:
-        """Choose the integer weights, and the smallest field for these buckets."""
+        """Choose the integer weights, and the fewest digits for these buckets."""
         weights = ResponseWeights.for_epsilon(request.local_epsilon)
         family = family_for(request.domain_size, request.buckets)
         return request.spec(weights, buckets=family.q, digits=family.t, dtype=REPORT_DTYPE)

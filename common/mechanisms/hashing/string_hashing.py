@@ -3,9 +3,9 @@ Local hashing [WBLJ17] of arbitrary strings by a seeded general-purpose hash.
 
 A uniform 64-bit seed and the string's digest (128-bit BLAKE2b, keyed by the task's nonce) are mixed
 to 64 bits and scaled to the buckets. For a given string the mixed word is a bijection of the seed,
-so its bucket is uniform over seeds to 2^-64. That two strings collide with probability 1/g relies
-on good mixing: tests measure it, but unlike in `local_hashing` it is not proven. Decoding hashes
-every pair of report and candidate.
+so its bucket is uniform over seeds, to within 2^-64. A collision probability of 1/g relies on good
+mixing: tests measure it, but unlike in `local_hashing` it is not proven. Decoding hashes every pair
+of report and candidate.
 """
 
 import hashlib
@@ -71,7 +71,7 @@ class StringHashing(HashedResponse):
         try:
             "".join(self.candidates).encode()
         except UnicodeEncodeError as error:
-            raise TaskError("a label is not text that UTF-8 can encode") from error
+            raise TaskError("a label cannot be encoded in UTF-8") from error
         _ = self._total
 
     @classmethod
@@ -102,14 +102,14 @@ class StringHashing(HashedResponse):
         """
         Match count with collision probability 0, since nothing is proven about two strings.
 
-        A uniform report supports a string with probability 1/g to 2^-64, which counts as exact.
+        A uniform report supports a string with probability 1/g; an error of 2^-64 is ignored.
         """
         return MatchCountReduction.for_weights(
             answers=self.buckets, weights=self.weights, hashed=True, collision=0.0
         )
 
     def randomize(self, values: NDArray[np.int64], rng: np.random.Generator) -> Reports:
-        """Return a seed and a bucket below g for each candidate's number. Run by the user agent."""
+        """Return a seed and a bucket below g for each candidate number. Run by the user agent."""
         check_values(values, self.domain_size)
         items, which = np.unique(values, return_inverse=True)
         digests = self._digests([self.candidates[item].encode() for item in items])[which]
@@ -170,7 +170,7 @@ class StringHashing(HashedResponse):
 
     def sample_cells(self, users: Counts, n_dummies: int, rng: np.random.Generator) -> Counts:
         """
-        Draw every report and count them, at the cost of `tally`.
+        Draw and count every report, at the cost of `tally`.
 
         Independent binomial counts would assume independent hashes, which is not proven.
         """

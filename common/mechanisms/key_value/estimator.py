@@ -2,7 +2,7 @@
 The estimator of pairs: the share of owners and the mean value of each key, with standard errors.
 
 A report concerns one key, drawn uniformly. p1 is the probability of a truthful answer on ownership,
-p2 of a truthful sign of the value.
+and p2 that of the true sign of the value.
 """
 
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ class PairEstimates:
     means_with_fakes: Vector
     """Mean of the values reported for each key, fakes included; in -1 .. 1."""
     errors_with_fakes: Vector
-    """Their standard errors due to noise, without the bias of fakes."""
+    """Their standard errors due to noise; they do not include the bias of fakes."""
     has_values: NDArray[np.bool_]
     """Keys for which at least one report has a value, true or fake."""
 
@@ -102,7 +102,7 @@ class PairEstimator:
         -1 .. 1. A single sign has the variance 1/(2·p2 - 1)² - mean².
 
         Without information (no reports on a key, none with a value, or a fair coin for the key) the
-        estimate is the middle of the possible range, and its error half of the range.
+        estimate is the middle of the possible range, and its error is half of the range.
 
         Args:
             cells: From `tally`, shape (keys, 3).
@@ -148,10 +148,10 @@ class PairEstimator:
         """
         Return the expected bias of an estimated mean m due to fakes t: φ·(t - m).
 
-        The sender of a report of the key as present is not an owner with probability φ, whatever
-        the other reports are, and then the expected value is t. Given at least one such report this
-        is exact for users drawn at random, except for clipping to -1 .. 1. For a fixed population
-        its error is of the order of keys / users.
+        Whatever the other reports are, a report of the key as present is a fake with probability φ,
+        and its expected value is then t. Given at least one such report, φ·(t - m) is exact for
+        users drawn at random, except for clipping to -1 .. 1. For a fixed population its error is
+        of the order of keys / users.
 
         Args:
             frequencies: True shares of users who own each key, in 0 .. 1.
@@ -170,7 +170,7 @@ class PairEstimator:
         Args:
             frequencies: True shares of users who own each key, in 0 .. 1.
             means: True means of their values, in -1 .. 1.
-            n_users: At least a few for each key.
+            n_users: Number of users, at least a few for each key.
         """
         asked = np.full(len(frequencies), 1 / len(frequencies))
         inverse = _mean_inverse(n_users, asked)
@@ -193,17 +193,17 @@ class PairEstimator:
         """
         Remove the fakes from estimated means by the estimated shares: (M - φ·t) / (1 - φ).
 
-        Nearly unbiased from a single round, where the iterations of [YHMZ19] take several; the
+        The result is nearly unbiased after one round, where [YHMZ19] needs several iterations; the
         noise grows by 1/(1 - φ). With fakes in the middle it is the baseline estimator of
         [GLCXC20]. Errors propagate to first order through M and f, with dφ/df = -p1·(1-p1) /
         P("present")². Where the estimated share is not above 0, or no report has a value, the
-        estimate is the middle of the range, and its error half of the range.
+        estimate is the middle of the range, and its error is half of the range.
 
         Raises:
             ValueError: Reports carry no information on ownership, so shares cannot be estimated.
         """
         if not self.key_signal:
-            raise ValueError("key_signal is 0; it must be above 0 for fakes to be removed")
+            raise ValueError("key_signal is 0; it must be above 0 to remove fakes")
         share = np.clip(estimates.frequencies, 0.0, 1.0)
         known = (share > 0) & estimates.has_values
         safe = np.where(known, share, 0.5)

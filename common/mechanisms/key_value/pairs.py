@@ -12,7 +12,7 @@ from common.mechanisms.base import Vector
 from common.mechanisms.numeric.number import to_unit
 from common.task.specs import MAX_KEYS
 
-_NO_KEY: Final = "a key must be one of the task's"
+_NO_KEY: Final = "a key must be one of the task's keys"
 
 Owned = NDArray[np.float64]
 """Values of n users as a table: shape (n, keys), each in -1 .. 1, NaN for a key not owned."""
@@ -28,7 +28,7 @@ class Pairs:
     """
 
     offsets: NDArray[np.int64]
-    """Where each user's pairs begin, and the end: shape (n+1,), from 0, non-decreasing."""
+    """Index of each user's first pair, then the number of pairs: shape (n+1,), non-decreasing."""
     keys: NDArray[np.int64]
     """Keys, shape (offsets[n],), at least 0, strictly ascending for each user."""
     values: Vector
@@ -38,13 +38,13 @@ class Pairs:
         counts = np.diff(self.offsets)
         whole = len(self.offsets) > 0 and self.offsets[0] == 0 and bool((counts >= 0).all())
         if not whole or not len(self.keys) == len(self.values) == self.offsets[-1]:
-            raise ValueError("offsets must run from 0 to the number of keys, and of values")
+            raise ValueError("offsets must run from 0 to the number of keys, each with a value")
         if (self.keys < 0).any():
             raise ValueRangeError(_NO_KEY)
         first = np.zeros(len(self.keys) + 1, dtype=np.bool_)
         first[self.offsets] = True
         if not (first[1:-1] | (np.diff(self.keys) > 0)).all():
-            raise ValueRangeError("a person may own a key once, and keys must ascend")
+            raise ValueRangeError("a person may own each key only once, and keys must ascend")
         if not (np.abs(self.values) <= 1).all():  # NaN fails too
             raise ValueRangeError("a value must be a number in the task's range")
 
@@ -126,5 +126,5 @@ class Pairs:
 
 
 def _lies_within(value: object, low: float, high: float) -> bool:
-    """Check that a value is a number in low .. high, so that no error of numpy quotes it."""
+    """Check that a value is a number in low .. high, so that no numpy error quotes it."""
     return isinstance(value, float | int) and low <= value <= high

@@ -1,7 +1,7 @@
 """
 PrivKV: the share of owners of each key, and the mean of their values [YHMZ19].
 
-A report concerns one key, drawn uniformly from all: absent, present with -, or present with +.
+A report states one key, drawn uniformly, and an answer: absent, present with -, or present with +.
 Randomized response at ε1 reports ownership. The value is rounded at random to an end of its range,
 and randomized response at ε2 reports the end. A user who does not own the key but reports it as
 present uses a fake value stated in the task. Fakes bias the estimated means: `bias_of_fakes`
@@ -68,7 +68,7 @@ class PrivKv(PairEstimator):
         if not 1 <= self.key_other <= self.key_true <= MAX_WEIGHT_SUM - self.key_other:
             raise TaskError(
                 f"the weights of a key are {self.key_true} and {self.key_other}; they must satisfy "
-                f"1 <= other <= true, and add up to {MAX_WEIGHT_SUM} at most"
+                f"1 <= other <= true, and add up to at most {MAX_WEIGHT_SUM}"
             )
         _ = self.value.total(2)
 
@@ -114,7 +114,7 @@ class PrivKv(PairEstimator):
         Build the mechanism from a task's description and its number of keys.
 
         Raises:
-            TaskError: The number of keys, of fakes or of report bytes is not the mechanism's.
+            TaskError: An integer is out of range, or report_bytes or the number of fakes is wrong.
         """
         if spec.report_bytes != _REPORT.itemsize:
             raise TaskError(

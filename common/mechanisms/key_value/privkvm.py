@@ -32,14 +32,14 @@ def iteration(
     """
     Return the parameters of one iteration. Run by the operator.
 
-    The exact sum of all iterations' local ε is at most the whole's.
+    The exact sum of all iterations' local ε is at most that of `whole`.
 
     Args:
         whole: All iterations together; key_share is κ, above 0 and below 1.
         iterations: c, 1 .. MAX_ITERATIONS.
         number: This iteration's number, 1 .. c.
-        means: Estimates of the previous iteration, clipped to -1 .. 1, as this one's fakes. None
-            for the first, which has the whole's fakes.
+        means: Estimates of the previous iteration, which become this one's fakes, clipped to the
+            range. None for the first iteration, which uses the fakes of `whole`.
 
     Raises:
         TaskError: A parameter is out of range, or a part of ε is too small.

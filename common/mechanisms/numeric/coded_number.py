@@ -1,7 +1,7 @@
 """
-Mechanisms that report a number as a code: Duchi's bit, the piecewise mechanism, the hybrid.
+Mechanisms that report a number as a code: Duchi's bit, the piecewise mechanism and the hybrid.
 
-Each code represents a number, whose expectation is the user's number.
+Each code represents a number, and the expectation of that number is the user's number.
 """
 
 from abc import abstractmethod
@@ -44,7 +44,7 @@ class Totals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
-    """The expected square of a code's number: level + slope · the square on the grid."""
+    """The expected square of a code's number: level + slope · (the number on the grid)²."""
 
     level: float
     slope: float
@@ -53,7 +53,7 @@ class Spread:
     """Intervals of the grid; the slope also multiplies the variance of rounding."""
 
     def second_moment(self, numbers: Numbers) -> Numbers:
-        """Return the expected square for each number, rounding included, exact; same shape."""
+        """Return the exact expected square for each number, including rounding; same shape."""
         if self.slope == 0:
             return np.full(numbers.shape, self.level)
         squares = numbers**2 + rounding_variance(numbers, self.steps)
@@ -120,7 +120,7 @@ class CodedNumber(OddsOfWeights, SpecifiedNumbers):
     @property
     @abstractmethod
     def features(self) -> int:
-        """Number of integers per code that are summed."""
+        """Number of integers that each code adds to the sums."""
 
     @property
     @abstractmethod

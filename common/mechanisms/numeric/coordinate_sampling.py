@@ -3,7 +3,7 @@ Mechanisms that report a random sample of a user's numbers: Harmony and Multi-HM
 
 The coordinates of a report are a uniform k-subset of the d coordinates, independent of the numbers.
 A mechanism for one number randomizes each at ε/k. A report represents d/k times the numbers of its
-codes, and 0 at every other coordinate: its expectation is the user's numbers.
+codes, and 0 at every other coordinate, so its expectation is the user's numbers.
 """
 
 import math
@@ -91,8 +91,8 @@ class SampledCoordinates(Generic[Answer]):
         """
         Randomized response over two answers for a bit of one coordinate, else the local ε alone.
 
-        U is uniform over coordinates and bits. A corner of the cube is supported by half of all
-        reports; opposite corners share none: collision 0. All other inputs are mixtures of corners.
+        U is uniform over coordinates and bits. Half of all reports support a corner of the cube,
+        and none supports two opposite corners: collision 0. Other inputs are mixtures of corners.
         """
         if self.sampled == 1 and self.answer.answers == 2:  # noqa: PLR2004  # a bit has two
             return MatchCountReduction.for_weights(

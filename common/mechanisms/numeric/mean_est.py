@@ -5,9 +5,9 @@ The numbers are rounded at random to a corner V of the cube. The report is a cor
 `true` on V's side of the cube, where z·V > 0, and weight `other` elsewhere. A bit represents ±B.
 
 With an even number of coordinates some corners are ties, z·V = 0. As printed, both sides T contain
-the ties: a tie has probability 1/|T|, a corner on the wrong side 1/((e^ε+1)|T|), and the local ε is
-ln(e^ε+1), more than ε. Here ties have weight `other`, so no odds exceed true : other. B is smaller
-too, since ties carry no information.
+the ties: a tie has probability 1/|T|, a corner on the wrong side has 1/((e^ε+1)|T|), and the local
+ε is ln(e^ε+1), more than ε. Here ties have weight `other`, so no odds exceed true : other. B is
+smaller too, since ties carry no information.
 """
 
 import math
@@ -116,7 +116,7 @@ class MeanEst(OddsOfWeights, SpecifiedNumbers):
         Match count with γ = 2^d·other/total and l = 2^d / (corners on a side), 2 for odd d.
 
         A report is a uniform corner with probability γ, and otherwise a uniform one on V's side.
-        The sides of opposite corners are disjoint: collision 0, the worst pair.
+        The sides of opposite corners, the worst pair, are disjoint, so the collision is 0.
         """
         return MatchCountReduction.of_support_sets(
             answers=self._corners / self._side,
@@ -130,9 +130,9 @@ class MeanEst(OddsOfWeights, SpecifiedNumbers):
         """
         Randomize each user's numbers to a corner, field bits (bytes). Run by the user agent.
 
-        Of a uniform corner and its opposite, one has weight true and one other: a coin selects one.
-        The two have weight true + other together, but two ties only 2·other, so a tie is drawn
-        again with probability (true-other) / (true+other). The draw count is independent of V.
+        Draws a uniform corner; of it and its opposite, one has weight true, the other weight other,
+        and a coin selects one. Together they have weight true + other, but two ties only 2·other,
+        so a tie is redrawn with probability (true-other) / (true+other), whatever V is.
 
         Cost: a 32-bit draw and a random bit for each coordinate.
         """

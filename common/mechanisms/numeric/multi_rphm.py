@@ -48,9 +48,9 @@ def projection(nonce: bytes, dimensions: int, projected: int) -> NDArray[np.floa
     """
     Derive R from a nonce. Run by the user agent and the analyzer, with the same result.
 
-    SHAKE-256 [FIPS202] of a label and the nonce gives uniform 53-bit numbers, Φ⁻¹ makes them normal
-    and Gram-Schmidt orthonormal: their span is a uniform subspace. Library versions only change
-    rounding, which does not matter, since numbers are then rounded at random.
+    SHAKE-256 [FIPS202] of a label and the nonce gives uniform 53-bit numbers, Φ⁻¹ makes them
+    normal, and Gram-Schmidt makes the columns orthonormal: their span is a uniform subspace.
+    Library versions change only the rounding, which does not matter: numbers are rounded at random.
 
     Args:
         nonce: The task's nonce.
@@ -73,7 +73,7 @@ def projection(nonce: bytes, dimensions: int, projected: int) -> NDArray[np.floa
 
 
 MAX_ENTRIES: Final = 2**21
-"""Maximum d·q: a device computes the projection once for a task, in a few seconds."""
+"""Maximum d·q: a device computes the projection once per task, in a few seconds."""
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,9 @@ Numbers = NDArray[np.float64]
 """Values of n users: shape (n, dimensions), each in -1 .. 1."""
 
 STEPS: Final = 4096
-"""Default intervals of the grid. Rounding adds at most 6e-8 to the variance, far below noise."""
+"""Default number of grid intervals. Rounding adds at most 6e-8 to the variance, far below noise."""
 FRACTION_BITS: Final = 32
-"""Random bits that decide to which grid point a number is rounded."""
+"""Random bits used to round a number to a grid point."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,8 +48,8 @@ class Moments:
     """
     Estimated means of the users whose reports were counted, with their variances.
 
-    Variances include only noise: they are around the means of these users. With too few reports
-    they are infinite, and the means are meaningless.
+    Variances include only noise: they measure deviations from the means of these users. With too
+    few reports they are infinite, and the means are meaningless.
     """
 
     means: Vector
@@ -57,7 +57,7 @@ class Moments:
     variances: Vector
     """Variances of those means, estimated from the reports; same shape."""
     unbiased: bool = True
-    """False if the means have a bias: variances omit it, and there are no confidence intervals."""
+    """False if the means are biased: variances omit the bias; there are no confidence intervals."""
 
 
 class NumberMechanism(Randomizer, Protocol):
@@ -144,7 +144,7 @@ class StatedIntegers(ABC):
     """
     Base class of mechanisms that state their integers in a task.
 
-    Unused integers keep their default, so that each mechanism has a single form.
+    Unused integers keep their default, so that each mechanism has only one valid description.
     """
 
     NAME: ClassVar[NumberMechanismName]
@@ -181,7 +181,7 @@ class StatedIntegers(ABC):
 
 
 class SpecifiedNumbers(StatedIntegers):
-    """Base class of mechanisms that a task's description determines without its nonce."""
+    """Base class of mechanisms that do not depend on the task's nonce."""
 
     ONE_NUMBER: ClassVar[bool] = False
 
@@ -215,7 +215,7 @@ class SpecifiedNumbers(StatedIntegers):
 
     @classmethod
     def _check_dimensions(cls, dimensions: int) -> None:
-        """Refuse several dimensions if the mechanism is for one number."""
+        """Raise TaskError for several dimensions if the mechanism is for one number."""
         if cls.ONE_NUMBER and dimensions != 1:
             raise TaskError(
                 f"dimensions is {dimensions}; for the mechanism {cls.NAME} it must be 1"
@@ -228,7 +228,7 @@ def odds(weights: ResponseWeights) -> dict[str, int]:
 
 
 def number_weights(spec: NumberSpec) -> ResponseWeights:
-    """Return a task's weights; raise TaskError without noise, or if they are too large to draw."""
+    """Return a task's weights, or raise TaskError if there is no noise or they are too large."""
     if spec.other_weight == 0:
         raise TaskError(f"other_weight is 0; the mechanism {spec.name} needs local noise")
     weights = ResponseWeights(true=spec.true_weight, other=spec.other_weight)

@@ -1,9 +1,9 @@
 """
 The piecewise mechanism for a number in -1 .. 1 [WXY+19], on a grid, and the hybrid.
 
-It is the square wave's response with another reach: a place near the number's has weight `true`,
-any other weight `other`. The paper's band has length C-1 out of 2C, C = (e^(ε/2)+1) / (e^(ε/2)-1),
-which is a share of 1/(e^(ε/2)+1) of all places. For any band the expected place is linear in the
+It is the square wave's response with another reach: a place near the number has weight `true`, any
+other place has weight `other`. With C = (e^(ε/2)+1) / (e^(ε/2)-1), the paper's band has length C-1
+out of 2C, a share of 1/(e^(ε/2)+1) of all places. For any band the expected place is linear in the
 number, so the estimate is linear in the place.
 """
 
@@ -73,7 +73,7 @@ class Piecewise(CodedNumber):
 
     @classmethod
     def from_spec(cls, spec: NumberSpec, dimensions: int) -> Self:  # noqa: ARG003  # always 1
-        """Read the grid, the reach and the weights from a task's description, with any reach."""
+        """Read the grid, reach and weights from a task's description; any reach is valid."""
         return cls(spec.steps, spec.reach, number_weights(spec))
 
     @property
@@ -192,7 +192,7 @@ class Hybrid(CodedNumber):
         if self.piecewise_weight == 0 and (self.steps, self.reach) != (0, 0):
             raise TaskError(
                 f"steps is {self.steps} and reach {self.reach}; both must be 0 "
-                "where piecewise_weight is 0"
+                "if piecewise_weight is 0"
             )
         _ = self._piecewise
 
@@ -257,7 +257,7 @@ class Hybrid(CodedNumber):
         return PureReduction(local_epsilon=self.local_epsilon)
 
     def encode(self, numbers: Vector, rng: np.random.Generator) -> NDArray[np.int64]:
-        """Draw one of the two mechanisms for each number, and randomize the number by it."""
+        """Draw one of the two mechanisms for each number, and randomize the number with it."""
         if self._piecewise is None:
             return self._duchi.encode(numbers, rng)
         draw = rng.integers(0, MIX_SUM, size=numbers.shape, dtype=np.int64)

@@ -1,6 +1,5 @@
 """
-The bits of a Bloom filter that a text sets in a cohort [EPK14], the same as in RAPPOR's public
-clients [GRappor].
+The Bloom filter bits of a text in a cohort [EPK14], as in RAPPOR's public clients [GRappor].
 
 The digest is MD5 of the cohort (four bytes, big-endian) and the text. Privacy does not rest on MD5,
 which only spreads texts over bits: it holds for any filter.

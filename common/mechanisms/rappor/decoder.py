@@ -5,8 +5,8 @@ If users hold a string, its bits are set more often than the other candidates ex
 does, the hash has chosen those bits at random, independently of all reports. So the sum of the
 residuals at its bits is compared with the sums over h random bits per cohort, whose distribution is
 known exactly, as in a conditional randomization test [CFJL18]. This holds with unlisted strings,
-any distribution of noise, and candidates selected on the same data, provided that the residuals are
-of a fit without the candidate.
+any distribution of noise, and candidates selected on the same data, provided that the residuals
+come from a fit without the candidate.
 """
 
 import math
@@ -31,7 +31,7 @@ from common.mechanisms.rappor.regression import (
 LEVEL: Final = 0.05
 """Family-wise error rate: bound on the probability of any false discovery."""
 MAX_TOGETHER: Final = 1 / 8
-"""Maximum ratio of candidates to bits of all cohorts at which all are fitted together."""
+"""Up to this ratio of candidates to bits of all cohorts, all candidates are fitted together."""
 _MAX_AT_ONCE: Final = 256
 """Candidates estimated at a time, to bound memory."""
 _MAX_NORMAL: Final = 1.0
@@ -44,12 +44,12 @@ _MAX_TILT: Final = 1e6
 
 def hash_p_value(residuals: Vector, positions: NDArray[np.intp], distribution: Vector) -> float:
     """
-    Return the probability that random bits have as large a sum of residuals as a candidate's.
+    Return the probability that random bits have at least the residual sum of a candidate's bits.
 
     Uses the saddlepoint approximation [LR80], or Chernoff's bound if there are few hashes.
 
     Args:
-        residuals: After fitting the other candidates, by cohort and bit, shape (c, k).
+        residuals: Residuals after fitting the other candidates, by cohort and bit, shape (c, k).
         positions: The candidate's bits, shape (c, h).
         distribution: Probability of each bit under one hash, shape (k,).
 
@@ -190,7 +190,7 @@ _Fold = tuple[NDArray[np.bool_], Regression]
 
 
 def _folds(bit_counts: TrueBitCounts, most_together: float) -> list[_Fold]:
-    """Fit all cohorts together; with too many candidates, each half with the other's selection."""
+    """Fit all cohorts together or, with too many candidates, each half with the other's choice."""
     cohorts, n_candidates = len(bit_counts.sizes), bit_counts.n_candidates
     if n_candidates <= max(1.0, most_together * bit_counts.estimates.size):
         fitted = independent(bit_counts, np.arange(n_candidates))

@@ -21,7 +21,7 @@ Packed = NDArray[np.uint8]
 
 SCOPE_LABEL: Final = b"shuffledp v1 permanent response"
 _COHORT_MESSAGE: Final = b""
-"""The C++ client's source has a zero byte, but as a C string it is empty."""
+"""The C++ client's source states a zero byte, but as a C string that is empty."""
 ENCODER_PREFIX: Final = b"\x01"
 """Precedes the encoder id and the filter in the C++ client's message."""
 _BLOCK: Final = 32

@@ -1,7 +1,7 @@
 """
 The probabilities of RAPPOR's reports and their local ε, computed from integers [EPK14].
 
-A report shows a bit as set with probability p* if the text leaves it unset, q* if the text sets it:
+A report sets a bit with probability p* if the text leaves it unset, and q* if the text sets it:
 
     p* = (1-f)·p + f·(p+q)/2,    q* = (1-f)·q + f·(p+q)/2.
 """
@@ -26,7 +26,7 @@ _TOTAL: Final = 2 * PERMANENT_SUM * INSTANT_SUM
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RapporProbabilities:
-    """The integer weights of f, p and q: 128ths, 65536ths and 65536ths."""
+    """The integer weights of f, in 128ths, and of p and q, in 65536ths."""
 
     permanent: int
     unset: int
@@ -66,12 +66,12 @@ class RapporProbabilities:
 
     @property
     def unset_probability(self) -> float:
-        """Probability p* that one report shows as set a bit that the text leaves unset."""
+        """Probability p* that a report sets a bit that the text leaves unset."""
         return self._unset_odds / _TOTAL
 
     @property
     def set_probability(self) -> float:
-        """Probability q* that one report shows as set a bit that the text sets."""
+        """Probability q* that a report sets a bit that the text sets."""
         return self._set_odds / _TOTAL
 
     def report_epsilon(self, hashes: int) -> float:

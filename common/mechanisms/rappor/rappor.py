@@ -1,13 +1,13 @@
 """
-RAPPOR: texts as bits of a Bloom filter, with permanent and with instantaneous noise [EPK14].
+RAPPOR: texts as bits of a Bloom filter, with permanent and instantaneous noise [EPK14].
 
 A user permanently belongs to one of m cohorts. The text sets h of k bits there (`bloom.py`), or the
-one bit of a label. The permanent response replaces each bit, once and for all, by a fair coin with
-probability f (`permanent_response.py`). A report shows an unset permanent bit as set with
-probability p, a set one with probability q, drawn anew for each report (`probabilities.py`).
+one bit of a label. With probability f the permanent response replaces a bit, once and for all, by a
+fair coin (`permanent_response.py`). Each report draws its bits anew: it sets a bit with probability
+q if the permanent bit is set, and p otherwise (`probabilities.py`).
 
-One class covers the paper's variants: "one-time" without instantaneous noise (p = 0, q = 1), whose
-report is the permanent response; "basic" with a bit for each label, one hash and one cohort.
+One class covers the paper's variants: "one-time" has no instantaneous noise (p = 0, q = 1), so that
+a report is the permanent response; "basic" has one bit for each label, one hash and one cohort.
 """
 
 from collections.abc import Sequence
@@ -110,8 +110,8 @@ class Rappor:
 
         Args:
             spec: The task's integers.
-            labels: The task's labels. With a Bloom filter they are candidates and no part of the
-                mechanism.
+            labels: The task's labels. With a Bloom filter they are candidates, and the mechanism
+                does not use them.
 
         Raises:
             TaskError: The integers are not valid for RAPPOR, or there is not one label per bit.
@@ -133,12 +133,12 @@ class Rappor:
 
     @property
     def unset_probability(self) -> float:
-        """Probability p* that one report shows as set a bit that the text leaves unset."""
+        """Probability p* that a report sets a bit that the text leaves unset."""
         return self._probabilities.unset_probability
 
     @property
     def set_probability(self) -> float:
-        """Probability q* that one report shows as set a bit that the text sets."""
+        """Probability q* that a report sets a bit that the text sets."""
         return self._probabilities.set_probability
 
     @cached_property
@@ -344,7 +344,7 @@ class Rappor:
                 text = text.encode()
             except UnicodeEncodeError:
                 # The original error, even if only chained, contains the user's text.
-                raise ValueRangeError("a text must not hold half of a surrogate pair") from None
+                raise ValueRangeError("a text must not contain a lone surrogate") from None
         if len(text) > self.spec.most_bytes:
             raise ValueRangeError(f"a text must have at most {self.spec.most_bytes} bytes in UTF-8")
         return text

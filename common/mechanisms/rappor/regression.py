@@ -3,7 +3,7 @@ Fit candidates to estimates of the true bits behind reports of RAPPOR [EPK14].
 
 With N_j reports of cohort j, of which c_ij show bit i, t_ij = (c_ij - p*·N_j) / (q* - p*) is an
 unbiased estimate of the number of users in the cohort who set bit i. If a share s_l of users holds
-candidate l, whose bits are B_l, and a share u an unlisted text, then
+candidate l, with bits B_l, and a share u holds unlisted texts, then
 
     E t_ij = N_j · (Σ_l s_l·B_lij + u·b_i),    u = 1 - Σ_l s_l,
 
@@ -156,8 +156,8 @@ class TrueBitCounts:
         """
         Return the variance of each t_ij if `expected` users, shape (c, k), set the bit.
 
-        The sum of p*(1-p*) or q*(1-q*) over the reports, over (q*-p*)², plus the hypergeometric
-        variance of the number who set the bit, as the cohort's N_j users are a sample of all N.
+        It is the sum of p*(1-p*) or q*(1-q*) over reports, divided by (q*-p*)², plus the number's
+        hypergeometric variance, because the cohort's N_j users are a sample of all N.
         """
         sizes = self.sizes[:, None]
         true = np.clip(expected, 0, sizes)
@@ -201,7 +201,7 @@ def select(bit_counts: TrueBitCounts, fit_cells: int) -> NDArray[np.intp]:
     except ModuleNotFoundError as error:
         raise SettingsError(
             f"selecting among {bit_counts.n_candidates} candidates needs scikit-learn: install it, "
-            "or shuffledp with its extra research (pip install 'shuffledp[research]')"
+            "or shuffledp with the research extra (pip install 'shuffledp[research]')"
         ) from error
     model = linear_model.Lasso(positive=True, warm_start=True, tol=1e-3, max_iter=2000)
     # Rows are divided by √N_j for equal variances. The model's intercept does the centring.
@@ -303,7 +303,7 @@ class Regression:
         A fitted candidate's column, projected, is the combination of all fitted columns with the
         coefficients inverse[:, l] / inverse[l, l].
 
-        Cost: for each the square of the number of fitted ones, and c·k; memory for L columns.
+        Cost: the square of the number of fitted ones, and c·k, for each; memory for L columns.
         """
         bit_counts, rows = self.bit_counts, self.bit_counts.rows[:, None]
         place = {candidate: number for number, candidate in enumerate(self.fitted.tolist())}

@@ -242,7 +242,7 @@ def test_bounds_on_noise_keep_to_their_range() -> None:
         sageo(narrow, 1e-12)
     with pytest.raises(BoundRangeError, match="does not cover"):
         sbin_trials(0.1, 0.5, 0.1)
-    with pytest.raises(BoundRangeError, match="here are none"):
+    with pytest.raises(BoundRangeError, match="there are none"):
         aue(AnonymitySet(users=100), 1e-6)
     with pytest.raises(BoundRangeError, match="holds for ε ≤ 1"):
         aue(AnonymitySet(users=100, random_dummies=Binomial(100, 0.5)), 1e-6)

@@ -77,9 +77,9 @@ def test_unsupported_parameters_are_refused() -> None:
     mechanism = SquareWave(5, 1, _3_TO_1)
     for change in ({"keep_probability": 0.5}, {"item_mean": 2.0}, {"item_variance": 1.0}):
         mixture = Mixture(n_real=10, **change)
-        with pytest.raises(ValueError, match="from all reports"):
+        with pytest.raises(ValueError, match="needs all reports"):
             mechanism.debias(np.zeros(7, dtype=np.int64), mixture)
-        with pytest.raises(ValueError, match="from all reports"):
+        with pytest.raises(ValueError, match="needs all reports"):
             mechanism.variance(np.full(5, 0.2), mixture)
     with pytest.raises(TaskError, match="2\\^63"):
         SquareWave(5, 1, ResponseWeights(true=2**62, other=1))

@@ -43,7 +43,7 @@ def test_a_file_of_queries_is_answered_in_order(tmp_path: Path) -> None:
     [
         ({"kind": "magic"}, "the mechanism must be one of"),
         ({"n": 1.5}, "n must be a valid integer"),
-        ({"k": 1}, "alphabet is 1"),
+        ({"k": 1}, "alphabet size is 1"),
         ({"eps_l": None}, "--local-epsilon, or eps_l in a file"),
         ({"k": None}, "--alphabet, or k in a file"),
         ({"delta": None}, "in a file, give delta or eps"),
@@ -58,7 +58,7 @@ def test_a_file_of_queries_is_answered_in_order(tmp_path: Path) -> None:
         ({"M_binom": [1.5, 0.1]}, "M_binom: a distribution of random dummies must"),
         ({"M_binom": [10, 0.5], "M_poisson": 3}, "give only one distribution of random dummies"),
         ({"coll": 1.5}, "collision probability is 1.5"),
-        ({"kind": "grr", "coll": 0.1}, "only hashing has its own collision probability"),
+        ({"kind": "grr", "coll": 0.1}, "a collision probability may be stated only for hashing"),
         ({"kind": "duchi"}, "duchi has neither an alphabet"),
         ({"m": -1}, "dummies_per_user is -1.0"),
         ({"skippers": 101}, "0 colluders and 101 skippers are more than the 100 users"),

@@ -99,7 +99,7 @@ def test_the_reduction_assumes_no_collisions() -> None:
 
 
 @pytest.mark.parametrize(
-    ("labels", "message"), [((), "no labels"), (("a", "\ud800"), "UTF-8 can encode")]
+    ("labels", "message"), [((), "no labels"), (("a", "\ud800"), "encoded in UTF-8")]
 )
 def test_labels_that_cannot_be_hashed_are_refused(labels: tuple[str, ...], message: str) -> None:
     """There must be candidates that UTF-8 can encode."""

@@ -61,7 +61,7 @@ def test_invalid_pairs_are_refused(owned: Mapping[Any, Any]) -> None:
 
     message = str(refused.value)
     assert message in {
-        "a key must be one of the task's",
+        "a key must be one of the task's keys",
         "a value must be a number from 0.0 to 5.0",
     }
 
@@ -87,7 +87,7 @@ def test_a_table_that_does_not_fit_is_refused(table: Any) -> None:
 @pytest.mark.parametrize(
     ("keys", "values", "rule"),
     [
-        ([5, 5], [0.5, 0.25], "a person may own a key once"),
+        ([5, 5], [0.5, 0.25], "a person may own each key only once"),
         ([5, 4], [0.5, 0.25], "keys must ascend"),
         ([-1, 4], [0.5, 0.25], "one of the task's"),
         ([4, 5], [0.5, _NAN], "a number in the task's range"),

@@ -191,8 +191,8 @@ def test_invalid_parameters_are_refused() -> None:
     for steps, reach, weight, message in (
         (4, 1, MIX_SUM, "must lie between 0 and 4294967295"),
         (4, 1, -1, "must lie between 0 and 4294967295"),
-        (4, 0, 0, "where piecewise_weight is 0"),
-        (0, 1, 0, "where piecewise_weight is 0"),
+        (4, 0, 0, "if piecewise_weight is 0"),
+        (0, 1, 0, "if piecewise_weight is 0"),
         (0, 0, 5, "even number"),
         (3, 0, 5, "even number"),
         (-2, 0, 5, "even number"),

@@ -170,7 +170,7 @@ def test_only_bits_and_cohorts_of_the_task_are_valid(name: str) -> None:
     [
         ("full", "ä" * 129, "a text must have at most 256 bytes in UTF-8"),
         ("full", b"x" * 257, "a text must have at most 256 bytes in UTF-8"),
-        ("full", "secret\ud800", "a text must not hold half of a surrogate pair"),
+        ("full", "secret\ud800", "a text must not contain a lone surrogate"),
         ("basic", "v5", "a text must be one of the task's labels"),
     ],
     ids=["characters", "bytes", "surrogate", "label"],
