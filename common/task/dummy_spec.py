@@ -14,9 +14,9 @@ from common.task.specs import check_choice, check_int_range
 MAX_DUMMIES: Final = 2**20
 """Maximum number of dummies of one user; no envelope holds more."""
 MAX_TRIALS: Final = 2**24
-"""Maximum number of items of a domain."""
+"""Maximum of `trials`; `each-item` needs one trial for each item of the domain."""
 MAX_GEOMETRICS: Final = 2**16
-"""Maximum number of geometric numbers summed to a negative binomial one."""
+"""Maximum number of geometric numbers that are summed to one negative binomial number."""
 EXTRA_WEIGHT_SUM: Final = 2**32
 """Denominator of extra_weight."""
 
@@ -107,7 +107,7 @@ class DummySpec:
             )
 
     def _log_probability_of_most(self) -> float:
-        """Return ln P(X = most), a lower bound on ln P(X ≤ most), where the mean exceeds `most`."""
+        """Return a lower bound on ln P(X ≤ most): ln P(X = most), or 0 if the mean is ≤ most."""
         n, k, chance = self.trials, self.most, self.extra_probability
         if self.expected_per_user - self.per_user <= k:
             return 0.0
@@ -122,8 +122,8 @@ class DummySpec:
         """
         Return the distribution with this mean and the least variance. Run by the analyzer.
 
-        1.3 is one dummy, and one more with probability .3, rounded to 1 / EXTRA_WEIGHT_SUM. A whole
-        number is `fixed`.
+        1.3 means one dummy, and a second with probability .3, rounded to a multiple of
+        1 / EXTRA_WEIGHT_SUM. A whole number gives `fixed`.
 
         Raises:
             TaskError: The mean is not in 0 .. MAX_DUMMIES.
@@ -188,7 +188,7 @@ MAX_GEOMETRIC: Final = 2**20
 _FALSE_ALARM: Final = 1e-12
 """Maximum probability that an honest batch has fewer or more reports than `batch_reports`."""
 MAX_DRAWS: Final = 2**20
-"""Maximum number of draws for one item's number."""
+"""Maximum expected number of draws for one item's dummies."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -250,7 +250,7 @@ class ShufflerSpec:
             raise TaskError(f"most is {self.most}; it must be 0 where the shuffler adds no dummies")
 
     def _check_cost(self) -> None:
-        """Check that rejection draws from the flanks quickly, or raise TaskError."""
+        """Check that rejection sampling from the flanks is fast, or raise TaskError."""
         check_int_range("most", self.most, 1, MAX_GEOMETRIC)
         if self.draws_per_item > MAX_DRAWS:
             raise TaskError(
@@ -291,8 +291,8 @@ class ShufflerSpec:
         Return bounds on the number of reports that the shuffler delivers, from the number sent.
 
         A number outside them shows that reports were lost or added: an honest shuffler's is outside
-        with probability at most 1e-12. By Bernstein's inequality [BLM13, Corollary 2.11], the sum
-        of independent numbers, each within m of its mean, is t or more from its own mean with
+        them with probability at most 1e-12. By Bernstein's inequality [BLM13, Corollary 2.11], the
+        sum of independent numbers, each within m of its mean, is t or more from its own mean with
         probability at most 2·exp(-t² / (2·(variance + m·t/3))); `reach` is the t that solves this.
         """
         if self.only_permutes:

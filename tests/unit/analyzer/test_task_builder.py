@@ -61,7 +61,7 @@ def test_a_lasting_question_gets_no_amplification() -> None:
 
     assert alone.central_epsilon < alone.local_epsilon
     assert asked.central_epsilon == asked.local_epsilon == alone.local_epsilon
-    with pytest.raises(TaskError, match="rappor for a question that lasts relies on no shuffler"):
+    with pytest.raises(TaskError, match="rappor for a lasting question relies on no shuffler"):
         dataclasses.replace(asked, central_epsilon=0.5)
     once = kind_task("rappor", population="staff")
     assert once.central_epsilon < once.local_epsilon
