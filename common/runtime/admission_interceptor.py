@@ -114,8 +114,7 @@ class Queue:
             self._release(peer, held)
             if isinstance(failure, TimeoutError):
                 raise error(
-                    f"the call waited {seconds:g} seconds to be read, which is the limit; retry "
-                    "later"
+                    f"the call was not read within {seconds:g} seconds; retry later"
                 ) from failure
             raise
 
@@ -319,8 +318,7 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
                     async for answer in handler.stream_stream(parsed(requests), context):
                         await context.write(serialize(answer))
             finally:
-                # Closed here, before gRPC is done, since a caller may leave the end of the stream
-                # unread until the connection closes.
+                # Before gRPC is done, since a caller may not read the end of the stream for long.
                 held.close()
 
         return behaviour
@@ -372,8 +370,7 @@ async def read_request(
     The slot is freed here unless the request is long or the answer may be.
 
     Raises:
-        OverloadError: No slot was free in time.
-        DeadlineError: No complete request arrived in time.
+        OverloadError, DeadlineError: No slot was free in time, or no complete request arrived.
         WireError: The call holds no request, or several.
     """
     await held.wait_for_slot()

@@ -379,8 +379,8 @@ def check_labels(labels: Sequence[str], domain_size: int) -> None:
     """
     Raise TaskError unless labels are absent, or short and distinct, one per item.
 
-    Labels are compared in normal form C and without whitespace at either end, as devices compare them
-    with an answer.
+    Labels are compared in normal form C and without whitespace at either end, as devices compare
+    them with an answer.
     """
     if not labels:
         return

@@ -44,8 +44,7 @@ MAX_ENTRY_NUMBER: Final = 2**63 - 1
 _MAX_FIGURE: Final = 1e30
 """Bound on every debiased share, mean and error, whatever devices send. A share is at most 10^28:
 2^30 reports per user, the shuffler's dummies included, divided by p - q, which is above 2^-63 for
-weights below 2^63. A mean is at most 10^12, the largest end of a range, times the number of
-coordinates per sampled one."""
+weights below 2^63. A mean is at most 10^12, the largest end of a range, times size / sampled."""
 _MAX_REFINED: Final = 1 + 1e-6
 """Maximum refined share, allowing for rounding."""
 

@@ -51,8 +51,7 @@ def envelopes_from_wire(
     parse_bounded("envelope", max(envelopes, key=len, default=b""), MAX_ENVELOPE_BYTES)
     if tokens and len(tokens) != len(envelopes):
         raise WireError(
-            f"the call has {len(tokens)} tokens for {len(envelopes)} envelopes; it must have none, "
-            "or one for each"
+            f"there are {len(tokens)} tokens for {len(envelopes)} envelopes; send none, or one each"
         )
     return digest_from_wire(message.task_digest), envelopes, [_token(token) for token in tokens]
 

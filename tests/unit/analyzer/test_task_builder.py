@@ -95,7 +95,11 @@ def test_a_lasting_question_gets_no_amplification() -> None:
             {"labels": ("a", "é" * 33), "texts": None},
             "label of item 1 has 66 bytes in UTF-8; most_bytes is 64, and nobody could answer it",
         ),
-        ("rappor", {"labels": ("a", "b "), "texts": None}, "label of item 1 begins or ends with a"),
+        (
+            "rappor",
+            {"labels": ("a", "b "), "texts": None},
+            "label of item 1 begins or ends with wh",
+        ),
         ("od-hp", {"labels": ("e\u0301", *"bcd"), "domain_size": 4}, "label of item 0 .* form C"),
         ("rappor", {"labels": ("a", "b"), "texts": TextDraft(cohorts=8)}, "with labels it must"),
         ("rappor", {"texts": TextDraft(bits=33)}, "bits is 33; above 32 it must be divisible"),
