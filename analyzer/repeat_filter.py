@@ -32,7 +32,7 @@ class RepeatFilter:
 
         Sealing draws a fresh key for each report, so honest ciphertexts differ, and two of 10^7
         have the same 16-byte BLAKE2b by chance with probability below 10^-24. Getting a given
-        honest report dropped takes a second preimage, or 2^128 trials; a collision takes 2^64
+        honest report dropped takes a second preimage, with 2^128 trials; a collision takes 2^64
         trials, but drops only one of the attacker's own reports.
 
         Cost: a hash and a look-up per report, about 2 microseconds.

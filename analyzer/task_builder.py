@@ -151,7 +151,7 @@ def mechanism_spec(draft: TaskDraft) -> AnySpec:
 
 def local_claim(draft: TaskDraft, spec: AnySpec) -> float:
     """
-    Return the local ε that a task claims: the draft's, or for RAPPOR that of its probabilities.
+    Return the local ε that a task claims: the draft's or, for RAPPOR, what its probabilities imply.
 
     Raises:
         TaskError: A draft for texts claims less than its probabilities imply.

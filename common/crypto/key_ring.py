@@ -135,7 +135,7 @@ class KeyRing:
         make: Callable[[str], HpkePublicKey],
     ) -> "KeyRing":
         """
-        Return the ring after the changes due at `now`; itself if there are none.
+        Return the ring after the changes that are due at `now`, or itself if there are none.
 
         Args:
             now: Seconds since 1970 UTC.

@@ -72,7 +72,7 @@ class Means:
     standard_errors: Figures
     """Standard errors of the means, from noise alone. Intervals belong to these."""
     shrunk: Figures
-    """Means shrunk towards the middle of the range according to the noise, and within it. Usually
+    """Means shrunk towards the middle of the range by the noise, and clipped to the range. Usually
     more accurate with many numbers and few people, but biased."""
     mse_theory: float
     """Mean over numbers of the squared standard errors."""

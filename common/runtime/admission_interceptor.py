@@ -192,7 +192,7 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
         """
         Admit calls to one server, and call `on_error` with every error.
 
-        `certificates` states that every caller has one; `token` is the operator's, if there is one.
+        `certificates` is True if every caller has one. `token` is the operator's, if there is one.
         """
         self._certificates = certificates
         self._token = token

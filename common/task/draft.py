@@ -71,9 +71,9 @@ class TaskDraft:
     probabilities imply it."""
     labels: tuple[str, ...] = ()
     buckets: int = 0
-    """For hashing: a prime below domain_size. In hashing protocols that rely on no shuffler, 0
-    means the optimal number. In all others, 0 or at least domain_size means that reports name
-    plain items."""
+    """For hashing: a prime below domain_size. 0 means the optimal number in hashing protocols that
+    rely on no shuffler, and no hashing in all others; domain_size or more means no hashing, except
+    of strings."""
     dummies_per_user: float = 0.0
     """Average number, 0 or more: with 1.3 each user adds one, and a second with probability .3."""
     dummies: DummySpec | None = None

@@ -265,7 +265,7 @@ class Spool:
         self, batch: StoredBatch, state: BatchState, n_reports: int, seconds: float
     ) -> None:
         """
-        Record that the permuted batch is saved; then delete its submissions in more transactions.
+        Record that the permuted batch is saved, and then delete its submissions step by step.
 
         A failure in between leaves submissions that nothing reads; `sweep` or `clean_up` deletes
         them.
