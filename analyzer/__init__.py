@@ -1,1 +1,1 @@
-"""Sees what was reported, never who reported it."""
+"""The analyzer: sees what was reported but never by whom."""

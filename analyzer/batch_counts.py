@@ -17,7 +17,7 @@ from common.task.task import Task
 from common.task_digest import TaskDigest
 
 _TALLY_SIZE: Final = 2**19
-"""Minimum number of reports tallied together: a chunk may have far fewer reports than cells."""
+"""Minimum number of reports tallied together, since a chunk may have far fewer than cells."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,8 +56,8 @@ def open_and_count(
     `chunks` hold whole sealed reports, a few thousand each.
 
     Returns:
-        Counts, and refusals by cause. Only totals: an answer for a single report would let a
-        shuffler that tampered with it identify it.
+        Counts, and refusals by cause. Only totals are returned: outcomes of single reports would
+        let a shuffler recognise a report that it has tampered with.
 
     Cost: one X25519 operation per report, and one of ML-KEM in the hybrid suite, spread over the
     workers; memory of two tallies and a RepeatFilter.
@@ -104,7 +104,7 @@ def add_batch_refusals(
     counts: BatchCounts, task: Task, *, n_users: int, n_repeated: int
 ) -> BatchCounts:
     """
-    Add the refusals that only the whole batch shows: sentinels' repeats and excess null reports.
+    Add the refusals that only the whole batch reveals: sentinels' repeats and excess null reports.
 
     `n_repeated` repeats of sentinels' reports were dropped before opening. Null reports pad each
     submission to the task's maximum number of dummies; if that number is fixed, there are none.
@@ -122,7 +122,7 @@ def add_batch_refusals(
 
 def check_counts(counts: BatchCounts, n_reports: int, most_refused_share: float) -> None:
     """
-    Check that a batch of `n_reports` can be estimated, by the share of refused reports.
+    Check by the share of refused reports that a batch of `n_reports` can be estimated.
 
     Honest devices and an honest shuffler cause no refusals; a broken or malicious device causes
     refusals of its own reports only.

@@ -104,7 +104,7 @@ class ReleaseBudgets:
             Upper bound on the central ε of all these releases at the task's budget_delta.
 
         Raises:
-            BudgetError: It exceeds the budget of the task or of one released before.
+            BudgetError: It exceeds the budget of this task or of an earlier one.
             AccountingError, LedgerError, TaskError: As in `check`.
 
         Cost: up to seconds for a population with many releases, in a thread; cached.

@@ -28,17 +28,17 @@ def mixture_of(
     """
     Return the composition of the counted reports: users' own and dummies.
 
-    If nothing was refused, the number of users' dummies is exact: all counted reports but users'
-    own. The numbers of reports that the shuffler added and kept are known in distribution only.
+    If nothing was refused, the number of users' dummies is exact: all counted reports except the
+    users' own. Of the reports that the shuffler added and kept, only the distribution is known.
 
     Where the shuffler adds dummies, every refused report is a user's, since an honest shuffler's
     dummies are never refused; if it keeps reports with probability κ, one stands for 1/κ users.
     Otherwise refusals are assumed proportional: users' own reports and dummies lose the same share.
 
     Where each of n users adds a dummy of each of d items with chance c, the total D of dummies is
-    known. Given D, the number of dummies of one item is hypergeometric: D draws from n·d, of which
-    n are its own. At D's mean n·d·c its variance is n·c·(1-c)·(1 - 1/d), up to a factor of
-    1 + 1/(n·d - 1).
+    known. Given D, the number of dummies of one item is hypergeometric: D draws from n·d possible
+    dummies, of which n name the item. At D's mean n·d·c its variance is n·c·(1-c)·(1 - 1/d), up to
+    a factor of 1 + 1/(n·d - 1).
 
     Args:
         task: The task of the batch.
@@ -149,10 +149,10 @@ def build_result(
     matches: SentinelMatches,
 ) -> Result:
     """
-    Build the result of a batch, whose manifest and counts are without its sentinels.
+    Build the result of a batch from its manifest and counts, both without its sentinels.
 
     The estimate relies on `mixture_of`'s assumption about refused reports; the guarantees assume
-    that each of them is another honest user's.
+    that each of them is a different honest user's.
     """
     started = time.perf_counter()
     mixture = mixture_of(

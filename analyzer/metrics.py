@@ -81,9 +81,9 @@ class ReleaseMetrics:
 
     def record_spent(self, shares: Iterable[tuple[str, float]]) -> None:
         """
-        Record the share of its budget that each population has spent; the first call names all.
+        Record the shares that populations have spent of their budgets; the first call names all.
 
-        Budgets are never refunded, so the larger of two shares of one population is the later.
+        Budgets are never refunded, so the larger of two shares of one population is the newer one.
         """
         for population, share in shares:
             self._shares[population] = max(share, self._shares.get(population, 0.0))
@@ -107,6 +107,6 @@ class ReleaseMetrics:
         self._metrics.set("shuffledp_ledger_entries", self._entries)
 
     def _count_open_tasks(self) -> None:
-        """Count on a copy, since this runs in the metrics server's thread."""
+        """Count open tasks on a copy, since this runs in the metrics server's thread."""
         now, deadlines = self._now(), list(self._deadlines.values())
         self._metrics.set("shuffledp_tasks_open", sum(end > now for end in deadlines))

@@ -36,9 +36,9 @@ class AnalyzerKeys:
     """The analyzer's keys, created on first start, in the state directory with mode 0600."""
 
     identity: SigningIdentity
-    """Never rotated: devices and shufflers pin it."""
+    """Never rotated, since devices and shufflers pin it."""
     reports: KeyStore
-    """Rotated. Reports are sealed to them."""
+    """Keys that reports are sealed to; rotated."""
     operator_token: OperatorToken
 
     @classmethod
@@ -86,7 +86,7 @@ class Registry:
 
         Raises:
             TaskError: The draft breaks a rule.
-            WireError: The draft names an unknown suite.
+            WireError: The draft names an unknown suite, or its shuffler_key is not a key of it.
             BudgetError: The population's budget is too small for a batch of n_min users, so none
                 could be released.
         """
@@ -147,11 +147,11 @@ class Registry:
 
     async def needed_keys(self, keep: float) -> set[KeyId] | None:
         """
-        Return the keys that staged batches need, or batches that may arrive within `keep` seconds
-        after their deadline.
+        Return the keys needed by staged batches, and by batches that may arrive within `keep`
+        seconds after their deadline.
 
-        None if this version cannot read one of these tasks: its key is then unknown, and a later
-        version may open its batch.
+        Returns None if this version cannot read one of these tasks: its key is then unknown, and a
+        later version may open its batch.
 
         Cost: parses each of these tasks.
         """

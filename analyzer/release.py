@@ -97,7 +97,7 @@ class Releases:
         except ShuffleDpError as error:
             _log_failure("delivery refused", manifest, error, level="WARNING")
             raise
-        # Even if it was staged before: that call may have been cancelled before this line.
+        # Even if it was staged before: that earlier call may have been cancelled before this line.
         self._start_release(manifest)
         stored = await self._store.commitment(manifest.task_digest)
         return None if stored is None else commitment_from_bytes(stored)
@@ -181,7 +181,7 @@ class Releases:
     async def _charge_and_store(
         self, batch: BatchManifest, task: Task, counts: BatchCounts, result: Result
     ) -> None:
-        """Check the cost with all earlier ones, charge it and store the result."""
+        """Check the cost together with all earlier ones, charge it and store the result."""
         async with self._charging:
             composed = await self._budgets.compose(
                 task, batch.n_users, counts.n_refused, batch.task_digest
@@ -221,8 +221,8 @@ class Releases:
         Measure the share of its budgets that a population has spent; log failures.
 
         Args:
-            population: The population; empty for all of them, as at the start. All are measured
-                until that succeeds once.
+            population: The population; empty for all of them, as at start. Until all have been
+                measured once, every call measures all of them.
         """
         try:
             enough = population and self._all_measured

@@ -31,9 +31,9 @@ class RepeatFilter:
         Drop sealed reports seen before, in this chunk or an earlier one; remember the others.
 
         Sealing draws a fresh key for each report, so honest ciphertexts differ, and two of 10^7
-        have the same 16-byte BLAKE2b by chance with probability below 10^-24. To get a given
-        honest report dropped takes a second preimage, 2^128 trials; a collision, 2^64 trials,
-        drops only one of the attacker's own.
+        have the same 16-byte BLAKE2b by chance with probability below 10^-24. Getting a given
+        honest report dropped takes a second preimage, with 2^128 trials; a collision takes 2^64
+        trials, but drops only one of the attacker's own reports.
 
         Cost: a hash and a look-up per report, about 2 microseconds.
         """

@@ -31,14 +31,14 @@ from common.task.task import Task
 FALSE_ALARM: Final = 1e-9
 """Two-sided false-alarm probability of each statistical check."""
 _MIN_ORDERED: Final = 13
-"""With fewer sentinels no order is significant: 2/13! is below FALSE_ALARM, 2/12! above."""
+"""With fewer sentinels no order is significant: 2/13! is below FALSE_ALARM, but 2/12! above."""
 _MAX_ORDERED: Final = 400
-"""Maximum number of sentinels in the exact test of order, whose cost is cubic."""
+"""Maximum number of sentinels in the exact test of order, since its cost is cubic."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentinelMatches:
-    """A task's sentinels, and where their reports are in its batch."""
+    """A task's sentinels, and the positions of their reports in its batch."""
 
     sentinels: tuple[Sentinel, ...]
     """All that were registered, in the order of sending."""
@@ -70,9 +70,9 @@ class SentinelMatches:
         Return how many of the shuffler's users are sentinels.
 
         Args:
-            sampled: The shuffler drops reports by design. Then a planned sentinel that is not in
-                the batch may have been submitted, and is counted: guarantees only err upward. If it
-                was not, the result has one user too few, and shares are too large by that factor.
+            sampled: Whether the shuffler drops reports by design. If so, planned sentinels that are
+                not in the batch are counted too, since they may have been submitted: guarantees
+                only err upward. For each that was not, n_users is one too low, and shares too high.
         """
         return sum(
             sentinel.acknowledged
@@ -123,7 +123,7 @@ def check_sentinels(matches: SentinelMatches, task: Task) -> None:
     Check a batch by its sentinels.
 
     A shuffler that keeps every report must deliver every sentinel. One that samples drops sentinels
-    at a known rate: too few or too many are suspect, each with half of FALSE_ALARM.
+    at a known rate, so too few or too many are suspect; each test has half of FALSE_ALARM.
 
     Raises:
         SuspectBatchError: A sentinel is missing, or their number or order is improbable.

@@ -39,7 +39,7 @@ _HASH_BYTES: Final = 32
 
 
 class StagedHash:
-    """The hash and number of a batch's reports, chunk by chunk. Cost: 1 to 2 ns per byte."""
+    """Hashes and counts a batch's reports, chunk by chunk. Cost: 1 to 2 ns per byte."""
 
     def __init__(self, report_bytes: int) -> None:
         self._report_bytes = report_bytes
@@ -229,7 +229,7 @@ def _own_failures() -> Generator[None]:
     """
     Convert failures to read the analyzer's tasks or ledger to DamagedStorageError.
 
-    The shuffler retries after those; it quarantines a batch that the analyzer refuses.
+    The shuffler retries after that error, but quarantines a batch that the analyzer refuses.
     """
     try:
         yield

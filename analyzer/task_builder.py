@@ -48,9 +48,9 @@ def complete(draft: TaskDraft, *, analyzer_key: bytes, nonce: bytes) -> Task:
 
     Raises:
         TaskError: The draft breaks a rule, or no finite ε can be claimed for n_min users.
-        KeyFormatError: The shuffler_key is not a key of the suite.
+        WireError: The shuffler_key is not a key of the suite.
 
-    Cost: one search for ε, tenths of a second.
+    Cost: one search for ε, a few tenths of a second.
     """
     protocol = protocol_named(draft.protocol)
     if protocol.kind == "string" and draft.labels:
@@ -86,7 +86,7 @@ def complete(draft: TaskDraft, *, analyzer_key: bytes, nonce: bytes) -> Task:
 
 
 def _of_labels(draft: TaskDraft) -> TaskDraft:
-    """Normalise labels as devices do; without a domain_size, each label is an item."""
+    """Normalise labels as devices do; by default, set domain_size to their number."""
     size = len(draft.labels) if draft.domain_size == 1 else draft.domain_size
     labels = tuple(normalised(label) for label in draft.labels)
     return dataclasses.replace(draft, domain_size=size, labels=labels)
@@ -151,7 +151,7 @@ def mechanism_spec(draft: TaskDraft) -> AnySpec:
 
 def local_claim(draft: TaskDraft, spec: AnySpec) -> float:
     """
-    Return the local ε that a task claims: the draft's, or for RAPPOR that of its probabilities.
+    Return the local ε that a task claims: the draft's or, for RAPPOR, what its probabilities imply.
 
     Raises:
         TaskError: A draft for texts claims less than its probabilities imply.

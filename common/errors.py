@@ -12,7 +12,7 @@ class ShuffleDpError(Exception):
     status: str = "INTERNAL"
 
     def __init_subclass__(cls, *, status: str | None = None) -> None:
-        """Set the class's status, by default its base's."""
+        """Set the class's status; by default, inherit it."""
         super().__init_subclass__()
         cls.status = status or cls.status
 
@@ -62,7 +62,7 @@ class PolicyError(ShuffleDpError, status="FAILED_PRECONDITION"):
 
 
 class UnknownKeyError(ShuffleDpError, status="FAILED_PRECONDITION"):
-    """A task names a key that this party does not hold: another party's, or a destroyed key."""
+    """A task names a key that this party never had, or has destroyed."""
 
 
 class CredentialError(ShuffleDpError, status="UNAUTHENTICATED"):
@@ -82,11 +82,11 @@ class BatchStateError(ShuffleDpError, status="FAILED_PRECONDITION"):
 
 
 class ConflictError(ShuffleDpError, status="ALREADY_EXISTS"):
-    """A submission id or a task's batch was repeated with other content."""
+    """A submission id was reused, or a task's batch delivered again, with different content."""
 
 
 class TokenUsedError(ConflictError):
-    """A user's token was used for this task with another submission."""
+    """A user's token was already used for another submission to this task."""
 
 
 class DeliveryUnderWayError(ShuffleDpError, status="ABORTED"):
@@ -101,7 +101,7 @@ class SuspectBatchError(UnusableBatchError):
     """A batch failed a check that every honest shuffler's batch passes; it is never estimated."""
 
     def __init__(self, message: str, *, n_missing: int = 0) -> None:
-        """Take the message, and the number of missing sentinels."""
+        """Store the message and the number of missing sentinels."""
         super().__init__(message)
         self.n_missing = n_missing
 
@@ -119,11 +119,11 @@ class OverloadError(ShuffleDpError, status="RESOURCE_EXHAUSTED"):
 
 
 class ShareError(OverloadError):
-    """One connection, or a minor kind of call, is at its limit; the service is not overloaded."""
+    """One connection, or a minor kind of call such as reflection, has reached its own limit."""
 
 
 class ConnectionLimitError(ShuffleDpError, status="UNAVAILABLE"):
-    """A connection has made all the submissions that it may; retry on a new connection."""
+    """A connection has reached its limit of submissions; retry on a new connection."""
 
 
 class DeadlineError(ShuffleDpError, status="DEADLINE_EXCEEDED"):
@@ -135,7 +135,7 @@ class StorageError(ShuffleDpError, status="UNAVAILABLE"):
 
 
 class DamagedStorageError(StorageError):
-    """Data on this party's disk is damaged, and not used."""
+    """Data on this party's disk is damaged and cannot be used."""
 
 
 class PeerError(ShuffleDpError, status="UNAVAILABLE"):
@@ -147,7 +147,7 @@ class PeerBusyError(PeerError):
 
 
 class PeerUnableError(PeerError):
-    """Another party cannot serve at the moment, for example because its disk is full."""
+    """Another party is temporarily unable to serve, for example because its disk is full."""
 
 
 class ForeignReplyError(PeerError):

@@ -29,7 +29,7 @@ RapporMechanismName = Literal["rappor"]
 NumberMechanismName = Literal[
     "laplace", "duchi", "piecewise", "hybrid", "harmony", "mean-est", "multi-hm", "multi-rphm"
 ]
-"""Mechanisms for a number (the first four), or several."""
+"""Mechanisms for one number (the first four) or several numbers."""
 KeyValueMechanismName = Literal["priv-kv"]
 """Mechanisms for key-value pairs."""
 AnyMechanismName = MechanismName | RapporMechanismName | NumberMechanismName | KeyValueMechanismName
@@ -85,7 +85,7 @@ class Protocol:
 
     @property
     def plain_domain_mechanism(self) -> AnyMechanismName:
-        """The mechanism for at least as many buckets as items, where hashing gains nothing."""
+        """The mechanism for tasks with as many buckets as items, where hashing gains nothing."""
         return "grr" if self.mechanism == "local-hashing" else self.mechanism
 
     @property
@@ -102,8 +102,8 @@ class Protocol:
         """
         Choose the refinement of a mechanism's counts. Run by the analyzer.
 
-        Norm-Sub if a hashing protocol reports plain items: EM would gain little in accuracy, and
-        would lose if many items are rare.
+        This is Norm-Sub if a hashing protocol reports plain items. EM would then be hardly more
+        accurate, and less accurate if many items are rare.
         """
         return self.refinement if mechanism == self.mechanism else "norm-sub"
 
@@ -111,7 +111,7 @@ class Protocol:
         """
         Choose the mechanism of a task that collects at least 2 items. Run by the analyzer.
 
-        With 0 buckets, or at least domain_size, reports name plain items if the protocol allows it.
+        Local hashing becomes GRR if `buckets` is 0 or at least domain_size.
 
         Raises:
             TaskError: The protocol does not hash but buckets are given, or it collects no items.
@@ -145,7 +145,7 @@ _ROWS: Final = (
     Protocol("sh", "grr", published_bound="balle-closed-form"),
     # Shuffled local hashing (SOLH), or SH where that is better [WDX+20].
     Protocol("murs", "local-hashing", refinement="em", published_bound="balle-closed-form"),
-    # Hashing, k-RR, projection [HP-SDP22]; its own bound is not available, SOLH's is used.
+    # Hashing, k-RR, projection [HP-SDP22]; its own bound is not available, so SOLH's is used.
     Protocol("hp-sdp", "local-hashing", published_bound="balle-closed-form"),
     # A bit, replaced by a fair coin with a small probability [CSUZZ19].
     Protocol("ddps", "warner", published_bound="ddps", domain="binary"),

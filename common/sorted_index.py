@@ -1,8 +1,8 @@
 """
 A compact index of many millions of keys: sorted runs of numbers, merged as they grow.
 
-A Python set of 16-byte strings takes about 100 bytes per entry, and a B-tree on the disk writes a
-page for each random key. This index takes 16 bytes per entry, in two arrays per run.
+A Python set of 16-byte strings takes about 100 bytes per entry, and a B-tree on disk writes a page
+for each random key. This index takes 16 bytes per entry, in two arrays per run.
 """
 
 from typing import Final
@@ -13,22 +13,22 @@ from numpy.typing import NDArray
 Words = NDArray[np.uint64]
 
 _RUN_RATIO: Final = 2
-"""A run is merged into the previous one unless that is more than this many times as long."""
+"""The last two runs are merged unless the first is more than this many times as long."""
 _SORT_AT: Final = 2**18
-"""Number of unsorted entries at which `add` sorts them; otherwise the next look-up does."""
+"""Number of unsorted entries at which `add` sorts them; below it, the next look-up does."""
 _MAX_RECENT: Final = 2**12
-"""Number of keys at which the dictionary's entries are moved to be sorted."""
+"""Number of keys in the dictionary at which its entries are queued for sorting."""
 _MAX_SMALL_ADDITION: Final = 64
-"""Maximum number of entries in one addition that go to the dictionary."""
+"""Maximum size of an addition that goes to the dictionary."""
 
 
 class SortedIndex:
     """
     Maps 64-bit keys to 64-bit values; a key may have several.
 
-    Keys should be uniform, such as the first half of a keyed hash: then hardly any two are equal,
-    and a look-up costs a binary search in each of some log2(n / batch) runs, about a microsecond
-    at ten million entries, where many keys are looked up together.
+    Keys should be uniform, such as the first half of a keyed hash, so that hardly any two are
+    equal. A look-up is a binary search in each of about log2(n / batch) runs. It takes about a
+    microsecond per key at ten million entries if many keys are looked up together.
     """
 
     def __init__(self) -> None:
@@ -85,7 +85,7 @@ class SortedIndex:
         return np.concatenate(places), np.concatenate(found)
 
     def _gather_recent(self) -> None:
-        """Move the dictionary's entries to the entries to be sorted in."""
+        """Queue the dictionary's entries for sorting."""
         pairs = [(key, value) for key, values in self._recent.items() for value in values]
         keys, values = np.array(pairs, dtype=np.uint64).T
         self._recent = {}
@@ -103,7 +103,7 @@ class SortedIndex:
             self._merge()
 
     def _merge(self) -> None:
-        """Merge the last two runs, first keys and then values, to save memory."""
+        """Merge the last two runs, first their keys and then their values, to save memory."""
         keys, values = self._runs.pop()
         into_keys, into_values = self._runs.pop()
         places = np.searchsorted(into_keys, keys, side="right")

@@ -46,9 +46,9 @@ def generate(target: Path) -> list[Path]:
 
 
 def main() -> None:
-    """Generate, or with --check compare."""
+    """Generate the code or, with --check, compare it."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="only compare, and fail on a change")
+    parser.add_argument("--check", action="store_true", help="fail if the code is out of date")
     check = parser.parse_args().check
     with tempfile.TemporaryDirectory() as scratch:
         files = generate(Path(scratch))
@@ -63,7 +63,7 @@ def main() -> None:
             or not filecmp.cmp(Path(scratch) / file, HERE / file, shallow=False)
         ]
     if stale:
-        sys.exit(f"out of date, run `make protos`: {', '.join(stale)}")
+        sys.exit(f"these files are out of date; run `make protos`: {', '.join(stale)}")
 
 
 if __name__ == "__main__":

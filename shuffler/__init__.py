@@ -1,1 +1,1 @@
-"""Sees who sends, never what; forgets who before it forwards."""
+"""The shuffler: sees who sends but never what, and forgets who before it forwards."""

@@ -49,7 +49,7 @@ class ActiveBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinishedBatch:
-    """A task whose batch is over. Small, since it stays in memory."""
+    """A task with its finished batch. Small, since it stays in memory."""
 
     digest: TaskDigest
     batch_id: BatchId
@@ -81,7 +81,7 @@ class ActiveBatches:
         self._rng = rng
         self._unfinished: dict[TaskDigest, ActiveBatch] = {}
         self._finished: dict[TaskDigest, FinishedBatch] = {}
-        """Batches that finished in this run, and requested ones of earlier runs."""
+        """Batches that finished in this run, or in an earlier run and were requested since."""
         self._beginning: dict[TaskDigest, asyncio.Task[ActiveBatch | FinishedBatch]] = {}
         self._looking_up: dict[TaskDigest, asyncio.Task[ActiveBatch | FinishedBatch]] = {}
         self._parsing = asyncio.Lock()
@@ -89,7 +89,7 @@ class ActiveBatches:
         self._all_resumed = True
         """False if an unfinished batch of an earlier run could not be resumed."""
         self._beginning_keys: list[KeyId] = []
-        """Envelope keys of the tasks whose batches are being begun."""
+        """Envelope keys of tasks that are about to get a batch."""
 
     async def find_or_begin(self, digest: TaskDigest) -> ActiveBatch | FinishedBatch:
         """

@@ -1,4 +1,4 @@
-"""Open, check and store submissions: durable before they are acknowledged."""
+"""Open and check submissions, and store them durably before acknowledging them."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -231,7 +231,7 @@ class Collection:
 
     async def progress(self, digest: TaskDigest) -> BatchProgress:
         """
-        Return the progress of a task's batch, also while it collects. For an operator.
+        Return the progress of a task's batch, even while it collects. For an operator.
 
         Raises:
             UnknownTaskError: The task was never requested; for other errors see ActiveBatches.find.
@@ -250,7 +250,7 @@ class Collection:
         )
 
     async def _open_here(self, batch: ActiveBatch, envelopes: Sequence[bytes]) -> OpenedGroups:
-        """Open a few envelopes in this process: faster than asking a worker."""
+        """Open a few envelopes in this process, which is faster than asking a worker."""
         opened = open_each(
             self._private_key(batch),
             b"".join(envelopes),

@@ -45,7 +45,7 @@ _UNFINISHED: Final = re.compile(r"\.[0-9a-f]{64}\.(leaves|commitment)\.[0-9]+")
 
 
 class SentBatch:
-    """Hashes the leaves of a batch while its chunks are delivered."""
+    """Computes the leaves of a batch while its chunks are delivered."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -131,7 +131,7 @@ class InclusionProofs:
             _report("analyzer signed other reports than were sent", manifest, "ERROR")
 
     def _write(self, deadline: int, commitment: BatchCommitment, tree: Tree) -> None:
-        """Write both files, the commitment last, since it marks them complete. In a thread."""
+        """Write both files, the commitment last, since it marks them complete. Run in a thread."""
         digest = commitment.task_digest
         until = int(max(deadline, self._clock.now()) + self._keep_seconds)
         atomic_write(self._file(digest, "leaves"), tree.leaves.data, _OWNER_ONLY)
@@ -142,11 +142,11 @@ class InclusionProofs:
         self, digest: TaskDigest, prefix: int | None
     ) -> tuple[BatchCommitment | InclusionProof, int]:
         """
-        Return the proof for one bucket, or the commitment alone if no prefix is given.
+        Return the proof for one bucket, or only the commitment if no prefix is given.
 
         Returns:
-            The proof or commitment, and the number of leaves in the fullest bucket, to whose length
-            every answer is padded.
+            The proof or commitment, and the number of leaves in the fullest bucket, to which every
+            answer is padded.
 
         Raises:
             ProofError: The task's batch has not been delivered, or its proof has expired.
@@ -210,7 +210,7 @@ class InclusionProofs:
         """
         Delete expired proofs; leave unknown files.
 
-        The commitment is deleted last: after a crash, the next sweep finds it and completes this.
+        The commitment is deleted last, so that after a crash the next sweep completes the deletion.
         """
         for path in self._directory.glob("*.commitment"):
             if not _DIGEST.fullmatch(path.stem):

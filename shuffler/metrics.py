@@ -74,7 +74,7 @@ class BatchMetrics:
             self._metrics.set("shuffledp_batches", self._states[state], {"state": state.value})
 
     def _measure_waiting(self) -> None:
-        """Measure the longest wait, on a copy: this runs in the metrics server's thread."""
+        """Measure the longest wait on a copy, since this runs in the metrics server's thread."""
         now = self._now()
         oldest = min(list(self._closed_at.values()), default=now)
         self._metrics.set("shuffledp_oldest_undelivered_seconds", round(max(0.0, now - oldest)))

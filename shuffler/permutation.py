@@ -49,7 +49,7 @@ def permute(reports: SealedReports, rng: np.random.Generator) -> SealedReports:
 
     Reports and result have shape (n, length).
 
-    Cost: one pass of random reads; 1.4 times the time with numpy's default generator.
+    Cost: one pass of random reads; 1.4 times as long as with numpy's default generator.
     """
     order: SealedReports = reports[rng.permutation(len(reports))]
     return order

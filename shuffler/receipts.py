@@ -1,4 +1,4 @@
-"""Receipts of stored submissions. Pure."""
+"""Receipts for stored submissions. Pure."""
 
 from collections.abc import Sequence
 
@@ -14,14 +14,14 @@ class Receipts:
         self._identity = identity
 
     def sign(self, digest: TaskDigest, envelope: bytes, outcome: Outcome) -> bytes:
-        """Return the receipt of a submission; empty if it is not stored."""
+        """Return the receipt for a submission; empty if it is not stored."""
         stored = outcome in STORED_OUTCOMES
         return sign_receipt(self._identity, digest, envelope) if stored else b""
 
     def sign_bulk(
         self, digest: TaskDigest, envelopes: Sequence[bytes], outcomes: Sequence[Outcome]
     ) -> bytes:
-        """Return one receipt of all stored submissions, in order; empty if there are none."""
+        """Return one receipt for all stored submissions, in order; empty if there are none."""
         pairs = zip(envelopes, outcomes, strict=True)
         stored = [envelope for envelope, outcome in pairs if outcome in STORED_OUTCOMES]
         return sign_bulk_receipt(self._identity, digest, stored) if stored else b""

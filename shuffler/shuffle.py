@@ -66,7 +66,7 @@ def draw_item_dummies(
 
 
 def _binomial(coins: int, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Draw `count` numbers of heads among `coins` fair coins: the set bits of uniform words."""
+    """Draw `count` numbers of heads among `coins` fair coins, as the set bits of random words."""
     whole, rest = divmod(coins, _WORD_BITS)
     words = whole + (rest > 0)
     together = max(1, _WORDS_AT_ONCE // words)
@@ -127,7 +127,7 @@ class ShuffleSummary:
     """Number of reports, the shuffler's dummies included."""
     seconds: float
     """Time of the permutation alone. The time to seal dummies would reveal their number and, if
-    reports are dropped, the number of kept ones, which the guarantee assumes secret."""
+    reports are dropped, the number kept. The guarantee assumes that both are secret."""
 
 
 class BatchShuffler:
@@ -166,7 +166,7 @@ class BatchShuffler:
 
         Raises:
             DamagedStorageError: The number of reports does not match the number of users.
-            StorageError: The disk is full, read-only or fails.
+            StorageError: The disk is full, read-only or failing.
 
         Cost: about 0.5 microseconds per report, which is sealed and opened twice under the batch's
         key, moved three times, and written and read twice; 0.1 ms of one core per dummy. Memory:
@@ -232,5 +232,5 @@ class BatchShuffler:
     def _until_abandoned(self, parts: Iterable[T]) -> Iterator[T]:
         for part in parts:
             if self._abandoned.is_set():
-                raise RuntimeError("the service stops")
+                raise RuntimeError("the service is stopping")
             yield part

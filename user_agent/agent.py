@@ -50,7 +50,7 @@ class ContributionOutcome:
     """The outcome of a person's call."""
 
     repeated: bool
-    """Whether the task was already answered; this call's value was then not used."""
+    """Whether the task was answered before; if so, this call's value was not used."""
     local_epsilon: float
     """Local ε of the answer, as claimed by its task."""
     sent: bool
@@ -117,7 +117,7 @@ class Agent:
         self._check_person(person)
         saved = await self.store.find(person, digest)
         if saved is None:
-            raise UnknownTaskError("this person has answered no task with this digest")
+            raise UnknownTaskError("this person has not answered a task with this digest")
         evidence = await self.store.evidence(person, digest)
         return AnswerRecord(
             state=saved.state.value,
@@ -163,7 +163,7 @@ class Agent:
         )
 
     async def _submit(self, saved: SavedSubmission) -> bool:
-        """Submit an answer unless it has arrived, one call at a time; return whether it did so."""
+        """Submit an answer unless it has arrived, one call at a time; return whether it was."""
         async with self._lock_of(saved):
             latest = await self.store.find(saved.person, saved.task_digest)
             if latest is not None and latest.state is SubmissionState.ARRIVED:
@@ -192,7 +192,7 @@ class Agent:
             fields: dict[logs.Field, str | int] = {"task_digest": saved.task_digest.hex()}
             logs.event("receipt does not verify", fields, level="ERROR")
             raise PeerError(
-                "the receipt is not by the shuffler identity pinned here (shuffler_identity)"
+                "the receipt is not signed by the pinned shuffler identity (shuffler_identity)"
             )
         return True
 

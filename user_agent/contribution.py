@@ -271,9 +271,9 @@ def draw_dummy_counts(
     """
     Draw each user's number of dummies, shape (n_users,), from per_user to `maximum`.
 
-    For every distribution except `each-item`. Run by the user agent for one user, and by
+    Supports every distribution except `each-item`. Run by the user agent for one user, and by
     simulations for many. A trial draws a bounded integer and succeeds if it is below extra_weight;
-    a fixed number of dummies draws nothing.
+    a fixed number of dummies takes no draws.
     """
     if dummies.law == "negative-binomial":
         more = _negative_binomial(dummies, n_users, rng)

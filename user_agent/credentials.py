@@ -25,7 +25,7 @@ class PersonalSecrets:
     """Derives each person's secret from the device's, so that no two people share noise."""
 
     def __init__(self, device_secret: bytes) -> None:
-        """Take the device's secret; raise WireError unless it has 32 bytes."""
+        """Store the device's secret; raise WireError unless it has 32 bytes."""
         if len(device_secret) != SECRET_BYTES:
             raise WireError(
                 f"the device's secret has {len(device_secret)} bytes; it must have {SECRET_BYTES}"

@@ -305,7 +305,7 @@ def _set_state(
 def _mark_arrived(
     connection: sqlite3.Connection, submission: SavedSubmission, receipt: bytes, *, verified: bool
 ) -> None:
-    """Set the state and store the receipt, unless an earlier version stored no evidence."""
+    """Set the state, and store the receipt if the answer has evidence: old versions kept none."""
     _set_state(connection, submission, SubmissionState.ARRIVED)
     connection.execute(
         "UPDATE evidence SET receipt = ?, receipt_verified = ? "

@@ -118,7 +118,7 @@ class InclusionMonitor:
 
 @contextmanager
 def _errors_as_no_proof(digest: TaskDigest) -> Iterator[None]:
-    """Suppress errors when requesting a proof: usually the batch is not delivered yet."""
+    """Suppress errors in requesting a proof; usually the batch has not been delivered yet."""
     try:
         yield
     except ProofError:

@@ -52,7 +52,7 @@ def check(
             permanent noise and the policy does not allow it.
         ProofError, TaskError: See `Task.verified`.
 
-    Cost: tenths of a second; less if the claim is confirmed.
+    Cost: a few tenths of a second; less if the claim is confirmed.
     """
     task = Task.verified(signed, digest, policy.identity)
     if now >= task.deadline:

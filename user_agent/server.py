@@ -94,7 +94,7 @@ async def start(settings: UserAgentSettings) -> UserAgentService:
 
 
 async def _permanent_secrets(state: StateDirectory, store: DeviceStore) -> PersonalSecrets:
-    """Load or create the permanent secret; raise SettingsError if answers used another one."""
+    """Load or create the permanent secret; raise SettingsError if earlier answers used another."""
     secrets = PersonalSecrets(state.secret(_PERMANENT_FILE, PersonalSecrets.generate))
     if not await store.pin_fingerprint(secrets.fingerprint):
         store.close()

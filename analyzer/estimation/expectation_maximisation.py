@@ -1,8 +1,8 @@
 """
 Expectation maximisation (EM) [DLR77] on the exact channel of reports, dummies included.
 
-`maximise_likelihood` is the refinement em, `smoothed_likelihood` the refinement ems; SQUAREM [VR08]
-accelerates both.
+`maximise_likelihood` implements the refinement em, and `smoothed_likelihood` implements ems;
+SQUAREM [VR08] accelerates both.
 """
 
 from typing import Final
@@ -16,9 +16,9 @@ _TINY: Final = 1e-300
 10^8 by it gives a finite number."""
 _FLOOR: Final = 0.1
 """Minimum of each extrapolated share, as a fraction of the second image, before scaling. From .001
-to .3 the number of steps and the error hardly depend on it; with .9 steps double."""
+to .3 the number of steps and the error hardly depend on it; with .9 the number doubles."""
 _MAX_CYCLES: Final = 2000
-"""Bound on the time of one estimate; with 1,024 items em took about 20 cycles, ems up to 800."""
+"""Limit that bounds the time. With 1,024 items, em took about 20 cycles and ems up to 800."""
 
 
 def squarem_step(start: Vector, first: Vector, second: Vector) -> Vector:
@@ -96,10 +96,10 @@ class Likelihood:
 
     def step(self, shares: Vector) -> tuple[Vector, float]:
         """
-        Return one EM step from `shares`, and the log-likelihood **at** `shares`.
+        Return the shares after one EM step, and the log-likelihood before it, at `shares`.
 
-        Without noise and dummies a share of 0 can make reports impossible: then the likelihood is 0
-        and `shares` is returned unchanged.
+        Without noise and dummies, a share of 0 can make reports impossible: then the likelihood is
+        0, and `shares` is returned unchanged.
         """
         distribution = np.maximum(self._channel.forward(shares), _TINY)
         if np.any(self._cells[distribution <= _TINY]):
@@ -138,8 +138,8 @@ def smoothed_likelihood(
     Returns:
         Shares of shape (domain_size,), at least 0 with sum 1.
 
-    Cost: two transforms of the mechanism per step, about 50 to 2,500 steps; without extrapolation
-    many times as many.
+    Cost: two transforms of the mechanism per step, about 50 to 2,500 steps. Without extrapolation
+    it would take many times as many.
     """
     shares = np.full(domain_size, 1 / domain_size)
     n_reports = int(cells.sum())

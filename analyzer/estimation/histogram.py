@@ -30,7 +30,7 @@ class DebiasedShares:
     cells: Counts
     """Reports by cell, shape (cells,)."""
     channel: Channel | None
-    """Distribution of a report given its item; None where cells cannot be enumerated."""
+    """Distribution of a report given its item; None if cells cannot be enumerated."""
 
     @classmethod
     def of(cls, mechanism: Mechanism, cells: Counts, mixture: Mixture) -> Self:
@@ -106,10 +106,10 @@ def estimate(
     Estimate the distribution of items from reports counted by cell. Run by the analyzer.
 
     Args:
-        mechanism: The task's.
+        mechanism: The task's mechanism.
         cells: Counts of shape (cells,), as the mechanism's `tally` returns them.
         mixture: Composition of the counted reports.
-        refinement: The task's.
+        refinement: The task's refinement.
 
     Raises:
         TaskError: The refinement does not fit the mechanism.

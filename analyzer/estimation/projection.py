@@ -23,7 +23,7 @@ def norm_sub(shares: Vector) -> Vector:
 
     Cost: one sort.
     """
-    below = shares - shares.max()  # the projection is the same, and 1 is not lost to rounding
+    below = shares - shares.max()  # same projection, but the 1 is not lost to rounding
     descending = np.sort(below)[::-1]
     excess = np.cumsum(descending) - 1
     ranks = np.arange(1, len(shares) + 1)
@@ -42,7 +42,7 @@ def norm_mul(shares: Vector) -> Vector:
     largest = float(positive.max())
     if largest <= 0:
         return norm_sub(shares)
-    positive /= largest  # the sum neither overflows nor is denormal
+    positive /= largest  # the sum then neither overflows nor becomes denormal
     positive /= positive.sum()
     return positive
 
@@ -177,19 +177,19 @@ def _posterior_means(shares: Vector, errors: Vector, steepness: float, least: fl
 
 
 _POINT_DEGREES: Final = 2
-"""Degrees of freedom that James and Stein's rule loses when it shrinks towards a fixed point."""
+"""Degrees of freedom that the James-Stein rule loses when it shrinks towards a fixed point."""
 _MEAN_DEGREES: Final = 3
 """Degrees of freedom that it loses when it shrinks towards the mean of the attributes."""
 
 
 def shrink_to_zero(moments: Moments) -> Vector:
     """
-    Shrink means towards 0, the middle of the range: James and Stein's rule, its positive part.
+    Shrink means towards 0, the middle of the range, by the positive-part James-Stein rule.
 
     The factor is 1 - (1 - 2/d)·Σσ² / Σx², at least 0 [JS61], [EM73]. With equal variances and three
     or more attributes the expected squared error is below that of the unbiased means, whatever the
-    true means; with unequal variances nearly so, unless a few make up most of their sum. Fewer than
-    three means are unchanged. The result, shape (d,), is biased and has no intervals.
+    true means. With unequal variances this nearly holds, unless a few make up most of their sum.
+    Fewer than three means are unchanged. The result, shape (d,), is biased and has no intervals.
     """
     return moments.means * _factor(moments.means, moments.variances, _POINT_DEGREES)
 

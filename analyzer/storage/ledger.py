@@ -1,4 +1,4 @@
-"""The ledger of releases: append-only, each entry chained to the one before."""
+"""The ledger of releases: append-only, with each entry chained to the previous one."""
 
 import sqlite3
 from collections.abc import Iterator, Sequence
@@ -51,7 +51,7 @@ class Charge:
 
 
 def charge(connection: sqlite3.Connection, manifest: BatchManifest, cost: Charge) -> None:
-    """Add the entry of a release; a task has one. Run in the transaction that stores the result."""
+    """Add a release's entry, in the transaction that stores its result. A task has only one."""
     last = connection.execute(
         "SELECT entry, entry_hash FROM ledger ORDER BY entry DESC LIMIT 1"
     ).fetchone()

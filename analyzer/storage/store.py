@@ -83,7 +83,7 @@ class Store:
         return await self._database.run(_begin_batch, manifest)
 
     async def add_chunks(self, batch_id: BatchId, position: int, chunks: Sequence[bytes]) -> None:
-        """Store consecutive chunks, the first of them at `position`."""
+        """Store consecutive chunks, starting at `position`."""
         await self._database.run(_add_chunks, batch_id, position, chunks)
 
     async def finish_batch(self, batch_id: BatchId, staged_hash: bytes, commitment: bytes) -> None:
@@ -107,7 +107,7 @@ class Store:
         return await self._database.run(_staged)
 
     async def chunk(self, batch_id: BatchId, position: int) -> bytes | None:
-        """Return one staged chunk; None past the last."""
+        """Return one staged chunk; None after the last."""
         return await self._database.run(
             _blob,
             "SELECT sealed_reports FROM chunks WHERE batch_id = ? AND position = ?",
@@ -121,7 +121,7 @@ class Store:
         """
         Store the cells and result, charge the ledger, and delete the reports, in one transaction.
 
-        The deleted reports are then erased from the disk; that may come later, but never fails.
+        The deleted reports are then erased from the disk; if that fails, it is retried later.
         """
         await self._database.run(_release, manifest, cells, result, cost)
         await self._database.empty_log()

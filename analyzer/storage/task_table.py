@@ -138,7 +138,7 @@ def unfinished_tasks(connection: sqlite3.Connection, since: float) -> list[bytes
     """
     List the bytes of tasks that may still get a result.
 
-    Each has a staged batch or a deadline after `since`, or is not listed.
+    These have a staged batch or a deadline after `since`, or are not listed.
     """
     rows = connection.execute(
         f"SELECT task {_UNFINISHED} AND (coalesce(staged, 0) OR deadline IS NULL OR deadline > ?)",
@@ -166,9 +166,9 @@ def add_sentinels(
     acknowledged: bool,
 ) -> None:
     """
-    Store sentinels, each its concatenated leaves, in the order of arrival; all, or none.
+    Store sentinels, each its concatenated leaves, in the order of arrival: all or none.
 
-    Known ones can only become acknowledged: the shuffler has stored them.
+    Known sentinels can only become acknowledged, once the shuffler has stored them.
 
     Raises:
         BatchStateError: The task's batch is staged, or there would be more than `limit` sentinels.
@@ -185,7 +185,7 @@ def add_sentinels(
         "SELECT 1 FROM batches WHERE task_digest = ? AND staged", (digest,)
     ).fetchone()
     if staged is not None:
-        raise BatchStateError("the task's batch has arrived; sentinels are registered before that")
+        raise BatchStateError("the task's batch has arrived; register sentinels before that")
     if new:
         before = [leaf for sentinel in sentinels(connection, digest) for leaf in sentinel.leaves]
         _check_leaves_differ(before, new)
@@ -205,7 +205,7 @@ def _acknowledged(connection: sqlite3.Connection, digest: TaskDigest, leaves: by
 
 
 def _check_leaves_differ(before: Sequence[bytes], new: Sequence[bytes]) -> None:
-    """Refuse repeated leaves, since one report would count for two sentinels."""
+    """Refuse repeated leaves, since one report would otherwise count for two sentinels."""
     every = [*before, *(leaf for leaves in new for leaf in split(leaves))]
     if len(set(every)) != len(every):
         raise WireError(f"{len(every) - len(set(every))} leaves are repeated")

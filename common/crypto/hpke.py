@@ -188,7 +188,7 @@ def envelope_context(task_digest: TaskDigest) -> SealContext:
 
 @dataclass(frozen=True, slots=True, init=False)
 class HpkePublicKey:
-    """A party's public key of one suite, which seals."""
+    """A party's public key for one suite; it seals messages."""
 
     _suite: SuiteSpec
     _key: PublicHalf
@@ -240,7 +240,7 @@ class HpkePublicKey:
 
 
 class HpkePrivateKey:
-    """A party's private key of one suite, which opens; hidden in repr."""
+    """A party's private key for one suite; it opens messages. Hidden in repr."""
 
     __slots__ = ("_key", "_raw", "_suite")
 

@@ -1,4 +1,4 @@
-"""Worker processes that seal and open, and end with their parent process."""
+"""Worker processes that seal and open messages, and end when their parent process ends."""
 
 import multiprocessing
 import os
@@ -34,7 +34,7 @@ T = TypeVar("T")
 _MAX_CACHED_KEYS: Final = 64
 """Maximum number of private-key objects cached by a worker; more than a party has."""
 _CALLS_AHEAD: Final = 4
-"""Maximum number of calls queued per worker ahead of the result that is read."""
+"""Maximum number of calls queued per worker ahead of the result being read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,7 +149,7 @@ class HpkePool:
         return self._submit(seal_each, key, plaintexts, plaintext_bytes, context)
 
     def in_order(self, calls: Iterator[Future[T]]) -> Iterator[T]:
-        """Yield the results in order, and draw only a few calls per worker ahead."""
+        """Yield the calls' results in order, starting only a few calls per worker ahead."""
         waiting: deque[Future[T]] = deque()
         for call in calls:
             waiting.append(call)

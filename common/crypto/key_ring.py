@@ -3,9 +3,9 @@ The life cycle of encryption keys. Pure: the caller passes the time and creates 
 
     pending ─▶ active ─▶ expired ─▶ destroyed
 
-A pending key is published for the overlap before it becomes active. New tasks are sealed to the
-active key of a suite. An expired key still opens; it is destroyed after the retention, once no
-unfinished task needs it.
+A pending key is published for the overlap period before it becomes active. New tasks are sealed to
+the active key of a suite. An expired key still opens; it is destroyed after the retention period,
+once no unfinished task needs it.
 """
 
 import json
@@ -78,7 +78,7 @@ class KeyEntry:
 @dataclass(frozen=True, slots=True)
 class KeyRing:
     """
-    All keys that a party ever had, oldest first.
+    All keys that a party has ever had, oldest first.
 
     Each suite has at most one active and one pending key.
     """
@@ -114,14 +114,14 @@ class KeyRing:
             if entry.key_id == wanted:
                 if entry.state is KeyState.DESTROYED:
                     raise UnknownKeyError(
-                        f"the task's {whose}, {_short(wanted)}, has expired and is destroyed: "
+                        f"the task's {whose}, {_short(wanted)}, expired and was destroyed: "
                         "nothing sealed to it can be opened"
                     )
                 return wanted
         raise UnknownKeyError(f"the task's {whose}, {_short(wanted)}, is not a key of this party")
 
     def with_key(self, key: HpkePublicKey, state: KeyState, now: float) -> "KeyRing":
-        """Return the ring with one more key, which has this state since `now`."""
+        """Return the ring with one more key, in this state since `now`."""
         entry = KeyEntry(suite=key.suite, public=key.raw, state=state, since=now)
         return KeyRing((*self.entries, entry))
 
@@ -135,7 +135,7 @@ class KeyRing:
         make: Callable[[str], HpkePublicKey],
     ) -> "KeyRing":
         """
-        Return the ring after the changes due at `now`; itself if there are none.
+        Return the ring after the changes that are due at `now`, or itself if there are none.
 
         Args:
             now: Seconds since 1970 UTC.
@@ -192,7 +192,7 @@ class KeyRing:
 def _renewed(
     ring: KeyRing, suite: str, now: float, schedule: Schedule, make: Callable[[str], HpkePublicKey]
 ) -> KeyRing:
-    """Return the ring after the changes due to the active and pending key of one suite."""
+    """Return the ring after the due changes of one suite's active and pending keys."""
     active = ring.in_state(suite, KeyState.ACTIVE)
     pending = ring.in_state(suite, KeyState.PENDING)
     if active is None:
@@ -212,7 +212,7 @@ def _renewed(
 
 
 def _replacing(ring: KeyRing, *changed: KeyEntry) -> KeyRing:
-    """Return the ring with the changed entries of some keys."""
+    """Return the ring with changed entries in place of the old ones."""
     if not changed:
         return ring
     by_id = {entry.key_id: entry for entry in changed}

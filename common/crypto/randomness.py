@@ -2,8 +2,8 @@
 Cryptographically secure randomness.
 
 Every function that draws takes a `numpy.random.Generator`: `secure_generator()` in production,
-`numpy.random.default_rng(seed)` in tests and simulations. Draws that decide a probability are
-bounded integers, which numpy draws exactly, by rejection; never floats.
+`numpy.random.default_rng(seed)` in tests and simulations. Random decisions use bounded integers,
+which numpy draws exactly by rejection, and never floats.
 """
 
 import os
@@ -53,7 +53,7 @@ def _fresh_bits() -> _SecureChaCha:
 
 
 def _rekey_after_fork() -> None:
-    """Re-key every generator of a forked child, so that it never repeats its parent."""
+    """Re-key every generator of a forked child, so that it never repeats its parent's draws."""
     try:
         for generator in list(_living):
             generator.bit_generator.state = _fresh_bits().state

@@ -70,8 +70,7 @@ class PublicIdentity:
         """Check that this identity signed the task; raise ProofError if it did not."""
         if not self.is_valid_signature(_TASK_LABEL, signed.task_bytes, signed.signature):
             raise ProofError(
-                "the task's signature is not by the analyzer identity pinned here "
-                f"({fingerprint(self.raw)})"
+                f"the task is not signed by the pinned analyzer identity ({fingerprint(self.raw)})"
             )
 
     def is_valid_signature(self, label: bytes, message: bytes, signature: bytes) -> bool:
@@ -149,7 +148,7 @@ def sign_bulk_receipt(
     identity: SigningIdentity, digest: TaskDigest, stored: Iterable[bytes]
 ) -> bytes:
     """
-    Sign one receipt for many stored envelopes, in the order of the call. Run by the shuffler.
+    Sign one receipt for many stored envelopes, in the order of their call. Run by the shuffler.
 
     Cost: one signature, and one hash per envelope.
     """

@@ -42,7 +42,7 @@ class BatchProgress:
 
     state: BatchState
     n_users: int
-    """Number of users so far, also while the batch collects."""
+    """Number of users so far, even while the batch collects."""
     n_min: int
     target_size: int
     deadline: int
@@ -54,7 +54,7 @@ class BatchProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchManifest:
-    """The shuffler's announcement of a delivery. The analyzer trusts it for n_users."""
+    """The shuffler's announcement of a delivery. The analyzer trusts its n_users."""
 
     task_digest: TaskDigest
     batch_id: BatchId

@@ -17,7 +17,7 @@ REPLACE_PERMANENT: Final = (
     "replace-one, lasting: two data sets differ in one user's answer to the question, which is the "
     "same in all its tasks"
 )
-"""The assumption for permanent responses: a changed answer is not hidden."""
+"""Neighbouring relation for permanent responses, which do not hide that an answer changes."""
 REPLACE_ONE: Final = "replace-one: two data sets differ in one user's value"
 
 
@@ -39,10 +39,10 @@ class Guarantee:
 
 def claimed(guarantees: Sequence[Guarantee]) -> Guarantee:
     """
-    Return the guarantee that a task claims, and that its release is charged for.
+    Return the guarantee that a task claims and that its release is charged for.
 
-    It is the one against the analyzer and colluding users if there is one, otherwise the one
-    against the analyzer alone.
+    This is the guarantee against the analyzer and colluding users if there is one, and otherwise
+    the guarantee against the analyzer alone.
     """
     by_coalition = {guarantee.coalition: guarantee for guarantee in guarantees}
     return by_coalition.get("analyzer+users") or by_coalition["analyzer"]

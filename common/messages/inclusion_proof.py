@@ -3,7 +3,7 @@ Proofs that a report is in its batch: a tree of hashes, and the analyzer's commi
 
 A leaf is SHA-256(0 ‖ sealed report). A batch's tree contains SHA-256(3 ‖ salt ‖ leaf), once for
 each distinct report. These salted leaves are sorted and put into 2^bits buckets by their first
-`bits` bits; a bucket's hash is SHA-256(1 ‖ its leaves in order), a node's SHA-256(2 ‖ left ‖
+`bits` bits. A bucket's hash is SHA-256(1 ‖ its leaves in order); a node's is SHA-256(2 ‖ left ‖
 right). The first byte separates the four kinds of hashes. `bits` depends on the number of leaves
 alone, so that nobody can shrink a bucket. The salt is drawn after the last report: senders, who
 choose their sealed reports, could otherwise make a bucket as long as they like.
@@ -32,7 +32,7 @@ SALT_BYTES: Final = 32
 MAX_BITS: Final = 32
 """Maximum number of bits of a prefix on the wire."""
 BUCKET_LEAVES: Final = 256
-"""Average number of leaves per bucket: from this to twice as many, unless there are fewer."""
+"""Leaves per bucket: at least this and less than twice as many on average, or one bucket."""
 
 _LEAF, _BUCKET, _NODE, _SALTED = b"\x00", b"\x01", b"\x02", b"\x03"
 _CHUNK_LEAVES: Final = 1 << 14

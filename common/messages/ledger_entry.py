@@ -1,9 +1,9 @@
 """
 Entries of the analyzer's ledger and their tamper-evident chain.
 
-Each entry's hash is SHA-256 over a label, the hash of the entry before, and the entry as canonical
+Each entry's hash is SHA-256 over a label, the previous entry's hash, and the entry as canonical
 JSON (sorted keys, no spaces, ASCII). A copy of the last hash, the head, reveals any change to the
-entries before it. Removing the last entries leaves a valid chain: only a copied head reveals it.
+entries up to it. Only such a copy reveals that the last entries were removed.
 """
 
 import hashlib
@@ -36,7 +36,7 @@ class LedgerEntry:
     population: str
     n_users: int
     n_refused: int
-    """Number of refused reports, each counted as another honest user's."""
+    """Number of refused reports; each is assumed to be a different honest user's."""
     coalition: Coalition
     epsilon: float
     """Cost of this release alone, at `delta`; may be infinite."""
@@ -70,7 +70,7 @@ class LedgerEntry:
 
     @classmethod
     def chained(cls, previous_hash: bytes, **fields: Any) -> Self:  # noqa: ANN401  # as declared
-        """Make an entry that follows one with the hash `previous_hash`."""
+        """Create the entry that follows the one with the hash `previous_hash`."""
         unsealed = cls(**fields, previous_hash=previous_hash, entry_hash=bytes(HASH_BYTES))
         return cls(**fields, previous_hash=previous_hash, entry_hash=unsealed.expected_hash())
 

@@ -57,7 +57,7 @@ class Histogram:
         """
         Return whether any item's share is distinguishable from 0, by simultaneous intervals.
 
-        Of many absent items, some have single intervals above 0 by chance.
+        With many absent items, some of their single intervals lie above 0 by chance.
         """
         low, _ = self.interval(simultaneous_confidence(confidence, len(self.frequencies)))
         return bool((low > 0).any())
@@ -72,7 +72,7 @@ class Means:
     standard_errors: Figures
     """Standard errors of the means, from noise alone. Intervals belong to these."""
     shrunk: Figures
-    """Means shrunk towards the middle of the range according to the noise, and within it. Usually
+    """Means shrunk towards the middle of the range by the noise, and clipped to the range. Usually
     more accurate with many numbers and few people, but biased."""
     mse_theory: float
     """Mean over numbers of the squared standard errors."""
@@ -115,8 +115,8 @@ class KeyValues:
     errors_with_fakes: Figures
     """Standard errors that ignore the bias of fakes, so no confidence interval follows."""
     reports: NDArray[np.int64]
-    """Number of reports about each key. Without any, the key's share and means are the middle of
-    their range, and their errors half of it."""
+    """Number of reports about each key. If there are none, the key's share and means are the middle
+    of their range, and their errors are half the range."""
     owners: Owners | None
     """None if reports reveal nothing about owners: later iterations of PrivKVM."""
 
@@ -133,7 +133,7 @@ class BitTable:
     cohort_sizes: NDArray[np.int64]
     """Number of reports of each cohort, shape (cohorts,)."""
     bit_counts: NDArray[np.int64]
-    """Number of them with each bit set, shape (cohorts, bits)."""
+    """Number of each cohort's reports that set each bit, shape (cohorts, bits)."""
 
     def __post_init__(self) -> None:
         _check_lengths("a table of bits", self.cohort_sizes, self.bit_counts)
@@ -155,7 +155,7 @@ def _check_lengths(what: str, *lists: Sized) -> None:
 
 
 RefusalCause = Literal["repeated", "unreadable", "malformed"]
-"""Reasons to refuse a report: its ciphertext is a repeat, it does not open, or its content is no
+"""Reasons to refuse a report: its ciphertext is a repeat or does not open, or its content is not an
 output of the task's mechanism."""
 
 
@@ -172,11 +172,11 @@ class Result:
     n_users: int
     """Users in the batch by the shuffler's manifest, without sentinels."""
     n_reports: int
-    """Sealed reports that arrived: users' reports, dummies and null reports, not sentinels'."""
+    """Sealed reports that arrived: users' reports, dummies and null reports, without sentinels'."""
     n_dummies: int
-    """Counted reports less the users' true reports. Exact if nothing was refused and the shuffler
-    only permutes. Otherwise an expectation, rounded: refusals take the same share of users' reports
-    and of dummies, and the shuffler keeps the share that its task states."""
+    """Counted reports minus the users' own reports. Exact if nothing was refused and the shuffler
+    only permutes. Otherwise it is a rounded expectation; see `mixture_of` in analyzer/finalize.py
+    for its assumptions."""
     refused: Mapping[RefusalCause, int]
     """Reports that were not counted, by cause; included in n_reports."""
     estimate: Estimate
@@ -191,10 +191,10 @@ class Result:
     """Sentinels, operators' test submissions, that the shuffler acknowledged. They are removed
     before anything is counted: n_users, n_reports and the estimate exclude them."""
     n_sentinels_missing: int = 0
-    """Acknowledged sentinels with a report missing from the batch. Above 0 only where the shuffler
-    samples: any other batch is not released."""
+    """Acknowledged sentinels with a report missing from the batch. Above 0 only if the shuffler
+    samples; otherwise the batch is not released."""
     n_sentinels_repeated: int = 0
-    """Further copies of sentinels' reports. Unlike first copies they count in n_reports, and as
+    """Further copies of sentinels' reports. Unlike first copies, they count in n_reports and as
     refused."""
 
     @property

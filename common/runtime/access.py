@@ -88,14 +88,14 @@ class Limits:
     peer_reads: int = 0
     """Maximum requests of one connection read at once."""
     long_answers: bool = False
-    """A read slot is held until the answer is ready, or until it is sent if it is long."""
+    """Whether a call holds its read slot until its answer is ready or, if it is long, sent."""
     minor: bool = False
-    """Minor calls, whose refusal does not count as overload."""
+    """Whether refusals of these calls do not count as overload."""
 
 
 @unique  # an Enum would merge kinds with equal limits
 class CallKind(Enum):
-    """Calls that share limits. A flood of one kind does not block another."""
+    """Kinds of calls. Each kind has its own limits, so a flood of one does not block another."""
 
     SHORT = Limits(calls=2048, peer_calls=64, read_seconds=10, seconds=30, reads=64, peer_reads=4)
     """Calls about one user, with short answers."""
@@ -125,8 +125,8 @@ class CallKind(Enum):
 
 
 LONG_MESSAGE: Final = MAX_ENVELOPE_BYTES // 16
-"""Maximum bytes of a short message. A longer request holds its read slot until it is answered, a
-longer answer until it is sent: a kind has at most `calls` short and `reads` long messages."""
+"""Maximum bytes of a short message. A call with a longer request holds its read slot until it is
+answered, and one with a longer answer until that is sent: a kind has at most `reads` long ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,12 +187,12 @@ class Connections:
     age_seconds: float
     """Seconds until the caller must reconnect, which gRPC clients do automatically."""
     grace_seconds: float
-    """Seconds from then until the connection is closed."""
+    """Seconds from that age until the connection is closed."""
 
 
 _AGE: Final = 300.0
 _CERTIFIED_AGE: Final = 3600.0
-"""Seconds; bounds the time for which an expired certificate is accepted."""
+"""Seconds; also the maximum time for which an expired certificate is still accepted."""
 _MARGIN: Final = 10.0
 """Seconds added to the longest call, for its answer to arrive."""
 
@@ -220,7 +220,7 @@ def check_caller(
     Check that a caller may make a call.
 
     `names` are the parties in the caller's certificate; None if callers have no certificates.
-    `shown` is the token that came with the call; `token` is the service's own, None if it has no
+    `shown` is the token that came with the call. `token` is the service's own, or None if it has no
     operator.
 
     Raises:

@@ -54,16 +54,18 @@ class ConcurrencyLimits:
 
         Raises:
             OverloadError: Too many calls of this kind are running.
-            ShareError: Too many run on this connection, or the kind is a minor one.
+            ShareError: Too many run on this connection, or too many of a minor kind run in total.
         """
         limits, key = kind.value, (kind, peer)
         if self._calls[kind] >= limits.calls:
             error = ShareError if limits.minor else OverloadError
-            raise error(f"{limits.calls} calls of this kind are running, the limit; retry later")
+            raise error(
+                f"{limits.calls} calls of this kind are running, which is the limit; retry later"
+            )
         if is_one_connection(peer) and self._peer_calls[key] >= limits.peer_calls:
             raise ShareError(
-                f"{limits.peer_calls} calls of this kind are running on this connection, its "
-                "limit; retry later"
+                f"{limits.peer_calls} calls of this kind are running on this connection, which is "
+                "its limit; retry later"
             )
         self._calls[kind] += 1
         self._peer_calls[key] += 1
@@ -78,7 +80,7 @@ class ConcurrencyLimits:
 
 
 class Queue:
-    """A first-in, first-out queue for slots, of which a connection holds at most `peer_slots`."""
+    """A first-in, first-out queue for slots; each connection holds at most `peer_slots`."""
 
     def __init__(self, slots: int, peer_slots: int) -> None:
         self._slots = asyncio.Semaphore(slots)
@@ -92,7 +94,7 @@ class Queue:
 
         Raises:
             OverloadError: No slot was free in time.
-            ShareError: This connection's own calls held all of its slots.
+            ShareError: This connection's other calls held all of its slots.
         """
         needed = [(self._slots, OverloadError)]
         if is_one_connection(peer):
@@ -112,7 +114,7 @@ class Queue:
             self._release(peer, held)
             if isinstance(failure, TimeoutError):
                 raise error(
-                    f"the call waited {seconds:g} seconds to be read, the limit; retry later"
+                    f"the call was not read within {seconds:g} seconds; retry later"
                 ) from failure
             raise
 
@@ -170,7 +172,7 @@ _NOT_FINISHED: Final = "the call did not finish"
 
 SERVICE_ERROR: Final = (("shuffledp-foreseen", "1"), ("grpc-retry-pushback-ms", "-1"))
 """Sent with the status of every ShuffleDpError except OverloadError. RESOURCE_EXHAUSTED without it
-is a temporary limit, and gRPC clients retry; with it, a budget is spent, and they must not."""
+means a temporary limit, and gRPC clients retry; with it, a budget is spent, and they must not."""
 
 
 class AdmissionInterceptor(grpc.aio.ServerInterceptor):
@@ -190,7 +192,7 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
         """
         Admit calls to one server, and call `on_error` with every error.
 
-        If `certificates`, every caller has one. `token` is the operator's; None if there is none.
+        `certificates` is True if every caller has one. `token` is the operator's, if there is one.
         """
         self._certificates = certificates
         self._token = token
@@ -209,8 +211,8 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
         """
         Wrap a method's handler, once. The wrapper reads bytes, and parses them in a read slot.
 
-        Methods that stream answers are refused, since such a call could last indefinitely,
-        except for reflection, which has a deadline.
+        Methods that stream answers are refused, since such calls could last indefinitely. The
+        exception is reflection, which has a deadline.
         """
         method = handler_call_details.method
         if method not in self._handlers:
@@ -237,8 +239,8 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
                 raise
             except Exception as error:  # noqa: BLE001  # no details may reach the caller
                 refusal = self._refusal(error)
-            # Not inside `except`: gRPC keeps what abort raises in a reference cycle, which would
-            # keep the error's frames, and the request in them, until they are collected.
+            # Not inside `except`: gRPC keeps the exception that abort raises in a reference cycle,
+            # which would keep the error's frames, and so the request, until they are collected.
             await context.abort(*refusal)
             return None
 
@@ -260,7 +262,7 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
 
         async def behaviour(requests: AsyncIterator[bytes], context: Any) -> bytes:  # noqa: ANN401
             held = self._admit(call, context)
-            # Not when the method returns: gRPC holds the answer until the caller has read it.
+            # Closed later than the method returns: gRPC holds the answer until it has been read.
             context.add_done_callback(held.close)
             long = False
             try:
@@ -310,14 +312,13 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
         async def behaviour(requests: AsyncIterator[bytes], context: Any) -> None:  # noqa: ANN401
             held = self._admit(call, context)
             try:
-                # Answers are written here and not yielded: a timeout would interrupt gRPC while it
-                # waits for a caller who reads none, and that caller would never see the end.
+                # Answers are written here, not yielded. Otherwise, if the caller does not read, a
+                # timeout would interrupt gRPC's wait, and the caller would never see the end.
                 async with Deadline(limits.seconds, _NOT_FINISHED):
                     async for answer in handler.stream_stream(parsed(requests), context):
                         await context.write(serialize(answer))
             finally:
-                # Not when gRPC is done: a caller may not read the end of the stream until the
-                # connection ends.
+                # Before gRPC is done, since a caller may not read the end of the stream for long.
                 held.close()
 
         return behaviour
@@ -364,12 +365,12 @@ async def read_request(
     requests: AsyncIterator[bytes], kind: CallKind, held: AdmittedCall, deadline: Deadline
 ) -> bytes:
     """
-    Wait for a read slot and read one request, unparsed: a message can take 20 times its bytes.
+    Wait for a read slot and read one request, unparsed: parsed, it can take 20 times the memory.
 
-    The slot is freed here, unless the request is long or the answer may be.
+    The slot is freed here unless the request is long or the answer may be.
 
     Raises:
-        OverloadError, DeadlineError: No slot was free, or no complete request arrived, in time.
+        OverloadError, DeadlineError: No slot was free in time, or no complete request arrived.
         WireError: The call holds no request, or several.
     """
     await held.wait_for_slot()

@@ -31,7 +31,7 @@ PARTIES: Final = ("analyzer", "shuffler", "user_agent", "operator")
 """The parties that a certificate may name."""
 AUTHORITY: Final = "authority"
 WARN_DAYS: Final = 30
-"""Days before expiry from which a certificate should be renewed."""
+"""A certificate should be renewed this many days before it expires."""
 
 _LIFETIME: Final = datetime.timedelta(days=365)
 _AUTHORITY_LIFETIME: Final = datetime.timedelta(days=3650)
@@ -40,7 +40,7 @@ _LOOPBACK: Final = ("localhost", "127.0.0.1")
 _SECRET_FILE: Final = 0o600
 _PUBLIC_FILE: Final = 0o644
 _KEY_ERRORS: Final = (ValueError, TypeError, UnsupportedAlgorithm)
-"""Exceptions of the library for bytes that are not a supported private key."""
+"""Exceptions that the library raises for bytes that are not a supported private key."""
 _CERTIFICATE_ERRORS: Final = (
     *_KEY_ERRORS,
     x509.InvalidVersion,
@@ -71,13 +71,13 @@ class Certificate:
 
     @property
     def name(self) -> str:
-        """The common name: the party."""
+        """The common name, which is the party's; empty if there is none."""
         found = self.parsed.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
         return str(found[0].value) if found else ""
 
     @property
     def names(self) -> list[str]:
-        """All alternative names, of hosts and addresses."""
+        """All alternative names: hosts and addresses."""
         try:
             names = self.parsed.extensions.get_extension_for_class(x509.SubjectAlternativeName)
         except x509.ExtensionNotFound:
@@ -153,8 +153,8 @@ class Authority:
         """
         Issue a certificate with a new key to a party, and write PARTY.pem and PARTY.key.
 
-        The certificate names the party, loopback and the hosts. It expires a year after `now`, in
-        seconds since 1970 UTC, or with the authority. Earlier certificates stay valid.
+        The certificate names the party, loopback and the hosts. It expires with the authority, but
+        at most a year after `now` (seconds since 1970 UTC). Earlier certificates stay valid.
 
         Raises:
             SettingsError: A host is invalid or has a party's name, or the authority has expired.

@@ -5,7 +5,7 @@ from typing import Final, Protocol
 
 
 class Clock(Protocol):
-    """A source of the time; tests pass one that they set."""
+    """A source of time; tests pass one that they control."""
 
     def now(self) -> float:
         """Seconds since 1970 UTC."""

@@ -19,7 +19,7 @@ _SENTENCES: Final = {
     sqlite3.SQLITE_FULL: "the disk of the state directory is full",
     sqlite3.SQLITE_READONLY: "the state directory is read-only",
     sqlite3.SQLITE_CANTOPEN: "a file of the state directory cannot be opened",
-    sqlite3.SQLITE_IOERR: "the disk of the state directory fails",
+    sqlite3.SQLITE_IOERR: "the disk of the state directory is failing",
     sqlite3.SQLITE_PERM: "a file of the state directory may not be read or written",
     sqlite3.SQLITE_BUSY: "a database of the state directory is in use by another process",
     sqlite3.SQLITE_LOCKED: "a database of the state directory is in use by another process",
@@ -27,7 +27,7 @@ _SENTENCES: Final = {
 _DAMAGED: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 _DAMAGE: Final = "a database of the state directory is damaged"
 _UNDECODABLE: Final = "Could not decode to UTF-8"
-"""Start of Python's message, which has no code, for a text column that is not UTF-8."""
+"""Start of Python's message for a text column that is not UTF-8; the error has no code."""
 _PRIMARY: Final = 0xFF
 """SQLite's extended codes have the primary code in their lowest byte."""
 
@@ -38,7 +38,7 @@ def storage_failures() -> Generator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        # Python's own errors, for wrong calls, have no code.
+        # Python's own errors, which report misuse, have no code.
         code = getattr(error, "sqlite_errorcode", -1) & _PRIMARY
         if code in _DAMAGED or str(error).startswith(_UNDECODABLE):
             raise DamagedStorageError(_DAMAGE) from error
@@ -61,7 +61,7 @@ class Database:
     """
     Runs functions on one connection, each in its own transaction, in one thread.
 
-    When `run` returns, the function's writes are on the disk (`synchronous=FULL`).
+    When `run` returns, the function's writes are on disk (`synchronous=FULL`).
     """
 
     def __init__(self, path: Path, schema: str) -> None:
@@ -94,10 +94,10 @@ class Database:
 
     async def empty_log(self) -> None:
         """
-        Merge the write-ahead log into the file, so that no deleted row remains on the disk.
+        Merge the write-ahead log into the file, so that no deleted row remains on disk.
 
-        A failure is logged, not raised: earlier transactions stand. The next transactions, also
-        after a restart, try again.
+        A failure is logged, not raised: earlier transactions stand. Later transactions try again,
+        even after a restart.
         """
         await asyncio.get_running_loop().run_in_executor(self._thread, self._merge_log)
         if self._log_has_deleted_rows:

@@ -53,7 +53,7 @@ async def check(settings: ServiceSettings, party: str) -> None:
 
 
 def main() -> None:
-    """Check once. Exit with 0 if the service is serving, otherwise with 1 and one sentence."""
+    """Check once. Exit with 0 if the service is serving; otherwise print why, and exit with 1."""
     parser = argparse.ArgumentParser(
         prog="python -m common.runtime.health_check",
         description="Check that this machine's own service is serving.",

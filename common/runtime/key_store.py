@@ -107,11 +107,11 @@ class KeyStore:
         except (WireError, UnicodeDecodeError) as error:
             raise SettingsError(
                 f"{RING_FILE} in the state directory is not a key ring: put it back from a backup, "
-                "or remove it. Without it, keys that have a file still open, but none seals again"
+                "or remove it. Without it, existing key files can still open, but never seal again"
             ) from error
 
     def _with_strays(self, ring: KeyRing, now: float) -> KeyRing:
-        """Add, as expired, keys that have a file and are not in the ring, as after a crash."""
+        """Add keys with a file that are not in the ring, such as after a crash, as expired."""
         known = {_key_file(entry.key_id) for entry in ring.entries}
         for name in self._state.names(_KEY_FILES):
             if name not in known:
@@ -128,7 +128,7 @@ class KeyStore:
         return public
 
     def _load(self, name: str, suite: str | None) -> HpkePrivateKey:
-        """Read a key's file, whose name is the key's id; if `suite` is None, find its suite."""
+        """Read a key from the file named by its id; if `suite` is None, find its suite."""
 
         def missing() -> bytes:
             raise SettingsError(
@@ -164,7 +164,7 @@ def _key_file(key: KeyId) -> str:
 
 
 _TICK: Final = 600.0
-"""Seconds between rotations; short, since keys live for days."""
+"""Seconds between checks for due rotations; short, since keys live for days."""
 
 
 @dataclass(frozen=True, kw_only=True)

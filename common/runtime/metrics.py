@@ -38,21 +38,21 @@ Party = Literal["analyzer", "shuffler", "user_agent"]
 PARTIES: Final[tuple[Party, ...]] = get_args(Party)
 
 COUNTED_STATES: Final = tuple(state for state in BatchState if state is not BatchState.COLLECTING)
-"""Counted states of a batch at the shuffler: all but collecting, which one person's call starts."""
+"""Counted states of a batch at the shuffler: all but collecting, which a single call can start."""
 COUNTED_REFUSALS: Final = tuple(cause for cause in REFUSALS if cause is not Outcome.CLOSED)
 """Reasons to refuse submissions while a batch collects. Later submissions are not counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class MetricDefinition:
-    """A counter, if its name ends in _total, or a gauge."""
+    """A counter if its name ends in _total, otherwise a gauge."""
 
     name: str
     help: str
     labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Each label with all its values."""
     absent: bool = False
-    """Whether it is hidden until its value is known. Others start at 0: no series appears later."""
+    """Whether it is hidden until its value is known. All others start at 0."""
 
     @property
     def is_counter(self) -> bool:
@@ -71,7 +71,7 @@ _METRIC = MetricDefinition
 _OF_ALL: Final = (
     _METRIC(
         "shuffledp_up",
-        "1: the service runs.",
+        "1 while the service runs.",
         {"party": PARTIES, "version": (VERSION,)},
         absent=True,
     ),
@@ -98,7 +98,7 @@ _OF_ALL: Final = (
 _OF_KEY_HOLDERS: Final = (
     _METRIC(
         "shuffledp_state_free_bytes",
-        "Free space of the state directory's disk, in hundredths of its size.",
+        "Free space of the state directory's disk, rounded down to a hundredth of its size.",
         absent=True,
     ),
     _METRIC(
@@ -108,11 +108,11 @@ _OF_KEY_HOLDERS: Final = (
     ),
     _METRIC(
         "shuffledp_overloaded",
-        "1: in the last whole five minutes a call was refused for lack of room.",
+        "1 if a call was refused for overload in the last whole five minutes.",
     ),
     _METRIC(
         "shuffledp_storage_failing",
-        "1: in the last whole five minutes the disk was full, read-only, failed or damaged.",
+        "1 if the disk was full, read-only, failing or damaged in the last whole five minutes.",
     ),
     _METRIC(
         "shuffledp_keys",
@@ -131,12 +131,12 @@ _OF_SHUFFLER: Final = (
     _METRIC(
         "shuffledp_oldest_undelivered_seconds",
         "Seconds since the longest-waiting undelivered batch closed; 0 if none waits. After a "
-        "restart, since the task's deadline or the start.",
+        "restart, it counts from the task's deadline or the restart, whichever is earlier.",
     ),
     _METRIC(
         "shuffledp_users_collected_total",
         "Users of batches, counted when a batch is permuted or expires; compare refused "
-        "submissions with them.",
+        "submissions with this number.",
     ),
     _METRIC(
         "shuffledp_users_released_total",
@@ -213,7 +213,7 @@ class Metrics(Collector):
         return name in self._definitions
 
     def set(self, name: str, value: float, labels: Mapping[str, str] | None = None) -> None:
-        """Set a gauge; raise ValueError for an undefined series or a counter's."""
+        """Set a gauge; raise ValueError for an undefined series or a counter."""
         values, series = self._find(name, labels or {}, counter=False)
         values[series] = value
 
@@ -277,7 +277,7 @@ class MetricsServer:
             )
         except OSError as error:
             raise SettingsError(
-                f"cannot serve metrics on {listen}: the address is in use, or not of this machine"
+                f"cannot serve metrics on {listen}: the address is in use, or not this machine's"
             ) from error
         self.address = f"{host}:{self._server.server_port}"
 
@@ -288,7 +288,7 @@ class MetricsServer:
         self._thread.join()
 
 
-# --- of a process and its workers ----------------------------------------------------------------
+# --- processes and their workers -----------------------------------------------------------------
 
 _CONTAINER_LIMIT: Final = Path("/sys/fs/cgroup/memory.max")
 
@@ -372,11 +372,11 @@ class FailureCounters:
 
 
 _DISK_STEPS: Final = 100
-"""Free space is rounded down to this fraction of the disk, to hide single submissions."""
+"""Free space is rounded down to one of this many steps, to hide single submissions."""
 
 
 class ProcessMetrics:
-    """The metrics of one process, with those common to all services."""
+    """The metrics of one process, including those common to all services."""
 
     def __init__(self, party: Party, clock: Clock) -> None:
         self._clock = clock
@@ -391,7 +391,7 @@ class ProcessMetrics:
         return self._clock.now()
 
     def watch_loop(self, loop: asyncio.AbstractEventLoop, patience: float = 5.0) -> None:
-        """Make readings fail if the event loop hangs for `patience` seconds: alerts detect that."""
+        """Make readings fail if the event loop hangs for `patience` seconds, for alerts."""
 
         @self.metrics.on_collect
         def check_loop() -> None:

@@ -33,7 +33,7 @@ SHORT_DEADLINE: Final = 15.0
 LONG_DEADLINE: Final = 600.0
 """Timeout in seconds of a call with many reports. Servers' own limits are in access.py."""
 DELIVERY_DEADLINE: Final = CallKind.DELIVERY.value.seconds
-"""Timeout in seconds of a whole batch."""
+"""Timeout in seconds of the delivery of a whole batch."""
 
 _RETRYABLE: Final = frozenset(
     {
@@ -48,7 +48,7 @@ _RETRYABLE: Final = frozenset(
 )
 """Statuses of calls that are safe to retry. From our services, all others are refusals."""
 _TOO_LARGE: Final = re.compile(r"message larger than max \((\d+) vs\. (\d+)\)")
-"""gRPC's details, with RESOURCE_EXHAUSTED, for a message above a limit on bytes."""
+"""Details that gRPC sends with RESOURCE_EXHAUSTED for a message above a size limit."""
 _KEEPALIVE: Final = (
     ("grpc.keepalive_time_ms", 30_000),
     ("grpc.keepalive_timeout_ms", 10_000),
@@ -102,8 +102,8 @@ def make_server(admission: AdmissionInterceptor, connections: Connections) -> gr
             *_KEEPALIVE,
             *_CONNECTIONS,
             ("grpc.max_concurrent_streams", connections.streams),
-            # Ended streams not yet cleared: a lower bound would refuse honest clients with all
-            # their calls under way; without a bound, resets are free.
+            # Bounds ended streams that are not yet cleared. A lower bound would refuse honest
+            # clients that use all their streams; without a bound, resetting streams is free.
             ("grpc.http2.max_deallocating_streams", 4 * connections.streams),
             ("grpc.max_connection_age_ms", round(1000 * connections.age_seconds)),
             ("grpc.max_connection_age_grace_ms", round(1000 * connections.grace_seconds)),
@@ -119,7 +119,7 @@ def bind(
 
     A Unix socket has no TLS: file permissions decide who may connect. TCP is plaintext if `tls` is
     None, which the settings allow on loopback only. Over TLS, renewed files are reloaded; with
-    `ask_for_certificates`, every client needs a certificate of the authority.
+    `ask_for_certificates`, every client needs a certificate from the authority.
     """
     on_socket = listen.startswith("unix:")
     try:
@@ -134,14 +134,14 @@ def bind(
             port = server.add_secure_port(listen, credentials)
     except RuntimeError as error:
         raise SettingsError(
-            f"cannot listen on {listen}: the address is in use, not of this machine, or "
-            "in a missing directory"
+            f"cannot listen on {listen}: the address is in use, not this machine's, or in a "
+            "missing directory"
         ) from error
     return listen if on_socket else f"{listen.rpartition(':')[0]}:{port}"
 
 
 def _check_socket(path: Path) -> None:
-    """Refuse a Unix socket on which a process listens, which gRPC would silently replace."""
+    """Refuse a path in use, since gRPC would silently replace another process's Unix socket."""
     if not path.exists():
         return
     if not path.is_socket():
@@ -160,7 +160,7 @@ def open_channel(
     receive_limit: int = MAX_MESSAGE_BYTES,
 ) -> grpc.aio.Channel:
     """
-    Open a channel to a party at host:port or unix:PATH, whose certificate must name it.
+    Open a channel to a party at host:port, where its certificate must name it, or unix:PATH.
 
     `authority` is the PEM of the authority to trust, None for plaintext or a Unix socket; `own` is
     the certificate to present if asked. Received messages may have at most `receive_limit` bytes.

@@ -31,9 +31,9 @@ S = TypeVar("S", bound=ServiceSettings)
 
 _GRPC_LOG_VARIABLES: Final = frozenset({"GRPC_TRACE", "GRPC_VERBOSITY"})
 GRPC_SILENCE: Final = {"GRPC_VERBOSITY": "NONE"}
-"""Suppresses gRPC's logs, such as of failed handshakes."""
+"""Suppresses gRPC's logs, such as those of failed handshakes."""
 _GRACE: Final = 10.0
-"""Seconds that calls in flight have to finish at a stop."""
+"""Seconds that calls in flight have to finish when the service stops."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +134,7 @@ def _serve_metrics(
 
 
 def main(party: str, settings_class: type[S], start: Callable[[S], Awaitable[Service]]) -> None:
-    """Run one service until SIGTERM or SIGINT. The body of every __main__.py."""
+    """Run one service until SIGTERM or SIGINT. Called by every party's __main__.py."""
     prefix = f"SHUFFLEDP_{party.upper()}"
     parser = argparse.ArgumentParser(
         prog=f"python -m {party}",
@@ -157,10 +157,10 @@ def main(party: str, settings_class: type[S], start: Callable[[S], Awaitable[Ser
 
 def _silence_grpc(party: str) -> None:
     """
-    Disable gRPC's own log, by restarting this program if its variables enable it.
+    Disable gRPC's own log, by restarting this program unless its environment does so already.
 
-    The log names peers and, with tracing, holds headers and decrypted bytes. gRPC reads its
-    variables when it is loaded, so only a restart can change them.
+    The log names peers and, with tracing, contains headers and decrypted bytes. gRPC reads its
+    environment variables when it is loaded, so only a restart can change them.
     """
     silent = {name: text for name, text in os.environ.items() if name not in _GRPC_LOG_VARIABLES}
     silent |= GRPC_SILENCE

@@ -58,7 +58,7 @@ class ServiceSettings:
     """host:port, or unix:PATH. Port 0 chooses a free one and writes it to STATE/address."""
     log_level: Level = "INFO"
     tls_directory: FilePath | None = None
-    """Directory of a development authority and this process's certificate, created at first."""
+    """Directory of a development authority and this process's certificate, created if missing."""
     tls_certificate: FilePath | None = None
     tls_key: FilePath | None = None
     tls_authority: FilePath | None = None
@@ -134,7 +134,7 @@ def load(
     leave_out_unknown: bool = False,
 ) -> S:
     """
-    Read a party's settings from a flat TOML file, or None, and from the environment.
+    Read a party's settings from a flat TOML file, if there is one, and from the environment.
 
     A variable PREFIX_KEY, such as SHUFFLEDP_SHUFFLER_LISTEN, overrides the file's key.
     With `leave_out_unknown`, unknown keys are ignored.

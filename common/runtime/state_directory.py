@@ -2,8 +2,8 @@
 A party's state directory, and the key that encrypts its secrets.
 
 The key's file is outside the directory, so that a copy of the directory alone, such as a backup or
-a discarded disk, reveals no secret. Access to the key's file, or to the process's memory, reveals
-all; write access to the directory can replace secrets.
+a discarded disk, reveals no secret. Access to the key's file or to the process's memory reveals all
+secrets; write access to the directory allows replacing them.
 """
 
 import errno
@@ -58,8 +58,8 @@ class StateKey:
         if not sealed.startswith(_MARK):
             raise SettingsError(
                 f"the key file {name} is damaged, or of a version that did not encrypt secrets: "
-                "put it back from a backup, or finish with that version; if it is moved away, a "
-                "new key is made, which others do not know"
+                "put it back from a backup, or finish with that version. If you move it away, a "
+                "new key replaces it, which other parties do not know"
             )
         body = sealed.removeprefix(_MARK)
         nonce, encrypted = body[:_NONCE_BYTES], body[_NONCE_BYTES:]
@@ -194,7 +194,7 @@ class StateDirectory:
         atomic_write(self.path / name, content.encode(), _PUBLIC_FILE)
 
     def names(self, pattern: str) -> list[str]:
-        """List the files that match a pattern such as `*.key`."""
+        """List the names of the files that match a pattern such as `*.key`."""
         return sorted(path.name for path in self.path.glob(pattern))
 
     @storage_failures()
@@ -217,7 +217,7 @@ class StateDirectory:
 
 
 def atomic_write(path: Path, content: bytes | bytearray | memoryview, mode: int) -> None:
-    """Write a file with permissions `mode` atomically and durably, even if the system crashes."""
+    """Write a file with permissions `mode`, atomically and durably even if the system crashes."""
     _write_scratch(path, content, mode).replace(path)
     flush_directory(path.parent)
 
@@ -235,7 +235,7 @@ def _write_new(path: Path, content: bytes) -> None:
 
 
 def _write_scratch(path: Path, content: bytes | bytearray | memoryview, mode: int) -> Path:
-    """Write and flush a new file of a random name beside `path`, without following links."""
+    """Write and flush a new file with a random name beside `path`, without following links."""
     scratch = path.with_name(f".{path.name}.{secrets.randbits(_SCRATCH_BITS)}")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
     descriptor = os.open(scratch, flags, mode)

@@ -74,7 +74,7 @@ class TlsFiles:
         return identity
 
     def check(self, party: str, now: float) -> None:
-        """Check the certificate's party and dates, or raise SettingsError; warn if it ends soon."""
+        """Check the certificate's party and expiry, or raise SettingsError; warn of other flaws."""
         if self.certificate is None:
             return
         certificate = Certificate.read(self.certificate)

@@ -1,4 +1,4 @@
-"""Strict checks of configuration files and environments; errors never quote them."""
+"""Strict checks of configuration files and environment variables; errors never quote them."""
 
 import re
 import tomllib
@@ -15,7 +15,7 @@ STRICT: Final = ConfigDict(strict=True, extra="forbid", hide_input_in_errors=Tru
 """No type conversion, no unknown keys, and no values in errors."""
 
 _MAX_KEY_PARTS: Final = 32
-"""Maximum dots in a key: tomllib's memory grows quadratically with them, and no key has three."""
+"""Maximum dots in a key. tomllib's memory grows quadratically with them; no known key has three."""
 _LONG_KEY: Final = re.compile(
     rf"""(?<![\w-])(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){{{_MAX_KEY_PARTS},}}"""
 )
@@ -44,7 +44,7 @@ def read_toml(path: Path, refusal: type[ShuffleDpError], *, max_bytes: int) -> d
         if _LONG_KEY.search(text):
             raise refusal(f"a key of {path} has too many parts; at most {_MAX_KEY_PARTS} are read")
         return tomllib.loads(text)
-    except (ValueError, RecursionError) as error:  # ValueError: numbers of thousands of digits too
+    except (ValueError, RecursionError) as error:  # ValueError covers numbers with too many digits
         position = _POSITION.search(str(error))  # without its text, which may quote the file
         raise refusal(f"{path} is not TOML{' ' + position[0] if position else ''}") from error
 
@@ -74,7 +74,7 @@ def validated(
 
 
 def from_text(name: str, text: str, kind: Any, refusal: type[ShuffleDpError]) -> Any:  # noqa: ANN401  # fields of any type
-    """Parse a field's value from a variable's text; raise `refusal` if it has another type."""
+    """Parse a field's value from a variable's text; raise `refusal` if its type is wrong."""
     try:
         return TypeAdapter(kind).validate_strings(text)
     except ValidationError as error:

@@ -16,14 +16,14 @@ class NumberDraft:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextDraft:
-    """RAPPOR's parameters; each names its letter in the paper [EPK14]."""
+    """RAPPOR's parameters, each with its symbol in the paper [EPK14]."""
 
     bits: int = 0
     """k: bits of the filter. 0 means 32, or one bit per label if there are labels."""
     hashes: int = 1
     """h: number of hashes."""
     cohorts: int = 64
-    """m: a power of two. Labels use one cohort: leave the default, or state 1."""
+    """m: a power of two. With labels there is one cohort; leave the default or set 1."""
     permanent: float = 0.5
     """f: probability that a fair coin replaces a bit permanently; rounded up to k/128."""
     unset: float = 0.25
@@ -33,9 +33,9 @@ class TextDraft:
     """q: probability that a set permanent bit is reported as set; rounded down to
     k/65,536. With p = 0 and q = 1, reports are the permanent response itself."""
     most_bytes: int = 64
-    """Maximum bytes of a text in UTF-8."""
+    """Maximum length of a text, in bytes of UTF-8."""
     question: str = ""
-    """Name of the question, if the population may be asked it again: its tasks then share permanent
+    """Name of a question that the population may be asked again; its tasks share permanent
     responses. If empty, the task has its own."""
 
 
@@ -71,11 +71,11 @@ class TaskDraft:
     probabilities imply it."""
     labels: tuple[str, ...] = ()
     buckets: int = 0
-    """For hashing: a prime below domain_size. 0 means the optimal number in protocols that rely
-    on no shuffler; otherwise 0, or domain_size and more, means reports of plain items, the only
-    choice of protocols that do not hash."""
+    """For hashing: a prime below domain_size. 0 means the optimal number in hashing protocols that
+    rely on no shuffler, and no hashing in all others; domain_size or more means no hashing, except
+    of strings."""
     dummies_per_user: float = 0.0
-    """Average number, 0 or more: with 1.3 each user adds one, and one more with probability .3."""
+    """Average number, 0 or more: with 1.3 each user adds one, and a second with probability .3."""
     dummies: DummySpec | None = None
     """Any other distribution of the users' dummies; dummies_per_user must then be 0."""
     shuffler: ShufflerSpec = PERMUTE_ONLY

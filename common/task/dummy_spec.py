@@ -15,9 +15,9 @@ from common.task.specs import check_choice, check_int_range
 MAX_DUMMIES: Final = 2**20
 """Maximum number of dummies of one user; no envelope holds more."""
 MAX_TRIALS: Final = 2**24
-"""Maximum number of items of a domain."""
+"""Maximum of `trials`; `each-item` needs one trial for each item of the domain."""
 MAX_GEOMETRICS: Final = 2**16
-"""Maximum number of geometric numbers summed to a negative binomial one."""
+"""Maximum number of geometric numbers that are summed to one negative binomial number."""
 EXTRA_WEIGHT_SUM: Final = 2**32
 """Denominator of extra_weight."""
 
@@ -108,7 +108,7 @@ class DummySpec:
             )
 
     def _log_probability_of_most(self) -> float:
-        """Return ln P(X = most), a lower bound on ln P(X ≤ most), where the mean exceeds `most`."""
+        """Return a lower bound on ln P(X ≤ most): ln P(X = most), or 0 if the mean is ≤ most."""
         n, k, chance = self.trials, self.most, self.extra_probability
         if self.expected_per_user - self.per_user <= k:
             return 0.0
@@ -123,8 +123,8 @@ class DummySpec:
         """
         Return the distribution with this mean and the least variance. Run by the analyzer.
 
-        1.3 is one dummy, and one more with probability .3, rounded to 1 / EXTRA_WEIGHT_SUM. A whole
-        number is `fixed`.
+        1.3 means one dummy, and a second with probability .3, rounded to a multiple of
+        1 / EXTRA_WEIGHT_SUM. A whole number gives `fixed`.
 
         Raises:
             TaskError: The mean is not in 0 .. MAX_DUMMIES.
@@ -192,7 +192,7 @@ _STEP_RATIOS: Final = np.geomspace(1 / 8, 8, 19)
 _MAX_STEP: Final = 30.0
 """Larger steps of Chernoff's bound would gain less than one report."""
 MAX_DRAWS: Final = 2**20
-"""Maximum number of draws for one item's number."""
+"""Maximum expected number of draws for one item's dummies."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -254,7 +254,7 @@ class ShufflerSpec:
             raise TaskError(f"most is {self.most}; it must be 0 where the shuffler adds no dummies")
 
     def _check_cost(self) -> None:
-        """Check that rejection draws from the flanks quickly, or raise TaskError."""
+        """Check that rejection sampling from the flanks is fast, or raise TaskError."""
         check_int_range("most", self.most, 1, MAX_GEOMETRIC)
         if self.draws_per_item > MAX_DRAWS:
             raise TaskError(
@@ -295,7 +295,7 @@ class ShufflerSpec:
         Return bounds on the number of reports that the shuffler delivers, from the number sent.
 
         A number outside them shows that reports were lost or added: an honest shuffler's is outside
-        with probability at most 1e-12. By Chernoff's bound [BLM13, Section 2.2], a sum S is at
+        them with probability at most 1e-12. By Chernoff's bound [BLM13, Section 2.2], a sum S is at
         least (log E[exp(h·S)] + L) / h with probability at most exp(-L), for every h > 0, and
         likewise below. Several h are tried, around the best one for a normal distribution.
         """

@@ -34,7 +34,7 @@ def check_open_range(
 
 
 def check_float(name: str, value: float) -> float:
-    """Return a field, or raise TaskError unless it is a float: JSON's 2 would be a second form."""
+    """Return a field if it is a float, or raise TaskError: 2 would be a second form of 2.0."""
     if type(value) is not float:
         raise TaskError(f"{name} must be a number with a decimal point")
     return value
@@ -51,7 +51,7 @@ def check_printable(name: str, text: str, maximum: int) -> None:
     if type(text) is not str or not (text.isascii() and text.isprintable()):
         raise TaskError(f"{name} must be printable ASCII text")
     if text != text.strip():
-        raise TaskError(f"{name} must not begin or end with a blank")
+        raise TaskError(f"{name} must not begin or end with whitespace")
     if len(text) > maximum:
         raise TaskError(f"{name} has {len(text)} characters; it may have at most {maximum}")
 
@@ -146,7 +146,7 @@ class NumberSpec:
     sampled: int = 1
     """Number of coordinates in a report."""
     projected: int = 0
-    """Dimensions that vectors are first projected to at random."""
+    """Number of dimensions that vectors are first randomly projected to; 0 for no projection."""
 
     def __post_init__(self) -> None:
         check_choice("mechanism", self.name, get_args(NumberMechanismName))
@@ -192,12 +192,12 @@ INSTANT_SUM: Final = 2**16
 """Denominator of p and q."""
 
 Encoding = Literal["bloom", "labels"]
-"""Bits that a text sets: one for each hash, or the one of its label."""
+"""Bits that a text sets: one for each hash, or only the bit of its label."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RapporSpec:
-    """RAPPOR's parameters; each names its letter in the paper [EPK14]."""
+    """RAPPOR's parameters, each with its symbol in the paper [EPK14]."""
 
     name: RapporMechanismName
     encoding: Encoding
@@ -215,10 +215,10 @@ class RapporSpec:
     """q · INSTANT_SUM: probability that a report shows a set permanent bit as set. With p = 0 and
     q = 1 there is no instantaneous noise."""
     most_bytes: int
-    """Maximum bytes of a text in UTF-8; devices refuse longer ones."""
+    """Maximum length of a text, in bytes of UTF-8; devices refuse longer ones."""
     question: str
-    """Name of the question, if it may be asked again: a population's tasks then share permanent
-    responses to it. If empty, the response is the task's own."""
+    """Name of a question that may be asked again; a population's tasks share permanent responses
+    to it. If empty, the task has its own."""
     report_bytes: int
 
     def __post_init__(self) -> None:
@@ -283,8 +283,8 @@ class KeyValueSpec:
     """Intervals of the grid that values are rounded to, as for NumberSpec."""
     key_true_weight: int
     key_other_weight: int
-    """The odds of the ownership answer are at most e^ε1. 1 : 1 reveals and costs nothing, for later
-    iterations, which are about values alone (PrivKVM)."""
+    """The odds of the ownership answer are at most e^ε1. Later iterations of PrivKVM estimate only
+    values, and use odds of 1 : 1, which reveal and cost nothing."""
     value_true_weight: int
     value_other_weight: int
     """The odds of the value's sign are at most e^ε2."""
@@ -357,7 +357,7 @@ def spec_from_fields(fields: dict[str, Any]) -> AnySpec:
 
 MAX_LABEL_CHARACTERS: Final = 256
 MAX_COMPOSED_CHARACTERS: Final = 4
-"""Maximum number of characters that normalise to one."""
+"""Maximum number of characters that normalisation combines into one."""
 MAX_TYPED_CHARACTERS: Final = MAX_COMPOSED_CHARACTERS * MAX_TEXT_BYTES
 """Maximum characters of a text before normalisation; no task accepts a longer one."""
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
@@ -379,8 +379,8 @@ def check_labels(labels: Sequence[str], domain_size: int) -> None:
     """
     Raise TaskError unless labels are absent, or short and distinct, one per item.
 
-    Labels are distinct if they differ without blanks at either end and in normal form C, because
-    devices compare an answer with them in this form.
+    Labels are compared in normal form C and without whitespace at either end, as devices compare
+    them with an answer.
     """
     if not labels:
         return
@@ -408,6 +408,6 @@ def check_new_labels(labels: Sequence[str]) -> None:
     """
     for item, label in enumerate(labels):
         if label != label.strip():
-            raise TaskError(f"the label of item {item} begins or ends with a blank")
+            raise TaskError(f"the label of item {item} begins or ends with whitespace")
         if label != normalised(label):
             raise TaskError(f"the label of item {item} is not in Unicode's normal form C")

@@ -90,9 +90,9 @@ class Task:
     target_size: int
     """The batch closes at this many users, before the deadline."""
     deadline: int
-    """Seconds since 1970 UTC. At the deadline the batch closes, or expires below n_min."""
+    """Seconds since 1970 UTC. The batch then closes, or expires if it has too few users."""
     assumed_honest_fraction: float
-    """The honest share of users that every guarantee assumes."""
+    """Share of honest users that every guarantee assumes."""
     local_epsilon: float
     """Claimed ε if nobody else is honest. Infinite if reports have no noise."""
     central_epsilon: float
@@ -184,7 +184,7 @@ class Task:
             )
         claimed = self.central_epsilon
         if claimed != self.local_epsilon and not self.amplified and claimed > 0:
-            lasting = " for a question that lasts" * self.composition.amplified
+            lasting = " for a lasting question" * self.composition.amplified
             raise TaskError(
                 f"the protocol {self.protocol}{lasting} relies on no shuffler; central_epsilon is "
                 f"{claimed}, and must equal local_epsilon, {self.local_epsilon}"
@@ -292,7 +292,7 @@ class Task:
             TaskError: The task is invalid.
         """
         if signed.digest() != digest:
-            raise ProofError("the answer is another task than the one requested")
+            raise ProofError("the answer is not the requested task")
         if identity is not None:
             identity.verify(signed)
         return cls.from_bytes(signed.task_bytes)
@@ -307,7 +307,7 @@ class Task:
             task = cls._from_fields(fields)
             canonical = task.to_bytes()
         except _PARSE_ERRORS as error:
-            raise TaskError("these bytes are not a task") from error
+            raise TaskError("the bytes are not a valid task") from error
         if canonical != task_bytes:
             raise TaskError("the task is not in canonical form")
         return task

@@ -94,7 +94,7 @@ def manifest_from_wire(message: analyzer_pb2.DeliverBatchRequest) -> BatchManife
 
 def wants_reports(initial_metadata: Iterable[tuple[str, str | bytes]]) -> bool:
     """Return whether the analyzer asks for the reports after the manifest."""
-    return REPORTS_WANTED[0] in list(initial_metadata)  # gRPC's type would search its keys
+    return REPORTS_WANTED[0] in list(initial_metadata)  # gRPC's type searches only its keys
 
 
 def chunk_to_wire(sealed_reports: bytes) -> analyzer_pb2.DeliverBatchRequest:
@@ -114,7 +114,7 @@ def chunk_from_wire(message: analyzer_pb2.DeliverBatchRequest) -> bytes:
 MAX_SENTINELS: Final = 10_000
 """Maximum number of sentinels in one call."""
 _PART_BYTES: Final = MAX_MESSAGE_BYTES // 2
-"""Maximum bytes of one call's sentinels, so that they arrive in time over a slow line."""
+"""Maximum bytes of one call's sentinels, so that they arrive in time over a slow connection."""
 _FIELD_BYTES: Final = 8
 """Maximum overhead of each sentinel on the wire."""
 _COUNT_BYTES: Final = 4
@@ -135,7 +135,7 @@ _COMMITMENT: Final = Codec(
     },
 )
 commitment_to_wire, commitment_from_wire = _COMMITMENT.to_wire, _COMMITMENT.from_wire
-"""Convert a commitment; a caller that parses one checks its signature."""
+"""Convert a commitment; a caller that parses one must verify its signature."""
 
 
 def commitment_to_bytes(commitment: BatchCommitment) -> bytes:
@@ -145,7 +145,7 @@ def commitment_to_bytes(commitment: BatchCommitment) -> bytes:
 
 def commitment_from_bytes(stored: bytes) -> BatchCommitment | None:
     """
-    Parse a stored commitment; None if an earlier version stored it, without a salt.
+    Parse a stored commitment; None if an earlier version stored it without a salt.
 
     Raises:
         WireError: The stored bytes are damaged.
@@ -167,7 +167,7 @@ def delivered_to_wire(commitment: BatchCommitment | None) -> analyzer_pb2.Delive
 
 
 def delivered_from_wire(message: analyzer_pb2.DeliverBatchResponse) -> BatchCommitment | None:
-    """Parse the answer to a delivery; None from an earlier version without a salt."""
+    """Parse the answer to a delivery; None if it has no commitment, or one without a salt."""
     if not message.commitment.salt:
         return None
     return commitment_from_wire(message.commitment)
@@ -177,13 +177,13 @@ def delivered_from_wire(message: analyzer_pb2.DeliverBatchResponse) -> BatchComm
 
 
 def prefix_to_wire(digest: TaskDigest, prefix: int | None) -> shuffler_pb2.GetInclusionRequest:
-    """Encode a request for a bucket, or the commitment if `prefix` is None, in one length each."""
+    """Encode a request for a bucket, or for the commitment alone if `prefix` is None."""
     number = b"" if prefix is None else prefix.to_bytes(PREFIX_BYTES)
     return shuffler_pb2.GetInclusionRequest(task_digest=digest, prefix=number)
 
 
 def prefix_from_wire(message: shuffler_pb2.GetInclusionRequest) -> tuple[TaskDigest, int | None]:
-    """Parse the requested bucket, None for the commitment alone. Run by the shuffler."""
+    """Parse the requested bucket; None means the commitment alone. Run by the shuffler."""
     digest = digest_from_wire(message.task_digest)
     if not message.prefix:
         return digest, None

@@ -84,7 +84,7 @@ def parse_numbers(
 
 
 def parse_refused(_name: str, field: Mapping[str, int], causes: Sequence[W]) -> dict[W, int]:
-    """Parse counts by cause of refusal, each of them one of `causes`."""
+    """Parse counts by cause of refusal; each cause must be one of `causes`."""
     return {parse_word("a cause of refusal", cause, causes): n for cause, n in field.items()}
 
 
@@ -108,7 +108,7 @@ class EnumCodec(Generic[E]):
         return self._numbers[member]
 
     def read(self, _name: str, number: int) -> E:
-        """Return the member with this protobuf number."""
+        """Return the member with this protobuf number; raise WireError if there is none."""
         if number not in self._members:
             raise WireError(f"{self._noun} {number} is unknown to this program")
         return self._members[number]
@@ -140,8 +140,8 @@ class Codec(Generic[V, M]):
         """
         Match fields by name.
 
-        `readers` parse fields, and `writers` convert their values unless None, both by field name.
-        Fields in `apart` are not in the message: pass them to `from_wire`.
+        `readers` maps field names to parsers, and `writers` to converters of values other than
+        None. Fields in `apart` are not in the message; pass them to `from_wire`.
         """
         known = message.DESCRIPTOR.fields_by_name
         self._value, self._message = value, message

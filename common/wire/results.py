@@ -42,11 +42,11 @@ MAX_LEDGER_ENTRIES: Final = 10_000
 """Maximum number of entries in one call."""
 MAX_ENTRY_NUMBER: Final = 2**63 - 1
 _MAX_FIGURE: Final = 1e30
-"""Largest debiased share, mean or error: a generous bound, whatever devices sent. A share is at
-most 10^28: 2^30 reports for each user, the shuffler's dummies included, over p - q, which weights
-below 2^63 keep above 2^-63. A mean is at most 10^12, the largest bound of a range, times d/k."""
+"""Bound on every debiased share, mean and error, whatever devices send. A share is at most 10^28:
+2^30 reports per user, the shuffler's dummies included, divided by p - q, which is above 2^-63 for
+weights below 2^63. A mean is at most 10^12, the largest end of a range, times size / sampled."""
 _MAX_REFINED: Final = 1 + 1e-6
-"""Maximum share of a distribution, rounding included."""
+"""Maximum refined share, allowing for rounding."""
 
 
 def _counts(_name: str, fields: Sequence[int]) -> NDArray[np.int64]:
@@ -196,9 +196,9 @@ def result_to_wire(result: Result) -> analyzer_pb2.GetResultResponse:
 
 def result_from_wire(message: analyzer_pb2.GetResultResponse) -> Result:
     """
-    Parse a released result. Only a guarantee's epsilon, and the local one, may be infinite.
+    Parse a released result. Only local_epsilon and a guarantee's epsilon may be infinite.
 
-    Sentences, such as a theorem, are unchanged.
+    Texts such as theorems are not checked.
     """
     if "analyzer" not in {guarantee.coalition for guarantee in message.guarantees}:
         raise WireError(
@@ -245,8 +245,8 @@ def ledger_from_wire(message: analyzer_pb2.GetLedgerResponse) -> list[LedgerEntr
     """Parse a page of ledger entries; `verify` checks that they form a chain."""
     if len(message.entries) > MAX_LEDGER_ENTRIES:
         raise WireError(
-            f"{len(message.entries)} ledger entries in one answer; "
-            f"at most {MAX_LEDGER_ENTRIES} are read"
+            f"the answer has {len(message.entries)} ledger entries; "
+            f"it may have at most {MAX_LEDGER_ENTRIES}"
         )
     try:
         return [_ENTRY.from_wire(entry) for entry in message.entries]

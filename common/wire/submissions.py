@@ -33,7 +33,7 @@ _OUTCOMES: Final = EnumCodec(
 
 
 def envelope_from_wire(message: shuffler_pb2.SubmitRequest) -> tuple[TaskDigest, bytes, bytes]:
-    """Parse one submission: task, envelope, and the user's token, empty for none."""
+    """Parse one submission: task, envelope, and the user's token (empty if none)."""
     envelope = parse_bounded("envelope", message.envelope, MAX_ENVELOPE_BYTES)
     return digest_from_wire(message.task_digest), envelope, _token(message.token)
 
@@ -45,13 +45,13 @@ def envelopes_from_wire(
     n_envelopes, tokens = len(message.envelopes), message.tokens
     if n_envelopes > MAX_BULK_ENVELOPES:
         raise WireError(
-            f"{n_envelopes} envelopes in one call; at most {MAX_BULK_ENVELOPES} are read"
+            f"the call has {n_envelopes} envelopes; it may have at most {MAX_BULK_ENVELOPES}"
         )
     envelopes = list(message.envelopes)  # each access to the message makes new objects
     parse_bounded("envelope", max(envelopes, key=len, default=b""), MAX_ENVELOPE_BYTES)
     if tokens and len(tokens) != len(envelopes):
         raise WireError(
-            f"{len(tokens)} tokens for {len(envelopes)} envelopes; there must be none, or one each"
+            f"there are {len(tokens)} tokens for {len(envelopes)} envelopes; send none, or one each"
         )
     return digest_from_wire(message.task_digest), envelopes, [_token(token) for token in tokens]
 
@@ -73,7 +73,7 @@ def outcomes_from_wire(message: shuffler_pb2.SubmitBulkResponse) -> list[Outcome
 
 
 def receipt_from_wire(message: shuffler_pb2.SubmitResponse) -> bytes:
-    """Parse a receipt; empty from a shuffler that signs none. Run by the user agent."""
+    """Parse a receipt; empty if the shuffler signs none. Run by the user agent."""
     return parse_bounded("receipt", message.receipt, SIGNATURE_BYTES)
 
 

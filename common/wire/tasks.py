@@ -160,12 +160,12 @@ def summaries_from_wire(message: analyzer_pb2.ListTasksResponse) -> list[TaskSum
     """Parse a page of the list of tasks, sorted by digest."""
     if len(message.tasks) > MAX_LISTED_TASKS:
         raise WireError(
-            f"{len(message.tasks)} tasks in one answer; at most {MAX_LISTED_TASKS} are read"
+            f"the answer has {len(message.tasks)} tasks; it may have at most {MAX_LISTED_TASKS}"
         )
     summaries = [_SUMMARY.from_wire(summary) for summary in message.tasks]
     digests = [summary.task_digest for summary in summaries]
     if digests != sorted(set(digests)):
-        raise WireError(f"{len(digests)} tasks in one answer; they must come in ascending order")
+        raise WireError(f"the answer's {len(digests)} tasks must be in ascending order of digest")
     return summaries
 
 

@@ -62,7 +62,7 @@ class BatchKey:
         return tagged.digest()
 
     def seal(self, row: bytes | memoryview, associated_data: bytes = b"") -> bytes:
-        """Encrypt a row under a fresh nonce, bound to data that names where it is stored."""
+        """Encrypt a row under a fresh nonce, bound to `associated_data`, which names its place."""
         nonce = secrets.token_bytes(_NONCE_BYTES)
         return nonce + self._aead.encrypt(nonce, row, associated_data)
 
@@ -134,8 +134,8 @@ def merge_small(groups: Sequence[Group], key: BatchKey) -> list[Group]:
     """
     Merge small groups into one, so that single submissions do not take a row each.
 
-    A single submission is thus sealed, opened and sealed again: far cheaper than opening its
-    envelope, and all calls store the same kind of group.
+    A single submission is thus sealed, opened and sealed again. This is far cheaper than opening
+    its envelope, and lets all calls store the same kind of group.
 
     Cost: opening the small groups and sealing one, about 5 microseconds per group.
     """
@@ -219,7 +219,7 @@ def _group_context(kind: bytes, number: int) -> bytes:
 
 _LENGTH_BYTES: Final = 4
 _MAX_RECORD_BYTES: Final = 2**28
-"""Upper bound on the length of every record, against damaged headers."""
+"""Upper bound on a record's length, in case its header is damaged."""
 
 
 def record_context(bucket: int, number: int) -> bytes:

@@ -73,7 +73,7 @@ class StoredBatch:
 
 
 Observer = Callable[[BatchId, BatchState, BatchState, int], None]
-"""Called after every stored change of a batch's state with batch, old state, new state, and the
+"""Called after every stored change of a batch's state with the batch, old state, new state, and
 number of users at that moment."""
 
 
@@ -86,7 +86,7 @@ class BatchFiles:
     permuted batch is written, flushed and renamed, and its directory flushed, so that it exists
     completely or not at all. A repeated shuffle discards earlier files.
 
-    Every method raises StorageError if the disk is full, read-only or fails, and
+    Every method raises StorageError if the disk is full, read-only or failing, and
     DamagedStorageError if stored bytes have changed.
     """
 
@@ -188,7 +188,7 @@ class Spool:
         return await self._database.run(_get, "task_digest", digest)
 
     async def read(self, batch_id: BatchId) -> StoredBatch:
-        """Read one batch's row; raise DamagedStorageError if this version cannot."""
+        """Read one batch's row; raise DamagedStorageError if this version cannot read it."""
         return await self._database.run(_get, "batch_id", batch_id)
 
     async def states(self) -> dict[BatchId, BatchState | None]:
@@ -265,7 +265,7 @@ class Spool:
         self, batch: StoredBatch, state: BatchState, n_reports: int, seconds: float
     ) -> None:
         """
-        Store that the permuted batch is saved, then, in other transactions, delete the submissions.
+        Record that the permuted batch is saved, and then delete its submissions step by step.
 
         A failure in between leaves submissions that nothing reads; `sweep` or `clean_up` deletes
         them.
@@ -319,7 +319,7 @@ _SELECT: Final = (
     "shuffle_seconds FROM batches "
 )
 _STATES: Final = {state.value.encode(): state for state in BatchState}
-"""By their stored bytes: damaged bytes may not be text, and would fail a query of all rows."""
+"""States by stored bytes. Damaged bytes may not be text, and would fail a query of all rows."""
 
 
 def _open_batch(
@@ -385,7 +385,7 @@ def _set_last_state(connection: sqlite3.Connection, batch: StoredBatch, state: B
     n_users = _set_state(connection, batch, state, batch.n_reports, batch.shuffle_seconds)
     if n_users != batch.n_users:
         raise BatchStateError(
-            f"the batch had {batch.n_users} users when it was read; it has {n_users}"
+            f"the batch had {batch.n_users} users when it was read; it now has {n_users}"
         )
     return n_users
 

@@ -1,10 +1,10 @@
 """
 The tables of submissions, used tokens and refusals, and the index that finds repeats.
 
-The functions take a connection and run as one transaction each in the spool's database thread. The
+Each function takes a connection and runs as one transaction in the spool's database thread. The
 index holds 16 bytes per stored submission: half of its tag, and the number of its group. Half a tag
-matches one of 10^7 others by chance with probability 10^7 / 2^64; every match is verified against
-the whole tag in the group.
+matches one of 10^7 others by chance with probability 10^7 / 2^64, so every match is verified
+against the whole tag in the group.
 """
 
 import sqlite3
@@ -25,9 +25,9 @@ from common.sorted_index import SortedIndex
 from shuffler.storage.group import TAG_BYTES, TAGS, BatchKey, Group, merge_small, open_tags
 
 ReadTags = Callable[[int], bytes]
-"""Returns the tags of the stored group with a number."""
+"""Returns the tags of the stored group with this number."""
 UseToken = Callable[[int, int], bool]
-"""Uses the token of a submission, given by group and index in it; False if it was used before."""
+"""Uses a submission's token, given group and index in it; returns False if it was used before."""
 
 
 class Deduplication:
@@ -142,7 +142,7 @@ class Arrival:
     key: BatchKey
     groups: Sequence[Group]
     in_time: bool
-    """Whether the call came before the deadline; later ones are only compared with stored ones."""
+    """Whether the call came before the deadline; if not, its submissions are not stored."""
     token_tags: Sequence[Sequence[bytes]] = ()
     """For each group the keyed hash of each submission's token, which is accepted once per batch;
     empty if no tokens are required."""
@@ -174,7 +174,7 @@ def _append_to(
     arrivals: Sequence[Arrival],
     deduplications: dict[BatchId, Deduplication],
 ) -> tuple[list[list[list[Outcome]]], list[Group]]:
-    """Append to one batch."""
+    """Append submissions to one batch; see `append`."""
     batch_id, key = arrivals[0].batch_id, arrivals[0].key
     query = "SELECT state FROM batches WHERE batch_id = ?"
     state = BatchState(connection.execute(query, (batch_id,)).fetchone()[0])
@@ -237,7 +237,7 @@ def _insert(
 
 
 def _load_tags(connection: sqlite3.Connection, batch_id: BatchId, key: BatchKey) -> Deduplication:
-    """Index the tags of every stored group: a second or two for a million submissions."""
+    """Index the tags of all stored groups. Cost: a second or two for a million submissions."""
     query = "SELECT number, sealed_tags FROM submission_groups WHERE batch_id = ?"
     deduplication, tags, numbers = Deduplication(), bytearray(), array("Q")
     for number, sealed_tags in connection.execute(query, (batch_id,)):
@@ -263,7 +263,7 @@ def groups(
 
 
 def drop_some(connection: sqlite3.Connection, batch_id: BatchId) -> bool:
-    """Delete some groups of a batch; return whether there were any."""
+    """Delete some groups of a batch and return True; if none are left, delete its used tokens."""
     dropped = connection.execute(
         "DELETE FROM submission_groups WHERE batch_id = ? AND number IN "
         "(SELECT number FROM submission_groups WHERE batch_id = ? LIMIT ?)",

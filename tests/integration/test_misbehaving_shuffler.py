@@ -150,7 +150,7 @@ async def test_a_shuffler_that_denies_what_it_took_is_held_to_its_receipt(
 ) -> None:
     """A receipt by another key does not count: the answer stays pending, and is resent."""
     other = line.device(line.analyzer.keys.identity.public_identity())
-    with pytest.raises(PeerError, match="not by the shuffler identity pinned here"):
+    with pytest.raises(PeerError, match="not signed by the pinned shuffler identity"):
         await other.contribute(line.digest, 0, "person 0")
     saved = await line.store.find("person 0", line.digest)
 

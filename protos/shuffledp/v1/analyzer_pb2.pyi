@@ -80,9 +80,9 @@ class CreateTaskRequest(_message.Message):
     protocol: _builtins.str
     domain_size: _builtins.int
     buckets: _builtins.int
-    """a prime below domain_size; 0 reports plain items"""
+    """for hashing: a prime below domain_size; 0: the default"""
     dummies_per_user: _builtins.float
-    """on average; 1.3 is one, and another with probability 0.3"""
+    """average; 1.3 means one, and a second with probability 0.3"""
     local_epsilon: _builtins.float
     """infinite for reports without noise"""
     delta: _builtins.float
@@ -94,7 +94,7 @@ class CreateTaskRequest(_message.Message):
     shuffler_key: _builtins.bytes
     """of the suite: 32 bytes, or 1216 in the hybrid suite"""
     population: _builtins.str
-    """the group asked; empty if it is not asked again"""
+    """group of people asked; empty if it is not asked again"""
     budget_epsilon: _builtins.float
     """for all releases to the population; default: local_epsilon"""
     budget_delta: _builtins.float
@@ -163,7 +163,7 @@ Global___CreateTaskRequest: _TypeAlias = CreateTaskRequest  # noqa: Y015
 
 @_typing.final
 class NumberDraft(_message.Message):
-    """The range of numbers: common/task/specs.py."""
+    """The range of numbers: common/task/draft.py."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -187,7 +187,7 @@ Global___NumberDraft: _TypeAlias = NumberDraft  # noqa: Y015
 
 @_typing.final
 class TextDraft(_message.Message):
-    """RAPPOR's filter, cohorts and probabilities: common/task/specs.py."""
+    """RAPPOR's filter, cohorts and probabilities: common/task/draft.py."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -234,7 +234,7 @@ Global___TextDraft: _TypeAlias = TextDraft  # noqa: Y015
 
 @_typing.final
 class PairDraft(_message.Message):
-    """PrivKV's range and the split of its epsilon: common/task/specs.py."""
+    """PrivKV's range and the split of its epsilon: common/task/draft.py."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -464,7 +464,7 @@ class DeliverBatchResponse(_message.Message):
     COMMITMENT_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def commitment(self) -> _inclusion_pb2.BatchCommitment:
-        """to all staged reports; the same every time"""
+        """to all staged reports; the same in every answer"""
 
     def __init__(
         self,
@@ -489,7 +489,7 @@ class RegisterSentinelsRequest(_message.Message):
     task_digest: _builtins.bytes
     """32 bytes"""
     acknowledged: _builtins.bool
-    """whether the shuffler stored them; if not, they are planned"""
+    """true once the shuffler has stored them; false if only planned"""
     @_builtins.property
     def sentinels(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
         """the leaves of each, 32 bytes per sealed report, in sent order"""
@@ -875,7 +875,7 @@ class TaskSummary(_message.Message):
     deadline: _builtins.int
     """seconds since 1970 UTC"""
     n_users: _builtins.int
-    """of the delivered batch; 0 before"""
+    """of the delivered batch; 0 before the delivery"""
     failure: _builtins.str
     """reason why the batch is unusable; otherwise empty"""
     def __init__(

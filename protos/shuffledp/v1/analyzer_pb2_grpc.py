@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class AnalyzerStub:
-    """Sees what users report, never who.
+    """Sees what users report, but not who reports it.
     """
 
     def __init__(self, channel):
@@ -78,7 +78,7 @@ class AnalyzerStub:
 
 
 class AnalyzerServicer:
-    """Sees what users report, never who.
+    """Sees what users report, but not who reports it.
     """
 
     def CreateTask(self, request, context):
@@ -97,7 +97,7 @@ class AnalyzerServicer:
     def DeliverBatch(self, request_iterator, context):
         """Receives one permuted batch: a manifest, then, if the analyzer's initial metadata holds
         "shuffledp-reports-wanted", the sealed reports in chunks; otherwise the answer follows.
-        The batch is stored durably before an answer without an error. Idempotent.
+        The batch is stored durably before the call succeeds. Idempotent.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -191,7 +191,7 @@ def add_AnalyzerServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class Analyzer:
-    """Sees what users report, never who.
+    """Sees what users report, but not who reports it.
     """
 
     @staticmethod

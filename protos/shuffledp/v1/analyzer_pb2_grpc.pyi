@@ -27,7 +27,7 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class AnalyzerStub:
-    """Sees what users report, never who."""
+    """Sees what users report, but not who reports it."""
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
@@ -39,7 +39,7 @@ class AnalyzerStub:
     DeliverBatch: _grpc.StreamUnaryMultiCallable[_analyzer_pb2.DeliverBatchRequest, _analyzer_pb2.DeliverBatchResponse]
     """Receives one permuted batch: a manifest, then, if the analyzer's initial metadata holds
     "shuffledp-reports-wanted", the sealed reports in chunks; otherwise the answer follows.
-    The batch is stored durably before an answer without an error. Idempotent.
+    The batch is stored durably before the call succeeds. Idempotent.
     """
     RegisterSentinels: _grpc.UnaryUnaryMultiCallable[_analyzer_pb2.RegisterSentinelsRequest, _analyzer_pb2.RegisterSentinelsResponse]
     """Registers an operator's test submissions before the batch is staged. Idempotent. Needs the
@@ -56,7 +56,7 @@ class AnalyzerStub:
 
 @_typing.type_check_only
 class AnalyzerAsyncStub(AnalyzerStub):
-    """Sees what users report, never who."""
+    """Sees what users report, but not who reports it."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     CreateTask: _aio.UnaryUnaryMultiCallable[_analyzer_pb2.CreateTaskRequest, _analyzer_pb2.CreateTaskResponse]  # type: ignore[assignment]
@@ -65,7 +65,7 @@ class AnalyzerAsyncStub(AnalyzerStub):
     DeliverBatch: _aio.StreamUnaryMultiCallable[_analyzer_pb2.DeliverBatchRequest, _analyzer_pb2.DeliverBatchResponse]  # type: ignore[assignment]
     """Receives one permuted batch: a manifest, then, if the analyzer's initial metadata holds
     "shuffledp-reports-wanted", the sealed reports in chunks; otherwise the answer follows.
-    The batch is stored durably before an answer without an error. Idempotent.
+    The batch is stored durably before the call succeeds. Idempotent.
     """
     RegisterSentinels: _aio.UnaryUnaryMultiCallable[_analyzer_pb2.RegisterSentinelsRequest, _analyzer_pb2.RegisterSentinelsResponse]  # type: ignore[assignment]
     """Registers an operator's test submissions before the batch is staged. Idempotent. Needs the
@@ -81,7 +81,7 @@ class AnalyzerAsyncStub(AnalyzerStub):
     """Returns the privacy cost of every released batch. Needs the operator token."""
 
 class AnalyzerServicer(metaclass=_abc_1.ABCMeta):
-    """Sees what users report, never who."""
+    """Sees what users report, but not who reports it."""
 
     @_abc_1.abstractmethod
     def CreateTask(
@@ -106,7 +106,7 @@ class AnalyzerServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_analyzer_pb2.DeliverBatchResponse, _abc.Awaitable[_analyzer_pb2.DeliverBatchResponse]]:
         """Receives one permuted batch: a manifest, then, if the analyzer's initial metadata holds
         "shuffledp-reports-wanted", the sealed reports in chunks; otherwise the answer follows.
-        The batch is stored durably before an answer without an error. Idempotent.
+        The batch is stored durably before the call succeeds. Idempotent.
         """
 
     @_abc_1.abstractmethod

@@ -40,7 +40,7 @@ class _SubmissionOutcomeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Sub
     SUBMISSION_OUTCOME_TOKEN_USED: _SubmissionOutcome.ValueType  # 7
     """the token was used before, by another submission"""
     SUBMISSION_OUTCOME_UNAUTHENTICATED: _SubmissionOutcome.ValueType  # 8
-    """no token, or one of another collection"""
+    """the token is missing or invalid"""
 
 class SubmissionOutcome(_SubmissionOutcome, metaclass=_SubmissionOutcomeEnumTypeWrapper): ...
 
@@ -57,7 +57,7 @@ SUBMISSION_OUTCOME_MALFORMED: SubmissionOutcome.ValueType  # 5
 SUBMISSION_OUTCOME_TOKEN_USED: SubmissionOutcome.ValueType  # 7
 """the token was used before, by another submission"""
 SUBMISSION_OUTCOME_UNAUTHENTICATED: SubmissionOutcome.ValueType  # 8
-"""no token, or one of another collection"""
+"""the token is missing or invalid"""
 Global___SubmissionOutcome: _TypeAlias = SubmissionOutcome  # noqa: Y015
 
 class _BatchState:
@@ -139,7 +139,7 @@ class SubmitRequest(_message.Message):
     envelope: _builtins.bytes
     """sealed to the shuffler: submission id and sealed reports"""
     token: _builtins.bytes
-    """80 bytes: a user's token, if the shuffler requires one"""
+    """the user's token, 80 bytes, if the shuffler requires one"""
     def __init__(
         self,
         *,
@@ -220,7 +220,7 @@ class SubmitBulkResponse(_message.Message):
     OUTCOMES_FIELD_NUMBER: _builtins.int
     RECEIPT_FIELD_NUMBER: _builtins.int
     receipt: _builtins.bytes
-    """one for all STORED or REPEATED submissions, in this order; else empty"""
+    """one for all STORED and REPEATED submissions in order; empty without any"""
     @_builtins.property
     def outcomes(self) -> _containers.RepeatedScalarFieldContainer[Global___SubmissionOutcome.ValueType]:
         """in the order of the envelopes"""
@@ -378,7 +378,7 @@ class GetBatchProgressResponse(_message.Message):
     n_users: _builtins.int
     """so far"""
     n_min: _builtins.int
-    """the task's, unless this shuffler raised it"""
+    """the task's, or this shuffler's minimum if that is higher"""
     target_size: _builtins.int
     deadline: _builtins.int
     """seconds since 1970 UTC"""
@@ -416,7 +416,7 @@ class GetInclusionRequest(_message.Message):
     task_digest: _builtins.bytes
     """32 bytes"""
     prefix: _builtins.bytes
-    """The bucket's number, 4 bytes, computed with the commitment's salt; empty: no bucket."""
+    """The bucket's number, 4 bytes, from a salted leaf; empty to get only the commitment."""
     def __init__(
         self,
         *,

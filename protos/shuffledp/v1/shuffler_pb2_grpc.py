@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class ShufflerStub:
-    """Sees who sends, never what.
+    """Sees who sends, but not what.
     """
 
     def __init__(self, channel):
@@ -73,7 +73,7 @@ class ShufflerStub:
 
 
 class ShufflerServicer:
-    """Sees who sends, never what.
+    """Sees who sends, but not what.
     """
 
     def FetchTask(self, request, context):
@@ -84,7 +84,7 @@ class ShufflerServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Submit(self, request, context):
-        """Stores one user's sealed reports durably before it answers without an error.
+        """Stores one user's sealed reports durably before the call succeeds.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -173,7 +173,7 @@ def add_ShufflerServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class Shuffler:
-    """Sees who sends, never what.
+    """Sees who sends, but not what.
     """
 
     @staticmethod

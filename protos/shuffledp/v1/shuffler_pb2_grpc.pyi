@@ -27,7 +27,7 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class ShufflerStub:
-    """Sees who sends, never what."""
+    """Sees who sends, but not what."""
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
@@ -36,7 +36,7 @@ class ShufflerStub:
     FetchTask: _grpc.UnaryUnaryMultiCallable[_shuffler_pb2.FetchTaskRequest, _shuffler_pb2.FetchTaskResponse]
     """Returns a published task. The analyzer does not learn who asks."""
     Submit: _grpc.UnaryUnaryMultiCallable[_shuffler_pb2.SubmitRequest, _shuffler_pb2.SubmitResponse]
-    """Stores one user's sealed reports durably before it answers without an error."""
+    """Stores one user's sealed reports durably before the call succeeds."""
     SubmitBulk: _grpc.UnaryUnaryMultiCallable[_shuffler_pb2.SubmitBulkRequest, _shuffler_pb2.SubmitBulkResponse]
     """Stores many users' submissions; each has its own outcome."""
     GetBatchStatus: _grpc.UnaryUnaryMultiCallable[_shuffler_pb2.GetBatchStatusRequest, _shuffler_pb2.GetBatchStatusResponse]
@@ -53,13 +53,13 @@ class ShufflerStub:
 
 @_typing.type_check_only
 class ShufflerAsyncStub(ShufflerStub):
-    """Sees who sends, never what."""
+    """Sees who sends, but not what."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     FetchTask: _aio.UnaryUnaryMultiCallable[_shuffler_pb2.FetchTaskRequest, _shuffler_pb2.FetchTaskResponse]  # type: ignore[assignment]
     """Returns a published task. The analyzer does not learn who asks."""
     Submit: _aio.UnaryUnaryMultiCallable[_shuffler_pb2.SubmitRequest, _shuffler_pb2.SubmitResponse]  # type: ignore[assignment]
-    """Stores one user's sealed reports durably before it answers without an error."""
+    """Stores one user's sealed reports durably before the call succeeds."""
     SubmitBulk: _aio.UnaryUnaryMultiCallable[_shuffler_pb2.SubmitBulkRequest, _shuffler_pb2.SubmitBulkResponse]  # type: ignore[assignment]
     """Stores many users' submissions; each has its own outcome."""
     GetBatchStatus: _aio.UnaryUnaryMultiCallable[_shuffler_pb2.GetBatchStatusRequest, _shuffler_pb2.GetBatchStatusResponse]  # type: ignore[assignment]
@@ -75,7 +75,7 @@ class ShufflerAsyncStub(ShufflerStub):
     """
 
 class ShufflerServicer(metaclass=_abc_1.ABCMeta):
-    """Sees who sends, never what."""
+    """Sees who sends, but not what."""
 
     @_abc_1.abstractmethod
     def FetchTask(
@@ -91,7 +91,7 @@ class ShufflerServicer(metaclass=_abc_1.ABCMeta):
         request: _shuffler_pb2.SubmitRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_shuffler_pb2.SubmitResponse, _abc.Awaitable[_shuffler_pb2.SubmitResponse]]:
-        """Stores one user's sealed reports durably before it answers without an error."""
+        """Stores one user's sealed reports durably before the call succeeds."""
 
     @_abc_1.abstractmethod
     def SubmitBulk(

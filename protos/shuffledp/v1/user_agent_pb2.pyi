@@ -135,11 +135,11 @@ class ContributeResponse(_message.Message):
     LOCAL_EPSILON_FIELD_NUMBER: _builtins.int
     SENT_FIELD_NUMBER: _builtins.int
     repeated: _builtins.bool
-    """The task was answered before; this call's value was not used."""
+    """True if the task was answered before; this call's value was then not used."""
     local_epsilon: _builtins.float
     """infinite for reports without noise"""
     sent: _builtins.bool
-    """This call sent the answer; if false, an earlier call's answer had already arrived."""
+    """True if this call sent the answer; false if it had already arrived."""
     def __init__(
         self,
         *,
@@ -195,9 +195,9 @@ class GetReceiptResponse(_message.Message):
     envelope_hash: _builtins.bytes
     """32 bytes: the hash that the receipt signs"""
     receipt: _builtins.bytes
-    """64 bytes, the shuffler's signature; empty before it has arrived"""
+    """64 bytes, the shuffler's signature; empty until acknowledged"""
     receipt_verified: _builtins.bool
-    """with the shuffler's identity pinned on the device"""
+    """against the shuffler identity that is pinned on the device"""
     def __init__(
         self,
         *,

@@ -163,7 +163,7 @@ async def test_a_batch_whose_key_is_destroyed_is_unusable(core: AnalyzerCore) ->
     await core.releases.deliver(manifest, chunks_of(sealed))
     await core.settle()
 
-    with pytest.raises(UnusableBatchError, match=r"analyzer_key, .* has expired and is destroyed"):
+    with pytest.raises(UnusableBatchError, match=r"analyzer_key, .* expired and was destroyed"):
         await core.releases.result(signed.digest())
     assert 0 == core.pool.opened
     assert [] == await core.releases.ledger(0)

@@ -61,7 +61,7 @@ def test_a_lasting_question_gets_no_amplification() -> None:
 
     assert alone.central_epsilon < alone.local_epsilon
     assert asked.central_epsilon == asked.local_epsilon == alone.local_epsilon
-    with pytest.raises(TaskError, match="rappor for a question that lasts relies on no shuffler"):
+    with pytest.raises(TaskError, match="rappor for a lasting question relies on no shuffler"):
         dataclasses.replace(asked, central_epsilon=0.5)
     once = kind_task("rappor", population="staff")
     assert once.central_epsilon < once.local_epsilon
@@ -95,7 +95,11 @@ def test_a_lasting_question_gets_no_amplification() -> None:
             {"labels": ("a", "é" * 33), "texts": None},
             "label of item 1 has 66 bytes in UTF-8; most_bytes is 64, and nobody could answer it",
         ),
-        ("rappor", {"labels": ("a", "b "), "texts": None}, "label of item 1 begins or ends with a"),
+        (
+            "rappor",
+            {"labels": ("a", "b "), "texts": None},
+            "label of item 1 begins or ends with wh",
+        ),
         ("od-hp", {"labels": ("e\u0301", *"bcd"), "domain_size": 4}, "label of item 0 .* form C"),
         ("rappor", {"labels": ("a", "b"), "texts": TextDraft(cohorts=8)}, "with labels it must"),
         ("rappor", {"texts": TextDraft(bits=33)}, "bits is 33; above 32 it must be divisible"),

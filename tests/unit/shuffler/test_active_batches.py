@@ -46,7 +46,7 @@ async def test_tasks_for_other_shufflers_are_refused(shuffler: Shuffler) -> None
     wrong = MemoryAnalyzer(CASE.signed)
     wrong.get_task = lambda _: asyncio.sleep(0, other)  # type: ignore[method-assign, assignment]
     shuffler.batches._analyzer = wrong
-    with pytest.raises(ProofError, match="another task"):
+    with pytest.raises(ProofError, match="not the requested task"):
         await shuffler.collection.fetch_task(DIGEST)
 
     shuffler.batches._analyzer = MemoryAnalyzer(CASE.signed)

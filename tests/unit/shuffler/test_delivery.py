@@ -87,7 +87,7 @@ async def test_a_submission_committed_while_a_batch_expires_keeps_it(shuffler: S
     before = await shuffler.spool.get(DIGEST)
     late = shuffler.envelope()
     await shuffler.collection.submit(DIGEST, late)
-    with pytest.raises(BatchStateError, match="had 2 users when it was read; it has 3"):
+    with pytest.raises(BatchStateError, match="had 2 users when it was read; it now has 3"):
         await shuffler.spool.set_last_state(before, BatchState.EXPIRED)
     shuffler.clock.seconds = float(CASE.task.deadline)
     await shuffler.advance()

@@ -24,7 +24,7 @@ def _policy(case: PublishedTask, cap: float = 4.0) -> Policy:
 def test_a_task_of_another_signer_is_refused() -> None:
     """Its claims do not matter."""
     stranger, case = SigningIdentity.generate().public_identity(), published()
-    with pytest.raises(ProofError, match="not by the analyzer identity pinned here"):
+    with pytest.raises(ProofError, match="not signed by the pinned analyzer identity"):
         check(case.signed, case.signed.digest(), Policy(identity=stranger, local_epsilon_cap=4), 1)
 
 

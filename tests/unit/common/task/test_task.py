@@ -27,9 +27,9 @@ def test_a_task_is_verified_by_its_digest_and_the_pinned_identity() -> None:
 
     assert case.task == Task.verified(case.signed, digest, case.identity.public_identity())
     assert case.task == Task.verified(case.signed, digest, None)
-    with pytest.raises(ProofError, match="not by the analyzer identity pinned here"):
+    with pytest.raises(ProofError, match="not signed by the pinned analyzer identity"):
         Task.verified(case.signed, digest, stranger)
-    with pytest.raises(ProofError, match="another task"):
+    with pytest.raises(ProofError, match="not the requested task"):
         Task.verified(case.signed, TaskDigest(bytes(32)), None)
 
 
@@ -79,7 +79,7 @@ def test_a_task_has_one_byte_form_only() -> None:
         ({"labels": (*map(str, range(99)), " 98")}, "two items have the same label"),
         ({"labels": (*map(str, range(98)), "é", "e\u0301")}, "two items have the same label"),
         ({"labels": (*map(str, range(99)), "a\ud800")}, "the label of item 99 contains half"),
-        ({"population": " staff"}, "population must not begin or end with a blank"),
+        ({"population": " staff"}, "population must not begin or end with whitespace"),
         ({"population": "Müller"}, "population must be printable ASCII"),
         ({"population": 1}, "population must be printable ASCII"),
         ({"population": "x" * 65}, "population has 65 characters; it may have at most 64"),

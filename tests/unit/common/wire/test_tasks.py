@@ -46,9 +46,9 @@ def test_a_published_task_and_its_state_are_read_back() -> None:
     assert (_SIGNED, summaries[2]) == tasks.description_from_wire(
         tasks.description_to_wire(_SIGNED, summaries[2])
     )
-    with pytest.raises(WireError, match="must come in ascending order"):
+    with pytest.raises(WireError, match="must be in ascending order"):
         tasks.summaries_from_wire(tasks.summaries_to_wire(summaries[::-1]))
-    with pytest.raises(WireError, match="51 tasks in one answer; at most 50"):
+    with pytest.raises(WireError, match="has 51 tasks; it may have at most 50"):
         tasks.summaries_from_wire(tasks.summaries_to_wire(summaries[:1] * 51))
 
 

@@ -132,7 +132,7 @@ async def test_planting_stopped_anywhere_is_continued(tmp_path: Path) -> None:
         (
             {"analyzer_identity": SigningIdentity.generate().public_identity()},
             ProofError,
-            "not by the analyzer identity pinned here",
+            "not signed by the pinned analyzer identity",
         ),
     ],
 )
@@ -150,7 +150,7 @@ async def test_a_mistake_is_noticed_before_anything_is_written_or_sent(
 async def test_only_the_task_of_the_pinned_analyzer_gets_sentinels(operation: Operation) -> None:
     """The shuffler may return another task, or one by another signer."""
     assert 4 == len(await operation.plant(analyzer_identity=_CASE.identity.public_identity()))
-    with pytest.raises(ProofError, match="another task than the one requested"):
+    with pytest.raises(ProofError, match="not the requested task"):
         await Operation(operation.kept, published().signed).plant()
 
 
