@@ -54,7 +54,7 @@ class _LazyGroup(TyperGroup):
         return self.commands.get(cmd_name)
 
     def invoke(self, ctx: Any) -> Any:  # noqa: ANN401
-        """Run a command; add the profile to the error of a missing option, and reword pydantic."""
+        """Run a command; suggest a profile if an option is missing; reword pydantic's errors."""
         try:
             return super().invoke(ctx)
         except typer.BadParameter as error:
@@ -115,7 +115,7 @@ def shuffledp(
         ),
     ] = False,
 ) -> None:
-    """Collect statistics with differential privacy: no party sees both who answers and what."""
+    """Collect statistics with differential privacy: no party sees both a person and the answer."""
     context.default_map = profile_defaults(profile)
 
 

@@ -82,7 +82,7 @@ class OperatorClient(ServiceClient):
             raise
         result = result_from_wire(answer)
         if result.task_digest != digest:
-            raise WireError("the analyzer returned another task's result than the one requested")
+            raise WireError("the analyzer returned the result of a different task")
         return result
 
     async def tasks(self) -> list[TaskSummary]:
@@ -99,12 +99,12 @@ class OperatorClient(ServiceClient):
             summaries += page
 
     async def describe(self, digest: TaskDigest) -> tuple[SignedTask, TaskSummary]:
-        """Return a signed task, whose signature is not checked, and its state."""
+        """Return a signed task and its state, without checking the signature."""
         request = analyzer_pb2.DescribeTaskRequest(task_digest=digest)
         answer = await self._call(self._stub.DescribeTask, request)
         signed, summary = description_from_wire(answer)
         if signed.digest() != digest:
-            raise ProofError("the analyzer returned another task than the one requested")
+            raise ProofError("the analyzer returned a different task")
         return signed, summary
 
     async def ledger(self) -> tuple[list[LedgerEntry], ChainHead]:

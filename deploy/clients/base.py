@@ -33,7 +33,7 @@ class ServiceClient:
             raise  # the service runs at that address
         except PeerError as error:
             raise type(error)(
-                f"{error}. Check that it is running, the address and the authority"
+                f"{error}. Check that it is running, and check its address and authority"
             ) from error
 
     async def __aenter__(self) -> Self:

@@ -64,7 +64,7 @@ class KeyFolder:
         authority = Authority.read(self.path)
         folders = {name: path for name, path in self._folders().items() if party in {None, name}}
         if not folders:
-            raise SettingsError(f"{self.path} has no certificate of {party or 'any party'}")
+            raise SettingsError(f"{self.path} has no certificate for {party or 'any party'}")
         for name, folder in folders.items():
             old = Certificate.read(folder / f"{name}.pem")
             self._issue(authority, folder, name, extra_hosts(old), now)

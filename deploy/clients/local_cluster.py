@@ -79,7 +79,7 @@ class Cluster:
     async def start_shuffler(
         self, listen: str = "127.0.0.1:0", *, analyzer: str | None = None
     ) -> None:
-        """Start the shuffler, which calls the analyzer at its own or at another address."""
+        """Start the shuffler; `analyzer` replaces the address at which it calls the analyzer."""
         self.shuffler = await self._start(
             "shuffler",
             listen,
@@ -144,7 +144,7 @@ class Cluster:
             )
         try:
             async with asyncio.timeout(_START_SECONDS):
-                while process.returncode is None and not published.exists():  # noqa: ASYNC110  # files have no events
+                while process.returncode is None and not published.exists():  # noqa: ASYNC110  # a file has no event to await
                     await asyncio.sleep(_POLL_SECONDS)
         except BaseException:
             process.kill()

@@ -36,7 +36,7 @@ class ShufflerClient(ServiceClient):
         await self._call(self._stub.CloseBatch, shuffler_pb2.CloseBatchRequest(task_digest=digest))
 
     async def progress(self, digest: TaskDigest) -> BatchProgress:
-        """Return the state and counts of a batch that a device has fetched; needs the token."""
+        """Return a batch's state and counts once a device has fetched its task; needs the token."""
         request = shuffler_pb2.GetBatchProgressRequest(task_digest=digest)
         return progress_from_wire(await self._call(self._stub.GetBatchProgress, request))
 

@@ -59,9 +59,9 @@ def account(
     ] = None,
     dummies_per_user: Annotated[
         float,
-        typer.Option(help="Dummies by each user except --colluders and --skippers, such as 1.3."),
+        typer.Option(help="Dummies per user, such as 1.3, excluding --colluders and --skippers."),
     ] = 0.0,
-    shuffler_dummies: Annotated[int, typer.Option(help="Uniform dummies by the shuffler.")] = 0,
+    shuffler_dummies: Annotated[int, typer.Option(help="Uniform dummies from the shuffler.")] = 0,
     known_dummies: Annotated[int, typer.Option(help="Dummies that the analyzer recognises.")] = 0,
     colluders: Annotated[
         int, typer.Option(help="Users who reveal their messages to the analyzer.")
@@ -99,7 +99,7 @@ def account(
         print_json(found)
         if refused:
             sys.stderr.write(
-                f"{refused} of {len(found)} queries failed; each answer has its error\n"
+                f"{refused} of {len(found)} queries failed; their answers state the errors\n"
             )
         return
     if users is None:

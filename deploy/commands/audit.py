@@ -23,13 +23,13 @@ def audit(
     ] = False,
     full: Annotated[
         bool,
-        typer.Option("--full", help="Samples at least ten times larger: detect smaller faults."),
+        typer.Option("--full", help="Samples at least ten times larger, to detect smaller faults."),
     ] = False,
     task_file: Annotated[
         Path | None,
         typer.Option(help="A published task: task.json from `shuffledp task show --save`."),
     ] = None,
-    draft: Annotated[Path | None, typer.Option(help="A task's draft.  [the demo's task]")] = None,
+    draft: Annotated[Path | None, typer.Option(help="Draft of a task.  [the demo's task]")] = None,
     users: Annotated[
         int | None,
         typer.Option(

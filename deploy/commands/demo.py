@@ -30,7 +30,7 @@ def demo(
         str,
         typer.Option(
             help="Number of people, or 'all': 100,000 of the 31,670,031 cases by state, or "
-            "20,000 simulated ones for other kinds."
+            "20,000 simulated people for other kinds."
         ),
     ] = "20000",
     task_kind: Annotated[
@@ -52,7 +52,7 @@ def demo(
     open_it: OpenPage = False,
     json: AsJson = False,
 ) -> None:
-    """Collect values privately with three processes on this machine; compare with the truth.
+    """Collect values privately with three local processes; compare the result with the truth.
 
     The default is a histogram of confirmed COVID-19 cases by US state.
     """

@@ -140,7 +140,7 @@ def _print(
         print_json({"certificates": listed, "signing_identity": identity})
         return
     console, table = terminal(), Table(title="Certificates")
-    add_columns(table, dict.fromkeys(("of", "days left", "names", "SHA-256"), "left"))
+    add_columns(table, dict.fromkeys(("party", "days left", "names", "SHA-256"), "left"))
     for row in listed:
         days = "ended" if row["days_left"] < 0 else str(row["days_left"])
         table.add_row(row["party"], days, ", ".join(row["names"]), row["sha256"])
@@ -148,7 +148,7 @@ def _print(
     if written:
         console.print(f"Written to {folder.path}.", markup=False, soft_wrap=True)
     if identity is not None:
-        console.print(f"The analyzer's signing identity: {identity}.")
+        console.print(f"Fingerprint of the analyzer's signing identity: {identity}.")
     soon = [row["party"] for row in listed if row["ends_soon"]]
     if soon:
         console.print(

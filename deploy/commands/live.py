@@ -36,7 +36,7 @@ def live(
         bool, typer.Option("--open", help="Also open the page in a browser on this machine.")
     ] = False,
 ) -> None:
-    """Serve a page with the progress of a batch, to this machine only. Ctrl-C ends it.
+    """Serve a page with the progress of a batch to this machine only, until Ctrl-C.
 
     Shows users so far, a forecast for n_min, and refused submissions. Needs the shuffler's operator
     token. The growing count reveals when submissions arrive: do not show the page to the analyzer's

@@ -47,7 +47,7 @@ def load(
         str | None, typer.Option(help="Address of the shuffler under load, host:port.")
     ] = None,
     local: Annotated[
-        bool, typer.Option("--local", help="Start the services here, publish a task and load them.")
+        bool, typer.Option("--local", help="Start services here, publish a task and test them.")
     ] = False,
     sink: Annotated[
         bool,
@@ -134,7 +134,7 @@ def load(
         Path | None, typer.Option(help="Send the submissions prepared in this file.")
     ] = None,
     analyzer: Annotated[
-        str | None, typer.Option(help="Address of the analyzer, to compare the result too.")
+        str | None, typer.Option(help="Address of the analyzer, to check the result too.")
     ] = None,
     token_file: Annotated[
         Path | None,
@@ -145,7 +145,7 @@ def load(
     shuffler_token_file: Annotated[
         Path | None,
         typer.Option(
-            help="The shuffler's operator token, to check that the batch is empty and to compare "
+            help="The shuffler's operator token, to check that the batch is empty and to check "
             "the shuffler's counts."
         ),
     ] = None,
@@ -153,8 +153,7 @@ def load(
         bool,
         typer.Option(
             "--i-run-these-services",
-            help="Send without --shuffler-token-file. Simulated answers spoil a batch of real "
-            "users.",
+            help="Send without --shuffler-token-file. Simulated answers spoil a real collection.",
         ),
     ] = False,
     close: Annotated[

@@ -22,7 +22,7 @@ from protos.shuffledp.v1 import user_agent_pb2
 app = typer.Typer()
 
 _MAY_BE_EMPTY: Final[frozenset[Kind]] = frozenset({"string", "key-value"})
-"""Kinds with an empty value: an empty text, or no keys."""
+"""Kinds for which an empty value is valid: an empty text, or no keys."""
 
 
 @app.command(
@@ -46,7 +46,7 @@ def contribute(
 ) -> None:
     """Contribute one value, from a prompt or standard input, through your own user agent."""
     digest = task_digest(task)
-    # No argument: it would stay in the shell's history.
+    # Not an argument, which would stay in the shell's history.
     value = prompt_for_value(kind) if sys.stdin.isatty() else read_piped_value()
     # Only the agent knows the labels of the task's items.
     parsed = value.strip() if kind == "categorical" else parse_value(value, kind)
@@ -55,7 +55,7 @@ def contribute(
 
 
 def prompt_for_value(kind: Kind) -> str:
-    """Prompt for a value; repeat while it is empty, unless its kind has an empty value."""
+    """Prompt for a value; repeat while it is empty, unless its kind allows an empty value."""
     nothing = "" if kind in _MAY_BE_EMPTY else None
     return str(typer.prompt("Your value", default=nothing, hide_input=True, show_default=False))
 
@@ -73,7 +73,7 @@ def describe_contribution(receipt: user_agent_pb2.ContributeResponse) -> str:
     """Describe the outcome of a contribution."""
     if not receipt.repeated:
         return f"Contributed. This spends a local epsilon of {rounded_up(receipt.local_epsilon)}."
-    earlier = "had not arrived and was sent now" if receipt.sent else "has arrived"
+    earlier = "had not arrived and has now been sent" if receipt.sent else "has arrived"
     return f"You already answered this task; the value was not used. The earlier answer {earlier}."
 
 
@@ -113,6 +113,6 @@ def show_receipt(answer: user_agent_pb2.GetReceiptResponse, console: Console) ->
     console.print(f"Your answer: {escaped(answer.state)}. Proof: {escaped(answer.inclusion)}.")
     console.print(_MEANING.get(answer.inclusion, ""))
     if answer.receipt:
-        verified = "verified" if answer.receipt_verified else "kept, no shuffler is pinned"
+        verified = "verified" if answer.receipt_verified else "not verified: no shuffler is pinned"
         console.print(f"Receipt ({verified}): {answer.receipt.hex()}")
         console.print(f"of the envelope with SHA-256 {answer.envelope_hash.hex()}")

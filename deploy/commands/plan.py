@@ -131,7 +131,7 @@ def plan(
     if local_cap is None:
         console.print(
             f"Planned for devices with default settings, which answer up to a local epsilon of "
-            f"{cap:g}; raise it with --local-cap, or use --local-cap none.",
+            f"{cap:g}; raise the limit with --local-cap, or use --local-cap none.",
             style="dim",
             highlight=False,
         )
@@ -140,7 +140,7 @@ def plan(
 
 
 def _range(kind: Kind, low: float | None, high: float | None) -> dict[str, Any]:
-    """Return the draft's table with the range of numbers."""
+    """Return the draft's value range; raise PlanError if one is given for items or texts."""
     ends: dict[str, Any] = {
         name: end for name, end in (("low", low), ("high", high)) if end is not None
     }

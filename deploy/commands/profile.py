@@ -31,12 +31,12 @@ _LAYOUTS: Final = {
     "analyzer_identity": ("analyzer/identity.pub",),
     "shuffler_identity": ("shuffler/identity.pub",),
 }
-"""Paths of each file: among state directories, and in a compose project's secrets."""
+"""Path of each file among the state directories, then among a compose project's secrets."""
 FILES: Final = tuple(_LAYOUTS)
-"""Options that are paths: in a profile relative to its folder, otherwise to the working folder."""
+"""Options that are paths; in a profile, they are relative to its folder."""
 _NAMES: Final = (*ADDRESSES, *FILES)
 PROFILE_OPTIONS: Final = {*_NAMES, "token_file"}
-"""Options that a profile can set; its keys of token files also name the party."""
+"""Options that a profile can set; its token-file keys also name the party."""
 
 _WITH_ANALYZER_TOKEN: Final = {
     **dict.fromkeys(("result", "ledger", "contribute", "receipt"), ()),
@@ -45,7 +45,7 @@ _WITH_ANALYZER_TOKEN: Final = {
 }
 _WITH_SHUFFLER_TOKEN: Final = {"live": (), "task": ("close",)}
 """
-Commands with their subcommands that take defaults from the profile, by the token they need.
+Commands and subcommands that take defaults from the profile, by the token they need.
 
 `load` takes none, so that it never reaches real services by accident.
 """
@@ -61,7 +61,7 @@ def read_profile(file: Path | None) -> dict[str, str]:
     path = file or DEFAULT_PROFILE
     fields: dict[str, Any] = {}
     if file is not None or path.exists():
-        # Imported here: help and version work without pydantic and TOML.
+        # Imported here, because help and version work without pydantic and TOML.
         from common.runtime.validation import read_toml  # noqa: PLC0415
 
         fields = read_toml(path, SettingsError, max_bytes=_MAX_BYTES)
@@ -117,7 +117,7 @@ def init(
     found = _found_in(directory) | {name: value for name, value in given.items() if value}
     if not found:
         raise SettingsError(
-            f"{directory} has no state of a service (analyzer/, shuffler/, tls/) and no secrets; "
+            f"{directory} has no service state (analyzer/, shuffler/, tls/) and no secrets; "
             "start the services first, or name the folder that contains these folders"
         )
     if output.exists() and not force:

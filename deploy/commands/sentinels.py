@@ -56,7 +56,7 @@ def plant_sentinels(
         Path | None,
         typer.Option(
             help="User tokens, one per line, if the shuffler requires them. Uses the first COUNT; "
-            "give these to no user."
+            "never give these to users."
         ),
     ] = None,
     authority: options.Authority = None,
@@ -73,7 +73,7 @@ def plant_sentinels(
 ) -> None:
     """Register test submissions with the analyzer, and send them through the shuffler.
 
-    After an interruption, run the same command again: it resends the same bytes of all sentinels
+    After an interruption, run the same command again: it resends, byte for byte, every sentinel
     that the shuffler has not acknowledged.
     """
     check_folder(output)

@@ -35,7 +35,7 @@ _EPSILONS: Final = tuple(round(0.1 * tenth, 1) for tenth in range(1, 11))
 _COMPARED: Final = ("murs", "hp-sdp", "mixdump", "od-hp")
 """Protocols that the OD-HP paper compares."""
 _RUN_TIME: Final = 5
-"""The figure of run times, for which every report must be simulated."""
+"""Number of the figure of run times, for which every report must be simulated."""
 _FIGURES: Final = {
     3: (IPUMS_1940_CITY, _EPSILONS),
     4: ("kosarak_reconstructed", _EPSILONS),
@@ -74,7 +74,7 @@ def simulate(
     column: Annotated[
         str | None,
         typer.Option(
-            help="Column of values in the file. With a column count, each row is a value; "
+            help="Column of values in the file. With a column named count, each row is a value; "
             "otherwise each row is a person.  [value]"
         ),
     ] = None,
@@ -113,7 +113,7 @@ def simulate(
         typer.Option(
             "--figure",
             help="The OD-HP paper's figure 3 (IPUMS), 4 (Kosarak) or 5 (run time): its protocols "
-            "and targets, by both accountings. Written to figureN.png and .svg, or to --plot.",
+            "and targets, with both accountings. Written to figureN.png and .svg, or to --plot.",
         ),
     ] = None,
     json: AsJson = False,

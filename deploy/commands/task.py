@@ -126,7 +126,7 @@ def show(
 ) -> None:
     """Print one task, its guarantees and its state.
 
-    Also prints the budget that its population has spent and has left.
+    Also prints its population's spent and remaining budgets.
     """
     check_folder(save)
     digest = options.task_digest(task)
@@ -174,7 +174,7 @@ def show(
     )
     if save is not None:
         console.print(f"Written to {save}: {', '.join(draft_file.TASK_FILES)}.", markup=False)
-    if shuffler:  # last: the rest is shown even if the shuffler does not answer
+    if shuffler:  # last, so that the rest is shown even if the shuffler does not answer
         task_view.print_batch(batch(), console)
 
 

@@ -13,7 +13,7 @@ from common.task.specs import MAX_DOMAIN_SIZE, check_int_range
 from deploy.datasets import files
 
 MAX_PEOPLE: Final = 10**9 - 1
-"""Largest population of numpy's hypergeometric distribution."""
+"""Largest population that numpy's hypergeometric distribution accepts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -22,7 +22,7 @@ class Dataset:
 
     name: str
     title: str
-    """A description, which states if the data is not real."""
+    """A description, which says so if the data is not real."""
     labels: tuple[str, ...]
     """Names of the items, or empty."""
     counts: NDArray[np.int64]

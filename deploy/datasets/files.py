@@ -22,15 +22,15 @@ ENDINGS: Final = (".csv", ".csv.gz", ".parquet")
 MAX_LINE_CHARACTERS: Final = 1 << 20
 _ROWS_AT_ONCE: Final = 1 << 16
 _INT64_DIGITS: Final = 18
-"""Most decimal digits of a count, so that it fits into 64 bits."""
+"""Maximum decimal digits of a count, so that it fits into 64 bits."""
 
 
 class Table(NamedTuple):
     """The number of people with each value."""
 
     values: tuple[str, ...]
-    """Distinct values: in the file's order if rows are items; otherwise sorted, by size if all are
-    numbers."""
+    """Distinct values: in the file's order if rows are items; otherwise sorted, numerically if all
+    are whole numbers."""
     counts: NDArray[np.int64]
     """Number of people with each value, shape (values,)."""
 
@@ -141,8 +141,8 @@ def _columns(header: Sequence[str], name: str, column: str) -> list[str]:
             raise TaskError(f"{name} has {header.count(title)} columns {title}; one is allowed")
     if column not in header:
         raise TaskError(
-            f"{name} has {len(header)} columns, and none is called {column}; rows of people need "
-            f"a column {column}, rows of items {column} and count"
+            f"{name} has {len(header)} columns, and none is called {column}; it needs this column, "
+            "and a column count if its rows are items"
         )
     return columns
 

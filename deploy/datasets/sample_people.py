@@ -22,7 +22,7 @@ from deploy.tasks.value_parser import parse_value
 MAX_SAMPLE: Final = 1_000_000
 """Largest synthetic population, and largest population from a file."""
 _MAX_CANDIDATES: Final = 1000
-"""Most texts of a file that become candidates."""
+"""Maximum number of a file's texts that become candidates."""
 _PATIENTS: Final = 100_000
 """Default number of people drawn from the 31,670,031 COVID-19 cases."""
 _ABSENT: Final = (
@@ -154,7 +154,7 @@ _QUESTIONS: Final[Mapping[Kind, _Question]] = {
         _guests,
     ),
     "key-value": _Question(
-        "the films, of twelve, that a person saw, with 0 to 5 stars for each",
+        "the films (of twelve) that a person saw, with 0 to 5 stars for each",
         {
             "protocol": "priv-kv",
             "domain_size": 12,
@@ -204,7 +204,7 @@ def people_of(data: Dataset, kind: Kind, n_users: int | None, seed: int | None) 
     else:
         rows = [value if isinstance(value, tuple) else (value,) for value in parsed]
         if len({len(row) for row in rows}) > 1:
-            raise TaskError(f"values of {data.name} have different lengths; all need the same")
+            raise TaskError(f"values of {data.name} have different lengths; they must be equal")
         low, high = _range([number for row in rows for number in row])
         size = len(rows[0])
         draft = {"domain_size": size, "numbers": NumberDraft(low=low, high=high)}
@@ -214,7 +214,7 @@ def people_of(data: Dataset, kind: Kind, n_users: int | None, seed: int | None) 
 
 
 def _truth(values: list[Any], counts: Counts, size: int) -> dict[str, Any]:
-    """Return the true means of numbers, or shares and means of pairs, each with its count."""
+    """Return the true means of numbers, or shares and means of pairs, for values and counts."""
     if not isinstance(values[0], dict):
         table = np.array(values, dtype=np.float64).reshape(len(values), size)
         return {"truth": np.repeat(table, counts, axis=0).mean(axis=0)}

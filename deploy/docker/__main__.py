@@ -1,4 +1,4 @@
-"""Build images, start or stop the services: `make images`, `make up` and `make down` run this."""
+"""Build images, or start or stop the services. Run by `make images`, `make up` and `make down`."""
 
 import argparse
 import os

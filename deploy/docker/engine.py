@@ -54,7 +54,7 @@ class Engine:
             raise EngineError(f"docker-compose is not installed. {_INSTALL}")
         if not _answers(("docker", "info"), given):
             raise EngineStoppedError(
-                "docker does not answer: start its service, and run as root or in the group docker."
+                "docker does not answer: start its service, and run as root or in the docker group."
             )
         return cls(compose=commands[0], environment=given)
 

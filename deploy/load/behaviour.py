@@ -61,8 +61,8 @@ def shares_from(text: str) -> dict[Behaviour, float]:
     except (KeyError, ValueError) as error:
         names = ", ".join(kind.name.lower() for kind in MISBEHAVING)
         raise PlanError(
-            f"shares of misbehaving users must be like 0.1, or malformed=0.02,duplicate=0.1, of: "
-            f"{names}"
+            f"misbehaving must be a share, such as 0.1, or shares of behaviours, such as "
+            f"malformed=0.02,duplicate=0.1; the behaviours are {names}"
         ) from error
     total = sum(shares.values())
     fits = all(share >= 0 for share in shares.values()) and total < 1 - _ROUNDING
@@ -78,7 +78,7 @@ def assign(
     n_users: int, shares: Mapping[Behaviour, float], rng: np.random.Generator
 ) -> NDArray[np.uint8]:
     """
-    Assign behaviours to n_users: rounded numbers, in random order, the last user honest.
+    Assign behaviours in random order, in rounded numbers; the last of n_users is honest.
 
     Raises PlanError if no user would be honest.
     """
@@ -100,7 +100,7 @@ def is_counted(kinds: NDArray[np.uint8]) -> NDArray[np.bool_]:
 
 
 def expected_answers(kinds: NDArray[np.uint8]) -> Counter[Outcome]:
-    """Count the answers that users get if none is lost and no service is overloaded."""
+    """Return the expected count of each answer if none is lost and no service is overloaded."""
     users = np.bincount(kinds, minlength=len(Behaviour)).tolist()
     return Counter(
         {

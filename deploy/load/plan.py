@@ -27,7 +27,7 @@ _MAX_STEPS: Final = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ramp:
-    """Rising rates, each tried for `step_seconds`, until one does not hold."""
+    """Rising rates, each tried for `step_seconds`, until the services fail to keep up."""
 
     first: float
     """Users per second."""
@@ -35,7 +35,7 @@ class Ramp:
     steps: int
     step_seconds: float = 10.0
     p99_limit: float = math.inf
-    """Maximum 99th percentile of the waits, in milliseconds, for a step to hold."""
+    """Maximum 99th percentile of the waits in milliseconds; above it, a step fails."""
 
     def __post_init__(self) -> None:
         if not 0 < self.first <= self.last <= _MAX_RATE or not 1 <= self.steps <= _MAX_STEPS:
@@ -147,7 +147,7 @@ def check_options(kind: TargetKind, mode: Mode, pattern: Pattern, given: Collect
     present, remote, bursts = {*given}, kind == "services", pattern == "burst"
     sent_nothing = f"replay analyzer {_RESULT} {_ACCESS} {_SENDING}"
     ignored = (
-        (not remote, f"task authority analyzer prepare {_RESULT} {_ACCESS}", f"--{kind} has these"),
+        (not remote, f"task authority analyzer prepare {_RESULT} {_ACCESS}", f"--{kind} sets them"),
         (remote, "draft", "running services already have a task"),
         (kind == "local", "replay", "--local makes new keys, so no prepared file fits"),
         (kind == "sink", "close", "a sink has no batch"),

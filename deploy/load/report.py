@@ -44,7 +44,7 @@ class LoadReport:
     rows: list[CountRow] = field(default_factory=list)
     result: Result | None = None
     failure: ShuffleDpError | None = None
-    """Error that lost the shuffler's counts or the result, if any."""
+    """Error that prevented reading the shuffler's counts or the result, if any."""
     usage: dict[str, PartyUsage] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
@@ -107,7 +107,7 @@ class ProgressBars(Progress):
         self.add_task(name, total=users, seen="")
 
     def show_tally(self, tally: Tally) -> None:
-        """Draw the progress of sending."""
+        """Show the progress of sending."""
         failed = tally.failures.total() + tally.refusals.total()
         seen = f"{failed:,} failed" if failed else ""
         self.update(self.task_ids[-1], completed=tally.finished, seen=seen)
@@ -197,7 +197,7 @@ def show(finished: LoadReport, console: Console) -> None:
     if (ramp := fields["ramp"]) is not None:
         _print_rows("Rates of the ramp", ramp["steps"], console)
         held = _cell(ramp["held_users_per_second"] or "none")
-        console.print(f"Last rate that held: {held}. Broken by: {ramp['broke'] or 'no rate'}.")
+        console.print(f"Last rate that held: {held}. Failure: {ramp['broke'] or 'none'}.")
     if finished.rows:
         _print_rows("Counts", fields["counts"], console)
         if finished.counts_match:

@@ -47,7 +47,7 @@ _PAUSE: Final = 1.0
 _FOREIGN_REPLIES: Final = 60
 """Successive refusals by a proxy before giving up: it may refuse while the service restarts."""
 _MAX_IN_FLIGHT: Final = 4096
-"""Maximum users in flight in an open loop over all processes; more wait, which counts as wait."""
+"""Maximum users in flight in an open loop, over all processes; later users' waits are counted."""
 _LEAD_SECONDS: Final = 0.5
 """Seconds from handing users to processes to the first arrival."""
 
@@ -71,7 +71,7 @@ async def execute(
         if replayed is not None and target.signed.digest() != replayed.signed.digest():
             raise SettingsError("the users were prepared for another task")
         if prepare is None:
-            await target.check_empty()  # before sealing, which may take long
+            await target.check_empty()  # before sealing, which may take a long time
         users = replayed
         if users is None:
             bars.start_phase("Sealing", plan.n_users)
@@ -202,7 +202,7 @@ async def _answer(ask: Callable[[], Awaitable[T]], what: str) -> T:
                 except PeerError:
                     foreign = 0
                 await asyncio.sleep(_PAUSE)
-    raise PeerError(f"{what} did not come within {_ANSWER_SECONDS:g} seconds")
+    raise PeerError(f"{what} did not arrive within {_ANSWER_SECONDS:g} seconds")
 
 
 async def _counts(target: Target) -> dict[str, int]:
@@ -246,7 +246,7 @@ async def contribute_all(
     """
     Contribute each value as an honest user, in bulk; for the demo and tests.
 
-    `progress` gets the number of newly sealed users. Raises BatchStateError if one is not stored.
+    `progress` gets the number of newly sealed users. Raises BatchStateError if any is not stored.
     """
     kinds, plan = np.zeros(len(values), np.uint8), LoadPlan(mode="bulk")
     users = await asyncio.to_thread(seal_values, signed, kinds, values, progress)

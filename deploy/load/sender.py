@@ -1,4 +1,4 @@
-"""Send simulated users' sealed submissions according to behaviour, and count the answers."""
+"""Send simulated users' sealed submissions by their behaviours, and count the answers."""
 
 import asyncio
 import random
@@ -130,7 +130,7 @@ class Sender:
                     await send(shuffler_pb2_grpc.ShufflerStub(channel), sent, intended)
         except PeerError:
             tally.given_up += len(sent)
-        except PeerRefusalError as error:  # for the task or a bulk call
+        except PeerRefusalError as error:  # of the task or of a bulk call
             tally.refusals[str(error) or error.status] += len(sent)
         for _ in range(len(users) - len(sent)):
             await self._leave()
@@ -179,7 +179,7 @@ class Sender:
     async def _submit(
         self, stub: "shuffler_pb2_grpc.ShufflerAsyncStub", envelope: bytes, *, once: bool = False
     ) -> Outcome | None:
-        """Submit once or until a final answer; return None for no or an unexpected answer."""
+        """Submit once, or until a final answer; return None if it is missing or unexpected."""
         request = shuffler_pb2.SubmitRequest(task_digest=self._digest, envelope=envelope)
         try:
             call = partial(stub.Submit, request, timeout=_DEADLINE)
@@ -223,7 +223,7 @@ class Sender:
     async def _persist(
         self, call: Callable[[], Awaitable[T]], submissions: int, *, once: bool = False
     ) -> T:
-        """Call once or until a final answer, with exponential backoff."""
+        """Call once, or until a final answer with exponential backoff."""
         pause, give_up = _FIRST_PAUSE, time.monotonic() + self.plan.patience
         while True:
             try:

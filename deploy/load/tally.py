@@ -1,9 +1,9 @@
 """
 Counts of the answers to simulated users, and their comparison with expected ones. Pure.
 
-After an unanswered attempt, its submission may be stored or not: if so, the next attempt is
-answered `repeated`, and the service may count one more. Each such attempt widens the range of every
-count by one; if every attempt was answered, all counts are exact.
+The submission of an unanswered attempt may have been stored. The next attempt is then answered
+`repeated`, and the service may count one more. Each such attempt widens the range of every count by
+one; if every attempt was answered, all counts are exact.
 """
 
 import copyreg
@@ -42,7 +42,7 @@ class Tally:
     """Failed attempts that are safe to retry, by cause."""
     retries: int = 0
     lost: int = 0
-    """Submissions in unanswered attempts, which may be stored or not."""
+    """Submissions in unanswered attempts, which may or may not be stored."""
     shed: int = 0
     """Unanswered copies of a flood, which are never retried."""
     given_up: int = 0
@@ -110,8 +110,8 @@ def compare(
     The row `given up` must be 0, because submissions of users who gave up may still be stored. A
     crashed shuffler loses the refusals of its last second but no stored submission, so after
     unanswered attempts its refusals have only an upper bound. Its `closed` must equal the users'
-    answers; refusals that no simulated user causes must not occur. The result must count every
-    user once and refuse no report.
+    `closed` answers; refusals that no simulated user causes must not occur. The result must count
+    every user once and refuse no report.
 
     Args:
         kinds: Behaviours of all users sent.

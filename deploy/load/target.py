@@ -74,7 +74,7 @@ class Target:
             raise PlanError(f"the batch is {batch.state.value}; it must be collecting")
         if batch.n_users:
             raise PlanError(
-                f"the batch holds {batch.n_users} users; it must hold 0, or simulated "
+                f"the batch holds {batch.n_users} users; it must be empty, because simulated "
                 "users would spoil the collection: publish a separate task"
             )
 
@@ -128,8 +128,8 @@ def load_draft(file: Path | None, plan: LoadPlan, key: bytes) -> TaskDraft:
     """
     Return a draft, from a TOML file or the demo's, for the users of a plan.
 
-    Its target_size is the expected number of stored submissions. A ramp may leave users unsent:
-    then n_min is 1, so that the batch can be closed early.
+    Its target_size is the expected number of stored submissions. With a ramp, which may leave users
+    unsent, n_min is 1, so that the batch can be closed early.
     """
     kinds = assign(plan.n_users, plan.shares, np.random.default_rng(plan.seed))
     stored, now = expected_answers(kinds)[Outcome.STORED], time.time()
@@ -145,7 +145,7 @@ def load_draft(file: Path | None, plan: LoadPlan, key: bytes) -> TaskDraft:
 
 @asynccontextmanager
 async def local(plan: LoadPlan, file: Path | None = None) -> AsyncIterator[Target]:
-    """Start services on this machine, and publish a task from a draft's file or the demo's."""
+    """Start services on this machine, and publish a task from a draft file or the demo's draft."""
     with tempfile.TemporaryDirectory(prefix="shuffledp-load-") as folder:
         async with Cluster(Path(folder)) as cluster, cluster.operator() as operator:
             signed = await operator.create_task(load_draft(file, plan, cluster.shuffler_key))

@@ -38,7 +38,7 @@ class PartyUsage:
 
 
 class Meter:
-    """Samples this program, local processes and metrics pages periodically, at entry and exit."""
+    """Samples this program, local processes and metrics pages at entry, at exit and in between."""
 
     def __init__(
         self, processes: Callable[[], Mapping[str, int]], pages: Mapping[str, str]
@@ -84,7 +84,7 @@ class Meter:
 
 
 def _measure_generator() -> Usage:
-    """Sample this process and its sending processes, without services that it started."""
+    """Sample this process and its sending processes, but not the services that it started."""
     others = [child.pid for child in multiprocessing.active_children() if child.name != SINK]
     cpu, resident = 0.0, 0
     for pid in (os.getpid(), *others):

@@ -39,7 +39,7 @@ _ARRAYS: Final = {"task": np.uint8, "kinds": np.uint8, "values": np.uint32, "env
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SealedUsers:
     """
-    Simulated users with submissions sealed in advance: sealing would distort a measurement.
+    Simulated users with submissions sealed in advance, so that sealing distorts no measurement.
 
     Their file holds plain values beside the envelopes: never use real values.
     """
@@ -189,7 +189,7 @@ def _joined(encoded: list[Any]) -> Any:  # noqa: ANN401  # the type depends on t
 def seal(
     signed: SignedTask, plan: LoadPlan, progress: Callable[[int], None] = lambda _: None
 ) -> SealedUsers:
-    """Seal the submissions of a plan's users; raise TaskError if its data set does not fit."""
+    """Seal the submissions of a plan's users; raise TaskError if the data set does not fit."""
     task = Task.from_bytes(signed.task_bytes)
     rng = np.random.default_rng(plan.seed)
     kinds = assign(plan.n_users, plan.shares, rng)
@@ -236,7 +236,7 @@ def _worker(signed: SignedTask) -> tuple[GroupContributor, Task, np.random.Gener
 
 
 def _seal_group(signed: SignedTask, kinds: NDArray[np.uint8], values: Sequence[Value]) -> bytes:
-    """Seal some users' envelopes in a worker process; those that must not open are random."""
+    """Seal some users' envelopes in a worker process; those that must not open are random bytes."""
     contributor, task, rng = _worker(signed)
     genuine = is_counted(kinds)
     people, ids = [], []

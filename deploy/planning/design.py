@@ -72,7 +72,7 @@ class Design:
 
     @property
     def reduction(self) -> MatchCountReduction:
-        """The randomizer as the accountant models it, by the task's integer weights."""
+        """The randomizer as the accountant models it, with the task's integer weights."""
         return MatchCountReduction.for_weights(
             answers=self.answers,
             weights=ResponseWeights.for_epsilon(self.local_epsilon),
@@ -165,7 +165,7 @@ class Design:
 
 
 def local_design(protocol: str, target: Requirements) -> Design:
-    """Return a design without amplification: its local ε is the target ε, up to the caps."""
+    """Return a design without amplification: its local ε is the target ε, limited by the caps."""
     allowed = min(target.central_epsilon, target.local_cap)
     epsilon = min(allowed, MAX_LOCAL_EPSILON)
     note = f"the local epsilon is at most {MAX_LOCAL_EPSILON:g}" if epsilon < allowed else ""

@@ -37,16 +37,16 @@ CLOSE_ENOUGH: Final = 1.003
 """Among errors within this factor of the least, the cheapest design wins."""
 
 _MIN_DUMMIES: Final = 0.01
-"""Least number of dummies per user that is tried, besides 0."""
+"""Least number of dummies per user to try, besides 0."""
 _STEPS: Final = 60
-"""Log-spaced numbers of dummies that are tried, besides the whole numbers up to _WHOLE."""
+"""Count of log-spaced numbers of dummies to try, besides whole numbers up to _WHOLE."""
 _WHOLE: Final = 20
 _LARGEST_REPORT: Final = 12
 """Bytes of the largest report."""
 
 
 class Tightness(NamedTuple):
-    """The ln of approximate over exact μ, for a number of answers."""
+    """The logarithm of the ratio of approximate to exact μ, for a number of answers."""
 
     answers: int
     log_factor: float
@@ -54,7 +54,7 @@ class Tightness(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchPoint:
-    """A protocol, a number of answers and a maximum of dummies; the local noise is still open."""
+    """A protocol, a number of answers and a maximum of dummies; the noise is still to be chosen."""
 
     protocol: str
     answers: int
@@ -73,7 +73,7 @@ class Frontier:
 
     @property
     def mu(self) -> float:
-        """The μ of Gaussian differential privacy that one round may have."""
+        """The largest μ of Gaussian differential privacy allowed for one round."""
         target = self.target
         return gaussian_mu(target.central_epsilon, target.delta) / math.sqrt(target.rounds)
 
@@ -104,7 +104,7 @@ class Frontier:
         blanket, dummies = self.solve(protocol, answers, most, tightness)
         errors = share_errors(target, answers, blanket, dummies, hashed=hashed)
         if protocol in {"mixdump", "od-hp"}:
-            errors[dummies < _MIN_DUMMIES] = math.inf  # without dummies it is another protocol
+            errors[dummies < _MIN_DUMMIES] = math.inf  # without dummies, it is another protocol
         least = float(errors.min())
         if not math.isfinite(least):
             return []
@@ -127,7 +127,7 @@ class Frontier:
         Return the least blanket probability for the guarantee, and the dummies per user it needs.
 
         If the cap on the local ε limits the noise, dummies are reduced to what the guarantee needs.
-        NaN where no number of dummies meets the guarantee. The number of answers l, the most
+        They are NaN where no number of dummies meets the guarantee. The number of answers, the most
         dummies per user and the tightness (ln of a factor on μ) broadcast to the results' shape.
         """
         target = self.target
@@ -205,7 +205,7 @@ def _seeds(domain_size: int, answers: int) -> int:
 
 
 def _interpolated(answers: Vector, known: Sequence[Tightness]) -> Vector:
-    """Interpolate ln-factors at other numbers of answers, by inverse squared log distance."""
+    """Interpolate log factors for numbers of answers, weighted by inverse squared log distance."""
     if not known:
         return np.zeros_like(answers)
     logs = np.log([float(result.answers) for result in known])

@@ -63,7 +63,7 @@ def plan(target: Requirements) -> Plan:
     Find the design with the least mean squared error that meets every requirement.
 
     Raises PlanError if there is none, TaskError if the requirements break a rule of tasks. Cost:
-    about thirty evaluations of δ, seconds at a million users; for other kinds than items, about ten
+    about thirty evaluations of δ, seconds at a million users; for kinds other than items, about ten
     tasks per protocol, tenths of a second each.
     """
     designs: Sequence[Design]
@@ -128,7 +128,7 @@ def _limits(target: Requirements) -> dict[str, float]:
 
 
 def _infeasible(frontier: Frontier, best: Design, binding: tuple[str, ...]) -> PlanError:
-    """Return the error for an unreachable max_mse: the least error, and what would reach it."""
+    """Return the PlanError for an unreachable max_mse, with the least error and remedies."""
     limits = _limits(frontier.target) | {"n_users": float(MAX_USERS)}
     values = {name: _least_sufficient(frontier, name, most) for name, most in limits.items()}
     remedies = [_REMEDIES[name].format(value) for name, value in values.items() if value]

@@ -36,7 +36,7 @@ from deploy.planning.requirements import Requirements
 from deploy.planning.shuffler_noise import published_sageo_spec
 
 _PARTS: Final = np.arange(1, 20) / 20
-"""Fractional parts of dummies per user that are tried, below _MAX_PARTED dummies."""
+"""Fractional parts of dummies per user to try, below _MAX_PARTED dummies."""
 _MAX_PARTED: Final = 20
 _HASHING: Final = frozenset({"murs", "hp-sdp", "od-hp"})
 _OUT_OF_REACH: Final = "its bound cannot reach the target epsilon, so the local epsilon equals it"
@@ -172,7 +172,7 @@ def _among_dummies(protocol: str, target: Requirements) -> Design:
 
 
 def _options(target: Requirements, *, plain: bool, hashed: bool) -> list[tuple[Vector, bool]]:
-    """Return numbers of answers with whether they are hashed; plain if no hashing is possible."""
+    """Return numbers of answers to try, hashed (True) or plain; plain if hashing is impossible."""
     primes = fields(target.domain_size, target.most_seeds)
     options = [(primes, True)] if hashed and len(primes) else []
     if plain or not options:
@@ -186,7 +186,7 @@ def _needed(answers: float, share: float, target: Requirements) -> float:
 
 
 def _fewest(needed: float, flexible: float, target: Requirements) -> float:
-    """Return the least dummies per user that total `needed` if fixed, `flexible` if random."""
+    """Return the fewest dummies per user that total `needed` if fixed, `flexible` if random."""
     n = target.honest
     fixed = math.ceil(needed / n)
     whole = math.floor(flexible / n)

@@ -1,4 +1,4 @@
-"""Requirements for which the planner chooses a task's parameters. Pure."""
+"""Requirements from which the planner chooses a task's parameters. Pure."""
 
 import dataclasses
 import math
@@ -20,13 +20,13 @@ Trust = Literal["shuffler-dummies", "anonymity", "none"]
 MIN_CENTRAL_EPSILON: Final = 1e-6
 """Least ε; below it, reports carry no usable signal with any number of users."""
 MIN_VALUE_EPSILON: Final = 0.01
-"""The least local ε that a search tries for other kinds than items."""
+"""Least local ε that a search tries for kinds other than items."""
 MAX_ROUNDS: Final = 10_000
 UNUSED_KEY: Final = bytes(31) + b"\x09"
 """Placeholder for public keys in tasks that encrypt nothing."""
 _UNUSED_DEADLINE: Final = 4_000_000_000
 _ROUNDING: Final = 1e-9
-"""Excess over 1 that decimal shares may sum to."""
+"""Amount by which the sum of decimal shares may exceed 1."""
 _ITEMS_ONLY: Final = ("rounds", "messages_cap", "trust", "head", "max_mse")
 """Requirements that only items can have."""
 
@@ -97,7 +97,7 @@ class Requirements:
         )
         _require(
             self.central_epsilon / self.rounds >= MIN_CENTRAL_EPSILON,
-            f"{self.rounds} rounds leave each a central epsilon below {MIN_CENTRAL_EPSILON:g}; "
+            f"each of {self.rounds} rounds has a central epsilon below {MIN_CENTRAL_EPSILON:g}; "
             f"rounds must be at most {math.floor(self.central_epsilon / MIN_CENTRAL_EPSILON)}",
         )
         _require(
@@ -113,7 +113,7 @@ class Requirements:
         )
 
     def draft(self, protocol: str, **fields: Any) -> TaskDraft:  # noqa: ANN401  # fields of any type
-        """Return the task draft for a protocol with these further fields, and placeholder keys."""
+        """Return the task draft for a protocol with these fields, and placeholder keys."""
         return TaskDraft(
             protocol=protocol,
             domain_size=self.domain_size,

@@ -46,9 +46,9 @@ _FAR_FACTOR: Final = 1.25
 _SAME: Final = 0.03
 """Points whose answers and dummies differ by less than this share are not both calibrated."""
 _SLACK: Final = 1e-3
-"""A search ends when μ is at most this share below its target: .2 % of the error."""
+"""A search ends when μ is within this share below its target, which costs .2 % of the error."""
 _SLACK_OF_ROUNDS: Final = 3e-3
-"""The same for several rounds, whose accounting is slow: .6 % of the error."""
+"""The same for several rounds, whose accounting is slow; it costs .6 % of the error."""
 _AIM: Final = 4e-4
 """Share below the target μ at which each step aims."""
 _TOLERANCE: Final = 0.02
@@ -70,7 +70,7 @@ _SEARCHED_AS: Final[Mapping[str, tuple[tuple[str, ...], ...]]] = {
     "od-hp": (("od-hp", "mixdump"), ("murs", "sh")),
     "fe1": (("fe1", "puredump"),),
 }
-"""Groups of protocols to search for each protocol: the first group with a design provides the best.
+"""Groups of protocols to search, by protocol; the first group with any design is used.
 Second groups are for targets that allow no dummies, or hardly need any."""
 
 
@@ -109,7 +109,7 @@ def tight_design(protocol: str, target: Requirements) -> Design:
 
 
 def _aue(target: Requirements) -> Design:
-    """Return the design of aue with the least probability of dummies, within a thousandth."""
+    """Return the design of aue with the least probability of dummies, to within 0.1 %."""
 
     def at(extra_weight: int) -> Design:
         dummies = each_item_dummies(extra_weight, target)
@@ -177,7 +177,7 @@ def _search_protocol(frontier: Frontier, protocol: str, most: int) -> list[Desig
             break
         design, tightness = calibrated
         if points[0].dummies_per_user > design.dummies_per_user == 0:
-            break  # without dummies it is another protocol
+            break  # without dummies, it is another protocol
         frontier.known[protocol in HASHING_PROTOCOLS].append(Tightness(design.answers, tightness))
         designs.append(design)
     return sorted(designs, key=lambda design: design.mse)[:1]

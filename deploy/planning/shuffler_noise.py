@@ -55,7 +55,7 @@ def shuffler_designs(target: Requirements) -> list[Design]:
 
 def approximate_shuffler_mse(target: Requirements) -> float:
     """
-    Approximate the least error of these protocols by that of central mechanisms, for the search.
+    Approximate the least error of SHUFFLER_PROTOCOLS by that of central mechanisms.
 
     Infinite if the shuffler is not trusted to add dummies.
     """
@@ -166,7 +166,7 @@ def _two_sided(epsilon: float, delta: float, peak: int) -> ShufflerSpec:
     """Return the two-sided geometric noise for (ε, δ) with this peak."""
     left_weight = _ratio_weight(sageo_left(epsilon, 1.0))
     right_weight = _ratio_weight(sageo_right(epsilon, 1.0))
-    # More than `cut` above the peak has a probability below right^cut.
+    # The noise exceeds peak + cut with a probability below right^cut.
     right = math.log(right_weight / RATIO_SUM)
     cut = max(1, math.ceil(math.log(_CUT_SHARE * delta) / right))
     if peak + cut > MAX_PER_ITEM:
@@ -191,7 +191,7 @@ def _ratio_weight(ratio: float) -> int:
 def _least_count(
     noise: Callable[[int], ItemDistribution], low: int, epsilon: float, delta: float
 ) -> int:
-    """Return the least number, from `low` on, whose noise satisfies (ε, δ), by bisection."""
+    """Find by bisection the least number, from `low` on, whose noise satisfies (ε, δ)."""
     _check(epsilon, delta)
 
     def enough(number: int) -> bool:

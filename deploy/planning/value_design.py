@@ -129,9 +129,9 @@ def predicted_mse(task: Task, n_users: int) -> float:
     """
     Return the predicted mean squared error of a task's estimate.
 
-    Numbers: of a mean, for values evenly spread over the range. Keys: of the share of a key that
-    half of the users own. Texts: of a rare text's share, without the errors that further candidates
-    and frequent other texts add.
+    For numbers, it is the error of a mean of values spread evenly over the range; for pairs, of the
+    share of a key that half of the users own; for texts, of a rare text's share, without the errors
+    that further candidates and frequent other texts add.
     """
     if task.kind == "string":
         return _text_mse(task, n_users)

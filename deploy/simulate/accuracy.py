@@ -10,7 +10,7 @@ from common.mechanisms.base import Vector
 from common.messages.result import Histogram
 
 TOP: Final = 50
-"""Most frequent items over which the `top50` and relative errors are averaged."""
+"""Number of most frequent items over which the `top50` and relative errors are averaged."""
 
 
 class ByValue(NamedTuple):

@@ -30,7 +30,7 @@ _MAX_EXPONENT: Final = 1000.0
 _NODES: Final = 24
 """Gauss-Legendre nodes per integration interval."""
 _BLOCK: Final = 1 << 15
-"""Different gaps that are processed at once, to bound memory."""
+"""Number of distinct gaps processed at once, to bound memory."""
 
 
 def central_errors_of_items(counts: Counts, epsilon: float, delta: float) -> CentralErrors:
@@ -70,7 +70,7 @@ def permute_and_flip(gaps: Vector, epsilon: float) -> Vector:
     counts the heads of the others. E[1/(1+H)] = ∫ E[t^H] dt over 0 .. 1, and E[t^H] is the product
     of 1 - p_j + p_j·t over the others.
 
-    `gaps`, shape (n,), are each candidate's distance to the best one, of sensitivity 1.
+    `gaps`, shape (n,), are the candidates' distances to the best one, with sensitivity 1.
     Cost: about 500 terms per distinct gap.
     """
     distinct, inverse, repeats = np.unique(gaps, return_inverse=True, return_counts=True)

@@ -21,7 +21,7 @@ from shuffler.shuffle import draw_item_dummies, draw_kept
 from user_agent.contribution import draw_dummies, draw_dummy_counts
 
 ONE_BY_ONE: Final = 30_000_000
-"""Most bytes of reports that are simulated one by one: about two million hashed reports."""
+"""Maximum bytes of reports to simulate one by one: about two million hashed reports."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -46,8 +46,8 @@ def collect(
     Simulate a collection, and count its reports by cell.
 
     `users` is the number of users with each item, shape (domain_size,). With `one_by_one`, every
-    report is simulated; otherwise cell counts are drawn, which ignores the maximum of dummies per
-    user (`most`), practically never reached.
+    report is simulated; otherwise cell counts are drawn, ignoring the maximum of dummies per user
+    (`most`), which is practically never reached.
     """
     simulate = _simulate_reports if one_by_one else _draw
     counts = simulate(task, mechanism, users, rng)
@@ -97,7 +97,7 @@ def _draw(task: Task, mechanism: Mechanism, users: Counts, rng: np.random.Genera
 def estimate_histogram(
     task: Task, mechanism: Mechanism, counts: CellCounts, n_users: int
 ) -> tuple[Histogram, Mixture]:
-    """Estimate as the analyzer does; return the histogram, and its mixture of reports."""
+    """Estimate as the analyzer does; return the histogram and the mixture of reports."""
     mixture = mixture_of(task, n_users, counted=counts.n_reports)
     refinement = task.refinement
     return estimate(mechanism, counts.cells, mixture=mixture, refinement=refinement), mixture

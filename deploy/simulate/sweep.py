@@ -51,7 +51,7 @@ class Sweep:
     seed: int
     accounting: tuple[Accounting, ...] = ("tight",)
     one_by_one: bool = False
-    """Simulate every report, to compare run times."""
+    """Whether to simulate every report, to compare run times."""
 
     def requirements(self, protocol: str, central_epsilon: float) -> Requirements:
         """Return the planner's requirements for a protocol at a target ε."""
@@ -142,7 +142,7 @@ def _processes() -> Generator[Executor]:
 
 
 def _track(results: Iterator[T], report: Callable[[int], None]) -> list[T]:
-    """Collect the results, and report how many there are after each."""
+    """Collect the results, and report their number after each one."""
     done = list[T]()
     report(0)
     for result in results:
@@ -171,7 +171,7 @@ def _choose_task(setting: tuple[str, Accounting, float], target: Requirements) -
 
 
 def task_of(design: Design) -> Task:
-    """Return the task of a design, with unused keys and nonce."""
+    """Return the task of a design, with placeholder keys and nonce."""
     return complete(design.draft, analyzer_key=UNUSED_KEY, nonce=bytes(32))
 
 

@@ -17,7 +17,7 @@ Accounting = Literal["published", "tight"]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SweepRow:
-    """A protocol at a target ε with its task and repeats, or why it was skipped."""
+    """A protocol at a target ε with its task and repeats, or the reason why it was skipped."""
 
     protocol: str
     target_epsilon: float

@@ -27,13 +27,13 @@ Progress = Callable[[int, int], None]
 """Function that receives an experiment's completed work and its total."""
 
 _MAX_VALUES: Final = 20
-"""Most rows of the table by value."""
+"""Maximum rows of the table by value."""
 _ALWAYS_SHOWN: Final = 12
-"""Most values for which the table by value is shown without --by-value."""
+"""Maximum number of values for which --by-value is the default."""
 _SETTING: Final = {"protocol", "ε", "central ε", "local ε"}
-"""Headings of a row's setting; a row without any other cell is not shown."""
+"""Headings that describe a row's setting; a row with no other cell is not shown."""
 _FIXED_COLUMNS: Final = 3
-"""First columns that a table keeps on a narrow terminal."""
+"""Number of first columns that a table keeps on a narrow terminal."""
 _ACCOUNTINGS: Final = {"published": "paper", "tight": "tight"}
 _TEXT_HEADINGS: Final = {"protocol", "by", "parameters", "value"}
 """Headings of text columns, which are aligned left; numbers are aligned right."""

@@ -8,7 +8,7 @@ from common.messages.batch import BatchState
 BATCH_STATES: Final[Mapping[BatchState, tuple[str, str]]] = {
     BatchState.COLLECTING: (
         "Collecting",
-        "Users can submit until the batch has its target size or the deadline passes.",
+        "Users can submit until the batch reaches its target size or the deadline passes.",
     ),
     BatchState.CLOSED: (
         "Closed, being shuffled",

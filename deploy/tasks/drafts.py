@@ -20,7 +20,7 @@ from deploy.terminal.files import writing
 MAX_DRAFT_BYTES: Final = 2 * MAX_TASK_BYTES
 """Enough for the labels of the longest task, with indentation."""
 TASK_FILES: Final = ("task.json", "task.sig")
-"""Names of the files of a task's bytes and of its signature."""
+"""File names of a task's bytes and of its signature."""
 _READABLE: Final = 0o644
 _DRAFT: Final = with_config(STRICT)(TaskDraft)
 """TaskDraft with strict type checks by pydantic."""

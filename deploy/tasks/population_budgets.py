@@ -70,7 +70,7 @@ async def budgets_by_population(
 
 
 async def budgets_of_task(task: Task, analyzer: LedgerReader) -> PopulationBudgets | None:
-    """Return the budgets of a task's population, the task's own included; None without one."""
+    """Return the budgets of a task's population, including its own; None without a population."""
     if not task.population:
         return None
     entries, _ = await analyzer.ledger()
@@ -81,7 +81,7 @@ async def budgets_of_task(task: Task, analyzer: LedgerReader) -> PopulationBudge
 async def _by_population(
     entries: Sequence[LedgerEntry], analyzer: LedgerReader
 ) -> "dict[str, list[BudgetedRelease | str]]":
-    """Return every release's spent budget, or why it is unknown, by population."""
+    """Return each population's releases, or the reason where a task cannot be read."""
     from analyzer.budgets import BudgetedRelease  # noqa: PLC0415  # slow to load, as above
 
     spent: dict[str, list[BudgetedRelease | str]] = {}

@@ -24,7 +24,7 @@ from deploy.terminal.tables import CLAIM_ROOM_NOTE, print_guarantees
 TASK_STATES: Final = {
     TaskState.OPEN: "open: the analyzer has not received a batch",
     TaskState.OVERDUE: (
-        "overdue: the deadline has passed, and the analyzer has not received a batch, which has "
+        "overdue: the deadline has passed, and the analyzer has not received the batch: it has "
         "expired, cannot be delivered, or is on its way"
     ),
     TaskState.STAGED: "staged: the analyzer has the whole batch and is computing the estimate",
@@ -115,7 +115,7 @@ def parameter_rows(task: Task) -> list[tuple[str, str]]:
 
 
 def _describe_values(task: Task) -> str:
-    """Return the kind, the number and the range of the values that a task collects, in words."""
+    """Describe the kind, number and range of the values that a task collects."""
     spec, size = task.mechanism, task.domain_size
     if isinstance(spec, RapporSpec):
         f = spec.permanent_weight / PERMANENT_SUM
@@ -132,12 +132,12 @@ def _describe_values(task: Task) -> str:
         numbers = "a number" if size == 1 else f"{size:,} numbers, each"
         values = f"{numbers} from {spec.low:g} to {spec.high:g}"
     elif isinstance(spec, KeyValueSpec):
-        values = f"a number from {spec.low:g} to {spec.high:g} for each owned key of {size:,}"
+        values = f"a number from {spec.low:g} to {spec.high:g} for each owned key (of {size:,})"
     return f"{values}{', labelled' * bool(task.labels)}"
 
 
 def _describe_shuffler(shuffler: ShufflerSpec) -> str:
-    """Return the shuffler's operations in words."""
+    """Describe the shuffler's operations."""
     steps = ["permutes"]
     if shuffler.keep_probability < 1:
         steps.append(
@@ -174,7 +174,7 @@ def print_batch(status: BatchStatus | None, console: Console) -> None:
 
 
 def batch_as_json(status: BatchStatus | None) -> dict[str, Any]:
-    """Return the JSON fields of a batch's state; it is null if no device has fetched the task."""
+    """Return the JSON fields of a batch's state, null if no device has fetched the task."""
     known = {"batch_n_users": status.n_users} if status and status.n_users else {}
     return {"batch": status.state.value if status else None, **known}
 

@@ -38,7 +38,7 @@ def parse_numbers(
 
 
 def _pairs(text: str) -> dict[int, float]:
-    """Parse pairs of key and number; an empty text is a user who owns no key."""
+    """Parse pairs of key and number; an empty text means that the user owns no key."""
     rule = "a value is comma-separated pairs of key and number, such as 3:0.5, 17:1"
     pairs: dict[int, float] = {}
     for part in text.split(",") if text.strip() else ():

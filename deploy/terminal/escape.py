@@ -21,8 +21,8 @@ def visible(text: str) -> str:
 
 def escaped(text: str) -> str:
     """
-    Escape untrusted text for rich: control characters and markup. Do not append markup directly.
+    Escape control characters and markup in untrusted text for rich.
 
-    The added blank keeps `escape` from doubling a backslash at the end of the text.
+    The added blank keeps `escape` from doubling a backslash at the end, so append no markup.
     """
     return escape(f"{visible(text)} ")[:-1]

@@ -11,7 +11,7 @@ from typing import Final
 from common.errors import SettingsError
 
 _NEW_FILE_MODE: Final = 0o666
-"""Before the umask."""
+"""Mode of new files, before the umask."""
 
 
 def read_file(path: Path) -> bytes:
@@ -43,7 +43,7 @@ def atomic_output(path: Path) -> Generator[Path]:
             return
         mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else _NEW_FILE_MODE
         scratch = path.with_name(f".shuffledp-{secrets.token_hex(16)}")
-        # O_EXCL: never overwrite or follow a file that another user of the folder placed there.
+        # O_EXCL: never overwrite or follow a file that another user placed in the folder.
         os.close(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode))
         try:
             yield scratch
@@ -56,7 +56,7 @@ def atomic_output(path: Path) -> Generator[Path]:
 
 @contextmanager
 def writing(path: Path) -> Generator[None]:
-    """Convert an OSError in the block to a SettingsError that this file cannot be written."""
+    """Convert an OSError in the block to a SettingsError saying that the file cannot be written."""
     try:
         yield
     except OSError as error:

@@ -10,7 +10,7 @@ AT_SHUFFLER: Final = (
     "--shuffler 127.0.0.1:7002 --token-file state/shuffler/operator.token "
     "--authority state/tls/authority.pem"
 )
-"""Options for operators' commands to the shuffler, as `AT_ANALYZER` for the analyzer."""
+"""Options of operators' commands that call the shuffler; `AT_ANALYZER` is for the analyzer."""
 _WIDTH: Final = 78
 
 
@@ -21,7 +21,7 @@ def example(*commands: str) -> str:
 
 
 def _wrapped(command: str) -> str:
-    """Wrap a command before options, with backslashes, to a terminal's width."""
+    """Wrap a command before its options to a terminal's width, with backslashes."""
     first, *options = command.replace(" --", "\0--").split("\0")
     lines = [f"  {first}"]
     for option in options:

@@ -11,7 +11,7 @@ from common.messages.guarantee import Guarantee, rounded_up
 from deploy.terminal.escape import escaped
 
 _MAX_WIDTH: Final = 10_000
-"""Columns of a console in which no text folds."""
+"""Width of a console in which no text folds."""
 CLAIM_ROOM_NOTE: Final = (
     "A task claims slightly more than the computed epsilon, so that the claim holds on every "
     "device that recomputes it."
@@ -50,7 +50,7 @@ def print_whole(table: Table, console: Console) -> None:
     """
     Print a table without folding or truncating right-justified figures.
 
-    Lines wrap if the figures need more room than the console has.
+    Lines wrap if the figures need more width than the console has.
     """
     for column in table.columns:
         if column.justify == "right":

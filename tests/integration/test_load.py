@@ -104,7 +104,7 @@ async def test_a_batch_whose_counts_cannot_be_compared_is_refused(services: Serv
     await result_of(services, closed)
     for signed, sentence in (
         (small, "close before the last"),
-        (taken, "the batch holds 1 users; it must hold 0"),
+        (taken, "the batch holds 1 users; it must be empty"),
         (closed, "the batch is [a-z]+; it must be collecting"),
     ):
         with pytest.raises(PlanError, match=sentence):

@@ -25,7 +25,7 @@ from deploy.simulate.table import Progress, Report
 _CORRECTED: Final = "fakes taken out"
 _MEAN: Final = 0.6
 _WIDTH: Final = 0.2
-"""Half the range of one key's values."""
+"""Half the width of the range of a key's values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class KeyValueExperiment:
         """
         Return the means expected after the last iteration, and their standard deviations.
 
-        Each iteration adds its own noise to the share φ of fakes times the previous error.
+        An iteration's error is its own noise plus the share φ of fakes times the previous error.
         """
         previous: Vector | None = None
         variance = np.zeros(len(self.shares))

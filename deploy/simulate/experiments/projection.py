@@ -5,10 +5,10 @@ In the paper all attributes have one distribution, and Multi-RPHM's error is bel
 close to that of projecting alone. This experiment adds three ways to shrink Multi-HM's estimate,
 and attributes with different means.
 
-Projection helps because it shrinks. From d attributes to q, each projected attribute gets d/q times
-as many reports, and Rᵀ spreads the q estimates over d attributes: (q/d)² of Multi-HM's noise
-remains, and the bias is 1 - q/d of the means' square. Multi-HM times q/d has the same noise, and a
-bias of (1 - q/d)² of the means' square.
+Projection helps because it shrinks. With q attributes instead of d, each gets d/q times as many
+reports, and Rᵀ spreads the q estimates over d attributes: (q/d)² of Multi-HM's noise remains, and
+the bias is 1 - q/d of the means' square. Multi-HM times q/d has the same noise, and a bias of
+(1 - q/d)² of the means' square.
 """
 
 import dataclasses

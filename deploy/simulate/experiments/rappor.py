@@ -34,9 +34,9 @@ _PRESENT: Final = 100
 _ABSENT: Final = 100
 _USERS: Final = 1_000_000
 _SCALE: Final = 20.0
-"""Ranks over which a share falls to 1/e. The paper does not state it; detections depend on it."""
+"""Ranks over which a share falls to 1/e: not stated in the paper, but it affects detections."""
 _MAX_NAMES: Final = 60
-"""Most candidates that a figure labels by name."""
+"""Maximum number of candidates that a figure labels by name."""
 
 _PARAMETERS: Final = "khmfpq"
 """Symbols of [EPK14]: bits, hashes, cohorts, and three probabilities."""
@@ -49,7 +49,7 @@ STATE_SETTINGS: Final[tuple[Setting, ...]] = (
     (128, 2, 8, 0.75, 0.5, 0.75),
 )
 _EXPONENTIAL_SETTINGS: Final[tuple[Setting, ...]] = (
-    # Noise of the paper's simulations, filter length of its Chrome collection.
+    # Noise as in the paper's simulations, filter length as in its Chrome collection.
     (128, 2, 16, 0.5, 0.5, 0.75),
     _DEMONSTRATION,
 )
@@ -80,7 +80,7 @@ def state_people(n_states: int) -> tuple[list[str], Counts]:
 
 
 def exponential_people(present: int, n_users: int) -> Counts:
-    """Return users by rank r = 0, 1, …, in proportion to e^(-r/20)."""
+    """Return the number of users of each rank r = 0, 1, …, in proportion to e^(-r/20)."""
     return apportion(np.exp(-np.arange(present) / _SCALE), n_users)
 
 
@@ -90,8 +90,8 @@ def run(
     """
     Collect a report from every user under each setting, and decode; return JSON fields per setting.
 
-    `people`, shape (candidates,), are users by candidate of `names`. The field `l1` is the sum of
-    absolute errors of the candidates' shares.
+    `people`, shape (candidates,), counts the users of each of `names`. The field `l1` is the sum
+    of absolute errors of the candidates' shares.
     """
     figures = list[dict[str, Any]]()
     present = np.flatnonzero(people)

@@ -55,7 +55,7 @@ async def test_only_without_an_answer_is_the_address_in_doubt(
     with pytest.raises(kind) as caught:
         await _operator(fail).tasks()
     assert code.name in str(caught.value) or not advised
-    assert advised == ("Check that it is running, the address and" in str(caught.value))
+    assert advised == ("Check that it is running, and check its" in str(caught.value))
 
 
 async def _read(entries: Sequence[LedgerEntry]) -> list[LedgerEntry]:

@@ -44,7 +44,7 @@ async def test_a_missing_token_is_answered_with_its_setting_and_the_spent_epsilo
     ("repeated", "sent", "words"),
     [
         (False, True, "Contributed. This spends a local epsilon of 4."),
-        (True, True, "The earlier answer had not arrived and was sent now."),
+        (True, True, "The earlier answer had not arrived and has now been sent."),
         (True, False, "The earlier answer has arrived."),
     ],
 )

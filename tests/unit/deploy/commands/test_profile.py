@@ -36,7 +36,7 @@ def test_init_writes_addresses_and_files_of_the_state_directories(tmp_path: Path
     assert 0 == CliRunner().invoke(app, [*command, "--force"]).exit_code
     (tmp_path / "empty").mkdir()
     empty = CliRunner().invoke(app, ["init", str(tmp_path / "empty")])
-    assert "has no state of a service" in str(empty.exception)
+    assert "has no service state" in str(empty.exception)
 
 
 def test_init_reads_the_secrets_of_a_compose_project(tmp_path: Path) -> None:

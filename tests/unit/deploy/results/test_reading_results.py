@@ -97,7 +97,7 @@ async def test_files_have_a_row_per_candidate(tmp_path: Path, *, decoded: bool) 
     ("changes", "candidates", "sentence"),
     [
         ({}, b"Ohio\n" + b"x" * 65, "at most 64 bytes"),
-        ({"task_digest": TaskDigest(b"\xd1" * 32)}, None, "another task's result than the one"),
+        ({"task_digest": TaskDigest(b"\xd1" * 32)}, None, "the result of a different task"),
         ({"local_epsilon": 0.01}, None, "result's local_epsilon is 0.01"),
         (
             {"guarantees": (guarantee("analyzer", 0.001, 0.0), *_TRUE.guarantees[1:])},
