@@ -188,16 +188,16 @@ def drop_sentinel_reports(
 ) -> Iterator[bytes]:
     """Yield a batch's chunks, read again, without its sentinels' reports and their repeats."""
     firsts = np.fromiter(matches.positions.values(), dtype=np.int64)
-    dropped = np.sort(np.concatenate([firsts, np.frombuffer(matches.repeats, dtype=np.int64)]))
+    dropped = np.sort(np.concatenate([firsts, np.array(matches.repeats, dtype=np.int64)]))
     start = 0
     for chunk in chunks:
-        reports = np.frombuffer(chunk, dtype=np.dtype((np.void, size)))
+        reports = split_every(chunk, size)
         first, last = np.searchsorted(dropped, [start, start + len(reports)])
-        if first == last:
-            yield chunk
-        elif last - first < len(reports):
-            yield np.delete(reports, dropped[first:last] - start).tobytes()
+        here = set((dropped[first:last] - start).tolist())
+        left = [report for place, report in enumerate(reports) if place not in here]
         start += len(reports)
+        if left:
+            yield b"".join(left) if here else chunk
 
 
 def _reports(chunks: Iterable[bytes], size: int) -> Iterator[bytes]:
