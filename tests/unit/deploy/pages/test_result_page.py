@@ -212,9 +212,9 @@ _TEXTS: Final = kind_collected("string")
     ("result", "task", "there", "missing"),
     [
         (_COLLECTED.result, _COLLECTED.task, "charged to the population", "Too few users"),
-        (_COLLECTED.result, _COLLECTED.task, "than the computed epsilon", "what the task"),
+        (_COLLECTED.result, _COLLECTED.task, "finds it within the claim", "what the task"),
         (_COLLECTED.result, _ALONE, "what the task claims", "charged to the population"),
-        (_COLLECTED.result, _LOCAL, "what the task claims", "than the computed epsilon"),
+        (_COLLECTED.result, _LOCAL, "what the task claims", "finds it within the claim"),
         (
             dataclasses.replace(_COLLECTED.result, estimate=_NOISY),
             *(_COLLECTED.task, "Too few users", "what the task"),
