@@ -41,7 +41,7 @@ _SHARES_NOTE: Final = (
     "; among many intervals, some miss. Refined shares are at least 0 and sum to 1."
 )
 _DETECTED: Final = (
-    "{:,} of {:,} candidates were detected. The probability that any of them is held by no one is "
+    "Candidates detected: {:,} of {:,}. The probability that any of them does not occur is "
     "at most 5\N{NO-BREAK SPACE}% (Bonferroni)."
 )
 

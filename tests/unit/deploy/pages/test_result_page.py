@@ -294,6 +294,21 @@ def test_every_refinement_is_described() -> None:
     assert len(names) == len(words)
 
 
+def test_releases_without_a_population_are_counted() -> None:
+    """Beside others, as more of them; a chain of one entry is described in the singular."""
+    unnamed = first_entry(population="")
+    alone = page_text(releases_page([unnamed], verify([unnamed]), (), version="1"))
+    entries = [unnamed, next_entry(unnamed, population="staff")]
+    budgets = [population_budgets("staff")]
+
+    assert "removal of the entry:" in alone
+    assert "No release names a population: the operator states" in alone
+    assert "1 more" not in alone
+    assert "1 more release names no population" in page_text(
+        releases_page(entries, verify(entries), budgets, version="1")
+    )
+
+
 def test_a_page_shows_every_release_and_the_head(snapshot: SnapshotAssertion) -> None:
     """Spent figures are rounded up, remaining ones down; a name is text."""
     first = first_entry(population="<staff>")
