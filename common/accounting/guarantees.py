@@ -245,14 +245,15 @@ def analyzer_guarantee(
     others = (
         "nobody else knows which reports are theirs"
         if honest == n_users
-        else f"the other {n_users - anonymity_set.users} may misbehave and tell the analyzer "
+        else f"the other {n_users - anonymity_set.users:,} may misbehave and tell the analyzer "
         "everything"
     )
     return _amplified(
         "analyzer" if honest == n_users else "analyzer+users",
         parameters,
         anonymity_set,
-        f"{anonymity_set.users} of the {n_users} users, you among them, randomize as the task says"
+        f"{anonymity_set.users:,} of the {n_users:,} users, you among them, "
+        "randomize as the task says"
         f"{with_dummies(parameters.dummies)}",
         others,
     )
@@ -299,8 +300,9 @@ def skippers_guarantee(
         "analyzer+skippers",
         parameters,
         anonymity_set,
-        f"{anonymity_set.users} of the {n_users} users, you among them, randomize as the task says",
-        f"{parameters.still_adding(adding, n_refused)} of them"
+        f"{anonymity_set.users:,} of the {n_users:,} users, you among them, "
+        "randomize as the task says",
+        f"{parameters.still_adding(adding, n_refused):,} of them"
         f"{with_dummies(parameters.dummies).removeprefix(' and')}; the others add none",
     )
 
@@ -361,9 +363,11 @@ def local_guarantee(coalition: Coalition, parameters: PrivacyParameters) -> Guar
     """Return the guarantee that holds against every coalition: the pure local ε."""
     not_counted = []
     if parameters.dummies.maximum:
-        not_counted.append("your dummies are not counted")
+        not_counted.append("this figure ignores any help from your dummies")
     if not parameters.shuffler.only_permutes:
-        not_counted.append("dummies and sampling by the shuffler are known to it, and not counted")
+        not_counted.append(
+            "this figure ignores dummies and sampling by the shuffler, which knows them"
+        )
     lifetime = parameters.permanent_epsilon
     longitudinal = () if lifetime is None else permanent_assumptions(lifetime)
     return Guarantee(
@@ -379,7 +383,7 @@ def local_guarantee(coalition: Coalition, parameters: PrivacyParameters) -> Guar
 def _by_encryption(parameters: PrivacyParameters) -> list[Guarantee]:
     """Return the guarantees by encryption alone, against parties without a key for reports."""
     visible = (
-        "the encryption holds; delta does not include the advantage of breaking it",
+        "the encryption holds; δ does not count the probability that the encryption is broken",
         "it is visible that you take part, and when",
     )
     dummies = (

@@ -38,8 +38,8 @@ PASSING: Final = frozenset({"reached", "not contradicted", "refuted", "holds", "
 
 VERDICT_DESCRIPTIONS: Final = MappingProxyType(
     {
-        "reached": "an attack gains 90 % of the claim or more, computed or measured: the claim is "
-        "nearly tight",
+        "reached": "an attack gains 90\N{NO-BREAK SPACE}% of the claim or more, computed or "
+        "measured: the claim is nearly tight",
         "not reached": "an attack that is known to succeed did not: the audit is broken",
         "not contradicted": "no attack tried gains more than the claim; see the ceiling",
         "contradicted": "an attack gains more than the claim: the claim is false",

@@ -72,7 +72,7 @@ function row(i, scale, digits) {
   node.dataset.value = String(i);
   const name = cell(undefined, "");
   name.append(nameElement(i));
-  if (values.unsure(i)) name.append(element("span", " (not distinguishable from none)", "hidden"));
+  if (values.unsure(i)) name.append(element("span", " (does not differ clearly from 0)", "hidden"));
   const chart = cell(undefined, "picture");
   chart.append(picture(i, scale));
   node.append(

@@ -29,7 +29,7 @@ def format_count(number: int) -> str:
 def format_parameter(value: object) -> str:
     """Format a task parameter: thousands separators, and no decimals for whole numbers."""
     if isinstance(value, tuple):
-        return f"{len(value)} entries"
+        return f"{len(value):,} entries"
     if isinstance(value, int):
         return format_count(value)
     return str(value).removesuffix(".0") if isinstance(value, float) else str(value)

@@ -13,7 +13,7 @@ from common.task_digest import TaskDigest
 from deploy.pages.figures import format_count
 from deploy.pages.forecast import MIN_HISTORY, WINDOWS, Sample, forecast, quiet_seconds
 from deploy.pages.page import fragment, render
-from deploy.tasks.batch_states import BATCH_STATES, SENTINELS_INCLUDED
+from deploy.tasks.batch_states import BATCH_STATES
 
 _KEPT_SECONDS: Final = max(WINDOWS) + 60
 _MAX_SAMPLES: Final = 1000
@@ -89,7 +89,6 @@ class LiveFeed:
             arrived=history[-1][1] - history[0][1],
             curve=_curve(history),
             refusals=dict(_REFUSALS) | dict.fromkeys(set(progress.refused) - set(_REFUSALS), ""),
-            sentinels_included=SENTINELS_INCLUDED,
         )
         return {
             "state": headline,

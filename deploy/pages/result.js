@@ -60,7 +60,8 @@ function showHeads() {
 function showMatches() {
   let distinct = 0;
   for (let i = 0; i < values.held; i++) if (!values.unsure(i)) distinct++;
-  const summary = whole(distinct) + " of " + whole(values.held) + " values are distinguishable from none.";
+  const differ = distinct === 1 ? " shares differs" : " shares differ";
+  const summary = whole(distinct) + " of " + whole(values.held) + differ + " clearly from 0.";
   byId("found").textContent = chosen.text.trim() === "" ? summary : whole(listed.length) + (listed.length === 1 ? " value matches." : " values match.");
 }
 

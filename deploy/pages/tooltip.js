@@ -35,7 +35,7 @@ function intervalName() {
 
 function asText(i) {
   const read = lines(i).map(([head, text]) => head + " " + text).join(", ");
-  return values.name(i) + ": " + read + (values.unsure(i) ? ", not distinguishable from none" : "");
+  return values.name(i) + ": " + read + (values.unsure(i) ? ", does not differ clearly from 0" : "");
 }
 
 function showTooltip(i, x, y) {
@@ -44,7 +44,7 @@ function showTooltip(i, x, y) {
   const list = element("dl");
   for (const [head, text] of lines(i)) list.append(element("dt", head), element("dd", text));
   tooltip.append(list);
-  if (values.unsure(i)) tooltip.append(element("p", "Not distinguishable from none."));
+  if (values.unsure(i)) tooltip.append(element("p", "Does not differ clearly from 0."));
   tooltip.hidden = false;
   shownAt = window.scrollY;
   const { width, height } = tooltip.getBoundingClientRect();

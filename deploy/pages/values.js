@@ -26,8 +26,8 @@ const values = {
   name(i) { return this.labels === null ? String(this.item(i)) : this.labels[i]; },
   low(i) { return this.estimate[i] - this.factor * this.error[i]; },
   high(i) { return this.estimate[i] + this.factor * this.error[i]; },
-  // The interval reaches 0, as it usually does for a value that nobody holds.
-  unsure(i) { return this.low(i) <= 0; },
+  // The simultaneous interval reaches 0, as it usually does for a value that nobody holds.
+  unsure(i) { return this.estimate[i] <= given.interval_factors.all * this.error[i]; },
 };
 const items = given.items === null ? null : unpacked(given.items, Uint32Array);
 const searchable = values.labels === null ? null : values.labels.map((label) => label.toLowerCase());

@@ -16,7 +16,7 @@ from deploy.terminal.tables import add_columns, print_whole
 
 CONFIDENCE: Final = 0.95
 """Confidence level of each interval individually."""
-INTERVAL: Final = f"{CONFIDENCE:.0%} interval"
+INTERVAL: Final = f"{100 * CONFIDENCE:.0f}\N{NO-BREAK SPACE}% interval"
 NOISE_ALONE: Final = "± noise alone"
 """Heading of intervals around biased estimates, which cover the noise but not the bias."""
 _MAX_DECIMALS: Final = 8
@@ -103,8 +103,10 @@ class EstimateTable:
     def format(self, number: float) -> str:
         """Format a number for the table."""
         if self.decimals is None or not math.isfinite(number):
-            return f"{number:.4g}"
-        return f"{number:z.{self.decimals}f}"  # z: no sign if it rounds to 0
+            text = f"{number:.4g}"
+        else:
+            text = f"{number:z.{self.decimals}f}"  # z: no sign if it rounds to 0
+        return text.replace("-", "\N{MINUS SIGN}", 1) if number < 0 else text
 
 
 def print_table(table: EstimateTable, console: Console) -> None:

@@ -29,15 +29,20 @@ MAX_ROWS: Final = 2000
 """Maximum rows of a table on a page."""
 _SHRUNK_FROM: Final = 3
 """Minimum number of means for which shrinking helps; see analyzer/estimation/projection.py."""
-_TOO_FEW_USERS: Final = "Too few users for this much noise: no share can be distinguished from 0."
+_TOO_FEW_USERS: Final = (
+    "Too few users for this much noise: with intervals that hold for all values at once, no share "
+    "can be distinguished from 0."
+)
 _NO_CANDIDATES: Final = "To find texts, give a file of candidates, one per line, with --candidates."
-_OWN_INTERVAL: Final = "Each interval by itself covers its true {} with 95 % probability"
+_OWN_INTERVAL: Final = (
+    "Each interval by itself covers its true {} with 95\N{NO-BREAK SPACE}% probability"
+)
 _SHARES_NOTE: Final = (
     "; among many intervals, some miss. Refined shares are at least 0 and sum to 1."
 )
 _DETECTED: Final = (
-    "{:,} of {:,} candidates were detected. The probability that any of them is held by no one is "
-    "at most 5 % (Bonferroni)."
+    "Candidates detected: {:,} of {:,}. The probability that any of them does not occur is "
+    "at most 5\N{NO-BREAK SPACE}% (Bonferroni)."
 )
 
 Columns = dict[str, Sequence[object]]
@@ -296,8 +301,8 @@ def _texts(
     if not decoding.exhaustive:
         half_width = interval_half_width(CONFIDENCE) * decoding.unexplained_error
         note = (
-            f"Unexplained: {100 * decoding.unexplained:.2f} ± {100 * half_width:.2f} % of users "
-            "hold a text that is not a candidate."
+            f"Unexplained: {100 * decoding.unexplained:.2f} ± {100 * half_width:.2f}"
+            "\N{NO-BREAK SPACE}% of users hold a text that is not a candidate."
         )
         fields |= {
             "explained": 1 - decoding.unexplained,
@@ -308,9 +313,10 @@ def _texts(
     if people is not None:
         truth, mse = people.truth, mse_of(shares, people.truth)
         n_false = int((decoding.detected & (truth == 0)).sum())
+        n_held = int((truth > 0).sum())
         errors = (
-            f"Mean squared error of a share {mse:.3g}. {n_detected} candidates were detected, "
-            f"{n_false} of them held by no one; {int((truth > 0).sum())} are held by someone."
+            f"Mean squared error of a share {mse:.3g}. {_discoveries(n_detected, n_false)}; "
+            f"{n_held:,} {'candidate occurs' if n_held == 1 else 'candidates occur'}."
         )
         error_fields = {
             "mse_vs_truth": mse,
@@ -365,6 +371,15 @@ def _covered(interval: Interval, truth: Vector) -> str:
     if len(truth) == 1:
         return f"The interval {'covers' if covered else 'does not cover'} the truth."
     return f"{covered:,} of {len(truth):,} intervals cover the truth."
+
+
+def _discoveries(n_detected: int, n_false: int) -> str:
+    """Return a clause with the numbers of detected candidates and of false discoveries."""
+    if n_detected <= 1:
+        checked = f", {'wrongly' if n_false else 'correctly'}" if n_detected else ""
+        return f"{'1' if n_detected else 'No'} candidate was detected{checked}"
+    checked = f"{n_false:,} of them wrongly" if n_false else "all correctly"
+    return f"{n_detected:,} candidates were detected, {checked}"
 
 
 def mse_of(estimate: Vector, truth: Vector) -> float:

@@ -13,8 +13,7 @@ from deploy.terminal.escape import escaped
 _MAX_WIDTH: Final = 10_000
 """Width of a console in which no text folds."""
 CLAIM_ROOM_NOTE: Final = (
-    "A task claims slightly more than the computed epsilon, so that the claim holds on every "
-    "device that recomputes it."
+    "The claim is rounded up, so that every device that recomputes ε finds it within the claim."
 )
 
 

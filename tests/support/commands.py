@@ -17,9 +17,9 @@ Command = TyperCommand | TyperGroup
 ROOT: Final = Path(__file__).parents[2]
 _BLOCK: Final = re.compile(r"(?ms)^```(\w*)\n(.*?)^```$")
 _COMMAND: Final = re.compile(
-    r"(?:^|\| |/)(?P<words>shuffledp .*)|(?:operator|loadgen) (?P<inner>.*)"
+    r"(?:^|\| |/|\$\()(?P<words>shuffledp .*)|(?:operator|loadgen) (?P<inner>.*)"
 )
-"""A command alone, after a pipe or a folder, or as the argument of a compose service."""
+"""A command alone, after a pipe, a folder or `$(`, or as the argument of a compose service."""
 
 
 def _commands(name: str, command: Command) -> Iterator[tuple[str, Command]]:

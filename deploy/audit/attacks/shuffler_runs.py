@@ -381,13 +381,13 @@ async def _closing_early(attack: _Attack, *, delivering: Delivering = deliver) -
         recompute_guarantees(outcome.result, parties.analyzer.task)
     return (
         attack.finding(
-            f"Closed with {n_min - 1} users, one below n_min; closed without users who had "
+            f"Closed with {n_min - 1:,} users, one below n_min; closed without users who had "
             "submitted",
             "The analyzer refuses a batch below n_min and charges nothing. Devices that were cut "
             "off after their receipt have proof of it.",
         ),
         attack.finding(
-            f"Closed at n_min, {n_min} users, before more could submit",
+            f"Closed at n_min, {n_min:,} users, before more could submit",
             "A shuffler may close as soon as n_min users have submitted; the result's guarantees "
             "are computed for the users it counts.",
             expected=float(n_min),

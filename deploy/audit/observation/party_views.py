@@ -195,7 +195,7 @@ def logs_and_metrics(record: RunRecord) -> Finding:
     return checks.finding(
         title="Logs and metrics of all services",
         coalition="reader of logs and metrics",
-        sentence=f"{len(lines)} log lines at level DEBUG and {len(record.metrics)} pages of "
+        sentence=f"{len(lines):,} log lines at level DEBUG and {len(record.metrics)} pages of "
         "metrics contain no value, no planted name, label or header, and no report or submission.",
         trials=len(lines),
     )

@@ -28,6 +28,7 @@ def audit_page(report: AuditReport) -> str:
     point = weakest_point(report)
     headings = {heading: _findings_by_id(report, heading) for heading in HEADINGS}
     by_id = {id_: finding for under in headings.values() for id_, finding in under.items()}
+    failed = {f"failed-{number}": row for number, row in enumerate(report.failed, start=1)}
     sentences = dict(zip(report.guarantees, guarantee_sentences(report.guarantees), strict=True))
     coalitions = coalition_rows(report, point, by_id)
     return render(
@@ -38,15 +39,13 @@ def audit_page(report: AuditReport) -> str:
         report=report,
         digest=report.task_digest.hex(),
         limits={id_: row for id_, row in by_id.items() if row.verdict == "known limit"},
-        failed={f"failed-{number}": row for number, row in enumerate(report.failed, start=1)},
+        failed=failed,
         weakest=sentences[point.guarantee],
         also=[coalition_name(coalition) for coalition in point.equals],
         main=sentences[claimed(report.guarantees)],
         measured=point.measured,
         changes=changes(report, point),
-        advice=tuple(
-            dict.fromkeys(row.advice for row in (*report.failed, *point.attacks) if row.advice)
-        ),
+        advised={row.advice: id_ for id_, row in reversed((failed | by_id).items()) if row.advice},
         coalitions=coalitions,
         untried=[coalition_name(row["coalition"]) for row in coalitions if row["attack"] is None],
         headings=[
@@ -130,7 +129,7 @@ _FIGURES: Final[dict[str, tuple[str, Callable[[float], str]]]] = {
     "At δ": ("delta", figures.format_privacy),
     "Computed ε": ("exact_epsilon", figures.format_lower_bound),
     "Measured ε, at least": ("empirical_epsilon_lower", figures.format_lower_bound),
-    "Ceiling": ("ceiling", figures.format_lower_bound),
+    "Most this run could show": ("ceiling", figures.format_lower_bound),
     "Expected": ("expected", _plain),
     "Measured": ("measured", _plain),
 }

@@ -40,7 +40,7 @@ def changes(report: AuditReport, point: WeakestPoint) -> tuple[Change, ...]:
 
 def _noise(task: Task) -> Change:
     other = rounded_up(min(task.local_epsilon / 2, _USUAL_LOCAL_EPSILON))
-    plan = f"shuffledp plan --local-cap {other} finds the parameters with the least error"
+    plan = f"`shuffledp plan --local-cap {other}` finds the parameters with the least error"
     if math.isinf(task.local_epsilon):
         return Change(
             "Let every device add noise to its report",

@@ -76,9 +76,9 @@ def show_report(report: AuditReport, console: Console) -> None:
         if names:
             show_line(f"{what}: {', '.join(names)}.")
     n_rows, n_failed = len(report.findings), len(report.failed)
-    verdict = f"NOT PASSED: {n_failed} of {n_rows} checks failed."
+    verdict = f"NOT PASSED: {n_failed:,} of {n_rows:,} checks failed."
     if report.passed:
-        verdict = f"Passed: all {n_rows} checks."
+        verdict = "The check passed." if n_rows == 1 else f"All {n_rows:,} checks passed."
     elif not n_rows:
         verdict = "NOT PASSED: nothing was checked."
     show_line(

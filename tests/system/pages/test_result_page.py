@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser, ViewportSize, expect
 
+from common.messages.result import simultaneous_confidence
 from deploy.results.export import write_csv
 from deploy.results.result_view import result_view
 from tests.support.browser import DESKTOP, PHONE, SCREENS, Scheme, Watched, check_page, show
@@ -142,17 +143,17 @@ def test_a_click_on_the_overview_leads_to_the_row(page: Watched) -> None:
 
 
 def test_values_not_distinct_from_zero_are_marked_and_can_be_hidden(page: Watched) -> None:
-    """A value is marked if its interval includes 0."""
-    low, _ = _COLLECTED.result.histogram.interval(0.95)
+    """A value is marked if its simultaneous interval includes 0."""
+    low, _ = _COLLECTED.result.histogram.interval(simultaneous_confidence(0.95, 915))
     distinct = int((low > 0).sum())
 
-    expect(page.page.locator("#found")).to_contain_text(f"{distinct} of 915 values")
+    expect(page.page.locator("#found")).to_contain_text(f"{distinct} of 915 shares differ")
     page.page.get_by_label("Show").select_option("distinct")
     expect(page.page.locator("#place")).to_contain_text(f"of {distinct}")
     expect(page.page.locator("#rows tr.unsure")).to_have_count(0)
     page.page.get_by_label("Show").select_option("any")
     page.page.get_by_role("button", name="Reverse the order").click()
-    expect(page.page.locator("#rows tr").first).to_contain_text("not distinguishable from none")
+    expect(page.page.locator("#rows tr").first).to_contain_text("does not differ clearly from 0")
 
 
 @pytest.mark.parametrize("labels", [(), ("=1+1", "b", "c"), ("x;=1", "@=1", 'x";"-1')])

@@ -39,7 +39,7 @@ def test_a_scenario_is_run_shown_and_written(tmp_path: Path, task_file: Path) ->
     written = json.loads((tmp_path / "a.json").read_text(encoding="utf-8"))
 
     assert outcome.exit_code == 0, outcome.output
-    assert "Passed: all 1 checks" in " ".join(outcome.output.split())
+    assert "The check passed." in " ".join(outcome.output.split())
     assert [row["scenario"] for row in written["findings"]] == ["linking"]
     assert written["n_users"] == 500
     assert "<title>Audit passed" in (tmp_path / "a.html").read_text(encoding="utf-8")

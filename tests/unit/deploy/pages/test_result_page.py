@@ -212,9 +212,9 @@ _TEXTS: Final = kind_collected("string")
     ("result", "task", "there", "missing"),
     [
         (_COLLECTED.result, _COLLECTED.task, "charged to the population", "Too few users"),
-        (_COLLECTED.result, _COLLECTED.task, "than the computed epsilon", "what the task"),
+        (_COLLECTED.result, _COLLECTED.task, "finds it within the claim", "what the task"),
         (_COLLECTED.result, _ALONE, "what the task claims", "charged to the population"),
-        (_COLLECTED.result, _LOCAL, "what the task claims", "than the computed epsilon"),
+        (_COLLECTED.result, _LOCAL, "what the task claims", "finds it within the claim"),
         (
             dataclasses.replace(_COLLECTED.result, estimate=_NOISY),
             *(_COLLECTED.task, "Too few users", "what the task"),
@@ -292,6 +292,21 @@ def test_every_refinement_is_described() -> None:
     names = get_args(Refinement)
     words = {fragment("refinement.html", histogram={"refinement": name}) for name in names}
     assert len(names) == len(words)
+
+
+def test_releases_without_a_population_are_counted() -> None:
+    """Beside others, as more of them; a chain of one entry is described in the singular."""
+    unnamed = first_entry(population="")
+    alone = page_text(releases_page([unnamed], verify([unnamed]), (), version="1"))
+    entries = [unnamed, next_entry(unnamed, population="staff")]
+    budgets = [population_budgets("staff")]
+
+    assert "removal of the entry:" in alone
+    assert "No release names a population: the operator states" in alone
+    assert "1 more" not in alone
+    assert "1 more release names no population" in page_text(
+        releases_page(entries, verify(entries), budgets, version="1")
+    )
 
 
 def test_a_page_shows_every_release_and_the_head(snapshot: SnapshotAssertion) -> None:
