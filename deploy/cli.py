@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
+from typer._click.exceptions import UsageError
 from typer.core import TyperGroup
 
 from common.errors import ShuffleDpError
@@ -36,6 +37,11 @@ _COMMANDS: Final = {
     "tokens": ("tokens", "Create tokens that let each user submit once."),
 }
 """Module and summary of each command."""
+_OF_A_PERSON: Final = {
+    "contribute": "takes the digest only; it asks for the value, or reads it from standard input",
+    "receipt": "takes the digest only",
+}
+"""What to print instead of the parser's message, which may contain a person's value."""
 
 
 class _LazyGroup(TyperGroup):
@@ -61,7 +67,12 @@ class _LazyGroup(TyperGroup):
             if not error.message and error.param and error.param.name in PROFILE_OPTIONS:
                 error.message = "Set it, or write a profile with `shuffledp init STATE`."
             rule = re.sub("^Value error, |, unable to parse.*", "", error.message)
+            rule = re.sub("(?s)^.* is not one of", "it must be one of", rule)  # omits the choice
             error.message = re.sub("^Input should", "it must", rule)
+            raise
+        except UsageError as error:
+            if error.ctx and error.ctx.info_name in _OF_A_PERSON:
+                error.message = f"{error.ctx.info_name} {_OF_A_PERSON[error.ctx.info_name]}"
             raise
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401, ARG002

@@ -100,20 +100,23 @@ def check_totals(policy: Policy, spent: Sequence[Claim], claim: Claim) -> None:
         BudgetError: A cap would be exceeded.
     """
     together = [*spent, claim]
+    tasks = "1 task" if len(spent) == 1 else f"{len(spent)} tasks"
     local_before = sum_upper(each.local_epsilon for each in spent)
     if sum_upper(each.local_epsilon for each in together) > policy.total_local_epsilon_cap:
         raise BudgetError(
             f"total_local_epsilon_cap is {policy.total_local_epsilon_cap}; "
-            f"{rounded_up(local_before)} is spent on {len(spent)} tasks, and this one would add "
-            f"{rounded_up(claim.local_epsilon)}"
+            f"{rounded_up(local_before)} is spent on {tasks}, and this one would add "
+            f"{rounded_up(claim.local_epsilon)}. To answer, raise total_local_epsilon_cap in this "
+            "device's settings"
         )
     if _composed(policy, together) > policy.total_central_epsilon_cap:
         before = _composed(policy, spent) if spent else 0.0
         raise BudgetError(
             f"total_central_epsilon_cap is {policy.total_central_epsilon_cap} at delta "
-            f"{policy.total_delta_cap}; {rounded_up(before)} is spent on {len(spent)} tasks, and "
+            f"{policy.total_delta_cap}; {rounded_up(before)} is spent on {tasks}, and "
             f"this one would add {rounded_up(claim.central_epsilon)} at delta "
-            f"{rounded_up(claim.delta)}"
+            f"{rounded_up(claim.delta)}. To answer, raise total_central_epsilon_cap in this "
+            "device's settings"
         )
 
 

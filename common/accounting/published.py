@@ -400,9 +400,8 @@ def _check_no_noise(reduction: MatchCountReduction) -> None:
 
 def _check_one_histogram(reduction: MatchCountReduction) -> None:
     if reduction.collision > 0 or reduction.third_value == "independent":
-        raise BoundRangeError(
-            "it is for reports that are items; here a report supports several values"
-        )
+        here = "are hashed" if reduction.collision > 0 else "may support several values"
+        raise BoundRangeError(f"only for reports that name an item; here reports {here}")
 
 
 Bound = Callable[[MatchCountReduction, AnonymitySet, float], float]

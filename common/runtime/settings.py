@@ -145,7 +145,9 @@ def load(
     """
     kinds = get_type_hints(settings, include_extras=True)
     found = {} if path is None else read_toml(path, SettingsError, max_bytes=MAX_SETTINGS_BYTES)
-    start = f"{prefix}_"
+    start, sources = f"{prefix}_", [str(path)] * (path is not None)
+    if any(variable.startswith(start) for variable in environment):
+        sources.append("the environment")
     for variable, text in environment.items():
         key = variable.removeprefix(start).lower()
         if variable.startswith(start):
@@ -153,7 +155,7 @@ def load(
     if leave_out_unknown:
         found = {key: value for key, value in found.items() if key in kinds}
     try:
-        return validated(settings, found, SettingsError, "setting")
+        return validated(settings, found, SettingsError, "setting", " and ".join(sources))
     except SettingsError as error:
         if path is None and str(error).startswith("missing"):
             raise SettingsError(f"{error} (no --settings given)") from None

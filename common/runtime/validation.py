@@ -2,7 +2,8 @@
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -22,10 +23,12 @@ _LONG_KEY: Final = re.compile(
 _POSITION: Final = re.compile(r"\(at line \d+, column \d+\)|\(at end of document\)")
 _MAX_INTEGER: Final = 2**63
 """TOML's own bound; pydantic would parse an integer of 400 digits as infinity."""
-_WRONG_KEYS: Final = {
-    "unknown": {"extra_forbidden", "unexpected_keyword_argument"},
-    "missing": {"missing"},
-}
+_UNKNOWN: Final = frozenset({"extra_forbidden", "unexpected_keyword_argument"})
+"""pydantic's types of errors about unknown keys."""
+_MAX_HINTS: Final = 3
+"""Most unknown keys for which a similar one is searched."""
+_MAX_KEY_CHARACTERS: Final = 64
+"""Most characters of an unknown key in a message."""
 
 T = TypeVar("T")
 
@@ -50,13 +53,17 @@ def read_toml(path: Path, refusal: type[ShuffleDpError], *, max_bytes: int) -> d
 
 
 def validated(
-    kind: type[T], fields: Mapping[str, Any], refusal: type[ShuffleDpError], noun: str
+    kind: type[T],
+    fields: Mapping[str, Any],
+    refusal: type[ShuffleDpError],
+    noun: str,
+    source: str = "",
 ) -> T:
     """
     Create a dataclass with the configuration STRICT from the keys of a file.
 
     JSON's rules apply: a list becomes a tuple, a table a dataclass. Errors call a key a `noun`,
-    such as a "setting".
+    such as a "setting", and name the `source` of an unknown one, such as a file.
 
     Raises:
         refusal: A key is unknown, missing, of the wrong type, or breaks a rule. The message names
@@ -68,9 +75,24 @@ def validated(
                 raise refusal(f"{name} must be within 64 bits")
         return TypeAdapter(kind).validate_json(to_json(fields, inf_nan_mode="constants"))
     except ValidationError as error:
-        raise refusal(_sentence(error.errors(include_input=False), noun)) from None
+        details = error.errors(include_input=False)
+        unknown = [_name(detail) for detail in details if detail["type"] in _UNKNOWN]
+        if unknown:
+            known = getattr(kind, "__dataclass_fields__", ())
+            raise refusal(unknown_keys(unknown, known, noun, source)) from None
+        raise refusal(_sentence(details, noun)) from None
     except (PydanticSerializationError, RecursionError):
         raise refusal(f"a {noun} is not valid text, or its lists are nested too deeply") from None
+
+
+def unknown_keys(keys: Iterable[str], known: Iterable[str], noun: str, source: str) -> str:
+    """Return a message of unknown keys, with similar known ones and the source, if it is named."""
+    unknown, names = sorted(key[:_MAX_KEY_CHARACTERS] for key in keys), list(known)
+    hints = [hint for key in unknown[:_MAX_HINTS] for hint in get_close_matches(key, names, 1)]
+    return (
+        f"{source}{': ' if source else ''}unknown {noun}: {', '.join(unknown)}"
+        f"{'; did you mean ' if hints else ''}{', '.join(hints)}{'?' if hints else ''}"
+    )
 
 
 def from_text(name: str, text: str, kind: Any, refusal: type[ShuffleDpError]) -> Any:  # noqa: ANN401  # fields of any type
@@ -88,11 +110,10 @@ def _too_large(value: object) -> bool:
 
 
 def _sentence(errors: list[ErrorDetails], noun: str) -> str:
-    """Return a message of all unknown keys, all missing keys, or the first broken rule."""
-    for word, kinds in _WRONG_KEYS.items():
-        wrong = sorted(_name(error) for error in errors if error["type"] in kinds)
-        if wrong:
-            return f"{word} {noun}: {', '.join(wrong)}"
+    """Return a message of all missing keys, or of the first broken rule."""
+    missing = sorted(_name(error) for error in errors if error["type"] == "missing")
+    if missing:
+        return f"missing {noun}: {', '.join(missing)}"
     return f"{_name(errors[0])} {_rule(errors[0]['msg'])}"
 
 

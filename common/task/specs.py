@@ -21,7 +21,8 @@ def check_int_range(name: str, value: int, minimum: int, maximum: int) -> None:
     if type(value) is not int:
         raise TaskError(f"{name} must be a whole number")
     if not minimum <= value <= maximum:
-        raise TaskError(f"{name} is {value}; it must lie between {minimum} and {maximum}")
+        rule = f"lie between {minimum} and {maximum}" if minimum < maximum else f"be {minimum}"
+        raise TaskError(f"{name} is {value}; it must {rule}")
 
 
 def check_open_range(

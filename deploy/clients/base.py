@@ -1,5 +1,6 @@
 """Base class of the service clients, and reading of operator token files."""
 
+from collections.abc import Awaitable
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -27,20 +28,24 @@ class ServiceClient:
     async def _call(self, method: Any, request: Any, seconds: float = SHORT_DEADLINE) -> Any:  # noqa: ANN401  # stubs are untyped
         """Call a method of the stub with the token, and return its response."""
         call = method(request, metadata=self._metadata, timeout=seconds)
-        try:
-            return await reply(call, f"{self._PARTY} at {self._address}")
-        except (PeerBusyError, PeerUnableError):
-            raise  # the service runs at that address
-        except PeerError as error:
-            raise type(error)(
-                f"{error}. Check that it is running, and check its address and authority"
-            ) from error
+        advice = "Check that it is running, and check its address and authority"
+        return await reply_or_advice(call, f"{self._PARTY} at {self._address}", advice)
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self._channel.close()
+
+
+async def reply_or_advice(call: Awaitable[Any], whom: str, advice: str) -> Any:  # noqa: ANN401  # stubs are untyped
+    """Return the response of a call; if `whom` does not answer, add advice to the error."""
+    try:
+        return await reply(call, whom)
+    except (PeerBusyError, PeerUnableError):
+        raise  # the service runs at that address
+    except PeerError as error:
+        raise type(error)(f"{error}. {advice}") from error
 
 
 def read_token(file: Path) -> str:

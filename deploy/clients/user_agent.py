@@ -4,9 +4,10 @@ from typing import Any, Final, cast
 
 from common.errors import CredentialError, PeerRefusalError, SettingsError
 from common.messages.submission import Value
-from common.runtime.rpc import LONG_DEADLINE, open_channel, reply
+from common.runtime.rpc import LONG_DEADLINE, open_channel
 from common.task_digest import TaskDigest
 from common.wire.submissions import contribution_to_wire
+from deploy.clients.base import reply_or_advice
 from protos.shuffledp.v1 import user_agent_pb2, user_agent_pb2_grpc
 
 _REFUSED_ADVICE: Final = (
@@ -45,5 +46,7 @@ async def _call(agent: str, method: str, request: object) -> Any:  # noqa: ANN40
     if not agent.startswith("unix:"):
         raise SettingsError(f"the agent's address is {agent}; it must begin with unix:")
     async with open_channel(agent, "user_agent", None) as channel:
-        call = getattr(user_agent_pb2_grpc.UserAgentStub(channel), method)
-        return await reply(call(request, timeout=LONG_DEADLINE), f"the user agent at {agent}")
+        stub = user_agent_pb2_grpc.UserAgentStub(channel)
+        call = getattr(stub, method)(request, timeout=LONG_DEADLINE)
+        advice = "Check that it is running, and the address"
+        return await reply_or_advice(call, f"the user agent at {agent}", advice)

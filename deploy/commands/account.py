@@ -101,6 +101,7 @@ def account(
             sys.stderr.write(
                 f"{refused} of {len(found)} queries failed; their answers state the errors\n"
             )
+            raise typer.Exit(1)
         return
     if users is None:
         raise SettingsError("use --users and the mechanism's options, or --batch FILE")

@@ -29,7 +29,9 @@ def audit(
         Path | None,
         typer.Option(help="A published task: task.json from `shuffledp task show --save`."),
     ] = None,
-    draft: Annotated[Path | None, typer.Option(help="Draft of a task.  [the demo's task]")] = None,
+    draft: Annotated[
+        Path | None, typer.Option(help="A task's draft.  [a built-in task: od-hp, 915 values]")
+    ] = None,
     users: Annotated[
         int | None,
         typer.Option(

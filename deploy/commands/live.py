@@ -38,9 +38,9 @@ def live(
 ) -> None:
     """Serve a page with the progress of a batch to this machine only, until Ctrl-C.
 
-    Shows users so far, a forecast for n_min, and refused submissions. Needs the shuffler's operator
-    token. The growing count reveals when submissions arrive: do not show the page to the analyzer's
-    operator.
+    Shows users so far, a forecast for n_min, and refused submissions, once a device has fetched the
+    task. Needs the shuffler's operator token. The growing count reveals when submissions arrive: do
+    not show the page to the analyzer's operator.
     """
     digest = task_digest(task)
     feed = LiveFeed(SystemClock())
@@ -48,10 +48,10 @@ def live(
 
     async def watch(show: Callable[[str], bool] | None) -> None:
         async with ShufflerClient.connect(shuffler, authority, token_file) as client:
-            # Ask once before serving the page, so that a wrong token fails here.
-            await _ask(client, digest, feed)
+            # Ask once before serving the page: a wrong address, token or digest fails here.
+            feed.take(await client.progress(digest))
             with live_server(page, feed, secrets.token_urlsafe(16), port) as address:
-                terminal().print(f"The page is at {address}", soft_wrap=True)
+                terminal().print(f"The page is at {address}\nPress Ctrl-C to stop.", soft_wrap=True)
                 if show is not None:
                     show(address)
                 while True:

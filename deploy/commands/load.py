@@ -58,7 +58,7 @@ def load(
     authority: Authority = None,
     draft: Annotated[
         Path | None,
-        typer.Option(help="Draft of the task, for --local or --sink.  [the demo's task]"),
+        typer.Option(help="Draft, for --local or --sink.  [a built-in task: od-hp, 915 values]"),
     ] = None,
     users: Annotated[
         int | None,
@@ -167,9 +167,9 @@ def load(
 ) -> None:
     """Send many simulated users' answers to a task, and reconcile all counts.
 
-    All submissions are sealed before the first is sent. Sending to running services is for their
-    operator: it needs --shuffler-token-file or --i-run-these-services. The exit status is 1 if a
-    count is wrong or missing.
+    All submissions are sealed before the first is sent. Only the operator may send to running
+    services, with --shuffler-token-file or --i-run-these-services. The exit status is 1 if a count
+    is wrong or missing.
     """
     if (shuffler is not None) + local + sink != 1:
         raise PlanError("choose a target: --shuffler ADDRESS with a task, --local, or --sink")

@@ -44,7 +44,7 @@ def contribute(
         ),
     ] = "categorical",
 ) -> None:
-    """Contribute one value, from a prompt or standard input, through your own user agent."""
+    """Contribute a value from a prompt or standard input. Never pass the value as an argument."""
     digest = task_digest(task)
     # Not an argument, which would stay in the shell's history.
     value = prompt_for_value(kind) if sys.stdin.isatty() else read_piped_value()
@@ -72,14 +72,14 @@ def read_piped_value() -> str:
 def describe_contribution(receipt: user_agent_pb2.ContributeResponse) -> str:
     """Describe the outcome of a contribution."""
     if not receipt.repeated:
-        return f"Contributed. This spends a local epsilon of {rounded_up(receipt.local_epsilon)}."
+        spent = f"This spends a local epsilon of {rounded_up(receipt.local_epsilon)}."
+        return f"Contributed. {spent} Check later with shuffledp receipt DIGEST."
     earlier = "had not arrived and has now been sent" if receipt.sent else "has arrived"
     return f"You already answered this task; the value was not used. The earlier answer {earlier}."
 
 
 _MEANING = {
-    "unchecked": "No proof yet: the batch is not delivered, or this device has not checked since. "
-    "It checks every inclusion_check_seconds.",
+    "unchecked": "The batch is not delivered, or was delivered after this device's last check.",
     "counted": "The analyzer signed for all reports of your answer.",
     "missing": "The analyzer signed for a batch without your answer: the shuffler lost it.",
     "sampled": "This task lets the shuffler drop reports, so one answer cannot be checked.",
@@ -110,9 +110,12 @@ def receipt(
 
 def show_receipt(answer: user_agent_pb2.GetReceiptResponse, console: Console) -> None:
     """Print an answer's state, even one unknown to this program."""
-    console.print(f"Your answer: {escaped(answer.state)}. Proof: {escaped(answer.inclusion)}.")
+    proof = escaped(answer.inclusion)
+    if proof == "unchecked":
+        proof = "not checked yet; this device checks regularly"
+    console.print(f"Your answer: {escaped(answer.state)}. Proof: {proof}.")
     console.print(_MEANING.get(answer.inclusion, ""))
     if answer.receipt:
         verified = "verified" if answer.receipt_verified else "not verified: no shuffler is pinned"
-        console.print(f"Receipt ({verified}): {answer.receipt.hex()}")
-        console.print(f"of the envelope with SHA-256 {answer.envelope_hash.hex()}")
+        console.print(f"Receipt ({verified}): {answer.receipt.hex()}", soft_wrap=True)
+        console.print(f"of the envelope with SHA-256 {answer.envelope_hash.hex()}", soft_wrap=True)

@@ -130,8 +130,8 @@ def plan(
     plan_view.show(found, console)
     if local_cap is None:
         console.print(
-            f"Planned for devices with default settings, which answer up to a local epsilon of "
-            f"{cap:g}; raise the limit with --local-cap, or use --local-cap none.",
+            f"The plan keeps local epsilon at most {cap:g}, the default limit of devices; "
+            "--local-cap changes it.",
             style="dim",
             highlight=False,
         )

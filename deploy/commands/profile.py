@@ -62,12 +62,11 @@ def read_profile(file: Path | None) -> dict[str, str]:
     fields: dict[str, Any] = {}
     if file is not None or path.exists():
         # Imported here, because help and version work without pydantic and TOML.
-        from common.runtime.validation import read_toml  # noqa: PLC0415
+        from common.runtime.validation import read_toml, unknown_keys  # noqa: PLC0415
 
         fields = read_toml(path, SettingsError, max_bytes=_MAX_BYTES)
-    unknown = sorted(set(fields).difference(_NAMES))
-    if unknown:
-        raise SettingsError(f"{path} has an unknown key: {unknown[0][:64]}")
+        if unknown := set(fields).difference(_NAMES):
+            raise SettingsError(unknown_keys(unknown, _NAMES, "key", str(path)))
     wrong = [name for name, value in fields.items() if not isinstance(value, str)]
     if wrong:
         raise SettingsError(f"{path}: {wrong[0]} must be text")

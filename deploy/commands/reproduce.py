@@ -30,7 +30,7 @@ EXPERIMENTS: Final[Mapping[str, Callable[[int, Progress], Report]]] = {
 }
 
 
-@app.command(epilog=example("shuffledp reproduce rappor-states --plot states"))
+@app.command(no_args_is_help=True, epilog=example("shuffledp reproduce key-value --plot pairs"))
 def reproduce(
     experiment: Annotated[
         str,

@@ -74,8 +74,8 @@ def simulate(
     column: Annotated[
         str | None,
         typer.Option(
-            help="Column of values in the file. With a column named count, each row is a value; "
-            "otherwise each row is a person.  [value]"
+            help="Column of values in the file. If the file has a column named count, each row is "
+            "a value and its count; otherwise each row is a person.  [value]"
         ),
     ] = None,
     users: Annotated[int | None, typer.Option(help="Number of people to use.  [all]")] = None,

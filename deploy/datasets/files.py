@@ -140,9 +140,9 @@ def _columns(header: Sequence[str], name: str, column: str) -> list[str]:
         if header.count(title) > 1:
             raise TaskError(f"{name} has {header.count(title)} columns {title}; one is allowed")
     if column not in header:
+        shown = ", ".join(title[:MAX_LABEL_CHARACTERS] for title in header[:20])
         raise TaskError(
-            f"{name} has {len(header)} columns, and none is called {column}; it needs this column, "
-            "and a column count if its rows are items"
+            f"{name} has no column {column}; choose one with simulate --column: {shown}"
         )
     return columns
 

@@ -210,7 +210,8 @@ def people_of(data: Dataset, kind: Kind, n_users: int | None, seed: int | None) 
         draft = {"domain_size": size, "numbers": NumberDraft(low=low, high=high)}
         facts = {"draft": draft, **_truth(parsed, counts, size)}
     values = [value for value, many in zip(parsed, counts, strict=True) for _ in range(many)]
-    return SamplePeople(kind=kind, title=data.title, values=values, **facts)
+    title = data.title if kind == "string" else f"{data.title}, range {low:g} to {high:g}"
+    return SamplePeople(kind=kind, title=title, values=values, **facts)
 
 
 def _truth(values: list[Any], counts: Counts, size: int) -> dict[str, Any]:

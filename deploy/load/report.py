@@ -215,7 +215,9 @@ def _print_rows(title: str, rows: Sequence[Mapping[str, object]], console: Conso
     table = Table(title=title)
     for row in rows[:1]:
         sides: dict[str, JustifyMethod] = {
-            name.replace("_", " "): "left" if isinstance(value, str) else "right"
+            name.replace("expected_", "").replace("_", " "): "left"
+            if isinstance(value, str)
+            else "right"
             for name, value in row.items()
         }
         add_columns(table, sides)

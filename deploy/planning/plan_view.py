@@ -175,6 +175,9 @@ def _notes(plan: Plan) -> Iterator[str]:
             "{:g} per answer and {:g} in total, and a central epsilon of {:g} in total; the plan "
             "needs {}, {} and {}."
         ).format(*caps, *map(rounded_up, costs))
+    largest = {"categorical": max(target.head), "string": 1.0, "key-value": 1.0}
+    if math.sqrt(design.mse) > largest.get(target.kind, math.inf):
+        yield "too few users: the error exceeds every share; raise --users or --central-epsilon."
     if target.n_min == target.n_users:
         yield (
             f"with fewer than {target.n_min:,} users, nothing is released; plan for fewer with "
@@ -213,7 +216,8 @@ def _describe(design: Design) -> str:
     mean, _ = design.shuffler.moments()
     dummies = f", {mean:.4g} dummies per item by the shuffler" if mean else ""
     if design.dummies_per_user:
-        dummies = f", {design.dummies_per_user:g} dummies per user"
+        noun = "dummy" if design.dummies_per_user == 1 else "dummies"
+        dummies = f", {design.dummies_per_user:g} {noun} per user"
     messages = (
         "one message" if design.messages_per_user == 1 else f"{design.messages_per_user:g} messages"
     )

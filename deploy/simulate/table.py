@@ -16,6 +16,7 @@ from rich.table import Table
 
 from common.messages.guarantee import rounded_up
 from common.task.task import Task
+from deploy.planning.plan_view import default_local_cap
 from deploy.planning.value_design import BIASED
 from deploy.simulate.baselines import CENTRAL_NAMES
 from deploy.simulate.plot import Point
@@ -144,11 +145,18 @@ def remarks(rows: Sequence[SweepRow]) -> list[str]:
             text = f"{row.protocol}: {row.note}" if row.note else ""
         targets.setdefault(text, []).append(row.target_epsilon)
     names = {row.protocol for row in rows if row.task is not None}
+    limits = [sentence for name, sentence in _LIMITS_OF_THEORY.items() if name in names]
+    cap = default_local_cap(rounds=1)
+    if any(row.task is not None and row.task.local_epsilon > cap for row in rows):
+        limits.append(
+            f"Local epsilon above {cap:g}: devices with default settings refuse it; compare with "
+            f"--local-cap {cap:g}."
+        )
     return [
         f"{text} (ε = {', '.join(f'{target:g}' for target in sorted(epsilons))})."
         for text, epsilons in targets.items()
         if text
-    ] + [sentence for name, sentence in _LIMITS_OF_THEORY.items() if name in names]
+    ] + limits
 
 
 def _print(rows: Sequence[Mapping[str, str]], console: Console, always: Sequence[str] = ()) -> None:

@@ -37,7 +37,8 @@ def read(path: Path, shuffler_key: bytes) -> TaskDraft:
         raise TaskError("unknown key in the draft: shuffler_key; the key comes from the shuffler")
     if "deadline" in keys:
         keys["deadline"] = _seconds(keys["deadline"])
-    draft = validated(_DRAFT, {**keys, "shuffler_key": ""}, TaskError, "key in the draft")
+    keys["shuffler_key"] = ""
+    draft = validated(_DRAFT, keys, TaskError, "key in the draft", str(path))
     _check_whole_numbers(asdict(draft).items())
     return replace(draft, shuffler_key=shuffler_key)
 

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from common.crypto.hpke import HpkePrivateKey
-from common.messages.batch import BatchStatus, TaskState, TaskSummary
+from common.messages.batch import BatchState, BatchStatus, TaskState, TaskSummary
 from common.messages.guarantee import Guarantee, rounded_up
 from common.task.draft import TaskDraft
 from common.task.dummy_spec import ShufflerSpec
@@ -167,10 +167,9 @@ def print_batch(status: BatchStatus | None, console: Console) -> None:
         return
     headline, meaning = BATCH_STATES[status.state]
     users = f", with {status.n_users:,} users ({SENTINELS_INCLUDED})" if status.n_users else ""
-    console.print(
-        f"At the shuffler: {headline.lower()}{users}. {meaning} It releases no batch with fewer "
-        f"than {status.n_min:,} users."
-    )
+    console.print(f"At the shuffler: {headline.lower()}{users}. {meaning}")
+    if status.state not in {BatchState.DELIVERED, BatchState.ERASED}:
+        console.print(f"It releases no batch with fewer than {status.n_min:,} users.")
 
 
 def batch_as_json(status: BatchStatus | None) -> dict[str, Any]:
@@ -192,7 +191,8 @@ def print_list(summaries: Sequence[TaskSummary], console: Console) -> None:
             highlight=False,
             soft_wrap=True,
         )
-    console.print(f"Tasks: {len(summaries):,}. Users: {SENTINELS_INCLUDED}.")
+    note = " Numbers of users include sentinels, which do not count towards n_min."
+    console.print(f"Tasks: {len(summaries):,}.{note if summaries else ''}")
 
 
 def summary_as_json(summary: TaskSummary) -> dict[str, Any]:

@@ -111,7 +111,7 @@ async def test_an_operator_checks_a_task_s_signature_and_saves_its_bytes(
     unchecked = await command(services, "task", "show", digest)
 
     assert (1, "") == (refused[0], refused[1])
-    assert "signature is not by the analyzer identity" in refused[2]
+    assert "not signed by the pinned analyzer identity" in refused[2]
     assert not unwritten
     assert "Signature verified with" in verified
     assert "Signature not verified" in unchecked

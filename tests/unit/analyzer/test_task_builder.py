@@ -76,7 +76,7 @@ def test_a_lasting_question_gets_no_amplification() -> None:
         ("od-hp", {"numbers": NumberDraft(), "domain_size": 9}, "is for categorical data"),
         ("duchi", {"buckets": 7}, "buckets is 7, and must be 0"),
         ("duchi", {"dummies_per_user": 1.0}, "the protocol duchi has no dummies"),
-        ("duchi", {"domain_size": 2}, "domain_size is 2; it must lie between 1 and 1"),
+        ("duchi", {"domain_size": 2}, "domain_size is 2; it must be 1$"),
         ("harmony", {"domain_size": 1}, "domain_size is 1; it must lie between 2 and 8192"),
         ("rappor", {"domain_size": 3}, "a domain_size of 1; the task has 0 and 3"),
         ("duchi", {"local_epsilon": math.inf}, "mean data always needs noise"),

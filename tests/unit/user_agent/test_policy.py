@@ -100,7 +100,7 @@ def test_local_epsilons_add_up_to_their_cap() -> None:
 
     assert "RESOURCE_EXHAUSTED" == caught.value.status
     message = "total_local_epsilon_cap is 3.0; 2 is spent on 2 tasks, and this one would add 1.25"
-    assert message == str(caught.value)
+    assert f"{message}. To answer, raise total_local" in str(caught.value)
 
 
 def test_central_claims_compose_to_their_cap() -> None:
@@ -108,9 +108,10 @@ def test_central_claims_compose_to_their_cap() -> None:
     policy = _totals(total_local_epsilon_cap=math.inf, total_central_epsilon_cap=0.15)
     claim = _claim(local=math.inf, central=0.125)
     check_totals(policy, [], claim)
-    costs = r"0\.125 is spent on 1 tasks, and this one would add 0\.125 at delta 1e-06"
+    costs = r"0\.125 is spent on 1 task, and this one would add 0\.125 at delta 1e-06"
+    remedy = "To answer, raise total_central_epsilon_cap in this device's settings$"
     with pytest.raises(
-        BudgetError, match=rf"central_epsilon_cap is 0\.15 at delta 0\.0001; {costs}"
+        BudgetError, match=rf"central_epsilon_cap is 0\.15 at delta 0\.0001; {costs}. {remedy}"
     ):
         check_totals(policy, [claim], claim)
 

@@ -54,7 +54,8 @@ def test_the_environment_overrides_the_file(tmp_path: Path, word: str, *, flag: 
     ("text", "environment", "message"),
     [
         (_GOOD + "surprise = 1\nanother = 2", {}, "unknown setting: another, surprise"),
-        (_GOOD, {"SHUFFLEDP_SHUFFLER_SURPRISE": "1"}, "unknown setting: surprise"),
+        (_GOOD, {"SHUFFLEDP_SHUFFLER_SURPRISE": "1"}, "environment: unknown setting: surprise"),
+        (_GOOD + "listed = 1", {}, "unknown setting: listed; did you mean listen"),
         (_GOOD.replace("analyzer =", "#"), {}, "missing setting: analyzer"),
         (_GOOD + "minimum_batch = '10'", {}, "minimum_batch must be a valid integer"),
         (_GOOD, {"SHUFFLEDP_SHUFFLER_ANALYZER": "\udc80"}, "a setting is not valid text"),

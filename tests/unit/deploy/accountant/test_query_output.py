@@ -26,7 +26,8 @@ def test_a_file_of_queries_is_answered_in_order(tmp_path: Path) -> None:
         {"kind": "grr", "n": 1, "k": 4, "eps_l": 2, "eps": 1.0},
     ]
     (tmp_path / "questions.json").write_text(json.dumps(questions), encoding="utf-8")
-    answers = json.loads(_asked(f"--batch {tmp_path}/questions.json"))
+    outcome = _RUNNER.invoke(app, ["account", "--batch", f"{tmp_path}/questions.json"])
+    answers = json.loads(outcome.stdout)
 
     assert answers[0]["delta_upper"] == pytest.approx(0.44958600916134905)
     assert answers[1]["epsilon_upper"] == pytest.approx(0.27848, rel=1e-3)
@@ -36,6 +37,7 @@ def test_a_file_of_queries_is_answered_in_order(tmp_path: Path) -> None:
     assert "users is 0" in str(answers[5]["error"])
     assert {"error": "a query must be a JSON object"} == answers[6]
     assert answers[0] == answers[7]
+    assert 1 == outcome.exit_code
 
 
 @pytest.mark.parametrize(

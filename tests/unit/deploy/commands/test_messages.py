@@ -1,19 +1,25 @@
 """Messages name the setting, option or command that helps."""
 
+import subprocess
+import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
+from typer.testing import CliRunner
 
 from common.errors import PeerRefusalError, SettingsError, WireError
 from common.runtime.admission_interceptor import SERVICE_ERROR
 from common.task_digest import TaskDigest
+from deploy.cli import app
 from deploy.clients.base import read_token
 from deploy.clients.user_agent import send
 from deploy.commands.options import task_digest
-from deploy.commands.person import describe_contribution
+from deploy.commands.person import describe_contribution, show_receipt
 from protos.shuffledp.v1 import user_agent_pb2
+from tests.support.printing import printed
 
 
 async def _refuse(_request: object, context: Any) -> None:
@@ -43,7 +49,11 @@ async def test_a_missing_token_is_answered_with_its_setting_and_the_spent_epsilo
 @pytest.mark.parametrize(
     ("repeated", "sent", "words"),
     [
-        (False, True, "Contributed. This spends a local epsilon of 4."),
+        (
+            False,
+            True,
+            "This spends a local epsilon of 4. Check later with shuffledp receipt DIGEST.",
+        ),
         (True, True, "The earlier answer had not arrived and has now been sent."),
         (True, False, "The earlier answer has arrived."),
     ],
@@ -53,6 +63,38 @@ def test_a_contribution_is_described(*, repeated: bool, sent: bool, words: str) 
     reply = user_agent_pb2.ContributeResponse(repeated=repeated, local_epsilon=4.0, sent=sent)
 
     assert describe_contribution(reply).endswith(words)
+
+
+def test_a_value_among_the_arguments_is_not_repeated() -> None:
+    """It may be the person's own."""
+    for words, message in (
+        (["secretcity"], "contribute takes the digest only; it asks for the value, or reads it"),
+        (["--kind", "secretcity"], "it must be one of 'categorical', 'string'"),
+    ):
+        outcome = CliRunner().invoke(app, ["contribute", "ab" * 32, "--agent", "unix:n", *words])
+        assert 2 == outcome.exit_code
+        assert message in outcome.stderr
+        assert "secretcity" not in outcome.output
+
+
+def test_a_receipt_can_be_copied() -> None:
+    """Its digits are on one line, even on a narrow terminal."""
+    receipt = user_agent_pb2.GetReceiptResponse(inclusion="unchecked", receipt=b"r" * 64)
+    shown = printed(partial(show_receipt, receipt), 40)
+
+    assert "this device checks regularly." in shown
+    assert receipt.receipt.hex() in shown
+
+
+def test_a_dead_service_ends_the_live_page_before_it_is_served(tmp_path: Path) -> None:
+    """The command prints the error and exits with status 1."""
+    (tmp_path / "token").write_text("t", encoding="utf-8")
+    program = [sys.executable, "-c", "from deploy.cli import main; main()", "live", "ab" * 32]
+    options = ["--shuffler", "127.0.0.1:1", "--token-file", f"{tmp_path}/token"]
+    finished = subprocess.run([*program, *options], capture_output=True, timeout=60, check=False)
+
+    assert (1, b"") == (finished.returncode, finished.stdout)
+    assert b"127.0.0.1:1 does not answer" in finished.stderr
 
 
 @pytest.mark.parametrize(

@@ -84,7 +84,7 @@ def test_each_operator_has_a_token_of_their_own(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "rule"),
     [
-        ("analyser = 'x'", "unknown key: analyser"),
+        ("analyser = 'x'", "unknown key: analyser; did you mean analyzer"),
         ("analyzer = 7001", "analyzer must be text"),
         ("analyzer", "is not TOML"),
         ("a" * 20_000, "too long"),

@@ -186,17 +186,19 @@ def test_the_command_plans_for_default_devices_by_default(tmp_path: Path) -> Non
     outcome = _run(_ITEMS, "--messages-cap", "1", "--output", str(file))
     more = _run(_ITEMS, "--messages-cap", "1", "--local-cap", "8")
     quiet = _run(_ITEMS, *_QUICK, "--n-min", "40000", "--head", "0.1")
+    few = _run([*("--users", "50", "--domain-size", "9", "--central-epsilon", "0.001")], *_QUICK)
     target = draft_file.read(file, bytes(32))
 
     assert "murs" == target.protocol
     assert target.local_epsilon == pytest.approx(4.0)
     assert (4.0, 2.0) == (default_local_cap(1), default_local_cap(10))
-    assert "Planned for devices with default settings" in _text(outcome)
+    assert "at most 4, the default limit of devices; --local-cap changes it" in _text(outcome)
     assert "Written to" in outcome.stdout
     assert "Their limits are a local epsilon of 4 per answer" not in _text(outcome)
-    assert "Planned for devices" not in _text(more)
+    assert "default limit of devices" not in _text(more)
     assert "Their limits are a local epsilon of 4 per answer" in _text(more)
     assert "fewer than 50,000 users" in _text(outcome)
+    assert "too few users: the error exceeds every share" in _text(few)
     assert "Note" not in quiet.stdout
 
 

@@ -1,5 +1,6 @@
 """Comparisons as tables, by value, as CSV and as JSON."""
 
+import dataclasses
 import json
 from functools import partial
 from typing import Final
@@ -9,7 +10,7 @@ from syrupy.assertion import SnapshotAssertion
 
 from common.messages.guarantee import rounded_up
 from deploy.simulate.sweep_row import Accounting
-from deploy.simulate.table import as_csv, show
+from deploy.simulate.table import as_csv, remarks, show
 from tests.support.printing import printed
 from tests.support.simulated_rows import REFUSED, TASK, row
 
@@ -54,6 +55,15 @@ def test_a_comparison_has_lines_of_a_trusted_collector_and_by_value(
     ]
 
     assert snapshot == printed(partial(show, [*rows, REFUSED]), width)
+
+
+def test_a_local_epsilon_above_the_limit_of_devices_is_noted() -> None:
+    """The limit is a local epsilon of 4."""
+    low = row("od-hp", 0.15, (1e-8,))
+    high = dataclasses.replace(low, task=dataclasses.replace(TASK, local_epsilon=4.5))
+
+    assert [] == remarks([low])
+    assert remarks([low, high])[0].endswith("compare with --local-cap 4.")
 
 
 def test_rows_have_every_field_in_json_and_in_csv(snapshot: SnapshotAssertion) -> None:

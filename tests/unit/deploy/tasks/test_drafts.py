@@ -49,7 +49,7 @@ def test_values_of_keys_are_converted(tmp_path: Path, line: str, value: object) 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (("n_min = 100", "n_mim = 100"), "unknown key in the draft: n_mim"),
+        (("n_min = 100", "n_mim = 100"), "draft.toml: unknown .*: n_mim; did you mean n_min"),
         (("n_min = 100", ""), "missing key in the draft: n_min"),
         (("n_min = 100", "n_min = 1.5"), "n_min must be a valid integer"),
         (("20Z", "20"), "deadline needs a time zone"),

@@ -50,6 +50,8 @@ def test_a_batchs_users_include_sentinels() -> None:
 
     assert _SENTINELS in printed(partial(task_view.print_batch, status))
     assert {"batch": "closed", "batch_n_users": 20} == task_view.batch_as_json(status)
+    erased = dataclasses.replace(status, state=BatchState.ERASED)
+    assert "fewer than" not in printed(partial(task_view.print_batch, erased))
     empty = dataclasses.replace(status, n_users=0)
     assert {"batch": "closed"} == task_view.batch_as_json(empty)
     assert {"batch": None} == task_view.batch_as_json(None)

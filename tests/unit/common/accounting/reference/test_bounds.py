@@ -65,7 +65,7 @@ def test_every_bound_gives_a_figure_or_its_reason() -> None:
     reasons = [answer for _, answer in answers if isinstance(answer, str)]
     assert len(reasons) == 4
     assert "reports without noise" in reasons.pop()
-    assert all("a report supports several values" in reason for reason in reasons)
+    assert all("here reports are hashed" in reason for reason in reasons)
 
     answers = compare(piecewise(2.0), AnonymitySet(users=100_000), 1e-6)
     assert all("not a whole number of answers" in str(answer) for _, answer in answers[:6])
