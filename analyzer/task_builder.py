@@ -24,7 +24,7 @@ from common.task.specs import (
     NumberSpec,
     RapporSpec,
     check_new_labels,
-    normalised,
+    normalize,
 )
 from common.task.task import MAX_LOCAL_EPSILON, Task, check_domain_size
 
@@ -88,7 +88,7 @@ def complete(draft: TaskDraft, *, analyzer_key: bytes, nonce: bytes) -> Task:
 def _of_labels(draft: TaskDraft) -> TaskDraft:
     """Normalise labels as devices do; by default, set domain_size to their number."""
     size = len(draft.labels) if draft.domain_size == 1 else draft.domain_size
-    labels = tuple(normalised(label) for label in draft.labels)
+    labels = tuple(normalize(label) for label in draft.labels)
     return dataclasses.replace(draft, domain_size=size, labels=labels)
 
 

@@ -26,7 +26,7 @@ from common.messages.inclusion_proof import leaf
 from common.messages.submission import KIND_DESCRIPTIONS, Submission, Value, kind_of, pack
 from common.protocols import Kind
 from common.task.dummy_spec import EXTRA_WEIGHT_SUM, DummySpec
-from common.task.specs import KeyValueSpec, NumberSpec, RapporSpec, normalised, spec_as
+from common.task.specs import KeyValueSpec, NumberSpec, RapporSpec, normalize, spec_as
 from common.task.task import SUBMISSION_ID_BYTES, Task
 from common.task_digest import TaskDigest
 from user_agent.credentials import SECRET_BYTES
@@ -86,9 +86,9 @@ class _Items:
 
     def _item(self, text: str) -> int:
         """Parse an item's label or number. Labels take precedence: they may consist of digits."""
-        text = normalised(text.strip())
+        text = normalize(text.strip())
         for item, label in enumerate(self._labels):
-            if text == normalised(label):
+            if text == normalize(label):
                 return item
         if text.isascii() and text.isdecimal() and len(text) <= _ITEM_DIGITS:
             return int(text)
@@ -101,7 +101,7 @@ class _Items:
 
 
 class _Texts:
-    """Encodes a text, normalised, as its permanent response."""
+    """Encodes a text, normalized, as its permanent response."""
 
     def __init__(self, task: Task, secret: bytes | None) -> None:
         self._rappor, self._most = rappor_of(task), spec_as(task.mechanism, RapporSpec).most_bytes
@@ -113,7 +113,7 @@ class _Texts:
     def __call__(self, value: Value, rng: np.random.Generator) -> NDArray[np.void]:
         if not isinstance(value, str):
             _refuse("string", value)
-        text = normalised(value)
+        text = normalize(value)
         self._check(text)
         return self._rappor.permanent([text], [self._key or rng.bytes(SECRET_BYTES)])
 

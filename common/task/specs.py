@@ -365,7 +365,7 @@ _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 """Surrogates: valid in JSON, but not in files, messages or terminals."""
 
 
-def normalised(text: str) -> str:
+def normalize(text: str) -> str:
     """
     Return a text in Unicode's normal form C, the form that all parties compare.
 
@@ -392,7 +392,7 @@ def check_labels(labels: Sequence[str], domain_size: int) -> None:
         raise TaskError(
             f"a label has {longest} characters; it may have at most {MAX_LABEL_CHARACTERS}"
         )
-    if len({normalised(label.strip()) for label in labels}) != len(labels):
+    if len({normalize(label.strip()) for label in labels}) != len(labels):
         raise TaskError("two items have the same label")
     for item, label in enumerate(labels):
         if _SURROGATE.search(label):
@@ -410,5 +410,5 @@ def check_new_labels(labels: Sequence[str]) -> None:
     for item, label in enumerate(labels):
         if label != label.strip():
             raise TaskError(f"the label of item {item} begins or ends with whitespace")
-        if label != normalised(label):
+        if label != normalize(label):
             raise TaskError(f"the label of item {item} is not in Unicode's normal form C")

@@ -34,7 +34,7 @@ from common.task.specs import (
     check_labels,
     check_open_range,
     check_printable,
-    normalised,
+    normalize,
     spec_as,
     spec_from_fields,
 )
@@ -485,7 +485,7 @@ def _check_texts(labels: Sequence[str], most_bytes: int) -> None:
                 f"the label of item {item} has {size} bytes in UTF-8; most_bytes is {most_bytes}, "
                 "and nobody could answer it"
             )
-        if label != normalised(label):
+        if label != normalize(label):
             raise TaskError(
                 f"the label of item {item} is not in Unicode's normal form C, in which devices "
                 "send every text: nobody could answer it"

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Final
 
 from common.errors import SettingsError
-from common.task.specs import normalised
+from common.task.specs import normalize
 from deploy.terminal.files import read_file
 
 MAX_CANDIDATES: Final = 100_000
@@ -28,7 +28,7 @@ def read_candidates(path: Path) -> tuple[str, ...]:
         lines = raw.decode("utf-8-sig").split("\n")
     except UnicodeDecodeError as error:
         raise SettingsError(f"{path} is not UTF-8 text") from error
-    texts = tuple(normalised(text) for line in lines if (text := line.removesuffix("\r")))
+    texts = tuple(normalize(text) for line in lines if (text := line.removesuffix("\r")))
     if not 1 <= len(texts) <= MAX_CANDIDATES:
         raise SettingsError(
             f"{path} has {len(texts)} candidates; it must have 1 to {MAX_CANDIDATES}"

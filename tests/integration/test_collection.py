@@ -90,7 +90,7 @@ async def test_a_device_checks_that_it_was_counted(services: Services) -> None:
             while (await agent.GetReceipt(question, timeout=DEADLINE)).inclusion == "unchecked":
                 await asyncio.sleep(0.05)
         after = await agent.GetReceipt(question, timeout=DEADLINE)
-        with pytest.raises(grpc.aio.AioRpcError, match="has answered no task"):
+        with pytest.raises(grpc.aio.AioRpcError, match="has not answered a task"):
             await agent.GetReceipt(stranger, timeout=DEADLINE)
 
     assert ("arrived", "unchecked") == (before.state, before.inclusion)

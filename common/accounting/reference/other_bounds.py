@@ -7,7 +7,7 @@ the largest ratio of either to any other user's distribution. With a = β/(p-1) 
 
     R = ap·Q + a·Q' + (1-a-ap)·Q*,   R' = a·Q + ap·Q' + (1-a-ap)·Q*,   others ≥ r·Q + r·Q',
 
-where Q, Q' are the normalised positive and negative part of R - R'. This decomposition is correct.
+where Q, Q' are the normalized positive and negative part of R - R'. This decomposition is correct.
 
 **As published** the victim's two worlds are then the numbers of draws from Q and from Q' alone.
 That is not an upper bound: a channel that completes both worlds must know whether the victim's

@@ -129,8 +129,8 @@ def test_a_task_for_numbers_has_no_item_mechanism() -> None:
         _ = task.refinement
 
 
-def test_labels_are_normalised_as_texts_are() -> None:
-    """The limit applies to the normalised label."""
+def test_labels_are_normalized_as_texts_are() -> None:
+    """The limit applies to the normalized label."""
     task = kind_task("rappor", labels=("e\u0301" * 32, "no"), texts=None)
 
     assert ("é" * 32, "no") == task.labels

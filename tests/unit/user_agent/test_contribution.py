@@ -185,7 +185,7 @@ def test_tasks_of_one_question_share_permanent_responses_and_no_others_do() -> N
     ("typed", "written"), [("e\u0301", "é"), ("\u212a", "K"), ("한글", "한글")]
 )
 def test_a_text_is_the_same_however_it_is_typed(typed: str, written: str) -> None:
-    """Normalised texts have one response; the limit counts normalised bytes."""
+    """Normalized texts have one response; the limit counts normalized bytes."""
     _encoded("rappor", "e\u0301" * 32)
     task = lasting_task()
     assert _response(task, typed) == _response(task, written)

@@ -2,7 +2,7 @@ import unicodedata
 
 import pytest
 
-from common.task.specs import MAX_COMPOSED_CHARACTERS, MAX_TYPED_CHARACTERS, normalised
+from common.task.specs import MAX_COMPOSED_CHARACTERS, MAX_TYPED_CHARACTERS, normalize
 
 
 @pytest.mark.parametrize(
@@ -20,10 +20,10 @@ from common.task.specs import MAX_COMPOSED_CHARACTERS, MAX_TYPED_CHARACTERS, nor
         *[("a" + "\u0301\u0323" * (MAX_TYPED_CHARACTERS // 2),) * 2],
     ],
 )
-def test_texts_are_normalised_to_nfc(text: str, written: str) -> None:
+def test_texts_are_normalized_to_nfc(text: str, written: str) -> None:
     """Blanks, ligatures, invalid texts and texts over the limit are unchanged."""
-    assert written == normalised(text)
-    assert written == normalised(written)
+    assert written == normalize(text)
+    assert written == normalize(written)
 
 
 def test_no_character_is_written_with_more_than_four() -> None:

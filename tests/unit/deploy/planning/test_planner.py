@@ -147,7 +147,7 @@ def test_the_guarantees_are_one_a_coalition() -> None:
     assert analyzer.epsilon < with_users.epsilon < everybody.epsilon
     assert everybody.epsilon == pytest.approx(found.best.local_epsilon)
     assert "an illustration" in with_users.assumptions[0]
-    assert "the other 10000 may" in " ".join(with_users.assumptions)
+    assert "the other 10,000 may" in " ".join(with_users.assumptions)
 
 
 @pytest.mark.slow
