@@ -181,7 +181,7 @@ class TaskListing:
         self._clock = clock
 
     async def log_unlisted(self) -> None:
-        """Log each task that `tasks` omits because its listed fields are missing. Run at start."""
+        """Log each task that `tasks` omits because its summary is missing. Run at start."""
         for digest in await self._store.run(task_table.unlisted_tasks):
             logs.event("task cannot be listed", {"task_digest": digest.hex()}, level="WARNING")
 
@@ -196,7 +196,7 @@ class TaskListing:
 
         Raises:
             UnknownTaskError: No task has this digest.
-            TaskError: The task's listed fields are missing.
+            TaskError: The task's summary is missing.
         """
         signed = await self._store.run(task_table.find, digest)
         if signed is None:

@@ -38,7 +38,7 @@ class Analyzer(Protocol):
 
 
 class AnalyzerClient:
-    """The analyzer behind a gRPC channel, which is reopened when its certificate is renewed."""
+    """Client of the analyzer; reopens its channel when the shuffler's certificate is renewed."""
 
     def __init__(self, channel: FreshChannel | grpc.aio.Channel) -> None:
         self._channel = channel

@@ -262,7 +262,7 @@ class Collection:
     async def _open_in_workers(
         self, batch: ActiveBatch, envelopes: Sequence[bytes]
     ) -> OpenedGroups:
-        """Open envelopes in shares, one for each worker that is not busy with another call."""
+        """Open envelopes in workers, in as many shares as this call's part of the workers."""
         private = self._private_key(batch)
         self._bulk_calls += 1
         try:

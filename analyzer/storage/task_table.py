@@ -1,5 +1,5 @@
 """
-The tables of published tasks: signed bytes, listed fields, and sentinels.
+The tables of published tasks: signed bytes, summaries, and sentinels.
 
 Tasks are listed without parsing their bytes, since a task may have two megabytes of labels.
 `Store.run` runs these functions in the database's thread.
@@ -44,7 +44,7 @@ CREATE TABLE IF NOT EXISTS sentinels (
 
 
 def add(connection: sqlite3.Connection, signed: SignedTask, task: Task) -> None:
-    """Store a task and its listed fields."""
+    """Store a task and its summary."""
     connection.execute(
         "INSERT INTO tasks VALUES (?, ?, ?)", (signed.digest(), signed.task_bytes, signed.signature)
     )
@@ -64,7 +64,7 @@ def find(connection: sqlite3.Connection, digest: TaskDigest) -> SignedTask | Non
 
 
 def unlisted_tasks(connection: sqlite3.Connection) -> list[TaskDigest]:
-    """List the tasks whose listed fields are missing."""
+    """List the tasks whose summary is missing."""
     rows = connection.execute(
         "SELECT task_digest FROM tasks WHERE task_digest NOT IN "
         "(SELECT task_digest FROM task_lines)"

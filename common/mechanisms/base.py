@@ -222,7 +222,7 @@ def is_null(reports: Reports) -> NDArray[np.bool_]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MechanismRequest:
-    """The parameters from which the integers of a mechanism are computed."""
+    """The parameters from which the integer weights of a mechanism are computed."""
 
     name: MechanismName
     domain_size: int

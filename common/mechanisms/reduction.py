@@ -181,7 +181,7 @@ Reduction = MatchCountReduction | PureReduction
 
 
 def _relations(answers: int, collision: float | None, *, hashed: bool) -> tuple[float, ThirdValue]:
-    """Return the collision probability and a third value's relation for randomized response."""
+    """Return randomized response's collision probability and `third_value`, after checks."""
     if hashed:
         return 1 / answers if collision is None else collision, "independent"
     if collision is not None:

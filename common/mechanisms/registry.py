@@ -30,7 +30,7 @@ class MechanismFactory(Protocol):
 
     @classmethod
     def specify(cls, request: MechanismRequest) -> MechanismSpec:
-        """Compute the integers of a task, or raise TaskError. Run by the analyzer."""
+        """Compute a task's integer weights and sizes, or raise TaskError. Run by the analyzer."""
 
     @classmethod
     def of(cls, task: Task) -> Mechanism:

@@ -305,7 +305,9 @@ class Usage:
 
 def measure(pid: int | None = None) -> Usage:
     """
-    Measure a process of this machine, by default this one, and its workers, or raise psutil.Error.
+    Return CPU time and resident memory of a process, by default this one, and of its workers.
+
+    Raises psutil.Error if the process cannot be read.
 
     Cost: reads the process table, a few milliseconds; do not call it in the event loop.
     """

@@ -235,7 +235,7 @@ async def reply(call: Awaitable[T], whom: str) -> T:
 
 
 class FreshChannel:
-    """A channel that is reopened when its certificate is renewed; calls under way may finish."""
+    """A channel that is reopened when the caller's certificate is renewed; running calls finish."""
 
     def __init__(
         self, open_with: Callable[[TlsIdentity | None], grpc.aio.Channel], tls: Tls | None

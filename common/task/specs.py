@@ -48,7 +48,7 @@ def check_choice(name: str, value: str, allowed: tuple[str, ...]) -> None:
 
 
 def check_printable(name: str, text: str, maximum: int) -> None:
-    """Raise TaskError unless a field is printable ASCII of 0 to `maximum` characters."""
+    """Raise TaskError unless a field is short, printable ASCII without whitespace at its ends."""
     if type(text) is not str or not (text.isascii() and text.isprintable()):
         raise TaskError(f"{name} must be printable ASCII text")
     if text != text.strip():

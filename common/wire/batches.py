@@ -238,7 +238,7 @@ def sentinel_parts(sentinels: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
 def sentinels_to_wire(
     digest: TaskDigest, sentinels: Sequence[bytes], *, acknowledged: bool
 ) -> analyzer_pb2.RegisterSentinelsRequest:
-    """Encode an operator's sentinels, each its concatenated leaves."""
+    """Encode an operator's sentinels, each given as its concatenated leaves."""
     return analyzer_pb2.RegisterSentinelsRequest(
         task_digest=digest, sentinels=sentinels, acknowledged=acknowledged
     )

@@ -1,4 +1,4 @@
-"""A person's client of their own user agent."""
+"""Client with which a person calls their user agent."""
 
 from typing import Any, Final, cast
 

@@ -124,11 +124,11 @@ class Frontier:
         self, protocol: str, answers: Vector, most: Vector, tightness: Vector | float
     ) -> tuple[Vector, Vector]:
         """
-        Return the least blanket probability for the guarantee, and the dummies per user it needs.
+        Return the least blanket probability that meets the guarantee, and the dummies per user.
 
-        If the cap on the local ε limits the noise, dummies are reduced to what the guarantee needs.
-        They are NaN where no number of dummies meets the guarantee. The number of answers, the most
-        dummies per user and the tightness (ln of a factor on μ) broadcast to the results' shape.
+        If the cap on the local ε requires more noise than the guarantee does, fewer dummies are
+        enough. Dummies are NaN if reports carry no noise and more than `most` dummies per user
+        would be needed. `answers`, `most` and `tightness` (ln of a factor on μ) broadcast.
         """
         target = self.target
         others = target.honest - 1

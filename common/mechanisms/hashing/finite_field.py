@@ -163,7 +163,7 @@ class HashFamily:
         return self.q // 2 + 1
 
     def _in_half(self, vectors: NDArray[np.int64]) -> tuple[NDArray[np.int64], Vector]:
-        """Return each vector's index in the half spectrum, and its imaginary part's sign."""
+        """Return each vector's index in the half spectrum; -1 where it is conjugated, else 1."""
         negated = np.zeros_like(vectors)
         rest, place = vectors, 1
         for _ in range(self.t):

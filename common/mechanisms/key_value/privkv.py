@@ -37,7 +37,7 @@ _REPORT: Final = np.dtype([("key", "<u2"), ("answer", "u1")])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairRequest:
-    """The parameters from which the integers of PrivKV are computed."""
+    """The parameters from which the integer weights of PrivKV are computed."""
 
     name: KeyValueMechanismName = "priv-kv"
     keys: int

@@ -7,7 +7,7 @@ its share of fakes. Each is a separate task, for which users draw a new key; the
 The split of ε follows published programs, not the paper: the first iteration spends ε1 = κε on the
 ownership of a key, and each of c iterations (1-κ)ε/c on the value. Later iterations toss a fair
 coin for ownership, which costs nothing; only the first estimates frequencies. Half of their reports
-carry a value, and 1-f of these are fakes.
+carry a value; if a share f of users owns the key, a share 1-f of these values is fake.
 """
 
 import dataclasses

@@ -209,11 +209,11 @@ class MultiHm(SampledCoordinates[Hybrid], SpecifiedNumbers):
 
     @classmethod
     def for_epsilon(cls, dimensions: int, local_epsilon: float) -> Self:
-        """Choose k as in [WXY+19], and the integers of the hybrid for ε/k."""
+        """Choose k as in [WXY+19], and the integer weights of the hybrid for ε/k."""
         sampled = paper_sample(dimensions, local_epsilon)
         return cls(dimensions, sampled, Hybrid.for_epsilon(1, equal_share(local_epsilon, sampled)))
 
     @classmethod
     def from_spec(cls, spec: NumberSpec, dimensions: int) -> Self:
-        """Read the integers from a task's description; any k is valid."""
+        """Read the parameters from a task's description; any k is valid."""
         return cls(dimensions, spec.sampled, Hybrid.from_spec(spec, 1))

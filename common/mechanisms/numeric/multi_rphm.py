@@ -101,13 +101,13 @@ class MultiRphm(StatedIntegers):
 
     @classmethod
     def for_epsilon(cls, dimensions: int, local_epsilon: float, nonce: bytes) -> Self:
-        """Choose q as in [Sun+20], and the integers of Multi-HM over q dimensions."""
+        """Choose q as in [Sun+20], and the integer weights of Multi-HM over q dimensions."""
         inner = MultiHm.for_epsilon(paper_projected(dimensions), local_epsilon)
         return cls(dimensions, inner, nonce)
 
     @classmethod
     def specify(cls, request: NumberRequest) -> NumberSpec:
-        """Compute the integers of a task. Run by the analyzer."""
+        """Compute a task's integer weights and sizes. Run by the analyzer."""
         any_nonce = bytes(NONCE_BYTES)
         mechanism = cls.for_epsilon(request.dimensions, request.local_epsilon, any_nonce)
         return mechanism.spec(request.low, request.high)

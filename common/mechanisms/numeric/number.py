@@ -26,7 +26,7 @@ FRACTION_BITS: Final = 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NumberRequest:
-    """The parameters from which the integers of a mechanism for numbers are computed."""
+    """The parameters from which the integer weights of a mechanism for numbers are computed."""
 
     name: NumberMechanismName
     dimensions: int
@@ -69,7 +69,7 @@ class NumberMechanism(Randomizer, Protocol):
 
     @classmethod
     def specify(cls, request: NumberRequest) -> NumberSpec:
-        """Compute the integers of a task, or raise TaskError. Run by the analyzer."""
+        """Compute a task's integer weights and sizes, or raise TaskError. Run by the analyzer."""
 
     @classmethod
     def of(cls, task: Task) -> Self:
@@ -188,16 +188,16 @@ class SpecifiedNumbers(StatedIntegers):
     @classmethod
     @abstractmethod
     def for_epsilon(cls, dimensions: int, local_epsilon: float) -> Self:
-        """Choose the integers for a number of dimensions and a local ε."""
+        """Choose the integer weights for a number of dimensions and a local ε."""
 
     @classmethod
     @abstractmethod
     def from_spec(cls, spec: NumberSpec, dimensions: int) -> Self:
-        """Read the integers from a task's description."""
+        """Read the parameters from a task's description."""
 
     @classmethod
     def specify(cls, request: NumberRequest) -> NumberSpec:
-        """Compute the integers of a task. Run by the analyzer."""
+        """Compute a task's integer weights and sizes. Run by the analyzer."""
         cls._check_dimensions(request.dimensions)
         mechanism = cls.for_epsilon(request.dimensions, request.local_epsilon)
         return mechanism.spec(request.low, request.high)

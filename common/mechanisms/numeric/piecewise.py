@@ -207,7 +207,7 @@ class Hybrid(CodedNumber):
 
     @classmethod
     def from_spec(cls, spec: NumberSpec, dimensions: int) -> Self:  # noqa: ARG003  # always 1
-        """Read the integers from a task's description; any mixture is valid."""
+        """Read the parameters from a task's description; any mixture is valid."""
         return cls(spec.steps, spec.reach, number_weights(spec), spec.piecewise_weight)
 
     @property

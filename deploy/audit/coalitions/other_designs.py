@@ -120,8 +120,8 @@ def run_printed(
     The analyzer can then group each user's messages by seed. The deployed code draws reports and
     dummies; overwriting the dummies' seeds gives the printed algorithm. In the game that refutes
     Theorem 1 [CC24], all users but the victim hold one value z, and each group's likelihoods are
-    divided by those of z. The audited task does not matter. `fresh_seeds` injects a weakness:
-    dummies keep their own seeds.
+    divided by those of z. The audited task does not matter. `fresh_seeds` removes the
+    flaw, so that the refutation must fail: dummies keep their own seeds.
     """
     printed_weights = ResponseWeights.for_epsilon(_LOCAL_EPSILON)
     mechanism = StringHashing(_PRINTED_ITEMS, _BUCKETS, printed_weights, bytes(32))

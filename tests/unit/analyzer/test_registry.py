@@ -97,7 +97,7 @@ def _change(analyzer: AnalyzerCore, statement: str) -> None:
         connection.execute(statement)
 
 
-async def test_a_task_without_listed_fields_is_logged_and_not_listed(
+async def test_a_task_without_a_summary_is_logged_and_not_listed(
     analyzer: AnalyzerCore, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The others are listed, and a description of the task is refused."""
@@ -115,7 +115,7 @@ async def test_a_task_without_listed_fields_is_logged_and_not_listed(
 
 
 async def test_listing_parses_no_task(analyzer: AnalyzerCore) -> None:
-    """The listed fields are stored beside the task's bytes."""
+    """The summary is stored beside the task's bytes."""
     _change(analyzer, "UPDATE tasks SET task = x'00'")
     [summary] = await TaskListing(analyzer.store, analyzer.clock).tasks(None)
     task = analyzer.task
