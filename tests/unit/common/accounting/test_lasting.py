@@ -49,3 +49,14 @@ def test_the_assumption_of_constant_answers_is_stated() -> None:
     assert any("stays the same" in words for words in analyzer.assumptions)
     assert not any("stays the same" in words for row in alone for words in row.assumptions)
     assert PrivacyParameters.of(kind_task("duchi", population="staff")).reduction is not None
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 1.0, 1.999])
+def test_a_release_has_the_largest_delta_of_its_local_epsilon(epsilon: float) -> None:
+    """Randomized response reaches it; permanent noise is bounded by any pair of that loss."""
+    gap = math.exp(2.0) - math.exp(epsilon)
+    local, permanent = LocalRelease(local_epsilon=2.0), PermanentRelease(local_epsilon=2.0)
+
+    assert gap / (math.exp(2.0) + 1) == pytest.approx(local.delta(epsilon), rel=1e-12)
+    assert gap / math.exp(2.0) == pytest.approx(permanent.delta(epsilon), rel=1e-12)
+    assert 0.0 == local.delta(2.0) == permanent.delta(2.0)
