@@ -1,4 +1,4 @@
-"""The command `shuffledp`, which imports a subcommand's module only when called."""
+"""The command `shuffledp`; a subcommand's module is imported only when the subcommand runs."""
 
 import importlib
 import re
@@ -41,7 +41,7 @@ _OF_A_PERSON: Final = {
     "contribute": "takes the digest only; it asks for the value, or reads it from standard input",
     "receipt": "takes the digest only",
 }
-"""What to print instead of the parser's message, which may contain a person's value."""
+"""By command, the message that replaces the parser's, which may contain a person's value."""
 
 
 class _LazyGroup(TyperGroup):
@@ -52,7 +52,7 @@ class _LazyGroup(TyperGroup):
         self.commands: dict[str, Any] = dict.fromkeys(_COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ANN401, ARG002
-        """Import and return a command."""
+        """Return a command, imported on first use, or None if the name is unknown."""
         if cmd_name in _COMMANDS and self.commands[cmd_name] is None:
             module = importlib.import_module(f"deploy.commands.{_COMMANDS[cmd_name][0]}")
             module.app.rich_markup_mode = None  # plain help, which is fast
@@ -60,7 +60,7 @@ class _LazyGroup(TyperGroup):
         return self.commands.get(cmd_name)
 
     def invoke(self, ctx: Any) -> Any:  # noqa: ANN401
-        """Run a command; suggest a profile if an option is missing; reword pydantic's errors."""
+        """Run a command; reword usage errors: suggest a profile, omit values, fix grammar."""
         try:
             return super().invoke(ctx)
         except typer.BadParameter as error:
@@ -131,7 +131,7 @@ def shuffledp(
 
 
 def main() -> None:
-    """Run the command; an expected failure prints one sentence and exits with status 1."""
+    """Run the command; print an expected failure or an interruption, and exit with status 1."""
     try:
         app()
     except ShuffleDpError as error:

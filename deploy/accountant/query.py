@@ -73,7 +73,7 @@ _KEYS: Final = {
 
 
 def parse_distribution(text: str) -> dict[str, Any]:
-    """Parse a distribution such as `poisson:3`, and return it as a query's key and numbers."""
+    """Parse a distribution such as `poisson:3` to {key: numbers}, or raise AccountingError."""
     name, _, rest = text.partition(":")
     if name not in _KEYS or not rest:
         raise AccountingError(_DISTRIBUTION_RULE)
@@ -253,7 +253,7 @@ class Query:
         )
 
     def comparison(self) -> dict[str, Any]:
-        """Return the JSON fields of a comparison: an attack's lower bound and published bounds."""
+        """Return an attack's lower bound and published bounds, or the reason for none, as JSON."""
         if self.delta is None:
             return {"compare": "bounds can be compared at a delta, but epsilon is given"}
         if isinstance(self.subject, BlanketPair):

@@ -18,7 +18,7 @@ from deploy.terminal.tables import add_columns
 
 
 def answer_file(path: Path, *, comparing: bool = False) -> list[dict[str, Any]]:
-    """Answer a file's JSON list of queries, in order; raise AccountingError if it is not a list."""
+    """Answer a file's JSON list of queries, in order; raise AccountingError if there is no list."""
     try:
         queries = json.loads(read_file(path))
     except (ValueError, RecursionError) as error:
@@ -40,7 +40,7 @@ def _answer_entry(fields: object, *, comparing: bool) -> dict[str, Any]:
 
 
 def answer_fields(query: Query, guarantee: Guarantee, *, comparing: bool) -> dict[str, Any]:
-    """Return the JSON fields of an answer: epsilon_upper or delta_upper, and further bounds."""
+    """Return an answer's JSON fields: epsilon_upper or delta_upper, and any comparison."""
     fields: dict[str, Any] = (
         {"delta_upper": guarantee.delta}
         if query.delta is None

@@ -46,8 +46,8 @@ class OperatorClient(ServiceClient):
         Open a channel to host:port; raise SettingsError if a file cannot be read.
 
         `authority` is the certificate file of the trusted authority; without it, the channel is
-        plaintext, on loopback only. `certificate` and `key` are by default operator.pem and
-        operator.key beside it.
+        plaintext, on loopback only. `certificate` and `key` are by default the files operator.pem
+        and operator.key beside `authority`.
         """
         identity = trusted = None
         if authority is not None:
@@ -72,7 +72,7 @@ class OperatorClient(ServiceClient):
             await self._call(self._stub.RegisterSentinels, request)
 
     async def result(self, digest: TaskDigest) -> Result:
-        """Return a released result; raise BatchStateError if it is not released yet."""
+        """Return a result; raise BatchStateError before its release, WireError for a wrong task."""
         request = analyzer_pb2.GetResultRequest(task_digest=digest)
         try:
             answer = await self._call(self._stub.GetResult, request, LONG_DEADLINE)
@@ -99,7 +99,7 @@ class OperatorClient(ServiceClient):
             summaries += page
 
     async def describe(self, digest: TaskDigest) -> tuple[SignedTask, TaskSummary]:
-        """Return a signed task and its state, without checking the signature."""
+        """Return a signed task, unverified, and its state; raise ProofError for a wrong task."""
         request = analyzer_pb2.DescribeTaskRequest(task_digest=digest)
         answer = await self._call(self._stub.DescribeTask, request)
         signed, summary = description_from_wire(answer)

@@ -30,7 +30,7 @@ class KeyFolder:
         """
         Create the authority unless it exists, and a certificate with these hosts for each party.
 
-        Raises SettingsError if a party is unknown or already has a certificate.
+        Raises SettingsError if a party is unknown or has a certificate, or if writing fails.
         """
         unknown = sorted(set(parties) - set(PARTIES))
         if unknown:

@@ -124,7 +124,7 @@ class Cluster:
                 await child.stop()
 
     async def _start(self, party: str, listen: str, **extra: str | float | bool) -> Child:
-        """Start a service with further settings, and wait until it publishes its address."""
+        """Start a service, and wait for its address; raise SettingsError if the service exits."""
         state = self._directory / party
         state.mkdir(mode=0o700, parents=True, exist_ok=True)
         published = state / "address"

@@ -20,10 +20,10 @@ async def send(
     agent: str, digest: TaskDigest, value: Value, person: str
 ) -> user_agent_pb2.ContributeResponse:
     """
-    Contribute a value through a user agent on a Unix socket, without TLS, and return its response.
+    Contribute a value through a user agent on a Unix socket, and return the agent's response.
 
-    Raises ValueRangeError if the value does not fit the wire format, PeerRefusalError if the agent
-    refuses it.
+    Raises SettingsError if `agent` does not begin with unix:, ValueRangeError if the value does not
+    fit the wire format, PeerRefusalError if the agent refuses the value.
     """
     request = contribution_to_wire(digest, value, person)
     try:

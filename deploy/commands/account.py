@@ -1,4 +1,4 @@
-"""`shuffledp account`."""
+"""`shuffledp account`: bound epsilon or delta for given parameters."""
 
 import sys
 from pathlib import Path

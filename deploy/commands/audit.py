@@ -1,4 +1,4 @@
-"""`shuffledp audit`."""
+"""`shuffledp audit`: simulate attacks by every coalition."""
 
 from pathlib import Path
 from typing import Annotated, Final

@@ -1,4 +1,4 @@
-"""`shuffledp demo`."""
+"""`shuffledp demo`: collect values privately on this machine."""
 
 from pathlib import Path
 from typing import Annotated

@@ -61,7 +61,7 @@ def prompt_for_value(kind: Kind) -> str:
 
 
 def read_piped_value() -> str:
-    """Read a piped value, without a byte order mark."""
+    """Read a piped value without a byte order mark; raise ValueRangeError if it is not UTF-8."""
     try:
         return sys.stdin.buffer.read().decode("utf-8-sig")
     except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""`shuffledp plan`."""
+"""`shuffledp plan`: find the best parameters that meet a guarantee."""
 
 import math
 from collections.abc import Mapping

@@ -56,7 +56,7 @@ def read_profile(file: Path | None) -> dict[str, str]:
     Read a profile and the environment, which overrides it; resolve paths from the profile's folder.
 
     Without a file, reads `shuffledp.toml` in the working directory, if it exists. Raises
-    SettingsError if the file cannot be read, is not TOML, or has an unknown key.
+    SettingsError if the file cannot be read, is not TOML, or has an unknown key or non-text value.
     """
     path = file or DEFAULT_PROFILE
     fields: dict[str, Any] = {}

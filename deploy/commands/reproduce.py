@@ -1,4 +1,4 @@
-"""`shuffledp reproduce`."""
+"""`shuffledp reproduce`: repeat published experiments."""
 
 from collections.abc import Callable, Mapping
 from functools import partial

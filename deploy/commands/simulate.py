@@ -1,4 +1,4 @@
-"""`shuffledp simulate`."""
+"""`shuffledp simulate`: compare protocols on a data set."""
 
 import math
 from collections.abc import Mapping

@@ -29,7 +29,7 @@ class Dataset:
     """Number of people with each item, shape (domain_size,)."""
 
     def __post_init__(self) -> None:
-        """Raise TaskError if there are fewer than two items, no people, or too many."""
+        """Raise TaskError if the number of items, people or people per item is out of range."""
         check_int_range(f"items of {self.name}", len(self.counts), 2, MAX_DOMAIN_SIZE)
         for extreme in (self.counts.min(), self.counts.max()):
             check_int_range(f"people per item of {self.name}", int(extreme), 0, MAX_PEOPLE)
@@ -46,7 +46,7 @@ class Dataset:
         return len(self.counts)
 
     def draw(self, n_users: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        """Draw n_users people without replacement; return their items in random order."""
+        """Draw n_users people as `sample_counts` does; return their items in random order."""
         counts = self.sample_counts(n_users, rng)
         return rng.permutation(np.repeat(np.arange(self.domain_size), counts))
 

@@ -79,7 +79,7 @@ def read_csv(lines: Iterable[str], *, name: str, column: str = VALUE) -> Table:
 
 
 def _lines(file: TextIO, name: str) -> Iterator[str]:
-    """Yield lines of bounded length: a small compressed file can decompress to a huge line."""
+    """Yield lines; raise TaskError for a long one: a small file can decompress to a huge line."""
     while line := file.readline(MAX_LINE_CHARACTERS + 1):
         if len(line) > MAX_LINE_CHARACTERS:
             raise TaskError(
@@ -91,7 +91,7 @@ def _lines(file: TextIO, name: str) -> Iterator[str]:
 def _fields(
     rows: Iterable[list[str]], indices: Sequence[int], name: str
 ) -> Iterator[tuple[int, list[str]]]:
-    """Yield the number of each row, from 1 on, and its fields at these indices."""
+    """Yield every nonempty row's number, from 1 on, and its stripped fields at these indices."""
     for number, row in enumerate(rows, start=1):
         if row and len(row) <= max(indices):
             raise TaskError(

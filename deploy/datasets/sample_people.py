@@ -41,7 +41,7 @@ class SamplePeople:
     """A sentence that explains the values."""
     values: list[Value]
     draft: Mapping[str, Any]
-    """Fields of the task draft: protocol, labels, and the table of the kind."""
+    """Fields of the task draft, such as protocol, labels and the kind's table; may be empty."""
     truth: Vector
     """True shares of items, candidates or owners, or true means of numbers."""
     true_means: Vector | None = None
@@ -175,8 +175,8 @@ def people_of(data: Dataset, kind: Kind, n_users: int | None, seed: int | None) 
     candidates are the most frequent texts.
 
     Raises:
-        TaskError: A label is not a value of the kind, or n_users exceeds the data set or
-            MAX_SAMPLE.
+        TaskError: There are no labels, a label is not a value of the kind, vectors have different
+            lengths, all numbers are equal, or n_users exceeds the data set or MAX_SAMPLE.
     """
     users = data.n_users if n_users is None else n_users
     if not data.labels or users > MAX_SAMPLE:
@@ -228,7 +228,7 @@ def _truth(values: list[Any], counts: Counts, size: int) -> dict[str, Any]:
 
 
 def _range(numbers: list[float]) -> tuple[float, float]:
-    """Return the least and the largest number; raise TaskError if all are equal."""
+    """Return the least and the largest number; raise TaskError unless two numbers differ."""
     if len(set(numbers)) < 2:  # noqa: PLR2004  # both ends of a range
         raise TaskError("all numbers of the file are equal; the range needs two different ones")
     return float(min(numbers)), float(max(numbers))

@@ -4,8 +4,8 @@ Compile the modules that a program loads, including Python's own. Run by the Doc
 Usage: PYTHONPYCACHEPREFIX=/bytecode python3 compile_loaded.py MODULE...
 
 A service's root file system is read-only, so Python cannot cache bytecode at run time. Skipping
-modules that are not loaded at startup halves the size. Unchecked bytecode holds no timestamps, so
-equal sources give equal bytes.
+modules that are not loaded at startup halves the size of all bytecode. Unchecked bytecode has no
+timestamps, so equal sources give equal bytes.
 """
 
 import importlib

@@ -75,7 +75,7 @@ class Deployment:
         self.compose("down", "--remove-orphans")
 
     def compose(self, *arguments: str, text: str = "", check: bool = True) -> CompletedProcess[str]:
-        """Run a compose command. Raises EngineError if it fails and `check` is true."""
+        """Run a compose command. Raises EngineError on a timeout or, if `check`, on a failure."""
         self.variables_file.touch()
         project = ("--project-name", self.project, "--env-file", str(self.variables_file))
         file = ("--file", str(COMPOSE_FILE))

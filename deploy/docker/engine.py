@@ -41,7 +41,7 @@ class Engine:
 
     compose: tuple[str, ...]
     environment: Mapping[str, str] = field(default_factory=dict)
-    """Environment variables of its commands, added to this process's own."""
+    """Environment variables for docker and compose, added to those of this process."""
 
     @classmethod
     def find(cls, environment: Mapping[str, str] | None = None) -> Self:
@@ -78,7 +78,7 @@ class Engine:
         return outcome
 
     def output(self, *arguments: str, text: str = "") -> str:
-        """Run a docker command and return its output, stripped of surrounding whitespace."""
+        """Run a docker command and return its stripped output. Raises EngineError if it fails."""
         return self.run(*arguments, text=text).stdout.strip()
 
     def build(self, image: str, name: str, base: str, builder: str, *options: str) -> None:

@@ -44,7 +44,7 @@ _STATE: Final = Path("/var/lib/shuffledp/state")
 
 def prepare_certificates(secrets: Path, now: float) -> None:
     """
-    Create an authority and the analyzer, shuffler and operator certificates in an existing folder.
+    Create missing certificates (authority, analyzer, shuffler, operator) in an existing folder.
 
     Raises SettingsError if a file cannot be written or does not match the others.
     """

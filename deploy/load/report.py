@@ -59,7 +59,7 @@ class LoadReport:
         return self.users.kinds[: self.n_users]
 
     def add_step(self, ramp: Ramp, rate: float, seen: Tally) -> None:
-        """Add the tally of one step of a ramp."""
+        """Add the tally of one step of a ramp, and set `failure_reason`."""
         self.failure_reason = ramp.broken_by(rate, seen)
         self.steps.append(
             {
@@ -79,7 +79,7 @@ class LoadReport:
 
     @property
     def errors(self) -> dict[str, float | None]:
-        """Mean squared error of unrefined shares, and its expected value; None for other kinds."""
+        """MSE of unrefined shares, the expected MSE and their ratio; None without a histogram."""
         found = None if self.result is None else self.result.estimate
         if not isinstance(found, Histogram):
             return dict.fromkeys(("mse", "mse_theory", "mse_over_theory"))

@@ -65,7 +65,8 @@ async def execute(
     Run a load test with newly sealed users of a plan, or with replayed ones.
 
     With `prepare`, only seal users into this file, and return None. With `close`, close the batch
-    at the end. Raises PlanError if the batch is not collecting or not empty.
+    at the end. Raises PlanError if the batch is not collecting or not empty, SettingsError if the
+    replayed users are for another task.
     """
     async with connecting as target:
         if replayed is not None and target.signed.digest() != replayed.signed.digest():
@@ -93,9 +94,8 @@ async def run(
 
     The last user, who is honest, submits after all others have finished: until then the batch stays
     open, and no submission is answered `closed`. With `close`, close a batch that is still open at
-    the end.
-
-    Raises PlanError if the batch would close before the last user.
+    the end. Raises PlanError if the batch would close before the last user, SettingsError if a
+    sending process dies.
     """
     finished = LoadReport(plan=plan, target=target, users=users)
     stored = expected_answers(users.kinds)[Outcome.STORED]
@@ -216,7 +216,7 @@ async def _counts(target: Target) -> dict[str, int]:
 
 
 async def _result(finished: LoadReport, bars: ProgressBars, *, close: bool) -> Result | None:
-    """Wait for the result, after closing the batch if `close`; None if it stays open."""
+    """Close the batch if `close`, and wait for the result; None if open or without a token."""
     target, task = finished.target, finished.task
     digest, stored = target.signed.digest(), expected_answers(finished.kinds)[Outcome.STORED]
     closes = stored >= max(task.target_size, task.n_min)

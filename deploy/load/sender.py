@@ -54,7 +54,7 @@ class Destination(NamedTuple):
     """PEM of the authority to trust; None for plaintext on loopback."""
 
     def open(self) -> grpc.aio.Channel:
-        """Open a channel with its own connection and without automatic retries."""
+        """Open a separate connection without automatic retries; refuse plaintext to other hosts."""
         options: list[tuple[str, Any]] = [
             ("grpc.use_local_subchannel_pool", 1),
             ("grpc.enable_retries", 0),
@@ -223,7 +223,7 @@ class Sender:
     async def _persist(
         self, call: Callable[[], Awaitable[T]], submissions: int, *, once: bool = False
     ) -> T:
-        """Call once, or until a final answer with exponential backoff."""
+        """Call once, or with exponential backoff until a final answer or the end of `patience`."""
         pause, give_up = _FIRST_PAUSE, time.monotonic() + self.plan.patience
         while True:
             try:

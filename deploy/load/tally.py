@@ -109,13 +109,13 @@ def compare(
 
     The row `given up` must be 0, because submissions of users who gave up may still be stored. A
     crashed shuffler loses the refusals of its last second but no stored submission, so after
-    unanswered attempts its refusals have only an upper bound. Its `closed` must equal the users'
-    `closed` answers; refusals that no simulated user causes must not occur. The result must count
-    every user once and refuse no report.
+    unanswered attempts its refusals have only an upper bound. The shuffler's `closed` count must
+    equal the users' `closed` answers; refusals that no simulated user causes must not occur. The
+    result must count every stored user once and refuse no report.
 
     Args:
         kinds: Behaviours of all users sent.
-        seen: Their answers.
+        seen: Answers to those users.
         counts: The shuffler's counts by `Outcome`; `stored`: users in the batch. Empty if unknown.
         result: The released result; None if unknown.
     """

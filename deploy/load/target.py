@@ -128,8 +128,8 @@ def load_draft(file: Path | None, plan: LoadPlan, key: bytes) -> TaskDraft:
     """
     Return a draft, from a TOML file or the demo's, for the users of a plan.
 
-    Its target_size is the expected number of stored submissions. With a ramp, which may leave users
-    unsent, n_min is 1, so that the batch can be closed early.
+    The draft's target_size is the expected number of stored submissions, its n_min at most that;
+    its deadline is in a day. With a ramp, n_min is 1, because an early end may leave users unsent.
     """
     kinds = assign(plan.n_users, plan.shares, np.random.default_rng(plan.seed))
     stored, now = expected_answers(kinds)[Outcome.STORED], time.time()

@@ -41,7 +41,7 @@ class SealedUsers:
     """
     Simulated users with submissions sealed in advance, so that sealing distorts no measurement.
 
-    Their file holds plain values beside the envelopes: never use real values.
+    A prepared file holds plain values beside the envelopes: never use real values.
     """
 
     signed: SignedTask
@@ -95,7 +95,7 @@ class SealedUsers:
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Read a prepared file; raise SettingsError if it is damaged or from another version."""
+        """Read a prepared file, or raise SettingsError if it is damaged, unreadable or invalid."""
         try:
             with path.open("rb") as raw_file, np.load(raw_file, allow_pickle=False) as file:
                 arrays = {name: file[name] for name in _ARRAYS}

@@ -32,9 +32,9 @@ USUAL_MESSAGES: Final = 5.0
 NOT_AMPLIFIED: Final = frozenset(name for name, row in PROTOCOLS.items() if not row.amplified)
 """Protocols whose central ε is the local ε."""
 _CUT_PROBABILITY: Final = 1e-40
-"""Probability that the dummies of any user in a batch exceed the maximum."""
+"""Largest probability that any user in a batch needs more dummies than the maximum."""
 _ROUNDING: Final = 1e-6
-"""Messages by which a design may exceed the cap, because weights are rounded up."""
+"""Messages per user by which a design may exceed the cap, because weights are rounded up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +49,7 @@ class Design:
     local_epsilon: float = math.inf
     """Infinite for reports without local noise."""
     dummies_per_user: float = 0.0
-    """Expected number of dummies, drawn from the distribution of this mean with least variance."""
+    """Mean number of dummies per user, drawn with the least variance possible for this mean."""
     dummies: DummySpec | None = None
     """A given distribution of the users' dummies; dummies_per_user is then 0."""
     shuffler: ShufflerSpec = PERMUTE_ONLY
@@ -58,7 +58,7 @@ class Design:
     biased: bool = False
     """Whether a projection adds a bias that `mse` does not include."""
     floor: bool = False
-    """Whether `mse` is a lower bound, because decoding adds errors."""
+    """Whether `mse` is only a lower bound, because it omits errors that decoding adds."""
 
     @property
     def answers(self) -> int:
@@ -115,7 +115,7 @@ class Design:
 
     @property
     def draft(self) -> TaskDraft:
-        """The draft of a task with these parameters; its key and deadline are placeholders."""
+        """The task draft with these parameters, a placeholder key and a placeholder deadline."""
         return self.target.draft(
             self.protocol,
             local_epsilon=self.local_epsilon,
@@ -133,9 +133,9 @@ class Design:
     @property
     def ratio_to_central_gaussian(self) -> float:
         """
-        The mean squared error divided by that of the central Gaussian mechanism in one round.
+        The mean squared error divided by the central Gaussian mechanism's in one of T rounds.
 
-        The latter is σ²/n² with σ² = 2/μ²: counts have sensitivity √2. T rounds compose to μ√T.
+        The latter is σ²/n² with σ² = 2T/μ²: counts have sensitivity √2, and the rounds share μ.
         """
         target = self.target
         mu = gaussian_mu(target.central_epsilon, target.delta)
@@ -173,7 +173,7 @@ def local_design(protocol: str, target: Requirements) -> Design:
 
 
 def within_caps(design: Design) -> Design:
-    """Return the design; raise PlanError if it exceeds the cap on local ε or on messages."""
+    """Return the design; raise PlanError for too many messages or missing local noise."""
     protocol, messages, target = design.protocol, design.messages_per_user, design.target
     if math.isinf(design.local_epsilon) and not target.may_be_plain:
         raise PlanError(

@@ -31,7 +31,7 @@ WITHOUT_DUMMIES: Final = frozenset({"sh", "murs"})
 NOISELESS: Final = frozenset({"puredump", "fe1"})
 """Protocols without local noise: only dummies hide the values."""
 SEARCHED: Final = ("sh", "mixdump", "puredump", "murs", "od-hp", "fe1")
-"""Protocols whose blanket is uniform reports."""
+"""Protocols to search; the blanket of each consists of uniform reports."""
 
 CLOSE_ENOUGH: Final = 1.003
 """Among errors within this factor of the least, the cheapest design wins."""
@@ -54,18 +54,18 @@ class Tightness(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchPoint:
-    """A protocol, a number of answers and a maximum of dummies; the noise is still to be chosen."""
+    """A protocol with a number of answers and a maximum of dummies, before its noise is chosen."""
 
     protocol: str
     answers: int
     dummies_per_user: float
     mse: float
-    """Approximate error."""
+    """Approximate mean squared error of a share."""
 
 
 @dataclass(frozen=True, slots=True)
 class Frontier:
-    """The approximation for one set of requirements, corrected by exact results."""
+    """The approximate least errors for one set of requirements, corrected by exact results."""
 
     target: Requirements
     known: Mapping[bool, list[Tightness]] = field(default_factory=lambda: {True: [], False: []})
@@ -89,9 +89,9 @@ class Frontier:
 
     def points(self, protocol: str) -> list[SearchPoint]:
         """
-        Return a protocol's points within CLOSE_ENOUGH of its least approximate error.
+        Return a protocol's points with an approximate error within CLOSE_ENOUGH of the least.
 
-        Sorted by bytes per user, then by seeds to decode, then by error.
+        Sorted by dummies rounded up, then by seeds to decode, then by error; may be empty.
         """
         target = self.target
         answers, hashed = np.array([[float(target.domain_size)]]), protocol in HASHING_PROTOCOLS
@@ -154,7 +154,7 @@ class Frontier:
         return blanket, np.where(noisy, most, np.clip(needed, 0.0, most))
 
     def design(self, point: SearchPoint, tightness: float) -> Design | None:
-        """Return the point's design with the least noise by the approximation, or None."""
+        """Return the point's design with the least approximate noise, or None if none fits."""
         answers, most = np.array([float(point.answers)]), np.array([point.dummies_per_user])
         [gamma], [dummies] = (
             array.tolist() for array in self.solve(point.protocol, answers, most, tightness)
@@ -216,7 +216,7 @@ def _interpolated(answers: Vector, known: Sequence[Tightness]) -> Vector:
 
 
 def _rounded(number: float, *, up: bool) -> float:
-    """Round to five significant digits, so that the printed parameters are those checked."""
+    """Round up or down to five significant digits, so that printed parameters are those checked."""
     if number <= 0:
         return 0.0
     scale = 10.0 ** (4 - math.floor(math.log10(number)))

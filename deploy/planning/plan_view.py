@@ -31,7 +31,7 @@ _ERROR_OF: Final[dict[Kind, str]] = {
 
 
 def default_local_cap(rounds: int) -> float:
-    """Return the largest local ε per answer that devices with default settings accept."""
+    """Return the largest local ε per round that devices with default settings accept."""
     per_answer, total, _ = _device_caps()
     return min(per_answer, total / max(1, rounds))
 
@@ -98,8 +98,8 @@ def draft(plan: Plan, now: float) -> str:
     """
     Return the plan as a TOML draft for `shuffledp task create`, with a deadline in a week.
 
-    The draft's budget is the plan's target (ε, δ). Raises PlanError if several rounds have no
-    population.
+    The draft's budget is the plan's target (ε, δ). Raises PlanError if a plan for several rounds
+    names no population.
     """
     target, best, central = plan.target, plan.best, plan.central_guarantee
     if target.rounds > 1 and not target.draft_fields.get("population"):

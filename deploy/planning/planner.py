@@ -25,7 +25,7 @@ from deploy.planning.value_design import ValueDesign, value_design
 _ILLUSTRATION: Final = "an illustration, not a guarantee: half of all users collude"
 _RELAXATION: Final = 1.1
 _BINDING_RATIO: Final = 0.998
-"""A constraint binds if ten percent more of it lowers the error by more than .2 %."""
+"""A constraint binds if raising it by ten percent lowers the error by more than 0.2 %."""
 _MAX_MESSAGES: Final = 10_000.0
 _SEARCH_RATIO: Final = 1.01
 _REMEDIES: Final = {
@@ -34,7 +34,7 @@ _REMEDIES: Final = {
     "local_cap": "a local cap of about {:,.10g}",
     "n_users": "about {:,.0f} users",
 }
-"""Changes that may reach max_mse, each by itself."""
+"""Descriptions of the changes that may each reach max_mse alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,7 @@ class Plan:
     binding: tuple[str, ...] = ()
     """Names of the constraints that limit the error; for items only."""
     left_out: Mapping[str, str] = field(default_factory=dict)
-    """Reason for each protocol without a design, by name; empty for items."""
+    """Reason why a protocol has no design, by name of the protocol; empty for items."""
 
     @property
     def target(self) -> Requirements:
@@ -93,7 +93,7 @@ def plan(target: Requirements) -> Plan:
 
 
 def _value_designs(target: Requirements) -> tuple[list[ValueDesign], dict[str, str]]:
-    """Return the designs, unbiased ones first, then by error; and the other protocols' errors."""
+    """Return designs by bias, then error, and the other protocols' failures; raise if all fail."""
     designs, errors = list[ValueDesign](), dict[str, PlanError | TaskError]()
     for name in protocols_of(target.kind):
         try:
@@ -141,7 +141,7 @@ def _infeasible(frontier: Frontier, best: Design, binding: tuple[str, ...]) -> P
 
 
 def _least_sufficient(frontier: Frontier, name: str, most: float) -> float | None:
-    """Approximate the least value of one constraint that reaches max_mse, rounded up; or None."""
+    """Approximate a constraint's least value that reaches max_mse, rounded up, or return None."""
     target = frontier.target
 
     def sufficient(value: float) -> bool:

@@ -52,7 +52,7 @@ def published_design(protocol: str, target: Requirements) -> Design:
 
 
 def _one_report(protocol: str, target: Requirements) -> Design:
-    """Return the design of SH [BBGN19] or SOLH [WDX+20] with the least error."""
+    """Return the least-error design of SH [BBGN19] or SOLH [WDX+20], which also serves hp-sdp."""
     # b = ε²(n-1) / (14·ln(2/δ)) is the largest e^ε0 + l - 1 by the closed form [BBGN19].
     blanket = target.central_epsilon**2 * (target.honest - 1) / (14 * math.log(2 / target.delta))
     best_error, best = math.inf, _noisy(protocol, 0.0, 0, target)
@@ -82,7 +82,7 @@ def _ddps(target: Requirements) -> Design:
 
 
 def _noisy(protocol: str, odds: float, buckets: int, target: Requirements) -> Design:
-    """Return randomized response with these odds e^ε0; without amplification, ε0 = ε."""
+    """Return randomized response with odds e^ε0, or with ε0 = ε and a note if ε is larger."""
     note = ""
     if odds > math.exp(min(target.central_epsilon, MAX_LOCAL_EPSILON)):
         epsilon = min(math.log(odds), target.noise_cap)
@@ -96,7 +96,7 @@ def _noisy(protocol: str, odds: float, buckets: int, target: Requirements) -> De
 
 
 def _aue(target: Requirements) -> Design:
-    """Return the design of [BC20]: a dummy of each item with probability 200·ln(4/δ)/(ε²n)."""
+    """Return [BC20]'s design, dummies of chance 200·ln(4/δ)/(ε²n) per item, or raise PlanError."""
     n = target.honest
     chance = 200 * math.log(4 / target.delta) / (target.central_epsilon**2 * n)
     if chance >= 1:
@@ -109,14 +109,14 @@ def _aue(target: Requirements) -> Design:
 
 
 def _pure_dump(target: Requirements) -> Design:
-    """Return the design of [LLF+20] with the fewest dummies; a fraction is a random dummy."""
+    """Return the design of [LLF+20] with the fewest dummies; a fraction means a random dummy."""
     needed, flexible = (_needed(target.domain_size, share, target) for share in (2, 4))
     dummies = _at_least(_fewest(needed, flexible, target))
     return Design(protocol="puredump", target=target, dummies=dummies)
 
 
 def _fe1(target: Requirements) -> Design:
-    """Return the design of [LWY22]: 32·ln(2/δ)/ε² dummies per bucket, the most buckets allowed."""
+    """Return [LWY22]'s design with most buckets, 32·ln(2/δ)/ε² dummies each; or raise PlanError."""
     density = 32 * math.log(2 / target.delta) / target.central_epsilon**2 / target.honest
     most = USUAL_MESSAGES if math.isinf(target.messages_cap) else target.messages_cap
     if density * target.domain_size <= most - 1:
@@ -138,8 +138,8 @@ def _among_dummies(protocol: str, target: Requirements) -> Design:
     """
     Return the design of MixDUMP [LLF+20] or OD-HP [CC24, Theorem 1] with the least error.
 
-    Solves ε = √(14·l·ln(4/δ) / (|S| + x - √(2x·ln(2/δ)) - 1)) for x = γ(n-1), for every l and
-    number of dummies at once. Random dummies count by their lower tail, which costs half of δ.
+    Solves ε = √(14·l·ln(4/δ) / (|S| + x - √(2x·ln(2/δ)) - 1)) for x = γ(n-1) and |S| dummies, for
+    every l and |S| at once. Random dummies count by their lower tail, which costs half of δ.
     """
     options = _options(target, plain=True, hashed=protocol == "od-hp")
     dummies = _numbers_of_dummies(min(float(numbers.min()) for numbers, _ in options), target)

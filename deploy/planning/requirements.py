@@ -113,7 +113,7 @@ class Requirements:
         )
 
     def draft(self, protocol: str, **fields: Any) -> TaskDraft:  # noqa: ANN401  # fields of any type
-        """Return the task draft for a protocol with these fields, and placeholder keys."""
+        """Return a protocol's task draft with these fields and a placeholder key and deadline."""
         return TaskDraft(
             protocol=protocol,
             domain_size=self.domain_size,

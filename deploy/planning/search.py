@@ -41,14 +41,14 @@ from deploy.planning.shuffler_noise import (
 _MAX_POINTS: Final = 5
 """Most points of one protocol that are calibrated with the exact accountant."""
 _MAX_FAR_POINTS: Final = 2
-"""The same for protocols whose approximate error exceeds the best by _FAR_FACTOR."""
+"""Most points of a protocol whose approximate error exceeds _FAR_FACTOR times the best."""
 _FAR_FACTOR: Final = 1.25
 _SAME: Final = 0.03
-"""Points whose answers and dummies differ by less than this share are not both calibrated."""
+"""Relative difference of answers or dummies below which two points are not both calibrated."""
 _SLACK: Final = 1e-3
 """A search ends when μ is within this share below its target, which costs .2 % of the error."""
 _SLACK_OF_ROUNDS: Final = 3e-3
-"""The same for several rounds, whose accounting is slow; it costs .6 % of the error."""
+"""The slack for several rounds, whose accounting is slow; it costs .6 % of the error."""
 _AIM: Final = 4e-4
 """Share below the target μ at which each step aims."""
 _TOLERANCE: Final = 0.02
@@ -57,7 +57,7 @@ _MAX_EVALUATIONS: Final = 12
 _MAX_STEP: Final = 1.5
 """Largest step in ln μ before the target is bracketed."""
 _LEAST_EXCESS: Final = 1e-12
-"""Least excess of a design that misses the target, however little."""
+"""Least excess recorded for a design that misses the target."""
 _ONLY_CAPS: Final = 20.0
 """A tightness at which only the caps limit a design; its negative gives the noisiest design."""
 _SEARCHED_AS: Final[Mapping[str, tuple[tuple[str, ...], ...]]] = {
@@ -78,9 +78,9 @@ def tight_design(protocol: str, target: Requirements) -> Design:
     """
     Return a protocol's design with the least error that meets the target by exact accounting.
 
-    Reports are plain or hashed, whichever is better; the default messages cap is USUAL_MESSAGES.
-    Raises PlanError if no design within the caps meets the target. Cost: three to ten evaluations
-    of δ.
+    Without a messages cap, USUAL_MESSAGES is the cap, except for puredump and aue. Raises PlanError
+    or AccountingError if no design within the caps meets the target. Cost: three to ten
+    evaluations of δ.
     """
     if protocol in NOT_AMPLIFIED:
         return local_design(protocol, target)
@@ -109,7 +109,7 @@ def tight_design(protocol: str, target: Requirements) -> Design:
 
 
 def _aue(target: Requirements) -> Design:
-    """Return the design of aue with the least probability of dummies, to within 0.1 %."""
+    """Return aue's design with the least dummy probability, to within 0.1 %; or raise PlanError."""
 
     def at(extra_weight: int) -> Design:
         dummies = each_item_dummies(extra_weight, target)
@@ -184,7 +184,7 @@ def _search_protocol(frontier: Frontier, protocol: str, most: int) -> list[Desig
 
 
 def _ranked(designs: list[Design]) -> list[Design]:
-    """Sort designs by error, but put the cheapest of those CLOSE_ENOUGH to the best first."""
+    """Sort designs by error without renamed duplicates, but the cheapest one CLOSE_ENOUGH first."""
     names = {design.protocol for design in designs}
     # At the largest local ε, the noisy protocol is the noiseless one under another name.
     noiseless = {"mixdump": "puredump", "od-hp": "fe1"}
@@ -209,7 +209,7 @@ _Trial = tuple[float, float]
 
 
 def _calibrate(frontier: Frontier, point: SearchPoint) -> tuple[Design, float] | None:
-    """Return the point's design with the least noise that meets the target, and its tightness."""
+    """Return the point's least noisy design that meets the target, and its tightness; or None."""
     passed: _Trial | None = None
     failed: _Trial | None = None
     best: tuple[Design, float] | None = None

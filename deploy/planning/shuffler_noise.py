@@ -34,7 +34,7 @@ _MAX_HALVINGS: Final = 40
 
 
 def meets_target(design: Design) -> bool:
-    """Return whether a design meets its target by exact accounting."""
+    """Return whether a design meets its target by exact accounting, with room for rounding."""
     parameters, target = design.parameters, design.target
     anonymity_set = parameters.anonymity_set(target.n_min)
     epsilon = target.central_epsilon / CLAIM_ROOM
@@ -44,7 +44,7 @@ def meets_target(design: Design) -> bool:
 
 
 def shuffler_designs(target: Requirements) -> list[Design]:
-    """Return the best design of every protocol whose dummies the shuffler adds."""
+    """Return the best design of every allowed SHUFFLER_PROTOCOLS entry that can meet the target."""
     designs = []
     for protocol in SHUFFLER_PROTOCOLS if target.may_be_plain else ("hybrid",):
         # An error means that the target needs more noise than a task can have.
@@ -163,7 +163,7 @@ def _check(epsilon: float, delta: float) -> None:
 
 
 def _two_sided(epsilon: float, delta: float, peak: int) -> ShufflerSpec:
-    """Return the two-sided geometric noise for (ε, δ) with this peak."""
+    """Return the two-sided geometric noise for (ε, δ) with this peak, or raise AccountingError."""
     left_weight = _ratio_weight(sageo_left(epsilon, 1.0))
     right_weight = _ratio_weight(sageo_right(epsilon, 1.0))
     # The noise exceeds peak + cut with a probability below right^cut.
@@ -181,7 +181,7 @@ def _two_sided(epsilon: float, delta: float, peak: int) -> ShufflerSpec:
 
 
 def _ratio_weight(ratio: float) -> int:
-    """Return a ratio, rounded up, as an integer weight between 1 and RATIO_SUM - 1."""
+    """Return a ratio, rounded up, as a weight from 1 to RATIO_SUM - 1, or raise AccountingError."""
     weight = math.ceil(ratio * RATIO_SUM) + 1
     if weight >= RATIO_SUM:
         raise _too_many()
@@ -191,7 +191,7 @@ def _ratio_weight(ratio: float) -> int:
 def _least_count(
     noise: Callable[[int], ItemDistribution], low: int, epsilon: float, delta: float
 ) -> int:
-    """Find by bisection the least number, from `low` on, whose noise satisfies (ε, δ)."""
+    """Return the least number from `low` on whose noise is (ε, δ)-DP, or raise AccountingError."""
     _check(epsilon, delta)
 
     def enough(number: int) -> bool:

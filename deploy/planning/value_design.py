@@ -23,7 +23,7 @@ BIASED: Final = frozenset({"multi-rphm"})
 _REL_TOL: Final = 1e-2
 """Relative tolerance of the search for the largest local ε."""
 _SPREAD: Final = np.linspace(-1, 1, 5)
-"""Values for which the error of means is predicted: evenly spaced over the range."""
+"""Values for which the error of means is predicted, evenly spaced over the scaled range."""
 _OWNERS: Final = 0.5
 """Share of owners for which the error of shares is predicted."""
 
@@ -108,8 +108,8 @@ def _with_noise(texts: TextDraft | None, bits: int, local_epsilon: float) -> Tex
     """
     Return RAPPOR's parameters for a local ε, with q = 1 - p; None if p would be 1/2.
 
-    p solves (1-f)(q-p) = tanh(ε/4h), the signal at this ε; it is 0 if the permanent noise f alone
-    leaves less signal. The f of given `texts` is unchanged; the default f is lowered if necessary.
+    p solves (1-f)(q-p) = tanh(ε/4h), the signal at this ε; p is 0 if the permanent noise f alone
+    leaves less. A given f must be in [0, 1), else PlanError; the default f is lowered if necessary.
     """
     rappor = texts or TextDraft(bits=bits)
     signal = math.tanh(local_epsilon / (4 * rappor.hashes))

@@ -23,7 +23,7 @@ class ByValue(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repeat:
-    """One simulated collection."""
+    """The errors and run time of one simulated collection."""
 
     errors: Mapping[str, float]
     """Errors by name; every repeat of a setting has the same names."""
@@ -43,10 +43,10 @@ def mse(estimates: Vector, truth: Vector) -> float:
 
 def histogram_errors(histogram: Histogram, truth: Vector) -> dict[str, float]:
     """
-    Return the errors of a histogram against the shares among its contributors, by name.
+    Return a histogram's errors against the true shares of its contributors, by name.
 
-    `relative_error` averages |error| / share over the 50 most frequent values. `regret` is the
-    largest true share minus the true share of the value with the largest estimate.
+    `relative_error` averages |error| / share over the 50 most frequent values that occur. `regret`
+    is the largest true share minus the true share of the value with the largest estimate.
     """
     top = np.argsort(truth)[::-1][:TOP]
     top = top[truth[top] > 0]

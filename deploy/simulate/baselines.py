@@ -34,7 +34,7 @@ _BLOCK: Final = 1 << 15
 
 
 def central_errors_of_items(counts: Counts, epsilon: float, delta: float) -> CentralErrors:
-    """Return the central mechanisms' errors for users by item; one user changes two counts by 1."""
+    """Return central mechanisms' errors for counts by item; one user changes two counts by 1."""
     n_users = int(counts.sum())
     gaps = np.asarray(counts.max() - counts, dtype=np.float64)
     return {

@@ -1,8 +1,8 @@
 """
 Simulate one collection of items, without network or encryption.
 
-Randomizers, dummies, the shuffler's draws and the estimator are the services' own code. Large
-collections draw only the cell counts, from the same distribution as the reports' counts.
+Randomizers, dummies, the shuffler's draws and the estimator are the services' own code. For large
+collections, only cell counts are drawn, from the same distribution as the reports' counts.
 """
 
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ class CellCounts:
 
 
 def few_enough_reports(task: Task, n_users: int) -> bool:
-    """Return whether a collection is small enough to simulate every report."""
+    """Return whether dummies are uniform and reports few enough to simulate one by one."""
     n_reports = n_users * (1 + task.dummies.expected_per_user)
     return task.dummies.uniform and n_reports * task.mechanism.report_bytes <= ONE_BY_ONE
 

@@ -34,7 +34,7 @@ class Point(NamedTuple):
     x: float | str
     y: float
     error: float = 0.0
-    """Half the length of its error bar."""
+    """Half the length of the point's error bar."""
 
 
 def draw(points: Sequence[Point], path: Path, *, title: str) -> tuple[Path, Path]:
@@ -94,7 +94,7 @@ def _draw_panel(axes: Any, panel: Axes, points: Sequence[Point]) -> None:  # noq
 
 
 def comparison(rows: Sequence[SweepRow]) -> list[Point]:
-    """Return points for errors by ε, per accounting and estimate, and for run times by protocol."""
+    """Return points for errors by ε, and for run times by protocol at the least ε."""
     rows = [row for row in rows if row.task is not None]
     least = min((row.target_epsilon for row in rows), default=0)
     times = Axes(

@@ -84,7 +84,7 @@ class Population:
         )
 
     def draft_fields(self, protocol: str) -> dict[str, Any]:
-        """Return a protocol's draft fields: labels if it needs them, and ranges of numbers."""
+        """Return draft fields that describe the values; for items, labels if needed."""
         if isinstance(self.source, SamplePeople):
             draft = self.source.draft
             return {name: draft[name] for name in _QUESTION_FIELDS if name in draft}

@@ -31,7 +31,7 @@ from deploy.simulate.populations import Population, Seed
 from deploy.simulate.sweep_row import Accounting, SweepRow
 
 _MAX_SEEDS: Final = 2**21
-"""Largest hash family, so that refinement takes seconds, not minutes."""
+"""Maximum seeds of a hash family, so that refinement takes seconds, not minutes."""
 _BLAS_THREADS: Final = "OPENBLAS_NUM_THREADS"
 
 T = TypeVar("T")

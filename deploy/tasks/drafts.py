@@ -54,7 +54,7 @@ def _seconds(deadline: object) -> int:
 
 
 def _check_whole_numbers(values: Iterable[tuple[str, Any]]) -> None:
-    """Check that whole numbers fit the wire format; the analyzer checks the rules of tasks."""
+    """Raise TaskError if a whole number does not fit the wire format; recurse into mappings."""
     for name, value in values:
         if isinstance(value, dict):
             _check_whole_numbers((f"{name}.{key}", inner) for key, inner in value.items())
@@ -63,7 +63,7 @@ def _check_whole_numbers(values: Iterable[tuple[str, Any]]) -> None:
 
 
 def as_toml(draft: TaskDraft) -> str:
-    """Return a draft as TOML for `read`, without fields that have their default value."""
+    """Return a draft as TOML for `read`, without shuffler_key and fields with default values."""
     plain, tables = [], []
     for field in fields(draft):
         value = getattr(draft, field.name)

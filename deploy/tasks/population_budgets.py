@@ -70,7 +70,7 @@ async def budgets_by_population(
 
 
 async def budgets_of_task(task: Task, analyzer: LedgerReader) -> PopulationBudgets | None:
-    """Return the budgets of a task's population, including its own; None without a population."""
+    """Return the budgets of a task's population, with the task's own; None without a population."""
     if not task.population:
         return None
     entries, _ = await analyzer.ledger()
@@ -121,7 +121,7 @@ def _compose(
 
 
 def show(populations: Sequence[PopulationBudgets], console: Console) -> None:
-    """Print a row for each budget of each population."""
+    """Print a row for each budget of each population, and each reason for unknown spending."""
     table = Table(
         title="Privacy budgets of populations against the analyzer",
         caption="Budget, spent and left are epsilons; spent is rounded up, the others down. "

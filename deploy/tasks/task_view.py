@@ -173,7 +173,7 @@ def print_batch(status: BatchStatus | None, console: Console) -> None:
 
 
 def batch_as_json(status: BatchStatus | None) -> dict[str, Any]:
-    """Return the JSON fields of a batch's state, null if no device has fetched the task."""
+    """Return as JSON a batch's state, null if no device has fetched the task, and user count."""
     known = {"batch_n_users": status.n_users} if status and status.n_users else {}
     return {"batch": status.state.value if status else None, **known}
 

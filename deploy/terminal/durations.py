@@ -30,7 +30,7 @@ def format_duration(seconds: float) -> str:
 
 
 def format_range(soonest: float, latest: float) -> str:
-    """Format a range in one unit, rounded outwards: 3 to 5 minutes."""
+    """Format a range in one unit, rounded outwards: 3 to 5 minutes; above a year, leave it open."""
     if soonest > _YEAR:
         return "more than a year"
     if latest > _YEAR:

@@ -23,7 +23,7 @@ def read_file(path: Path) -> bytes:
 
 
 def check_folder(path: Path | None) -> None:
-    """Raise SettingsError if the folder of an output file does not exist."""
+    """Raise SettingsError if an output file is given and its folder does not exist."""
     if path is not None and not path.resolve().parent.is_dir():
         raise SettingsError(f"{path} cannot be written: its folder does not exist")
 
@@ -33,8 +33,8 @@ def atomic_output(path: Path) -> Generator[Path]:
     """
     Yield a path to write to, so that the output file is replaced completely or not at all.
 
-    The path is a temporary file beside the output file, with its mode. It replaces the output file
-    at the end of the block, or is deleted if the block fails. Links and special files, such as
+    The path is a temporary file beside the output file, with the same mode. It replaces the output
+    file at the end of the block, or is deleted if the block fails. Links and special files, such as
     /dev/stdout, are written in place. Raises SettingsError if the file cannot be written.
     """
     with writing(path):

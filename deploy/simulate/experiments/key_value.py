@@ -30,7 +30,7 @@ _WIDTH: Final = 0.2
 
 @dataclass(frozen=True, slots=True)
 class _Method:
-    """An estimation method and its total local ε."""
+    """An estimation method with its total local ε and number of iterations."""
 
     local_epsilon: float
     method: Literal["iterated", "fakes taken out"]

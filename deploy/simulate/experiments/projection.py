@@ -1,5 +1,5 @@
 """
-Compare random projection before Multi-HM (Multi-RPHM) [Sun+20] with shrinking its estimate.
+Compare random projection before Multi-HM (Multi-RPHM) [Sun+20] with shrinking Multi-HM's estimate.
 
 In the paper all attributes have one distribution, and Multi-RPHM's error is below Multi-HM's and
 close to that of projecting alone. This experiment adds three ways to shrink Multi-HM's estimate,
