@@ -44,7 +44,7 @@ class SubsetSelection(OddsOfWeights, SupportCounting):
 
     @classmethod
     def specify(cls, request: MechanismRequest) -> MechanismSpec:
-        """Choose the integer weights, which determine k; an item is either named or not."""
+        """Choose the integer weights, which determine k; buckets is 2: an item is named or not."""
         mechanism = cls(request.domain_size, ResponseWeights.for_epsilon(request.local_epsilon))
         return request.spec(mechanism.weights, buckets=2, dtype=mechanism.report_dtype)
 
@@ -73,7 +73,7 @@ class SubsetSelection(OddsOfWeights, SupportCounting):
 
     @property
     def q(self) -> float:
-        """Probability that another item is named: (k-1)/(d-1) beside the user's, else k/(d-1)."""
+        """Probability that another item is named: (k-1)/(d-1) if the user's is, else k/(d-1)."""
         k, d = self.size, self.domain_size
         named = (k - 1) * self.weights.true + (d - k) * self.weights.other
         return k * named / (self._total * (d - 1))
@@ -102,7 +102,7 @@ class SubsetSelection(OddsOfWeights, SupportCounting):
         return np.dtype([("items", "<u4", (self.size,))])
 
     def randomize(self, values: NDArray[np.int64], rng: np.random.Generator) -> Reports:
-        """Randomize each value. Run by the user agent."""
+        """Draw a set of k items for each value. Run by the user agent."""
         check_values(values, self.domain_size)
         reports = np.empty(len(values), dtype=self.report_dtype)
         for part in batches(len(values), self.domain_size):
@@ -116,7 +116,7 @@ class SubsetSelection(OddsOfWeights, SupportCounting):
 
     # --8<-- [end:methods]
     def dummies(self, count: int, rng: np.random.Generator) -> Reports:
-        """Draw uniform sets: the blanket. Run by the user agent."""
+        """Draw `count` uniform sets: the blanket. Run by the user agent."""
         reports = np.empty(count, dtype=self.report_dtype)
         for part in batches(count, self.domain_size):
             items = self._uniform(len(reports[part]), self.domain_size, rng)
@@ -124,7 +124,7 @@ class SubsetSelection(OddsOfWeights, SupportCounting):
         return reports
 
     def _uniform(self, count: int, among: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        """Draw k of the first `among` items, `count` times, in uniform order."""
+        """Draw k of the first `among` items, `count` times, in random order; shape (count, k)."""
         rows = np.tile(np.arange(among), (count, 1))
         return rng.permuted(rows, axis=1)[:, : self.size]
 
@@ -148,7 +148,7 @@ class SubsetSelection(OddsOfWeights, SupportCounting):
         return np.bincount(items, minlength=self.domain_size)
 
     def sample_cells(self, users: Counts, n_dummies: int, rng: np.random.Generator) -> Counts:
-        """Draw every report, since the items of one report depend on each other."""
+        """Draw and count every report, since the items of one report depend on each other."""
         own = self.randomize(np.repeat(np.arange(self.domain_size), users), rng)
         return self.tally(own) + self.tally(self.dummies(n_dummies, rng))
 

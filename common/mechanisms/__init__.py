@@ -1,1 +1,1 @@
-"""Mechanisms, one per file, each with the device's and the analyzer's half."""
+"""Mechanisms, each with the randomizer of the device and the estimator of the analyzer."""

@@ -67,7 +67,7 @@ class BandResponse:
 
     @property
     def signal(self) -> float:
-        """Probability 1-γ that an answer is drawn from the band of the item alone."""
+        """Probability 1-γ that an answer is drawn from the item's band alone; see `reduction`."""
         return self.width * (self.weights.true - self.weights.other) / self.total
 
     @property
@@ -77,7 +77,7 @@ class BandResponse:
 
         An answer is uniform over all places with probability γ, and otherwise uniform over the band
         of the item. The bands of the first and the last item, the worst pair, are disjoint, so the
-        collision is 0. None if even these overlap: l may be below 2, which no formula covers.
+        collision is 0. None if even these overlap: then l is below 2, which no formula covers.
         """
         if self.width >= self.domain_size:
             return None
@@ -94,7 +94,7 @@ class BandResponse:
         Draw a place for each value. Run by the user agent.
 
         Draws one integer below W for each value: an integer below (2b+1)·true selects a place in
-        the band, and any other one of the d-1 places outside.
+        the band, any other integer one of the d-1 places outside.
 
         Args:
             values: Items, shape (n,), each in 0 .. d-1, not checked here.

@@ -43,7 +43,7 @@ class Randomizer(Protocol):
         """Parameters for amplification by shuffling; None if no formula covers the mechanism."""
 
     def randomize(self, values: Any, rng: np.random.Generator) -> Reports:  # noqa: ANN401  # any kind
-        """Randomize n users' values, or raise ValueRangeError. Run by the user agent."""
+        """Randomize n values; raise ValueRangeError if one is invalid. Run by the user agent."""
 
     def valid(self, reports: Reports) -> NDArray[np.bool_]:
         """Return a mask, (n,), of the reports that `randomize` can return. Run by the analyzer."""
@@ -53,7 +53,7 @@ class Randomizer(Protocol):
         Sum reports into the counts that the analyzer keeps. Run by the analyzer.
 
         Returns:
-            Counts of shape (cells,).
+            Counts of shape (cells,); for pairs (keys, 3).
 
         Raises:
             ReportError: A report is not valid.
@@ -84,22 +84,22 @@ class Channel:
     incidence: Incidence
     """The matrix A."""
     scale: Vector
-    """Probability of the cell's row: for hashing that of its seed, else 1; shape (cells,)."""
+    """Probability of each cell's row: a seed's multiples in hashing, else 1; shape (cells,)."""
     signal: float
     """Additional probability, within its row, of a cell that supports the user's item: the real
-    share times p - q of the response."""
+    share times the p - q of the response."""
     floor: float
     """Probability of any cell within its row, due to noise and dummies: real share · q +
     (1 - real share) · (probability of the cell for a uniform dummy)."""
 
     def forward(self, theta: Vector) -> Vector:
-        """Return the probability of each cell, shape (cells,); they sum to 1 if theta does."""
+        """Return the probabilities of all cells, shape (cells,); they sum to 1 if theta does."""
         mass = self.signal * self.incidence.forward(theta) + self.floor * float(theta.sum())
         cells: Vector = self.scale * mass
         return cells
 
     def adjoint(self, weights: Vector) -> Vector:
-        """Apply the transposed map; shape (domain_size,)."""
+        """Apply the transpose of `forward`. (cells,) -> (domain_size,)."""
         scaled = self.scale * weights
         items: Vector = self.signal * self.incidence.adjoint(scaled) + self.floor * scaled.sum()
         return items
@@ -115,7 +115,7 @@ class Mixture:
     """
 
     n_real: float
-    """Users whose reports may be counted, above 0; their expected number if some were refused."""
+    """Number, above 0, of users whose reports may be counted; expected if some were refused."""
     n_dummies: float = 0.0
     """Number of uniform dummies among the counted reports."""
     keep_probability: float = 1.0
@@ -168,8 +168,8 @@ class Mechanism(Randomizer, Protocol):
         Draw the result of `tally` for users and dummies directly. Run by the simulator.
 
         Args:
-            users: Users by item, shape (domain_size,).
-            n_dummies: Uniform dummies.
+            users: Number of users by item, shape (domain_size,).
+            n_dummies: Number of uniform dummies.
             rng: Source of randomness; never that of a real collection.
 
         Returns:
@@ -184,9 +184,9 @@ class Mechanism(Randomizer, Protocol):
 
     def channel(self, real_share: float) -> Channel | None:
         """
-        Return the distribution of a report's cell; None if the cells cannot be enumerated.
+        Return the distribution of a report's cell; None if cells are too many or not disjoint.
 
-        A share real_share of all reports are users' own; the others are uniform dummies.
+        Of all reports, a share real_share are users' own; the others are uniform dummies.
         """
 
 
@@ -247,7 +247,7 @@ class MechanismRequest:
 
 
 def check_answers(spec: MechanismSpec, answers: int) -> None:
-    """Check that a task states this number of buckets and one digit, or raise TaskError."""
+    """Check that a task states `answers` buckets and one digit, or raise TaskError."""
     if (spec.buckets, spec.digits) != (answers, 1):
         raise TaskError(
             f"buckets is {spec.buckets} and digits is {spec.digits}; "

@@ -44,7 +44,7 @@ class Grr(OddsOfWeights, SupportCounting):
 
     @classmethod
     def of(cls, task: Task) -> Self:
-        """Build the mechanism of a task, which ensures that there are as many answers as items."""
+        """Build the mechanism of a task; the task ensures that buckets equals domain_size."""
         return cls(task.domain_size, ResponseWeights.of(task.item_mechanism))
 
     @property
@@ -63,7 +63,7 @@ class Grr(OddsOfWeights, SupportCounting):
 
     @property
     def q(self) -> float:
-        """Probability other / W; not (1 - p) / (k - 1), which is exactly 0 when p rounds to 1."""
+        """Probability other / W; not (1-p) / (domain_size-1), exactly 0 when p rounds to 1."""
         return self.weights.other / self._total
 
     @property
@@ -93,7 +93,7 @@ class Grr(OddsOfWeights, SupportCounting):
         return inside
 
     def supports(self, reports: Reports, item: int) -> NDArray[np.bool_]:
-        """Return which reports name this item. Run by auditors."""
+        """Return which reports name an item. Run by auditors."""
         named: NDArray[np.bool_] = reports["item"] == item
         return named
 
@@ -105,7 +105,7 @@ class Grr(OddsOfWeights, SupportCounting):
 
     def sample_cells(self, users: Counts, n_dummies: int, rng: np.random.Generator) -> Counts:
         """
-        Draw the truthful reports of each item, and all uniform ones by one multinomial draw.
+        Draw the number of truthful reports of each item, and all others by one multinomial draw.
 
         A report is truthful with probability `signal` and uniform otherwise.
         """

@@ -17,18 +17,18 @@ ThirdValue = Literal["exclusive", "independent", "none"]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatchCountReduction:
     """
-    A mechanism whose reports support the user's value with probability p and any other with q < p.
+    A mechanism that draws a report from the blanket, or from the blanket given the user's value.
 
-    With probability `blanket` = l·q a report is drawn independently of its input (a dummy always
-    is) and supports any given value with probability 1/l; with probability `signal` = p - q it is
-    drawn from the same distribution, conditioned on supporting the user's value [BBGN19]. The two
-    probabilities sum to 1.
+    With probability `blanket` a report is drawn independently of its input (a dummy always is) and
+    supports any given value with probability 1/l; with probability `signal` = 1 - `blanket` it is
+    drawn from the same distribution, conditioned on supporting the user's value [BBGN19]. If GRR
+    gives the true answer with probability p and any other with q, these are l·q and p - q.
     """
 
     answers: float
     """Alphabet size l: items of GRR, buckets of local hashing, 1/q of a unary encoding."""
     local_epsilon: float
-    """ln(p / q), rounded up; infinite if reports carry no noise."""
+    """Local ε, rounded up; infinite if reports carry no noise."""
     blanket: float
     signal: float
     collision: float
@@ -54,7 +54,7 @@ class MatchCountReduction:
         cls, *, answers: int, local_epsilon: float, hashed: bool, collision: float | None = None
     ) -> Self:
         """
-        Describe randomized response over `answers` answers with ratio exactly e^local_epsilon.
+        Describe randomized response over `answers` answers with odds exactly e^local_epsilon : 1.
 
         blanket = l / (e^ε + l - 1) and signal = (e^ε - 1) / (e^ε + l - 1) [BBGN19]. Each has its
         own formula: 1 - blanket loses every digit at small ε, and 1 - signal at large ε.
@@ -62,13 +62,13 @@ class MatchCountReduction:
         Args:
             answers: Alphabet size l: items of GRR, buckets of local hashing.
             local_epsilon: Above 0; may be infinite.
-            hashed: True if the report holds a seed and the answer to the hashed value.
+            hashed: True if a report holds a seed and the randomized bucket of the hashed value.
             collision: Collision probability of the hash family; by default 1/answers if hashed,
                 else 0.
 
         Raises:
-            AccountingError: answers or local_epsilon is out of range, or collision is given without
-                hashing.
+            AccountingError: answers, local_epsilon or collision is out of range, or collision is
+                given without hashing.
         """
         if not 2 <= answers <= MAX_ANSWERS:  # noqa: PLR2004  # one answer carries no information
             raise AccountingError(f"the alphabet size is {answers}; it must be 2 .. {MAX_ANSWERS}")
@@ -99,12 +99,12 @@ class MatchCountReduction:
 
         Args:
             answers: As for `for_epsilon`; at least 2.
-            weights: Weights of one answer.
+            weights: Weights of the true answer and of each other answer.
             hashed: As for `for_epsilon`.
             collision: As for `for_epsilon`.
 
         Raises:
-            AccountingError: collision is given without hashing.
+            AccountingError: collision is out of range, or given without hashing.
             TaskError: The sum of the weights reaches 2^63.
         """
         collision, third_value = _relations(answers, collision, hashed=hashed)
@@ -129,7 +129,7 @@ class MatchCountReduction:
         independent: bool,
     ) -> Self:
         """
-        Describe a randomizer that draws from U, or from U given that the report supports x.
+        Describe a randomizer that draws a report from U, or from U given support for its input.
 
         A report supports a set of values; under U it supports each with probability 1/l. In a unary
         encoding [WBLJ17] U sets every bit with probability q: l = 1/q. Relative to U a report has
@@ -138,7 +138,7 @@ class MatchCountReduction:
         Args:
             answers: Alphabet size l, any real number of at least 1.
             local_epsilon: Local ε, rounded up.
-            blanket: γ, computed without cancellation.
+            blanket: γ, the probability of a draw from U, computed without cancellation.
             signal: 1 - γ, computed without cancellation.
             independent: True if U supports all values independently: collision 1/l. False if no
                 report supports both of the values farthest apart: collision 0 bounds every pair.
@@ -181,7 +181,7 @@ Reduction = MatchCountReduction | PureReduction
 
 
 def _relations(answers: int, collision: float | None, *, hashed: bool) -> tuple[float, ThirdValue]:
-    """Return randomized response's collision probability and `third_value`, after checks."""
+    """Return `collision` and `third_value`; raise AccountingError for collision without hashing."""
     if hashed:
         return 1 / answers if collision is None else collision, "independent"
     if collision is not None:

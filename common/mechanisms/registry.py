@@ -1,4 +1,4 @@
-"""Build mechanisms from tasks, and compute a task's integers from a request."""
+"""Build mechanisms from tasks, and compute integer weights and sizes for new tasks."""
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -67,16 +67,16 @@ def specify(
     name: MechanismName, *, domain_size: int, buckets: int, local_epsilon: float
 ) -> MechanismSpec:
     """
-    Compute a mechanism's integers for a task. Run by the analyzer when it drafts the task.
+    Compute a mechanism's integer weights and sizes for a new task. Run by the analyzer.
 
     Args:
         name: Name of the mechanism.
-        domain_size: Items, at least 2.
+        domain_size: Number of items, at least 2.
         buckets: Number of buckets for hashing; other mechanisms ignore it.
         local_epsilon: Above 0 and at most 20, or infinite for reports without noise.
 
     Raises:
-        TaskError: local_epsilon is out of range, or the mechanism does not fit the domain.
+        TaskError: local_epsilon is out of range, or domain_size or buckets is invalid.
     """
     request = MechanismRequest(
         name=name, domain_size=domain_size, buckets=buckets, local_epsilon=local_epsilon
@@ -85,7 +85,7 @@ def specify(
 
 
 def mechanism_of(task: Task) -> Mechanism:
-    """Build the mechanism of a task that collects items, or raise TaskError."""
+    """Build the mechanism of a task that collects items; raise TaskError if the spec is wrong."""
     mechanism = _ITEM_MECHANISMS[task.item_mechanism.name].of(task)
     if mechanism.report_dtype.itemsize != task.mechanism.report_bytes:
         raise TaskError(
@@ -96,7 +96,7 @@ def mechanism_of(task: Task) -> Mechanism:
 
 
 def rappor_of(task: Task) -> Rappor:
-    """Build the mechanism of a task that collects texts, or raise TaskError."""
+    """Build the mechanism of a task that collects texts; raise TaskError if the spec is wrong."""
     return Rappor.of(spec_as(task.mechanism, RapporSpec), task.labels)
 
 
@@ -106,17 +106,17 @@ def number_mechanism_named(name: NumberMechanismName) -> type[NumberMechanism]:
 
 
 def number_mechanism_of(task: Task) -> NumberMechanism:
-    """Build the mechanism of a task that collects numbers, or raise TaskError."""
+    """Build the mechanism of a task that collects numbers; raise TaskError if the spec is wrong."""
     return _NUMBER_MECHANISMS[spec_as(task.mechanism, NumberSpec).name].of(task)
 
 
 def priv_kv_of(task: Task) -> PrivKv:
-    """Build the mechanism of a task that collects pairs, or raise TaskError."""
+    """Build the mechanism of a task that collects pairs; raise TaskError if the spec is wrong."""
     return PrivKv.of(task)
 
 
 def randomizer_of(task: Task) -> Randomizer:
-    """Build a task's mechanism for any kind of value, or raise TaskError."""
+    """Build a task's mechanism for any kind of value; raise TaskError if the spec is wrong."""
     return _BUILDERS[task.kind](task)
 
 

@@ -43,7 +43,7 @@ def exact_coins(
 
 
 MAX_DENOMINATOR: Final = 2**50
-"""Maximum t and s: their product with the number of tosses, a few dozen, stays below 2^63."""
+"""Maximum t and s; products of t with the number of tosses, a few dozen, stay below 2^63."""
 
 
 def discrete_laplace(
@@ -53,12 +53,12 @@ def discrete_laplace(
     Draw integer noise x of scale t/s, P(x) ∝ e^(-|x|·s/t). Run by the user agent.
 
     Algorithm 2 of [CKS20]: U is uniform below t, accepted with probability e^(-U/t); V counts the
-    heads of a coin with probability 1/e before its first tail. Then U + t·V is geometric of scale
-    t, and ⌊(U + t·V)/s⌋ of scale t/s. A fair coin gives the sign; -0 is rejected.
+    heads before the first tail of a coin with heads probability 1/e. Then U + t·V is geometric of
+    scale t, and ⌊(U + t·V)/s⌋ of scale t/s. A fair coin gives the sign; -0 is rejected.
 
     Args:
         scale_numerator: t, 1 .. MAX_DENOMINATOR.
-        scale_denominator: s, likewise.
+        scale_denominator: s, 1 .. MAX_DENOMINATOR.
         size: Number of draws.
         rng: Source of randomness.
 
@@ -66,7 +66,7 @@ def discrete_laplace(
         Independent draws, shape (size,).
 
     Raises:
-        TaskError: The scale is out of range.
+        TaskError: t or s is out of range.
 
     Cost: about 12 random integers per draw.
     """

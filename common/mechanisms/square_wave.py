@@ -81,11 +81,11 @@ class Band:
 
     def variance(self, distribution: Vector) -> Vector:
         """
-        Return the variance of each item's estimate if z is 1 at one place drawn from π, else 0.
+        Return each estimate's variance if z is 1 at one place, drawn from π, and 0 elsewhere.
 
-        With the coefficients s of an item's estimate it is exactly Σ s²π - (Σ sπ)². Without the
+        With the coefficients s of an item's estimate this is exactly Σ s²π - (Σ sπ)². Without the
         projection s is 1 on the chain v, v-w, .., and -1 on the chain v-1, v-1-w, ..; then c =
-        m - λ/N, the projection of these (see the module), is subtracted.
+        m - λ/N, the projection of this s (see the module), is subtracted.
 
         Args:
             distribution: π, shape (places,).
@@ -131,7 +131,7 @@ class Band:
         return np.bincount(self._classes, weights=z, minlength=self.width).astype(np.float64)
 
     def _chains(self, z: Vector) -> Vector:
-        """Sum z_j + z_(j-w) + .. for every j from -1 on, where the sum is 0; length places + 1."""
+        """Return z_j + z_(j-w) + .. for j = -1 .. places-1, which is 0 at j = -1."""
         rows = -(-self.places // self.width)
         padded = np.zeros(rows * self.width)
         padded[: self.places] = z
@@ -166,7 +166,7 @@ def best_reach(domain_size: int, local_epsilon: float) -> int:
 
 @dataclass(frozen=True)
 class SquareWave(OddsOfWeights, BandResponse):
-    """Report the place of the band response, and estimate shares of items."""
+    """Report a place drawn by the band response, and estimate shares of items."""
 
     @classmethod
     def specify(cls, request: MechanismRequest) -> MechanismSpec:
@@ -178,7 +178,7 @@ class SquareWave(OddsOfWeights, BandResponse):
 
     @classmethod
     def of(cls, task: Task) -> Self:
-        """Build the mechanism of a task, which may have any reach."""
+        """Build the mechanism of a task; any reach is valid."""
         reach = max(0, task.item_mechanism.buckets - task.domain_size) // 2
         check_answers(task.item_mechanism, task.domain_size + 2 * reach)
         return cls(task.domain_size, reach, ResponseWeights.of(task.item_mechanism))
@@ -236,8 +236,8 @@ class SquareWave(OddsOfWeights, BandResponse):
         Estimate the share of each item without bias; see `Band`. Run by the analyzer.
 
         Subtracts the floor of noise and dummies, n·other/W + M/D, at every place. On average the
-        rest is n·(true-other)/W times the shares of the items that reach the place. Single shares
-        are as noisy as differences of places: use sums over many items, or refine.
+        rest is n·(true-other)/W times the sum of the shares of the items that reach the place. Each
+        share is as noisy as differences of places: use sums over many items, or refine.
 
         Raises:
             ValueError: Reports were sampled, or dummies name items: no such protocol exists.
@@ -252,8 +252,8 @@ class SquareWave(OddsOfWeights, BandResponse):
 
         A report names one place, drawn from π, and contributes Σ s²π - (Σ sπ)² with the
         coefficients s of the estimate. With π averaged over users this is too large by the variance
-        of their means Σ sπ. As the estimate is unbiased, these differ by `rise` between holders of
-        the item and others: f(1-f)·rise² is subtracted.
+        of the users' means Σ sπ. Since the estimate is unbiased, the means of holders of the item
+        and of other users differ by `rise`: f(1-f)·rise² is subtracted, with the item's share f.
 
         Args:
             shares: At least 0; scaled to sum to 1. If all are 0, a uniform distribution is assumed.

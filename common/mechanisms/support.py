@@ -62,7 +62,7 @@ def debias(support: Counts, mixture: Mixture, probabilities: Support | SupportCo
 
     f̂_v = (C_v - n·κ·q - M·q_dummy - z̄) / (n·κ·(p - q)), for n users whose reports are kept with
     probability κ, M uniform dummies, and z̄ expected dummies that name the item. With κ = 1, M = 0
-    and z̄ = 0 it is the estimator of pure protocols [WBLJ17].
+    and z̄ = 0 this is the estimator of pure protocols [WBLJ17].
 
     Args:
         support: C_v, shape (domain_size,).
@@ -105,11 +105,11 @@ def bernoulli_variance(
     item_variance: Real = 0.0,
 ) -> Vector:
     """
-    Return the variance of debiased shares, for numbers or arrays that broadcast.
+    Return the variance of debiased shares, given true shares f; all arguments broadcast.
 
-    [n·f·κp(1-κp) + n(1-f)·κq(1-κq) + M·q_d(1-q_d) + Var z] / (nκ(p-q))²: a count is a sum of
-    independent Bernoulli variables, one for each report, plus the dummies z that name the item.
-    With κ = 1, M = 0 and z = 0 it is the variance of [WBLJ17].
+    [n·f·κp(1-κp) + n(1-f)·κq(1-κq) + M·q_d(1-q_d) + Var z] / (nκ(p-q))² in the symbols of
+    `debias`: a count sums an independent Bernoulli variable for each report and the number z of
+    dummies that name the item. With κ = 1, M = 0 and z = 0 this is the variance of [WBLJ17].
     """
     own, other = keep_probability * p, keep_probability * q
     reports = n_real * shares * own * (1 - own) + n_real * (1 - shares) * other * (1 - other)

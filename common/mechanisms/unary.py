@@ -56,7 +56,7 @@ class UnaryEncoding(SupportCounting):
 
     @classmethod
     def specify(cls, request: MechanismRequest) -> MechanismSpec:
-        """Compute the weights; each bit has two answers."""
+        """Compute the weights; buckets is 2, since each bit has two answers."""
         mechanism = cls(request.domain_size, cls.weights_for(request.local_epsilon))
         return request.spec(mechanism.weights, buckets=2, dtype=mechanism.report_dtype)
 
@@ -88,7 +88,7 @@ class UnaryEncoding(SupportCounting):
 
     @property
     def q_dummy(self) -> float:
-        """Probability q: a dummy sets every bit like that of another item."""
+        """Probability q: a dummy sets every bit as if it belonged to another item."""
         return self.q
 
     @property
@@ -133,7 +133,7 @@ class UnaryEncoding(SupportCounting):
         return reports
 
     def _noise(self, count: int, rng: np.random.Generator) -> NDArray[np.bool_]:
-        """Set every bit of `count` reports with probability q."""
+        """Draw `count` rows of bits, each set with probability q; (count, domain_size)."""
         return exact_coins(self.weights.other, self._total, (count, self.domain_size), rng)
 
     def valid(self, reports: Reports) -> NDArray[np.bool_]:

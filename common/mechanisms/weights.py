@@ -22,7 +22,7 @@ _ROUND_DOWN: Final = Context(prec=60, rounding=ROUND_FLOOR)
 _ROUND_UP: Final = Context(prec=60, rounding=ROUND_CEILING)
 _ONE_DOWN: Final = Decimal(1) - Decimal("1e-27")
 _ONE_UP: Final = Decimal(1) + Decimal("1e-27")
-"""Factors for a lower bound on e^ε and an upper bound on a logarithm: they change these by far more
+"""Factors for a lower bound on e^ε and an upper bound on a logarithm: they shift both by far more
 than the error of 60 digits, and by far less than one unit of a weight below 2^63. Both have at most
 28 digits, so the default context adds exactly."""
 
@@ -77,7 +77,7 @@ class ResponseWeights:
         """
         Check true / other ≤ e^local_epsilon in 60 digits. Run by the user agent.
 
-        Also returns False if the two are within a relative 1e-27. All weights keep an infinite ε.
+        Also returns False within a relative 1e-27 of equality. All weights keep an infinite ε.
         """
         return odds_keep(self.true, self.other, local_epsilon)
 
@@ -99,8 +99,8 @@ class ResponseWeights:
         """
         Apply exact randomized response to each true answer. Run by the user agent.
 
-        Draws one integer below the sum of the weights for each answer: an integer below `true`
-        selects the truth, and any other one of the other answers. Draws nothing without noise.
+        Draws one integer below the sum of the weights for each true answer: an integer below `true`
+        selects the truth, any other integer another answer. Without noise nothing is drawn.
 
         Args:
             truth: True answers, shape (n,), each in 0 .. answers-1.
@@ -118,13 +118,13 @@ class ResponseWeights:
 
 
 class OddsOfWeights:
-    """Base class of mechanisms whose local ε is ln(true / other); each class explains why."""
+    """Base class of mechanisms whose local ε is ln(true / other); each subclass explains why."""
 
     weights: ResponseWeights
 
     @property
     def local_epsilon(self) -> float:
-        """ln(true / other), rounded up."""
+        """ln(true / other), rounded up; infinite for reports without noise."""
         return self.weights.local_epsilon
 
     def keeps_promise(self, local_epsilon: float) -> bool:
@@ -134,9 +134,10 @@ class OddsOfWeights:
 
 def odds_keep(likelier: int, rarer: int, local_epsilon: float) -> bool:
     """
-    Check likelier / rarer ≤ e^local_epsilon, for integers of up to 50 digits.
+    Check likelier / rarer ≤ e^local_epsilon; all odds keep an infinite ε.
 
-    For two independent random choices the caller multiplies their odds.
+    The integers have up to 50 digits. Also returns False within a relative 1e-27 of equality. For
+    two independent random choices the caller multiplies their odds.
     """
     if local_epsilon == math.inf:
         return True

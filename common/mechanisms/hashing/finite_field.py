@@ -1,5 +1,5 @@
 """
-A hash family over a finite field, decoded by one Fourier transform.
+A hash family over a finite field, decoded by Fourier transforms.
 
 Any two distinct points collide with probability exactly 1/q.
 
@@ -71,7 +71,7 @@ class HashFamily:
 
     @classmethod
     def holding(cls, items: int, q: int, t: int) -> "HashFamily":
-        """Return the family with the fewest slices that hold the items, or raise TaskError."""
+        """Return the family with the fewest slices that hold the items; TaskError if none can."""
         return cls(q, t, -(-items // q ** (t - 1)))
 
     @property
@@ -90,7 +90,7 @@ class HashFamily:
         return 1 + (self.seeds - 1) // (self.q - 1)
 
     def hash(self, seeds: NDArray[np.int64], points: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Hash each point with its seed: ⟨a, v⟩ mod q, shape (n,). Cost: t passes over n."""
+        """Hash each point v with its seed a: ⟨a, v⟩ mod q; arrays broadcast. Cost: t passes."""
         total = np.zeros(np.broadcast_shapes(seeds.shape, points.shape), dtype=np.int64)
         for _ in range(self.t):
             seeds, seed_digit = np.divmod(seeds, self.q)
@@ -163,7 +163,7 @@ class HashFamily:
         return self.q // 2 + 1
 
     def _in_half(self, vectors: NDArray[np.int64]) -> tuple[NDArray[np.int64], Vector]:
-        """Return each vector's index in the half spectrum; -1 where it is conjugated, else 1."""
+        """Return each vector's index in the half spectrum, and a sign: -1 if conjugated, else 1."""
         negated = np.zeros_like(vectors)
         rest, place = vectors, 1
         for _ in range(self.t):
@@ -176,12 +176,12 @@ class HashFamily:
 
     @cached_property
     def _spread(self) -> tuple[NDArray[np.int64], Vector]:
-        """Return the index of k·a in the half spectrum for every row and k = 1 .. q//2."""
+        """Return index and sign of k·a in the half spectrum for every row and k = 1 .. q//2."""
         return self._in_half(self._multiples[:, : self._half - 1].astype(np.int64))
 
     @cached_property
     def _gather(self) -> tuple[NDArray[np.int64], Vector]:
-        """Return the index (row, frequency) of each u = k·a ≠ 0 in the rows' spectra, and sign."""
+        """Return index (row, frequency) and sign of each u = k·a ≠ 0 in the rows' spectra."""
         heads = np.arange(self.seeds // self.q) * self.q
         vectors = (heads[:, None] + np.arange(self._half)).ravel()
         vectors[0] = 1  # u = 0 has no row; its value is set by the caller
@@ -194,7 +194,7 @@ class HashFamily:
 
     @cached_property
     def _phases(self) -> Complex:
-        """Return ω^(digit·slice) for the leading digit; shape (slices, q)."""
+        """Return ω^(digit·slice) for the leading digit, with ω = e^(2πi/q); shape (slices, q)."""
         turns = np.outer(np.arange(self.slices), np.arange(self.q)) % self.q
         phases: Complex = np.exp(2j * np.pi * turns / self.q)
         return phases

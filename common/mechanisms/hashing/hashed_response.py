@@ -25,7 +25,7 @@ class HashedResponse(OddsOfWeights, SupportCounting):
     @property
     @abstractmethod
     def answers(self) -> int:
-        """The number of buckets g."""
+        """Number of buckets g."""
 
     @abstractmethod
     def hashed(self, reports: Reports, item: int) -> NDArray[np.int64]:

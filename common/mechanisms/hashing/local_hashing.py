@@ -84,7 +84,7 @@ def family_for(domain_size: int, buckets: int) -> HashFamily:
     """
     Return the family over the field of `buckets` elements with the fewest digits for the items.
 
-    It has more digits only to reach MIN_CANONICAL_SEEDS canonical seeds.
+    More digits are used only to reach MIN_CANONICAL_SEEDS canonical seeds.
 
     Raises:
         TaskError: buckets is not prime or not below domain_size, or there are too many seeds.
@@ -112,10 +112,10 @@ def optimal_buckets(local_epsilon: float, domain_size: int) -> int:
 
     Args:
         local_epsilon: Above 0; may be infinite.
-        domain_size: Number of items; hashing needs fewer buckets than that.
+        domain_size: Number of items; hashing needs fewer buckets than items.
 
     Raises:
-        TaskError: There are at most 2 items, for which no field fits.
+        TaskError: No field fits, because there are at most 2 items or more than MAX_SEEDS.
 
     Cost: a test of each number up to √MAX_SEEDS, about 20 ms.
     """
@@ -158,7 +158,7 @@ class LocalHashing(HashedResponse):
     family: HashFamily
     weights: ResponseWeights
     nonce: bytes
-    """The task's nonce; keys the public placement of items in the field."""
+    """The task's nonce, which keys the public placement of items in the field."""
 
     @classmethod
     def specify(cls, request: MechanismRequest) -> MechanismSpec:
@@ -176,7 +176,7 @@ class LocalHashing(HashedResponse):
 
     @property
     def answers(self) -> int:
-        """The number of buckets g, the prime of the field."""
+        """Number of buckets g, the prime of the field."""
         return self.family.q
 
     @property
@@ -228,7 +228,7 @@ class LocalHashing(HashedResponse):
 
     def sample_cells(self, users: Counts, n_dummies: int, rng: np.random.Generator) -> Counts:
         """
-        Draw a seed for each truthful report, and all others by one multinomial draw.
+        Draw a seed for each truthful report, and all other reports by one multinomial draw.
 
         A report is truthful with probability `signal` and uniform over seeds and buckets otherwise.
 

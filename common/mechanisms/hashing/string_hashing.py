@@ -3,7 +3,7 @@ Local hashing [WBLJ17] of arbitrary strings by a seeded general-purpose hash.
 
 A uniform 64-bit seed and the string's digest (128-bit BLAKE2b, keyed by the task's nonce) are mixed
 to 64 bits and scaled to the buckets. For a given string the mixed word is a bijection of the seed,
-so its bucket is uniform over seeds, to within 2^-64. A collision probability of 1/g relies on good
+so the bucket is uniform over seeds, to within 2^-64. A collision probability of 1/g relies on good
 mixing: tests measure it, but unlike in `local_hashing` it is not proven. Decoding hashes every pair
 of report and candidate.
 """
@@ -37,7 +37,7 @@ _CHUNK: Final = 1 << 15
 
 def bucket_of(seeds: Words, digests: Words, buckets: int) -> Words:
     """
-    Hash strings with seeds.
+    Hash strings to buckets with seeds.
 
     Args:
         seeds: Any 64-bit words.
@@ -63,7 +63,7 @@ class StringHashing(HashedResponse):
     buckets: int
     weights: ResponseWeights
     nonce: bytes
-    """The task's nonce; keys the digests."""
+    """The task's nonce, which keys the digests."""
 
     def __post_init__(self) -> None:
         if not self.candidates:
@@ -94,7 +94,7 @@ class StringHashing(HashedResponse):
 
     @property
     def answers(self) -> int:
-        """The number of buckets g."""
+        """Number of buckets g."""
         return self.buckets
 
     @property

@@ -23,28 +23,28 @@ PLUS: Final = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PairEstimates:
-    """Estimates of shape (keys,), all finite."""
+    """Estimated shares of owners, and means with fakes, by key: shape (keys,), all finite."""
 
     frequencies: Vector
     """Share of users who own each key; unbiased, so possibly outside 0 .. 1."""
     frequency_errors: Vector
-    """Their standard errors."""
+    """Standard errors of `frequencies`."""
     means_with_fakes: Vector
     """Mean of the values reported for each key, fakes included; in -1 .. 1."""
     errors_with_fakes: Vector
-    """Their standard errors due to noise; they do not include the bias of fakes."""
+    """Standard errors of `means_with_fakes` due to noise, without the bias of fakes."""
     has_values: NDArray[np.bool_]
     """Keys for which at least one report has a value, true or fake."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class OwnersMeans:
-    """Estimates of shape (keys,), all finite."""
+    """Estimated means without fakes, by key: shape (keys,), all finite."""
 
     means: Vector
     """Mean value among the owners of each key, in -1 .. 1."""
     mean_errors: Vector
-    """Their standard errors, at most 1."""
+    """Standard errors of `means`, at most 1."""
 
 
 @dataclass(frozen=True)
@@ -59,9 +59,9 @@ class PairEstimator:
     key_other: int
     """Odds of a truthful answer on ownership; 1 : 1 reveals nothing."""
     value: ResponseWeights
-    """Odds of the true sign."""
+    """Odds of reporting the true sign."""
     fakes: tuple[int, ...] = ()
-    """A grid point for each key; empty for the middle of the grid."""
+    """Grid point of the fake value of each key; empty for the middle of the grid."""
 
     @property
     def p_key(self) -> float:
@@ -93,7 +93,7 @@ class PairEstimator:
 
     def estimate(self, cells: Counts) -> PairEstimates:
         """
-        Estimate the share of owners of each key and their mean value. Run by the analyzer.
+        Estimate each key's share of owners, and its mean value with fakes. Run by the analyzer.
 
         The share is (s - (1-p1)) / (2·p1 - 1), unbiased, where s is the share of the key's reports
         that state "present". Its variance is that of p1's coins plus that of sampling, without
@@ -191,7 +191,7 @@ class PairEstimator:
 
     def without_fakes(self, estimates: PairEstimates) -> OwnersMeans:
         """
-        Remove the fakes from estimated means by the estimated shares: (M - φ·t) / (1 - φ).
+        Remove fakes t from estimated means M by the estimated shares f: (M - φ·t) / (1 - φ).
 
         The result is nearly unbiased after one round, where [YHMZ19] needs several iterations; the
         noise grows by 1/(1 - φ). With fakes in the middle it is the baseline estimator of

@@ -113,7 +113,7 @@ class Pairs:
             n_keys: The task's number of keys; all owned keys are below it.
 
         Returns:
-            A mask of the users who own the requested key, and its value or 0; shape (n,) each.
+            A mask of the users who own the requested key, and the key's value or 0; each (n,).
 
         Cost: a binary search among all pairs for each user.
         """

@@ -4,9 +4,9 @@ PrivKV: the share of owners of each key, and the mean of their values [YHMZ19].
 A report states one key, drawn uniformly, and an answer: absent, present with -, or present with +.
 Randomized response at ε1 reports ownership. The value is rounded at random to an end of its range,
 and randomized response at ε2 reports the end. A user who does not own the key but reports it as
-present uses a fake value stated in the task. Fakes bias the estimated means: `bias_of_fakes`
-computes the bias, and `without_fakes` removes it. [YHMZ19] draws a fake uniformly from the range
-instead of using its middle; both make + and - equally likely.
+present uses a fake value from the task, or the middle of the range. Fakes bias the estimated means:
+`bias_of_fakes` computes the bias, and `without_fakes` removes it. [YHMZ19] draws a fake uniformly
+from the range; with either, + and - are equally likely.
 
 The likelihood ratio of two inputs is at most e^ε1 · e^ε2, reached only if a fake is an end of the
 range. With fakes in the middle it is max(e^ε2, 2·e^ε1 / (1 + e^-ε2)) [GLCXC20, Theorem 2].
@@ -49,7 +49,7 @@ class PairRequest:
     """Share of local_epsilon spent on ownership: at least 0 and below 1. With a share of 0, reports
     carry no information on ownership, but half of them still carry a value."""
     fakes: tuple[float, ...] = ()
-    """One for each key, in low .. high; empty for the middle of the range."""
+    """Fake value of each key, in low .. high; empty for the middle of the range."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ class PrivKv(PairEstimator):
 
     @classmethod
     def of(cls, task: Task) -> Self:
-        """Build the mechanism of a task, whose domain_size is its number of keys."""
+        """Build the mechanism of a task, whose domain_size is the number of keys."""
         return cls.of_spec(spec_as(task.mechanism, KeyValueSpec), task.domain_size)
 
     @property
@@ -172,7 +172,7 @@ class PrivKv(PairEstimator):
             n reports, fields key (uint16) and answer (uint8).
 
         Raises:
-            ValueRangeError: A key or a value is out of range.
+            ValueRangeError: A key or a value is out of range, or a table has the wrong shape.
 
         Cost: five integers per user; for one user, a pass over the pairs owned.
         """

@@ -1,12 +1,12 @@
 """
 PrivKVM: iterations of PrivKV, each with the previous iteration's means as fakes [YHMZ19].
 
-Fakes equal to the true means would not bias the estimates. Each iteration multiplies the bias by
-its share of fakes. Each is a separate task, for which users draw a new key; their ε add up.
+Fakes equal to the true means would not bias the estimates. Each iteration is a separate task, in
+which users draw a new key, and multiplies the bias by its share of fakes; all their ε add up.
 
 The split of ε follows published programs, not the paper: the first iteration spends ε1 = κε on the
 ownership of a key, and each of c iterations (1-κ)ε/c on the value. Later iterations toss a fair
-coin for ownership, which costs nothing; only the first estimates frequencies. Half of their reports
+coin for ownership, which costs no ε; only the first estimates frequencies. Half of their reports
 carry a value; if a share f of users owns the key, a share 1-f of these values is fake.
 """
 
@@ -38,8 +38,8 @@ def iteration(
         whole: All iterations together; key_share is κ, above 0 and below 1.
         iterations: c, 1 .. MAX_ITERATIONS.
         number: This iteration's number, 1 .. c.
-        means: Estimates of the previous iteration, which become this one's fakes, clipped to the
-            range. None for the first iteration, which uses the fakes of `whole`.
+        means: Means of the previous iteration, in -1 .. 1; mapped to low .. high and clipped, they
+            are the new fakes. None for the first iteration, which uses the fakes of `whole`.
 
     Raises:
         TaskError: A parameter is out of range, or a part of ε is too small.

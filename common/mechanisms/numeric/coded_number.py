@@ -1,7 +1,7 @@
 """
 Mechanisms that report a number as a code: Duchi's bit, the piecewise mechanism and the hybrid.
 
-Each code represents a number, and the expectation of that number is the user's number.
+Each code represents a number, whose expectation is the user's number.
 """
 
 from abc import abstractmethod
@@ -44,7 +44,7 @@ class Totals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
-    """The expected square of a code's number: level + slope · (the number on the grid)²."""
+    """The expected square of a code's number: level + slope · (the user's number, rounded)²."""
 
     level: float
     slope: float
@@ -67,7 +67,7 @@ class Spread:
         A report represents `sampling` times the number of its code at a coordinate that it covers,
         and 0 at the others. So its variance is sampling·(level + slope·s) - s, where s is the mean
         square of users' numbers. If the slope is above 0, s is estimated from the codes, in 0 .. 1.
-        If it is 0, the squared mean replaces s and the divisor is n - 1: the variance is too high
+        At slope 0 the squared mean replaces s and the divisor is n - 1: the variance is too high
         by the variance between users, and by a factor of n / (n - 1).
 
         Args:
@@ -107,7 +107,7 @@ class CodedNumber(OddsOfWeights, SpecifiedNumbers):
     """
     Base class of mechanisms for one number that report a code.
 
-    `SampledCoordinates` also applies them to single coordinates.
+    `SampledCoordinates` also applies such a mechanism to single coordinates.
     """
 
     ONE_NUMBER = True
@@ -248,7 +248,7 @@ class Duchi(CodedNumber):
 
     @property
     def scale(self) -> float:
-        """C = (true + other) / (true - other), the absolute number that a bit represents."""
+        """C = (true + other) / (true - other), the size of the number that a bit represents."""
         true, other = self.weights.true, self.weights.other
         return (true + other) / (true - other)
 
@@ -263,7 +263,7 @@ class Duchi(CodedNumber):
         return MatchCountReduction.for_weights(answers=2, weights=self.weights, hashed=False)
 
     def encode(self, numbers: Vector, rng: np.random.Generator) -> NDArray[np.int64]:
-        """Round each number to an end of the range, 0 or 1, and randomize that."""
+        """Round each number to an end of the range, 0 or 1, and randomize the end."""
         return self.weights.respond(to_grid(numbers, 1, rng), 2, rng)
 
     def parts(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:

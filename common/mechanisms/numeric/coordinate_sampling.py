@@ -2,8 +2,8 @@
 Mechanisms that report a random sample of a user's numbers: Harmony and Multi-HM.
 
 The coordinates of a report are a uniform k-subset of the d coordinates, independent of the numbers.
-A mechanism for one number randomizes each at ε/k. A report represents d/k times the numbers of its
-codes, and 0 at every other coordinate, so its expectation is the user's numbers.
+A mechanism for one number randomizes each of the k numbers at ε/k. A report represents d/k times
+the numbers of its codes, and 0 at every other coordinate: its expectation is the user's numbers.
 """
 
 import math
@@ -66,7 +66,7 @@ class SampledCoordinates(Generic[Answer]):
 
     @property
     def local_epsilon(self) -> float:
-        """Local ε of a report: k times that of one answer, rounded up."""
+        """Local ε of a report: k times the local ε of one answer, rounded up."""
         each = self.answer.local_epsilon
         total = self.sampled * each
         exact = Fraction(each) * self.sampled
@@ -91,8 +91,8 @@ class SampledCoordinates(Generic[Answer]):
         """
         Randomized response over two answers for a bit of one coordinate, else the local ε alone.
 
-        U is uniform over coordinates and bits. Half of all reports support a corner of the cube,
-        and none supports two opposite corners: collision 0. Other inputs are mixtures of corners.
+        The blanket is uniform over coordinates and bits. Half of all reports support a corner of
+        the cube, none supports two opposite corners: collision 0. Other inputs mix corners.
         """
         if self.sampled == 1 and self.answer.answers == 2:  # noqa: PLR2004  # a bit has two
             return MatchCountReduction.for_weights(

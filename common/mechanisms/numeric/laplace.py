@@ -32,17 +32,14 @@ from common.task.specs import MAX_WEIGHT_SUM, NumberSpec
 from common.task.task import MAX_USERS
 
 FAR: Final = 64
-"""
-Distance from the ends of the grid, in scales of the noise, at which reports are clipped.
-
+"""Distance from the ends of the grid, in scales of the noise, at which reports are clipped.
 Clipping is post-processing and costs no privacy. Noise exceeds this distance with probability below
-e^-64 < 2e-28, so estimates do not change.
-"""
+e^-64 < 2e-28, so estimates do not change."""
 
 
 @dataclass(frozen=True)
 class Laplace(SpecifiedNumbers):
-    """Report place i + noise + FAR·scale for a number at grid point i."""
+    """Report place i + noise + FAR·scale, clipped, for a number at grid point i."""
 
     NAME: ClassVar[NumberMechanismName] = "laplace"
     ONE_NUMBER = True
@@ -155,6 +152,6 @@ class Laplace(SpecifiedNumbers):
 
     @property
     def _noise_variance(self) -> float:
-        """Return Σ x²a^|x|·(1-a)/(1+a) = 2a/(1-a)² steps², a = e^(-1/scale), scaled to -1 .. 1."""
+        """Return the variance of the noise, 2a/(1-a)² for a = e^(-1/scale), scaled to -1 .. 1."""
         in_steps = 0.5 / math.sinh(0.5 / self.scale) ** 2
         return in_steps * (2 / self.steps) ** 2

@@ -4,10 +4,10 @@ MeanEST, the mechanism of Duchi, Jordan and Wainwright for several numbers at on
 The numbers are rounded at random to a corner V of the cube. The report is a corner z, with weight
 `true` on V's side of the cube, where z·V > 0, and weight `other` elsewhere. A bit represents ±B.
 
-With an even number of coordinates some corners are ties, z·V = 0. As printed, both sides T contain
+With an even number of coordinates some corners are ties, z·V = 0. As printed, each side T contains
 the ties: a tie has probability 1/|T|, a corner on the wrong side has 1/((e^ε+1)|T|), and the local
 ε is ln(e^ε+1), more than ε. Here ties have weight `other`, so no odds exceed true : other. B is
-smaller too, since ties carry no information.
+also smaller than as printed, since ties carry no information.
 """
 
 import math
@@ -152,7 +152,7 @@ class MeanEst(OddsOfWeights, SpecifiedNumbers):
     def _draw(
         self, own: NDArray[np.uint8], rng: np.random.Generator
     ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-        """Draw a corner for each user's corner, and return the indices of ties to draw again."""
+        """Return a drawn corner for each user's corner, and the indices of ties to redraw."""
         true, other = self.weights.true, self.weights.other
         used = pack(np.ones((1, self.dimensions), dtype=np.uint8))
         corner = rng.integers(0, 256, size=own.shape, dtype=np.uint8) & used

@@ -5,8 +5,8 @@ A vector t becomes x = clip(tR, -1, 1), for a public d × q matrix R with orthon
 derived from the task's nonce. The mean of x is estimated and mapped back by Rᵀ.
 
 The estimate is biased: it loses the part orthogonal to R, on average a share 1 - q/d of the squared
-means, and a little by clipping. On average over R it is the mean times q/d, with the noise of
-Multi-HM times q/d. Scaling by q/d without a projection has the same noise and less bias.
+means, and clipping distorts it slightly. Averaged over R, the estimate is the mean times q/d, with
+the noise of Multi-HM times q/d. Scaling by q/d without projection has as much noise but less bias.
 """
 
 import hashlib
@@ -34,7 +34,7 @@ from common.task.specs import NumberSpec, spec_as
 from common.task.task import NONCE_BYTES, Task
 
 SHARE: Final = 0.3
-"""q / d [Sun+20]."""
+"""The ratio q / d in [Sun+20]."""
 _LABEL: Final = b"shuffledp v1 projection"
 
 
@@ -119,7 +119,7 @@ class MultiRphm(StatedIntegers):
 
     @classmethod
     def of(cls, task: Task) -> Self:
-        """Build the mechanism of a task, whose domain_size is its numbers per user."""
+        """Build the mechanism of a task, whose domain_size is the number of dimensions."""
         return cls.of_spec(spec_as(task.mechanism, NumberSpec), task.domain_size, task.nonce)
 
     @property

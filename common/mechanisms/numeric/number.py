@@ -46,10 +46,10 @@ class NumberRequest:
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Moments:
     """
-    Estimated means of the users whose reports were counted, with their variances.
+    Estimated means, and their variances, over the users whose reports were counted.
 
     Variances include only noise: they measure deviations from the means of these users. With too
-    few reports they are infinite, and the means are meaningless.
+    few reports the variances are infinite and the means meaningless.
     """
 
     means: Vector
@@ -117,8 +117,8 @@ def to_grid(values: Numbers, steps: int, rng: np.random.Generator) -> NDArray[np
     Round numbers in -1 .. 1 at random to grid points 0 .. steps. Run by the user agent.
 
     A number between two grid points is rounded up with a probability equal to its relative
-    position, to 2^-32, which preserves its mean. Rounding precedes all noise, so a report is a
-    mixture over grid points, and no ε increases. With one step a number is rounded to an end.
+    position, to within 2^-32, which preserves its mean. Rounding precedes all noise, so a report
+    is a mixture over grid points, and no ε increases. With one step a number is rounded to an end.
 
     Args:
         values: In -1 .. 1, not checked here; any shape, which the result shares.
@@ -142,9 +142,9 @@ def rounding_variance(values: Numbers, steps: int) -> NDArray[np.float64]:
 
 class StatedIntegers(ABC):
     """
-    Base class of mechanisms that state their integers in a task.
+    Base class of mechanisms for numbers that state integer parameters in a task.
 
-    Unused integers keep their default, so that each mechanism has only one valid description.
+    Unused parameters keep their default, so that each mechanism has only one valid description.
     """
 
     NAME: ClassVar[NumberMechanismName]
@@ -157,7 +157,7 @@ class StatedIntegers(ABC):
     @property
     @abstractmethod
     def integers(self) -> dict[str, int]:
-        """The fields of a NumberSpec that this mechanism uses."""
+        """The integer fields of a NumberSpec that this mechanism uses, with their values."""
 
     def spec(self, low: float, high: float) -> NumberSpec:
         """Return the task's description of this mechanism, for numbers in low .. high."""
@@ -170,7 +170,7 @@ class StatedIntegers(ABC):
         )
 
     def checked(self, spec: NumberSpec) -> Self:
-        """Return this mechanism if a task states exactly its integers, or raise TaskError."""
+        """Return this mechanism if a task's description is exactly its own, or raise TaskError."""
         own = asdict(self.spec(spec.low, spec.high))
         for field, value in asdict(spec).items():
             if value != own[field]:
@@ -188,7 +188,7 @@ class SpecifiedNumbers(StatedIntegers):
     @classmethod
     @abstractmethod
     def for_epsilon(cls, dimensions: int, local_epsilon: float) -> Self:
-        """Choose the integer weights for a number of dimensions and a local ε."""
+        """Choose the integer parameters for a number of dimensions and a local ε."""
 
     @classmethod
     @abstractmethod
@@ -210,7 +210,7 @@ class SpecifiedNumbers(StatedIntegers):
 
     @classmethod
     def of(cls, task: Task) -> Self:
-        """Build the mechanism of a task, whose domain_size is its numbers per user."""
+        """Build the mechanism of a task, whose domain_size is the number of dimensions."""
         return cls.of_spec(spec_as(task.mechanism, NumberSpec), task.domain_size)
 
     @classmethod

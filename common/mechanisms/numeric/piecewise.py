@@ -1,7 +1,7 @@
 """
 The piecewise mechanism for a number in -1 .. 1 [WXY+19], on a grid, and the hybrid.
 
-It is the square wave's response with another reach: a place near the number has weight `true`, any
+The response is the square wave's with another reach: a place near the number has weight `true`, any
 other place has weight `other`. With C = (e^(ε/2)+1) / (e^(ε/2)-1), the paper's band has length C-1
 out of 2C, a share of 1/(e^(ε/2)+1) of all places. For any band the expected place is linear in the
 number, so the estimate is linear in the place.
@@ -43,8 +43,8 @@ class Piecewise(CodedNumber):
     Report a place inside or outside the band of the grid point to which the number was rounded.
 
     The band of grid point i, the number 2i/steps - 1, has place i + reach at its centre. A report
-    represents (place - middle) / (signal · steps/2), where `signal` is the probability that it was
-    drawn from this band: a report drawn from all places is the middle on average.
+    represents (place - middle) / (signal · steps/2), where `signal` is the probability of a draw
+    from this band alone: a report drawn from all places is the middle on average.
     """
 
     NAME: ClassVar[NumberMechanismName] = "piecewise"
@@ -108,7 +108,7 @@ class Piecewise(CodedNumber):
     @cached_property
     def spread(self) -> Spread:
         """
-        E[r²] = t²/signal + level, for t on the grid.
+        Expected square of a report's number: t²/signal + level, for a number t on the grid.
 
         In places from the middle a report is, with probability `signal`, uniform over w places
         around t·steps/2, of variance (w²-1)/12; otherwise uniform over all D places, of second
@@ -212,7 +212,7 @@ class Hybrid(CodedNumber):
 
     @property
     def integers(self) -> dict[str, int]:
-        """The integers of both parts."""
+        """The integers of both parts, and the weight of the piecewise mechanism."""
         grid = {"steps": self.steps, "reach": self.reach}
         return {**grid, "piecewise_weight": self.piecewise_weight, **odds(self.weights)}
 

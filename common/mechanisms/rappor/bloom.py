@@ -2,7 +2,7 @@
 The Bloom filter bits of a text in a cohort [EPK14], as in RAPPOR's public clients [GRappor].
 
 The digest is MD5 of the cohort (four bytes, big-endian) and the text. Privacy does not rest on MD5,
-which only spreads texts over bits: it holds for any filter.
+which only spreads texts over bits, but holds for any filter.
 """
 
 import hashlib
@@ -66,7 +66,7 @@ def all_positions(texts: Sequence[bytes], cohorts: int, bits: int, hashes: int) 
 
 def hash_distribution(bits: int) -> Vector:
     """
-    Return the probability that one hash of a random text selects each bit, shape (bits,).
+    Return the probability that one hash of a random text selects each of k bits, shape (k,).
 
     1/k if k is a power of two; otherwise the first bits are slightly more likely.
     """

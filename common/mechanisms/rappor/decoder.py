@@ -46,7 +46,8 @@ def hash_p_value(residuals: Vector, positions: NDArray[np.intp], distribution: V
     """
     Return the probability that random bits have at least the residual sum of a candidate's bits.
 
-    Uses the saddlepoint approximation [LR80], or Chernoff's bound if there are few hashes.
+    Uses the normal approximation up to one standard deviation; beyond it the saddlepoint
+    approximation [LR80], or Chernoff's bound if there are few hashes.
 
     Args:
         residuals: Residuals after fitting the other candidates, by cohort and bit, shape (c, k).
@@ -115,15 +116,15 @@ class Decoding:
     shares: Vector
     """Unbiased share of users who hold each candidate; may be negative."""
     share_errors: Vector
-    """Standard errors; infinite if a candidate cannot be distinguished from the fitted ones."""
+    """Standard errors; infinite if a candidate cannot be told from the fitted candidates."""
     p_values: Vector
     """One-sided p-values of the hypothesis that no user holds the candidate."""
     detected: NDArray[np.bool_]
     """Candidates significant at LEVEL, after Bonferroni's correction for all M."""
     unexplained: float
-    """Unbiased share of users whose text is not a candidate; may be negative."""
+    """Unbiased share of users whose text is not a candidate; may be negative, 0 if exhaustive."""
     unexplained_error: float
-    """Its standard error."""
+    """Standard error of `unexplained`."""
     exhaustive: bool
     """True if every label is a candidate: the sum of shares then differs from 1 by noise alone."""
 
@@ -136,16 +137,16 @@ def decode(
 
     Args:
         rappor: The task's mechanism.
-        cells: Result of its `tally`, shape (m + m·k,).
+        cells: Result of `rappor.tally`, shape (m + m·k,).
         candidates: Distinct strings to look for, at least one; labels with the encoding `labels`.
         most_together: See MAX_TOGETHER.
 
     Raises:
         ReportError: There is no report.
         SettingsError: There are too many candidates to fit together, and scikit-learn is missing.
-        TaskError: There is no candidate, two set the same bits, or there are too many for one
-            cohort.
-        ValueRangeError: A candidate is too long, or not a label.
+        TaskError: There is no candidate, two candidates set the same bits, or one cohort cannot
+            tell them apart.
+        ValueRangeError: A candidate is too long, not encodable, or not a label.
 
     Cost: a tenth of a second for hundreds of candidates, seconds for thousands.
     """
@@ -190,7 +191,7 @@ _Fold = tuple[NDArray[np.bool_], Regression]
 
 
 def _folds(bit_counts: TrueBitCounts, most_together: float) -> list[_Fold]:
-    """Fit all cohorts together or, with too many candidates, each half with the other's choice."""
+    """Fit all cohorts together or, if too many or dependent candidates, each half separately."""
     cohorts, n_candidates = len(bit_counts.sizes), bit_counts.n_candidates
     if n_candidates <= max(1.0, most_together * bit_counts.estimates.size):
         fitted = independent(bit_counts, np.arange(n_candidates))

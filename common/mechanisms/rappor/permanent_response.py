@@ -1,7 +1,7 @@
 """
 RAPPOR's permanent response: noise drawn once per user and filter, and reused [EPK14].
 
-It is derived, not stored: the same secret and bits give the same noise again. Byte i of a
+The noise is derived, not stored: the same secret and bits give the same noise again. Byte i of a
 pseudorandom stream decides bit i of the filter: if its upper seven bits are below f·128, its lowest
 bit replaces the filter's bit. This matches two public clients bit for bit [GRappor]: the one in
 C++, whose message has a prefix, and the one in Python, whose message is the filter alone. (The
@@ -61,7 +61,7 @@ def cohort_of(secret: bytes, cohorts: int, bits: int) -> int:
 
 
 def filter_message(filter_bits: int, bits: int, prefix: bytes) -> bytes:
-    """Return the message from which a filter's noise is derived: prefix ‖ bits, big-endian."""
+    """Return the message from which a filter's noise is derived: prefix ‖ filter, big-endian."""
     width = 4 if bits <= _BLOCK else (bits + 7) // 8
     return prefix + filter_bits.to_bytes(width, "big")
 

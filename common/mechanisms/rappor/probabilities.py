@@ -1,7 +1,8 @@
 """
 The probabilities of RAPPOR's reports and their local ε, computed from integers [EPK14].
 
-A report sets a bit with probability p* if the text leaves it unset, and q* if the text sets it:
+With f, p and q as in `rappor.py`, a report sets a bit with probability p* if the text leaves the
+bit unset, and q* if the text sets it:
 
     p* = (1-f)·p + f·(p+q)/2,    q* = (1-f)·q + f·(p+q)/2.
 """
@@ -26,7 +27,7 @@ _TOTAL: Final = 2 * PERMANENT_SUM * INSTANT_SUM
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RapporProbabilities:
-    """The integer weights of f, in 128ths, and of p and q, in 65536ths."""
+    """The integer weights of f, in 128ths, and of p and q, in 65536ths; see `rappor.py`."""
 
     permanent: int
     unset: int

@@ -191,7 +191,7 @@ class Rappor:
         Return each user's permanent response, the first stage. Run by the user agent.
 
         The same text and secret give the same response, equal to that of the public C++ client with
-        an empty encoder id. It must not leave the device unless reports are one-time.
+        an empty encoder id. No response may leave the device unless reports are one-time.
 
         Args:
             texts: One per user.
@@ -309,11 +309,11 @@ class Rappor:
         Draw the tally of one report per user directly. Run by the simulator.
 
         Cohorts are multinomial. Given cohort and text, the bits of one report are independent if
-        its secret is used once, so each count is a sum of two binomial numbers. (Several reports of
+        the secret is used once, so each count is a sum of two binomial numbers. (Several reports of
         one user would share permanent noise.)
 
         Args:
-            users: Users by text, shape (texts,).
+            users: Number of users by text, shape (texts,).
             texts: The texts.
             rng: Source of randomness; never that of a real collection.
 
@@ -338,7 +338,7 @@ class Rappor:
         return np.concatenate([sizes, shown.ravel()])
 
     def _encoded(self, text: str | bytes) -> bytes:
-        """Encode a text as UTF-8, and check its length."""
+        """Encode a text as UTF-8; raise ValueRangeError if it is too long or not encodable."""
         if isinstance(text, str):
             try:
                 text = text.encode()
@@ -354,7 +354,7 @@ class Rappor:
         return {label.encode(): place for place, label in enumerate(self.labels)}
 
     def _place(self, text: bytes) -> int:
-        """Return the bit of a label."""
+        """Return the bit of a label; raise ValueRangeError for any other text."""
         place = self._places.get(text)
         if place is None:
             raise ValueRangeError("a text must be one of the task's labels")

@@ -8,8 +8,8 @@ candidate l, with bits B_l, and a share u holds unlisted texts, then
     E t_ij = N_j · (Σ_l s_l·B_lij + u·b_i),    u = 1 - Σ_l s_l,
 
 where b_i is the probability that a random text sets bit i, since the hash spreads unlisted texts
-over the bits. Without that term the regression would attribute their bits to candidates. So the
-regression is
+over the bits. Without the term u·b_i the regression would attribute their bits to candidates. So
+the regression is
 
     t_ij - N_j·b_i = N_j·Σ_l s_l·(B_lij - b_i) + noise.
 
@@ -77,7 +77,7 @@ class TrueBitCounts:
         Raises:
             ReportError: There is no report.
             TaskError: There is no candidate, or two set the same bits in every cohort with reports.
-            ValueRangeError: A candidate is too long, or not a label.
+            ValueRangeError: A candidate is too long, not encodable, or not a label.
 
         Cost: a digest for each candidate and cohort.
         """
@@ -156,8 +156,8 @@ class TrueBitCounts:
         """
         Return the variance of each t_ij if `expected` users, shape (c, k), set the bit.
 
-        It is the sum of p*(1-p*) or q*(1-q*) over reports, divided by (q*-p*)², plus the number's
-        hypergeometric variance, because the cohort's N_j users are a sample of all N.
+        The sum of p*(1-p*) or q*(1-q*) over reports, divided by (q*-p*)², plus the hypergeometric
+        variance of the number of these users, because the cohort's N_j users are a sample of all N.
         """
         sizes = self.sizes[:, None]
         true = np.clip(expected, 0, sizes)
@@ -189,12 +189,12 @@ def _check_different(positions: NDArray[np.intp], bits: int, candidates: Sequenc
 
 def select(bit_counts: TrueBitCounts, fit_cells: int) -> NDArray[np.intp]:
     """
-    Select candidates by the LASSO, at most 500 and 80 % of the fit's cells; return their indices.
+    Select candidates by the LASSO, at most 500 and 80 % of fit_cells, and return their indices.
 
     Raises:
         SettingsError: scikit-learn is not installed.
 
-    Cost: 20 fits by coordinate descent.
+    Cost: at most 20 fits by coordinate descent.
     """
     try:
         linear_model: Any = importlib.import_module("sklearn.linear_model")
@@ -239,15 +239,15 @@ def independent(bit_counts: TrueBitCounts, candidates: NDArray[np.intp]) -> NDAr
 
 
 class Alone(NamedTuple):
-    """L candidates, each after projecting out the other fitted ones."""
+    """L candidates, each after projecting out the other fitted candidates."""
 
     columns: Vector
     """Projected B_l - b, shape (c·k, L)."""
     products: Vector
-    """Products of these columns with the target, shape (L,)."""
+    """Products of `columns` with the target, shape (L,)."""
     weights: Vector
-    """Weighted squared norms of these columns, shape (L,): a share is product / weight. 0 for a
-    candidate that depends on the others."""
+    """Weighted squared norms of `columns`, shape (L,): a share is product / weight. 0 for a
+    candidate that depends linearly on the others."""
     residuals: Vector
     """Residuals of the target after fitting the *other* candidates, shape (c·k, L)."""
 
@@ -303,7 +303,7 @@ class Regression:
         A fitted candidate's column, projected, is the combination of all fitted columns with the
         coefficients inverse[:, l] / inverse[l, l].
 
-        Cost: the square of the number of fitted ones, and c·k, for each; memory for L columns.
+        Cost: for each, the square of the number of fitted columns, plus c·k; memory for L columns.
         """
         bit_counts, rows = self.bit_counts, self.bit_counts.rows[:, None]
         place = {candidate: number for number, candidate in enumerate(self.fitted.tolist())}
@@ -336,7 +336,7 @@ class Regression:
 
 
 def _gram(bit_counts: TrueBitCounts, some: NDArray[np.intp], others: NDArray[np.intp]) -> Vector:
-    """Return the products of candidates' columns B_l - b, weighted by N_j."""
+    """Return the matrix of products of candidates' columns B_l - b, weighted by N_j."""
     weighted = bit_counts.rows * bit_counts.spread
     left, right = bit_counts.incidence[:, some], bit_counts.incidence[:, others]
     gram: Vector = (left.T @ sparse.diags_array(bit_counts.rows) @ right).toarray()
