@@ -49,7 +49,7 @@ def run_audit(
 
 
 def run_self_test(run: AuditRun, console: Console, *, json: bool) -> bool:
-    """Run each scenario with its weakness, and return whether all self-tests passed."""
+    """Run all self-tests, print the results, and return whether all passed."""
     results = run.self_test()
     if json:
         fields = [
@@ -69,7 +69,7 @@ def run_self_test(run: AuditRun, console: Console, *, json: bool) -> bool:
 
 
 def show_names(console: Console) -> None:
-    """List the scenarios, each with its self-test weakness."""
+    """Print the scenarios, each with its title and the weakness of its self-test."""
     table = Table.grid("name", "title", padding=(0, 2, 0, 0))
     for scenario in SCENARIOS:
         table.add_row(scenario.name, f"{scenario.title}\nself-test: {scenario.weakness}")
@@ -92,10 +92,10 @@ def subject_from(
     task_file: Path | None, draft: Path | None, users: int | None, sizes: SampleSizes
 ) -> AuditSubject:
     """
-    Return the audited task (default: the demo's) and its number of users (default: n_min).
+    Return the subject: a task (default: the demo's) and a number of users (default: n_min).
 
     Raises:
-        SettingsError: Both files are given, one cannot be read, or users are below n_min.
+        SettingsError: Both files are given, one cannot be read, or `users` is below n_min.
         TaskError: A file does not contain a valid task or draft.
     """
     if task_file is not None and draft is not None:

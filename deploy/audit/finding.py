@@ -125,7 +125,7 @@ class CurvePoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Curve:
-    """ε against the colluding fraction."""
+    """Curve of ε against the share of colluding users."""
 
     title: str
     delta: float
@@ -197,7 +197,7 @@ class Checks:
         known_limit: bool = False,
         **fields: Any,  # noqa: ANN401  # fields of a Finding
     ) -> Finding:
-        """Create the finding; `advice` is kept only if something failed."""
+        """Create the finding, which names all failures; `advice` is kept only if there are any."""
         failures, advice = self.failures, fields.pop("advice", "")
         passing: Verdict = "known limit" if known_limit else "holds"
         return Finding(

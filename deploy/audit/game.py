@@ -32,8 +32,7 @@ _DIGITS: Final = 9
 _REACHED_SHARE: Final = 0.9
 """Share of a claim at which an attack counts as having reached it."""
 _REQUIRED_SHARE: Final = 0.75
-"""Share of its ε that a known attack must show; the expected share is ten standard deviations
-higher."""
+"""Share of its ε that a known attack must show: ten standard deviations below the expected."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,10 +114,10 @@ def game_row(
 
     Args:
         claimed: The claim.
-        exact: Computed ε that the attack gains, if any.
-        result: The measured game.
-        required_epsilon: ε that the attack is known to reach, if the ceiling allows it. The audit
-            itself is broken if the measurement shows less than three quarters of it.
+        exact: Computed ε that the attack gains, or None.
+        result: The measured game, or None.
+        required_epsilon: ε that the attack is known to reach, if the ceiling allows it. If the
+            game shows less than three quarters of it, the audit is broken: "not reached".
         fields: Further fields of the finding.
     """
     claim = reachable = claimed.epsilon

@@ -60,7 +60,7 @@ class AuditRun:
         return [scenario for scenario in self.scenarios if kind in scenario.kinds]
 
     def audit(self, command: str = "") -> AuditReport:
-        """Run the scenarios and report their findings; `command` repeats the run."""
+        """Run the scenarios and report the findings; the command line `command` repeats the run."""
         started, subject, scenarios = time.perf_counter(), self.subject, self._fitting
         outcomes = self._run_all([(scenario, False) for scenario in scenarios])
         return AuditReport(

@@ -90,7 +90,7 @@ class Scenario:
     def run(
         self, subject: AuditSubject, rng: np.random.Generator, *, weakened: bool = False
     ) -> Findings:
-        """Run the scenario, with its weakness if `weakened`; set its findings' names and titles."""
+        """Run the scenario, with its weakness if `weakened`; add its name and missing titles."""
         found = self.check(subject, rng, **(self.weakness_options if weakened else {}))
         outcome = found if isinstance(found, Findings) else Findings(found)
         rows = (

@@ -39,7 +39,7 @@ def epsilon_bounds(counts: NDArray[np.float64], trials: int, delta: float) -> Nu
     """
     Return lower bounds on ε at δ, each wrong with probability at most TEST_LEVEL.
 
-    An attack guesses a value in counts[0] trials under it and in counts[1] trials under the other.
+    The attack guesses a value in counts[0] trials under that value and counts[1] under the other.
     """
     true = probability_lower(counts[0], trials, TEST_LEVEL / 2) - delta
     false = probability_upper(counts[1], trials, TEST_LEVEL / 2)
@@ -139,7 +139,7 @@ def p_rank(before: Places) -> float:
 
 
 def p_successions(before: Places) -> float:
-    """Test the number of delivered neighbours that arrived as neighbours; its mean is 2(N-1)/N."""
+    """Test the number of delivered neighbours that arrived as neighbours; the mean is 2(N-1)/N."""
     number = int((np.abs(np.diff(_ranks(before))) == 1).sum())
     return p_poisson(number, 2 * max(1, len(before) - 1) / max(1, len(before)))
 
@@ -157,7 +157,7 @@ def p_blocks(before: Places, most: int = _MAX_BLOCKS) -> float | None:
     """
     Test by χ² whether each block of the arrivals spreads evenly over the blocks of the delivery.
 
-    All margins of this table of b x b counts are fixed, so each count is hypergeometric: its
+    The margins of the b x b table of counts are fixed, so each count is hypergeometric: its
     variance is (1 - 1/b)²·N/(N-1) times its mean. There are (b-1)² degrees of freedom. Returns None
     if there are too few reports.
     """

@@ -27,7 +27,7 @@ def format_count(number: int) -> str:
 
 
 def format_parameter(value: object) -> str:
-    """Format a task parameter: thousands separators, and no decimals for whole numbers."""
+    """Format a task parameter: `1,000` for an int, `2` for 2.0, `3 entries` for a tuple."""
     if isinstance(value, tuple):
         return f"{len(value):,} entries"
     if isinstance(value, int):
@@ -36,7 +36,7 @@ def format_parameter(value: object) -> str:
 
 
 def format_privacy(figure: float) -> str:
-    """Format an ε or a δ, rounded up to four digits."""
+    """Format an ε or a δ, rounded up to four digits; "no guarantee" if it is infinite."""
     return "no guarantee" if math.isinf(figure) else _typeset(rounded_up(figure))
 
 
@@ -46,7 +46,7 @@ def format_lower_bound(epsilon: float) -> str:
 
 
 def format_odds(epsilon: float) -> str:
-    """Format e^ε, rounded up: the largest factor by which a probability may grow."""
+    """Format e^ε of a finite ε, rounded up: the largest factor by which a probability may grow."""
     if epsilon > _EXACT_POWER:
         exponent = math.ceil(math.nextafter(epsilon / math.log(10), math.inf))
         return _typeset(f"1e{exponent}")
@@ -66,7 +66,7 @@ def format_certainty(epsilon: float, delta: float) -> str:
     Format the largest probability of guessing right between two equally likely values.
 
     It is 1/2 + TV/2 for a total variation TV ≤ (e^ε - 1 + 2δ) / (e^ε + 1) [KOV15], so at most
-    (e^ε + δ) / (1 + e^ε). The result is in percent, rounded up; close to 1, "nearly 100 %".
+    (e^ε + δ) / (1 + e^ε). Formatted in percent, rounded up; "nearly 100 %" close to 1.
     """
     if epsilon == 0 == delta:
         return "50\N{NO-BREAK SPACE}%"
@@ -89,7 +89,7 @@ def format_scientific(number: float) -> str:
 
 
 def format_percent(share: float, error: float) -> str:
-    """Format a share in percent, with the digits that its standard error justifies."""
+    """Format a share in percent, with decimals that show two digits of its standard error."""
     digits = 1 if not error > 0 else max(0, 1 - math.floor(math.log10(100 * error)))
     return f"{100 * share:.{min(digits, 9)}f}\N{NO-BREAK SPACE}%".replace("-", "\N{MINUS SIGN}")
 

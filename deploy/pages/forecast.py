@@ -31,11 +31,11 @@ def forecast(history: Sequence[Sample], goal: int) -> Forecast | None:
     If arrivals are a Poisson process and k users arrived in T seconds, the time until r more arrive
     is T · r / (k + 1/2) times a random number with the F distribution of 2r and 2k + 1 degrees of
     freedom, under Jeffreys' prior for the rate. The forecast spans the 90 % ranges of all WINDOWS;
-    its end is infinite if no user arrived in one of them.
+    `latest` is infinite if no user arrived in one of them.
 
     Args:
         history: Samples in order of time; the last one is the present.
-        goal: Number of users; the range is 0 to 0 if there are that many.
+        goal: Number of users; if already reached, the range is 0 to 0.
     """
     if not history:
         return None
@@ -62,7 +62,7 @@ def forecast(history: Sequence[Sample], goal: int) -> Forecast | None:
 
 
 def quiet_seconds(history: Sequence[Sample]) -> float:
-    """Return the seconds since the last arrival, or since the start of the history."""
+    """Return the seconds since the last arrival, or the start of the history; 0 without history."""
     if not history:
         return 0.0
     now, n_users = history[-1]

@@ -52,9 +52,9 @@ class GuaranteeSentence(NamedTuple):
     certainty: str
     """Probability of guessing right between two equally likely values; empty if ε is infinite."""
     charged: bool
-    """Whether it is the task's claim, which is charged to the budget."""
+    """Whether the guarantee is the task's claim, which is charged to the budget."""
     weakest: bool
-    """Whether its coalition has the weakest guarantee."""
+    """Whether the coalition, one of several, has the weakest guarantee."""
 
 
 def guarantee_sentences(guarantees: Sequence[Guarantee]) -> tuple[GuaranteeSentence, ...]:

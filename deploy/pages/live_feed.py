@@ -43,7 +43,7 @@ def live_page(digest: TaskDigest, *, version: str, poll_seconds: float) -> str:
 
 
 class LiveFeed:
-    """Recent progress of a batch. One thread updates it; any thread may read `answer`."""
+    """Recent progress of a batch. One thread updates it; any thread may read `answer` (JSON)."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -61,7 +61,7 @@ class LiveFeed:
         self.answer = self._render("")
 
     def take_error(self, error: ShuffleDpError) -> None:
-        """Report an error. A shuffler does not know a task until a device fetches it."""
+        """Show an error on the page; a task unknown to the shuffler has not been fetched yet."""
         if isinstance(error, PeerRefusalError) and error.status == UnknownTaskError.status:
             self.answer = self._render("No device has fetched this task from the shuffler yet.")
             return
@@ -101,7 +101,7 @@ class LiveFeed:
 
 
 def _curve(history: tuple[Sample, ...]) -> str:
-    """Return the samples as an SVG path, 400 wide and 80 high; empty for fewer than two."""
+    """Return samples as SVG path data after `M`, within 400 x 80; empty for a single sample."""
     (first, before), (last, after) = history[0], history[-1]
     span, rise = max(1.0, last - first), max(1, after - before)
     points = (

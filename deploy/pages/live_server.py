@@ -30,10 +30,10 @@ def live_server(page: bytes, feed: LiveFeed, secret: str, port: int = 0) -> Iter
     """
     Serve a page and its feed on loopback, in a separate thread; yield the address.
 
-    `secret` is part of the address. Port 0 selects any free port.
+    `secret` is the first part of the path. Port 0 selects any free port.
 
     Raises:
-        SettingsError: The port is in use.
+        SettingsError: The port cannot be served, for example because it is in use.
     """
     try:
         server = _Server((_LOOPBACK, port), partial(_Handler, page, feed, secret))
@@ -55,7 +55,7 @@ class _Server(ThreadingHTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Answers GET requests for two paths, and refuses everything else."""
+    """Answers GET requests for the page and its progress.json; refuses everything else."""
 
     server: _Server
     timeout = _IDLE_SECONDS
@@ -91,4 +91,4 @@ class _Handler(BaseHTTPRequestHandler):
         return HTTPStatus.NOT_FOUND, "text/plain", b""
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # as in http.server
-        """Write nothing: a line would hold the secret path."""
+        """Write nothing: a log line would contain the secret path."""

@@ -1,8 +1,8 @@
 """
 Render pages: single files that contain their styles, scripts and data.
 
-A page loads nothing. Its content security policy allows only the page's own script, by hash, so
-untrusted text never runs.
+A page loads no other file. Its content security policy allows only the page's own script, by hash,
+so untrusted text never runs.
 """
 
 import base64
@@ -82,7 +82,7 @@ def fragment(template: str, **fields: object) -> str:
 
 
 def content_policy(script: str, *, polls_server: bool) -> str:
-    """Return the Content-Security-Policy of a page with this script."""
+    """Return the Content-Security-Policy of a page with this script, which may be empty."""
     allowed = ["default-src 'none'", "style-src 'unsafe-inline'", "img-src data:"]
     if script:
         digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
@@ -94,7 +94,7 @@ def content_policy(script: str, *, polls_server: bool) -> str:
 
 def embedded_json(value: object) -> Markup:
     """
-    Serialize to JSON that is safe inside a script element, whatever text it contains.
+    Serialize a value to JSON that is safe inside a script element, whatever text it contains.
 
     Escapes `<`, `>` and `&`, so that no text ends the element or begins a comment. The output is
     ASCII, so even invalid Unicode can be written.

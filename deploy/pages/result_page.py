@@ -28,7 +28,7 @@ _SCRIPTS: Final = (
 )
 """Scripts of a histogram's page; other pages have none."""
 MAX_VALUES: Final = 100_000
-"""Maximum values on a histogram's page: two megabytes, which a browser sorts at once."""
+"""Maximum values on a histogram's page: two megabytes, which a browser sorts without delay."""
 _SHORT_NAME: Final = 12
 """Maximum characters of a name in a narrow column."""
 _MIN_WHOLE: Final = 10
@@ -36,7 +36,7 @@ _MIN_WHOLE: Final = 10
 
 
 def result_page(result: Result, task: Task, view: ResultView, *, version: str) -> str:
-    """Render the page of a result, which the caller has checked against its task."""
+    """Render the page of a result that the caller has checked against its task."""
     sentences = guarantee_sentences(result.guarantees)
     own: dict[str, Any] = {"drawn": [plotted(table) for table in view.tables], "histogram": None}
     if isinstance(result.estimate, Histogram):
@@ -72,8 +72,8 @@ def histogram_data(
     """
     Return a histogram's data for the page's scripts, with figures as 32-bit floats.
 
-    Of more than MAX_VALUES values, only the largest estimates are returned. Labels are untrusted
-    text, for all values or for none.
+    Of more than MAX_VALUES values, only those with the largest estimates are returned. `labels`
+    is untrusted text, one label per value, or empty.
     """
     size, truth = len(histogram.frequencies), view.truth
     held = np.arange(size)
@@ -152,7 +152,7 @@ def releases_page(
 
 
 def plotted(table: EstimateTable) -> dict[str, Any]:
-    """Return a table with its rows' positions on a common axis, in percent of its length."""
+    """Return a table, its rows' positions on one axis in percent, and the ends of the axis."""
     rows = [
         (row.low, row.high, row.value, *(() if row.truth is None else (row.truth,)))
         for row in table.rows

@@ -13,13 +13,13 @@ _MAX_BYTES: Final = 16 * 1024 * 1024
 
 def read_candidates(path: Path) -> tuple[str, ...]:
     """
-    Read the candidates of a UTF-8 file, one per line; empty lines are ignored.
+    Read candidate texts from a UTF-8 file, one per line; empty lines are ignored.
 
-    Candidates are normalized as devices normalize texts. A byte order mark is ignored.
+    Candidates are normalized like texts on devices. A byte order mark is ignored.
 
     Raises:
-        SettingsError: The file cannot be read, is too long or not UTF-8, has no candidates or too
-            many, or repeats one.
+        SettingsError: The file cannot be read, is too long or not UTF-8, has no candidate or too
+            many, or repeats one after normalization.
     """
     raw = read_file(path)
     if len(raw) > _MAX_BYTES:

@@ -23,10 +23,10 @@ _MAX_DECIMALS: Final = 8
 
 
 class EstimateRow(NamedTuple):
-    """An estimate with its interval and further cells, and in a demo the truth."""
+    """A row to print: an estimate, its interval, further cells and, in a demo, the true value."""
 
     name: str
-    """Untrusted text."""
+    """Name of the estimate. Untrusted text."""
     value: float
     low: float
     high: float
@@ -36,7 +36,7 @@ class EstimateRow(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class EstimateTable:
-    """A table of estimates with their intervals, of which `shown` are printed."""
+    """A table of estimates with confidence intervals. Only the rows in `shown` are printed."""
 
     title: str
     name: str
@@ -64,7 +64,7 @@ class EstimateTable:
         return interval_around(self.values, self.errors, CONFIDENCE)
 
     def columns(self, prefix: str = "") -> dict[str, Sequence[object]]:
-        """Return the columns for files: estimates, standard errors and interval ends, by name."""
+        """Return file columns by name: estimates and, with `prefix`, errors and interval ends."""
         # An interval of noise alone is not a confidence interval, so its columns are named noise.
         interval = "noise" if self.interval == NOISE_ALONE else "interval"
         names = ("standard_error", f"{interval}_low", f"{interval}_high")
@@ -75,7 +75,7 @@ class EstimateTable:
 
     @cached_property
     def rows(self) -> tuple[EstimateRow, ...]:
-        """The rows to print."""
+        """The rows in `shown`, in order."""
         low, high = self.ends
         return tuple(
             EstimateRow(
@@ -94,14 +94,14 @@ class EstimateTable:
 
     @cached_property
     def decimals(self) -> int | None:
-        """Decimals that show two digits of the smallest error; None for four significant digits."""
+        """Decimals for two digits of the smallest shown error, at most 8; None if it is 0 or ∞."""
         least = float(self.errors[list(self.shown)].min(initial=math.inf))
         if not 0 < least < math.inf:
             return None
         return min(max(0, 1 - math.floor(math.log10(least))), _MAX_DECIMALS)
 
     def format(self, number: float) -> str:
-        """Format a number for the table."""
+        """Format a number with `decimals` decimals, or with four digits if `decimals` is None."""
         if self.decimals is None or not math.isfinite(number):
             text = f"{number:.4g}"
         else:

@@ -25,7 +25,7 @@ _NUMBER: Final = re.compile(r"-?[0-9]+(\.[0-9]+)?")
 
 
 def as_json(result: Result) -> dict[str, Any]:
-    """Return a result's JSON fields; an infinite number is the text "inf"."""
+    """Return a result's JSON fields; an infinite ε is the text "inf"."""
     return {
         "task_digest": result.task_digest.hex(),
         "protocol": result.protocol,
@@ -52,7 +52,7 @@ def as_json(result: Result) -> dict[str, Any]:
 
 
 def estimate_as_json(estimate: Estimate) -> dict[str, Any]:
-    """Return an estimate's JSON fields, named as in common/messages/result.py."""
+    """Return an estimate's JSON fields, named as in common/messages/result.py; arrays as lists."""
     return dataclasses.asdict(
         estimate,
         dict_factory=lambda fields: {
@@ -66,7 +66,7 @@ def write_csv(path: Path, columns: Columns) -> None:
     """
     Write columns as CSV, with a header, in full precision.
 
-    Formulas in labels and texts are escaped, so that spreadsheets do not evaluate them.
+    Formulas in columns `label` and `text` are escaped, so that spreadsheets do not evaluate them.
 
     Raises:
         SettingsError: The file cannot be written.
@@ -82,7 +82,7 @@ def write_csv(path: Path, columns: Columns) -> None:
 
 
 def _no_formula(label: str) -> str:
-    """Escape spreadsheet formulas with an apostrophe, as download.js does."""
+    """Escape spreadsheet formulas, except plain numbers, with an apostrophe, like download.js."""
     if _NUMBER.fullmatch(label):
         return label
     safe = _FORMULA_WITHIN.sub(r"\1'", label)
@@ -91,7 +91,7 @@ def _no_formula(label: str) -> str:
 
 def write_parquet(path: Path, result: Result, columns: Columns) -> None:
     """
-    Write columns as Parquet, with task digest, users and confidence level as metadata.
+    Write columns as Parquet, with metadata: task digest, users, confidence, and bias of means.
 
     Raises:
         SettingsError: The file cannot be written, or pyarrow is not installed.

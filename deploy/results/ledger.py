@@ -42,7 +42,7 @@ def show(
     populations: Sequence[PopulationBudgets],
     console: Console,
 ) -> None:
-    """Print the entries, the populations' remaining budgets, and the head of the hash chain."""
+    """Print the entries of a verified ledger, the populations' budgets, and the chain's head."""
     table = Table(
         title="Privacy loss of each release against the analyzer",
         caption="All so far: the composed epsilon of the population's releases up to this one, at "

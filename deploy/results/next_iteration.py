@@ -24,7 +24,7 @@ class Iterated:
 
     kind: Literal["key-value"]
     means_with_fakes: tuple[FiniteFloat, ...]
-    """Mean of each key, between low and high."""
+    """Mean of the reports on each key, fakes included, in units of low .. high."""
     low: FiniteFloat
     high: FiniteFloat
     population: str
@@ -35,7 +35,7 @@ def read_iterated(path: Path) -> Iterated:
     Read an iteration's result from a file written by `shuffledp result --json`.
 
     Raises:
-        SettingsError: The file cannot be read, or is not a result of key-value data.
+        SettingsError: The file cannot be read, is over 64 MiB, or is no result of key-value data.
     """
     try:
         if (size := path.stat().st_size) > _MAX_BYTES:
@@ -61,8 +61,8 @@ def next_draft(
         previous: The result of the previous iteration; None for the first.
 
     Raises:
-        TaskError: The draft is not for pairs, names no population, or a number is out of range; or
-            the result is of another population, range or number of keys.
+        TaskError: The draft is not for pairs, names no population or has an invalid parameter; the
+            number is out of range; or `previous` is missing, unexpected or for another draft.
     """
     if protocol_named(total.protocol).kind != "key-value":
         raise TaskError(f"the protocol {total.protocol} is not for pairs, so it has no iterations")

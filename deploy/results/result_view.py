@@ -62,7 +62,7 @@ class ResultView:
     errors: str = ""
     """In a demo: sentences about the errors against the truth."""
     error_fields: Mapping[str, Any] = field(default_factory=dict)
-    """In a demo: JSON fields of these errors, `mse_vs_truth` among them."""
+    """In a demo: JSON fields of the errors against the truth, such as `mse_vs_truth`."""
 
     @property
     def size(self) -> int:
@@ -88,14 +88,15 @@ def result_view(
 
     Args:
         estimate: The released estimate.
-        task: Its task.
+        task: The task of the estimate.
         most: Maximum rows of each table.
-        candidates: Candidate texts, for a task that collects texts. Default: its labels.
+        candidates: Candidate texts, for a task on texts. Default: the demo's texts, or the labels.
         people: In a demo, the users, whose true shares or means are added to the tables.
 
     Raises:
-        SettingsError: Candidates are given, but the task does not collect texts.
-        TaskError: The task has too few cohorts for this number of candidates.
+        SettingsError: Candidates are given for data other than texts, or scikit-learn is missing.
+        ReportError: No text was reported.
+        TaskError: Two candidates set the same bits, or there are too many for the cohorts.
         ValueRangeError: A candidate is too long, or is not one of the labels.
     """
     if isinstance(estimate, BitTable):
@@ -358,7 +359,7 @@ def _part(size: int, n_shown: int, selection: str) -> str:
 
 
 def _largest(shares: Vector, truth: Vector | None, most: int) -> tuple[list[int], str]:
-    """Return the indices of the largest shares (in a demo, true shares), and the title's end."""
+    """Return the indices of the largest shares (in a demo, true shares), and a title suffix."""
     order = np.argsort(-(shares if truth is None else truth), kind="stable")[:most]
     selection = "{:,} largest" if truth is None else "{:,} largest in truth"
     return order.tolist(), _part(len(shares), most, selection)

@@ -25,7 +25,7 @@ def check_fits(result: Result, task: Task) -> None:
     Check that a result belongs to a task, by its digest, its parameters and its counts.
 
     Raises:
-        WireError: It does not belong to the task; the message names the first difference.
+        WireError: The result does not fit the task; the message names the first difference.
     """
     digest = SignedTask(task_bytes=task.to_bytes(), signature=b"").digest()
     buckets = task.item_mechanism.buckets if task.kind == "categorical" else 0
@@ -73,11 +73,11 @@ def _task_shape(task: Task) -> str:
 
 def _check_reports(result: Result, task: Task) -> None:
     """
-    Check the numbers of sentinels, of reports and of refused reports.
+    Check a result's counts of sentinels, reports and dummies; raise WireError if impossible.
 
-    The result counts acknowledged sentinels; up to target_size - n_min sentinels may be in the
-    batch. n_sentinels_missing is above 0 only where the shuffler samples. There a submission has
-    one report, so a missing sentinel has none in the batch.
+    The result counts acknowledged sentinels only; up to target_size - n_min may be in the batch.
+    n_sentinels_missing is above 0 only where the shuffler samples. There a submission has one
+    report, so a missing sentinel has none in the batch.
     """
     room, n_sentinels = max(0, task.target_size - task.n_min), result.n_sentinels
     missing, per_user = result.n_sentinels_missing, task.reports_per_user
@@ -112,15 +112,14 @@ def _check_reports(result: Result, task: Task) -> None:
 
 def recompute_guarantees(result: Result, task: Task) -> Result:
     """
-    Recompute a result's guarantees; none may be stronger than its task and counts allow.
+    Recompute a result's guarantees, and check that no stated guarantee is too strong.
 
     Returns:
-        The result with the recomputed guarantees and published claim, instead of the analyzer's
-        figures and texts.
+        The result, with recomputed guarantees and published claim in place of the analyzer's.
 
     Raises:
-        WireError: A guarantee is missing, or its epsilon or delta is more than 1 % too low; the
-            message names the coalition.
+        WireError: A guarantee is missing, is against an unknown coalition, or has an epsilon or
+            delta more than 1 % too low; the message names the coalition.
         AccountingError: The accountant has no formula for the task.
 
     Cost: up to four searches for ε, tenths of a second each.

@@ -38,7 +38,7 @@ class SentinelRun:
 
     digest: TaskDigest
     analyzer: OperatorClient
-    """The analyzer's client, which registers sentinels."""
+    """Client of the analyzer, at which sentinels are registered."""
     connect: Callable[[], AbstractAsyncContextManager[Shuffler]]
     """Opens a new connection to the shuffler."""
     file: Path
@@ -46,7 +46,7 @@ class SentinelRun:
     rng: np.random.Generator
     """Source of values, reports and pauses."""
     tokens: Sequence[bytes] | None = None
-    """One per sentinel, the same in every run; None if the shuffler requires none."""
+    """Tokens, one per sentinel, the same in every run; None if the shuffler requires none."""
     analyzer_identity: PublicIdentity | None = None
     """Required signer of the task; None to skip the check."""
     shuffler_identity: PublicIdentity | None = None
@@ -58,13 +58,13 @@ class SentinelRun:
         """
         Register `count` sentinels, send them within `over` seconds, and confirm acknowledged ones.
 
-        They are registered before sending, so that none counts as a user, and confirmed after
-        their acknowledgement, so that one that never arrived does not count as missing. A second
-        run with the same file resends the same bytes of all that are not acknowledged.
+        Sentinels are registered before sending, so that none counts as a user. Only acknowledged
+        ones are confirmed, so that an undelivered one does not count as missing. A second run with
+        the same file resends the unacknowledged ones unchanged. Returns all, with their states.
 
         Raises:
-            SettingsError: There are fewer tokens than sentinels, or the file does not match.
-            ProofError: The shuffler returned another task, or one by another signer.
+            SettingsError: There are fewer tokens than sentinels, or the file cannot be opened.
+            ProofError: The shuffler returned another task, or a task signed by somebody else.
             BatchStateError: `count` exceeds target_size - n_min of the task.
             PeerRefusalError: The analyzer does not know the task, has its batch already, or has
                 no room beside earlier sentinels; nothing was sent.
@@ -128,7 +128,7 @@ class SentinelRun:
         file.record(number, SentinelState.STORED, receipt=receipt)
 
     async def _confirm(self, file: SentinelFile) -> None:
-        """Confirm all stored sentinels at the analyzer; if it fails, the next call retries."""
+        """Confirm stored sentinels; a later call retries if the analyzer was unreachable."""
         stored = {
             number: sentinel
             for number, sentinel in enumerate(file.sentinels)

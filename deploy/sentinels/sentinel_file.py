@@ -1,8 +1,8 @@
 """
 An operator's sentinel file: an append-only log of JSON lines, each flushed to disk.
 
-The first line names the task and the number of sentinels. Before any is registered, each gets a
-line with the bytes to send; each change of state adds another line. A partial last line is dropped.
+The first line names the task and the number of sentinels. Before any sentinel is registered, each
+has a line with the bytes to send; each change of state adds a line. A partial last line is dropped.
 The file distinguishes sentinels from users: keep it secret.
 """
 
@@ -34,13 +34,13 @@ class SentinelState(StrEnum):
     """Progress of a sentinel."""
 
     PLANNED = "planned"
-    """Not sent, except perhaps one that was being sent when the program stopped."""
+    """Not sent, unless the program stopped while sending it."""
     UNKNOWN = "unknown"
     """Sent but not answered: it may or may not be stored."""
     STORED = "stored"
     """Acknowledged by the shuffler, not yet confirmed at the analyzer."""
     ACKNOWLEDGED = "acknowledged"
-    """Acknowledged and confirmed at the analyzer: if it is missing, the shuffler lost it."""
+    """Acknowledged and confirmed at the analyzer: if the batch lacks it, the shuffler lost it."""
     REFUSED = "refused"
 
 
@@ -54,7 +54,7 @@ class PlantedSentinel:
     state: SentinelState = SentinelState.PLANNED
     receipt: bytes = b""
     reason: str = ""
-    """The shuffler's reason for refusing it."""
+    """The shuffler's reason for refusing the sentinel."""
 
 
 class _Line(BaseModel):
@@ -106,11 +106,11 @@ class SentinelFile:
     @contextmanager
     def opened(cls, path: Path, digest: TaskDigest, count: int) -> Generator[Self]:
         """
-        Open a file for `count` sentinels, or create it, readable by its owner only.
+        Open or create a file for `count` sentinels, locked and readable by its owner only.
 
         Raises:
-            SettingsError: The file cannot be written, is locked by another process, belongs to
-                another task or number of sentinels, or is not a sentinel file; it is unchanged.
+            SettingsError: The file cannot be written, is locked by another process, is for another
+                task or number of sentinels, is damaged, or is not a sentinel file.
         """
         with ExitStack() as stack:
             with writing(path):
@@ -158,7 +158,7 @@ class SentinelFile:
         self._apply(change)
 
     def _read(self, lines: Sequence[bytes], expected: _Header) -> None:
-        """Read complete lines; raise SettingsError with the number of a damaged line."""
+        """Read complete lines; raise SettingsError for another header or a damaged line."""
         path = self._path
         try:
             header = _Header.model_validate_json(lines[0])

@@ -41,7 +41,7 @@ def sentinel_rate(
     Drop or replace m of N submissions, s of them sentinels; test how often this is detected.
 
     A sentinel is missing with probability 1 - C(N-s, m) / C(N, m). If the task lets the shuffler
-    keep each report with probability κ, and it loses a share φ of those, Bin(s, κ(1-φ)) sentinels'
+    keep each report with probability κ, and a share φ of those is lost, Bin(s, κ(1-φ)) sentinels'
     reports remain; the analyzer rejects numbers outside quantiles of Bin(s, κ). `planted=False`
     injects a weakness: the analyzer knows no sentinel.
     """

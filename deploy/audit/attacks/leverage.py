@@ -40,7 +40,7 @@ class Leverage:
     """Weights of honest, random and crafted reports, for one set of r targets."""
 
     signal: float
-    """p - q."""
+    """p - q, the difference of true and false support probabilities."""
     own_floor: float
     """Weight subtracted per user: r·q."""
     dummy_floor: float
@@ -108,7 +108,7 @@ def crafted(mechanism: Mechanism, targets: Items, rng: np.random.Generator) -> R
     Return the report that raises distinct targets most above the mean of all items; shape (1,).
 
     Raises:
-        TypeError: No attack exists for this mechanism.
+        TypeError: No attack on this mechanism is implemented.
 
     Cost: a transform over the finite field, or r passes over the tried reports.
     """

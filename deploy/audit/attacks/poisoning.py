@@ -38,7 +38,7 @@ _ZIPF: Final = 1.1
 _REL_TOL: Final = 1e-9
 """Tolerance for rounding in sums of float64."""
 _FLOOD_FACTOR: Final = 10
-"""Number of submissions whose reports a flooding user puts into one."""
+"""Number of submissions whose reports a fake user puts into one submission."""
 
 
 def poison(
@@ -189,7 +189,7 @@ def unchecked_parse(plaintext: bytes, task: Task) -> Submission:  # noqa: ARG001
 
 
 def _answers(number: float) -> str:
-    """Format a number of honest answers, rounded up."""
+    """Format a number of honest answers, rounded up to one decimal."""
     shown = math.ceil(10 * number - 1e-9) / 10
     return f"{shown:g} honest answer{'' if shown == 1 else 's'}"
 

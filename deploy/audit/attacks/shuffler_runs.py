@@ -168,7 +168,7 @@ def _run(
 
 
 async def _honest(attack: _Attack, *, tampering: Tampering = shuffles) -> Rows:
-    """Run an honest shuffler: every user is counted and nothing raises an alarm."""
+    """Check that an honest shuffler loses no user and raises no alarm; `tampering` breaks this."""
     checks, n, sampled = attack.checks, attack.n_users, attack.samples
     outcome = await attack.run(tampering, sentinels=ORDER_SENTINELS)
     checks.require("the batch is released and no report is refused", outcome.unsuspicious)
@@ -202,7 +202,7 @@ def _losing(
 
 
 async def _lost(attack: _Attack, *, loss: Loss, detection: bool) -> Rows:
-    """Lose a user's submission, then a sentinel, in two collections."""
+    """Lose a user's submission and, unless the shuffler samples, a sentinel in another run."""
     n, nothing = attack.n_users, Counter[InclusionState]()
     lose: Callable[[int], Tampering] = drops if loss == "dropped" else replaces
     async with attack.collection() as parties:
@@ -250,7 +250,7 @@ async def _duplicating(attack: _Attack, *, accept_copies: bool = False) -> Rows:
     """
     Replace the reports of one user, then of all users but one, with copies of a user's reports.
 
-    `accept_copies` injects a weakness into the analyzer.
+    `accept_copies` injects a weakness: the analyzer releases batches of copies.
     """
     checks, share = attack.checks, 1.0 if accept_copies else _REFUSED_SHARE
     for times in (1, attack.n_users - 1):

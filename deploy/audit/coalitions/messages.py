@@ -2,7 +2,7 @@
 Draw users' messages, score them for two items, and attack a whole batch as the analyzer.
 
 The deployed code draws reports, dummies and numbers of dummies. A report of item v is uniform with
-probability γ and otherwise uniform among those that support v, so it is
+probability γ and otherwise uniform among those that support v, a share 1/l of all. It is thus
 w(v) = γ + (1-γ)·l·[supports v] times as likely as a dummy. One user's messages contain one true
 report, so the likelihood of v is proportional to the mean of w(v) over them [BBGN19], and the ratio
 of two items' sums is the most powerful statistic.
@@ -46,7 +46,7 @@ class Sent:
     trials: int
 
     def joined(self, other: "Sent") -> "Sent":
-        """Add messages to the same trials."""
+        """Return these messages and others of the same trials."""
         return Sent(
             reports=np.concatenate([self.reports, other.reports]),
             trial=np.concatenate([self.trial, other.trial]),
@@ -54,7 +54,7 @@ class Sent:
         )
 
     def without(self, dropped: NDArray[np.bool_]) -> "Sent":
-        """Remove the messages that a mask selects."""
+        """Return the messages that the mask `dropped` does not select."""
         return Sent(reports=self.reports[~dropped], trial=self.trial[~dropped], trials=self.trials)
 
 
@@ -124,7 +124,7 @@ def weights(mechanism: Mechanism, reports: Reports, item: int) -> Vector:
     """
     Return w(item) of each report, up to a common factor; same shape as reports.
 
-    Mechanisms without a reduction have no dummies; their weights are the likelihoods of a report.
+    Mechanisms without a reduction have no dummies; their weights are likelihoods of reports.
     """
     supported, reduction = mechanism.supports(reports, item), mechanism.reduction
     if reduction is None:
@@ -167,7 +167,7 @@ def proven_epsilon(parameters: PrivacyParameters, population: AnonymitySet) -> f
     """
     Compute a lower bound on ε by the accountant's attack on the analyzer's view of all rounds.
 
-    Returns None if the attack does not support the noise, takes minutes, or proves nothing.
+    Returns None without amplification, or if the attack cannot model the noise, is slow or fails.
     """
     release, delta = parameters.release(population), parameters.delta
     if not isinstance(release, AmplifiedRelease):

@@ -50,7 +50,7 @@ _MAX_MESSAGES: Final = 10**6
 
 def run_pure_dump(subject: AuditSubject, rng: np.random.Generator, *, noisy: bool = False) -> Rows:
     """
-    Run pureDUMP, which has dummies and no noise, against the shuffler and analyzer together.
+    Attack pureDUMP, which has dummies but no noise, as the shuffler and analyzer together.
 
     `noisy` injects a weakness: reports carry local noise.
     """
@@ -105,7 +105,7 @@ def _other_design(subject: AuditSubject, **fields: Any) -> AuditSubject:  # noqa
 
 
 def _require_epsilon(row: Finding, epsilon: float) -> Finding:
-    """Fail a finding that did not reach its claim, or 90 % of the smaller of ε and its ceiling."""
+    """Fail a finding unless it reached its claim, and 90 % of `epsilon` or of a lower ceiling."""
     most = min(epsilon, row.ceiling or 0.0)
     gained = (row.empirical_epsilon_lower or 0.0) >= _REQUIRED_SHARE * most
     return row if row.verdict == "reached" and gained else not_reached(row)

@@ -72,9 +72,9 @@ def run_pooled(
     subject: AuditSubject, rng: np.random.Generator, *, understate_epsilon: bool = False
 ) -> Rows:
     """
-    Run the game on one recognised report, and on all messages of one user.
+    Run the game on one recognised report and, if users add dummies, on all messages of one user.
 
-    `understate_epsilon` injects a weakness: the claims are a quarter of their ε, at most 5.
+    `understate_epsilon` injects a weakness: the claims state a quarter of their ε, at most 5.
     """
 
     def stated(claimed: Guarantee) -> Guarantee:
@@ -174,9 +174,9 @@ def run_n_minus_one(
     """
     Run the attack by a shuffler that replaces all reports except the victim's with its own.
 
-    It subtracts its own reports and dummies from the published result. The remaining counts show
-    how often the victim's messages support each item, and so determine the likelihood ratio.
-    `permuted` can inject a weakness: a permutation that loses reports.
+    The shuffler subtracts its reports and dummies from the published result. The remaining counts
+    show how often the victim's messages support each item, and so determine the likelihood ratio.
+    No findings without amplification. `permuted` can inject a weakness: it then loses reports.
     """
     parameters, task = subject.parameters, subject.task
     if parameters.reduction is None:

@@ -51,8 +51,8 @@ def run_colluders(
     """
     Run the attack with numbers of colluders from none to all users but the victim.
 
-    `count_colluders_as_honest` injects a weakness into the claims; there are no findings if it does
-    not change them.
+    Without amplification, one finding states the local guarantee. `count_colluders_as_honest`
+    injects a weakness into the claims; no findings if they stay the same.
     """
     n_users, parameters = subject.n_users, subject.parameters
     if parameters.reduction is None:
@@ -114,7 +114,7 @@ def run_skippers(
 
     No findings for a task without dummies or without amplification. `count_skipped_dummies`
     injects a weakness: the claims assume the dummies of all users, and the attack knows all
-    messages but the victim's. It gives no findings where no attack is computed.
+    messages but the victim's; no findings if no attack is computed.
     """
     if not subject.task.dummies.maximum or subject.parameters.reduction is None:
         return ()
@@ -160,8 +160,8 @@ def run_rounds(
     """
     Attack the same users over several rounds, as the analyzer alone and with the shuffler.
 
-    `count_one_round` injects a weakness into the claims. It gives no findings without local noise,
-    where one round reveals the value.
+    `count_one_round` injects a weakness into the claims; no findings without local noise, where
+    one round reveals the value.
     """
     if count_one_round and math.isinf(subject.task.local_epsilon):
         return ()
@@ -224,7 +224,7 @@ def run_partition(
     *,
     encode: Callable[[Task], bytes] = Task.to_bytes,
 ) -> Rows:
-    """Compute the claim for the smallest released group; check that tasks have distinct digests."""
+    """Check the smallest group's claim and distinct digests; no findings without amplification."""
     task, parameters = subject.task, subject.parameters
     if parameters.reduction is None:
         return ()

@@ -1,8 +1,8 @@
 """
 Reference probabilities that reports support a value, and reference numbers of dummies.
 
-Computed from ε by the papers' formulas, independently of the mechanisms' integers, so that an error
-in a randomizer's weights is detected.
+Computed from ε by the papers' formulas, independently of the mechanisms' integer weights, so that
+an error in a randomizer's weights is detected.
 """
 
 import math
@@ -18,13 +18,13 @@ from common.task.task import Task
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SupportDistribution:
-    """Probabilities that a report supports its value or another one."""
+    """Probabilities that a value is supported by a report on it, by another report, by a dummy."""
 
     own: float
     other: float
     dummy: float
     independent: bool = False
-    """Whether a report supports values independently; otherwise only one (unless far_only)."""
+    """Whether a report supports values independently; otherwise only one, unless `far_only`."""
     far_only: bool = False
     """Whether `other` applies only between the first and the last item."""
 
@@ -47,7 +47,7 @@ def support_distribution(task: Task) -> SupportDistribution:
 
 
 def _response(power: float, answers: int, *, other: float | None) -> SupportDistribution:
-    """Return the probabilities of k-ary randomized response; `power` may be infinite."""
+    """Return the probabilities of randomized response at e^ε = `power`, which may be infinite."""
     return SupportDistribution(
         own=1 / (1 + (answers - 1) / power),
         other=1 / (power + answers - 1) if other is None else other,

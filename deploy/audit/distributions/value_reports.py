@@ -1,8 +1,8 @@
 """
 Reports on numbers, texts and pairs: test values, deployed draws and exact distributions.
 
-The exact distributions follow [DMNS06], [DJW18], [NXY+16], [WXY+19], [EPK14], [YHMZ19] and the
-task's integers, independently of the mechanisms.
+The exact distributions follow [DMNS06], [DJW18], [NXY+16], [WXY+19], [EPK14] and [YHMZ19] with the
+task's integer weights, independently of the mechanisms.
 """
 
 import itertools
@@ -47,13 +47,13 @@ _DRAW_SIZE: Final = 2_000_000
 _WRONG_DEVICES: Final = 5
 """In the self-test, one device in this many answers with another value."""
 _REPORT_DIVISOR: Final = 30
-"""Divisor of the number of trials, because these reports are slower to draw."""
+"""Divisor of the number of trials, because reports on numbers and pairs are slow to draw."""
 _MIN_REPORTS: Final = 80_000
 _TEXT_DIVISOR: Final = 1000
 _MIN_TEXTS: Final = 24_000
 """Minimum reports on a text; each permanent response takes ten microseconds."""
 _LAPLACE_CUT: Final = 64
-"""Distance beyond the ends, in scales, at which Laplace noise is cut."""
+"""Distance beyond the ends of the range, in scales, at which Laplace noise is cut."""
 _MAX_CORNER_DIMENSIONS: Final = 8
 """Maximum dimensions for listing all corners of the cube."""
 
@@ -72,7 +72,7 @@ class ReportPart:
 
 
 def report_parts(task: Task, value: Value, reports: Reports) -> Iterator[ReportPart]:
-    """Yield the independent parts of reports on one value."""
+    """Yield the independent parts of reports on one value; none for mean-est over 8 numbers."""
     if task.kind == "string":
         yield from _text_parts(task, str(value), reports)
     elif task.kind == "key-value":
@@ -136,7 +136,7 @@ def _answer_distribution(spec: NumberSpec, number: float) -> Vector:
 
 
 def _rounded(spec: NumberSpec, number: float, distribution: Callable[[int], Vector]) -> Vector:
-    """Mix the distributions at the two neighbouring grid points, preserving the mean."""
+    """Mix the distributions at the two grid points around a number, preserving the mean."""
     place = (number + 1) * spec.steps / 2
     down = min(math.floor(place), spec.steps - 1)
     up = place - down
@@ -150,7 +150,7 @@ def _band(spec: NumberSpec, point: int) -> Vector:
 
 
 def _laplace(spec: NumberSpec, point: int) -> Vector:
-    """Return P(x) = (1-a)/(1+a)·a^|x|, with the tails moved to the cuts."""
+    """Return Laplace noise P(x) = (1-a)/(1+a)·a^|x| at a point, with tails moved to the cuts."""
     a, last = math.exp(-1 / spec.scale), spec.steps + 2 * _LAPLACE_CUT * spec.scale
     distance = np.abs(np.arange(last + 1) - (point + _LAPLACE_CUT * spec.scale))
     chances: Vector = (1 - a) / (1 + a) * a**distance
@@ -188,7 +188,7 @@ def _pair_distribution(spec: KeyValueSpec, keys: int, owned: dict[int, float]) -
 
 
 def _text_parts(task: Task, text: str, reports: Reports) -> Iterator[ReportPart]:
-    """Yield the cohorts, then each bit, which depends on the hash bits [EPK14]."""
+    """Yield the cohorts, then each bit, whose distribution depends on the hashed bit [EPK14]."""
     spec, cohort = spec_as(task.mechanism, RapporSpec), reports["cohort"].astype(np.int64)
     even = np.full((1, spec.cohorts), 1 / spec.cohorts)
     yield ReportPart(name="cohorts", cells=cohort, chances=even)
@@ -210,7 +210,8 @@ def set_bits(spec: RapporSpec, labels: Sequence[str], text: str) -> NDArray[np.b
     """
     Return which bits a text sets in each cohort; shape (cohorts, bits).
 
-    Bit numbers are bytes of the MD5 of the big-endian cohort and the text, as in the public client.
+    With the encoding `labels`, a text sets the bit of its index. Otherwise bit numbers are bytes
+    (pairs above 256 bits) of the MD5 of big-endian cohort and text, as in the public client.
     """
     bits = np.zeros((spec.cohorts, spec.bits), dtype=np.bool_)
     if spec.encoding == "labels":
@@ -232,7 +233,7 @@ def to_unit(value: float, low: float, high: float) -> float:
 
 
 def usual_value(task: Task) -> Value:
-    """Return a valid value whose numbers lie between grid points."""
+    """Return a valid text, or a valid value whose numbers lie between grid points."""
     if task.kind == "string":
         return worst_values(task)[0][0]
     low, high = _range(task)
@@ -269,7 +270,7 @@ def _range(task: Task) -> tuple[float, float]:
 
 
 def _far_texts(task: Task) -> tuple[str, str]:
-    """Return the two labels or sample texts whose bits differ most, over all cohorts."""
+    """Return the two of 24 labels or sample texts whose bits differ most, over all cohorts."""
     spec = spec_as(task.mechanism, RapporSpec)
     texts = task.labels[:_MAX_TEXTS] or tuple(f"t{number}" for number in range(_MAX_TEXTS))
     bits = {text: set_bits(spec, task.labels, text) for text in texts}
@@ -301,7 +302,7 @@ def draw_reports(task: Task, value: Value, count: int, rng: np.random.Generator)
 
 
 def draw_for_others(task: Task, value: Value, count: int, rng: np.random.Generator) -> Reports:
-    """Draw reports on a value, with one in five on another value instead."""
+    """Draw `count` reports in random order: four in five on a value, one in five on another."""
     other = next(held for pair in worst_values(task) for held in pair if held != value)
     wrong = count // _WRONG_DEVICES
     drawn = [draw_reports(task, value, count - wrong, rng), draw_reports(task, other, wrong, rng)]

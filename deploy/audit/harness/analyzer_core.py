@@ -91,7 +91,7 @@ class AnalyzerCore:
         self.store = Store(self.path / "analyzer.sqlite")
 
     async def start(self) -> None:
-        """Start, or restart after a crash."""
+        """Start the core, or restart it after a crash."""
         self.open_files()
         head = await self.store.check_ledger()
         self.budgets = ReleaseBudgets(self.store)
@@ -146,6 +146,6 @@ class AnalyzerCore:
 
 
 async def chunks_of(sealed: list[bytes], size: int = 3) -> AsyncIterator[bytes]:
-    """Yield sealed reports in chunks of `size`."""
+    """Yield chunks of `size` sealed reports, concatenated."""
     for start in range(0, len(sealed), size):
         yield b"".join(sealed[start : start + size])

@@ -94,7 +94,7 @@ class DishonestShuffler:
         return self._analyzer.signed
 
     async def submit(self, digest: TaskDigest, envelope: bytes, token: bytes = b"") -> bytes:  # noqa: ARG002  # no tokens are required
-        """Open an envelope, and return a receipt."""
+        """Keep an envelope's reports, and return a receipt; raise BatchStateError if closed."""
         if self.closed:
             raise BatchStateError("the batch is closed")
         submission = unpack(self._key.open(envelope, envelope_context(digest)), self.task)
@@ -102,7 +102,7 @@ class DishonestShuffler:
         return sign_receipt(self.identity, digest, envelope)
 
     async def inclusion(self, digest: TaskDigest, prefix: int | None) -> InclusionProof:
-        """Return the analyzer's proof, or, with `forges`, a self-signed one of all submissions."""
+        """Return the analyzer's proof or, with `forges`, a self-signed proof of all submissions."""
         if not self.forges:
             relayed, _ = await self.inclusions.relay(digest, prefix)
             if isinstance(relayed, InclusionProof):
@@ -125,7 +125,7 @@ class DishonestShuffler:
         return [seal(report.tobytes()) for report in reports]
 
     def batch(self, tampering: Tampering) -> tuple[BatchManifest, list[bytes]]:
-        """Create a tampered batch with its manifest."""
+        """Return manifest and reports of a tampered batch, sampled and permuted like a real one."""
         users = tampering(self, [list(user) for user in self.users])
         reports = [report for user in users for report in user]
         kept = draw_kept(self.task.shuffler, len(reports), self.rng)
@@ -160,12 +160,12 @@ def shuffles(_: DishonestShuffler, users: Users) -> Users:
 
 
 def drops(*numbers: int) -> Tampering:
-    """Drop users, and do not count them in the manifest."""
+    """Drop the users with these indices; the manifest does not count them."""
     return lambda _, users: [user for n, user in enumerate(users) if n not in numbers]
 
 
 def replaces(number: int) -> Tampering:
-    """Replace a user with an invented one."""
+    """Replace the user with this index by an invented user."""
     return lambda shuffler, users: [
         shuffler.invented_user() if n == number else user for n, user in enumerate(users)
     ]
@@ -180,7 +180,7 @@ def duplicates(number: int, times: int = 1) -> Tampering:
 
 
 def invents(count: int) -> Tampering:
-    """Add invented users."""
+    """Add `count` invented users."""
     return lambda shuffler, users: users + [shuffler.invented_user() for _ in range(count)]
 
 
@@ -259,7 +259,7 @@ class InProcessRun:
         await self.analyzer.registry.register_sentinels(self.digest, leaves, acknowledged=True)
 
     async def inclusions(self, n_users: int) -> list[InclusionState]:
-        """Run every device's inclusion check, and return the conclusions in order."""
+        """Run the inclusion checks, and return the conclusions for `person 0`, `person 1`, …"""
         for _ in range(2):  # the first check only schedules the second
             await self.watch.check_due()
             self.clock.seconds += 2 * _PAUSE

@@ -23,7 +23,7 @@ class RelayedCall:
     """One recorded call."""
 
     path: str
-    """`/shuffledp.v1.Shuffler/Submit`, for example."""
+    """Path of the method, such as `/shuffledp.v1.Shuffler/Submit`."""
     headers: tuple[tuple[str, str | bytes], ...]
     begun: float
     """Start of the call, in seconds of the monotonic clock."""
@@ -43,7 +43,7 @@ class Relay(grpc.GenericRpcHandler):
     """
     A relay that has the service's certificate and forwards every call.
 
-    It calls `on_delivery` at the first message of a delivery.
+    The relay calls `on_delivery` at the first message of each delivery.
     """
 
     party: Literal["analyzer", "shuffler"] = "analyzer"

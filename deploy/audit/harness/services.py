@@ -23,7 +23,7 @@ _LISTEN: Final = "127.0.0.1:0"
 
 @dataclass
 class Services:
-    """Analyzer, shuffler and user agent. Keyword arguments change their settings."""
+    """Analyzer, shuffler and user agent, started in this order; `changes` replace settings."""
 
     directory: Path
 

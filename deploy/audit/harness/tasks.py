@@ -51,11 +51,11 @@ def reduced_draft(
     task_bytes: bytes, *, most_reports: int, n_users: tuple[int, ...]
 ) -> TaskDraft | None:
     """
-    Reduce a task on items to one that a few users complete in seconds; None if no ε is finite.
+    Reduce a task on items to one that a few users complete in seconds; None if impossible.
 
-    Keeps protocol and noise; reduces items and buckets, and dummies if the batch would have more
-    than `most_reports`. This does not change which party detects an attack. `n_users` contains
-    values of n_min to try, in order.
+    Keeps protocol and noise; reduces items and buckets, and dummies if necessary. A batch may have
+    at most `most_reports` reports, and ε must be finite. This does not change which party detects
+    an attack. `n_users` contains values of n_min to try, in order.
 
     Cost: tenths of a second per value of n_min, for a search for ε.
     """

@@ -33,7 +33,7 @@ def kinds_found(patterns: Mapping[str, Iterable[bytes]], haystack: bytes) -> set
 
 
 def _words_found(starts: np.ndarray, haystack: bytes) -> set[int]:
-    """Return the words that occur at any offset."""
+    """Return those 8-byte words of `starts` that occur in the haystack, at any offset."""
     likely = np.zeros(_FILTER_BITS + 1, dtype=np.bool_)
     likely[starts & _FILTER_BITS] = True
     seen: set[int] = set()
@@ -49,7 +49,7 @@ def _word(pattern: bytes) -> int:
 
 
 def encodings(secret: bytes) -> list[bytes]:
-    """Return encodings of a byte string: raw, hexadecimal, base64."""
+    """Return encodings of a byte string: raw, hexadecimal, and base64 without padding."""
     return [secret, secret.hex().encode(), base64.b64encode(secret).rstrip(b"=")]
 
 
@@ -59,7 +59,7 @@ def start_encodings(sealed: bytes) -> list[bytes]:
 
 
 def hash_encodings(secret: bytes) -> list[bytes]:
-    """Return the starts of a byte string's SHA-256 and Merkle leaf, raw and in hexadecimal."""
+    """Return the starts of a byte string's SHA-256 and Merkle leaf hash, raw and in hexadecimal."""
     return [
         encoded
         for digest in (hashlib.sha256(secret).digest(), leaf(secret))

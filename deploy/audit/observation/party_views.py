@@ -80,7 +80,7 @@ def network_view(record: RunRecord) -> Finding:
 
 
 def shuffler_view(record: RunRecord) -> Finding:
-    """Search all messages to the shuffler, and its disk at three moments."""
+    """Search all messages to the shuffler and its disk for secrets; test the order on its disk."""
     checks = Checks()
     opened = _secrets(record, "opened report", "planted name")
     _search(checks, opened, _requests(record.to_shuffler), "reaches the shuffler")
@@ -111,7 +111,7 @@ def shuffler_view(record: RunRecord) -> Finding:
 
 
 def analyzer_view(record: RunRecord) -> Finding:
-    """Compare delivery order with arrival order, and search all messages to the analyzer."""
+    """Test the delivery's order, counts and fields; search calls to the analyzer for links."""
     checks, order = Checks(), record.order
     users = order[order >= 0]
     checks.test("rank correlation with arrival", p_rank(users))
@@ -159,7 +159,7 @@ def analyzer_view(record: RunRecord) -> Finding:
 
 
 def analyzer_disk(record: RunRecord) -> Finding:
-    """Search the analyzer's disk at three moments."""
+    """Search the analyzer's disk for links to submissions and for reports, at three moments."""
     checks = Checks()
     never = _secrets(record, *_LINKS, "opened report")
     _search_disk(checks, never, record, "analyzer", "delivering")
@@ -219,7 +219,7 @@ def _requests(calls: Sequence[RelayedCall]) -> bytes:
 
 
 def _secrets(record: RunRecord, *kinds: str) -> Patterns:
-    """Return byte strings by kind, without opened reports that could occur by chance."""
+    """Return byte strings by kind, leaving out opened reports that could occur by chance."""
     texts = {
         text for text in record.opened if text is not None and len(set(text)) >= _MIN_DISTINCT_BYTES
     }
@@ -239,7 +239,7 @@ def _secrets(record: RunRecord, *kinds: str) -> Patterns:
 
 
 def _known_fields(method: str, raw: bytes) -> bytes:
-    """Re-encode a message without fields that are unknown to the protocol."""
+    """Re-encode a request to the analyzer without fields that are unknown to the protocol."""
     kind: Any = getattr(analyzer_pb2, f"{method}Request")
     message = kind.FromString(raw)
     message.DiscardUnknownFields()

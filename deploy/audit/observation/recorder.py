@@ -65,7 +65,7 @@ _BULK_SIZE: Final = 96
 """Submissions in one bulk call."""
 _MAX_LABELS: Final = 1000
 _TIMEOUT: Final = 120.0
-"""Timeout of the run in seconds, plus one per user."""
+"""Timeout of the run in seconds; each user adds one second."""
 _METRICS: Final = {"metrics_listen": "127.0.0.1:0"}
 _CAPS_OFF: Final[dict[str, Any]] = {
     "local_epsilon_cap": float("inf"),
@@ -84,7 +84,7 @@ class RunRecord:
     analyzer_key: HpkePrivateKey
     shuffler_key: HpkePrivateKey
     names: tuple[str, ...]
-    """Planted names of people, and a planted header of their calls."""
+    """Planted names of people, then the planted header value of all calls."""
     label: str
     """Planted word in the label of every item of the task."""
     to_shuffler: Sequence[RelayedCall]
@@ -104,7 +104,7 @@ class RunRecord:
 
     @property
     def result(self) -> Result:
-        """The released result."""
+        """The released result; ValueError if none was recorded."""
         if self.released is None:
             raise ValueError("the run was recorded without its result")
         return self.released
@@ -127,13 +127,13 @@ class RunRecord:
 
     @cached_property
     def submissions(self) -> list[Submission]:
-        """The opened envelopes."""
+        """The opened envelopes, in arrival order."""
         key, context = self.shuffler_key, envelope_context(self.signed.digest())
         return [unpack(key.open(envelope, context), self.task) for envelope in self.envelopes]
 
     @cached_property
     def sent(self) -> list[bytes]:
-        """Sealed reports in arrival order."""
+        """Sealed reports of all submissions, in arrival order."""
         sealed = b"".join(submission.sealed_reports for submission in self.submissions)
         return split_every(sealed, self.task.sealed_report_bytes)
 
@@ -149,7 +149,7 @@ class RunRecord:
 
     @cached_property
     def delivery(self) -> tuple[BatchManifest, list[bytes]]:
-        """The manifest, and the sealed reports in delivery order."""
+        """The manifest and the sealed reports of the last delivery, in order."""
         requests = self.deliveries[-1].requests
         first, *rest = map(analyzer_pb2.DeliverBatchRequest.FromString, requests)
         reports = b"".join(map(chunk_from_wire, rest))
@@ -207,7 +207,7 @@ def stored_groups(state: Path, digest: bytes) -> tuple[bytes, ...]:
 
 def record_run(subject: AuditSubject, rng: np.random.Generator) -> RunRecord:
     """
-    Run the audited task once, reduced to a batch of a few hundred users.
+    Run the audited task once, reduced to a small batch, and record the run.
 
     Raises:
         ValueError: No small batch of the task has a finite guarantee.
@@ -348,7 +348,7 @@ class _Recorder:
         return self._services.directory / party
 
     def _look(self, moment: Moment) -> None:
-        """Record the files of all parties and the batch keys."""
+        """Record the batch keys and, once per moment, the files of all parties."""
         self.record.batch_keys |= batch_keys(self._state("shuffler"))
         for party in PARTIES:
             self.record.disks.setdefault((party, moment), files_of(self._state(party)))

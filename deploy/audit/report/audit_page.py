@@ -68,10 +68,10 @@ def coalition_rows(
     report: AuditReport, point: WeakestPoint, by_id: FindingsById
 ) -> list[dict[str, Any]]:
     """
-    Return a row for each coalition, the weakest first.
+    Return a row for each coalition, the weakest first, then by falling claim.
 
-    Fields: coalition; whether it is the weakest; claim and delta; most important attack or None;
-    its description, verdict and id on the page.
+    Fields: coalition; whether it is the weakest; the most important attack or None; the attack's
+    description, verdict and id on the page; ε and δ of its claim, or else of the best guarantee.
     """
     best = {str(name): guarantee for name, guarantee in best_guarantees(report.guarantees).items()}
     tried = {f.coalition for f in report.findings if report.attacks_by(f.coalition)} - {"nobody"}

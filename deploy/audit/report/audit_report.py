@@ -50,13 +50,13 @@ class AuditReport:
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """All findings, scenario by scenario."""
+        """All findings, scenario by scenario, plus a failed one if there are too many tests."""
         rows = tuple(finding for outcome in self.outcomes for finding in outcome.findings)
         return rows if self.tests <= MAX_TESTS else (*rows, _too_many(self.tests))
 
     @property
     def curves(self) -> tuple[Curve, ...]:
-        """ε against the share of colluding users."""
+        """Curves of ε against the share of colluding users."""
         return tuple(curve for outcome in self.outcomes for curve in outcome.curves)
 
     @property
@@ -83,8 +83,8 @@ class AuditReport:
         """
         Return a coalition's attacks on a user's anonymity, the most important first.
 
-        Failed findings come first, and claims other than the task's own last; within each, by the
-        smallest claimed ε, then the largest gain. Other designs and refuted claims are left out.
+        Failed findings come first, then the task's own claims; within a group, small claims, then
+        measured attacks, then large gains. Other designs and false claims are left out.
         """
         stated = sorted(g.epsilon for g in self.guarantees if g.coalition == coalition)
         rows = [
@@ -111,14 +111,14 @@ class AuditReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeakestPoint:
-    """The coalition with the largest ε, and its attacks."""
+    """The coalition with the largest guaranteed ε, and its attacks."""
 
     guarantee: Guarantee
-    """The strongest guarantee against it."""
+    """The strongest guarantee against the coalition."""
     equals: tuple[Coalition, ...]
     """Other coalitions with the same ε."""
     attacks: tuple[Finding, ...]
-    """Its attacks, as returned by AuditReport.attacks_by."""
+    """The coalition's attacks, as returned by AuditReport.attacks_by."""
 
     @property
     def measured(self) -> Finding | None:

@@ -110,7 +110,7 @@ def _show_tables(report: AuditReport, console: Console) -> None:
 
 
 def show_self_tests(results: Sequence[SelfTestResult], console: Console) -> None:
-    """Print whether each scenario detected its weakness, and its first failure."""
+    """Print each scenario's self-test result, its weakness and its first failed finding."""
     for result in results:
         scenario = result.scenario
         if result.failed_before:
@@ -132,7 +132,7 @@ def show_self_tests(results: Sequence[SelfTestResult], console: Console) -> None
 
 
 def _table(heading: Heading, rows: Sequence[Finding], console: Console) -> tuple[Table, bool]:
-    """Return the findings under a heading, and whether nonempty columns are dropped."""
+    """Return the table of a heading's findings, and whether nonempty columns were dropped."""
     cells = {
         "checked": [escaped(row.title + f" ({row.subject})" * bool(row.subject)) for row in rows],
         "against": [

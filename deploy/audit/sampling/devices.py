@@ -85,8 +85,8 @@ def _check_places(
     """
     Test reports of shape (users, per_user).
 
-    The number of dummies must not depend on the value, and padding and support of the true value
-    must be equally frequent in every position.
+    The number of dummies must not depend on the value. Padding must be equally frequent in every
+    position, and so must reports that support the true value.
     """
     mechanism, dummies = subject.mechanism, subject.task.dummies
     null, per_user = is_null(reports.ravel()).reshape(reports.shape), reports.shape[1]

@@ -81,7 +81,7 @@ def run_orders(
     *,
     orderings: Mapping[str, tuple[Ordering, float]] = _DEPLOYED,
 ) -> Rows:
-    """Test both of the shuffler's permutations."""
+    """Test that permutations yield uniform orders. `orderings` states each one's share of draws."""
     checks, sizes = Checks(), subject.sizes.orders
     for name, (ordering, share) in orderings.items():
         for size in _SMALL_BATCHES:

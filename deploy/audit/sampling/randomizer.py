@@ -47,7 +47,7 @@ _ITEM_MECHANISMS: Final = frozenset({"grr", "warner", "square-wave"})
 def run_randomizer(
     subject: AuditSubject, rng: np.random.Generator, *, draw: Draw = draw_reports
 ) -> Rows:
-    """Test the audited task's reports and dummies."""
+    """Test the audited task's reports, drawn by `draw`, and the dummies of tasks on items."""
     checks, task = Checks(), subject.task
     if task.kind == "categorical":
         _check_items(checks, subject, draw, rng)
