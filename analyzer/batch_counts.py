@@ -17,7 +17,7 @@ from common.task.task import Task
 from common.task_digest import TaskDigest
 
 _TALLY_SIZE: Final = 2**19
-"""Minimum number of reports tallied together, since a chunk may have far fewer than cells."""
+"""Minimum number of reports tallied together; a chunk may have far fewer reports than cells."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,8 +107,8 @@ def add_batch_refusals(
     Add the refusals that only the whole batch reveals: sentinels' repeats and excess null reports.
 
     `n_repeated` repeats of sentinels' reports were dropped before opening. Null reports pad each
-    submission to the task's maximum number of dummies; if that number is fixed, there are none.
-    Those beyond what `n_users` users can send are malformed.
+    submission to the task's maximum number of dummies, unless that number is fixed.
+    Null reports beyond what `n_users` users can send are malformed.
     """
     room = n_users * (task.dummies.maximum - task.dummies.per_user)
     excess = max(0, counts.null - room)
@@ -122,14 +122,14 @@ def add_batch_refusals(
 
 def check_counts(counts: BatchCounts, n_reports: int, most_refused_share: float) -> None:
     """
-    Check by the share of refused reports that a batch of `n_reports` can be estimated.
+    Check that enough of a batch's `n_reports` reports were counted to estimate its result.
 
     Honest devices and an honest shuffler cause no refusals; a broken or malicious device causes
     refusals of its own reports only.
 
     Raises:
         UnusableBatchError: No report was counted.
-        SuspectBatchError: The share exceeds the operator's limit.
+        SuspectBatchError: The share of refused reports exceeds the operator's limit.
     """
     if counts.counted == 0:
         raise UnusableBatchError(f"none of the batch's {n_reports} reports could be counted")

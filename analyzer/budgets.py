@@ -1,5 +1,5 @@
 """
-Compose the cost of all releases to a population, and check it against their budgets.
+Compose the cost of all releases to a population, and check it against all their budgets.
 
 Every task promises its users a budget for all releases to their population together, so a release
 must respect the budget of each earlier task as well as its own. A task without a population is
@@ -25,7 +25,7 @@ from common.task.task import Task
 from common.task_digest import TaskDigest
 
 _MAX_CACHED: Final = 256
-"""Number of cached compositions: each is needed when a batch arrives and when it is released."""
+"""Number of cached compositions. A batch needs each on arrival and again on release."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +104,7 @@ class ReleaseBudgets:
             Upper bound on the central ε of all these releases at the task's budget_delta.
 
         Raises:
-            BudgetError: It exceeds the budget of this task or of an earlier one.
+            BudgetError: The composed cost exceeds the budget of this task or of an earlier one.
             AccountingError, LedgerError, TaskError: As in `check`.
 
         Cost: up to seconds for a population with many releases, in a thread; cached.

@@ -32,7 +32,7 @@ def mixture_of(
     users' own. Of the reports that the shuffler added and kept, only the distribution is known.
 
     Where the shuffler adds dummies, every refused report is a user's, since an honest shuffler's
-    dummies are never refused; if it keeps reports with probability κ, one stands for 1/κ users.
+    dummies are never refused; if it keeps a share κ of reports, one refused stands for 1/κ users.
     Otherwise refusals are assumed proportional: users' own reports and dummies lose the same share.
 
     Where each of n users adds a dummy of each of d items with chance c, the total D of dummies is
@@ -93,7 +93,7 @@ def _means(task: Task, randomizer: Randomizer, cells: Counts) -> Means:
     """
     Return means and errors in the task's units.
 
-    A number with too few reports gets the middle of its range, and half the range as its error: no
+    An attribute with too few reports gets the middle of the range, and half the range as error: no
     distribution on the range has a larger standard deviation (Popoviciu's inequality [BD00]).
     """
     spec, mechanism = spec_as(task.mechanism, NumberSpec), cast("NumberMechanism", randomizer)

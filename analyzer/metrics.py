@@ -30,11 +30,7 @@ class ReleaseMetrics:
         deadlines: Mapping[TaskDigest, int],
         ledger_entries: int,
     ) -> None:
-        """
-        Resume with the state of an earlier run.
-
-        `deadlines` are those of tasks without a result.
-        """
+        """Resume with an earlier run's state; `deadlines` are those of tasks without a result."""
         self._states = dict(states)
         self._deadlines = {
             digest: deadline for digest, deadline in deadlines.items() if digest not in states
@@ -43,7 +39,7 @@ class ReleaseMetrics:
         self._show()
 
     def record_task(self, digest: TaskDigest, deadline: int) -> None:
-        """Record a published task, and forget those whose deadline has passed."""
+        """Record a published task, and forget tasks whose deadline has passed."""
         now = self._now()
         self._deadlines = {known: end for known, end in self._deadlines.items() if end > now}
         self._deadlines[digest] = deadline
@@ -81,9 +77,10 @@ class ReleaseMetrics:
 
     def record_spent(self, shares: Iterable[tuple[str, float]]) -> None:
         """
-        Record the shares that populations have spent of their budgets; the first call names all.
+        Record the shares that populations have spent of their budgets.
 
-        Budgets are never refunded, so the larger of two shares of one population is the newer one.
+        The first call has every population. Budgets are never refunded, so of two shares of one
+        population the larger is the newer one.
         """
         for population, share in shares:
             self._shares[population] = max(share, self._shares.get(population, 0.0))

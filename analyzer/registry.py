@@ -86,7 +86,7 @@ class Registry:
 
         Raises:
             TaskError: The draft breaks a rule.
-            WireError: The draft names an unknown suite, or its shuffler_key is not a key of it.
+            WireError: The draft's suite is unknown, or its shuffler_key is not a key of that suite.
             BudgetError: The population's budget is too small for a batch of n_min users, so none
                 could be released.
         """
@@ -147,13 +147,12 @@ class Registry:
 
     async def needed_keys(self, keep: float) -> set[KeyId] | None:
         """
-        Return the keys needed by staged batches, and by batches that may arrive within `keep`
-        seconds after their deadline.
+        Return the report keys of tasks that may still get a result.
 
-        Returns None if this version cannot read one of these tasks: its key is then unknown, and a
-        later version may open its batch.
+        Such a task has a staged batch or a deadline less than `keep` seconds ago, or is not listed.
+        Returns None if this version cannot read one of them: a later version may need its key.
 
-        Cost: parses each of these tasks.
+        Cost: parsing each of these tasks.
         """
         needed = set()
         since = self._clock.now() - keep
@@ -186,7 +185,7 @@ class TaskListing:
             logs.event("task cannot be listed", {"task_digest": digest.hex()}, level="WARNING")
 
     async def tasks(self, after: TaskDigest | None) -> list[TaskSummary]:
-        """List at most MAX_LISTED_TASKS tasks with digests above `after`, sorted."""
+        """List at most MAX_LISTED_TASKS tasks by digest, above `after` or from the first."""
         last, now = after or TaskDigest(b""), self._clock.now()
         return await self._store.run(task_table.summaries_after, last, MAX_LISTED_TASKS, now)
 

@@ -181,7 +181,7 @@ class Releases:
     async def _charge_and_store(
         self, batch: BatchManifest, task: Task, counts: BatchCounts, result: Result
     ) -> None:
-        """Check the cost together with all earlier ones, charge it and store the result."""
+        """Check a release's cost composed with earlier ones, charge it, and store the result."""
         async with self._charging:
             composed = await self._budgets.compose(
                 task, batch.n_users, counts.n_refused, batch.task_digest
@@ -213,7 +213,7 @@ class Releases:
         raise BatchStateError("the task's batch has not been released yet")
 
     async def ledger(self, after: int) -> list[LedgerEntry]:
-        """Return the ledger's entries with numbers above `after`."""
+        """List at most MAX_LEDGER_ENTRIES entries of the ledger with numbers above `after`."""
         return await self._store.ledger(after)
 
     async def measure_budgets(self, population: str = "") -> None:

@@ -72,7 +72,7 @@ class SentinelMatches:
         Args:
             sampled: Whether the shuffler drops reports by design. If so, planned sentinels that are
                 not in the batch are counted too, since they may have been submitted: guarantees
-                only err upward. For each that was not, n_users is one too low, and shares too high.
+                only err upward. Each that was not makes n_users one too low, and shares too high.
         """
         return sum(
             sentinel.acknowledged
@@ -122,11 +122,12 @@ def check_sentinels(matches: SentinelMatches, task: Task) -> None:
     """
     Check a batch by its sentinels.
 
-    A shuffler that keeps every report must deliver every sentinel. One that samples drops sentinels
-    at a known rate, so too few or too many are suspect; each test has half of FALSE_ALARM.
+    A shuffler that keeps every report must deliver every sentinel. One that samples keeps reports
+    at a known rate, so too few or too many are suspect; each side has half of FALSE_ALARM.
 
     Raises:
-        SuspectBatchError: A sentinel is missing, or their number or order is improbable.
+        SuspectBatchError: A sentinel is missing, or the number or order of those found is
+            improbable.
     """
     sent, arrived = matches.sent_and_arrived()
     kept = task.shuffler.keep_probability

@@ -61,10 +61,10 @@ class StagedHash:
 
         Args:
             n_reports: Number of reports that were staged.
-            expected: The hash stored with them, if there is one.
+            expected: The hash stored with the reports; None, if it is missing, never matches.
 
         Raises:
-            UnusableBatchError: The batch is damaged; the shuffler no longer has a copy.
+            UnusableBatchError: The number of reports or the hash differs; no copy is left.
         """
         if self._n_reports != n_reports:
             raise UnusableBatchError(
@@ -116,9 +116,9 @@ class Staging:
 
         Raises:
             UnknownTaskError: No task has this digest.
-            ConflictError: Another batch was delivered for this task.
-            WireError: There are fewer than n_min users, or the number of reports contradicts the
-                manifest or the task.
+            ConflictError: Another batch was delivered for this task, or this one for another task.
+            WireError: There are fewer than n_min users, a chunk has part of a report, or the number
+                of reports contradicts the manifest or the task.
             DeliveryUnderWayError: Another call is delivering the same batch.
             BudgetError: The release would exceed the population's privacy budget.
             AccountingError: No guarantee exists for the batch's number of users.
@@ -148,7 +148,7 @@ class Staging:
             self._receiving.discard(manifest.task_digest)
 
     async def _check_budgets(self, manifest: BatchManifest, task: Task) -> None:
-        """Refuse a batch that would exceed a budget even if every report counts."""
+        """Mark a batch unusable, and raise, if it exceeds a budget even if every report counts."""
         try:
             with _own_failures():
                 await self._budgets.check(task, manifest.n_users, manifest.task_digest)

@@ -86,7 +86,7 @@ def complete(draft: TaskDraft, *, analyzer_key: bytes, nonce: bytes) -> Task:
 
 
 def _of_labels(draft: TaskDraft) -> TaskDraft:
-    """Normalise labels as devices do; by default, set domain_size to their number."""
+    """Normalise labels as devices do; if domain_size is 1, set it to the number of labels."""
     size = len(draft.labels) if draft.domain_size == 1 else draft.domain_size
     labels = tuple(normalize(label) for label in draft.labels)
     return dataclasses.replace(draft, domain_size=size, labels=labels)
@@ -189,7 +189,7 @@ def _of_items(draft: TaskDraft, protocol: Protocol) -> MechanismSpec:
 
 
 def _buckets(draft: TaskDraft, protocol: Protocol) -> int:
-    """Return the number of buckets; by default the optimal one without a shuffler."""
+    """Return the draft's buckets; if 0 and the protocol hashes without a shuffler, choose them."""
     if protocol.buckets and draft.buckets not in {0, protocol.buckets}:
         raise TaskError(
             f"the protocol {protocol.name} hashes into {protocol.buckets} buckets; buckets is "
@@ -218,7 +218,7 @@ def _of_texts(draft: TaskDraft) -> RapporSpec:
 
 
 def _probability(name: str, value: float) -> Fraction:
-    """Return a probability as the shortest decimal that parses to it."""
+    """Return the fraction of a probability's shortest decimal; raise TaskError if out of range."""
     if not 0 <= value <= 1:
         raise TaskError(f"{name} is {value}; it must lie between 0 and 1")
     return Fraction(repr(float(value)))

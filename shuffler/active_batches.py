@@ -81,11 +81,11 @@ class ActiveBatches:
         self._rng = rng
         self._unfinished: dict[TaskDigest, ActiveBatch] = {}
         self._finished: dict[TaskDigest, FinishedBatch] = {}
-        """Batches that finished in this run, or in an earlier run and were requested since."""
+        """Batches that finished in this run, quarantined ones, and others requested in this run."""
         self._beginning: dict[TaskDigest, asyncio.Task[ActiveBatch | FinishedBatch]] = {}
         self._looking_up: dict[TaskDigest, asyncio.Task[ActiveBatch | FinishedBatch]] = {}
         self._parsing = asyncio.Lock()
-        """Held while a task is parsed: two megabytes take a third of a second."""
+        """Held while a task is parsed; a task of two megabytes takes a third of a second."""
         self._all_resumed = True
         """False if an unfinished batch of an earlier run could not be resumed."""
         self._beginning_keys: list[KeyId] = []
@@ -99,8 +99,8 @@ class ActiveBatches:
             UnknownTaskError: The analyzer has no such task.
             ProofError: The analyzer returned another task, or its signature is invalid.
             TaskError: The task is invalid, or needs too many dummies.
-            UnknownKeyError: The task is sealed to a key that this shuffler does not hold.
-            PeerError: The analyzer cannot be reached.
+            UnknownKeyError: This shuffler does not hold the envelope key that the task names.
+            PeerError, PeerRefusalError: The analyzer does not answer, or refuses the call.
             BatchStateError: The key of the task's batch is lost.
             OverloadError: Too many task lookups are running.
             StorageError: The batch could not be read or stored; safe to retry.
@@ -126,7 +126,7 @@ class ActiveBatches:
         digest: TaskDigest,
         look_up: Callable[[TaskDigest], Coroutine[Any, Any, ActiveBatch | FinishedBatch]],
     ) -> ActiveBatch | FinishedBatch:
-        """Share one lookup among concurrent callers; it continues if one of them hangs up."""
+        """Share one lookup among concurrent callers; the lookup continues if a caller hangs up."""
 
         def ended(lookup: "asyncio.Task[ActiveBatch | FinishedBatch]") -> None:
             del under_way[digest]
@@ -159,10 +159,10 @@ class ActiveBatches:
 
     def needed_keys(self) -> set[KeyId] | None:
         """
-        Return the keys that unfinished tasks are sealed to.
+        Return the envelope keys of tasks whose batch is unfinished or about to begin.
 
-        Returns None if an unfinished batch could not be resumed: its task's key is unknown, and may
-        still be needed after a repair or by a later version.
+        Returns None if an unfinished batch could not be resumed: the key of its task is unknown,
+        and may still be needed after a repair or by a later version.
         """
         if not self._all_resumed:
             return None
@@ -177,8 +177,8 @@ class ActiveBatches:
         task. Its key and files stay as they are, for a repair or a later version.
 
         Raises:
-            SettingsError: A key belongs to no batch of the database, or cannot be read.
-            StorageError: A key file cannot be read.
+            SettingsError: A key file belongs to no batch of the database, or is not valid.
+            StorageError: The disk cannot be read or written.
         """
         states = await self._spool.states()
         known = {_key_file(batch_id) for batch_id in states}
@@ -228,16 +228,12 @@ class ActiveBatches:
         return batch
 
     def destroy_key(self, stored: StoredBatch) -> None:
-        """Destroy the key of a finished batch unless it is quarantined. Safe to repeat."""
+        """Destroy a finished batch's key, unless the batch is quarantined. Safe to repeat."""
         if stored.state in DESTROYED_STATES:
             self._state.destroy(_key_file(stored.batch_id))
 
     def finish(self, stored: StoredBatch, closing_rule: ClosingRule) -> FinishedBatch:
-        """
-        Record a batch as finished; its key is destroyed, unless it is quarantined.
-
-        Safe to repeat.
-        """
+        """Record a batch as finished; `destroy_key` destroys its key. Safe to repeat."""
         digest = stored.signed.digest()
         finished = FinishedBatch(digest=digest, batch_id=stored.batch_id, closing_rule=closing_rule)
         self._finished[digest] = finished
@@ -269,7 +265,7 @@ class ActiveBatches:
             return await asyncio.to_thread(parse, *given)
 
     async def _fetch(self, digest: TaskDigest) -> SignedTask:
-        """Fetch a task from the analyzer, unverified."""
+        """Fetch a task from the analyzer, unverified; raise UnknownTaskError if it has none."""
         try:
             return await self._analyzer.get_task(digest)
         except PeerRefusalError as error:
@@ -281,7 +277,7 @@ class ActiveBatches:
             raise
 
     def _batch_key(self, stored: StoredBatch) -> BatchKey:
-        """Read a batch's key; generate a missing one if the batch is still empty."""
+        """Read a batch's key. If it is missing, create one if the batch is empty, else raise."""
         empty = stored.state is BatchState.COLLECTING and stored.n_users == 0
 
         def missing() -> bytes:

@@ -44,8 +44,8 @@ class ConnectionLimit:
     Limits submissions per connection if no tokens are required. In memory, never logged.
 
     This stops only careless clients, since opening many connections evades it; tokens limit people.
-    A connection is identified by its address and port; gRPC does not report when it closes, so a
-    later connection from the same port continues its count. Nothing is counted on a Unix socket,
+    A connection is identified by its address and port; gRPC does not report when one closes, so a
+    later connection from the same port continues the count. Nothing is counted on a Unix socket,
     where all connections look alike.
 
     The server closes every connection after a few minutes, so a client that keeps retrying on one

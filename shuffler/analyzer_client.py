@@ -21,7 +21,7 @@ _PEER: Final = "the analyzer"
 
 
 class Analyzer(Protocol):
-    """Interface of the analyzer to the shuffler."""
+    """The analyzer's methods that the shuffler calls."""
 
     async def get_task(self, digest: TaskDigest) -> SignedTask:
         """Fetch a published task."""
@@ -38,7 +38,7 @@ class Analyzer(Protocol):
 
 
 class AnalyzerClient:
-    """Client of the analyzer; reopens its channel when the shuffler's certificate is renewed."""
+    """Client of the analyzer; a FreshChannel reopens when the shuffler's certificate is renewed."""
 
     def __init__(self, channel: FreshChannel | grpc.aio.Channel) -> None:
         self._channel = channel
@@ -61,7 +61,7 @@ class AnalyzerClient:
         self, manifest: BatchManifest, chunks: AsyncIterator[bytes]
     ) -> BatchCommitment | None:
         """
-        Send the manifest and, once the analyzer asks for them, the reports; see Analyzer.
+        Send the manifest, and the reports once the analyzer asks for them; see `Analyzer.deliver`.
 
         The analyzer answers at once if it refuses the manifest or already has the batch. Writing to
         an answered call would make gRPC report INTERNAL instead of the answer.
@@ -113,7 +113,7 @@ async def _wants_reports(call: grpc.aio.StreamUnaryCall[Any, Any]) -> bool:
 
 @contextmanager
 def _certificate_refusals() -> Iterator[None]:
-    """Convert a refusal of this shuffler's certificate into PeerError, since it can be renewed."""
+    """Convert a refusal of this shuffler's certificate to PeerError: a renewed one may pass."""
     try:
         yield
     except PeerRefusalError as error:

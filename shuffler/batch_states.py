@@ -44,7 +44,7 @@ DESTROYED_STATES: Final = FINAL_STATES - {BatchState.QUARANTINED}
 """Final states in which batch and key are destroyed; a quarantined batch is kept for inspection."""
 
 AFTER_COLLECTING: Final = frozenset({BatchState.PERMUTED, BatchState.EXPIRED})
-"""Every batch enters exactly one of these states, once its number of users is final."""
+"""States of which every batch enters exactly one, once its number of users is final."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +70,7 @@ def next_state(state: BatchState, event: Event) -> BatchState:
 
 def close_request_event(state: BatchState, n_users: int, rule: ClosingRule) -> Event | None:
     """
-    Return the event of an operator's request to close a batch; None if it has closed already.
+    Return the event of an operator's request to close a batch; None if already closed.
 
     Raises:
         BatchStateError: The batch has fewer users than n_min and keeps collecting, or it expired.

@@ -53,7 +53,7 @@ _ERRORS: Final[Mapping[Outcome, tuple[type[ShuffleDpError], str]]] = MappingProx
         Outcome.CLOSED: (BatchStateError, "the task's batch no longer collects"),
     }
 )
-"""Errors that `submit` raises for refused submissions; `submit_bulk` returns their outcomes."""
+"""Errors that `submit` raises for refused submissions; `submit_bulk` returns the outcomes."""
 
 _TOKEN: Final = b"token"
 """Prefix that separates tags of tokens from tags of submission ids, which clients choose."""
@@ -99,7 +99,7 @@ class Collection:
 
     async def submit(self, digest: TaskDigest, envelope: bytes, token: bytes = b"") -> Outcome:
         """
-        Store one submission durably before returning.
+        Open one submission and store it durably before returning.
 
         The user's token, empty for none, is ignored unless this shuffler requires tokens.
 
@@ -154,7 +154,7 @@ class Collection:
         tokens: Sequence[bytes],
         opening: Callable[[ActiveBatch, Sequence[bytes]], Awaitable[OpenedGroups]],
     ) -> list[Outcome]:
-        """Open and store submissions, and count the refused ones; return the outcome of each."""
+        """Open and store submissions; return their outcomes, and count all but STORED."""
         if isinstance(batch, FinishedBatch):
             outcomes = [Outcome.CLOSED] * len(envelopes)
         else:
@@ -192,7 +192,7 @@ class Collection:
 
     async def close(self, digest: TaskDigest) -> None:
         """
-        Close a task's batch before its deadline, for an operator; a closed batch stays closed.
+        Close a task's batch before its deadline, for an operator; no effect if already closed.
 
         The new state is durable before this returns.
 
@@ -262,7 +262,7 @@ class Collection:
     async def _open_in_workers(
         self, batch: ActiveBatch, envelopes: Sequence[bytes]
     ) -> OpenedGroups:
-        """Open envelopes in workers, in as many shares as this call's part of the workers."""
+        """Open envelopes in workers, split evenly over this call's fair part of the workers."""
         private = self._private_key(batch)
         self._bulk_calls += 1
         try:

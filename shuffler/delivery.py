@@ -83,7 +83,7 @@ class Deliveries:
         return self._moving[batch.digest]
 
     async def _move(self, batch: ActiveBatch) -> None:
-        """Move one batch; on failure log the error and pause."""
+        """Perform one batch's due events; on failure, log the error and set a pause."""
         try:
             await self._perform_due_events(batch)
         except Exception as error:  # noqa: BLE001  # retried after a pause
@@ -167,7 +167,7 @@ class Deliveries:
         """
         Deliver the permuted batch; return DELIVER, or REFUSE if the analyzer refuses it.
 
-        No inclusion proof is stored if the analyzer already had the batch and it is damaged here.
+        If the analyzer already had the batch and this copy is damaged, no inclusion proof is kept.
         """
         size = batch.task.sealed_report_bytes
         manifest = BatchManifest(

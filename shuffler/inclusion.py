@@ -1,9 +1,9 @@
 """
 Inclusion proofs: the analyzer's commitment to a batch, and the leaves of the delivered reports.
 
-Sorted hashes link no report to a user, so they may outlive the batch's key; they are deleted a few
-days after the delivery. A task that samples reports has no proofs: its guarantee assumes that
-nobody learns which reports were kept.
+Sorted hashes link no report to a user, so they may outlive the batch's key; they are deleted
+`keep_seconds` after the delivery or deadline. A task that samples reports has no proofs: its
+guarantee assumes that nobody learns which reports were kept.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ _OWNER_ONLY: Final = 0o600
 _TIME_BYTES: Final = 8
 _MAX_BUCKETS_HELD: Final = 1 << 19
 """Maximum number of buckets of all trees in memory, about 150 bytes each; enough for 16 batches of
-ten million reports. The leaves stay on the disk."""
+ten million reports. A single tree may exceed it. The leaves stay on the disk."""
 _SWEEP_SECONDS: Final = 3600.0
 _DIGEST: Final = re.compile("[0-9a-f]{64}")
 _UNFINISHED: Final = re.compile(r"\.[0-9a-f]{64}\.(leaves|commitment)\.[0-9]+")
@@ -113,8 +113,8 @@ class InclusionProofs:
         Store the analyzer's commitment and the sent leaves durably.
 
         A commitment to other reports is evidence against the analyzer, so it is stored too; the
-        batch counts as delivered. A commitment with an invalid signature is not stored. For a task
-        that samples, the commitment and leaves are only compared.
+        batch counts as delivered. If the commitment is None or its signature is invalid, nothing is
+        stored. For a task that samples, the commitment and leaves are only compared.
         """
         if commitment is None:
             _report("analyzer signed nothing", manifest, "WARNING")
@@ -149,7 +149,8 @@ class InclusionProofs:
             answer is padded.
 
         Raises:
-            ProofError: The task's batch has not been delivered, or its proof has expired.
+            ProofError: The batch has not been delivered, its proof expired, or the task samples.
+            StorageError: The stored proof is damaged or cannot be read.
             WireError: There is no such bucket.
         """
         commitment, tree = await self._tree(digest)

@@ -32,7 +32,7 @@ class BatchMetrics:
         Resume with the batches of an earlier run.
 
         Closing times are never stored on the disk, so batches count as waiting since their
-        deadline, or since now if it has not passed. Unknown states (None) are not counted.
+        deadline, or since now if it is not in the past. Unknown states (None) are not counted.
         """
         self._states = Counter(state for state in states.values() if state is not None)
         self._show_states()
@@ -64,7 +64,7 @@ class BatchMetrics:
                 self._metrics.add("shuffledp_submissions_refused_total", refused[outcome], cause)
 
     def record_attempt(self, stuck: int, error: Exception | None = None) -> None:
-        """Record an attempt to move a batch, its error, and the number of `stuck` batches."""
+        """Record an attempt to move a batch, any error, and the number of `stuck` batches."""
         self._metrics.set("shuffledp_batches_stuck", stuck)
         if error is not None:
             self._note(error)

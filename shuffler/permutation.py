@@ -6,10 +6,10 @@ uniformly and independently of all others; then each bucket is permuted, and the
 concatenated.
 
 The permutation is uniform. Assign to each report the pair of its bucket and an independent uniform
-number to sort by within it: these sort keys are independent and identically distributed, and ties
-have probability 0, so every order of the keys, and of the reports, is equally likely. The proof
-does not need buckets to be equally likely, only that no report's bucket depends on its position or
-on another report.
+number to sort by within the bucket: these sort keys are independent and identically distributed,
+and ties have probability 0, so every order of the keys, and of the reports, is equally likely. The
+proof does not need buckets to be equally likely, only that no report's bucket depends on its
+position or on another report.
 """
 
 import time
@@ -87,7 +87,7 @@ class ExternalPermutation:
         self._scattered = False
         self.n_reports = 0
         self.seconds = 0.0
-        """Seconds spent so far on drawing and moving, without reading and writing buckets."""
+        """Seconds spent so far on drawing and moving reports, not on reading or writing buckets."""
 
     def add(self, reports: SealedReports) -> None:
         """Add reports, shape (n, report_bytes)."""
@@ -99,7 +99,7 @@ class ExternalPermutation:
 
     def permuted(self, together: int) -> Iterator[SealedReports]:
         """
-        Yield the permuted batch, `together` reports at a time; only the last chunk has fewer.
+        Yield the permuted batch, `together` reports at a time; the last chunk may have fewer.
 
         The sizes of chunks reveal nothing about the buckets.
         """

@@ -19,7 +19,7 @@ class RefusalCounts:
     """
     Counts the refused and the repeated submissions of every batch.
 
-    They are saved every second: a crash loses the last second's counts, never a submission.
+    Changes are saved every second: a crash loses the last second's counts, never a submission.
     """
 
     def __init__(self) -> None:
@@ -41,7 +41,7 @@ class RefusalCounts:
         self._counts = await spool.refusals()
 
     async def save(self, spool: Spool) -> None:
-        """Save the changed counts; on failure raise, and keep them for the next save."""
+        """Save the changed counts; on failure, keep them for the next save and raise."""
         changed, self._unsaved = self._unsaved, set()
         try:
             if changed:
@@ -51,7 +51,7 @@ class RefusalCounts:
             raise
 
     async def run(self, spool: Spool, pause: float = _PAUSE) -> None:
-        """Save every `pause` seconds for as long as the service runs."""
+        """Save every `pause` seconds while the service runs; log the first of several failures."""
         failing = False
         while True:
             await asyncio.sleep(pause)

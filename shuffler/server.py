@@ -159,7 +159,7 @@ _PUBLISHED: Final = ((KeyState.ACTIVE, ""), (KeyState.PENDING, ".pending"))
 
 
 def publish_keys(state: StateDirectory, keys: KeyStore) -> None:
-    """Publish the envelope keys for new tasks: envelope.pub, and one file per other suite."""
+    """Publish the active and pending envelope key of each suite; delete outdated pending files."""
     current = {}
     for suite in SUITES:
         for key_state, mark in _PUBLISHED:

@@ -66,7 +66,7 @@ def draw_item_dummies(
 
 
 def _binomial(coins: int, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Draw `count` numbers of heads among `coins` fair coins, as the set bits of random words."""
+    """Draw `count` numbers of heads among `coins` fair coins: the set bits of random words."""
     whole, rest = divmod(coins, _WORD_BITS)
     words = whole + (rest > 0)
     together = max(1, _WORDS_AT_ONCE // words)
@@ -86,7 +86,7 @@ def _two_sided_geometric(
     """
     Draw `count` numbers with P(z) ∝ l^(peak-z) below the peak and ∝ r^(z-peak) from it on.
 
-    By rejection: a fair coin proposes a side, and a geometric number the distance j from the peak,
+    By rejection: a fair coin proposes a side, and a geometric number is the distance j to the peak,
     with probability (1-r)·r^j for j ≥ 0 above and (1-l)·l^(j-1) for j ≥ 1 below. Proposals above
     are accepted with chance ∝ 1-l, those below ∝ l·(1-r): either way (1-l)·(1-r) times r^j or l^j
     remains. Numbers below 0 or above `most` are drawn again.
@@ -110,7 +110,7 @@ def _two_sided_geometric(
 
 
 def _geometric(weight: int, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Draw from P(j) = (1-x)·x^j, x = weight / RATIO_SUM: count successes before a failure."""
+    """Draw `count` numbers with P(j) = (1-x)·x^j for j ≥ 0, where x = weight / RATIO_SUM."""
     steps = np.zeros(count, dtype=np.int64)
     active = np.arange(count)
     while active.size:
@@ -131,7 +131,7 @@ class ShuffleSummary:
 
 
 class BatchShuffler:
-    """Shuffles one closed batch in its own thread; `abandon` stops it from another thread."""
+    """Shuffles one closed batch; another thread may stop the shuffle with `abandon`."""
 
     def __init__(
         self,
@@ -167,6 +167,7 @@ class BatchShuffler:
         Raises:
             DamagedStorageError: The number of reports does not match the number of users.
             StorageError: The disk is full, read-only or failing.
+            RuntimeError: `abandon` was called.
 
         Cost: about 0.5 microseconds per report, which is sealed and opened twice under the batch's
         key, moved three times, and written and read twice; 0.1 ms of one core per dummy. Memory:

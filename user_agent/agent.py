@@ -1,5 +1,5 @@
 """
-Contribute to a task: fetch and check it, charge the budget, prepare and save an answer, submit it.
+Answer a task: fetch and check it, charge the budget, and prepare, save and submit an answer.
 
 An answer is randomized once, and only within the person's caps. It is saved before it is submitted,
 so that every retry sends the same bytes.
@@ -47,7 +47,7 @@ _MAX_CONFIRMED: Final = 256
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContributionOutcome:
-    """The outcome of a person's call."""
+    """The outcome of one call of `Agent.contribute`."""
 
     repeated: bool
     """Whether the task was answered before; if so, this call's value was not used."""
@@ -86,10 +86,11 @@ class Agent:
         self, digest: TaskDigest, value: Value, person: str
     ) -> ContributionOutcome:
         """
-        Answer a task for a person. Only the first call for a task uses its value.
+        Answer a task for a person. If an answer is saved already, `value` is ignored.
 
         Raises:
-            WireError: A name was given to an agent of one person, or none to one of several.
+            WireError: `person` is given to an agent of one person, or missing for several; or a key
+                of the task is invalid.
             PolicyError, BudgetError: The device's policy or remaining budget forbids the task.
             ProofError: The pinned analyzer did not sign the task.
             TaskError: The task is invalid.
@@ -113,7 +114,13 @@ class Agent:
         )
 
     async def record(self, digest: TaskDigest, person: str) -> AnswerRecord:
-        """Return the record of an answer; raise UnknownTaskError if this person gave none."""
+        """
+        Return the record of a person's answer to a task.
+
+        Raises:
+            UnknownTaskError: The person has not answered the task.
+            WireError: `person` is given to an agent of one person, or missing for several.
+        """
         self._check_person(person)
         saved = await self.store.find(person, digest)
         if saved is None:
@@ -134,7 +141,7 @@ class Agent:
             raise WireError("this agent answers for several people; name the person (--person)")
 
     async def _fetch(self, digest: TaskDigest) -> Task:
-        """Fetch a task and check that this device may answer it."""
+        """Fetch a task, check that this device may answer it, and remember its confirmed claim."""
         signed = await self.shuffler.fetch_task(digest)
         task = await asyncio.to_thread(
             check,
@@ -163,7 +170,7 @@ class Agent:
         )
 
     async def _submit(self, saved: SavedSubmission) -> bool:
-        """Submit an answer unless it has arrived, one call at a time; return whether it was."""
+        """Submit an answer, one call at a time; return False without a call if it has arrived."""
         async with self._lock_of(saved):
             latest = await self.store.find(saved.person, saved.task_digest)
             if latest is not None and latest.state is SubmissionState.ARRIVED:
@@ -185,7 +192,7 @@ class Agent:
         return self._under_way.setdefault((saved.person, saved.task_digest), asyncio.Lock())
 
     def _verify(self, saved: SavedSubmission, receipt: bytes) -> bool:
-        """Verify a receipt, or raise PeerError; return False if no shuffler is pinned."""
+        """Return True for a valid receipt, False if no shuffler is pinned; else raise PeerError."""
         if self.shuffler_identity is None:
             return False
         if not is_valid_receipt(self.shuffler_identity, saved.task_digest, saved.envelope, receipt):
@@ -197,7 +204,7 @@ class Agent:
         return True
 
     async def resend_pending(self) -> None:
-        """Resend saved answers that may not have arrived, unless a call is submitting them."""
+        """Resend each pending answer that no call is submitting; log failures, and continue."""
         for saved in await self.store.pending():
             if self._lock_of(saved).locked():
                 continue
@@ -222,7 +229,7 @@ class Agent:
 
 @contextmanager
 def _explain_failure(consequence: str) -> Iterator[None]:
-    """Append the consequence for the answer to a PeerError."""
+    """Append `consequence` to the message of a PeerError."""
     try:
         yield
     except PeerError as error:

@@ -8,7 +8,7 @@ from common.task.task import Task
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """The cost of one answer, as claimed by its task and confirmed by this device."""
+    """The privacy cost of one answer, as claimed by its task and confirmed by this device."""
 
     local_epsilon: float
     central_epsilon: float

@@ -37,16 +37,16 @@ _LISTED_LABELS: Final = 20
 """Maximum number of labels that an error lists."""
 
 Encoder = Callable[[Value, np.random.Generator], Any]
-"""Encodes one value for its mechanism, or raises ValueRangeError if it does not fit the task. The
-generator draws permanent noise if there is no secret."""
+"""Encodes one value for the task's mechanism, or raises ValueRangeError if the value does not fit.
+The generator draws the permanent noise if no secret determines it."""
 
 
 def encoder_for(task: Task, secret: bytes | None) -> Encoder:
     """
     Return the encoder of a task's values. Run by the user agent.
 
-    Permanent noise is derived from the person's `secret`; None, for simulated people, draws fresh
-    noise. Tasks without permanent responses ignore the secret.
+    If the task asks for permanent responses, their noise is derived from the person's `secret`.
+    Other tasks ignore the secret; without a secret, as for simulated people, the noise is fresh.
 
     Raises:
         TaskError: This version does not know the task's mechanism.
@@ -60,8 +60,8 @@ def permanent_scope(task: Task) -> bytes:
     """
     Encode the fields of a task that its permanent responses depend on.
 
-    Two tasks share a text's response if and only if they share population, question, filter,
-    permanent noise and labels.
+    Two tasks share a person's response to a text if and only if they have the same population,
+    question, labels, encoding, bits, hashes, cohorts and permanent weight.
     """
     spec = spec_as(task.mechanism, RapporSpec)
     shape = (spec.encoding, spec.bits, spec.hashes, spec.cohorts, spec.permanent_weight)
@@ -186,12 +186,12 @@ def _refuse(kind: Kind, value: Value) -> NoReturn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedSubmission:
-    """One user's envelope, and the data needed to check later that it was counted."""
+    """One user's envelope, and the data to check later that the reports were counted."""
 
     envelope: bytes
     """The bytes to send. A retry must send them unchanged."""
     leaves: tuple[bytes, ...]
-    """Hashes that identify its sealed reports in the batch; see inclusion_proof.py."""
+    """Hashes that identify the user's sealed reports in the batch; see inclusion_proof.py."""
     deadline: int
     """The task's deadline, in seconds since 1970 UTC."""
     sampled: bool
@@ -289,7 +289,7 @@ def draw_dummy_counts(
 def _negative_binomial(
     dummies: DummySpec, n_users: int, rng: np.random.Generator
 ) -> NDArray[np.int64]:
-    """Draw for each user the sum of `trials` geometric numbers (successes before a failure)."""
+    """Draw each user's sum of `trials` geometric numbers: counts of successes before a failure."""
     total = np.zeros(n_users, dtype=np.int64)
     users = np.repeat(np.arange(n_users), dummies.trials)
     while len(users):

@@ -22,7 +22,7 @@ _FINGERPRINT_LABEL: Final = b"shuffledp v1 fingerprint\x00"
 
 
 class PersonalSecrets:
-    """Derives each person's secret from the device's, so that no two people share noise."""
+    """Derives each person's secret from the device's secret, so that no two people share noise."""
 
     def __init__(self, device_secret: bytes) -> None:
         """Store the device's secret; raise WireError unless it has 32 bytes."""
@@ -53,7 +53,7 @@ class PersonalSecrets:
 
 @dataclass(frozen=True, slots=True)
 class TokenFile:
-    """A file of users' tokens, one `TOKEN NAME` per line; `path` is None if there is no file."""
+    """A file of lines `TOKEN` or `TOKEN NAME`, a token each; `path` is None if there is no file."""
 
     path: Path | None
     name: str = "token_file"
@@ -61,7 +61,7 @@ class TokenFile:
 
     def token(self, person: str) -> bytes:
         """
-        Return a person's token, empty if there is none.
+        Return the token of a person, from the last line with the name; empty if there is none.
 
         Raises:
             SettingsError: The file cannot be read, or this person's line has no valid token.
@@ -78,7 +78,7 @@ class TokenFile:
         return list(dict.fromkeys(self._read(line, number) for number, line in self._lines()))
 
     def _lines(self) -> Iterator[tuple[int, str]]:
-        """Yield the non-empty lines with their numbers."""
+        """Yield the non-empty lines with their numbers, or raise SettingsError."""
         if self.path is None:
             return
         try:

@@ -3,7 +3,7 @@ The device's database: spent budgets, submissions, and evidence of whether they 
 
 Everything is saved before it is sent; no true value is stored. Each person's answer to a task has
 one row in `submissions` and one in `evidence`. Leaves identify a person's sealed reports in the
-batch, so they are deleted once a proof shows that the reports were counted.
+batch, so they are deleted when the check of an answer ends, unless a report is missing.
 """
 
 import sqlite3
@@ -52,8 +52,8 @@ class SubmissionState(Enum):
     PENDING = "pending"
     ARRIVED = "arrived"
     REFUSED = "refused"
-    """The shuffler refused it. It may still have been counted, if an acknowledgement was lost; its
-    cost counts either way."""
+    """The shuffler refused the submission. If an acknowledgement was lost, it may still have been
+    counted; its cost counts either way."""
 
 
 class InclusionState(Enum):
@@ -62,9 +62,9 @@ class InclusionState(Enum):
     UNCHECKED = "unchecked"
     """No proof has been seen yet."""
     COUNTED = "counted"
-    """The analyzer's signed commitment includes the reports."""
+    """The analyzer's signed commitment includes every report checked."""
     MISSING = "missing"
-    """The analyzer's signed commitment lacks one of the reports."""
+    """The analyzer's signed commitment lacks at least one report checked."""
     SAMPLED = "sampled"
     """Never checked: the task lets the shuffler drop reports, so a missing one proves nothing."""
     UNPROVEN = "unproven"
@@ -150,7 +150,7 @@ class DeviceStore:
         await self._database.run(_mark_arrived, submission, receipt, verified=verified)
 
     async def evidence(self, person: str, digest: TaskDigest) -> Evidence | None:
-        """Look up the evidence for this person's answer."""
+        """Look up the evidence of a person's answer to a task; None if there is none."""
         found = await self._database.run(
             _evidence, "WHERE person = ? AND task_digest = ?", person, digest
         )
@@ -170,7 +170,7 @@ class DeviceStore:
         return replace(evidence, leaves=leaves)
 
     async def record_inclusion(self, evidence: Evidence, inclusion: InclusionState) -> None:
-        """Record the outcome of a check, and erase the leaves unless one of them is missing."""
+        """Record the outcome of a check, and erase the leaves unless the outcome is MISSING."""
         leaves = evidence.leaves if inclusion is InclusionState.MISSING else b""
         await self._update(evidence, inclusion, leaves)
 
@@ -183,7 +183,7 @@ class DeviceStore:
         return await self._database.run(_pending)
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the database."""
         self._database.close()
 
 
@@ -199,7 +199,7 @@ def _upgrade(path: Path) -> None:
     """
     Upgrade a file of an earlier version, which did not store central costs.
 
-    Its answers are charged their local ε at δ = 0, an upper bound.
+    Each answer in the file is charged its local ε at δ = 0, an upper bound.
     """
     if not path.exists():
         return
@@ -295,7 +295,7 @@ def _claims(connection: sqlite3.Connection, person: str) -> list[Claim]:
 def _set_state(
     connection: sqlite3.Connection, submission: SavedSubmission, state: SubmissionState
 ) -> None:
-    """Set a submission's state, unless it has arrived: two calls may send the same bytes."""
+    """Set the state of a submission that has not arrived: two calls may send the same bytes."""
     connection.execute(
         "UPDATE submissions SET state = ? WHERE person = ? AND task_digest = ? AND state != ?",
         (state.value, submission.person, submission.task_digest, SubmissionState.ARRIVED.value),
@@ -305,7 +305,7 @@ def _set_state(
 def _mark_arrived(
     connection: sqlite3.Connection, submission: SavedSubmission, receipt: bytes, *, verified: bool
 ) -> None:
-    """Set the state, and store the receipt if the answer has evidence: old versions kept none."""
+    """Set the state to arrived; store the receipt if there is evidence: old versions kept none."""
     _set_state(connection, submission, SubmissionState.ARRIVED)
     connection.execute(
         "UPDATE evidence SET receipt = ?, receipt_verified = ? "

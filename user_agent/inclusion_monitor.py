@@ -38,7 +38,7 @@ class InclusionMonitor:
     """The pinned identity of the analyzer."""
     clock: Clock
     rng: np.random.Generator
-    """Draws the times and the order of requests."""
+    """Draws which reports to check, and the times and order of requests."""
     pause: float
     """Average number of seconds between two checks of an answer."""
     _not_before: dict[tuple[str, TaskDigest], float] = field(default_factory=dict, init=False)
@@ -53,7 +53,7 @@ class InclusionMonitor:
             await asyncio.sleep(min(_MAX_TICK_SECONDS, self.pause))
 
     async def check_due(self) -> None:
-        """Check the answers that are due. Each answer has its own random schedule."""
+        """Check the answers that are due, each on its own random schedule; record the outcomes."""
         for evidence in await self.store.list_unchecked():
             key = (evidence.person, evidence.task_digest)
             now = self.clock.elapsed()
@@ -74,7 +74,7 @@ class InclusionMonitor:
                 )
 
     async def _draw(self, evidence: Evidence) -> Evidence:
-        """Draw the leaves to check, and save them before any prefix is sent."""
+        """Draw at most MAX_CHECKED leaves to check, and save them before any prefix is sent."""
         leaves = split(evidence.leaves)
         if len(leaves) <= MAX_CHECKED:
             return evidence
@@ -83,10 +83,11 @@ class InclusionMonitor:
 
     async def _ask(self, evidence: Evidence) -> InclusionState:
         """
-        Fetch the signed root, then the bucket of each leaf, one bucket at a time.
+        Check an answer: fetch the signed root, then the bucket of each leaf, one at a time.
 
-        A failure ends the attempt, which is repeated in another order. A proof that a leaf is
-        absent counts even if a later bucket fails: a shuffler must not suppress it.
+        A failure ends the attempt; `check_due` makes another, in another order, until the answer is
+        UNPROVEN. A proof that a leaf is absent counts even if a later bucket fails: a shuffler must
+        not suppress it.
         """
         digest = evidence.task_digest
         with _errors_as_no_proof(digest):
@@ -106,7 +107,7 @@ class InclusionMonitor:
         return InclusionState.UNPROVEN if late else InclusionState.UNCHECKED
 
     async def _counted(self, leaf: bytes, commitment: BatchCommitment) -> bool | None:
-        """Fetch the bucket of a leaf; return whether the leaf is in it, None without a proof."""
+        """Fetch a leaf's bucket; return whether it has the leaf, None without a valid proof."""
         digest = commitment.task_digest
         with _errors_as_no_proof(digest):
             proof = await self.shuffler.inclusion(digest, commitment.prefix_of(leaf))
@@ -118,7 +119,7 @@ class InclusionMonitor:
 
 @contextmanager
 def _errors_as_no_proof(digest: TaskDigest) -> Iterator[None]:
-    """Suppress errors in requesting a proof; usually the batch has not been delivered yet."""
+    """Suppress errors in requesting and verifying a proof; log only a proof that does not hold."""
     try:
         yield
     except ProofError:

@@ -1,4 +1,4 @@
-"""Check a task and its cost against the device's own limits, even if it is signed. Pure."""
+"""Check a task, even a signed one, and its cost against the device's own limits. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -44,12 +44,12 @@ def check(
     Parse a task and check that this device may answer it. Run by the user agent.
 
     No claim is trusted. The task's integer weights are compared with its local ε in exact
-    arithmetic; its central ε is recomputed for n_min users, unless `claim_confirmed`. `now` is in
-    seconds since 1970 UTC.
+    arithmetic; δ is recomputed at its central ε for n_min users, unless `claim_confirmed`. `now`
+    is in seconds since 1970 UTC.
 
     Raises:
-        PolicyError: The deadline has passed, a claim is false or above the cap, or the task shares
-            permanent noise and the policy does not allow it.
+        PolicyError: The deadline has passed, a claim is false, the local ε exceeds the cap, or the
+            task shares permanent noise and the policy does not allow it.
         ProofError, TaskError: See `Task.verified`.
 
     Cost: a few tenths of a second; less if the claim is confirmed.

@@ -38,7 +38,7 @@ class UserAgentSettings(ServiceSettings):
     """Answer questions that may be asked again with the same permanent noise. Their epsilon assumes
     that the person's answer stays the same; a change may become visible."""
     token_file: FilePath | None = None
-    """File of the person's token, for shufflers that require one."""
+    """File of the tokens of the device's users, for shufflers that require them."""
     several_persons: bool = False
     """Answer for several people, identified by their names. For tests and shared devices."""
 

@@ -18,7 +18,7 @@ _FLOOR: Final = 0.1
 """Minimum of each extrapolated share, as a fraction of the second image, before scaling. From .001
 to .3 the number of steps and the error hardly depend on it; with .9 the number doubles."""
 _MAX_CYCLES: Final = 2000
-"""Limit that bounds the time. With 1,024 items, em took about 20 cycles and ems up to 800."""
+"""Maximum number of cycles. With 1,024 items, em took about 20 cycles and ems up to 800."""
 
 
 def squarem_step(start: Vector, first: Vector, second: Vector) -> Vector:
@@ -99,7 +99,7 @@ class Likelihood:
         Return the shares after one EM step, and the log-likelihood before it, at `shares`.
 
         Without noise and dummies, a share of 0 can make reports impossible: then the likelihood is
-        0, and `shares` is returned unchanged.
+        0, and `shares` and -inf are returned.
         """
         distribution = np.maximum(self._channel.forward(shares), _TINY)
         if np.any(self._cells[distribution <= _TINY]):

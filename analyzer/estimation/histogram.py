@@ -112,7 +112,7 @@ def estimate(
         refinement: The task's refinement.
 
     Raises:
-        TaskError: The refinement does not fit the mechanism.
+        TaskError: The refinement needs enumerable cells, as in `refine`.
     """
     debiased = DebiasedShares.of(mechanism, cells, mixture)
     refined = refine(debiased, refinement)

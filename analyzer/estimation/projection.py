@@ -75,8 +75,8 @@ def base_cut(shares: Vector, absent_errors: Vector) -> Vector:
     A share is significant if it is at least Φ⁻¹(1 - SIGNIFICANCE / domain_size) standard errors of
     an absent item. The paper sets the others to 0, so the shares need not sum to 1; an even spread
     favours no item, and gives the uniform distribution if no share is significant. If the
-    significant shares exceed 1, or all are significant, they are projected by Norm-Sub and the
-    others are 0.
+    significant shares sum to more than 1, or all are significant, they are projected by Norm-Sub
+    and the others are 0.
 
     `absent_errors` holds the standard error of each share if no user held its item, shape
     (domain_size,). Where it is 0, a share is kept if it is at least 0.
@@ -179,7 +179,7 @@ def _posterior_means(shares: Vector, errors: Vector, steepness: float, least: fl
 _POINT_DEGREES: Final = 2
 """Degrees of freedom that the James-Stein rule loses when it shrinks towards a fixed point."""
 _MEAN_DEGREES: Final = 3
-"""Degrees of freedom that it loses when it shrinks towards the mean of the attributes."""
+"""Degrees of freedom that the rule loses when it shrinks towards the mean of the attributes."""
 
 
 def shrink_to_zero(moments: Moments) -> Vector:

@@ -42,7 +42,7 @@ _PLACEHOLDERS: Final = ", ".join("?" * len(_COLUMNS.split(",")))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Charge:
-    """The cost of a release, alone and composed with earlier ones to the same population."""
+    """The cost of a release, alone and composed with earlier releases to its population."""
 
     population: str
     n_refused: int
@@ -99,7 +99,7 @@ def check(connection: sqlite3.Connection) -> ChainHead:
     Verify the chain, and that it contains every release. Run at start.
 
     Raises:
-        LedgerError: The chain is broken at an entry, or lacks a release; the message names it.
+        LedgerError: The columns or a row are invalid, the chain is broken, or a release is missing.
     """
     columns = ", ".join(row[1] for row in connection.execute("PRAGMA table_info(ledger)"))
     if columns != _COLUMNS:

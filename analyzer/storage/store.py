@@ -74,11 +74,11 @@ class Store:
         Begin to stage a batch, discarding an earlier incomplete delivery.
 
         Returns:
-            Whether its reports are needed; False if it is staged or released already.
+            Whether the batch's reports are needed; False if it was staged before.
 
         Raises:
-            ConflictError: Another batch was delivered for this task, or the same one with another
-                manifest.
+            ConflictError: Another batch, or this one with another manifest, was staged for this
+                task; or a batch with this batch_id was delivered for another task.
         """
         return await self._database.run(_begin_batch, manifest)
 
@@ -91,7 +91,7 @@ class Store:
         await self._database.run(_finish_batch, batch_id, staged_hash, commitment)
 
     async def staged_hash(self, batch_id: BatchId) -> bytes | None:
-        """Look up the hash of a staged batch."""
+        """Look up the hash of a staged batch; None if there is none."""
         return await self._database.run(
             _blob, "SELECT staged_hash FROM staged_hashes WHERE batch_id = ?", batch_id
         )
@@ -103,7 +103,7 @@ class Store:
         )
 
     async def staged(self) -> list[BatchManifest]:
-        """List the batches that are staged and not yet released."""
+        """List the staged batches that are neither released nor unusable."""
         return await self._database.run(_staged)
 
     async def chunk(self, batch_id: BatchId, position: int) -> bytes | None:
@@ -128,10 +128,10 @@ class Store:
 
     async def check_ledger(self) -> ChainHead:
         """
-        Verify the ledger's chain, and return its head.
+        Verify the ledger with `ledger.check`, and return the chain's head.
 
         Raises:
-            LedgerError: The chain is broken.
+            LedgerError: As in `ledger.check`.
         """
         return await self._database.run(ledger.check)
 
@@ -156,17 +156,17 @@ class Store:
         await self._database.run(_mark_unusable, manifest, failure)
 
     async def failure(self, digest: TaskDigest) -> str | None:
-        """Look up the reason why a task's batch can never be released."""
+        """Look up the reason why a task's batch can never be released; None if there is none."""
         return await self._database.run(_failure, digest)
 
     async def result(self, digest: TaskDigest) -> bytes | None:
-        """Look up a released result."""
+        """Look up a released result; None if there is none."""
         return await self._database.run(
             _blob, "SELECT result FROM results WHERE task_digest = ?", digest
         )
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the database."""
         self._database.close()
 
 

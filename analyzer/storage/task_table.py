@@ -56,7 +56,7 @@ def add(connection: sqlite3.Connection, signed: SignedTask, task: Task) -> None:
 
 
 def find(connection: sqlite3.Connection, digest: TaskDigest) -> SignedTask | None:
-    """Look up a published task."""
+    """Look up a published task; None if there is none."""
     row = connection.execute(
         "SELECT task, signature FROM tasks WHERE task_digest = ?", (digest,)
     ).fetchone()
@@ -152,7 +152,7 @@ class Sentinel:
     """An operator's test submission."""
 
     leaves: tuple[bytes, ...]
-    """Leaves of its sealed reports."""
+    """Leaves of the submission's sealed reports."""
     acknowledged: bool
     """Whether the shuffler acknowledged it; if not, it may never have been sent."""
 
@@ -166,7 +166,7 @@ def add_sentinels(
     acknowledged: bool,
 ) -> None:
     """
-    Store sentinels, each its concatenated leaves, in the order of arrival: all or none.
+    Store sentinels, each given as its concatenated leaves, in order: all or none.
 
     Known sentinels can only become acknowledged, once the shuffler has stored them.
 

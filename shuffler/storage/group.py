@@ -31,7 +31,7 @@ _NONCE_BYTES: Final = 12
 
 
 class BatchKey:
-    """Encrypts rows of one batch, and computes keyed hashes of them."""
+    """Encrypts one batch's stored rows, and computes keyed hashes of submissions and tokens."""
 
     __slots__ = ("_aead", "_raw", "_tagging")
 
@@ -62,7 +62,7 @@ class BatchKey:
         return tagged.digest()
 
     def seal(self, row: bytes | memoryview, associated_data: bytes = b"") -> bytes:
-        """Encrypt a row under a fresh nonce, bound to `associated_data`, which names its place."""
+        """Encrypt a row under a fresh nonce, bound to `associated_data`, the row's place."""
         nonce = secrets.token_bytes(_NONCE_BYTES)
         return nonce + self._aead.encrypt(nonce, row, associated_data)
 
@@ -234,7 +234,7 @@ def write_record(file: IO[bytes], sealed: bytes) -> None:
 
 
 def sealed_records(file: IO[bytes]) -> Iterator[bytes]:
-    """Yield the sealed records of a file from its current position."""
+    """Yield a file's records from its current position; raise DamagedStorageError if cut off."""
     while header := file.read(_LENGTH_BYTES):
         length = int.from_bytes(header, "big")
         sealed = file.read(min(length, _MAX_RECORD_BYTES))

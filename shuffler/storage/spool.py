@@ -56,7 +56,7 @@ _GATHER_SECONDS: Final = 0.004
 """Seconds that a commit waits for more calls if the last commit served several: a flush costs as
 much processor time as opening several envelopes."""
 _COMMIT_AT_ONCE: Final = 64
-"""Minimum number of waiting submissions that are committed without that wait."""
+"""Minimum number of waiting submissions that are committed without a wait of _GATHER_SECONDS."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,8 +73,8 @@ class StoredBatch:
 
 
 Observer = Callable[[BatchId, BatchState, BatchState, int], None]
-"""Called after every stored change of a batch's state with the batch, old state, new state, and
-number of users at that moment."""
+"""Called after every stored change of a batch's state with the batch, its old state, its new
+state, and its number of users at that moment."""
 
 
 class BatchFiles:
@@ -247,15 +247,15 @@ class Spool:
         return await self._database.run(submission_table.groups, batch_id, after, at_most)
 
     async def save_refusals(self, counts: Mapping[BatchId, Counter[Outcome]]) -> None:
-        """Replace the stored counts of refused submissions."""
+        """Store counts of refused and repeated submissions in place of earlier ones."""
         await self._database.run(submission_table.save_refusals, counts)
 
     async def refusals(self) -> dict[BatchId, Counter[Outcome]]:
-        """Return every batch's stored counts of refused submissions."""
+        """Return every batch's stored counts of refused and repeated submissions."""
         return await self._database.run(submission_table.refusals)
 
     async def set_state(self, batch: StoredBatch, state: BatchState) -> None:
-        """Store a batch's next state."""
+        """Store a batch's next state, or raise BatchStateError if the state has changed."""
         n_users = await self._database.run(
             _set_state, batch, state, batch.n_reports, batch.shuffle_seconds
         )
@@ -276,7 +276,7 @@ class Spool:
 
     async def set_last_state(self, batch: StoredBatch, state: BatchState) -> None:
         """
-        Store the final state of a batch that is over, before its key is destroyed.
+        Store a batch's final state, before its key is destroyed.
 
         Raises:
             BatchStateError: The state or number of users changed after the batch was read, so the
@@ -286,7 +286,7 @@ class Spool:
         self._observer(batch.batch_id, batch.state, state, n_users)
 
     async def clean_up(self, batch: StoredBatch) -> None:
-        """Delete a finished batch's submissions, and its files unless it is quarantined."""
+        """Delete a finished batch's submissions and, unless it is quarantined, its files."""
         await self._drop_submissions(batch.batch_id)
         if batch.state not in _PERMUTED_STATES:
             await asyncio.to_thread(remove_folder, self._folders / batch.batch_id.hex())
@@ -299,7 +299,7 @@ class Spool:
     async def sweep(self) -> None:
         """
         Delete the remains of a crash: buckets, unrecorded permuted batches, and submissions of
-        batches already permuted. Batches in unknown states are left unchanged. Run once, at start.
+        permuted or expired batches. Batches in unknown states are left unchanged. Run at start.
         """
         states = await self.states()
         for batch_id, state in states.items():
@@ -319,7 +319,7 @@ _SELECT: Final = (
     "shuffle_seconds FROM batches "
 )
 _STATES: Final = {state.value.encode(): state for state in BatchState}
-"""States by stored bytes. Damaged bytes may not be text, and would fail a query of all rows."""
+"""States by stored bytes. Damaged bytes may not be text: a query of all rows as text would fail."""
 
 
 def _open_batch(
@@ -369,7 +369,7 @@ def _set_state(
     n_reports: int,
     seconds: float,
 ) -> int:
-    """Store a state; return the number of users, which may have grown since the batch was read."""
+    """Store a state; return the number of users, which may exceed `batch.n_users` by now."""
     changed = connection.execute(
         "UPDATE batches SET state = ?, n_reports = ?, shuffle_seconds = ? "
         "WHERE batch_id = ? AND state = ? RETURNING n_users",
@@ -400,11 +400,7 @@ def remove_folder(folder: Path) -> None:
 
 @storage_failures()
 def sweep_folders(folders: Path, kept: Collection[str], unknown: Collection[str]) -> None:
-    """
-    Remove the unfinished files of the batches in `kept`, and the directories of all others.
-
-    Directories in `unknown` are left unchanged.
-    """
+    """Remove the directories in neither collection, and the unfinished files of those in `kept`."""
     for folder in sorted(folders.glob("*")):
         if folder.name not in {*kept, *unknown}:
             remove_folder(folder)

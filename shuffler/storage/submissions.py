@@ -2,8 +2,8 @@
 The tables of submissions, used tokens and refusals, and the index that finds repeats.
 
 Each function takes a connection and runs as one transaction in the spool's database thread. The
-index holds 16 bytes per stored submission: half of its tag, and the number of its group. Half a tag
-matches one of 10^7 others by chance with probability 10^7 / 2^64, so every match is verified
+index holds 16 bytes per stored submission: half of the tag of its id, and its group's number. Half
+a tag matches one of 10^7 others by chance with probability 10^7 / 2^64, so every match is verified
 against the whole tag in the group.
 """
 
@@ -27,7 +27,8 @@ from shuffler.storage.group import TAG_BYTES, TAGS, BatchKey, Group, merge_small
 ReadTags = Callable[[int], bytes]
 """Returns the tags of the stored group with this number."""
 UseToken = Callable[[int, int], bool]
-"""Uses a submission's token, given group and index in it; returns False if it was used before."""
+"""Uses a submission's token, given the index of its group and its index in the group; returns False
+if the token was used before."""
 
 
 class Deduplication:
@@ -126,7 +127,7 @@ CREATE TABLE IF NOT EXISTS refusals (
 """
 
 OPEN_STATES: Final = frozenset({BatchState.COLLECTING, BatchState.CLOSED})
-"""States in which submissions are stored."""
+"""States in which a batch's submissions are on the disk."""
 _KNOWN_OUTCOMES: Final = frozenset(outcome.value for outcome in Outcome)
 _DROPPED_AT_ONCE: Final = 64
 """Maximum number of groups deleted in one transaction, to keep it short."""
@@ -202,7 +203,7 @@ def _append_to(
 
 
 def _tokens(connection: sqlite3.Connection, arrivals: Sequence[Arrival]) -> UseToken | None:
-    """Return a function that uses the tokens of these arrivals; None if none are required."""
+    """Return a function that uses the arrivals' tokens; None if no tokens are required."""
     if not any(arrival.token_tags for arrival in arrivals):
         return None
     tags = [of_group for arrival in arrivals for of_group in arrival.token_tags]
@@ -263,7 +264,7 @@ def groups(
 
 
 def drop_some(connection: sqlite3.Connection, batch_id: BatchId) -> bool:
-    """Delete some groups of a batch and return True; if none are left, delete its used tokens."""
+    """Delete some groups and return True; if none are left, delete used tokens and return False."""
     dropped = connection.execute(
         "DELETE FROM submission_groups WHERE batch_id = ? AND number IN "
         "(SELECT number FROM submission_groups WHERE batch_id = ? LIMIT ?)",
@@ -277,7 +278,7 @@ def drop_some(connection: sqlite3.Connection, batch_id: BatchId) -> bool:
 def save_refusals(
     connection: sqlite3.Connection, counts: Mapping[BatchId, Counter[Outcome]]
 ) -> None:
-    """Replace the stored counts of refused submissions."""
+    """Store counts of refused and repeated submissions in place of earlier ones."""
     connection.executemany(
         "INSERT OR REPLACE INTO refusals VALUES (?, ?, ?)",
         [
@@ -289,7 +290,7 @@ def save_refusals(
 
 
 def refusals(connection: sqlite3.Connection) -> dict[BatchId, Counter[Outcome]]:
-    """Return the stored counts, except those of outcomes unknown to this version."""
+    """Return every batch's stored counts, except of outcomes unknown to this version."""
     counts: dict[BatchId, Counter[Outcome]] = {}
     for batch_id, outcome, n in connection.execute("SELECT batch_id, outcome, n FROM refusals"):
         if outcome in _KNOWN_OUTCOMES:
