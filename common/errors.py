@@ -50,7 +50,7 @@ class BoundRangeError(AccountingError):
 
 
 class SettingsError(ShuffleDpError, status="FAILED_PRECONDITION"):
-    """A process's settings break a rule; it does not start."""
+    """A process's settings break a rule; the process does not start."""
 
 
 class ProofError(ShuffleDpError, status="FAILED_PRECONDITION"):
@@ -58,7 +58,7 @@ class ProofError(ShuffleDpError, status="FAILED_PRECONDITION"):
 
 
 class PolicyError(ShuffleDpError, status="FAILED_PRECONDITION"):
-    """The device refuses this task: its claims exceed a cap, or its weights exceed the claims."""
+    """A task's deadline, question, claims or weights break the device's policy."""
 
 
 class UnknownKeyError(ShuffleDpError, status="FAILED_PRECONDITION"):
@@ -78,7 +78,7 @@ class UnknownTaskError(ShuffleDpError, status="NOT_FOUND"):
 
 
 class BatchStateError(ShuffleDpError, status="FAILED_PRECONDITION"):
-    """The batch's state does not allow this call; for example, it has no result yet."""
+    """The batch's state does not allow this call; for example, there is no result yet."""
 
 
 class ConflictError(ShuffleDpError, status="ALREADY_EXISTS"):
@@ -90,7 +90,7 @@ class TokenUsedError(ConflictError):
 
 
 class DeliveryUnderWayError(ShuffleDpError, status="ABORTED"):
-    """Another call is delivering the same batch; retry when it ends."""
+    """Another call is delivering the same batch; retry when that call ends."""
 
 
 class UnusableBatchError(ShuffleDpError, status="DATA_LOSS"):
@@ -98,7 +98,7 @@ class UnusableBatchError(ShuffleDpError, status="DATA_LOSS"):
 
 
 class SuspectBatchError(UnusableBatchError):
-    """A batch failed a check that every honest shuffler's batch passes; it is never estimated."""
+    """A batch failed a check that every honest shuffler's batch passes, and is not estimated."""
 
     def __init__(self, message: str, *, n_missing: int = 0) -> None:
         """Store the message and the number of missing sentinels."""
@@ -155,7 +155,7 @@ class ForeignReplyError(PeerError):
 
 
 class PeerRefusalError(ShuffleDpError):
-    """Another party refused the call; its status is passed on."""
+    """Another party refused the call; the status of the refusal is passed on."""
 
     def __init__(self, status: str, message: str) -> None:
         super().__init__(message)

@@ -36,7 +36,7 @@ AnyMechanismName = MechanismName | RapporMechanismName | NumberMechanismName | K
 DummyDistribution = Literal["fixed", "fractional", "binomial", "negative-binomial", "each-item"]
 """Distribution of a user's dummies; see common/task/dummy_spec.py."""
 ShufflerDistribution = Literal["none", "binomial", "geometric"]
-"""Distribution of the shuffler's dummies of each item; see common/task/dummy_spec.py."""
+"""Distribution of the shuffler's dummies for each item; see common/task/dummy_spec.py."""
 Refinement = Literal["em", "ems", "norm-sub", "norm-cut", "norm-mul", "base-cut", "power-ns"]
 Domain = Literal["any", "binary", "ordered", "labelled"]
 """Requirement on the items: none, exactly two, an order, or a label for each."""
@@ -67,11 +67,11 @@ class Protocol:
     _: KW_ONLY
     local_noise: LocalNoise = "required"
     dummy_distributions: tuple[DummyDistribution, ...] = ()
-    """Allowed distributions of a device's dummies; empty if it adds none."""
+    """Allowed distributions of a device's dummies; empty if devices add none."""
     refinement: Refinement | None = "norm-sub"
     """Refinement of the estimate; None if the result is not a distribution of items."""
     published_bound: PublishedBound | None = None
-    """None if no paper states one."""
+    """Name of the published bound; None if no paper states one."""
     kind: Kind = "categorical"
     shuffler_distribution: ShufflerDistribution = "none"
     """Distribution of the shuffler's dummies for each item."""
@@ -90,7 +90,7 @@ class Protocol:
 
     @property
     def hashes(self) -> bool:
-        """True if reports may describe a hash of the value instead of the value."""
+        """True if reports may describe a hash of the value instead of the value itself."""
         return self.mechanism in _HASHING
 
     @property
@@ -100,10 +100,10 @@ class Protocol:
 
     def refinement_for(self, mechanism: AnyMechanismName) -> Refinement | None:
         """
-        Choose the refinement of a mechanism's counts. Run by the analyzer.
+        Choose the refinement of a mechanism's estimate; None if it is not a distribution of items.
 
-        This is Norm-Sub if a hashing protocol reports plain items. EM would then be hardly more
-        accurate, and less accurate if many items are rare.
+        Norm-Sub is chosen if a hashing protocol reports plain items: EM would be hardly more
+        accurate, and less accurate if many items are rare. Run by the analyzer.
         """
         return self.refinement if mechanism == self.mechanism else "norm-sub"
 
@@ -114,7 +114,7 @@ class Protocol:
         Local hashing becomes GRR if `buckets` is 0 or at least domain_size.
 
         Raises:
-            TaskError: The protocol does not hash but buckets are given, or it collects no items.
+            TaskError: The protocol collects no items, or 0 < buckets < domain_size without hashing.
         """
         if not self.hashes and 0 < buckets < domain_size:
             raise TaskError(

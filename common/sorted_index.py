@@ -15,7 +15,7 @@ Words = NDArray[np.uint64]
 _RUN_RATIO: Final = 2
 """The last two runs are merged unless the first is more than this many times as long."""
 _SORT_AT: Final = 2**18
-"""Number of unsorted entries at which `add` sorts them; below it, the next look-up does."""
+"""Number of unsorted entries at which `add` sorts them; fewer are sorted by the next look-up."""
 _MAX_RECENT: Final = 2**12
 """Number of keys in the dictionary at which its entries are queued for sorting."""
 _MAX_SMALL_ADDITION: Final = 64
@@ -27,8 +27,8 @@ class SortedIndex:
     Maps 64-bit keys to 64-bit values; a key may have several.
 
     Keys should be uniform, such as the first half of a keyed hash, so that hardly any two are
-    equal. A look-up is a binary search in each of about log2(n / batch) runs. It takes about a
-    microsecond per key at ten million entries if many keys are looked up together.
+    equal. A look-up is a binary search in each run; n entries, added b at a time, form about
+    log2(n / b) runs. With ten million entries, looking up many keys takes about 1 µs per key.
     """
 
     def __init__(self) -> None:
@@ -59,10 +59,10 @@ class SortedIndex:
 
     def find(self, keys: Words) -> tuple[NDArray[np.intp], Words]:
         """
-        Find every entry whose key is in `keys`, shape (n,).
+        Find every entry whose key is in `keys`, an array of shape (n,).
 
         Returns:
-            For each entry found, shape (m,) each: the index of its key in `keys`, and its value.
+            Two arrays of shape (m,), one element per entry: the key's index in `keys`; the value.
         """
         self._sort_in()
         order = keys.argsort()

@@ -8,7 +8,7 @@ shuffler.
 A task names one suite for both layers, and a key belongs to one suite. Private keys have 32 bytes
 in every suite; in the post-quantum hybrid, these are the seed of an ML-KEM-768 and an X25519 key
 [XWing]. The hybrid protects reports recorded today from later quantum computers, and is secure as
-long as either half is. Its reports are 1,088 bytes longer.
+long as either half is. It makes sealed reports 1,088 bytes longer.
 """
 
 import hashlib

@@ -51,7 +51,7 @@ def open_each(
     key: HpkePrivateKey, sealed: bytes, sealed_bytes: int, context: SealContext
 ) -> Opened:
     """
-    Open concatenated ciphertexts of `sealed_bytes` bytes each.
+    Open concatenated ciphertexts of `sealed_bytes` bytes each, or raise ValueError for a remainder.
 
     Cost: about 0.05 ms per ciphertext on one core; about 0.1 ms in the hybrid suite.
     """
@@ -70,7 +70,7 @@ def seal_each(
     key: HpkePublicKey, plaintexts: bytes, plaintext_bytes: int, context: SealContext
 ) -> bytes:
     """
-    Seal concatenated plaintexts of `plaintext_bytes` bytes each.
+    Seal concatenated plaintexts of `plaintext_bytes` bytes each; raise ValueError for a remainder.
 
     Cost: about 0.1 ms per plaintext on one core.
     """
@@ -111,7 +111,7 @@ class HpkePool:
     """Spawned worker processes that open and seal under keys passed with each call."""
 
     def __init__(self, processes: int) -> None:
-        """Start `processes` workers on first use; 0 means one per core."""
+        """Set the number of workers, which start on first use; 0 means one per core."""
         self.processes = processes or os.cpu_count() or 1
         self._lock = threading.Lock()
         self._executor = self._start()
@@ -122,7 +122,7 @@ class HpkePool:
         """
         Open one chunk in a worker; see `open_each`.
 
-        If a worker dies, its chunks fail with BrokenProcessPool; the next call starts new workers.
+        If a worker dies, pending calls fail with BrokenProcessPool; later calls start new workers.
         """
         return self.open_and(key, _as_opened, sealed, sealed_bytes, context)
 
@@ -149,7 +149,7 @@ class HpkePool:
         return self._submit(seal_each, key, plaintexts, plaintext_bytes, context)
 
     def in_order(self, calls: Iterator[Future[T]]) -> Iterator[T]:
-        """Yield the calls' results in order, starting only a few calls per worker ahead."""
+        """Yield the calls' results in order; only a few calls per worker are started ahead."""
         waiting: deque[Future[T]] = deque()
         for call in calls:
             waiting.append(call)
@@ -168,7 +168,7 @@ class HpkePool:
                 return self._executor.submit(work, *args, **kwargs)
 
     def forget_keys(self) -> None:
-        """Stop all workers, which may hold a destroyed key, and start new ones."""
+        """Replace all workers, which may hold a destroyed key; they finish their queued calls."""
         with self._lock:
             self._executor.shutdown(wait=False)
             self._executor = self._start()

@@ -20,7 +20,7 @@ from common.crypto.hpke import HpkePublicKey, KeyId, key_id
 from common.errors import UnknownKeyError, WireError
 
 DAY: Final = 86_400.0
-"""Seconds."""
+"""A day in seconds."""
 MAX_DAYS: Final = 36_500
 _FORMAT: Final = 1
 
@@ -97,7 +97,7 @@ class KeyRing:
             raise WireError("a key ring has two active or two pending keys of one suite")
 
     def in_state(self, suite: str, state: KeyState) -> KeyEntry | None:
-        """Return the key of a suite in a state, active or pending; None if there is none."""
+        """Return a suite's key in `state`, active or pending; None if there is none."""
         for entry in self.entries:
             if (entry.suite, entry.state) == (suite, state):
                 return entry
@@ -108,7 +108,7 @@ class KeyRing:
         return [entry for entry in self.entries if entry.state is not KeyState.DESTROYED]
 
     def require(self, suite: str, public: bytes, *, whose: str) -> KeyId:
-        """Return the id of a task's key; an UnknownKeyError describes the key as `whose`."""
+        """Return a task's key id; raise UnknownKeyError, naming `whose`, if the key is not held."""
         wanted = key_id(suite, public)
         for entry in self.entries:
             if entry.key_id == wanted:
@@ -135,7 +135,7 @@ class KeyRing:
         make: Callable[[str], HpkePublicKey],
     ) -> "KeyRing":
         """
-        Return the ring after the changes that are due at `now`, or itself if there are none.
+        Return the ring after the changes that are due at `now`; this ring if there are none.
 
         Args:
             now: Seconds since 1970 UTC.
@@ -154,7 +154,7 @@ class KeyRing:
         return _replacing(ring, *(key.moved(now) for key in old if key.key_id not in needed))
 
     def past_retention(self, now: float, schedule: Schedule) -> list[KeyEntry]:
-        """List the expired keys to destroy unless an unfinished task needs them."""
+        """List the expired keys that are destroyed unless an unfinished task needs them."""
         return [
             entry
             for entry in self.entries

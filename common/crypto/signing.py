@@ -32,7 +32,7 @@ class SignedTask:
     """
     A task exactly as published, and the signature over it.
 
-    Digest and signature cover the bytes as received, which are never serialized again.
+    The digest and the signature cover the bytes as received, which are never serialized again.
     """
 
     task_bytes: bytes
@@ -58,7 +58,7 @@ class PublicIdentity:
 
     @classmethod
     def from_hex(cls, text: str, whose: str) -> Self:
-        """Parse 64 hexadecimal digits; a WireError describes the identity as `whose`."""
+        """Parse 64 hexadecimal digits, or raise WireError; `whose` describes the identity."""
         try:
             return cls(bytes.fromhex(text))
         except ValueError as error:
@@ -113,7 +113,7 @@ class SigningIdentity:
         return SignedTask(task_bytes=task_bytes, signature=self._key.sign(_TASK_LABEL + task_bytes))
 
     def sign_message(self, label: bytes, message: bytes) -> bytes:
-        """Sign a message of fixed length under the label of its kind. For tasks use `sign`."""
+        """Sign a message of fixed length under its kind's label. For tasks, use `sign`."""
         return self._key.sign(label + message)
 
     def __repr__(self) -> str:
@@ -148,7 +148,7 @@ def sign_bulk_receipt(
     identity: SigningIdentity, digest: TaskDigest, stored: Iterable[bytes]
 ) -> bytes:
     """
-    Sign one receipt for many stored envelopes, in the order of their call. Run by the shuffler.
+    Sign one receipt for all stored envelopes of a call, in its order. Run by the shuffler.
 
     Cost: one signature, and one hash per envelope.
     """
@@ -168,7 +168,7 @@ class TokenIdentity(PublicIdentity):
     __slots__ = ()
 
     def is_valid_token(self, token: bytes) -> bool:
-        """Return whether this issuer signed a token. Run by the shuffler. Cost: about 0.1 ms."""
+        """Return whether this key's issuer signed a token. Run by the shuffler. Cost: 0.1 ms."""
         serial, signature = token[:SERIAL_BYTES], token[SERIAL_BYTES:]
         return len(token) == TOKEN_BYTES and self.is_valid_signature(
             _TOKEN_LABEL, serial, signature

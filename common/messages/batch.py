@@ -54,7 +54,7 @@ class BatchProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchManifest:
-    """The shuffler's announcement of a delivery. The analyzer trusts its n_users."""
+    """The shuffler's announcement of a delivery. The analyzer trusts the stated n_users."""
 
     task_digest: TaskDigest
     batch_id: BatchId
@@ -92,4 +92,4 @@ class TaskSummary:
     n_users: int
     """Number of users of the delivered batch; 0 before the delivery."""
     failure: str
-    """Reason why the batch is unusable; empty if it is usable."""
+    """Reason why the batch is unusable; empty in every other state."""

@@ -67,14 +67,14 @@ def sum_upper(figures: Iterable[float]) -> float:
 
 
 def rounded_up(figure: float) -> str:
-    """Format a privacy figure with four digits, rounded up."""
+    """Format a privacy figure with four significant digits, rounded up; "inf" if infinite."""
     if math.isinf(figure):
         return "inf"
     return _formatted(figure, ROUND_CEILING)
 
 
 def rounded_down(figure: float) -> str:
-    """Format a lower bound, or a remaining budget, with four digits, rounded down."""
+    """Format a lower bound or a remaining budget with four significant digits, rounded down."""
     return _formatted(figure, ROUND_FLOOR)
 
 

@@ -32,7 +32,7 @@ SALT_BYTES: Final = 32
 MAX_BITS: Final = 32
 """Maximum number of bits of a prefix on the wire."""
 BUCKET_LEAVES: Final = 256
-"""Leaves per bucket: at least this and less than twice as many on average, or one bucket."""
+"""Average leaves per bucket: at least this many and under twice this, or all in one bucket."""
 
 _LEAF, _BUCKET, _NODE, _SALTED = b"\x00", b"\x01", b"\x02", b"\x03"
 _CHUNK_LEAVES: Final = 1 << 14
@@ -40,7 +40,7 @@ _CHUNK_LEAVES: Final = 1 << 14
 
 
 def bits_for(n_leaves: int) -> int:
-    """Return the depth of the tree over n leaves: 0 below 2 · BUCKET_LEAVES."""
+    """Return the depth of the tree over n leaves: 0 below 2 · BUCKET_LEAVES, at most MAX_BITS."""
     return min(MAX_BITS, max(0, (n_leaves // BUCKET_LEAVES).bit_length() - 1))
 
 
@@ -50,7 +50,7 @@ def leaf(sealed_report: bytes) -> bytes:
 
 
 def leaves_of(sealed_reports: bytes, size: int) -> bytes:
-    """Concatenate the leaves of sealed reports of `size` bytes. Cost: about 1 µs per report."""
+    """Concatenate the leaves of sealed reports of `size` bytes each. Cost: 1 µs per report."""
     return b"".join([leaf(report) for report in split_every(sealed_reports, size)])
 
 
@@ -65,7 +65,7 @@ def salted(salt: bytes, leaf: bytes) -> bytes:
 
 
 def prefix_of(leaf: bytes, bits: int) -> int:
-    """Return the number of a salted leaf's bucket: its first bits."""
+    """Return the number of a salted leaf's bucket: the leaf's first `bits` bits."""
     return int.from_bytes(leaf[:4]) >> (32 - bits)
 
 
@@ -91,7 +91,7 @@ def salt_all(leaves: bytearray, salt: bytes) -> None:
 
 def sorted_leaves(leaves: bytearray) -> NDArray[np.uint8]:
     """
-    Sort leaves in place and drop repeats; return an array over their memory.
+    Sort leaves in place and drop repeats; return an array that shares the leaves' memory.
 
     Returns:
         The distinct leaves in ascending order, shape (n, HASH_BYTES).
@@ -121,9 +121,7 @@ class Tree:
         """
         Build the tree over distinct leaves in ascending order, shape (n, HASH_BYTES).
 
-        The leaves may be memory-mapped.
-
-        Cost: one pass of SHA-256 over the leaves.
+        The leaves may be memory-mapped. Cost: one pass of SHA-256 over them.
         """
         self.n_leaves = len(leaves)
         self.bits = bits_for(self.n_leaves)
@@ -141,9 +139,9 @@ class Tree:
     @classmethod
     def over(cls, leaves: bytearray, salt: bytes) -> Self:
         """
-        Salt, sort and hash all reports' leaves in place. Senders must not know the salt in advance.
+        Build the tree over all reports' leaves, which are salted and sorted in place.
 
-        Cost: nine seconds for 10^7 leaves.
+        Senders must not know the salt in advance. Cost: nine seconds for 10^7 leaves.
         """
         salt_all(leaves, salt)
         return cls(sorted_leaves(leaves))
@@ -218,7 +216,7 @@ class BatchCommitment:
         return replace(blank, signature=identity.sign_message(_LABEL, blank._message()))
 
     def verify(self, identity: PublicIdentity, digest: TaskDigest) -> None:
-        """Raise ProofError unless the task, the tree's depth and the signature are right."""
+        """Raise ProofError for another task than `digest`, a wrong depth or a wrong signature."""
         if self.task_digest != digest:
             raise ProofError("the batch commitment belongs to another task")
         if self.bits != bits_for(self.n_leaves):
@@ -230,7 +228,7 @@ class BatchCommitment:
             raise ProofError("the batch commitment is not signed by the pinned analyzer")
 
     def prefix_of(self, leaf: bytes) -> int:
-        """Return the number of the bucket that contains a leaf if it arrived."""
+        """Return the number of the bucket that contains a leaf if the leaf is in the tree."""
         return prefix_of(salted(self.salt, leaf), self.bits)
 
     def _message(self) -> bytes:
@@ -253,7 +251,7 @@ class InclusionProof:
 
     commitment: BatchCommitment
     bucket: bytes
-    """Its salted leaves, sorted and concatenated."""
+    """The bucket's salted leaves, sorted and concatenated."""
     path: Sequence[bytes]
 
     @classmethod
@@ -268,7 +266,7 @@ class InclusionProof:
         False is a proof of absence, since the proof contains the leaf's whole bucket.
 
         Raises:
-            ProofError: The proof is of another task or signer, or does not lead to the root.
+            ProofError: The commitment is invalid, or the proof does not lead to the signed root.
         """
         self.commitment.verify(identity, digest)
         bits, prefix = self.commitment.bits, self.commitment.prefix_of(leaf)

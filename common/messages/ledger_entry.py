@@ -30,13 +30,13 @@ class LedgerEntry:
     """The cost of one released batch."""
 
     entry: int
-    """1, 2, 3, …"""
+    """Number of the entry: 1, 2, 3, …"""
     task_digest: TaskDigest
     batch_id: BatchId
     population: str
     n_users: int
     n_refused: int
-    """Number of refused reports; each is assumed to be a different honest user's."""
+    """Number of refused reports, each assumed to come from a different honest user."""
     coalition: Coalition
     epsilon: float
     """Cost of this release alone, at `delta`; may be infinite."""

@@ -1,4 +1,4 @@
-"""The released result of one batch: an estimate, refused reports, and its guarantees."""
+"""The released result of one batch: an estimate, refused reports, and guarantees."""
 
 from collections.abc import Mapping, Sized
 from dataclasses import dataclass
@@ -39,8 +39,8 @@ class Histogram:
     frequencies: Figures
     """Debiased shares, one per item; may be negative; the sum is about 1."""
     standard_errors: Figures
-    """Standard errors of the debiased shares. Intervals belong to these, never to the refined
-    ones."""
+    """Standard errors of the debiased shares. Confidence intervals are around these shares, never
+    around the refined ones."""
     refined: Figures
     """A distribution: at least 0, sum 1. Usually more accurate, but biased."""
     mse_theory: float
@@ -70,14 +70,14 @@ class Means:
     means: Figures
     """Unbiased means, which may lie outside the range."""
     standard_errors: Figures
-    """Standard errors of the means, from noise alone. Intervals belong to these."""
+    """Standard errors of `means`, from noise alone. Confidence intervals are around `means`."""
     shrunk: Figures
     """Means shrunk towards the middle of the range by the noise, and clipped to the range. Usually
     more accurate with many numbers and few people, but biased."""
     mse_theory: float
     """Mean over numbers of the squared standard errors."""
     unbiased: bool = True
-    """Whether the means are unbiased; if not (projections), there is no confidence interval."""
+    """Whether the means are unbiased; if not (projections), there are no confidence intervals."""
 
     def __post_init__(self) -> None:
         _check_lengths("means", self.means, self.standard_errors, self.shrunk)
@@ -89,14 +89,14 @@ class Means:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Owners:
-    """The share of people who own each key, and their mean value, in the units of the range."""
+    """The share of people who own each key, and the owners' mean value, in the range's units."""
 
     frequencies: Figures
     """Unbiased shares of people who own a key; may lie outside 0 .. 1."""
     frequency_errors: Figures
     """Standard errors of the shares."""
     means: Figures
-    """Mean over the owners, corrected for fakes by the estimated shares: nearly unbiased."""
+    """Mean value of each key's owners, nearly unbiased: corrected for fakes by estimated shares."""
     mean_errors: Figures
     """Standard errors of the means."""
 
@@ -110,15 +110,15 @@ class KeyValues:
     """Estimated mean of each key's values and, where reports reveal it, the share of its owners."""
 
     means_with_fakes: Figures
-    """Mean of a key's reported values, in the units of the range; biased towards the fakes of
-    people who do not own the key [YHMZ19]. PrivKVM's next iteration starts from it."""
+    """Mean of each key's reported values, in the units of the range; biased towards the fakes of
+    people who do not own the key [YHMZ19]. PrivKVM's next iteration starts from these means."""
     errors_with_fakes: Figures
     """Standard errors that ignore the bias of fakes, so no confidence interval follows."""
     reports: NDArray[np.int64]
     """Number of reports about each key. If there are none, the key's share and means are the middle
     of their range, and their errors are half the range."""
     owners: Owners | None
-    """None if reports reveal nothing about owners: later iterations of PrivKVM."""
+    """None if reports reveal nothing about owners, as in later iterations of PrivKVM."""
 
     def __post_init__(self) -> None:
         owners = () if self.owners is None else (self.owners.means,)
@@ -128,7 +128,7 @@ class KeyValues:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class BitTable:
-    """Bit counts of texts' filters, from which candidates are decoded."""
+    """Bit counts of texts' filters, from which candidate texts are decoded."""
 
     cohort_sizes: NDArray[np.int64]
     """Number of reports of each cohort, shape (cohorts,)."""
@@ -172,7 +172,7 @@ class Result:
     n_users: int
     """Users in the batch by the shuffler's manifest, without sentinels."""
     n_reports: int
-    """Sealed reports that arrived: users' reports, dummies and null reports, without sentinels'."""
+    """Sealed reports that arrived: users' reports, dummies and null reports, but no sentinels'."""
     n_dummies: int
     """Counted reports minus the users' own reports. Exact if nothing was refused and the shuffler
     only permutes. Otherwise it is a rounded expectation; see `mixture_of` in analyzer/finalize.py

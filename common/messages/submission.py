@@ -1,5 +1,5 @@
 """
-A person's value, and a submission: all sealed reports of one user inside one envelope.
+A person's value, and a submission, which holds all sealed reports of one user in one envelope.
 
 The envelope's plaintext is submission id ‖ sealed reports, in fixed-length binary: a protocol
 buffer inside a ciphertext would leak its content by its length.
@@ -31,7 +31,7 @@ KIND_DESCRIPTIONS: Final[Mapping[Kind, str]] = {
 
 
 def kind_of(value: Value) -> Kind:
-    """Return the kind of task that takes a value."""
+    """Return the kind of task that collects a value of this type."""
     if isinstance(value, int):
         return "categorical"
     if isinstance(value, str):

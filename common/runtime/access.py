@@ -25,7 +25,7 @@ class OperatorToken:
     __slots__ = ("_token",)
 
     def __init__(self, text: bytes) -> None:
-        """Parse the file's content; raise SettingsError if it is not a token."""
+        """Parse the content of operator.token; raise SettingsError if it is not a token."""
         if _TOKEN_TEXT.fullmatch(text) is None:
             raise SettingsError(
                 f"operator.token must hold {2 * _TOKEN_BYTES} hexadecimal digits; remove the file, "
@@ -39,7 +39,7 @@ class OperatorToken:
         return secrets.token_hex(_TOKEN_BYTES).encode()
 
     def matches(self, shown: str) -> bool:
-        """Return whether a token is this one, in constant time."""
+        """Return whether `shown` equals the operator token, in constant time."""
         return secrets.compare_digest(shown.encode(), self._token)
 
     def check(self, shown: str | None) -> None:
@@ -84,11 +84,11 @@ class Limits:
     seconds: float
     """Maximum seconds until the answer, waiting and reading included."""
     reads: int = 0
-    """Read slots: maximum requests read at once; others wait in a queue. 0: no queue."""
+    """Read slots: maximum requests read at once; others wait. If 0, the number is unlimited."""
     peer_reads: int = 0
     """Maximum requests of one connection read at once."""
     long_answers: bool = False
-    """Whether a call holds its read slot until its answer is ready or, if it is long, sent."""
+    """Whether a call keeps its read slot until its answer is ready, or until a long one is sent."""
     minor: bool = False
     """Whether refusals of these calls do not count as overload."""
 
@@ -110,13 +110,13 @@ class CallKind(Enum):
     )
     """Requests for a task, which may have 2 MiB."""
     BULK = Limits(calls=128, peer_calls=4, read_seconds=60, seconds=300, reads=32, peer_reads=4)
-    """Many users' submissions, up to 4 MiB a call."""
+    """Many users' submissions, up to 4 MiB per call."""
     DELIVERY = Limits(calls=4, peer_calls=4, read_seconds=3600, seconds=3600)
-    """A batch, which is read in chunks."""
+    """The delivery of a batch, which is read in chunks."""
     ANALYZER_OPERATION = Limits(calls=16, peer_calls=8, read_seconds=10, seconds=600)
     """An operator's calls to the analyzer."""
     SHUFFLER_OPERATION = Limits(calls=16, peer_calls=8, read_seconds=10, seconds=30)
-    """An operator's calls to the server that devices call."""
+    """An operator's calls to the shuffler."""
     CONTRIBUTION = Limits(calls=1024, peer_calls=1024, read_seconds=10, seconds=600)
     """A person's own call to their device."""
     HEALTH = Limits(calls=64, peer_calls=2, read_seconds=5, seconds=10)
@@ -126,7 +126,7 @@ class CallKind(Enum):
 
 LONG_MESSAGE: Final = MAX_ENVELOPE_BYTES // 16
 """Maximum bytes of a short message. A call with a longer request holds its read slot until it is
-answered, and one with a longer answer until that is sent: a kind has at most `reads` long ones."""
+answered, so that at most `reads` long requests of a kind are in memory; see also long_answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +170,7 @@ CALLS: Final[Mapping[str, Call]] = MappingProxyType(
 
 
 def asks_for_certificates(service: str) -> bool:
-    """Return whether callers of a service need a certificate to connect."""
+    """Return whether callers of a service need a certificate to connect over TLS."""
     return any(call.caller in _CERTIFIED for call in _calls_of(service))
 
 
@@ -224,8 +224,8 @@ def check_caller(
     operator.
 
     Raises:
-        CallerError: The certificate names another party.
-        CredentialError: The token is missing, or not the service's.
+        CallerError: The certificate does not name the party that the call requires.
+        CredentialError: The token is missing or wrong, or the service has no operator.
     """
     if allowed in _CERTIFIED and names is not None and allowed.value not in names:
         raise CallerError(
@@ -247,7 +247,7 @@ def names_in(certificate: Mapping[str, Iterable[bytes]]) -> frozenset[str]:
 
 
 def bearer_token(metadata: Iterable[tuple[str, str | bytes]] | None) -> str | None:
-    """Return the bearer token in a call's metadata, None if there is none."""
+    """Return the bearer token in a call's metadata; None if there is none."""
     for key, value in metadata or ():
         if key == "authorization" and isinstance(value, str) and value.startswith(_BEARER):
             return value.removeprefix(_BEARER)

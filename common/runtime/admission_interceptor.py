@@ -1,8 +1,8 @@
 """
 Admission of calls: limits on their memory and time, in total and per connection.
 
-A connection is identified by gRPC's name for the peer, which is held only during its calls. On a
-Unix socket all peers have one name, so there are no limits per connection.
+A connection is identified by gRPC's name for the peer, which is kept only during the connection's
+calls. On a Unix socket all peers have one name, so there are no limits per connection.
 """
 
 import asyncio
@@ -54,7 +54,7 @@ class ConcurrencyLimits:
 
         Raises:
             OverloadError: Too many calls of this kind are running.
-            ShareError: Too many run on this connection, or too many of a minor kind run in total.
+            ShareError: Too many are running on this connection or, if the kind is minor, in total.
         """
         limits, key = kind.value, (kind, peer)
         if self._calls[kind] >= limits.calls:
@@ -93,8 +93,8 @@ class Queue:
         Wait for a slot, which the call holds until it leaves.
 
         Raises:
-            OverloadError: No slot was free in time.
-            ShareError: This connection's other calls held all of its slots.
+            OverloadError: No slot was free within `seconds`.
+            ShareError: This connection's other calls held all of its slots for so long.
         """
         needed = [(self._slots, OverloadError)]
         if is_one_connection(peer):
@@ -179,7 +179,7 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
     """
     Admits calls by the access table (`access.py`), and answers errors.
 
-    A ShuffleDpError becomes its status, any other error INTERNAL without details.
+    A ShuffleDpError is answered with its status, any other error with INTERNAL and no details.
     """
 
     def __init__(
@@ -192,7 +192,7 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
         """
         Admit calls to one server, and call `on_error` with every error.
 
-        `certificates` is True if every caller has one. `token` is the operator's, if there is one.
+        With `certificates`, every caller has a certificate. `token` is None without an operator.
         """
         self._certificates = certificates
         self._token = token
@@ -249,7 +249,7 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
     def _refusal(
         self, error: Exception
     ) -> tuple[grpc.StatusCode, str, tuple[tuple[str, str], ...]]:
-        """Return the status, message and metadata that answer an error."""
+        """Report an error, and return the status, message and metadata that answer it."""
         self._on_error(error)
         if isinstance(error, ShuffleDpError):
             beside = () if isinstance(error, OverloadError) else SERVICE_ERROR
@@ -284,7 +284,7 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
         return behaviour
 
     def _admit(self, call: Call, context: Any) -> AdmittedCall:  # noqa: ANN401
-        """Check the caller and the limits."""
+        """Check the caller and the limits, and return the admitted call."""
         if call.caller is not Caller.ANYONE:
             names = names_in(context.auth_context()) if self._certificates else None
             metadata = context.invocation_metadata()
@@ -370,7 +370,8 @@ async def read_request(
     The slot is freed here unless the request is long or the answer may be.
 
     Raises:
-        OverloadError, DeadlineError: No slot was free in time, or no complete request arrived.
+        OverloadError: No read slot was free in time.
+        DeadlineError: No complete request arrived in time.
         WireError: The call holds no request, or several.
     """
     await held.wait_for_slot()

@@ -77,7 +77,7 @@ class Certificate:
 
     @property
     def names(self) -> list[str]:
-        """All alternative names: hosts and addresses."""
+        """All alternative names: the party's, hosts and IP addresses."""
         try:
             names = self.parsed.extensions.get_extension_for_class(x509.SubjectAlternativeName)
         except x509.ExtensionNotFound:
@@ -92,11 +92,11 @@ class Certificate:
 
     @property
     def end(self) -> datetime.datetime:
-        """The expiry date."""
+        """The time of expiry, in UTC."""
         return self.parsed.not_valid_after_utc
 
     def days_left(self, now: float) -> int:
-        """Return whole days until it expires; negative afterwards."""
+        """Return the whole days until the certificate expires; negative afterwards."""
         return (self.end - _moment(now)).days
 
     def is_issued_by(self, authority: "Certificate") -> bool:
@@ -108,7 +108,7 @@ class Certificate:
         return True
 
     def matches_key(self, key: bytes) -> bool:
-        """Return whether a private key in PEM is this certificate's."""
+        """Return whether a private key in PEM belongs to this certificate."""
         try:
             private = load_pem_private_key(key, None)
         except _KEY_ERRORS:
@@ -119,7 +119,7 @@ class Certificate:
 
 
 class Authority:
-    """Issues certificates. Its key stays in its own directory, with mode 0600."""
+    """Issues certificates. The authority's key stays in its own directory, with mode 0600."""
 
     def __init__(self, certificate: Certificate, key: ec.EllipticCurvePrivateKey) -> None:
         self.certificate: Final = certificate
@@ -127,7 +127,7 @@ class Authority:
 
     @classmethod
     def make(cls, folder: Path, name: str, now: float) -> Self:
-        """Create an authority, and write authority.pem and authority.key."""
+        """Create an authority for ten years, and write authority.pem and authority.key."""
         key, subject = ec.generate_private_key(ec.SECP256R1()), _named(name)
         times = (_moment(now), _moment(now) + _AUTHORITY_LIFETIME)
         builder = _builder(subject, subject, key, times, authority=True)
@@ -153,8 +153,8 @@ class Authority:
         """
         Issue a certificate with a new key to a party, and write PARTY.pem and PARTY.key.
 
-        The certificate names the party, loopback and the hosts. It expires with the authority, but
-        at most a year after `now` (seconds since 1970 UTC). Earlier certificates stay valid.
+        The certificate names the party, loopback and the hosts. It expires a year after `now` (in
+        seconds since 1970 UTC) or, if earlier, with the authority. Earlier certificates stay valid.
 
         Raises:
             SettingsError: A host is invalid or has a party's name, or the authority has expired.

@@ -113,7 +113,7 @@ class Database:
         self._log_has_deleted_rows = bool(row[0])  # 1 if another connection still reads the log
 
     def close(self) -> None:
-        """Finish the current transaction, and close the file."""
+        """Finish all queued transactions, and close the file."""
         self._thread.submit(self._connection.close).result()
         self._thread.shutdown()
 

@@ -29,7 +29,7 @@ async def check(settings: ServiceSettings, party: str) -> None:
     Check a service over its own transport, with its own certificate.
 
     Raises:
-        SettingsError: The service has no address yet, or its certificate cannot be read.
+        SettingsError: The service has no valid address yet, or its TLS files are unusable.
         PeerError: The service does not answer, or is unhealthy.
         PeerRefusalError: The service refused the call.
     """

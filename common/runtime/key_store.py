@@ -31,7 +31,7 @@ class KeyStore:
     """The encryption keys of one party."""
 
     def __init__(self, state: StateDirectory, schedule: Schedule) -> None:
-        """Read the ring, or raise SettingsError; `rotate` creates a key for each suite."""
+        """Read the ring and its keys, or raise SettingsError; `rotate` creates missing keys."""
         self._state = state
         self._schedule = schedule
         self._ring = self._read()
@@ -72,12 +72,12 @@ class KeyStore:
         return bool(self._ring.past_retention(now, self._schedule))
 
     def find(self, suite: str, state: KeyState) -> HpkePublicKey | None:
-        """Return the key of a suite in a state, active or pending; None if there is none."""
+        """Return a suite's key in `state`, active or pending; None if there is none."""
         entry = self._ring.in_state(suite, state)
         return None if entry is None else HpkePublicKey(suite, entry.public)
 
     def public_key(self, suite: str = DEFAULT_SUITE) -> HpkePublicKey:
-        """Return the active key of a suite, which new tasks are sealed to."""
+        """Return a suite's active key, for new tasks; raise WireError if there is none."""
         key = self.find(suite, KeyState.ACTIVE)
         if key is None:
             raise WireError(f"this party has no active key of the suite {suite}")
@@ -111,7 +111,7 @@ class KeyStore:
             ) from error
 
     def _with_strays(self, ring: KeyRing, now: float) -> KeyRing:
-        """Add keys with a file that are not in the ring, such as after a crash, as expired."""
+        """Add keys that have a file but no entry, as after a crash, in the state expired."""
         known = {_key_file(entry.key_id) for entry in ring.entries}
         for name in self._state.names(_KEY_FILES):
             if name not in known:
@@ -128,7 +128,7 @@ class KeyStore:
         return public
 
     def _load(self, name: str, suite: str | None) -> HpkePrivateKey:
-        """Read a key from the file named by its id; if `suite` is None, find its suite."""
+        """Read a key from the file named by its id; if `suite` is None, try every suite."""
 
         def missing() -> bytes:
             raise SettingsError(
@@ -174,15 +174,15 @@ class Rotation:
     keys: KeyStore
     clock: Clock
     needed: Callable[[], Awaitable[Collection[KeyId] | None]]
-    """Returns the keys of unfinished tasks, which are not destroyed; None if unknown, so that none
-    is destroyed."""
+    """Returns the keys of unfinished tasks, which are not destroyed; if None, the tasks are unknown
+    and no key is destroyed."""
     forget: Callable[[], None]
     """Makes worker processes forget destroyed keys."""
     publish: Callable[[], None] = lambda: None
     """Publishes the public keys, after each rotation."""
 
     async def rotate(self) -> None:
-        """Rotate the keys that are due, once."""
+        """Rotate the keys that are due, and publish the public keys."""
         now = self.clock.now()
         needed = await self.needed() if self.keys.may_destroy(now) else None
         if self.keys.rotate(now, needed):
@@ -213,7 +213,7 @@ def load_identity(state: StateDirectory) -> SigningIdentity:
 
 def renew_identity(state: StateDirectory) -> SigningIdentity:
     """
-    Replace a party's signing identity. Parties that pin the old one refuse the new one.
+    Replace a party's signing identity. Parties that pin the old identity refuse the new one.
 
     Run by an operator, while no service holds `state`. Raises the errors of `load_identity`.
     """

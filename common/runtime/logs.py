@@ -38,7 +38,7 @@ def batch_fields(task_digest: bytes, batch_id: bytes) -> dict[Field, str | int]:
 
 
 def event(name: str, fields: Mapping[Field, str | int], *, level: Level = "INFO") -> None:
-    """Log an event. Bytes are passed as hexadecimal text."""
+    """Log an event. Pass bytes as hexadecimal text."""
     _LOGGER.log(logging.getLevelNamesMapping()[level], name, extra={"fields": dict(fields)})
 
 
@@ -53,10 +53,10 @@ def error_fields(error: BaseException) -> dict[Field, str]:
 
 class _JsonLines(logging.Formatter):
     """
-    One JSON object per line: level, event, fields. No time: the collector adds its own.
+    Formats a record as one line of JSON: level, event, fields. The log collector adds the time.
 
-    A library's record is reduced to the type and place of its error: its text may contain users'
-    data.
+    A library's record is reduced to its logger, its place, and the type and place of its error: its
+    text may contain users' data.
     """
 
     def format(self, record: logging.LogRecord) -> str:

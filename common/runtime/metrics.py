@@ -45,22 +45,22 @@ COUNTED_REFUSALS: Final = tuple(cause for cause in REFUSALS if cause is not Outc
 
 @dataclass(frozen=True, slots=True)
 class MetricDefinition:
-    """A counter if its name ends in _total, otherwise a gauge."""
+    """A metric: a counter if its name ends in _total, otherwise a gauge."""
 
     name: str
     help: str
     labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Each label with all its values."""
+    """Each label with all its allowed values."""
     absent: bool = False
-    """Whether it is hidden until its value is known. All others start at 0."""
+    """Whether the metric is hidden until its value is known; if not, it starts at 0."""
 
     @property
     def is_counter(self) -> bool:
-        """Whether it only increases, from 0 at each start."""
+        """Whether the metric only increases, from 0 at each start."""
         return self.name.endswith("_total")
 
     def series(self) -> Iterable[tuple[str, ...]]:
-        """Return every combination of label values, in the labels' order."""
+        """Return every combination of label values, each in the labels' order."""
         return product(*self.labels.values())
 
 
@@ -230,7 +230,7 @@ class Metrics(Collector):
         values[series] = max(total, values[series])
 
     def on_collect(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call `callback` before each reading, in the reader's thread, to update values."""
+        """Call `callback` before each reading, in the reader's thread. Usable as a decorator."""
         self._callbacks.append(callback)
         return callback
 
@@ -249,7 +249,7 @@ class Metrics(Collector):
     def _find(
         self, name: str, labels: Mapping[str, str], *, counter: bool
     ) -> tuple[dict[tuple[str, ...], float], tuple[str, ...]]:
-        """Return the metric's values, and the key of one series."""
+        """Return a metric's values and the key of one series; raise ValueError if undefined."""
         metric = self._definitions.get(name)
         if metric is None:
             raise ValueError(f"this party has no metric {name}")
@@ -269,7 +269,7 @@ class MetricsServer:
     """
 
     def __init__(self, listen: str, metrics: Metrics) -> None:
-        """Listen on host:port, or raise SettingsError; `address` has the actual port if it is 0."""
+        """Listen on host:port, or raise SettingsError; `address` has the chosen port for port 0."""
         host, _, port = listen.rpartition(":")
         try:
             self._server, self._thread = start_wsgi_server(
@@ -339,7 +339,7 @@ def memory_limit(container_limit: Path = _CONTAINER_LIMIT) -> int:
 
 
 WINDOW: Final = 300.0
-"""Seconds. Failures in one window show throughout the next, which hides single calls."""
+"""Length in seconds. Failures in one window show throughout the next, which hides single calls."""
 _WATCHED: Final[tuple[tuple[str, type[Exception]], ...]] = (
     ("shuffledp_overloaded", OverloadError),
     ("shuffledp_storage_failing", StorageError),
@@ -378,7 +378,7 @@ _DISK_STEPS: Final = 100
 
 
 class ProcessMetrics:
-    """The metrics of one process, including those common to all services."""
+    """One process's metrics, and methods that measure those common to several services."""
 
     def __init__(self, party: Party, clock: Clock) -> None:
         self._clock = clock
@@ -403,7 +403,7 @@ class ProcessMetrics:
                 raise TimeoutError(f"the event loop has not responded for {patience:g} seconds")
 
     def watch_keys(self, ring: Callable[[], KeyRing]) -> None:
-        """Count the keys of a ring at each reading."""
+        """Count the keys of a ring, by state, at each reading."""
 
         @self.metrics.on_collect
         def count_keys() -> None:
@@ -426,7 +426,7 @@ class ProcessMetrics:
                         )
 
     def watch_disk(self, directory: Path) -> None:
-        """Measure the free disk space at each reading."""
+        """Measure a disk's free space and size at each reading, if the party has these metrics."""
         if not self.metrics.has("shuffledp_state_free_bytes"):
             return
 

@@ -141,7 +141,7 @@ def bind(
 
 
 def _check_socket(path: Path) -> None:
-    """Refuse a path in use, since gRPC would silently replace another process's Unix socket."""
+    """Refuse a non-socket, and a socket in use, which gRPC would silently take from its process."""
     if not path.exists():
         return
     if not path.is_socket():
@@ -160,7 +160,7 @@ def open_channel(
     receive_limit: int = MAX_MESSAGE_BYTES,
 ) -> grpc.aio.Channel:
     """
-    Open a channel to a party at host:port, where its certificate must name it, or unix:PATH.
+    Open a channel to a party at host:port or unix:PATH. A TLS certificate must name the party.
 
     `authority` is the PEM of the authority to trust, None for plaintext or a Unix socket; `own` is
     the certificate to present if asked. Received messages may have at most `receive_limit` bytes.
@@ -199,11 +199,11 @@ async def reply(call: Awaitable[T], whom: str) -> T:
     Wait for another party's reply. Errors refer to that party as `whom`, such as "the shuffler".
 
     Raises:
-        PeerError: It did not answer in time, could not serve at the moment, or sent an invalid
-            answer; safe to retry. A PeerBusyError if it is overloaded, a PeerUnableError if it gave
-            a reason, a ForeignReplyError if a refusal lacks our services' trailer.
-        PeerRefusalError: It refused the call (its status and message are passed on), or the request
-            or the answer exceeds a size limit.
+        PeerBusyError: The party is overloaded.
+        PeerUnableError: The party cannot serve at the moment, and gave a reason; safe to retry.
+        ForeignReplyError: A refusal lacks our services' trailer.
+        PeerError: The party did not answer in time, or the answer is invalid; safe to retry.
+        PeerRefusalError: The party refused the call, or a message exceeds a size limit.
     """
     try:
         answer = await call
@@ -247,7 +247,7 @@ class FreshChannel:
         self._closing: set[asyncio.Task[None]] = set()
 
     def current(self) -> grpc.aio.Channel:
-        """Return the channel with the newest certificate."""
+        """Return the channel, reopened if the certificate has been renewed."""
         renewed = self._renewal.take() if self._renewal else None
         if renewed is not None:
             closing = asyncio.ensure_future(self._channel.close(LONG_DEADLINE))

@@ -31,7 +31,7 @@ S = TypeVar("S", bound=ServiceSettings)
 
 _GRPC_LOG_VARIABLES: Final = frozenset({"GRPC_TRACE", "GRPC_VERBOSITY"})
 GRPC_SILENCE: Final = {"GRPC_VERBOSITY": "NONE"}
-"""Suppresses gRPC's logs, such as those of failed handshakes."""
+"""Environment variables that suppress gRPC's logs, such as those of failed handshakes."""
 _GRACE: Final = 10.0
 """Seconds that calls in flight have to finish when the service stops."""
 
@@ -61,7 +61,7 @@ class Listener:
         """
         Bind, serve, publish the address, report healthy, and start the `background` coroutines.
 
-        Raises SettingsError if it cannot bind.
+        Raises SettingsError if the server or the metrics cannot listen on their address.
         """
         ask = tls is not None and asks_for_certificates(name)
         over_tls = not settings.listen.startswith("unix:")
@@ -93,7 +93,7 @@ class Listener:
         return cls(server=server, address=address, checks=checks, metrics=metrics, background=tasks)
 
     async def stop(self) -> None:
-        """Report unhealthy, refuse new calls, let those in flight finish, and stop the rest."""
+        """Report unhealthy, refuse new calls, end running ones within _GRACE seconds, and stop."""
         await self.checks.enter_graceful_shutdown()
         await self.server.stop(_GRACE)
         for task in self.background:
@@ -115,7 +115,7 @@ class Service:
         return self.listener.address
 
     async def stop(self) -> None:
-        """Finish calls in flight, stop background tasks, and close every file."""
+        """Stop the listener. Subclasses also stop their other work and close their files."""
         await self.listener.stop()
 
 
@@ -134,7 +134,7 @@ def _serve_metrics(
 
 
 def main(party: str, settings_class: type[S], start: Callable[[S], Awaitable[Service]]) -> None:
-    """Run one service until SIGTERM or SIGINT. Called by every party's __main__.py."""
+    """Run a service until SIGTERM or SIGINT, or exit with an error. Called by each __main__.py."""
     prefix = f"SHUFFLEDP_{party.upper()}"
     parser = argparse.ArgumentParser(
         prog=f"python -m {party}",

@@ -64,7 +64,7 @@ class ServiceSettings:
     tls_authority: FilePath | None = None
     """PEM files from your own authority, instead of tls_directory."""
     plaintext: bool = False
-    """Disable TLS. Refused unless all addresses are on loopback."""
+    """Disable TLS. Refused unless `listen` is on loopback or a Unix socket."""
     metrics_listen: Annotated[str, AfterValidator(_tcp_address)] | None = None
     """host:port on a private network to serve Prometheus metrics over HTTP; by default none. Port 0
     chooses a free one and writes it to STATE/metrics_address."""
@@ -96,7 +96,7 @@ class KeyHolderSettings(ServiceSettings):
     """File of the 32-byte key that encrypts the secrets in state_directory; created on first start.
     By default, the directory's path with .key appended."""
     key_lifetime_days: float = 90.0
-    """Days for which an encryption key is used for new tasks; 0 means without limit."""
+    """Days for which an encryption key is used for new tasks; 0 means no limit."""
     key_overlap_days: float = 2.0
     """Days for which the next key is published before it is used."""
     key_keep_days: Annotated[float, Field(ge=1, le=MAX_DAYS)] = 30.0
@@ -140,8 +140,8 @@ def load(
     With `leave_out_unknown`, unknown keys are ignored.
 
     Raises:
-        SettingsError: A key is unknown, missing, of the wrong type, or breaks a rule. The message
-            names the key, never a value of the wrong type: it may be a secret.
+        SettingsError: The file is unreadable; or a key is unknown, missing, of the wrong type, or
+            breaks a rule. The message names the key, and no ill-typed value: it may be a secret.
     """
     kinds = get_type_hints(settings, include_extras=True)
     found = {} if path is None else read_toml(path, SettingsError, max_bytes=MAX_SETTINGS_BYTES)

@@ -87,7 +87,7 @@ _SCRATCH_BITS: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class StateDirectory:
-    """A party's files. Secrets are encrypted, written atomically, and readable by their owner."""
+    """A party's files. Secrets are written atomically, and only their owner can read them."""
 
     path: Path
     _key_file: Path
@@ -97,10 +97,10 @@ class StateDirectory:
     @classmethod
     def open(cls, path: Path, state_key: Path | None = None) -> Self:
         """
-        Open the directory; create it with mode 0700 if it does not exist.
+        Open the directory; create it with mode 0700 if missing, or raise SettingsError.
 
         Its secrets are encrypted under the key in the file `state_key`, by default PATH.key beside
-        the directory. The file is created with the first secret.
+        the directory. The key file is created with the first secret.
         """
         try:
             path.mkdir(mode=_OWNER_ONLY_DIRECTORY, parents=True, exist_ok=True)
@@ -121,7 +121,7 @@ class StateDirectory:
         Lock the directory against other processes during the block, or raise SettingsError.
 
         Two processes on one directory would each charge a ledger that the other does not see. The
-        lock ends with the process; spawned workers do not inherit it.
+        lock ends with the block or the process; spawned workers do not inherit it.
         """
         with self._locked_file():
             yield
@@ -147,7 +147,7 @@ class StateDirectory:
         Read a secret; if it does not exist, store the one that `make` returns.
 
         Raises:
-            SettingsError: The file is damaged, or readable by others.
+            SettingsError: A file is damaged, a link or open to others, or the state key is missing.
         """
         key, path = self._state_key(), self.path / name
         if not path.exists():
@@ -156,14 +156,14 @@ class StateDirectory:
 
     @storage_failures()
     def plain_secret(self, name: str, make: Callable[[], bytes]) -> bytes:
-        """Read a secret as `secret` does, but unencrypted."""
+        """Read or store a secret as `secret` does, but unencrypted."""
         path = self.path / name
         if not path.exists():
             atomic_write(path, make(), _OWNER_ONLY_FILE)
         return _read_secret(path)
 
     def _state_key(self) -> StateKey:
-        """Read the state key once; create it if nothing is sealed yet."""
+        """Read the state key once; create it if it is missing and nothing is sealed yet."""
         if not self._key:
             try:
                 if not self._key_file.exists():
@@ -200,7 +200,7 @@ class StateDirectory:
     @storage_failures()
     def destroy(self, name: str) -> None:
         """
-        Destroy a secret: overwrite, flush, unlink. Idempotent; refuses a link.
+        Destroy a secret: overwrite, flush, unlink. Idempotent; raises SettingsError for a link.
 
         A copy-on-write file system, a snapshot, or a disk with wear levelling may keep the old
         block, which is encrypted under the state key.
@@ -261,7 +261,7 @@ def _read_secret(path: Path, *, follow_link: bool = False) -> bytes:
 
 
 def _no_link(path: str, flags: int) -> int:
-    """Open a secret's file; refuse a link."""
+    """Open a secret's file; raise SettingsError for a link."""
     try:
         return os.open(path, flags | os.O_NOFOLLOW)
     except OSError as error:

@@ -21,7 +21,7 @@ _DEVELOPMENT_NAME: Final = "shuffledp development authority"
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TlsIdentity:
-    """PEM of a process's certificate chain and key, empty if it has none, and its authority."""
+    """A process's certificate chain and key (both may be empty) and its authority, all in PEM."""
 
     certificate: bytes
     key: bytes
@@ -59,7 +59,7 @@ class TlsFiles:
         )
 
     def read(self) -> TlsIdentity:
-        """Read the files; raise SettingsError if one is damaged or the key does not match."""
+        """Read the files; raise SettingsError if one is unusable or the key does not match."""
         try:
             identity = TlsIdentity(
                 self.certificate.read_bytes() if self.certificate else b"",
@@ -74,7 +74,7 @@ class TlsFiles:
         return identity
 
     def check(self, party: str, now: float) -> None:
-        """Check the certificate's party and expiry, or raise SettingsError; warn of other flaws."""
+        """Raise SettingsError for another party or after expiry; warn of other flaws in the log."""
         if self.certificate is None:
             return
         certificate = Certificate.read(self.certificate)
@@ -108,7 +108,7 @@ class Renewal:
         self._version = files.version()
 
     def take(self) -> TlsIdentity | None:
-        """Return an identity renewed since the last call, or None."""
+        """Return the identity if renewed since the last call; None if not, or not yet usable."""
         try:
             version = self._files.version()
             if version == self._version:
@@ -121,7 +121,7 @@ class Renewal:
 
 
 def server_credentials(files: TlsFiles, *, ask_for_certificates: bool) -> grpc.ServerCredentials:
-    """Create server credentials that reload replaced files at a handshake."""
+    """Create server credentials that reload replaced files at the next handshake."""
     renewal = Renewal(files)
 
     def renewed() -> grpc.ServerCertificateConfiguration | None:
@@ -175,10 +175,10 @@ def identity_for(settings: "ServiceSettings", party: str, clock: Clock) -> Tls |
 
 def development_files(directory: Path, party: str, clock: Clock) -> TlsFiles:
     """
-    Find a party's certificate in a directory, or create it and its authority.
+    Find a party's files in a directory, and create its certificate or authority if missing.
 
     A lock file lets only one of several starting processes create the authority. A certificate that
-    expires within a month is replaced.
+    expires within WARN_DAYS is replaced.
     """
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     files = TlsFiles.within(directory, party)
@@ -196,7 +196,7 @@ def client_identity(
     authority: Path, certificate: Path | None, key: Path | None, now: float
 ) -> TlsIdentity:
     """
-    Read an operator's TLS files; by default operator.pem beside the authority, if it exists.
+    Read an operator's TLS files; by default operator.pem and .key beside the authority, or none.
 
     `now` is in seconds since 1970 UTC. Raises the errors of `TlsFiles.read` and `TlsFiles.check`.
     """

@@ -1,4 +1,4 @@
-"""Strict checks of configuration files and environment variables; errors never quote them."""
+"""Strict checks of configuration files and environment variables; errors hide ill-typed values."""
 
 import re
 import tomllib
@@ -16,7 +16,7 @@ STRICT: Final = ConfigDict(strict=True, extra="forbid", hide_input_in_errors=Tru
 """No type conversion, no unknown keys, and no values in errors."""
 
 _MAX_KEY_PARTS: Final = 32
-"""Maximum dots in a key. tomllib's memory grows quadratically with them; no known key has three."""
+"""Maximum parts of a dotted key: tomllib's memory grows quadratically. Keys need at most 3."""
 _LONG_KEY: Final = re.compile(
     rf"""(?<![\w-])(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){{{_MAX_KEY_PARTS},}}"""
 )
@@ -26,9 +26,9 @@ _MAX_INTEGER: Final = 2**63
 _UNKNOWN: Final = frozenset({"extra_forbidden", "unexpected_keyword_argument"})
 """pydantic's types of errors about unknown keys."""
 _MAX_HINTS: Final = 3
-"""Most unknown keys for which a similar one is searched."""
+"""Maximum number of unknown keys for which similar ones are searched."""
 _MAX_KEY_CHARACTERS: Final = 64
-"""Most characters of an unknown key in a message."""
+"""Maximum characters of an unknown key in a message."""
 
 T = TypeVar("T")
 
@@ -86,7 +86,7 @@ def validated(
 
 
 def unknown_keys(keys: Iterable[str], known: Iterable[str], noun: str, source: str) -> str:
-    """Return a message of unknown keys, with similar known ones and the source, if it is named."""
+    """Return a message that names unknown keys, similar known ones, and the source if stated."""
     unknown, names = sorted(key[:_MAX_KEY_CHARACTERS] for key in keys), list(known)
     hints = [hint for key in unknown[:_MAX_HINTS] for hint in get_close_matches(key, names, 1)]
     return (
@@ -96,7 +96,7 @@ def unknown_keys(keys: Iterable[str], known: Iterable[str], noun: str, source: s
 
 
 def from_text(name: str, text: str, kind: Any, refusal: type[ShuffleDpError]) -> Any:  # noqa: ANN401  # fields of any type
-    """Parse a field's value from a variable's text; raise `refusal` if its type is wrong."""
+    """Parse a field's value from a variable's text; raise `refusal` if it breaks a rule."""
     try:
         return TypeAdapter(kind).validate_strings(text)
     except ValidationError as error:
@@ -110,7 +110,7 @@ def _too_large(value: object) -> bool:
 
 
 def _sentence(errors: list[ErrorDetails], noun: str) -> str:
-    """Return a message of all missing keys, or of the first broken rule."""
+    """Return a message that names all missing keys or, if none, the first broken rule."""
     missing = sorted(_name(error) for error in errors if error["type"] == "missing")
     if missing:
         return f"missing {noun}: {', '.join(missing)}"

@@ -1,4 +1,4 @@
-"""An operator's draft of a task; the analyzer adds weights, claims and keys."""
+"""An operator's draft of a task; the analyzer adds weights, claims and its own key."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from common.task.dummy_spec import PERMUTE_ONLY, DummySpec, ShufflerSpec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NumberDraft:
-    """The range of the numbers of a mean or a vector."""
+    """The range of the numbers in a mean or vector task."""
 
     low: float = -1.0
     high: float = 1.0
@@ -16,27 +16,27 @@ class NumberDraft:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextDraft:
-    """RAPPOR's parameters, each with its symbol in the paper [EPK14]."""
+    """RAPPOR's parameters, with the symbols of the paper [EPK14]."""
 
     bits: int = 0
     """k: bits of the filter. 0 means 32, or one bit per label if there are labels."""
     hashes: int = 1
     """h: number of hashes."""
     cohorts: int = 64
-    """m: a power of two. With labels there is one cohort; leave the default or set 1."""
+    """m: number of cohorts, a power of two. With labels it becomes 1; set 1 or keep the default."""
     permanent: float = 0.5
-    """f: probability that a fair coin replaces a bit permanently; rounded up to k/128."""
+    """f: probability that a fair coin replaces a bit permanently; rounded up to 128ths."""
     unset: float = 0.25
-    """p: probability that an unset permanent bit is reported as set; rounded up to
-    k/65,536."""
+    """p: probability that an unset permanent bit is reported as set; rounded up to a multiple of
+    1/65,536."""
     set: float = 0.75
-    """q: probability that a set permanent bit is reported as set; rounded down to
-    k/65,536. With p = 0 and q = 1, reports are the permanent response itself."""
+    """q: probability that a set permanent bit is reported as set; rounded down to a multiple of
+    1/65,536. With p = 0 and q = 1, reports are the permanent response itself."""
     most_bytes: int = 64
     """Maximum length of a text, in bytes of UTF-8."""
     question: str = ""
     """Name of a question that the population may be asked again; its tasks share permanent
-    responses. If empty, the task has its own."""
+    responses. If empty, the task has its own responses."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,28 +65,29 @@ class TaskDraft:
     protocol: str = "od-hp"
     domain_size: int = 1
     """Number of items, vector components or keys; 1 for a single number and for texts without
-    labels."""
+    labels. With labels, 1 means the number of labels."""
     local_epsilon: float = 0.0
     """Above 0 and at most 20, or infinite for reports without noise. 0 for texts, whose
     probabilities imply it."""
     labels: tuple[str, ...] = ()
     buckets: int = 0
-    """For hashing: a prime below domain_size. 0 means the optimal number in hashing protocols that
-    rely on no shuffler, and no hashing in all others; domain_size or more means no hashing, except
-    of strings."""
+    """For hashing: a prime below domain_size. 0 means the protocol's own or the optimal number if a
+    hashing protocol relies on no shuffler, and no hashing otherwise. domain_size or more means no
+    hashing, except of strings."""
     dummies_per_user: float = 0.0
-    """Average number, 0 or more: with 1.3 each user adds one, and a second with probability .3."""
+    """Average number, 0 or more. If 1.3, each user adds one dummy, or two with probability .3."""
     dummies: DummySpec | None = None
-    """Any other distribution of the users' dummies; dummies_per_user must then be 0."""
+    """Explicit distribution of the users' dummies; dummies_per_user must then be 0."""
     shuffler: ShufflerSpec = PERMUTE_ONLY
     """The shuffler's sampling and dummies."""
     assumed_honest_fraction: float = 1.0
     population: str = ""
-    """Name of the population, if several tasks ask the same people; they share a budget."""
+    """Name of the population, if several tasks ask the same people; those tasks share a budget."""
     budget_epsilon: float | None = None
-    """Maximum composed central ε of all releases to the population; by default, local_epsilon."""
+    """Maximum composed central ε of all releases to the population. None means the local ε or, if
+    that is infinite and there is no population, the largest ε that can be certified."""
     budget_delta: float | None = None
-    """By default, delta."""
+    """δ of the budget; by default, delta."""
     suite: str = DEFAULT_SUITE
     """HPKE suite of reports and envelopes; shuffler_key is a key of this suite."""
     numbers: NumberDraft | None = None

@@ -39,8 +39,8 @@ class DummySpec:
     * `each-item`: a dummy that names the item, with that probability, for each of the `trials`
       items of the domain [BC20]. All other distributions add uniform reports.
 
-    The last two are conditioned on at most `most`: a larger number is drawn again. Accounting uses
-    the conditional distribution.
+    The last two numbers are conditioned on being at most `most`: a larger one is drawn again.
+    Accounting uses the conditional distribution.
     """
 
     law: DummyDistribution
@@ -48,7 +48,7 @@ class DummySpec:
     """Dummies that each user always adds."""
     trials: int = 0
     extra_weight: int = 0
-    """Numerator of the probability; 0 .. EXTRA_WEIGHT_SUM-1."""
+    """Numerator of the probability or ratio; 0 .. EXTRA_WEIGHT_SUM-1."""
     most: int = 0
     """Maximum number of dummies beyond per_user; submissions are padded to it."""
 
@@ -108,7 +108,7 @@ class DummySpec:
             )
 
     def _log_probability_of_most(self) -> float:
-        """Return a lower bound on ln P(X ≤ most): ln P(X = most), or 0 if the mean is ≤ most."""
+        """Return ln P(X = most), below ln P(X ≤ most); or 0 if the mean is at most `most`."""
         n, k, chance = self.trials, self.most, self.extra_probability
         if self.expected_per_user - self.per_user <= k:
             return 0.0
@@ -121,10 +121,10 @@ class DummySpec:
     @classmethod
     def averaging(cls, dummies_per_user: float) -> Self:
         """
-        Return the distribution with this mean and the least variance. Run by the analyzer.
+        Return the distribution of dummies with this mean and the least variance.
 
-        1.3 means one dummy, and a second with probability .3, rounded to a multiple of
-        1 / EXTRA_WEIGHT_SUM. A whole number gives `fixed`.
+        A mean of 1.3 gives one dummy, and a second with probability .3. The probability is rounded
+        to a multiple of 1 / EXTRA_WEIGHT_SUM. A whole number gives `fixed`. Run by the analyzer.
 
         Raises:
             TaskError: The mean is not in 0 .. MAX_DUMMIES.
@@ -148,7 +148,7 @@ class DummySpec:
 
     @property
     def bounded(self) -> bool:
-        """Whether the number is bounded without being conditioned on `most`."""
+        """Whether the number of dummies is drawn without conditioning on `most`."""
         return self.law in {"fixed", "fractional", "binomial"}
 
     @property
@@ -187,7 +187,7 @@ MAX_PER_ITEM: Final = 2**24
 MAX_GEOMETRIC: Final = 2**20
 """Maximum number of dummies of one item for a geometric distribution, which is tabulated."""
 _FALSE_ALARM: Final = 1e-12
-"""Maximum probability that an honest batch has fewer or more reports than `batch_reports`."""
+"""Maximum probability that an honest batch's size is outside the bounds of `batch_reports`."""
 _STEP_RATIOS: Final = np.geomspace(1 / 8, 8, 19)
 _MAX_STEP: Final = 30.0
 """Larger steps of Chernoff's bound would gain less than one report."""
@@ -205,10 +205,10 @@ class ShufflerSpec:
     * keeps each user's report with probability keep_weight / KEEP_SUM, and
     * adds z dummies that name an item, for each item independently. z is `binomial`, the heads
       in `trials` tosses of a fair coin; or `geometric`, with P(z) ∝ l^(peak-z) below the peak and
-      ∝ r^(z-peak) from it on, l = left_weight / RATIO_SUM, r = right_weight / RATIO_SUM,
-      conditioned on z ≤ most.
+      ∝ r^(z-peak) from the peak on, where l = left_weight / RATIO_SUM, r = right_weight /
+      RATIO_SUM, and z is conditioned on z ≤ most.
 
-    Every draw is of bounded integers, so accounting uses the exact distribution.
+    Only bounded integers are drawn, so accounting uses the exact distribution.
     """
 
     law: ShufflerDistribution = "none"
@@ -268,8 +268,8 @@ class ShufflerSpec:
         """
         Approximate number of bounded integers, or 64-bit words of fair bits, drawn for one item.
 
-        A flank of ratio x takes 1/(1-x) draws on average; the result falls within its length with
-        probability 1 - x^length, and is drawn again otherwise.
+        A flank of ratio x takes 1/(1-x) draws on average; the result falls within the flank's
+        length with probability 1 - x^length, and is drawn again otherwise.
         """
         if self.law != "geometric":
             return self.trials / 64
@@ -327,7 +327,7 @@ class ShufflerSpec:
         return lambda h: _log_sum(logs + h * z) - total
 
     def _log_weights(self) -> NDArray[np.float64]:
-        """Return log P(z) of a geometric distribution for z = 0 .. most, but for a constant."""
+        """Return log P(z) of a geometric distribution for z = 0 .. most, up to a constant."""
         z = np.arange(self.most + 1, dtype=np.float64)
         left = math.log(self.left_weight / RATIO_SUM)
         right = math.log(self.right_weight / RATIO_SUM)
@@ -342,7 +342,7 @@ class ShufflerSpec:
         return distribution
 
     def moments(self) -> tuple[float, float]:
-        """Return the mean and the variance of z."""
+        """Return the mean and the variance of z, the number of one item's dummies."""
         if self.law == "none":
             return 0.0, 0.0
         if self.law == "binomial":
@@ -353,7 +353,7 @@ class ShufflerSpec:
 
 
 def _log_sum(logs: NDArray[np.float64]) -> float:
-    """Return the logarithm of a sum of exponentials."""
+    """Return the logarithm of the sum of the exponentials of `logs`."""
     top = float(logs.max())
     return top + math.log(float(np.exp(logs - top).sum()))
 

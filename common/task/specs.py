@@ -1,4 +1,4 @@
-"""A task's mechanisms and labels, and checks of its fields."""
+"""Mechanism specifications, and checks of a task's fields and labels."""
 
 import math
 import re
@@ -28,27 +28,27 @@ def check_int_range(name: str, value: int, minimum: int, maximum: int) -> None:
 def check_open_range(
     name: str, value: float, low: float, high: float, *, or_high: bool = False
 ) -> None:
-    """Raise TaskError unless a field is above low and below high, or at high if `or_high`."""
+    """Raise TaskError unless a float field is above low and below high, or high if `or_high`."""
     if not (low < check_float(name, value) < high or (or_high and value == high)):
         below = "at most" if or_high else "below"
         raise TaskError(f"{name} is {value}; it must be above {low} and {below} {high}")
 
 
 def check_float(name: str, value: float) -> float:
-    """Return a field if it is a float, or raise TaskError: 2 would be a second form of 2.0."""
+    """Return a float field; raise TaskError for other types, as 2 would be a second form of 2.0."""
     if type(value) is not float:
         raise TaskError(f"{name} must be a number with a decimal point")
     return value
 
 
 def check_choice(name: str, value: str, allowed: tuple[str, ...]) -> None:
-    """Raise TaskError unless a field is one of the allowed words."""
+    """Raise TaskError unless a field is one of the words in `allowed`."""
     if value not in allowed:
         raise TaskError(f"{name} must be one of: {', '.join(allowed)}")
 
 
 def check_printable(name: str, text: str, maximum: int) -> None:
-    """Raise TaskError unless a field is short, printable ASCII without whitespace at its ends."""
+    """Raise TaskError unless a field is stripped printable ASCII of at most `maximum` bytes."""
     if type(text) is not str or not (text.isascii() and text.isprintable()):
         raise TaskError(f"{name} must be printable ASCII text")
     if text != text.strip():
@@ -65,17 +65,17 @@ MAX_REPORT_BYTES: Final = 65536
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MechanismSpec:
     """
-    A mechanism with its integer weights.
+    A mechanism for items, with its integer weights.
 
     A true answer is true_weight / other_weight times as likely as a false one. Randomized response
-    over `buckets` answers gives the true one with probability true_weight / W and each other with
-    other_weight / W, W = true_weight + (buckets - 1) · other_weight; other mechanisms define their
-    use of the weights. Weights 1 and 0 mean no local noise: every report is true.
+    over `buckets` answers gives the true one with probability true_weight / W, and each other one
+    with probability other_weight / W, where W = true_weight + (buckets - 1) · other_weight. Other
+    mechanisms define their own use. Weights 1 and 0 mean no local noise: every report is true.
     """
 
     name: MechanismName
     buckets: int
-    """Number of possible answers: g for hashing, the domain size for GRR, 2 for each bit of a unary
+    """Number of possible answers: hash values for hashing, items for GRR, 2 for each bit of a unary
     encoding, output cells for the square wave."""
     digits: int
     """Digits of an item in base `buckets` (local hashing); 1 for every other mechanism."""
@@ -107,12 +107,12 @@ class MechanismSpec:
 MAX_DIMENSIONS: Final = 8192
 """Maximum number of numbers in one person's value."""
 MAX_BOUND: Final = 1e12
-"""Maximum magnitude of a range's ends."""
+"""Exclusive bound on the magnitude of a range's ends."""
 _MIN_RELATIVE_WIDTH: Final = 1e-6
-"""Minimum relative width of a range."""
+"""Minimum width of a range, relative to the larger magnitude of its ends."""
 MAX_STEPS: Final = 2**20
 MIX_SUM: Final = 2**32
-"""Sum of the weights of a hybrid's two parts."""
+"""Sum of the weights of the hybrid mechanism's two parts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +121,7 @@ class NumberSpec:
     A mechanism for one number, or for several, all in one range.
 
     A number is rounded at random, without bias, to one of the two nearest points of a grid that
-    divides the range into `steps` intervals. Unused fields are 0, and `sampled` is 1.
+    divides the range into `steps` intervals. Unused fields are 0, except `sampled`, which is 1.
     """
 
     noiseless: ClassVar[Literal[False]] = False
@@ -129,21 +129,21 @@ class NumberSpec:
     name: NumberMechanismName
     low: float
     high: float
-    """Range of every number; devices refuse numbers outside."""
+    """Upper end of the range low .. high of every number; devices refuse numbers outside it."""
     report_bytes: int
     steps: int = 0
-    """Intervals of the grid; even, so that the middle of the range lies on it. 0: no grid; numbers
-    are rounded to one of the ends."""
+    """Intervals of the grid; even, so that the middle of the range lies on it. If 0, there is no
+    grid, and numbers are rounded to one of the ends."""
     true_weight: int = 0
     other_weight: int = 0
     """The odds true_weight : other_weight of one coordinate's answer are at most
-    e^(local ε / sampled). Both are 0 for Laplace noise."""
+    e^(local ε / sampled). Both weights are 0 for Laplace noise."""
     scale: int = 0
     """Scale of Laplace noise, in steps: a whole number."""
     reach: int = 0
     """Half the width of the piecewise mechanism's band, in steps."""
     piecewise_weight: int = 0
-    """Probability that a hybrid uses the piecewise mechanism, in units of 1 / MIX_SUM."""
+    """Probability that the hybrid mechanism uses the piecewise one, in units of 1 / MIX_SUM."""
     sampled: int = 1
     """Number of coordinates in a report."""
     projected: int = 0
@@ -166,7 +166,7 @@ class NumberSpec:
 
 
 def check_range(low: float, high: float) -> None:
-    """Raise TaskError unless floats can resolve the range and no end is -0.0."""
+    """Raise TaskError unless both ends are in bounds, in order, far apart, and not -0.0."""
     for name, end in (("low", low), ("high", high)):
         check_open_range(name, end, -MAX_BOUND, MAX_BOUND)
         if end == 0 and math.copysign(1, end) < 0:
@@ -188,17 +188,17 @@ MAX_TEXT_BYTES: Final = 1024
 """Maximum of a task's most_bytes."""
 MAX_QUESTION_CHARACTERS: Final = 64
 PERMANENT_SUM: Final = 128
-"""Denominator of f: seven bits of a hash decide a permanent bit."""
+"""Denominator of RAPPOR's f: seven bits of a hash decide a permanent bit."""
 INSTANT_SUM: Final = 2**16
-"""Denominator of p and q."""
+"""Denominator of RAPPOR's p and q."""
 
 Encoding = Literal["bloom", "labels"]
-"""Bits that a text sets: one for each hash, or only the bit of its label."""
+"""Bits that a text sets: one for each hash (`bloom`), or only its label's bit (`labels`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RapporSpec:
-    """RAPPOR's parameters, each with its symbol in the paper [EPK14]."""
+    """RAPPOR's parameters, with the symbols of the paper [EPK14]."""
 
     name: RapporMechanismName
     encoding: Encoding
@@ -207,7 +207,7 @@ class RapporSpec:
     hashes: int
     """h: number of hashes; 1 with `labels`."""
     cohorts: int
-    """m: a power of two; 1 with `labels`."""
+    """m: number of cohorts, a power of two; 1 with `labels`."""
     permanent_weight: int
     """f · PERMANENT_SUM: probability that a fair coin replaces a bit permanently."""
     unset_weight: int
@@ -219,7 +219,7 @@ class RapporSpec:
     """Maximum length of a text, in bytes of UTF-8; devices refuse longer ones."""
     question: str
     """Name of a question that may be asked again; a population's tasks share permanent responses
-    to it. If empty, the task has its own."""
+    to it. If empty, the task has its own responses."""
     report_bytes: int
 
     def __post_init__(self) -> None:
@@ -257,7 +257,7 @@ class RapporSpec:
 
     @property
     def one_time(self) -> bool:
-        """Whether reports are the permanent response itself."""
+        """Whether reports are the permanent response itself, without instantaneous noise."""
         return (self.unset_weight, self.set_weight) == (0, INSTANT_SUM)
 
     @property
@@ -272,23 +272,23 @@ MAX_KEYS: Final = 65536
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyValueSpec:
-    """PrivKV's weights: one pair for the ownership of a key, one for its value [YHMZ19]."""
+    """PrivKV's weights: one pair for a key's ownership, one for the key's value [YHMZ19]."""
 
     noiseless: ClassVar[Literal[False]] = False
 
     name: KeyValueMechanismName
     low: float
     high: float
-    """Range of every value; devices refuse values outside."""
+    """Upper end of the range low .. high of every value; devices refuse values outside it."""
     steps: int
-    """Intervals of the grid that values are rounded to, as for NumberSpec."""
+    """Intervals of the grid that values are rounded to, as in NumberSpec; at least 2."""
     key_true_weight: int
     key_other_weight: int
-    """The odds of the ownership answer are at most e^ε1. Later iterations of PrivKVM estimate only
-    values, and use odds of 1 : 1, which reveal and cost nothing."""
+    """The odds of the ownership answer are at most e^ε1, where ε1 is the keys' part of the local ε.
+    Later iterations of PrivKVM estimate only values: odds of 1 : 1 reveal and cost nothing."""
     value_true_weight: int
     value_other_weight: int
-    """The odds of the value's sign are at most e^ε2."""
+    """The odds of the value's sign are at most e^ε2, where ε2 is the rest of the local ε."""
     fakes: tuple[float, ...]
     """Values used for keys that are not owned, one per key: the means of the previous iteration
     (PrivKVM). If empty, the middle of the range (PrivKV)."""
@@ -378,10 +378,10 @@ def normalize(text: str) -> str:
 
 def check_labels(labels: Sequence[str], domain_size: int) -> None:
     """
-    Raise TaskError unless labels are absent, or short and distinct, one per item.
+    Raise TaskError unless labels are absent, or one per item, short, distinct and valid text.
 
-    Labels are compared in normal form C and without whitespace at either end, as devices compare
-    them with an answer.
+    Labels are compared in normal form C and without whitespace at either end, just as devices
+    compare them with an answer.
     """
     if not labels:
         return
@@ -403,7 +403,7 @@ def check_labels(labels: Sequence[str], domain_size: int) -> None:
 
 def check_new_labels(labels: Sequence[str]) -> None:
     """
-    Raise TaskError unless a new task's labels have the form that devices compare.
+    Raise TaskError unless a new task's labels are stripped and in Unicode's normal form C.
 
     Earlier versions signed tasks with other labels, which stay readable.
     """

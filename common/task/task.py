@@ -2,9 +2,9 @@
 A task: what is collected and under which parameters. Immutable, signed by the analyzer, and
 identified by the SHA-256 of its bytes exactly as published.
 
-One task is one round and one release: collecting again is a new task. Its bytes are canonical
+One task is one round and one release; each further round needs a new task. The bytes are canonical
 JSON (sorted keys, no spaces, ASCII, numbers as Python prints them, an infinite local ε as the text
-"inf"), so that an auditor can read what every device was promised.
+"inf"), so that an auditor can read the promises made to every device.
 """
 
 import json
@@ -47,7 +47,7 @@ SUBMISSION_ID_BYTES: Final = 16
 MAX_TASK_BYTES: Final = 2 * 1024 * 1024
 MAX_USERS: Final = 10**9
 MAX_LOCAL_EPSILON: Final = 20.0
-"""Above it there is almost no noise. The local ε of a task without noise is infinite."""
+"""Maximum finite local ε; above it there is almost no noise. Without noise, it is infinite."""
 MIN_DELTA: Final = 1e-15
 MAX_ENVELOPE_BYTES: Final = 1024 * 1024
 MAX_UNIX_TIME: Final = 2**40
@@ -71,8 +71,8 @@ class Task:
     """
     The parameters that all parties agree on for one round.
 
-    A Task checks its fields when it is created, except for its mechanism's integers, which the
-    mechanism checks when it is built.
+    A Task checks its fields when it is created. Further rules for the mechanism's integers are
+    checked when the mechanism is built from its spec.
     """
 
     protocol: str
@@ -86,18 +86,18 @@ class Task:
     shuffler: ShufflerSpec
     delta: float
     n_min: int
-    """Minimum number of users of a release."""
+    """Minimum number of users in a released batch."""
     target_size: int
-    """The batch closes at this many users, before the deadline."""
+    """Number of users at which the batch closes, even before the deadline."""
     deadline: int
-    """Seconds since 1970 UTC. The batch then closes, or expires if it has too few users."""
+    """Seconds since 1970 UTC. The batch then closes, or expires with fewer than n_min users."""
     assumed_honest_fraction: float
     """Share of honest users that every guarantee assumes."""
     local_epsilon: float
-    """Claimed ε if nobody else is honest. Infinite if reports have no noise."""
+    """Claimed ε of a user if nobody else is honest. Infinite if reports have no noise."""
     central_epsilon: float
-    """Claim at `delta` with ⌊n_min · assumed_honest_fraction⌋ honest users and an honest shuffler.
-    Always finite."""
+    """Claimed ε at `delta`, with ⌊n_min · assumed_honest_fraction⌋ honest users and an honest
+    shuffler. Always finite."""
     suite: str
     """HPKE suite of both layers: reports are sealed to the analyzer's key, envelopes to the
     shuffler's."""
@@ -108,8 +108,8 @@ class Task:
     """Name of the group of people asked. Costs of tasks for one population are composed; different
     populations are assumed disjoint. If empty, the operator asserts that nobody is asked again."""
     budget_epsilon: float
-    """Maximum composed central ε of all releases to this population, this one included, at
-    `budget_delta`."""
+    """Maximum composed central ε, at `budget_delta`, of all releases to this population, including
+    this task's."""
     budget_delta: float
 
     def __post_init__(self) -> None:
@@ -216,7 +216,7 @@ class Task:
     @property
     def amplified(self) -> bool:
         """
-        Whether the central claim relies on the shuffler; if not, it is the local ε.
+        Whether the central claim relies on the shuffler; if not, it equals the local ε.
 
         Reports of a lasting question are dependent, so amplified costs do not compose.
         """
@@ -261,7 +261,7 @@ class Task:
         return envelope_bytes(self.mechanism.report_bytes, self.reports_per_user, self.suite)
 
     def batch_reports(self, n_users: int) -> tuple[int, int]:
-        """Return the minimum and maximum number of reports delivered for n_users."""
+        """Return bounds on the reports delivered for n_users; see ShufflerSpec.batch_reports."""
         return self.shuffler.batch_reports(n_users * self.reports_per_user, self.domain_size)
 
     def to_bytes(self) -> bytes:
@@ -288,7 +288,7 @@ class Task:
         `identity` is the pinned analyzer's; None, in simulations, skips the signature.
 
         Raises:
-            ProofError: The task's digest differs, or the pinned identity did not sign the task.
+            ProofError: The task's digest is not `digest`, or `identity` did not sign the task.
             TaskError: The task is invalid.
         """
         if signed.digest() != digest:
@@ -369,7 +369,7 @@ def _refuse_constant(text: str) -> NoReturn:
 MAX_SHUFFLER_DUMMIES: Final = 10**9
 """Maximum expected number of shuffler dummies in one batch."""
 MAX_SHUFFLER_DRAWS: Final = 10**10
-"""Maximum expected number of integers drawn for the shuffler's dummies, which takes minutes."""
+"""Maximum expected number of draws for one batch's shuffler dummies; this many take minutes."""
 
 _SIZES: Final[dict[Kind, tuple[int, int]]] = {
     "categorical": (2, MAX_DOMAIN_SIZE),
@@ -381,7 +381,7 @@ _SIZES: Final[dict[Kind, tuple[int, int]]] = {
 
 
 def check_domain_size(domain_size: int, kind: Kind = "categorical") -> None:
-    """Check the number of items, numbers or keys of a kind of task, or raise TaskError."""
+    """Raise TaskError unless a kind of task may have this many items, numbers or keys."""
     check_int_range("domain_size", domain_size, *_SIZES[kind])
 
 
@@ -477,7 +477,7 @@ def _check_items(task: Task, spec: MechanismSpec, protocol: Protocol) -> None:
 
 
 def _check_texts(labels: Sequence[str], most_bytes: int) -> None:
-    """Check that a device can send every label as a text."""
+    """Raise TaskError unless devices can send every label as a text."""
     for item, label in enumerate(labels):
         size = len(label.encode())
         if size > most_bytes:

@@ -160,14 +160,14 @@ def commitment_from_bytes(stored: bytes) -> BatchCommitment | None:
 
 
 def delivered_to_wire(commitment: BatchCommitment | None) -> analyzer_pb2.DeliverBatchResponse:
-    """Encode the answer to a delivery; None for a batch without a commitment."""
+    """Encode the answer to a delivery; `commitment` is None if the batch has none."""
     if commitment is None:
         return analyzer_pb2.DeliverBatchResponse()
     return analyzer_pb2.DeliverBatchResponse(commitment=commitment_to_wire(commitment))
 
 
 def delivered_from_wire(message: analyzer_pb2.DeliverBatchResponse) -> BatchCommitment | None:
-    """Parse the answer to a delivery; None if it has no commitment, or one without a salt."""
+    """Parse the answer to a delivery; None if it holds no commitment, or one without a salt."""
     if not message.commitment.salt:
         return None
     return commitment_from_wire(message.commitment)
@@ -183,7 +183,7 @@ def prefix_to_wire(digest: TaskDigest, prefix: int | None) -> shuffler_pb2.GetIn
 
 
 def prefix_from_wire(message: shuffler_pb2.GetInclusionRequest) -> tuple[TaskDigest, int | None]:
-    """Parse the requested bucket; None means the commitment alone. Run by the shuffler."""
+    """Parse a request: task, and bucket or None (the commitment alone). Run by the shuffler."""
     digest = digest_from_wire(message.task_digest)
     if not message.prefix:
         return digest, None
@@ -224,7 +224,7 @@ def proof_from_wire(message: shuffler_pb2.GetInclusionResponse) -> InclusionProo
 
 
 def sentinel_parts(sentinels: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
-    """Split an operator's sentinels, each its concatenated leaves, into one part per call."""
+    """Split sentinels, each given as its concatenated leaves, into one part per call."""
     start, size = 0, 0
     for index, leaves in enumerate(sentinels):
         size += len(leaves) + _FIELD_BYTES
@@ -238,7 +238,7 @@ def sentinel_parts(sentinels: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
 def sentinels_to_wire(
     digest: TaskDigest, sentinels: Sequence[bytes], *, acknowledged: bool
 ) -> analyzer_pb2.RegisterSentinelsRequest:
-    """Encode an operator's sentinels, each given as its concatenated leaves."""
+    """Encode one part of a task's sentinels, which the shuffler has `acknowledged` or not."""
     return analyzer_pb2.RegisterSentinelsRequest(
         task_digest=digest, sentinels=sentinels, acknowledged=acknowledged
     )
@@ -247,7 +247,7 @@ def sentinels_to_wire(
 def sentinels_from_wire(
     message: analyzer_pb2.RegisterSentinelsRequest,
 ) -> tuple[TaskDigest, list[bytes], bool]:
-    """Parse an operator's sentinels. Run by the analyzer."""
+    """Parse sentinels: task, each one's leaves, whether acknowledged. Run by the analyzer."""
     parse_count("the number of sentinels", len(message.sentinels), MAX_SENTINELS)
     for leaves in message.sentinels:
         if not leaves or len(leaves) % HASH_BYTES:

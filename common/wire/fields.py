@@ -1,8 +1,8 @@
 """
 Parse single fields, and convert messages whose fields match a dataclass.
 
-Only this package parses messages. It checks lengths, and ranges that do not depend on a task. Every
-parser raises WireError, which names the field and the public number that broke the rule.
+Only the package `wire` parses messages. It checks lengths, and ranges that do not depend on a task.
+Every parser raises WireError, which names the field and the public number that broke the rule.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -75,7 +75,7 @@ def parse_positive(name: str, field: int, maximum: int) -> int:
 def parse_numbers(
     name: str, fields: Sequence[float], minimum: float, maximum: float
 ) -> NDArray[np.float64]:
-    """Parse numbers from `minimum` to `maximum`; refuse NaN."""
+    """Parse numbers from `minimum` to `maximum`; NaN is refused."""
     read = np.array(fields, dtype=np.float64)
     outside = read[~((minimum <= read) & (read <= maximum))]
     if len(outside):
@@ -94,7 +94,7 @@ def digest_from_wire(field: bytes) -> TaskDigest:
 
 
 class EnumCodec(Generic[E]):
-    """Converts between an enumeration and a protobuf enumeration with the same names."""
+    """Converts between a Python and a protobuf enumeration with the same names after a prefix."""
 
     def __init__(self, noun: str, members: type[E], numbers: EnumDescriptor, prefix: str) -> None:
         self._noun = noun
@@ -117,7 +117,7 @@ class EnumCodec(Generic[E]):
 Reader = Callable[[str, Any], Any]
 """Parses a field, from its name and value."""
 READERS: Final[Mapping[str, Reader]] = {"task_digest": lambda _, field: digest_from_wire(field)}
-"""Readers of fields that mean the same in every message."""
+"""Readers, by name, of fields that mean the same in every message."""
 
 
 class Codec(Generic[V, M]):
@@ -141,7 +141,7 @@ class Codec(Generic[V, M]):
         Match fields by name.
 
         `readers` maps field names to parsers, and `writers` to converters of values other than
-        None. Fields in `apart` are not in the message; pass them to `from_wire`.
+        None. Fields in `apart` are converted by the caller, who passes them to `from_wire`.
         """
         known = message.DESCRIPTOR.fields_by_name
         self._value, self._message = value, message

@@ -37,9 +37,9 @@ from common.wire.fields import (
 from protos.shuffledp.v1 import analyzer_pb2
 
 MAX_RESULT_BYTES: Final = 1024 * 1024 * 1024
-"""Maximum size of a result: three numbers for each of 2^24 items."""
+"""Maximum size of a result, which may hold three numbers for each of 2^24 items."""
 MAX_LEDGER_ENTRIES: Final = 10_000
-"""Maximum number of entries in one call."""
+"""Maximum number of entries in one answer."""
 MAX_ENTRY_NUMBER: Final = 2**63 - 1
 _MAX_FIGURE: Final = 1e30
 """Bound on every debiased share, mean and error, whatever devices send. A share is at most 10^28:
@@ -138,7 +138,7 @@ _RESULT: Final = Codec(
 
 
 def estimate_to_wire(estimate: Estimate, message: analyzer_pb2.GetResultResponse) -> None:
-    """Encode an estimate into its result."""
+    """Encode an estimate into the message of a result."""
     if isinstance(estimate, Histogram):
         message.MergeFrom(_HISTOGRAM.to_wire(estimate))
     elif isinstance(estimate, Means):
@@ -196,9 +196,9 @@ def result_to_wire(result: Result) -> analyzer_pb2.GetResultResponse:
 
 def result_from_wire(message: analyzer_pb2.GetResultResponse) -> Result:
     """
-    Parse a released result. Only local_epsilon and a guarantee's epsilon may be infinite.
+    Parse a released result, which must have a guarantee against the analyzer.
 
-    Texts such as theorems are not checked.
+    Only local_epsilon and guarantees' epsilon may be infinite. Texts are not checked.
     """
     if "analyzer" not in {guarantee.coalition for guarantee in message.guarantees}:
         raise WireError(
@@ -226,7 +226,7 @@ def result_from_bytes(stored: bytes) -> Result:
 _ENTRY: Final[Codec[LedgerEntry, Any]] = Codec(
     LedgerEntry, analyzer_pb2.LedgerEntry, {"task_digest": lambda _, digest: digest}
 )
-"""A LedgerEntry checks its own lengths when it is parsed."""
+"""A LedgerEntry checks its own fields when it is parsed."""
 
 
 def after_from_wire(message: analyzer_pb2.GetLedgerRequest) -> int:

@@ -33,7 +33,7 @@ _OUTCOMES: Final = EnumCodec(
 
 
 def envelope_from_wire(message: shuffler_pb2.SubmitRequest) -> tuple[TaskDigest, bytes, bytes]:
-    """Parse one submission: task, envelope, and the user's token (empty if none)."""
+    """Parse a submission: task, envelope, user's token (empty if none). Run by the shuffler."""
     envelope = parse_bounded("envelope", message.envelope, MAX_ENVELOPE_BYTES)
     return digest_from_wire(message.task_digest), envelope, _token(message.token)
 
@@ -41,7 +41,7 @@ def envelope_from_wire(message: shuffler_pb2.SubmitRequest) -> tuple[TaskDigest,
 def envelopes_from_wire(
     message: shuffler_pb2.SubmitBulkRequest,
 ) -> tuple[TaskDigest, Sequence[bytes], Sequence[bytes]]:
-    """Parse submissions: task, envelopes, and no tokens or one each. Run by the shuffler."""
+    """Parse submissions: task, envelopes, one token per envelope or none. Run by the shuffler."""
     n_envelopes, tokens = len(message.envelopes), message.tokens
     if n_envelopes > MAX_BULK_ENVELOPES:
         raise WireError(
@@ -63,7 +63,7 @@ def _token(field: bytes) -> bytes:
 def outcomes_to_wire(
     outcomes: Sequence[Outcome], receipt: bytes = b""
 ) -> shuffler_pb2.SubmitBulkResponse:
-    """Encode the outcomes of submissions, and the receipt for those that are stored."""
+    """Encode submissions' outcomes, and the receipt for the stored ones (empty if none)."""
     return shuffler_pb2.SubmitBulkResponse(outcomes=map(_OUTCOMES.write, outcomes), receipt=receipt)
 
 
@@ -105,7 +105,7 @@ def contribution_to_wire(
 def contribution_from_wire(
     message: user_agent_pb2.ContributeRequest,
 ) -> tuple[TaskDigest, Value, str]:
-    """Parse a person's answer: task, value, person. Run by the user agent."""
+    """Parse a person's answer: task, value, person; raise ValueRangeError for too long a value."""
     return (
         digest_from_wire(message.task_digest),
         _value(message),
@@ -140,7 +140,7 @@ def _check_length(noun: str, length: int, maximum: int) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerRecord:
-    """A device's record of an answer."""
+    """A device's record of a person's answer to a task."""
 
     state: str
     inclusion: str

@@ -47,7 +47,7 @@ def signed_task_to_wire(signed: SignedTask) -> task_pb2.SignedTask:
 
 
 def signed_task_from_wire(message: task_pb2.SignedTask) -> SignedTask:
-    """Parse a published task, and keep its bytes unchanged."""
+    """Parse a published task; its bytes are kept unchanged."""
     return SignedTask(
         task_bytes=parse_bounded("task", message.task, MAX_TASK_BYTES),
         signature=parse_fixed("signature", message.signature, SIGNATURE_BYTES),
@@ -147,7 +147,7 @@ _SUMMARY: Final = Codec(
 
 
 def tasks_after_from_wire(message: analyzer_pb2.ListTasksRequest) -> TaskDigest | None:
-    """Parse the task after which a page begins. Run by the analyzer."""
+    """Parse the task after which a page begins; None for the first. Run by the analyzer."""
     return digest_from_wire(message.after) if message.after else None
 
 
@@ -157,7 +157,7 @@ def summaries_to_wire(summaries: Sequence[TaskSummary]) -> analyzer_pb2.ListTask
 
 
 def summaries_from_wire(message: analyzer_pb2.ListTasksResponse) -> list[TaskSummary]:
-    """Parse a page of the list of tasks, sorted by digest."""
+    """Parse a page of the list of tasks; raise WireError unless it is sorted by digest."""
     if len(message.tasks) > MAX_LISTED_TASKS:
         raise WireError(
             f"the answer has {len(message.tasks)} tasks; it may have at most {MAX_LISTED_TASKS}"
@@ -172,7 +172,7 @@ def summaries_from_wire(message: analyzer_pb2.ListTasksResponse) -> list[TaskSum
 def description_to_wire(
     signed: SignedTask, summary: TaskSummary
 ) -> analyzer_pb2.DescribeTaskResponse:
-    """Encode a task and its state."""
+    """Encode a published task and its summary."""
     return analyzer_pb2.DescribeTaskResponse(
         task=signed_task_to_wire(signed), summary=_SUMMARY.to_wire(summary)
     )
@@ -181,5 +181,5 @@ def description_to_wire(
 def description_from_wire(
     message: analyzer_pb2.DescribeTaskResponse,
 ) -> tuple[SignedTask, TaskSummary]:
-    """Parse a task and its state."""
+    """Parse a published task and its summary."""
     return signed_task_from_wire(message.task), _SUMMARY.from_wire(message.summary)
