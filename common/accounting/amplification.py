@@ -2,21 +2,21 @@
 Formula 1: amplification by shuffling among honest users and dummies, against the analyzer.
 
 For a match-count mechanism with l answers, blanket probability γ = l·q and signal p - q, let M be
-the blanket size: the number of uniform messages around the victim, its own message included.
+the blanket size: the number of uniform messages in the batch, counting the victim's as one.
 M = 1 + Bin(n_h, γ) + D, with n_h honest users besides the victim and D honest dummies. Then
 
     δ(ε | M) = l·(p-q)/M · E[(H_x - e^ε·H_x' - M·(e^ε - 1)·q/(p-q))_+],   δ(ε) = E_M[δ(ε | M)],
 
 where H_x and H_x' count the uniform messages that support the victim's two candidate values. For a
 collision probability c, H_x' ~ Bin(M, 1/l) and H_x | H_x' ~ Bin(H_x', c) + Bin(M - H_x',
-(1-c)/(l-1)): independent for c = 1/l (pairwise independent hashing), one histogram for c = 0. This
-is the privacy blanket bound [BBGN19] in a binomial form that needs no Fourier transform.
+(1-c)/(l-1)): for c = 1/l (pairwise independent hashing) the counts are independent, for c = 0 they
+belong to one histogram. This is the privacy blanket bound [BBGN19] in binomial form.
 
 Every figure is an upper bound:
 
 * δ(ε | M) falls with M (H/M is a reverse martingale), so bins of M are charged at their lower edge;
-* the inner expectation is convex in H_x', so inside a cell of H_x' the chord lies above it, and a
-  cell's exact mass and mean place it on the chord;
+* the inner expectation is convex in H_x', so inside a cell of H_x' it lies below its chord, whose
+  average over the cell follows from the cell's exact mass and mean;
 * no tail is omitted: mass below the first bin of M is charged to δ in full.
 
 Run by the analyzer, the user agent and the planner. Replace-one neighbours.
@@ -49,7 +49,7 @@ _ROUNDS: Final = 4
 _ROUGH_TOLERANCE: Final = 0.1
 """Relative error of δ in the first search for ε."""
 _COLLISION_FACTOR: Final = 4.0
-"""Factor on the error if the messages that support both values are binned too."""
+"""Factor on the tolerance if the number of messages that support both values is binned too."""
 _TOLERANCE_PER_LOG_DELTA: Final = 6e-4
 """Relative error of δ in the final search, divided by ln(1/δ): in relative terms, δ changes about
 2·ln(1/δ) times as fast as ε."""
@@ -69,8 +69,8 @@ def delta_upper(
 
     Returns:
         A δ in 0 .. 1 at which (ε, δ) holds; 0 from the local ε on. It is within .2 % of formula 1
-        if the collision probability is 0 or 1/l and M is a few hundred times l, or small enough to
-        be summed in full, and otherwise within 1 %.
+        if the collision probability is 0 or 1/l and M is either at least a few hundred times l or
+        small enough to be summed in full; otherwise within 1 %.
 
     Raises:
         AccountingError: epsilon is negative, not a number, or above MAX_EPSILON and below the
@@ -96,11 +96,11 @@ def epsilon_upper(
     Return an upper bound on the central ε at δ, against the analyzer and colluding users.
 
     Returns:
-        An ε at which (ε, δ) holds, within .1 % of formula 1's and at most the local ε. Infinite if
-        reports carry no noise and the anonymity set is too small.
+        An ε at which (ε, δ) holds, within .1 % of formula 1's ε and at most the local ε. Infinite
+        if reports carry no noise and the anonymity set is too small.
 
     Raises:
-        AccountingError: delta is not between MIN_DELTA and 1.
+        AccountingError: delta is below MIN_DELTA, or not below 1.
 
     Cost: about ten evaluations of δ on one layout of bins, tenths of a second; seconds for
     collision probabilities other than 0 and 1/l. Results are cached.
@@ -129,9 +129,9 @@ class DeltaCurve:
     """
     δ(ε) as a function, with bins of M and cells of H_x' laid out once for a few ε.
 
-    At those ε the layout adds at most about the given tolerance. The curve falls with ε, is convex
-    in e^ε and lies above the true one everywhere: it belongs to a pair of distributions that
-    dominates the shuffled batch [ZDW22].
+    At those ε the layout raises δ by at most about a relative `tolerance`. The curve falls with ε,
+    is convex in e^ε and lies above the true curve everywhere: it belongs to a pair of distributions
+    that dominates the shuffled batch [ZDW22].
     """
 
     def __init__(
@@ -156,7 +156,7 @@ class DeltaCurve:
         self._conditional = ConditionalDelta(reduction, self._bins.edges, grid)
 
     def _refine(self, epsilon: float, tolerance: float) -> float:
-        """Split bins until they cost little at ε; return the M that contributes most there."""
+        """Split bins, in a few passes, to cost little at ε; return the M that adds most to δ."""
         for _ in range(_ROUNDS):
             masses, weights, missed = self._blanket_size.masses(self._bins, self._random)
             values = ConditionalDelta(self.reduction, self._bins.edges, COARSE_GRID)(epsilon)
@@ -182,7 +182,7 @@ def _gaussian_guess(
     reduction: MatchCountReduction, anonymity_set: AnonymitySet, delta: float
 ) -> float:
     """
-    Estimate ε by Gaussian privacy with μ² = 2(1-c)·l·(p-q)²/M at the mean M; not a bound.
+    Estimate ε at δ, by Gaussian privacy with μ² = 2(1-c)·l·(p-q)²/M at a typical M; not a bound.
 
     Near 0 the privacy loss is about l(p-q)/M·(H_x - H_x'), and Var(H_x - H_x') = 2M(1-c)/l.
     """

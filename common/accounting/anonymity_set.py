@@ -1,7 +1,7 @@
 """
 The anonymity set of a victim: honest users and dummies, except those known to the adversary.
 
-It determines the blanket size M = 1 + Bin(n_h, γ) + D of formula 1, whose distribution is binned.
+The set determines the distribution of formula 1's blanket size M = 1 + Bin(n_h, γ) + D.
 """
 
 import math
@@ -33,16 +33,16 @@ class AnonymitySet:
     The users and dummies of one batch. The victim is one of `users`.
 
     Dummies may be the users' own or the shuffler's, since the analyzer cannot tell them apart.
-    Those of colluding users are not included.
+    Dummies of colluding users are not included.
     """
 
     users: int
     dummies: int = 0
     """Fixed number of honest dummies, including the victim's own."""
     random_dummies: CountDistribution | None = None
-    """Distribution of the number of further honest dummies, independent of every value."""
+    """Distribution of the number of further honest dummies, independent of values; None if 0."""
     known_dummies: int = 0
-    """Number of these dummies that the adversary can identify and drop."""
+    """Number of fixed and random dummies that the adversary can identify and drop."""
     colluders: int = 0
     """Number of `users` whose reports the adversary knows."""
 
@@ -66,23 +66,23 @@ class AnonymitySet:
 
     @property
     def others(self) -> int:
-        """Honest users besides the victim."""
+        """Number of honest users besides the victim."""
         return self.users - 1 - self.colluders
 
 
 _MIN_EVENT_PROBABILITY: Final = 1e-6
 """Minimum probability of the conditioning event; bounds for rarer events are useless."""
 _EXCLUDED_TAIL: Final = 1e-20
-"""Probability that more users are excluded than assumed, which is charged to δ."""
+"""Maximum probability, charged to δ, that more users are excluded than assumed."""
 
 
 def uniform_dummies(spec: DummySpec, users: int) -> CountDistribution:
     """
-    Return the distribution of all users' random uniform dummies, beyond the fixed ones.
+    Return the distribution of the total number of the users' random uniform dummies.
 
-    Each user's negative binomial number X is conditioned to be at most `most`. For all users, this
-    event has probability (1 - P(X > most))^users. If that is almost 0, no dummies are counted,
-    which can only raise the bound.
+    Each user's negative binomial number X is conditioned to be at most `most`. The event that this
+    holds for all users has probability (1 - P(X > most))^users. If that is almost 0, no random
+    dummies are counted, which can only raise the bound on δ.
     """
     # Dummies of users beyond MAX_COUNT are not counted.
     users = min(users, MAX_COUNT // max(1, spec.trials))
@@ -102,10 +102,10 @@ def each_item_release(spec: DummySpec, users: int) -> ItemNoiseRelease:
     """
     Return a round in which each user adds a dummy of each item with probability c [BC20].
 
-    A user's total is conditioned to be at most `most`. Let W be the user's dummies on the d - 2
-    items other than x and x'. Reveal every W, and the dummies of x and x' of users with
-    W > most - 2, who are thereby excluded. The dummies of x and x' of all others are independent
-    with probability c, as without conditioning. A user is excluded with probability
+    A user's total is conditioned to be at most `most`. Let W be the number of the user's dummies of
+    the d - 2 items other than x and x'. Reveal every W, and exclude the users with W > most - 2 by
+    revealing their dummies of x and x'. Other users' dummies of x and x' are independent with
+    probability c, as without conditioning. A user is excluded with probability
     P(W > most - 2 | total ≤ most) ≤ P(W > most - 2) / P(total ≤ most); the probability that more
     users are excluded than assumed is charged to δ.
     """
@@ -133,9 +133,9 @@ def _missing(chance: float, users: int) -> float:
 
 
 _TAIL: Final = 1e-24
-"""Probability below the first bin, which is charged to δ."""
+"""Maximum probability below the first bin, which is charged to δ."""
 _UPPER_TAIL: Final = 1e-9
-"""Probability beyond the lower edge of the last bin, which is open."""
+"""Maximum probability beyond the lower edge of the last bin, which is open."""
 _MAX_BINS: Final = 768
 _MAX_SINGLE: Final = 200
 
@@ -148,14 +148,14 @@ class Bins:
 
     @classmethod
     def of(cls, distribution: CountDistribution, number: int) -> "Bins":
-        """Spread about `number` bins over a distribution's range; single counts if it is narrow."""
+        """Spread up to 2·number bins over a distribution; single counts if its range is narrow."""
         return cls.between(
             quantile(distribution, _TAIL), upper_quantile(distribution, _UPPER_TAIL), number
         )
 
     @classmethod
     def between(cls, low: float, high: float, number: int) -> "Bins":
-        """Spread about `number` bins from low to high; single counts if these are few."""
+        """Spread up to 2·number bins from low to high; single counts if that range is narrow."""
         if high - low <= _MAX_SINGLE:
             return cls(np.arange(low, max(low, high) + 1))
         even = np.linspace(low, high, number)
@@ -172,7 +172,7 @@ class Bins:
 
     def refined(self, losses: Vector, allowed: float) -> "Bins":
         """
-        Split bins so that charging their lower edges costs about `allowed` in total.
+        Split the closed bins, which now cost `losses`, so that they cost about `allowed` in total.
 
         A bin that costs c costs c/k in k pieces: Σ c/k is least for given Σ k if k ∝ √c.
         """
@@ -206,7 +206,7 @@ class BlanketSize:
         self._random = anonymity_set.random_dummies or Binomial(0, 0.0)
 
     def first_bins(self, number: int) -> tuple[Bins, Bins]:
-        """Spread bins over M, and over the random dummies in M."""
+        """Spread up to 2·number bins over M, and over the number of random dummies."""
         random = Bins.of(self._random, number)
         others = Bins.of(self._others, number)
         lowest = self._sizes(random)[0] + others.edges[0]
@@ -223,8 +223,8 @@ class BlanketSize:
 
         Returns:
             The probability of each bin of M given each bin of random dummies, shape (random bins,
-            bins); of each bin of random dummies, shape (random bins,); and of everything below a
-            first bin. All are rounded up.
+            bins); of each bin of random dummies, shape (random bins,); and of everything below
+            either first bin. All are rounded up.
         """
         weights, missed = random.masses(self._random)
         rows, below = [], missed

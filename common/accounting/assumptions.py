@@ -1,4 +1,4 @@
-"""Theorems and assumptions of guarantees, in words; their sources: docs/theory/accounting.md."""
+"""Theorems and assumptions of guarantees, in words; for sources see docs/theory/accounting.md."""
 
 from typing import Final
 
@@ -45,7 +45,7 @@ ENCRYPTED: Final = "the encryption holds"
 
 
 def permanent_assumptions(permanent_epsilon: float) -> tuple[str, ...]:
-    """Return the assumptions of answers that share permanent noise."""
+    """Return the assumptions behind answers that share permanent noise, with their total ε."""
     changes = (
         "your answer to this question stays the same in all its tasks: a changed answer may be "
         "visible, whatever epsilon is"

@@ -11,10 +11,10 @@ from common.mechanisms.base import Vector
 
 RELATIVE_ERROR: Final = 1e-9
 """
-Bound on the tails' relative error, which is below 3e-11 (against 60-digit sums, to 10^9 trials).
+Bound on the tails' relative error (found: 3e-11, against 60-digit sums for up to 10^9 trials).
 
-The library's own binomial distribution function loses eight digits at small probabilities. Of the
-incomplete beta and gamma functions underneath, the one for the smaller tail loses none.
+SciPy's own binomial distribution function loses eight digits at small probabilities. The incomplete
+beta and gamma functions lose none if they compute the smaller tail.
 """
 
 
@@ -33,7 +33,7 @@ def smaller_tail(
     Args:
         lower: Ufunc for P(X ≤ k), accurate where k is below the mean.
         upper: Ufunc for P(X > k), accurate elsewhere.
-        parameters: Arguments of both.
+        parameters: Arguments of both ufuncs.
         inside: True where both tails are above 0.
         low: True where k is below the mean.
         below: P(X ≤ k) where not inside; overwritten elsewhere.
@@ -50,7 +50,7 @@ def masses_between(below: Vector, above: Vector) -> Vector:
     """
     Return the mass between neighbouring points along the last axis, from both tails at each point.
 
-    It is a difference of the smaller tails, which loses no digits.
+    Each mass is a difference of smaller tails, which loses no digits.
     """
     lower_half = below[..., 1:] < above[..., :-1]
     masses: Vector = np.where(lower_half, np.diff(below, axis=-1), -np.diff(above, axis=-1))
@@ -91,22 +91,21 @@ def stop_loss(
     """
     Return a one-sided bound on the stop-loss E[(X - t)_+] for X ~ Binomial(n, c), elementwise.
 
-    With k = ⌊t⌋ it equals (nc - t)·P(X > k) + (k+1)(1-c)·P(X = k+1): as (j - nc)·P(X = j) =
+    With k = ⌊t⌋ this equals (nc - t)·P(X > k) + (k+1)(1-c)·P(X = k+1): as (j - nc)·P(X = j) =
     a_j - a_(j+1) for a_j = j(1-c)·P(X = j), the sum over j > k telescopes to a_(k+1). The more
-    usual nc·P(X' ≥ k) - t·P(X > k), X' with one trial less, subtracts two numbers that agree in up
-    to six digits at 10^9 trials.
+    usual nc·P(X' ≥ k) - t·P(X > k), where X' has one trial less, subtracts two numbers that agree
+    in up to six digits at 10^9 trials.
 
     Args:
         trials: n, whole numbers, at least 0.
         chance: c, 0 .. 1.
         threshold: t, at least 0.
-        margin: Relative error added: RELATIVE_ERROR for an upper bound, its negative for a lower
-            one.
+        margin: Relative error added: RELATIVE_ERROR for an upper bound, negated for a lower one.
 
     Returns:
         Bounds, at least 0.
 
-    Cost: two binomial evaluations each.
+    Cost: two binomial evaluations for each element.
     """
     threshold = np.minimum(threshold, trials + 1)
     whole = np.floor(threshold)
@@ -118,5 +117,5 @@ def stop_loss(
 
 
 def interval_masses(edges: Vector, trials: Vector, chance: float) -> Vector:
-    """Return P(edges[..., j] ≤ X < edges[..., j+1]) for X ~ Binomial(trials, chance), each j."""
+    """Return P(edges[..., j] ≤ X < edges[..., j+1]) for X ~ Binomial(trials, chance)."""
     return masses_between(*tails(edges - 1, trials, chance))

@@ -2,9 +2,9 @@
 Hiding among clones: amplification by shuffling for any randomizer with a known local ε.
 
 With some probability each other user becomes a *clone* of the victim: its report is drawn from one
-of two distributions Q and Q', chosen by a fair coin. A coin with odds p : 1 or 1 : p, depending on
-the victim's value, chooses that of the victim's report. Reveal all else; the adversary sees the
-number J of draws from Q' among m = 1 + Bin(n_h, chance). With s = (p-1)/(p+1) the two worlds weight
+of two distributions Q and Q', chosen by a fair coin. The victim's report is drawn from Q or Q' with
+odds p : 1 or 1 : p, depending on the victim's value. Reveal all else; the adversary sees the number
+J of draws from Q' among m = 1 + Bin(n_h, chance). With s = (p-1)/(p+1) the two worlds weight
 J ~ Bin(m, 1/2) by 1 ± s(1 - 2J/m), hence
 
     δ(ε | m) = 2s(1+e^ε)/m · E[(u - J)_+],   u = m(p - e^ε)/((p-1)(1+e^ε)),   δ = E_m[δ(ε | m)].
@@ -88,9 +88,9 @@ class CloneReduction:
         """
         Return the reduction of [FMT23]: a clone with probability 2/(e^ε0 + 1), and odds e^ε0.
 
-        It claims that no shuffled ε0-LDP randomizer is less private than binary randomized
-        response, for which it equals formula 1. It is **not** proven for every randomizer: the
-        paper's Errata withdraw that and keep it for a restricted class.
+        The paper claims that no shuffled ε0-LDP randomizer is less private than binary randomized
+        response, for which this equals formula 1. That is **not** proven for every randomizer: the
+        paper's Errata restrict the claim to a smaller class.
         """
         return cls(
             chance=2 * math.exp(-local_epsilon) / (1 + math.exp(-local_epsilon)),
@@ -120,11 +120,11 @@ class CloneReduction:
         return lambda epsilon: self._delta_at(epsilon, *bins)
 
     def epsilon(self, anonymity_set: AnonymitySet, delta: float, local_epsilon: float) -> float:
-        """Return an upper bound on ε, at most the local ε. Cost: about ten evaluations of δ."""
+        """Return an upper bound on ε at δ, at most the local ε. Cost: about ten values of δ."""
         return least_epsilon(self.curve(anonymity_set), delta=delta, local_epsilon=local_epsilon)
 
     def _delta_at(self, epsilon: float, edges: Vector, masses: Vector, missed: float) -> float:
-        """Average δ(ε | m) over bins of the number of clones."""
+        """Return an upper bound on δ: the average of δ(ε | m) over bins of the number of clones."""
         if epsilon >= self.log_odds:
             return 0.0
         sizes = edges + 1
@@ -140,7 +140,7 @@ def clones_2021(reduction: MatchCountReduction, anonymity_set: AnonymitySet, del
     Return the central ε of [FMT21], numeric, for any ε0-LDP randomizer; dummies are not counted.
 
     Raises:
-        AccountingError: delta is not between MIN_DELTA and 1.
+        AccountingError: delta is below MIN_DELTA, or not below 1.
         BoundRangeError: The local ε is infinite.
     """
     local_epsilon = _finite(reduction)
@@ -156,7 +156,11 @@ def clones_2023(reduction: MatchCountReduction, anonymity_set: AnonymitySet, del
 def clones_with_a_coin(
     reduction: MatchCountReduction, anonymity_set: AnonymitySet, delta: float
 ) -> float:
-    """Return the central ε of [FMT21] with the coin of [FMT23], proven; see `clones_2021`."""
+    """
+    Return the central ε of [FMT21] with the coin of [FMT23], proven; errors as in `clones_2021`.
+
+    A local ε above MAX_EXPONENT also raises BoundRangeError.
+    """
     local_epsilon = _finite(reduction)
     if local_epsilon > MAX_EXPONENT:
         raise BoundRangeError(
@@ -171,7 +175,7 @@ def shortfall(trials: Vector, threshold: Vector) -> Vector:
     """
     Return an upper bound on E[(u - J)_+] for J ~ Binomial(m, 1/2), elementwise; 0 if u ≤ 0.
 
-    With k = ⌊u⌋ it equals u·P(J ≤ k) - m/2·P(J' ≤ k-1), where J' has one trial less, since
+    With k = ⌊u⌋ this equals u·P(J ≤ k) - m/2·P(J' ≤ k-1), where J' has one trial less, since
     j·P(J = j) = m/2·P(J' = j-1). It also equals (u - m/2)·P(J ≤ k) + (k+1)/2·P(J = k+1), as in
     `binomial.stop_loss`. The first form loses digits at large u, the second far below u = 1: both
     are rounded up, and the smaller one is returned.
@@ -203,7 +207,7 @@ def _finite(reduction: MatchCountReduction) -> float:
 
 
 def _bins(others: int, chance: float) -> tuple[Vector, Vector, float]:
-    """Return lower edges of bins of Bin(others, chance), their masses, and the mass below."""
+    """Return the lower edges and masses of bins of Bin(others, chance), and the mass below them."""
     distribution = Binomial(others, chance)
     bins = Bins.of(distribution, _N_BINS)
     masses, missed = bins.masses(distribution)

@@ -25,15 +25,15 @@ from common.mechanisms.base import Vector
 from common.messages.guarantee import sum_upper
 
 MIN_COMPOSED_DELTA: Final = 1e-12
-"""Below it the rounding error of Fourier transforms would dominate."""
+"""Minimum δ of several releases: below it, rounding errors of Fourier transforms dominate."""
 
 _TRANSFORM_ERROR: Final = 1e-15
-"""Absolute error of δ by one composition, subtracted from the requested δ. For up to 1000, δ was
-too low by at most 6e-17 per composition, against exact binomial sums."""
+"""Absolute error of δ by one composition, subtracted from the requested δ. Up to 1000
+compositions gave a δ too low by at most 6e-17 each, against exact binomial sums."""
 _DELTA_ERROR: Final = 1e-6
-"""Relative error of δ, also subtracted. Against the same sums it was below 1e-9 for δ > 1e-6."""
+"""Relative error of δ, also subtracted; below 1e-9 against the same sums for δ > 1e-6."""
 _STEPS: Final = 8
-"""Grid points in one standard deviation of the loss; they add at most 1/384 to its variance."""
+"""Grid points in a standard deviation of the loss; the grid adds at most 1/384 of the variance."""
 _DENSE_DEVIATIONS: Final = 4
 """Standard deviations beyond which grid points may be further apart."""
 _MIN_CURVE_DELTA: Final = 1e-17
@@ -46,7 +46,7 @@ _CACHE_SIZE: Final = 4096
 
 @dataclass(frozen=True, slots=True)
 class _GridCurve:
-    """δ at multiples of a step; steps are powers of two, so any two have a common multiple."""
+    """δ(ε) at multiples of a step of ε. Steps are powers of two, so curves can share a grid."""
 
     step: float
     multiples: tuple[int, ...]
@@ -67,7 +67,7 @@ def composed_epsilon(releases: Sequence[Release], delta: float) -> float:
     Raises:
         AccountingError: There is no release, or delta is out of range.
 
-    Cost: about a second for each distinct release, cached; milliseconds for the rest.
+    Cost: about a second for each distinct release, cached; milliseconds for their composition.
     """
     if not releases:
         raise AccountingError("there is no release to compose")
@@ -91,11 +91,11 @@ def composed_claims(claims: Sequence[tuple[float, float]], delta: float) -> floa
     """
     Return an upper bound on the ε of several rounds together, from the (ε, δ) of each.
 
-    It is the smaller of the sum and of the composition of the worst pair of distributions that each
-    claim allows [KOV15].
+    The bound is infinite if the claims' δ sum to more than delta. Otherwise it is the sum of the
+    claims' ε or, if smaller, the composition of the worst pairs that the claims allow [KOV15].
 
     Raises:
-        AccountingError: There is no claim, or delta is out of range.
+        AccountingError: There is no claim, a claim is invalid, or delta is out of range.
     """
     if not claims:
         raise AccountingError("there is no claim to compose")
@@ -119,7 +119,7 @@ def composed_claims(claims: Sequence[tuple[float, float]], delta: float) -> floa
 
 
 def _check_delta(delta: float) -> None:
-    """Raise AccountingError for a δ that composition cannot resolve."""
+    """Check that δ is at least MIN_COMPOSED_DELTA and below 1, or raise AccountingError."""
     if not MIN_COMPOSED_DELTA <= delta < 1:
         raise AccountingError(
             f"delta is {delta}; for several releases together it must be at least "
@@ -132,10 +132,10 @@ _Key = TypeVar("_Key")
 
 def _steps(wanted: Mapping[_Key, float]) -> dict[_Key, float]:
     """
-    Round steps down to powers of two, so that any two have a common multiple.
+    Round steps down to powers of two, so that curves can share a grid.
 
-    The ratio of a step to the coarsest is at least _MIN_STEP_RATIO: the grid must fit into memory,
-    and a much smaller loss is bounded well enough.
+    A step much below the coarsest is raised to _MIN_STEP_RATIO of it, so that the grid fits into
+    memory; the small loss that wants the finer step is still bounded well enough.
     """
     least = max(wanted.values()) * _MIN_STEP_RATIO
     return {key: 2.0 ** math.floor(math.log2(max(step, least))) for key, step in wanted.items()}
@@ -144,7 +144,7 @@ def _steps(wanted: Mapping[_Key, float]) -> dict[_Key, float]:
 @lru_cache(maxsize=_CACHE_SIZE)
 def _deviation(release: Release) -> float:
     """
-    Estimate the standard deviation of a release's privacy loss.
+    Estimate the standard deviation of a release's privacy loss; at most the local ε.
 
     For μ-Gaussian privacy δ(0), the total variation distance, is about μ / √(2π).
     """
@@ -153,7 +153,7 @@ def _deviation(release: Release) -> float:
 
 @lru_cache(maxsize=_CACHE_SIZE)
 def _release_curve(release: Release, step: float) -> _GridCurve:
-    """Put a release's curve on a grid."""
+    """Put a release's curve on a grid of this step."""
     deviation = _deviation(release)
     return _connect(
         release.curve((deviation, _DENSE_DEVIATIONS * deviation), _LAYOUT_TOLERANCE), step
@@ -162,7 +162,7 @@ def _release_curve(release: Release, step: float) -> _GridCurve:
 
 @lru_cache(maxsize=_CACHE_SIZE)
 def _claim_curve(claim: tuple[float, float], step: float) -> _GridCurve:
-    """Put a claim's worst curve on a grid: reveal all with probability δ, else one bit [KOV15]."""
+    """Put on a grid a claim's worst curve: a bit, exact with probability δ, else noisy [KOV15]."""
     epsilon, delta = claim
 
     def curve(at: float) -> float:
@@ -173,7 +173,7 @@ def _claim_curve(claim: tuple[float, float], step: float) -> _GridCurve:
 
 
 def _connect(curve: Callable[[float], float], step: float) -> _GridCurve:
-    """Evaluate a curve at multiples of a step, with wider strides in its tail."""
+    """Evaluate a curve at multiples of a step, wider apart in its tail, to a tiny or constant δ."""
     multiples, deltas = [0], [curve(0.0)]
     stride = 1
     while deltas[-1] > _MIN_CURVE_DELTA and (len(deltas) < 2 or deltas[-1] < deltas[-2]):  # noqa: PLR2004
@@ -186,7 +186,7 @@ def _connect(curve: Callable[[float], float], step: float) -> _GridCurve:
 
 
 def _composed(curves: Sequence[tuple[_GridCurve, int]], delta: float) -> float:
-    """Compose each curve as often as it is counted, and return ε at δ."""
+    """Compose each curve as often as it is counted; return ε at δ, infinite if δ is too small."""
     if max(curve.deltas[-1] for curve, _ in curves) >= delta:
         return math.inf  # some loss is infinite with at least that probability
     step = min(curve.step for curve, _ in curves)

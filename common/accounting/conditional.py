@@ -2,9 +2,9 @@
 δ(ε | M) of formula 1 for a given blanket size M, bounded from above.
 
 Given H_x' = h, the inner expectation is convex in h: raising h by one removes a trial from H_x, or
-none, and subtracts e^ε ≥ 1, and these increments do not decrease. So inside a cell of H_x' the
-chord lies above it, and the value at the cell's mean below (Jensen); a cell's exact mass and mean
-determine both bounds. Their gap shows how fine the cells must be.
+none, and subtracts e^ε ≥ 1, and these increments do not decrease. So in a cell of H_x' the average
+is at most that of the chord, and at least the value at the cell's mean (Jensen); a cell's exact
+mass and mean determine both bounds. Their gap shows how fine the cells must be.
 
 If two values collide with a probability c that is neither 0 nor 1/l, the number B of messages that
 support both is binned first, and bins are charged at their lower edge, since the expectation falls
@@ -24,13 +24,13 @@ from common.mechanisms.base import Vector
 from common.mechanisms.reduction import MatchCountReduction
 
 _MEAN_ERROR: Final = 1e-10
-"""Relative error of a cell's mean, a ratio of masses whose errors agree."""
+"""Maximum relative error of a cell's mean, a ratio of masses whose errors largely cancel."""
 COARSE_GRID: Final = np.concatenate([np.arange(-12, 5, 0.25), [5, 6, 7, 9, 12]])
 """Initial ends of the cells of H_x', in standard deviations from its mean."""
 _LAST_ENDS: Final = np.array([1.0, 2.0, 4.0])
 """Counts added to the last end as further ends, for standard deviations below 1."""
 _BOTH_EDGES: Final = np.concatenate([[-6, -4, -3], np.arange(-2.25, 2.5, 0.25), [3, 4, 5, 7]])
-"""Lower edges of bins of the messages that support both values, in standard deviations."""
+"""Lower edges of the bins of B (messages that support both), in deviations from the mean."""
 _MAX_PIECES: Final = 60
 _MAX_NARROW_WIDTH: Final = 4
 """Maximum width of a cell in which every count becomes an end."""
@@ -45,7 +45,7 @@ class Cells:
 
     def __init__(self, trials: Vector, chance: float, grid: Vector) -> None:
         """
-        Lay out cells.
+        Lay out the cells and compute their masses and means.
 
         Args:
             trials: Whole numbers, shape (..., 1).
@@ -68,7 +68,7 @@ class Cells:
 
     def chords(self) -> Vector:
         """
-        Split each cell's mass between its two ends, preserving its mean; shape of nodes.
+        Return a weight for each node: each cell's mass, split between both ends to keep its mean.
 
         As the expectation falls with h, the mean is rounded down, and the last cell, which is open,
         counts at its lower end.
@@ -97,22 +97,22 @@ class _Rows:
     """
     The inner expectation for each M: E[(H_x - e^ε·h - (e^ε - 1)·base)_+] given H_x' = h.
 
-    H_x' ~ Bin(trials, chance), and H_x ~ Bin(trials, own_chance), of trials - h if exclusive.
+    H_x' ~ Bin(trials, chance). H_x ~ Bin(n, own_chance), n = trials - h if exclusive, else trials.
     """
 
     trials: Vector
-    """Messages that may support x or x', shape (rows, 1)."""
+    """Number of messages that may support x or x', shape (rows, 1)."""
     base: Vector
-    """M·q/(p-q), plus the messages that support both; shape (rows, 1)."""
+    """M·q/(p-q), plus the number of other messages, which support both; shape (rows, 1)."""
     chance: float
-    """Probability that a message supports x'."""
+    """Probability that one of these messages supports x'."""
     own_chance: float
-    """Probability that a message supports x, given that it may."""
+    """Probability that one supports x; if exclusive, given that it does not support x'."""
     exclusive: bool
-    """True if no message supports both."""
+    """True if none of these messages supports both x and x'."""
 
     def excess(self, other_matches: Vector, epsilon: float, margin: float) -> Vector:
-        """Return a one-sided bound at whole h, shape (rows, k); margin as in `stop_loss`."""
+        """Return one-sided bounds for whole h, shape (rows, k); margin as in `stop_loss`."""
         growth = np.expm1(epsilon)
         threshold = other_matches * (1 + growth) + self.base * growth
         left = self.trials - other_matches if self.exclusive else self.trials
@@ -136,7 +136,7 @@ def _rows(reduction: MatchCountReduction, sizes: Vector, presence: Vector) -> tu
     uniform one, has signal π(p-q) and blanket γ + (1-π)(p-q). base is B + M·q/(p-q) for these, with
     q = blanket / l.
 
-    Under U a message supports both values with probability c/l and each alone with (1-c)/l. So one
+    A uniform message supports both values with probability c/l, each alone with (1-c)/l. So one
     of the M - B messages that do not support both supports x' with probability
     (1-c)/l / (1-c/l) = (1-c)/(l-c), and one that does not support x' supports x with
     (1-c)/l / (1-1/l) = (1-c)/(l-1).
@@ -221,7 +221,7 @@ def grid_for(
     """
     Return ends of the cells of H_x' for which chords cost about a share `tolerance` of δ(ε | size).
 
-    They are in standard deviations from the mean, ascending. The gap between a cell's chord and its
+    Ends are in standard deviations from the mean, ascending. The gap between a cell's chord and its
     centre falls with the third power of its width (mass times squared width). A gap g becomes g/k²
     in k pieces: Σ g/k² is least for given Σ k if k ∝ g^(1/3).
     """

@@ -1,4 +1,4 @@
-"""Distributions of counts of reports: the others' reports in the blanket, and dummies."""
+"""Distributions of counts: of other users' reports in the blanket, and of dummies."""
 
 import math
 from collections.abc import Callable
@@ -27,7 +27,7 @@ class CountDistribution(Protocol):
         """Return P(X = outcome), elementwise; `outcome` contains whole numbers."""
 
     def thinned(self, share: float) -> "CountDistribution | None":
-        """Return the distribution if each unit is kept with probability share; None if unknown."""
+        """Return the distribution if units are kept with probability `share`; None if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Binomial:
         return scipy.stats.binom.pmf(outcome, self.trials, self.chance)
 
     def thinned(self, share: float) -> "Binomial":
-        """Return the binomial distribution of the kept units."""
+        """Return the distribution after each unit is kept with probability `share`."""
         return Binomial(self.trials, self.chance * share)
 
 
@@ -119,7 +119,7 @@ class NegativeBinomial:
         return scipy.stats.nbinom.pmf(outcome, self.r, self._success)
 
     def thinned(self, share: float) -> "NegativeBinomial":
-        """Return the negative binomial distribution of the kept units, with the same r."""
+        """Return the distribution after each unit is kept with probability `share`; same r."""
         return NegativeBinomial(self.r, self.mean * share)
 
 
@@ -146,7 +146,7 @@ class Groups:
         return np.where(whole, self.distribution.probabilities(np.floor(outcome / self.size)), 0.0)
 
     def thinned(self, share: float) -> CountDistribution | None:
-        """Return None unless groups have one unit."""
+        """Return the other count's thinned distribution if `size` is 1, else None (unknown)."""
         return self.distribution.thinned(share) if self.size == 1 else None
 
 
@@ -155,8 +155,8 @@ class Conditioned:
     """
     Upper bounds for a distribution given an event of probability at least 1 - missing.
 
-    P(X = k | event) ≤ P(X = k) / (1 - missing) for any event, and so for the expectation of any
-    non-negative function. Tails and probabilities are these bounds: they sum to more than 1.
+    P(X = k | event) ≤ P(X = k) / (1 - missing) for any such event; the factor also bounds
+    expectations of non-negative functions. Tails and probabilities may thus sum to more than 1.
     """
 
     distribution: CountDistribution
@@ -168,12 +168,12 @@ class Conditioned:
             raise AccountingError(f"missing is {self.missing}; it must be at least 0 and below 1")
 
     def tails(self, outcome: Vector) -> tuple[Vector, Vector]:
-        """Bound P(X ≤ outcome) and P(X > outcome)."""
+        """Return upper bounds on P(X ≤ outcome | event) and P(X > outcome | event), elementwise."""
         below, above = self.distribution.tails(outcome)
         return below / (1 - self.missing), above / (1 - self.missing)
 
     def probabilities(self, outcome: Vector) -> Vector:
-        """Bound P(X = outcome), elementwise; `outcome` contains whole numbers."""
+        """Return upper bounds on P(X = outcome | event), elementwise, for whole numbers."""
         bound: Vector = self.distribution.probabilities(outcome) / (1 - self.missing)
         return bound
 
@@ -183,7 +183,7 @@ class Conditioned:
 
 
 def interval_masses(edges: Vector, distribution: CountDistribution) -> Vector:
-    """Return P(edges[j] ≤ X < edges[j+1]) for each j, shape (edges - 1,)."""
+    """Return P(edges[j] ≤ X < edges[j+1]) for each j, shape (len(edges) - 1,)."""
     return masses_between(*distribution.tails(edges - 1))
 
 
@@ -219,7 +219,7 @@ def _check_mean(mean: float) -> None:
 
 
 ROUNDING: Final = 2.0**-52
-"""Twice the relative error of one floating-point operation."""
+"""Twice the maximum relative error of one floating-point operation."""
 _EXTRA_ROUNDINGS: Final = 64
 
 
@@ -229,11 +229,11 @@ class BinomialWindow:
 
     first: int
     masses: Vector
-    """The true ones or more: enlarged by a relative (8·len + 64)·ROUNDING."""
+    """P(X = k), rounded up: enlarged by a relative (8·len(masses) + 64)·ROUNDING."""
     below: float
     """P(X < first), rounded up."""
     above: float
-    """P(X > last), rounded up."""
+    """P(X ≥ first + len(masses)), rounded up."""
 
     @classmethod
     def of(cls, distribution: Binomial, tail: float) -> "BinomialWindow":
@@ -272,5 +272,5 @@ class BinomialWindow:
 
     @property
     def outcomes(self) -> Vector:
-        """The numbers k of the masses."""
+        """The outcomes k to which the masses belong, as floats."""
         return self.first + np.arange(len(self.masses), dtype=np.float64)

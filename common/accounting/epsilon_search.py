@@ -12,7 +12,7 @@ from common.task.task import MIN_DELTA
 
 MIN_EPSILON: Final = 1e-9
 MAX_EPSILON: Final = 100.0
-"""Range of the search; beyond it nothing is certified."""
+"""End of the search, which starts at MIN_EPSILON; larger ε are not tried."""
 
 _EPSILON_PRECISION: Final = 1e-5
 """Relative precision of ε."""
@@ -29,11 +29,11 @@ def least_epsilon(
     Args:
         delta_at: An upper bound on δ for each ε, falling with ε.
         delta: Allowed δ, at least MIN_DELTA and below 1.
-        local_epsilon: The least ε at which δ is 0; may be infinite.
+        local_epsilon: An ε at which δ is 0; may be infinite.
         guess: Start of the search; a close one is faster.
 
     Returns:
-        At most local_epsilon, which is the answer if nothing is certified below MAX_EPSILON.
+        At least min(MIN_EPSILON, local_epsilon); local_epsilon if nothing smaller is certified.
 
     Raises:
         AccountingError: delta is out of range.
@@ -71,7 +71,7 @@ def check_delta(delta: float) -> None:
 
 _MIN_MU: Final = 1e-12
 _MAX_MU: Final = 1e6
-"""Range of a search for μ."""
+"""End of the search for μ, which starts at _MIN_MU."""
 
 
 def gaussian_delta(mu: float, epsilon: float) -> float:
@@ -82,7 +82,7 @@ def gaussian_delta(mu: float, epsilon: float) -> float:
 
 
 def gaussian_mu(epsilon: float, delta: float) -> float:
-    """Invert `gaussian_delta` for μ in 1e-12 .. 1e6; return 0 if δ is 0, infinity if it is 1."""
+    """Return μ with gaussian_delta(μ, ε) = δ, cut to 1e-12 .. 1e6; 0 if δ ≤ 0, ∞ if δ ≥ 1."""
     if delta <= 0:
         return 0.0
     if delta >= 1:

@@ -67,7 +67,7 @@ class PrivacyParameters:
     reduction: Reduction | None
     """The reduction of one report; None if the guarantee relies on no shuffler."""
     local_epsilon: float
-    """The promised local ε, at least the reduction's own."""
+    """The promised local ε of one round, at least the reduction's own."""
     dummies: DummySpec
     shuffler: ShufflerSpec = PERMUTE_ONLY
     delta: float
@@ -76,11 +76,11 @@ class PrivacyParameters:
     rounds: int = 1
     """Number of such tasks that the same users answer."""
     permanent_epsilon: float | None = None
-    """ε of any number of answers on one value, if they share permanent noise."""
+    """ε of any number of answers on one value, if they share permanent noise; else None."""
 
     @classmethod
     def of(cls, task: Task) -> Self:
-        """Return the parameters of a task, from its integer weights and not from its claims."""
+        """Return the parameters of a task for one round; the reduction uses the integer weights."""
         return cls(
             reduction=randomizer_of(task).reduction if task.amplified else None,
             local_epsilon=task.local_epsilon,
@@ -117,7 +117,7 @@ class PrivacyParameters:
         """
         Return the anonymity set of `honest` users, of whom `adding` add their dummies.
 
-        If dummies name each item, the random ones are those of one item.
+        If dummies name each item, the random ones are those of one item. Errors: `anonymity_set`.
         """
         _check_users(n_users)
         left = self.still_adding(adding, n_refused)
@@ -181,7 +181,7 @@ class PrivacyParameters:
 
 
 def claimed_release(task: Task, n_users: int, n_refused: int = 0) -> Release:
-    """Return the release of a task's claim, which is charged to the privacy budget."""
+    """Return the release behind a task's claim: the one charged to the privacy budget."""
     parameters = PrivacyParameters.of(task)
     return parameters.release(parameters.anonymity_set(n_users, n_refused))
 
@@ -198,7 +198,7 @@ def guarantees_under(
     Return every guarantee under these parameters, one for each coalition and theorem.
 
     Raises:
-        AccountingError: n_users is not at least 1, or delta is out of range.
+        AccountingError: n_users is below 1, delta is out of range, or no formula applies.
 
     Cost: up to four searches for ε, tenths of a second each; compositions for several rounds.
     """
@@ -222,7 +222,7 @@ def guarantees_under(
 
 def claimed_guarantee(parameters: PrivacyParameters, n_users: int, n_refused: int = 0) -> Guarantee:
     """
-    Return the guarantee for the users assumed honest, which a task claims and is charged for.
+    Return the guarantee that a task claims and is charged for, with the users assumed honest.
 
     Cost: one search for ε, tenths of a second.
     """
@@ -261,9 +261,9 @@ def analyzer_guarantee(
 
 def central_epsilon(parameters: PrivacyParameters, anonymity_set: AnonymitySet) -> float:
     """
-    Return an upper bound on the central ε at δ of all rounds, each with this anonymity set.
+    Return an upper bound on the central ε of all rounds together, each with this anonymity set.
 
-    Cost: a search for ε, or a composition.
+    It holds at `parameters.delta`. Cost: a search for ε, or a composition.
     """
     releases = [parameters.release(anonymity_set)] * parameters.rounds
     return min(composed_epsilon(releases, parameters.delta), parameters.local_epsilon_of_all_rounds)
@@ -313,7 +313,7 @@ def _amplified(
     anonymity_set: AnonymitySet,
     *assumptions: str,
 ) -> Guarantee:
-    """Return the guarantee by an honest shuffler for this anonymity set."""
+    """Return the guarantee that an honest shuffler gives with this anonymity set."""
     return Guarantee(
         coalition=coalition,
         epsilon=central_epsilon(parameters, anonymity_set),
@@ -334,8 +334,8 @@ def _against_shuffler_and_analyzer(parameters: PrivacyParameters) -> list[Guaran
     """
     Return the guarantees against the shuffler and analyzer together, who see each user's reports.
 
-    Dummies never improve the pure ε. A fixed number of the user's own improves (ε, δ): formula 1
-    with the victim as the only user. A random number does not: it is visible and may be small.
+    Dummies never improve the pure ε. A fixed number of the user's own uniform dummies may give an
+    (ε, δ): formula 1 with the victim as the only user. A random one is visible and may be small.
     """
     local = local_guarantee("shuffler+analyzer", parameters)
     own_dummies = parameters.dummies.per_user
@@ -360,7 +360,7 @@ def _against_shuffler_and_analyzer(parameters: PrivacyParameters) -> list[Guaran
 
 
 def local_guarantee(coalition: Coalition, parameters: PrivacyParameters) -> Guarantee:
-    """Return the guarantee that holds against every coalition: the pure local ε."""
+    """Return the guarantee that holds against every coalition: the pure local ε of all rounds."""
     not_counted = []
     if parameters.dummies.maximum:
         not_counted.append("this figure ignores any help from your dummies")
@@ -416,7 +416,7 @@ def _check_users(n_users: int) -> None:
 
 
 def published_claim(task: Task, n_users: int, n_refused: int) -> str:
-    """Describe what the protocol's published bound claims against the analyzer, in one sentence."""
+    """State in a sentence the published bound's ε against the analyzer, or why there is none."""
     key, parameters = task.composition.published_bound, PrivacyParameters.of(task)
     if key is None or not isinstance(parameters.reduction, MatchCountReduction):
         return f"no paper states a bound for {task.protocol} against the analyzer alone"
@@ -438,7 +438,7 @@ def published_claim(task: Task, n_users: int, n_refused: int) -> str:
 _EPSILON_MARGIN: Final = 1e-4
 """Relative margin added to a claimed ε."""
 _DELTA_MARGIN: Final = 5e-3
-"""Relative margin by which `delta_upper` may exceed the formula itself."""
+"""Relative margin subtracted from δ, since `delta_upper` may exceed the formula itself."""
 _CLAIM_CONTEXT: Final = Context(prec=6, rounding=ROUND_CEILING)
 
 
@@ -446,7 +446,7 @@ def claimable_epsilon(task: Task) -> float:
     """
     Return the central ε that a task may claim: the one at n_min, rounded up to six digits.
 
-    It is at most the local ε, and does not depend on the task's current claim.
+    The ε includes a margin, is at most the local ε, and ignores the task's current claim.
 
     Cost: one search for ε, tenths of a second.
     """
@@ -459,7 +459,7 @@ def delta_at_claim(task: Task) -> float:
     """
     Return an upper bound on the δ of a task's claimed central ε at n_min. Run by devices.
 
-    The claim is true if this is at most the task's δ. It is 0 for a claim of the local ε.
+    The claim is true if the bound is at most the task's δ. A claim of a finite local ε gives 0.
 
     Cost: one evaluation, tenths of a second.
     """

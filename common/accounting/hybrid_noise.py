@@ -3,11 +3,11 @@ Randomized response combined with the shuffler's noise on each item. No paper st
 
 The victim holds x or x'. Among the blanket reports of the n_h other honest users K ~ Bin(n_h, 2q)
 name x or x', q = γ/k for k items; reveal all their other reports, and K. Let J be the distribution
-of (H + z, K - H + z'), H ~ Bin(K, 1/2). The counts of x and x' are then distributed as A, J shifted
-right, if the victim's report names x, with probability p or q; as B, J shifted up, if it names x';
-and as C, J itself, if it names one of the k - 2 other items, with probability w' = 1 - p - q. Over
-those items the noise with the report has the likelihood ratio u = Σ_v r(z_v) / (k - 2) to the noise
-alone, r(z) = P(z - 1) / P(z). So
+of (H + z, K - H + z'), H ~ Bin(K, 1/2), with z and z' the shuffler's dummies of x and x'. The
+counts of x and x' are then distributed as A, J shifted right, if the victim's report names x, with
+probability p or q; as B, J shifted up, if it names x'; and as C, J itself, if it names one of the
+k - 2 other items, with probability w' = 1 - p - q. Over those items the noise with the report has
+the likelihood ratio u = Σ_v r(z_v) / (k - 2) to the noise alone, r(z) = P(z - 1) / P(z). So
 
     δ(ε | K) = E_u Σ (s·A - t·B - u·w·C)_+,   s = p - e^ε·q,  t = e^ε·p - q,  w = (e^ε - 1)·w',
 
@@ -18,8 +18,7 @@ Every figure is an upper bound:
 
 * δ(ε | K) falls with K: K is charged at the lower edge of bins, and mass below the first bin to δ;
 * u is replaced by a low quantile, and by 0 for the rare lower values;
-* H and z are cut to windows: where B is cut off A counts in full, and where A is cut off it is
-  charged to δ;
+* H and z are cut to windows: A counts in full where B is cut off; a cut-off A is charged to δ;
 * each cell's A is rounded up and its B down by more than the error of sums of positive products.
   With geometric noise A/B is next to e^ε in a quarter of the cells, so below a δ of about 1e-12
   this margin dominates, and another bound is smaller.
@@ -57,13 +56,13 @@ from common.mechanisms.reduction import MatchCountReduction
 from common.task.dummy_spec import RATIO_SUM, ShufflerSpec
 
 _TAIL: Final = 1e-20
-"""Probability beyond either side of a window, and below the first bin of K; charged to δ."""
+"""Maximum probability beyond a side of a window, and below the first bin of K; charged to δ."""
 _MAX_CELLS: Final = 6 * 10**6
-"""Cells of one lattice."""
+"""Maximum number of cells of one lattice."""
 _MAX_WORK: Final = 3 * 10**9
-"""Products summed for one lattice."""
+"""Maximum number of products summed for one lattice."""
 _ALL_CELLS: Final = 6 * 10**6
-"""Cells of all lattices, which limits the bins of K."""
+"""Maximum number of cells of all lattices, which limits the bins of K."""
 _MAX_BINS: Final = 10
 _MIN_CELL: Final = 1e-25
 """Minimum mass of a cell; smaller ones are dropped and charged to δ in full."""
@@ -72,7 +71,7 @@ _GEOMETRIC_ERROR: Final = 1e-13
 _SUM_MARGIN: Final = 1 + 1e-8
 """Factor that covers the relative error of summing up to _ALL_CELLS positive numbers."""
 _LOW_RATIO_PROBABILITY: Final = 1e-6
-"""Probability that u is lower than assumed, for each of two causes."""
+"""Maximum probability that u is lower than assumed, for each of two causes."""
 _CACHE_SIZE: Final = 2
 """Cached lattices, of up to tens of megabytes each."""
 
@@ -105,7 +104,7 @@ class HybridRelease:
         Return an upper bound on δ at ε: the least of four bounds.
 
         Raises:
-            AccountingError: epsilon is negative or not a number.
+            AccountingError: epsilon is out of range, as in `delta_upper`.
 
         Cost: tenths of a second; a second for a new distribution.
         """
@@ -127,7 +126,7 @@ class HybridRelease:
 
     def curve(self, epsilons: Sequence[float], tolerance: float) -> Callable[[float], float]:
         """
-        Return the bound that is smallest at the smallest of the given ε.
+        Return the one bound on δ(ε) that is smallest at the smallest of the given ε.
 
         The pointwise minimum would not be the curve of one pair of distributions.
         """
@@ -137,7 +136,7 @@ class HybridRelease:
         return min(curves, key=lambda curve: curve(at))
 
     def _curves(self) -> list[Callable[[float], float]]:
-        """Return the bounds that count the shuffler's noise."""
+        """Return the bounds on δ that count the shuffler's noise; no lattice if it is too large."""
         noise = ItemNoiseRelease(noise=shuffler_noise_distribution(self.shuffler))
         signal, local_epsilon = self.reduction.signal, self.local_epsilon
 
@@ -204,13 +203,13 @@ class _Cells:
     c: Vector
 
     def weighted(self, chance: float) -> "_Cells":
-        """Multiply by the probability of this K."""
+        """Return the cells multiplied by `chance`, the probability of this K."""
         return _Cells(chance * self.a, chance * self.b, chance * self.c)
 
 
 @lru_cache(maxsize=_CACHE_SIZE)
 def _lattice(reduction: MatchCountReduction, others: int, spec: ShufflerSpec) -> _Lattice | None:
-    """Lay out the lattices of all K; None if there are too many cells."""
+    """Lay out the lattices of all K; None if even K = 0 has too many cells."""
     noise, lost = _noise(spec)
     on_both = Binomial(others, min(1.0, 2 * reduction.blanket / reduction.answers))
     low, high = quantile(on_both, _TAIL), quantile(on_both, 0.9)
@@ -232,7 +231,7 @@ def _lattice(reduction: MatchCountReduction, others: int, spec: ShufflerSpec) ->
 
 
 def _noise(spec: ShufflerSpec) -> tuple[Vector, float]:
-    """Return the distribution of z within its window, and the mass cut off from both sides."""
+    """Return the distribution of z within its window, and the mass cut off; both rounded up."""
     masses = spec.probabilities() * (1 + _GEOMETRIC_ERROR)
     below, above = np.cumsum(masses), np.cumsum(masses[::-1])[::-1]
     inside = (below > _TAIL) & (above > _TAIL)
@@ -252,16 +251,16 @@ def _cells(size: float, widest: int) -> float:
 
 
 def _work(size: float, widest: int) -> float:
-    """Return the cost of one lattice relative to the limits."""
+    """Return the cost of one lattice relative to the limits; above 1, it exceeds one of them."""
     cells = _cells(size, widest)
     return max(cells / _MAX_CELLS, cells * _coins(size) / _MAX_WORK)
 
 
 def _joint(coins: Vector, noise: Vector) -> Vector:
     """
-    Return J, the distribution of (H + z, K - H + z'), from the first outcome of each.
+    Return J, the distribution of (H + z, K - H + z'), over the windows of both sums.
 
-    It is a product of a matrix for z and one for z', a sum over H of positive terms only.
+    J is the product of a matrix for z and one for z': a sum over H of positive terms only.
     """
     padding = np.zeros(len(coins) - 1)
     windows = sliding_window_view(np.concatenate([padding, noise, padding]), len(coins))
@@ -273,7 +272,7 @@ def _joint(coins: Vector, noise: Vector) -> Vector:
 
 def _cells_of(joint: Vector, coins: int) -> tuple[_Cells, float]:
     """
-    Return the cells where A > B, and the total A of those too small to keep.
+    Return the cells where A > B, and the total A of the cells too small to keep.
 
     Relative errors: 2.5 roundings for each step of the coins from the mode, and half a rounding for
     each product in a sum.
@@ -295,7 +294,7 @@ def _low_ratio(spec: ShufflerSpec, items: int) -> tuple[float, float]:
     Return a low value of u over the other items, and a bound on the probability that u is lower.
 
     r is 0 at z = 0, `left` up to the peak, 1/`right` beyond: u is bounded by quantiles of the
-    numbers of items in the first and in the last case.
+    numbers of items in the first and in the last case. Without other items, both results are 0.
     """
     if items == 0:
         return 0.0, 0.0

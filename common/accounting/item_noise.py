@@ -1,20 +1,20 @@
 """
 Noise on each item's count: privacy from dummies that name every item [MSE25], [BC20].
 
-z_v dummies name item v, independent of all else. Let g be the distribution of z, and let a report
+z_v dummies name item v, independent of all else. Let g be the distribution of z_v, and let a report
 be kept with probability β. Without the other users' reports, the count of the victim's item has the
 distribution f = (1-β)·g + β·g(· - 1), and
 
     δ(ε) = Σ (f(k1)·g(k2) - e^ε·g(k1)·f(k2))_+ = Σ g(k1)·g(k2)·(r(k1) - e^ε·r(k2))_+,   r = f/g.
 
 Outcomes with g = 0 and f > 0 add their whole f. The proof is in docs/theory/accounting.md.
-Sorted ratios and cumulative sums of f and g make it O(K log K) for K outcomes.
+Sorted ratios and cumulative sums of f and g make the cost O(K log K) for K outcomes.
 
 Every figure is an upper bound:
 
 * r has a closed form, so errors of g are factors of non-negative terms, and rounding masses of g up
   can only raise δ;
-* the two sums that are subtracted have positive terms and a relative error of at most
+* δ is a difference of two sums of positive terms, each with a relative error of at most
   (2K + 64)·ROUNDING, which is added;
 * the threshold e^ε·r is lowered by some roundings, so no positive term is omitted; the additional
   terms are below the same margin;
@@ -38,7 +38,7 @@ from common.mechanisms.base import Vector
 from common.task.dummy_spec import RATIO_SUM, ShufflerSpec
 
 _TAIL: Final = 1e-30
-"""Probability beyond either side of a window, which is charged to δ."""
+"""Maximum probability beyond either side of a window, which is charged to δ."""
 _EXTRA_ROUNDINGS: Final = 64
 _LOST_TO_UNDERFLOW: Final = 1e-290
 _GEOMETRIC_ERROR: Final = 1e-11
@@ -52,7 +52,7 @@ class Geometric:
     """
     The shuffler's two-sided geometric distribution, conditioned on z ≤ most.
 
-    Weights are left^(peak-z) below the peak and right^(z-peak) above it.
+    Weights are l^(peak-z) up to the peak and r^(z-peak) beyond; l and r are weights / RATIO_SUM.
     """
 
     peak: int
@@ -67,9 +67,9 @@ ItemDistribution = Binomial | Geometric
 
 def shuffler_noise_distribution(spec: ShufflerSpec) -> ItemDistribution:
     """
-    Return the distribution of the shuffler's dummies of each item.
+    Return the distribution of the number of the shuffler's dummies of one item.
 
-    It is binomial with 0 trials if the shuffler adds none.
+    If the shuffler adds none, this is a binomial distribution with 0 trials.
     """
     if spec.law == "geometric":
         return Geometric(spec.peak, spec.left_weight, spec.right_weight, spec.most)
@@ -123,11 +123,11 @@ class ItemNoiseRelease:
 
 
 class _Classes:
-    """Outcomes of the noise by their likelihood ratio r = f/g."""
+    """Outcomes of the noise, sorted or grouped by their likelihood ratio r = f/g."""
 
     def __init__(self, ratios: Vector, masses: Vector, certain: float) -> None:
         """
-        Compute cumulative sums from the top.
+        Compute cumulative sums of f and g from the largest ratio down.
 
         Args:
             ratios: r, ascending, shape (K,).
@@ -165,7 +165,7 @@ def _classes(noise: ItemDistribution, beta: float) -> _Classes:
 
 
 def _binomial_classes(distribution: Binomial, beta: float) -> _Classes:
-    """Sort outcomes by g(k-1) / g(k) = k(1-c) / ((n-k+1)c), which rises with k."""
+    """Return outcomes sorted by g(k-1) / g(k) = k(1-c) / ((n-k+1)c), which rises with k."""
     window = BinomialWindow.of(distribution, _TAIL)
     k = window.outcomes
     before = np.zeros(len(k))
@@ -183,10 +183,10 @@ def _binomial_classes(distribution: Binomial, beta: float) -> _Classes:
 
 def _geometric_classes(distribution: Geometric, beta: float) -> _Classes:
     """
-    Group outcomes by g(k-1) / g(k): 0 at k = 0, `left` up to the peak, 1/`right` beyond.
+    Return outcomes grouped by g(k-1) / g(k): 0 at k = 0, `left` up to the peak, 1/`right` beyond.
 
-    It is infinite at k = most + 1. Masses are sums of geometric series; 1 - left and 1 - right are
-    exact, as ratios of small integers.
+    The ratio is infinite at k = most + 1. Masses are sums of geometric series; 1 - left and
+    1 - right are exact, as ratios of small integers.
     """
     left, right = distribution.left_weight / RATIO_SUM, distribution.right_weight / RATIO_SUM
     lowest = math.exp(distribution.peak * math.log(left))

@@ -2,10 +2,9 @@
 The bounds that papers claim, one function for each theorem.
 
 They are shown beside the tight figure for comparison; no guarantee rests on them. Misprints are
-corrected, and the bound's name says so. Bounds for uniform dummies rest on the closed form of
-[BBGN19], whose proof needs ε ≤ 1 and a blanket of at least 27·l/ε reports; they count a fixed or
-binomial number of dummies. The others are evaluated for ε ≤ 1 too, or where their calibration can
-be inverted.
+corrected, and the bound's name says so. SH, SOLH, MURS, pureDUMP, mixDUMP and OD-HP rest on the
+closed form of [BBGN19], whose proof needs ε ≤ 1 and a blanket of at least 27·l/ε reports. DDPS, AUE
+and FE1 are evaluated for ε ≤ 1 too, SBin and SAGeo where their calibration can be inverted.
 
 Each bound raises AccountingError if delta is not strictly between 0 and 1, and BoundRangeError
 outside the range of its theorem; that message calls the bound "it".
@@ -29,9 +28,9 @@ _MIN_EPSILON: Final = 1e-6
 _MAX_EPSILON: Final = 50.0
 """Range of ε in which calibrations are inverted."""
 _EPSILON_PRECISION: Final = 1e-9
-"""Relative."""
+"""Relative precision of the inverted ε."""
 _WEIGHT_ROUNDING: Final = 2.0
-"""Units of 1 / RATIO_SUM by which a weight may fall short of a ratio."""
+"""Units of 1 / RATIO_SUM by which a weight may fall short of the required ratio."""
 
 
 def aue(anonymity_set: AnonymitySet, delta: float) -> float:
@@ -53,7 +52,7 @@ def aue(anonymity_set: AnonymitySet, delta: float) -> float:
 
 def sbin(shuffler: ShufflerSpec, delta: float) -> float:
     """
-    Return SBin's published central ε: the least one for which its coins suffice [MSE25].
+    Return SBin's published central ε: the least ε for which the shuffler's coins suffice [MSE25].
 
     Raises:
         BoundRangeError: The shuffler's noise is not fair coins, or the coins suffice for no ε.
@@ -70,9 +69,9 @@ def sbin(shuffler: ShufflerSpec, delta: float) -> float:
 
 def sageo(shuffler: ShufflerSpec, delta: float) -> float:
     """
-    Return the central ε of SAGeo: the least ε for which these ratios and peak suffice [MSE25].
+    Return SAGeo's published central ε: the least for which these ratios and peak suffice [MSE25].
 
-    The paper ignores the upper cut-off. Its range is β ≥ 1 - e^(-ε/2).
+    The paper ignores the upper cut-off; the theorem's range is β ≥ 1 - e^(-ε/2).
     """
     check_range_of_delta(delta)
     if shuffler.law != "geometric":
@@ -100,7 +99,7 @@ def sbin_trials(epsilon: float, delta: float, keep_probability: float) -> int:
     Return the number of fair coins for each item that SBin requires [MSE25].
 
     Raises:
-        AccountingError: delta is not between 0 and 1.
+        AccountingError: delta is not strictly between 0 and 1.
         BoundRangeError: The parameters are outside the formula's range.
     """
     check_range_of_delta(delta)
@@ -114,7 +113,7 @@ def sbin_trials(epsilon: float, delta: float, keep_probability: float) -> int:
 
 def sageo_left(epsilon: float, keep_probability: float) -> float:
     """
-    Return SAGeo's ratio q_l = (e^(-ε/2) - 1 + β)/β [MSE25]; 0 if β is below its range.
+    Return SAGeo's ratio q_l = (e^(-ε/2) - 1 + β)/β [MSE25]; 0 if β is below the range.
 
     Computed as 1 + (e^(-ε/2) - 1)/β, without cancellation.
     """
@@ -133,7 +132,7 @@ def sageo_peak(
     Return the peak ν of the noise that SAGeo requires [MSE25].
 
     Raises:
-        AccountingError: delta is not between 0 and 1.
+        AccountingError: delta is not strictly between 0 and 1.
         BoundRangeError: The parameters are outside the formula's range.
     """
     check_range_of_delta(delta)
@@ -168,7 +167,7 @@ def _sageo_peak(
     epsilon: float, delta: float, keep_probability: float, left: float, right: float
 ) -> float:
     """
-    Return SAGeo's ν before rounding up, infinite outside the formula's range.
+    Return SAGeo's ν before rounding up; 0 if q_l is 0, infinite outside the formula's range.
 
     ν = ln[δ(q_l·q_r - 1) / ((2 - 2(β-1)e^(ε/2)(q_l - 1) + (δ-2)q_l)(q_r - 1))] / ln q_l [MSE25].
     """
@@ -182,7 +181,7 @@ def _sageo_peak(
 
 
 def _least_epsilon(missing_noise: Callable[[float], float], top: float) -> float:
-    """Find from above the least ε whose required noise does not exceed the given noise."""
+    """Find from above the least ε ≤ top with no missing noise; raise BoundRangeError if none."""
     if missing_noise(top) > 0:
         raise BoundRangeError(f"it asks for more noise than there is, for any ε up to {top:.4g}")
     low, high = _MIN_EPSILON, top
@@ -226,8 +225,8 @@ def balle_closed_form(
     """
     Return the central ε of shuffled randomized response (SH) or local hashing (SOLH, MURS).
 
-    ε = √(14·ln(2/δ)·(e^ε0 + l - 1)/(n-1)), for l answers and n honest users [BBGN19], [WDX+20]. It
-    covers no dummies and is refused with any, although it would hold. Reports need local noise.
+    ε = √(14·ln(2/δ)·(e^ε0 + l - 1)/(n-1)), for l answers and n honest users [BBGN19], [WDX+20]. The
+    papers cover no dummies, so any are refused, although the bound would hold. Reports need noise.
     """
     _check(reduction, anonymity_set, delta)
     _check_noise(reduction)
@@ -269,8 +268,8 @@ def od_hp_theorem_1(
     """
     Return the central ε that OD-HP's Theorem 1 claims against the analyzer [CC24].
 
-    ε = √(14·h·ln(4/δ) / (|M| + γ(n-1) - √(2γ(n-1)·ln(2/δ)) - 1)), for h buckets, |M| dummies and n
-    honest users; h is the number of items if the protocol does not hash.
+    ε = √(14·h·ln(4/δ) / (|M| + γ(n-1) - √(2γ(n-1)·ln(2/δ)) - 1)), for h buckets, |M| dummies
+    (random ones as in `_counted_dummies`) and n honest users; without hashing, h counts the items.
     """
     _check(reduction, anonymity_set, delta, binomial_dummies=True)
     return _among_dummies(reduction, anonymity_set, delta)
@@ -300,7 +299,7 @@ def fe1(reduction: MatchCountReduction, anonymity_set: AnonymitySet, delta: floa
     """
     Return the central ε of FE1: hashed values without noise among uniform dummies [LWY22].
 
-    μ = 32·ln(2/δ)/ε², for μ expected dummies in each bucket, whose number is fixed or binomial.
+    μ = 32·ln(2/δ)/ε², for μ expected dummies in each bucket; their number is fixed or binomial.
     """
     _check(reduction, anonymity_set, delta, binomial_dummies=True)
     _check_no_noise(reduction)
@@ -327,7 +326,7 @@ def _among_dummies(
 
 
 def _claim(numerator: float, blanket: float, reduction: MatchCountReduction) -> float:
-    """Return √(numerator / blanket) if that is in the range of [BBGN19]."""
+    """Return √(numerator / blanket); raise BoundRangeError outside the range of [BBGN19]."""
     if blanket <= 0:
         raise BoundRangeError("it needs a blanket of more than one report; it counts none")
     epsilon = at_most_one(math.sqrt(numerator / blanket))
@@ -347,7 +346,7 @@ def _check(
     *,
     binomial_dummies: bool = False,
 ) -> None:
-    """Raise BoundRangeError for dummies of other distributions, or if l is not a whole number."""
+    """Check δ (AccountingError), and that dummies are covered and l is whole (BoundRangeError)."""
     check_range_of_delta(delta)
     allowed = (Binomial, type(None)) if binomial_dummies else type(None)
     if not isinstance(anonymity_set.random_dummies, allowed):
@@ -364,7 +363,7 @@ def _check(
 
 def _counted_dummies(anonymity_set: AnonymitySet, delta: float) -> tuple[float, float]:
     """
-    Return the number of dummies that a bound may count, and the δ left for it.
+    Return the number of dummies that a bound may count, and the δ left for the bound.
 
     A binomial number of mean μ is below μ - √(2μ·ln(2/δ)) with probability at most δ/2 (Chernoff).
     """
@@ -409,7 +408,7 @@ SettingBound = Callable[[BoundSetting], float]
 
 
 def _uniform(bound: Bound) -> SettingBound:
-    """Wrap a bound for uniform dummies and a shuffler that only permutes."""
+    """Restrict a bound to uniform dummies and permutation; all else raises BoundRangeError."""
 
     def wrapped(setting: BoundSetting) -> float:
         if not (setting.dummies.uniform and setting.shuffler.only_permutes):
@@ -422,7 +421,7 @@ def _uniform(bound: Bound) -> SettingBound:
 
 
 def _each_item(setting: BoundSetting) -> float:
-    """Apply AUE's bound to dummies of each item."""
+    """Apply AUE's bound to dummies of each item; raise BoundRangeError for uniform ones."""
     if setting.dummies.uniform:
         raise BoundRangeError("it is for dummies of each item; here they are uniform")
     return aue(setting.anonymity_set, setting.delta)

@@ -1,9 +1,9 @@
 """
-One released round in accounting: an upper bound on its curve δ(ε), for replace-one neighbours.
+The privacy of one released round: upper bounds on δ(ε) for replace-one neighbours.
 
-Reports are protected by users and uniform dummies (formula 1), by clones if only the randomizer's
-local ε is known, by noise on each item's count (`item_noise`, `hybrid_noise`), or by local noise
-alone, which other rounds may share.
+Reports are protected by other users and uniform dummies (formula 1), by clones if only the local ε
+is known, by noise on each item's count (`item_noise`, `hybrid_noise`), or by local noise alone,
+which other rounds may share.
 """
 
 import math
@@ -35,14 +35,14 @@ class Release(Hashable, Protocol):
         Return an upper bound on δ as a function of ε, fast to evaluate.
 
         Args:
-            epsilons: Points at which it is within `tolerance` of `delta`.
-            tolerance: Relative error.
+            epsilons: Values of ε at which the curve should be accurate.
+            tolerance: Intended relative error of δ there.
         """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AmplifiedRelease:
-    """A match-count mechanism in an anonymity set."""
+    """One round of a match-count mechanism, amplified by an anonymity set."""
 
     reduction: MatchCountReduction
     anonymity_set: AnonymitySet
@@ -53,24 +53,24 @@ class AmplifiedRelease:
         return self.reduction.local_epsilon
 
     def delta(self, epsilon: float) -> float:
-        """Bound δ by formula 1."""
+        """Return an upper bound on δ at ε by formula 1. Errors: see `delta_upper`."""
         return delta_upper(self.reduction, self.anonymity_set, epsilon)
 
     def epsilon(self, delta: float) -> float:
-        """Bound ε by formula 1."""
+        """Return an upper bound on ε at δ by formula 1. Errors: see `epsilon_upper`."""
         return epsilon_upper(self.reduction, self.anonymity_set, delta)
 
     def curve(self, epsilons: Sequence[float], tolerance: float) -> Callable[[float], float]:
-        """Return formula 1 on one layout for many ε."""
+        """Return the bound on δ by formula 1, laid out once for the given ε."""
         return DeltaCurve(self.reduction, self.anonymity_set, tuple(epsilons), tolerance=tolerance)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CloneRelease:
-    """Any randomizer with a local ε, in an anonymity set; dummies are not counted."""
+    """One round of any randomizer with a finite local ε, amplified by users but not dummies."""
 
     local_epsilon: float
-    """Finite."""
+    """Local ε of one report; finite."""
     anonymity_set: AnonymitySet
 
     @property
@@ -79,7 +79,7 @@ class CloneRelease:
         return CloneReduction.of_2021_with_a_coin(odds, odds)
 
     def delta(self, epsilon: float) -> float:
-        """Bound δ by clones with a coin."""
+        """Return an upper bound on δ at ε by clones with a coin; 0 from the local ε on."""
         return (
             0.0
             if epsilon >= self.local_epsilon
@@ -87,7 +87,7 @@ class CloneRelease:
         )
 
     def epsilon(self, delta: float) -> float:
-        """Bound ε by clones with a coin."""
+        """Return an upper bound on ε at δ by clones with a coin; at most the local ε."""
         return self._clones.epsilon(self.anonymity_set, delta, self.local_epsilon)
 
     def curve(
@@ -95,7 +95,7 @@ class CloneRelease:
         epsilons: Sequence[float],  # noqa: ARG002  # bins do not depend on them
         tolerance: float,  # noqa: ARG002
     ) -> Callable[[float], float]:
-        """Return the bound by clones with a coin, on one layout of bins."""
+        """Return the bound on δ by clones with a coin, on one layout of bins."""
         return self._clones.curve(self.anonymity_set)
 
 
@@ -106,14 +106,14 @@ class LocalRelease:
     local_epsilon: float
 
     def delta(self, epsilon: float) -> float:
-        """Return (e^ε0 - e^ε) / (e^ε0 + 1), the largest δ of any ε0-private pair [KOV15]."""
+        """Return (e^ε0 - e^ε)_+ / (e^ε0 + 1), the largest δ of any ε0-private pair [KOV15]."""
         if epsilon >= self.local_epsilon:
             return 0.0
         rest = -math.expm1(epsilon - self.local_epsilon)
         return rest / (1 + math.exp(-self.local_epsilon))
 
     def epsilon(self, delta: float) -> float:  # noqa: ARG002  # pure ε holds at every δ
-        """Return the local ε."""
+        """Return the local ε, which holds at every δ."""
         return self.local_epsilon
 
     def curve(
@@ -131,10 +131,10 @@ class PermanentRelease(LocalRelease):
     A release of reports that share permanent noise with other rounds: pure ε only.
 
     `composition` adds up the ε of such rounds, which is a bound although they share noise: if the
-    instantaneous responses on a bit together have odds e^x, permanent noise leaves odds e^g(x) with
-    g(x) = 2·atanh((1-f)·tanh(x/2)), concave with g(0) = 0, so g(x+y) ≤ g(x) + g(y).
+    instantaneous responses on a bit have joint odds e^x, permanent replacement with probability f
+    leaves e^g(x): g(x) = 2·atanh((1-f)·tanh(x/2)) is concave, g(0) = 0, so g(x+y) ≤ g(x) + g(y).
     """
 
     def delta(self, epsilon: float) -> float:
-        """Return 1 - e^(ε-ε0), the largest δ of any pair with a loss of at most ε0."""
+        """Return (1 - e^(ε-ε0))_+, the largest δ of any pair with a loss of at most ε0."""
         return -math.expm1(min(0.0, epsilon - self.local_epsilon))

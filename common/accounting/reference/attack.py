@@ -8,7 +8,7 @@ that of formula 1, with one answer less if the victim's report is certainly amon
 less signal otherwise (docs/theory/accounting.md). Under hashing the support of z must be
 independent of that of x and x', as for a value off the line through them.
 
-Two more attacks help where that one is weak. Under hashing all n + D messages support x and x'
+Two more attacks help where that one is weak. Under hashing all other messages support x and x'
 independently of their senders' values, so none needs to be dropped; this is stronger if most
 reports are uniform anyway. If values exclude each other and all others hold x', only blanket
 reports support x, and one count suffices; this is the attack for domains of two values.
@@ -67,11 +67,11 @@ def epsilon_lower(
     reduction: MatchCountReduction, anonymity_set: AnonymitySet, delta: float
 ) -> float:
     """
-    Return an ε that attacks prove, 0 if none succeeds: (ε', δ) holds for no smaller ε'.
+    Return an ε that attacks prove: (ε', δ) holds for no smaller ε'. 0 if no attack succeeds.
 
     Args:
-        reduction: The mechanism. Attacks with a third value need its support to be independent of
-            that of the two (hashing), or exclusive with it (one histogram).
+        reduction: The mechanism. Attacks with a third value need that value's support to be
+            independent of that of x and x' (hashing), or exclusive with it (one histogram).
         anonymity_set: Honest users and dummies in the batch.
         delta: At least MIN_DELTA and below 1.
 
@@ -86,7 +86,7 @@ def epsilon_lower(
 
 
 def _last_above(attack: Attack, delta: float, top: float) -> float:
-    """Estimate from below the largest ε, up to `top`, at which an attack proves more than delta."""
+    """Return almost the largest ε, up to `top`, at which an attack proves more than delta; or 0."""
 
     def excess(epsilon: float) -> float:
         return math.log(max(attack(epsilon), 1e-300)) - math.log(delta)
@@ -143,7 +143,7 @@ def _attacks_on(reduction: MatchCountReduction, anonymity_set: AnonymitySet) -> 
 def _drop_a_third_value(
     reduction: MatchCountReduction, anonymity_set: AnonymitySet
 ) -> Iterator[Attack]:
-    """Attack if all others hold z: drop the messages that support z."""
+    """Attack if all others hold z: drop messages for z. Yield nothing if N cannot be tabulated."""
     undropped = 1 - 1 / reduction.answers
     others = _table(_blanket_distributions(reduction, anonymity_set, undropped))
     if others is None:
@@ -169,7 +169,7 @@ def _drop_a_third_value(
 def _count_everything(
     reduction: MatchCountReduction, anonymity_set: AnonymitySet
 ) -> Iterator[Attack]:
-    """Attack if the others' reports support x and x' independently of their values."""
+    """Attack by counting all messages. Yield nothing if the dummies cannot be tabulated."""
     least = 1 + anonymity_set.others + max(0, anonymity_set.dummies - anonymity_set.known_dummies)
     distributions = [] if anonymity_set.random_dummies is None else [anonymity_set.random_dummies]
     extra = _table(distributions)
@@ -185,7 +185,7 @@ def _count_everything(
 def _count_one_value(
     reduction: MatchCountReduction, anonymity_set: AnonymitySet
 ) -> Iterator[Attack]:
-    """Attack if all others hold x': only their blanket reports support x."""
+    """Attack if all others hold x': count x. Yield nothing if the count cannot be tabulated."""
     others = _table(_blanket_distributions(reduction, anonymity_set, 1 / reduction.answers))
     if others is None:
         return
@@ -209,7 +209,7 @@ def _count_one_value(
 def _blanket_distributions(
     reduction: MatchCountReduction, anonymity_set: AnonymitySet, share: float
 ) -> list[CountDistribution | None]:
-    """Return the counts of a share of the others' blanket reports, and of unknown dummies."""
+    """Return distributions of a share of the others' blanket reports, and of unknown dummies."""
     certain = anonymity_set.dummies - anonymity_set.known_dummies
     distributions: list[CountDistribution | None] = [
         Binomial(anonymity_set.others, reduction.blanket * share)
@@ -287,7 +287,7 @@ class _MessagesAttack:
         Args:
             reduction: The reduction of a report that is among the N.
             sizes: The distribution of N.
-            presence: Probability that the victim's report is among them, for each N.
+            presence: Probability that the victim's report is among the N, for each N.
         """
         reachable = (sizes.probabilities > 0) & (presence > 0)
         start = max(int(np.argmax(reachable)), 1 - sizes.first)
@@ -299,7 +299,7 @@ class _MessagesAttack:
         self._bins = Bins.between(0.0, float(max(stop, 1)), _FIRST_BINS)
 
     def __call__(self, epsilon: float) -> float:
-        """Return a δ that the attack proves at ε."""
+        """Return a δ that the attack proves at ε; keep the refined bins for the next ε."""
         if epsilon >= self._reduction.local_epsilon:
             return 0.0
         bins = self._bins
@@ -320,7 +320,7 @@ class _MessagesAttack:
         return _ROUND_DOWN * float((masses * values).sum())
 
     def _charged_high(self, bins: Bins) -> tuple[Vector, Vector, Vector]:
-        """Return each bin's mass, largest N, and least presence of the victim."""
+        """Return each bin's mass (0 if it proves nothing), largest N, and least presence."""
         edges = bins.edges.astype(int)
         masses = np.diff(self._cumulative[np.minimum(edges, len(self._presence))])
         sizes = self._first + edges[1:] - 1.0
@@ -344,9 +344,9 @@ def epsilon_of_rounds(
 
     All others hold a third value, and messages that support it are dropped. Over all rounds the
     analyzer counts the messages that support x minus those that support x'. A blanket report of the
-    others, and a dummy, supports x alone or x' alone with equal probability; the victim's report
-    does so in each round with its own probabilities. The statistic is a sum of independent numbers
-    in {-1, 0, 1}, and one Fourier transform gives its distribution.
+    others supports x alone or x' alone with equal probability, and so does a fixed dummy (others
+    are ignored); the victim's report favours one. The statistic is a sum of independent numbers in
+    {-1, 0, 1}; one Fourier transform gives the distribution. The result is 0 if nothing is proven.
 
     Raises:
         ValueError: The mechanism has no third value.

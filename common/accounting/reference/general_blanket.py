@@ -3,8 +3,8 @@ The general privacy blanket [BBGN19] for one pair of inputs, as a list of atoms.
 
 A blanket is a distribution U and a probability γ with R_x ≥ γU for every input x. The privacy of a
 pair x, x' depends only on the joint distribution, under U, of the ratios R_x/U and R_x'/U: a list
-of atoms. A continuous distribution becomes one by *mean-preserving splits*: on a cell where one
-ratio is constant, the other's mass is split between the cell's two ends, preserving its mean. That
+of atoms. Continuous distributions become such a list by *mean-preserving splits*: on a cell where
+one ratio is constant, mass is split between both ends so that the other ratio keeps its mean. That
 raises the expectation of every convex function of R_x - e^ε·R_x', so the result remains a bound.
 
 docs/theory/accounting.md proves that the pairs below are the least private ones.
@@ -46,9 +46,9 @@ class BlanketPair:
     chances: Vector
     """Probabilities under U."""
     first: Vector
-    """R_x / U."""
+    """R_x / U for each atom."""
     second: Vector
-    """R_x' / U."""
+    """R_x' / U for each atom."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.blanket <= 1:
@@ -75,13 +75,13 @@ def rappor_pair(f: float, p: float, q: float, *, hashes: int) -> BlanketPair:
     by q*/p* if it is shown, else by (1-q*)/(1-p*), so γ = ((1-q*)/(1-p*))^hashes.
 
     Args:
-        f: Share of bits replaced permanently.
+        f: Probability that permanent noise replaces a bit.
         p: Probability that a report shows an unset bit as 1.
         q: Probability that a report shows a set bit as 1.
-        hashes: Bits that a word sets, 1 .. MAX_HASHES.
+        hashes: Number of bits that a word sets, 1 .. MAX_HASHES.
 
     Raises:
-        AccountingError: A number is out of its range.
+        AccountingError: An argument is out of range, p* is 0, or q* is 1.
     """
     if not 1 <= hashes <= MAX_HASHES:
         raise AccountingError(f"hashes is {hashes}; it must lie between 1 and {MAX_HASHES}")
@@ -163,16 +163,16 @@ _WINDOW: Final = 9.0
 """Half the window in standard deviations of the tilted sum; one term's range is added."""
 _MIN_SIZE: Final = 1 << 14
 _MAX_SIZE: Final = 1 << 22
-"""Sizes of the transform. Above about 10^8 blanket reports, a coarser grid costs 1e-3 of ε."""
+"""Maximum size of the transform. Above some 10^8 blanket reports, a coarse grid costs 1e-3 of ε."""
 _BINS: Final = 48
 _MAX_BINNED_MEAN: Final = 16.0
-"""Mean number of blanket reports up to which M is binned."""
+"""Mean number of blanket reports up to which M is binned even without dummies."""
 _COEFFICIENT_ERROR: Final = 4 * float(np.finfo(np.float64).eps)
 """Rounding error of a coefficient per doubling of the transform's size."""
 _NEGLIGIBLE_LOG_MODULUS: Final = -80.0
 """Logarithm of the modulus below which a frequency is bounded, not computed."""
 _TILTS: Final = np.concatenate([np.arange(0.5, 10, 0.5), np.geomspace(10, 1000, 20)])
-"""Tilts at which Chernoff's bound is tried, in inverse standard deviations above θ."""
+"""Tilts tried in Chernoff's bound, in inverse standard deviations above the tilt for mean 0."""
 
 
 def blanket_delta(pair: BlanketPair, anonymity_set: AnonymitySet, epsilon: float) -> float:
@@ -184,14 +184,13 @@ def blanket_delta(pair: BlanketPair, anonymity_set: AnonymitySet, epsilon: float
 
     Args:
         pair: The pair.
-        anonymity_set: Honest users, and dummies drawn from U. Dummies of random number are not
-            counted; they only improve privacy.
+        anonymity_set: Honest users, and fixed dummies drawn from U; random ones only lower δ.
         epsilon: Central ε, at least 0.
 
     Raises:
         AccountingError: epsilon is negative or not a number.
 
-    Cost: one transform, up to 2^22; with dummies one pass over it for each of 48 bins. About 10 ms
+    Cost: one transform of size up to 2^22; if M is binned, a pass over it for each bin. About 10 ms
     at 10^6 users, most of a second at 10^9.
     """
     if not epsilon >= 0:
@@ -221,7 +220,7 @@ def blanket_epsilon(pair: BlanketPair, anonymity_set: AnonymitySet, delta: float
     Return an upper bound on the central ε for one pair of inputs, at most the local ε.
 
     Raises:
-        AccountingError: delta is not between MIN_DELTA and 1.
+        AccountingError: delta is below MIN_DELTA, or not below 1.
 
     Cost: about ten evaluations of δ.
     """
@@ -332,7 +331,7 @@ class _Sum:
 
 
 def _mean_zero_tilt(values: Vector, log_distribution: Vector) -> float:
-    """Return θ ≥ 0 at which the tilted mean is 0. Any θ is valid, but this one is accurate."""
+    """Return the least tilt θ ≥ 0 with a mean of at least 0. Any θ is valid; this is accurate."""
     top = float(values.max())
 
     def mean(tilt: float) -> float:

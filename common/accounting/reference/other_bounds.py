@@ -1,5 +1,5 @@
 """
-All other bounds for a mechanism, anonymity set and δ, for `account --compare`.
+Other bounds on ε for a mechanism, anonymity set and δ, for `account --compare`.
 
 The variation-ratio reduction describes a randomizer by three numbers [WPL+23]. For the victim's two
 distributions R, R' let β be their total variation, p the largest ratio of one to the other, and q
@@ -51,7 +51,7 @@ from common.mechanisms.reduction import MatchCountReduction
 _MAX_SUMMED_OUTCOMES: Final = 4096
 """Outcomes of the number of clones up to which all are summed."""
 _NODES: Final = 1024
-"""Outcomes summed beyond that."""
+"""Number of outcomes summed if there are more."""
 _WINDOW: Final = 12.0
 """Half the range of the number of clones that is summed, in standard deviations."""
 
@@ -92,7 +92,7 @@ class VariationRatio:
         Describe a match-count mechanism: p = q = e^ε0, β = signal·(1-collision).
 
         Raises:
-            BoundRangeError: The local ε is infinite or too large, or β is 0.
+            BoundRangeError: The local ε is infinite or above MAX_EXPONENT, or β is 0.
         """
         if math.isinf(reduction.local_epsilon):
             raise BoundRangeError("it needs a finite local ε; here reports carry no noise")
@@ -124,9 +124,9 @@ class VariationRatio:
 
     def certified_delta(self, anonymity_set: AnonymitySet, epsilon: float) -> float:
         """
-        Return an upper bound on the pair's δ; dummies, which only improve it, are not counted.
+        Return an upper bound on the pair's δ; dummies, which only reduce δ, are not counted.
 
-        Cost: two evaluations of clones, milliseconds.
+        Cost: two evaluations of `CloneReduction.delta`, milliseconds.
         """
         chance = min(1.0, 2 * self.clone)
         revealed = CloneReduction(chance=chance, log_odds=math.log(self.odds))
@@ -169,7 +169,7 @@ def variation_ratio(
 
     Raises:
         AccountingError: delta is out of range.
-        BoundRangeError: The local ε is infinite or too large.
+        BoundRangeError: The local ε is infinite or above MAX_EXPONENT, or β is 0.
     """
     pair = VariationRatio.of(reduction)
     return _least(partial(pair.reduction_delta, anonymity_set), pair, delta)
@@ -178,13 +178,13 @@ def variation_ratio(
 def certified_variation_ratio(
     reduction: MatchCountReduction, anonymity_set: AnonymitySet, delta: float
 ) -> float:
-    """Return the central ε proven from these parameters. Errors: see `variation_ratio`."""
+    """Return the central ε that `certified_delta` proves. Errors: see `variation_ratio`."""
     pair = VariationRatio.of(reduction)
     return _least(partial(pair.certified_delta, anonymity_set), pair, delta)
 
 
 def _least(curve: Callable[[float], float], pair: VariationRatio, delta: float) -> float:
-    """Return the least ε of a pair's δ(ε), at most ln p."""
+    """Return the least ε at which the curve δ(ε) of a pair is at most delta; at most ln p."""
     return least_epsilon(curve, delta=delta, local_epsilon=math.log(pair.odds))
 
 
@@ -237,16 +237,16 @@ def compare(
     reduction: MatchCountReduction, anonymity_set: AnonymitySet, delta: float
 ) -> list[tuple[str, float | str]]:
     """
-    Evaluate every other bound. Run by `shuffledp account`.
+    Evaluate every bound in COMPARED. Run by `shuffledp account`.
 
     Returns:
         Each bound's name with its central ε or, outside the range of its theorem, the reason; in
-        the order of COMPARED. The tight figure is not included.
+        the order of COMPARED.
 
     Raises:
         AccountingError: delta is out of range.
 
-    Cost: three numeric searches, together below a second at 10^9 users.
+    Cost: five numeric searches, together below a second at 10^9 users.
     """
     rows: list[tuple[str, float | str]] = []
     for name, bound in COMPARED:

@@ -2,9 +2,9 @@
 Match-count reductions of randomizers other than randomized response and hashing, in floats.
 
 Unary encodings, RAPPOR with one bit for each category, Duchi's bit and the piecewise mechanism each
-mix a blanket distribution U with U given that the report supports the value, an event of the same
-probability 1/l for every value: R_x = γU + (1-γ)U(· | supports x). Formula 1 needs nothing else, so
-it bounds them too, with a real l. A dummy must be drawn from U.
+mix a distribution U with U given that the report supports the value x; under U that event has the
+same probability 1/l for every x: R_x = γU + (1-γ)U(· | supports x). Formula 1 needs nothing else,
+so it bounds them too, with a real number l. A dummy must be drawn from U.
 
 Proofs are in docs/theory/accounting.md.
 """
@@ -41,7 +41,7 @@ def symmetric_unary(local_epsilon: float) -> MatchCountReduction:
     """
     Describe SUE, basic one-time RAPPOR: p = e^(ε/2)/(e^(ε/2)+1), q = 1-p [WBLJ17].
 
-    As in `unary`, but from closed forms, since 1-p loses its digits at large ε.
+    The same as `unary(p, q)`, but from closed forms, since 1-p loses digits at large ε.
 
     Raises:
         AccountingError: local_epsilon is out of range.
@@ -66,7 +66,7 @@ def rappor_probabilities(f: float, p: float, q: float) -> tuple[float, float]:
     Return the probabilities that RAPPOR reports a set and an unset bit as 1 [EPK14].
 
     They are q* = f(p+q)/2 + (1-f)q and p* = f(p+q)/2 + (1-f)p. One report of basic RAPPOR is
-    `unary(q*, p*)`. That covers neither several reports of one user, nor Bloom filters with several
+    `unary(q*, p*)`, which covers neither several reports of a user, nor Bloom filters with several
     hashes (see `general_blanket.py`), nor cohorts: account for each cohort separately.
 
     Raises:
@@ -84,8 +84,8 @@ def duchi(local_epsilon: float) -> MatchCountReduction:
     """
     Describe Duchi's one-bit randomizer of a number in -1 .. 1 [DJW18].
 
-    At ±1 it is binary randomized response. Any other input is a mixture of the two, and δ is convex
-    in the pair of the victim's distributions, so no pair of inputs is less private.
+    At ±1 it is binary randomized response. Any other input mixes the reports of -1 and 1, and δ is
+    convex in the pair of the victim's distributions, so no other pair is less private.
 
     Raises:
         AccountingError: local_epsilon is out of range.
