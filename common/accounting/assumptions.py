@@ -25,6 +25,10 @@ ITEM_NOISE_COMPOSED: Final = (
     "noise on each item's count for each round, dominating pairs composed ([MSE25], [ZDW22]; "
     "docs/theory/accounting.md)"
 )
+HYBRID_COMPOSED: Final = (
+    "randomized response and noise on each item's count for each round, dominating pairs composed "
+    "(from no paper; [ZDW22]; docs/theory/accounting.md)"
+)
 CLONES: Final = (
     "hiding among clones, for any randomizer with this local epsilon, rounded up ([FMT21] with the "
     "victim's finite odds as in [FMT23]; docs/theory/accounting.md)"

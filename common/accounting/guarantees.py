@@ -22,6 +22,7 @@ from common.accounting.assumptions import (
     FORMULA_1,
     HONEST_SHUFFLER,
     HYBRID,
+    HYBRID_COMPOSED,
     ITEM_NOISE,
     ITEM_NOISE_COMPOSED,
     LOCAL,
@@ -275,9 +276,9 @@ def _theorem(release: Release, rounds: int) -> str:
         return FORMULA_1 if rounds == 1 else COMPOSED
     if isinstance(release, CloneRelease):
         return CLONES if rounds == 1 else CLONES_COMPOSED
-    if rounds > 1:
-        return ITEM_NOISE_COMPOSED
-    return ITEM_NOISE if isinstance(release, ItemNoiseRelease) else HYBRID
+    if isinstance(release, ItemNoiseRelease):
+        return ITEM_NOISE if rounds == 1 else ITEM_NOISE_COMPOSED
+    return HYBRID if rounds == 1 else HYBRID_COMPOSED
 
 
 def _round_assumptions(parameters: PrivacyParameters) -> tuple[str, ...]:

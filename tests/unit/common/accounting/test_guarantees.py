@@ -8,6 +8,14 @@ from hypothesis import strategies as st
 
 from common.accounting.amplification import epsilon_upper
 from common.accounting.anonymity_set import AnonymitySet
+from common.accounting.assumptions import (
+    COMPOSED,
+    FORMULA_1,
+    HYBRID,
+    HYBRID_COMPOSED,
+    ITEM_NOISE,
+    ITEM_NOISE_COMPOSED,
+)
 from common.accounting.count_distributions import Binomial
 from common.accounting.guarantees import (
     PrivacyParameters,
@@ -197,3 +205,21 @@ def test_a_claim_of_the_local_epsilon_always_holds() -> None:
 
     assert task.local_epsilon == claimable_epsilon(task)
     assert 0 == delta_at_claim(dataclasses.replace(task, central_epsilon=task.local_epsilon))
+
+
+@pytest.mark.parametrize(
+    ("protocol", "once", "composed"),
+    [
+        ("sh", FORMULA_1, COMPOSED),
+        ("sbin", ITEM_NOISE, ITEM_NOISE_COMPOSED),
+        ("hybrid", HYBRID, HYBRID_COMPOSED),
+    ],
+)
+def test_a_guarantee_names_the_theorem_of_its_release(
+    protocol: str, once: str, composed: str
+) -> None:
+    """Rounds are composed under another theorem than the one for a single round."""
+    parameters = PrivacyParameters.of(protocol_task(protocol))
+    for rounds, theorem in ((1, once), (2, composed)):
+        [first, *_] = guarantees_under(dataclasses.replace(parameters, rounds=rounds), 3000)
+        assert ("analyzer", theorem) == (first.coalition, first.theorem)
