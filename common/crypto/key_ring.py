@@ -3,9 +3,9 @@ The life cycle of encryption keys. Pure: the caller passes the time and creates 
 
     pending ─▶ active ─▶ expired ─▶ destroyed
 
-A pending key is published for the overlap period before it becomes active. New tasks are sealed to
-the active key of a suite. An expired key still opens; it is destroyed after the retention period,
-once no unfinished task needs it.
+A pending key is published for the overlap period before it becomes active. New tasks name
+the active key of their suite, to which submissions are sealed. An expired key still opens; it is
+destroyed after the retention period, once no unfinished task needs it.
 """
 
 import json

@@ -177,7 +177,7 @@ class Mechanism(Randomizer, Protocol):
         """
 
     def debias(self, cells: Counts, mixture: Mixture) -> Vector:
-        """Estimate the share of each item without bias; (domain_size,). Run by the analyzer."""
+        """Estimate each item's share without bias, shape (domain_size,). Run by the analyzer."""
 
     def variance(self, shares: Vector, mixture: Mixture) -> Vector:
         """Return the exact variance of each debiased share, (domain_size,), given true shares."""

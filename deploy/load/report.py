@@ -123,7 +123,12 @@ class ProgressBars(Progress):
 
 
 def as_json(finished: LoadReport) -> dict[str, Any]:
-    """Return every figure; rates are per second of `Tally.seconds`."""
+    """
+    Return the whole report as JSON-ready data.
+
+    Under `rates`, `offered_users` is the planned rate, None in a closed loop; the others are
+    averages over `Tally.seconds`.
+    """
     plan, tally, result = finished.plan, finished.tally, finished.result
     held = [step["offered_users"] for step in finished.steps if step["holds"]]
     reports = tally.answers[Outcome.STORED] * finished.task.reports_per_user
@@ -211,7 +216,7 @@ def show(finished: LoadReport, console: Console) -> None:
 
 
 def _print_rows(title: str, rows: Sequence[Mapping[str, object]], console: Console) -> None:
-    """Print rows of the JSON fields as a table."""
+    """Print rows as a table, with headings from the first row's keys."""
     table = Table(title=title)
     for row in rows[:1]:
         sides: dict[str, JustifyMethod] = {

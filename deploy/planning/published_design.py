@@ -116,7 +116,12 @@ def _pure_dump(target: Requirements) -> Design:
 
 
 def _fe1(target: Requirements) -> Design:
-    """Return [LWY22]'s design with most buckets, 32·ln(2/δ)/ε² dummies each; or raise PlanError."""
+    """
+    Return [LWY22]'s design with the most buckets that the messages cap allows.
+
+    Each bucket needs 32·ln(2/δ)/ε² dummies from all honest users together. Raises PlanError if
+    there is no such design.
+    """
     density = 32 * math.log(2 / target.delta) / target.central_epsilon**2 / target.honest
     most = USUAL_MESSAGES if math.isinf(target.messages_cap) else target.messages_cap
     if density * target.domain_size <= most - 1:
