@@ -95,7 +95,7 @@ class CloneRelease:
         epsilons: Sequence[float],  # noqa: ARG002  # bins do not depend on them
         tolerance: float,  # noqa: ARG002
     ) -> Callable[[float], float]:
-        """Return the bound on δ as a function of ε, by clones with a coin; bins are laid out once."""
+        """Return the bound on δ as a function of ε, by clones with a coin, on fixed bins."""
         return self._clones.curve(self.anonymity_set)
 
 
