@@ -192,13 +192,15 @@ def drop_sentinel_reports(
     dropped = np.sort(np.concatenate([firsts, np.array(matches.repeats, dtype=np.int64)]))
     start = 0
     for chunk in chunks:
-        reports = split_every(chunk, size)
-        first, last = np.searchsorted(dropped, [start, start + len(reports)])
+        end = start + len(chunk) // size
+        first, last = np.searchsorted(dropped, [start, end])
         here = set((dropped[first:last] - start).tolist())
-        left = [report for place, report in enumerate(reports) if place not in here]
-        start += len(reports)
-        if left:
-            yield b"".join(left) if here else chunk
+        if not here:
+            yield chunk
+        elif len(here) < end - start:
+            reports = enumerate(split_every(chunk, size))
+            yield b"".join(report for index, report in reports if index not in here)
+        start = end
 
 
 def _reports(chunks: Iterable[bytes], size: int) -> Iterator[bytes]:

@@ -7,7 +7,7 @@ bit replaces the filter's bit. This matches two public clients bit for bit [GRap
 C++, whose message has a prefix, and the one in Python, whose message is the filter alone. (The
 client in Java hashes and derives differently.)
 
-Whoever knows the secret can remove this noise; the secret never leaves the device.
+Anyone who knows the secret can remove this noise; the secret never leaves the device.
 """
 
 import hmac

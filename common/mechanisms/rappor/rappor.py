@@ -3,7 +3,7 @@ RAPPOR: texts as bits of a Bloom filter, with permanent and instantaneous noise 
 
 A user permanently belongs to one of m cohorts. The text sets h of k bits there (`bloom.py`), or the
 one bit of a label. With probability f the permanent response replaces a bit, once and for all, by a
-fair coin (`permanent_response.py`). Each report draws its bits anew: it sets a bit with probability
+fair coin (`permanent_response.py`). Each report draws new bits: it sets a bit with probability
 q if the permanent bit is set, and p otherwise (`probabilities.py`).
 
 One class covers the paper's variants: "one-time" has no instantaneous noise (p = 0, q = 1), so that
