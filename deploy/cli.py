@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
-from typer._click.exceptions import UsageError
 from typer.core import TyperGroup
+from typer.exceptions import TyperException
 
 from common.errors import ShuffleDpError
 from common.version import VERSION
@@ -70,9 +70,10 @@ class _LazyGroup(TyperGroup):
             rule = re.sub("(?s)^.* is not one of", "it must be one of", rule)  # omits the choice
             error.message = re.sub("^Input should", "it must", rule)
             raise
-        except UsageError as error:
-            if error.ctx and error.ctx.info_name in _OF_A_PERSON:
-                error.message = f"{error.ctx.info_name} {_OF_A_PERSON[error.ctx.info_name]}"
+        except TyperException as error:
+            context: Any = getattr(error, "ctx", None)  # only usage errors have one
+            if context and context.info_name in _OF_A_PERSON:
+                error.message = f"{context.info_name} {_OF_A_PERSON[context.info_name]}"
             raise
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401, ARG002
