@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from common.crypto.batch_key import BatchKey
 from common.crypto.hpke import KeyId, key_id
 from common.crypto.signing import PublicIdentity, SignedTask
 from common.errors import (
@@ -28,8 +29,7 @@ from common.task.task import Task
 from common.task_digest import TaskDigest
 from shuffler.analyzer_client import Analyzer
 from shuffler.batch_states import DESTROYED_STATES, FINAL_STATES, ClosingRule
-from shuffler.storage.group import BatchKey
-from shuffler.storage.spool import Spool, StoredBatch
+from shuffler.storage.sqlite_store import SqliteStore, StoredBatch
 
 _MAX_LOOKUPS: Final = 256
 """Maximum number of concurrent task lookups. A lookup continues if its caller hangs up."""
@@ -62,7 +62,7 @@ class ActiveBatches:
     def __init__(
         self,
         *,
-        spool: Spool,
+        store: SqliteStore,
         state: StateDirectory,
         analyzer: Analyzer,
         identity: PublicIdentity,
@@ -71,7 +71,7 @@ class ActiveBatches:
         most_dummies: int,
         rng: np.random.Generator,
     ) -> None:
-        self._spool = spool
+        self._store = store
         self._state = state
         self._analyzer = analyzer
         self._identity = identity
@@ -144,7 +144,7 @@ class ActiveBatches:
         return self._unfinished.get(digest) or self._finished.get(digest)
 
     async def _look_up(self, digest: TaskDigest) -> ActiveBatch | FinishedBatch:
-        stored = await self._spool.get(digest)
+        stored = await self._store.get(digest)
         task = await self._parse(Task.from_bytes, stored.signed.task_bytes)
         # Meanwhile the batch may have begun and moved on from the state that was read.
         return self._known(digest) or self._add(stored, task)
@@ -180,7 +180,7 @@ class ActiveBatches:
             SettingsError: A key file belongs to no batch of the database, or is not valid.
             StorageError: The disk cannot be read or written.
         """
-        states = await self._spool.states()
+        states = await self._store.states()
         known = {_key_file(batch_id) for batch_id in states}
         kept = [batch_id for batch_id, state in states.items() if state not in DESTROYED_STATES]
         needed = {_key_file(batch_id) for batch_id in kept}
@@ -193,10 +193,10 @@ class ActiveBatches:
                 )
             if name not in needed:
                 self._state.destroy(name)
-        await self._spool.sweep()
+        await self._store.sweep()
         for batch_id in kept:
             try:
-                stored = await self._spool.read(batch_id)
+                stored = await self._store.read(batch_id)
                 self._add(stored, Task.from_bytes(stored.signed.task_bytes))
             except (BatchStateError, DamagedStorageError, TaskError) as error:
                 if states[batch_id] not in FINAL_STATES:  # a finished batch needs no envelope key
@@ -255,7 +255,7 @@ class ActiveBatches:
         self._beginning_keys.append(key)
         try:
             batch_id = BatchId(self._rng.bytes(BATCH_ID_BYTES))
-            return self._add(await self._spool.open_batch(batch_id, signed), task)
+            return self._add(await self._store.open_batch(batch_id, signed), task)
         finally:
             self._beginning_keys.remove(key)
 

@@ -29,7 +29,7 @@ from shuffler.admission import TokenCheck
 from shuffler.batch_states import close_request_event, next_state
 from shuffler.refusals import RefusalCounts
 from shuffler.storage.group import Group, form_from_opened
-from shuffler.storage.spool import Spool
+from shuffler.storage.sqlite_store import SqliteStore
 from shuffler.storage.submissions import Arrival
 
 _CALLS_AHEAD: Final = 3
@@ -69,7 +69,7 @@ class Collection:
         self,
         *,
         batches: ActiveBatches,
-        spool: Spool,
+        store: SqliteStore,
         keys: KeyStore,
         pool: HpkePool,
         clock: Clock,
@@ -77,7 +77,7 @@ class Collection:
         tokens: TokenCheck | None = None,
     ) -> None:
         self._batches = batches
-        self._spool = spool
+        self._store = store
         self._keys = keys
         self._pool = pool
         self._clock = clock
@@ -94,7 +94,7 @@ class Collection:
         Raises the errors of ActiveBatches.find_or_begin.
         """
         batch = await self._batches.find_or_begin(digest)
-        stored = batch if isinstance(batch, ActiveBatch) else await self._spool.get(digest)
+        stored = batch if isinstance(batch, ActiveBatch) else await self._store.get(digest)
         return stored.signed
 
     async def submit(self, digest: TaskDigest, envelope: bytes, token: bytes = b"") -> Outcome:
@@ -184,7 +184,7 @@ class Collection:
         opened = await opening(batch, [envelopes[index] for index in fitting])
         indices = [[fitting[index] for index in of_group] for _, of_group in opened]
         group_tokens = [[tokens[index] for index in of_group] for of_group in indices]
-        stored = await self._store(batch, [group for group, _ in opened], group_tokens)
+        stored = await self._store_groups(batch, [group for group, _ in opened], group_tokens)
         for of_group, group_outcomes in zip(indices, stored, strict=True):
             for index, outcome in zip(of_group, group_outcomes, strict=True):
                 outcomes[index] = outcome
@@ -202,7 +202,7 @@ class Collection:
         """
         closing_rule = (await self._batches.find(digest)).closing_rule
         while True:
-            stored = await self._spool.get(digest)
+            stored = await self._store.get(digest)
             event = close_request_event(stored.state, stored.n_users, closing_rule)
             if event is None:
                 return
@@ -210,7 +210,7 @@ class Collection:
             # the batch closed automatically meanwhile, writing fails and the loop reads the state
             # again.
             with suppress(BatchStateError):
-                await self._spool.set_state(stored, next_state(stored.state, event))
+                await self._store.set_state(stored, next_state(stored.state, event))
 
     async def status(self, digest: TaskDigest) -> BatchStatus:
         """
@@ -220,7 +220,7 @@ class Collection:
             UnknownTaskError: The task was never requested; for other errors see ActiveBatches.find.
         """
         closing_rule = (await self._batches.find(digest)).closing_rule
-        stored = await self._spool.get(digest)
+        stored = await self._store.get(digest)
         closed = stored.state is not BatchState.COLLECTING
         return BatchStatus(
             state=stored.state,
@@ -238,7 +238,7 @@ class Collection:
         """
         batch = await self._batches.find(digest)
         refused = self._refusals.of(batch.batch_id)
-        stored = await self._spool.get(digest)
+        stored = await self._store.get(digest)
         return BatchProgress(
             state=stored.state,
             n_users=stored.n_users,
@@ -290,7 +290,7 @@ class Collection:
         task = batch.task
         return self._keys.private_key(task.suite, task.shuffler_key, whose="shuffler_key")
 
-    async def _store(
+    async def _store_groups(
         self, batch: ActiveBatch, groups: Sequence[Group], tokens: Sequence[Sequence[bytes]]
     ) -> list[list[Outcome]]:
         """Store groups, with their submissions' tokens if tokens are required."""
@@ -307,7 +307,7 @@ class Collection:
                 [batch.key.tag(_TOKEN + serial_of(token)) for token in group] for group in tokens
             ],
         )
-        return await self._spool.append(arrival)
+        return await self._store.append(arrival)
 
 
 def _check_length(envelope: bytes, task: Task) -> None:

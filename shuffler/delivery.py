@@ -25,10 +25,10 @@ from shuffler.inclusion import InclusionProofs, SentBatch
 from shuffler.metrics import BatchMetrics
 from shuffler.shuffle import BatchShuffler, ShuffleSummary
 from shuffler.storage.group import open_group
-from shuffler.storage.spool import Spool, StoredBatch
+from shuffler.storage.sqlite_store import SqliteStore, StoredBatch
 
 _GROUPS_PER_READ: Final = 16
-"""Number of groups read from the spool together."""
+"""Number of groups read from the store together."""
 _TICK: Final = 0.25
 """Seconds between checks for due events."""
 
@@ -40,7 +40,7 @@ class Deliveries:
         self,
         *,
         batches: ActiveBatches,
-        spool: Spool,
+        store: SqliteStore,
         analyzer: Analyzer,
         pool: HpkePool,
         clock: Clock,
@@ -52,7 +52,7 @@ class Deliveries:
         self._metrics = metrics
         self._inclusions = inclusions
         self._pool = pool
-        self._spool = spool
+        self._store = store
         self._analyzer = analyzer
         self._clock = clock
         self._rng = rng
@@ -102,17 +102,17 @@ class Deliveries:
             self._metrics.record_attempt(len(self._pauses))
 
     async def _perform_due_events(self, batch: ActiveBatch) -> None:
-        stored = await self._spool.get(batch.digest)
+        stored = await self._store.get(batch.digest)
         while True:
             event = due_event(stored.state, stored.n_users, batch.closing_rule, self._clock.now())
             if stored.state in FINAL_STATES:  # all three steps are repeated if one fails
                 self._batches.destroy_key(stored)
-                await self._spool.clean_up(stored)
+                await self._store.clean_up(stored)
                 self._batches.finish(stored, batch.closing_rule)
             if event is None:
                 return
             await self._perform(event, stored, batch)
-            stored = await self._spool.get(batch.digest)
+            stored = await self._store.get(batch.digest)
             logs.event(
                 "batch moved on",
                 {
@@ -129,11 +129,11 @@ class Deliveries:
         state = next_state(stored.state, event)
         if event is Event.PERMUTE:
             shuffled = await self._shuffle(stored, batch)
-            await self._spool.record_permuted(stored, state, shuffled.n_reports, shuffled.seconds)
+            await self._store.record_permuted(stored, state, shuffled.n_reports, shuffled.seconds)
         elif state in DESTROYED_STATES:
-            await self._spool.set_last_state(stored, state)
+            await self._store.set_last_state(stored, state)
         else:
-            await self._spool.set_state(stored, state)
+            await self._store.set_state(stored, state)
 
     async def _shuffle(self, stored: StoredBatch, batch: ActiveBatch) -> ShuffleSummary:
         """Shuffle the batch in a thread and save the result."""
@@ -141,7 +141,7 @@ class Deliveries:
             task=batch.task,
             digest=batch.digest,
             n_users=stored.n_users,
-            files=self._spool.files(batch.batch_id, batch.key),
+            files=self._store.files(batch.batch_id, batch.key),
             pool=self._pool,
             rng=self._rng,
         )
@@ -150,7 +150,7 @@ class Deliveries:
         def groups() -> Iterator[bytes]:
             last = -1
             while True:
-                reading = self._spool.groups(batch.batch_id, last, _GROUPS_PER_READ)
+                reading = self._store.groups(batch.batch_id, last, _GROUPS_PER_READ)
                 rows = asyncio.run_coroutine_threadsafe(reading, loop).result()
                 if not rows:
                     return
@@ -179,7 +179,7 @@ class Deliveries:
 
         async def chunks() -> AsyncIterator[bytes]:
             n_read = 0
-            saved = self._spool.files(batch.batch_id, batch.key).saved()
+            saved = self._store.files(batch.batch_id, batch.key).saved()
             while (chunk := await asyncio.to_thread(next, saved, None)) is not None:
                 n_read += len(chunk) // size
                 yield chunk

@@ -9,7 +9,7 @@ from common.errors import ShuffleDpError
 from common.messages.batch import BatchId
 from common.messages.submission import Outcome
 from common.runtime import logs
-from shuffler.storage.spool import Spool
+from shuffler.storage.sqlite_store import SqliteStore
 
 _PAUSE: Final = 1.0
 """Seconds between saves."""
@@ -36,27 +36,27 @@ class RefusalCounts:
         """Return a batch's counts so far."""
         return Counter(self._counts.get(batch_id, ()))
 
-    async def load(self, spool: Spool) -> None:
+    async def load(self, store: SqliteStore) -> None:
         """Load the counts of an earlier run."""
-        self._counts = await spool.refusals()
+        self._counts = await store.refusals()
 
-    async def save(self, spool: Spool) -> None:
+    async def save(self, store: SqliteStore) -> None:
         """Save the changed counts; on failure, keep them for the next save and raise."""
         changed, self._unsaved = self._unsaved, set()
         try:
             if changed:
-                await spool.save_refusals({batch_id: self.of(batch_id) for batch_id in changed})
+                await store.save_refusals({batch_id: self.of(batch_id) for batch_id in changed})
         except BaseException:  # if the service stops, the write may not have begun
             self._unsaved |= changed
             raise
 
-    async def run(self, spool: Spool, pause: float = _PAUSE) -> None:
+    async def run(self, store: SqliteStore, pause: float = _PAUSE) -> None:
         """Save every `pause` seconds while the service runs; log the first of several failures."""
         failing = False
         while True:
             await asyncio.sleep(pause)
             try:
-                await self.save(spool)
+                await self.save(store)
             except Exception as error:  # noqa: BLE001  # a failed count must not stop submissions
                 if not failing:  # log once, not every second
                     _report("refusals not saved yet", error)
@@ -64,10 +64,10 @@ class RefusalCounts:
             else:
                 failing = False
 
-    async def save_last(self, spool: Spool) -> None:
+    async def save_last(self, store: SqliteStore) -> None:
         """Save when the service stops; log the loss if that fails."""
         try:
-            await self.save(spool)
+            await self.save(store)
         except Exception as error:  # noqa: BLE001  # the service is stopping anyway
             _report("refusals lost", error)
 

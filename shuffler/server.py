@@ -31,7 +31,7 @@ from shuffler.receipts import Receipts
 from shuffler.refusals import RefusalCounts
 from shuffler.servicer import ShufflerServicer
 from shuffler.settings import ShufflerSettings
-from shuffler.storage.spool import Spool
+from shuffler.storage.sqlite_store import SqliteStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,17 +39,17 @@ class ShufflerService(Service):
     """A running shuffler."""
 
     refusals: RefusalCounts
-    spool: Spool
+    store: SqliteStore
     pool: HpkePool
     channel: FreshChannel
 
     async def stop(self) -> None:
         """Finish calls in flight, stop background tasks, and close every file."""
         await self.listener.stop()
-        await self.refusals.save_last(self.spool)
+        await self.refusals.save_last(self.store)
         await self.channel.close()
         self.pool.close()
-        self.spool.close()
+        self.store.close()
 
 
 async def start(settings: ShufflerSettings) -> ShufflerService:
@@ -71,12 +71,12 @@ async def start(settings: ShufflerSettings) -> ShufflerService:
     )
     identity = load_identity(state)
     pinned = PublicIdentity.from_hex(settings.analyzer_identity, "analyzer_identity")
-    spool = Spool(state.path / "spool.sqlite", metrics.record_move)
+    store = SqliteStore(state.path / "spool.sqlite", metrics.record_move)
     pool = HpkePool(settings.opening_processes)
     rng = secure_generator()
     analyzer = AnalyzerClient(channel)
     batches = ActiveBatches(
-        spool=spool,
+        store=store,
         state=state,
         analyzer=analyzer,
         identity=pinned,
@@ -86,11 +86,11 @@ async def start(settings: ShufflerSettings) -> ShufflerService:
         rng=rng,
     )
     try:
-        await refusals.load(spool)
+        await refusals.load(store)
         await batches.resume()
-        metrics.resume(await spool.states(), batches.deadlines())
+        metrics.resume(await store.states(), batches.deadlines())
     except BaseException:
-        spool.close()
+        store.close()
         raise
 
     async def needed() -> set[KeyId] | None:
@@ -111,7 +111,7 @@ async def start(settings: ShufflerSettings) -> ShufflerService:
     )
     collection = Collection(
         batches=batches,
-        spool=spool,
+        store=store,
         keys=keys,
         pool=pool,
         clock=clock,
@@ -128,7 +128,7 @@ async def start(settings: ShufflerSettings) -> ShufflerService:
     )
     deliveries = Deliveries(
         batches=batches,
-        spool=spool,
+        store=store,
         analyzer=analyzer,
         pool=pool,
         clock=clock,
@@ -148,10 +148,10 @@ async def start(settings: ShufflerSettings) -> ShufflerService:
         add_services,
         process_metrics,
         operator_token=operator_token,
-        background=(deliveries.run, rotation.run, inclusions.run, partial(refusals.run, spool)),
+        background=(deliveries.run, rotation.run, inclusions.run, partial(refusals.run, store)),
     )
     return ShufflerService(
-        listener=listener, refusals=refusals, spool=spool, pool=pool, channel=channel
+        listener=listener, refusals=refusals, store=store, pool=pool, channel=channel
     )
 
 

@@ -24,7 +24,7 @@ from common.task.task import Task
 from common.task_digest import TaskDigest
 from common.wire.batches import MAX_CHUNK_BYTES
 from shuffler.permutation import BUFFER_BYTES, ExternalPermutation, SealedReports, bucket_count
-from shuffler.storage.spool import BatchFiles
+from shuffler.storage.batch_files import BatchFiles
 
 _WORD_BITS: Final = 64
 _WORDS_AT_ONCE: Final = 2**22

@@ -9,84 +9,19 @@ through the one process that answers all calls. Submissions in a group are sorte
 which are keyed hashes, and groups have random numbers: no order of arrival is kept.
 """
 
-import hashlib
 import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import IO, Final
 
 import numpy as np
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from numpy.typing import NDArray
 
+from common.crypto.batch_key import TAG_BYTES, BatchKey
 from common.crypto.hpke import split_every
 from common.crypto.hpke_pool import Opened
 from common.errors import DamagedStorageError
 from common.messages.submission import split_submission
-
-KEY_BYTES: Final = 32
-TAG_BYTES: Final = 16
-_NONCE_BYTES: Final = 12
-
-
-class BatchKey:
-    """Encrypts one batch's stored rows, and computes keyed hashes of submissions and tokens."""
-
-    __slots__ = ("_aead", "_raw", "_tagging")
-
-    def __init__(self, raw: bytes) -> None:
-        self._raw = raw
-        self._aead = ChaCha20Poly1305(raw)
-        tagging = hashlib.blake2b(key=raw, digest_size=KEY_BYTES, person=b"tags").digest()
-        self._tagging = hashlib.blake2b(key=tagging, digest_size=TAG_BYTES)
-
-    @staticmethod
-    def generate() -> bytes:
-        """Draw a new raw key from the operating system."""
-        return secrets.token_bytes(KEY_BYTES)
-
-    def private_bytes(self) -> bytes:
-        """Return the raw key, for a worker process; it must not be logged or sent."""
-        return self._raw
-
-    def tag(self, content: bytes | memoryview) -> bytes:
-        """
-        Return a keyed hash: equal for equal content, meaningless without the key.
-
-        Keyed BLAKE2b of 16 bytes: among 10^7 contents, two collide by chance with probability below
-        10^-24, and finding a collision requires the key.
-        """
-        tagged = self._tagging.copy()  # the key is hashed already
-        tagged.update(content)
-        return tagged.digest()
-
-    def seal(self, row: bytes | memoryview, associated_data: bytes = b"") -> bytes:
-        """Encrypt a row under a fresh nonce, bound to `associated_data`, the row's place."""
-        nonce = secrets.token_bytes(_NONCE_BYTES)
-        return nonce + self._aead.encrypt(nonce, row, associated_data)
-
-    def open(self, sealed: bytes, associated_data: bytes = b"") -> bytes:
-        """
-        Decrypt a row sealed by `seal` with the same associated data.
-
-        Raises:
-            DamagedStorageError: The row was changed, moved, or sealed under another key.
-        """
-        try:
-            nonce, ciphertext = sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:]
-            return self._aead.decrypt(nonce, ciphertext, associated_data)
-        except (InvalidTag, ValueError) as error:
-            raise DamagedStorageError(
-                "a stored row does not open: the disk is damaged, or the key is another batch's"
-            ) from error
-
-    def __repr__(self) -> str:
-        return "BatchKey(secret)"
-
-    def __reduce__(self) -> tuple[object, ...]:
-        raise TypeError("a batch key must not be pickled; use private_bytes()")
-
 
 TAGS: Final = np.dtype([("head", "<u8"), ("rest", "V8"), ("content", f"V{TAG_BYTES}")])
 """A submission's two keyed hashes: of its id (head and rest), and of its sealed reports."""

@@ -1,7 +1,7 @@
 """
 The tables of submissions, used tokens and refusals, and the index that finds repeats.
 
-Each function takes a connection and runs as one transaction in the spool's database thread. The
+Each function takes a connection and runs as one transaction in the store's database thread. The
 index holds 16 bytes per stored submission: half of the tag of its id, and its group's number. Half
 a tag matches one of 10^7 others by chance with probability 10^7 / 2^64, so every match is verified
 against the whole tag in the group.
@@ -18,11 +18,12 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from common.crypto.batch_key import TAG_BYTES, BatchKey
 from common.crypto.hpke import split_every
 from common.messages.batch import BatchId, BatchState
 from common.messages.submission import Outcome
 from common.sorted_index import SortedIndex
-from shuffler.storage.group import TAG_BYTES, TAGS, BatchKey, Group, merge_small, open_tags
+from shuffler.storage.group import TAGS, Group, merge_small, open_tags
 
 ReadTags = Callable[[int], bytes]
 """Returns the tags of the stored group with this number."""

@@ -137,7 +137,7 @@ async def _measure(dummies_per_user: int, folder: Path, line: Line) -> None:
         worker.shutdown()
     connection.close()
     pool.close()
-    shuffler.spool.close()
+    shuffler.store.close()
 
 
 @pytest.mark.parametrize("dummies_per_user", [0, 2])

@@ -99,7 +99,7 @@ async def _shuffle(n_users: int, folder: Path) -> dict[str, float]:
         counts = [_CALL] * (min(4 * _CALL, n_users - start) // _CALL)
         envelopes = (await asyncio.gather(*(submit(count) for count in counts)))[0]
     ingested, ingest_peak = time.perf_counter() - started, _peak_mib()
-    shuffler.spool.close()
+    shuffler.store.close()
     started = time.perf_counter()
     await shuffler.start()
     again = await shuffler.collection.submit_bulk(digest, envelopes)
@@ -114,7 +114,7 @@ async def _shuffle(n_users: int, folder: Path) -> dict[str, float]:
     delivered = await _seconds(shuffler.advance())
     assert (n_users, sent % 2**64) == (analyzer.n_reports, analyzer.checksum)
     shuffled = (await shuffler.collection.status(digest)).shuffle_seconds
-    shuffler.spool.close()
+    shuffler.store.close()
     return {
         "reports": n_users,
         "ingest_s": ingested,
@@ -142,13 +142,13 @@ async def _restart(n_users: int, folder: Path) -> dict[str, float]:
 
     for _ in range(0, n_users, _DEVICES):
         arrivals = [arrival() for _ in range(_DEVICES)]
-        await asyncio.gather(*map(shuffler.spool.append, arrivals))
-    shuffler.spool.close()
+        await asyncio.gather(*map(shuffler.store.append, arrivals))
+    shuffler.store.close()
     started = time.perf_counter()
     await shuffler.start()
-    assert [[Outcome.REPEATED]] == await shuffler.spool.append(arrivals[0])
+    assert [[Outcome.REPEATED]] == await shuffler.store.append(arrivals[0])
     restarted = time.perf_counter() - started
-    shuffler.spool.close()
+    shuffler.store.close()
     return {"submissions": n_users, "restart_s": restarted, "peak_mib": _peak_mib()}
 
 

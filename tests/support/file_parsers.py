@@ -9,6 +9,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from common.crypto.batch_key import BatchKey
 from common.runtime.database import Database
 from common.runtime.settings import load
 from common.task_digest import TaskDigest
@@ -24,8 +25,7 @@ from deploy.results.candidates import read_candidates
 from deploy.results.next_iteration import read_iterated
 from deploy.sentinels.sentinel_file import SentinelFile, SentinelState
 from deploy.tasks import drafts
-from shuffler.storage.group import BatchKey
-from shuffler.storage.spool import BatchFiles
+from shuffler.storage.batch_files import BatchFiles
 from tests.support.parsers import directory, file_parser
 from tests.support.tasks import published
 from tests.support.wire_parsers import DRAFTS

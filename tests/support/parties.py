@@ -22,7 +22,7 @@ from common.wire.batches import proof_from_wire, proof_to_wire
 from deploy.audit.harness.analyzer_core import AnalyzerCore
 from deploy.audit.harness.clock import ManualClock
 from shuffler.receipts import Receipts
-from shuffler.storage.spool import Spool
+from shuffler.storage.sqlite_store import SqliteStore
 from tests.support.faults import Crash, Faults, FaultyDatabase, FaultyState, Life, Network
 from tests.support.policies import generous
 from tests.support.shuffler_core import Shuffler
@@ -126,11 +126,11 @@ class ShufflerParty(Shuffler):
         keys.rotate(self.clock.now())
         return keys
 
-    def open_spool(self) -> Spool:
+    def open_store(self) -> SqliteStore:
         """Open the database, with boundaries."""
-        spool = super().open_spool()
-        spool._database = FaultyDatabase(spool._database, self.life)
-        return spool
+        store = super().open_store()
+        store._database = FaultyDatabase(store._database, self.life)
+        return store
 
     async def rotate(self) -> None:
         """Rotate its keys."""
@@ -174,12 +174,12 @@ class ShufflerParty(Shuffler):
         """Stop at once, as a killed process does."""
         self.life.over.set()
         moving: list[Any] = [*self.deliveries._moving.values(), *self.batches._beginning.values()]
-        if self.spool._committing is not None:
-            moving.append(self.spool._committing)
+        if self.store._committing is not None:
+            moving.append(self.store._committing)
         for task in moving:
             task.cancel()
         await asyncio.gather(*moving, return_exceptions=True)
-        self.spool.close()
+        self.store.close()
 
 
 class DeviceParty:

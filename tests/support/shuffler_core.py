@@ -22,7 +22,7 @@ from shuffler.delivery import Deliveries
 from shuffler.inclusion import InclusionProofs
 from shuffler.metrics import BatchMetrics
 from shuffler.refusals import RefusalCounts
-from shuffler.storage.spool import Spool
+from shuffler.storage.sqlite_store import SqliteStore
 from tests.support.analyzers import MemoryAnalyzer
 from tests.support.keys import store_holding
 from tests.support.tasks import PublishedTask, published
@@ -60,9 +60,9 @@ class Shuffler:
         self.process_metrics = ProcessMetrics("shuffler", self.clock)
         self.refusals = RefusalCounts()
         self.metrics = BatchMetrics(self.process_metrics, self.refusals)
-        self.spool = self.open_spool()
+        self.store = self.open_store()
         self.batches = ActiveBatches(
-            spool=self.spool,
+            store=self.store,
             state=state,
             analyzer=self.analyzer,
             identity=self.identity,
@@ -71,13 +71,13 @@ class Shuffler:
             most_dummies=self.most_dummies,
             rng=self.rng,
         )
-        await self.refusals.load(self.spool)
+        await self.refusals.load(self.store)
         await self.batches.resume()
-        self.metrics.resume(await self.spool.states(), self.batches.deadlines())
+        self.metrics.resume(await self.store.states(), self.batches.deadlines())
         pool = self.pool or InlinePool()
         self.collection = Collection(
             batches=self.batches,
-            spool=self.spool,
+            store=self.store,
             keys=self.keys,
             pool=pool,
             clock=self.clock,
@@ -92,7 +92,7 @@ class Shuffler:
         )
         self.deliveries = Deliveries(
             batches=self.batches,
-            spool=self.spool,
+            store=self.store,
             analyzer=self.analyzer,
             pool=pool,
             clock=self.clock,
@@ -103,7 +103,7 @@ class Shuffler:
 
     async def restart(self) -> None:
         """Restart on the same files, as after a crash."""
-        self.spool.close()
+        self.store.close()
         await self.start()
 
     async def advance(self) -> None:
@@ -119,9 +119,9 @@ class Shuffler:
         """Open the keys, the task's among them."""
         return store_holding(state, self.case.shuffler_key, now=self.clock.now())
 
-    def open_spool(self) -> Spool:
+    def open_store(self) -> SqliteStore:
         """Open the database of submissions."""
-        return Spool(self.path / "spool.sqlite", self.metrics.record_move)
+        return SqliteStore(self.path / "spool.sqlite", self.metrics.record_move)
 
     def envelope(self, value: int = 0) -> bytes:
         """Prepare one user's envelope."""
@@ -141,7 +141,7 @@ class Shuffler:
 
     async def users(self) -> int:
         """Count the stored submissions."""
-        return (await self.spool.get(self.case.signed.digest())).n_users
+        return (await self.store.get(self.case.signed.digest())).n_users
 
     def key_files(self) -> list[Path]:
         """List the keys of unfinished batches."""

@@ -16,6 +16,7 @@ from typing import Any, Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from common.crypto.batch_key import KEY_BYTES, BatchKey
 from common.crypto.hpke import (
     DEFAULT_SUITE,
     HpkePrivateKey,
@@ -47,7 +48,7 @@ from protos.shuffledp.v1 import (
     user_agent_pb2,
     user_agent_pb2_grpc,
 )
-from shuffler.storage.group import KEY_BYTES, BatchKey, open_group
+from shuffler.storage.group import open_group
 from user_agent.contribution import Contributor
 
 Moment = Literal["collecting", "delivering", "over"]

@@ -9,11 +9,12 @@ from typing import Final
 import numpy as np
 import pytest
 
+from common.crypto.batch_key import BatchKey
 from common.crypto.hpke import SUITES, HpkePrivateKey
 from common.crypto.signing import SigningIdentity, TokenIssuer
 from common.runtime.access import OperatorToken
 from common.runtime.state_directory import StateKey
-from shuffler.storage.group import BatchKey, form_group, merge_small
+from shuffler.storage.group import form_group, merge_small
 
 _DRAWN: Final = 400
 _KEY: Final = BatchKey(bytes(32))

@@ -12,4 +12,4 @@ async def shuffler(tmp_path: Path) -> AsyncIterator[Shuffler]:
     started = Shuffler(tmp_path)
     await started.start()
     yield started
-    started.spool.close()
+    started.store.close()

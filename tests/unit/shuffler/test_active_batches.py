@@ -25,7 +25,7 @@ from common.runtime.state_directory import StateDirectory
 from common.task.dummy_spec import ShufflerSpec
 from common.task.task import Task
 from common.task_digest import TaskDigest
-from shuffler.storage.spool import StoredBatch
+from shuffler.storage.sqlite_store import StoredBatch
 from tests.support.analyzers import MemoryAnalyzer
 from tests.support.keys import store_holding
 from tests.support.shuffler_core import CASE, DIGEST, Shuffler
@@ -69,7 +69,7 @@ async def test_a_task_with_too_many_dummies_is_refused(tmp_path: Path) -> None:
         await shuffler.collection.fetch_task(case.signed.digest())
     shuffler.batches._most_dummies = expected
     await shuffler.collection.fetch_task(case.signed.digest())
-    shuffler.spool.close()
+    shuffler.store.close()
 
 
 async def test_concurrent_requests_begin_one_batch(
@@ -142,13 +142,13 @@ async def test_a_start_on_another_database_destroys_nothing(
         await shuffler.advance()
         shuffler.analyzer.reachable = True
     [key_file] = shuffler.key_files()
-    shuffler.spool.close()
+    shuffler.store.close()
     database = shuffler.path / "spool.sqlite"
     aside = database.rename(shuffler.path / "aside")
     for _ in range(2):
         with pytest.raises(SettingsError, match=f"no batch for the key file {key_file.name}"):
             await shuffler.start()
-        shuffler.spool.close()
+        shuffler.store.close()
         for file in shuffler.path.glob("spool.sqlite*"):
             file.unlink()
     aside.rename(database)
@@ -160,13 +160,13 @@ async def test_a_start_on_another_database_destroys_nothing(
 
 async def test_an_expired_key_is_needed_until_the_batch_is_over(shuffler: Shuffler) -> None:
     """The key is needed before the batch is stored, and destroyed after the batch is over."""
-    key, open_batch = key_id(CASE.task.suite, CASE.task.shuffler_key), shuffler.spool.open_batch
+    key, open_batch = key_id(CASE.task.suite, CASE.task.shuffler_key), shuffler.store.open_batch
 
     async def opened(batch_id: BatchId, signed: SignedTask) -> StoredBatch:
         assert {key} == shuffler.batches.needed_keys()
         return await open_batch(batch_id, signed)
 
-    shuffler.spool.open_batch = opened  # type: ignore[method-assign]
+    shuffler.store.open_batch = opened  # type: ignore[method-assign]
     await shuffler.submit(4)
     assert {key} == shuffler.batches.needed_keys()
     late = shuffler.clock.now() + 300 * DAY
@@ -209,7 +209,7 @@ async def test_a_batch_that_cannot_be_resumed_waits_for_a_repair(
         elif damage == "a later version's task":
             damaged.setattr(Task, "from_bytes", _unreadable)
         else:
-            await shuffler.spool._database.run(lambda connection: connection.execute(damage))
+            await shuffler.store._database.run(lambda connection: connection.execute(damage))
         await shuffler.restart()
         late = shuffler.clock.now() + 300 * DAY
         assert not shuffler.keys.rotate(late, shuffler.batches.needed_keys())
@@ -221,7 +221,7 @@ async def test_a_batch_that_cannot_be_resumed_waits_for_a_repair(
     key_file.touch(mode=0o600)
     key_file.write_bytes(kept)
     repair, row = "UPDATE batches SET task = ?, state = ?", (CASE.signed.task_bytes, state.value)
-    await shuffler.spool._database.run(lambda connection: connection.execute(repair, row))
+    await shuffler.store._database.run(lambda connection: connection.execute(repair, row))
     await shuffler.restart()
     shuffler.analyzer.reachable = True
     await shuffler.submit(5 - users)

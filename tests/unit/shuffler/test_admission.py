@@ -97,7 +97,7 @@ async def test_tokens_are_not_stored(shuffler: Shuffler) -> None:
     tokens = [_ISSUER.issue() for _ in range(5)]
     for token in tokens:
         await shuffler.collection.submit(DIGEST, shuffler.envelope(), token)
-    written = b"".join(path.read_bytes() for path in shuffler.path.glob("spool*"))
+    written = b"".join(path.read_bytes() for path in shuffler.path.glob("store*"))
     for token in tokens:
         assert token[:16] not in written
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from common.crypto.batch_key import BatchKey
 from common.crypto.hpke import DEFAULT_SUITE, SUITES, split_every
 from common.crypto.key_ring import DAY, KeyState
 from common.errors import BatchStateError
@@ -16,8 +17,7 @@ from common.runtime.key_store import KeyStore
 from common.runtime.state_directory import StateDirectory
 from common.task_digest import TaskDigest
 from shuffler.server import publish_keys
-from shuffler.storage.group import BatchKey
-from shuffler.storage.spool import BatchFiles
+from shuffler.storage.batch_files import BatchFiles
 from tests.support.disks import disk_of
 from tests.support.keys import SCHEDULE
 from tests.support.shuffler_core import CASE, DIGEST, Shuffler
@@ -84,11 +84,11 @@ async def test_a_failed_step_is_retried_after_growing_pauses(
 async def test_a_submission_committed_while_a_batch_expires_keeps_it(shuffler: Shuffler) -> None:
     """An acknowledged submission is not destroyed by a decision made without it."""
     await shuffler.submit(2)
-    before = await shuffler.spool.get(DIGEST)
+    before = await shuffler.store.get(DIGEST)
     late = shuffler.envelope()
     await shuffler.collection.submit(DIGEST, late)
     with pytest.raises(BatchStateError, match="had 2 users when it was read; it now has 3"):
-        await shuffler.spool.set_last_state(before, BatchState.EXPIRED)
+        await shuffler.store.set_last_state(before, BatchState.EXPIRED)
     shuffler.clock.seconds = float(CASE.task.deadline)
     await shuffler.advance()
 
@@ -103,7 +103,7 @@ async def test_a_submission_committed_while_a_batch_expires_keeps_it(shuffler: S
 async def test_erasing_a_finished_batch_is_retried(
     shuffler: Shuffler, monkeypatch: pytest.MonkeyPatch, failing: str, keys: int
 ) -> None:
-    """The batch is over in the spool; its key and files follow, the key first."""
+    """The batch is over in the store; its key and files follow, the key first."""
 
     def fail(*_: object) -> None:
         raise OSError
@@ -153,7 +153,7 @@ def _folders(shuffler: Shuffler) -> list[Path]:
 
 
 def _rows(shuffler: Shuffler, query: str) -> list[str]:
-    """Return the first column of a query to the spool's file."""
+    """Return the first column of a query to the store's file."""
     with closing(sqlite3.connect(shuffler.path / "spool.sqlite")) as connection:
         return [row[0] for row in connection.execute(query)]
 
@@ -188,7 +188,7 @@ async def test_an_expired_batch_leaves_only_counts(shuffler: Shuffler) -> None:
     """Counts of users and refusals stay; no hash or key does."""
     await shuffler.submit(2)
     await shuffler.collection.submit_bulk(DIGEST, [b"short"])
-    await shuffler.refusals.save(shuffler.spool)
+    await shuffler.refusals.save(shuffler.store)
     shuffler.clock.seconds = float(CASE.task.deadline)
     await shuffler.advance()
 
@@ -205,7 +205,7 @@ async def test_an_unrecorded_permutation_is_removed_and_drawn_again(
 ) -> None:
     """The next start removes it; every report is in the next one."""
     await shuffler.submit(5)
-    files = shuffler.spool.files
+    files = shuffler.store.files
 
     class Dying(BatchFiles):
         def save(self, chunks: Iterable[bytes]) -> None:
@@ -219,13 +219,13 @@ async def test_an_unrecorded_permutation_is_removed_and_drawn_again(
     def dying(batch_id: BatchId, key: BatchKey) -> BatchFiles:
         return Dying(shuffler.path / "batches" / batch_id.hex(), key)
 
-    shuffler.spool.files = dying  # type: ignore[method-assign]
+    shuffler.store.files = dying  # type: ignore[method-assign]
     await shuffler.advance()
     assert BatchState.CLOSED is await shuffler.state()
     [folder] = _folders(shuffler)
     [left] = folder.iterdir()
     first = left.read_bytes()
-    shuffler.spool.files = files  # type: ignore[method-assign]
+    shuffler.store.files = files  # type: ignore[method-assign]
     await shuffler.restart()
     assert [] == _folders(shuffler)
     shuffler.analyzer.reachable = False
@@ -245,7 +245,7 @@ async def test_a_recorded_permutation_is_delivered_unchanged(shuffler: Shuffler)
     async def killed(batch_id: BatchId) -> None:
         raise _Killed(batch_id)
 
-    shuffler.spool._drop_submissions = killed  # type: ignore[method-assign]
+    shuffler.store._drop_submissions = killed  # type: ignore[method-assign]
     await shuffler.advance()
     assert BatchState.PERMUTED is await shuffler.state()
     assert _groups(shuffler) > 0
@@ -291,7 +291,7 @@ async def test_a_full_disk_delays_the_shuffle(shuffler: Shuffler) -> None:
     """Nothing is lost; the batch is delivered once there is space."""
     await shuffler.submit(5)
     [found] = shuffler.batches.unfinished()
-    await shuffler.spool.set_state(await shuffler.spool.get(DIGEST), BatchState.CLOSED)
+    await shuffler.store.set_state(await shuffler.store.get(DIGEST), BatchState.CLOSED)
     with disk_of(300):
         await shuffler.advance()
         assert BatchState.CLOSED is await shuffler.state()

@@ -129,7 +129,7 @@ async def test_no_proof_is_kept_for_a_task_that_samples(
     assert [] == list((tmp_path / "inclusion").iterdir())
     with pytest.raises(ProofError, match="or the task samples"):
         await shuffler.inclusions.relay(_SAMPLED.signed.digest(), None)
-    shuffler.spool.close()
+    shuffler.store.close()
 
 
 async def test_a_commitment_without_a_salt_is_not_served(delivered: Shuffler) -> None:

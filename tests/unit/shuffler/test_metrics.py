@@ -48,7 +48,7 @@ async def test_after_a_restart_waiting_counts_from_the_start_or_the_deadline(
     await shuffler.submit(5)
     shuffler.analyzer.reachable = False
     await shuffler.advance()
-    shuffler.spool.close()
+    shuffler.store.close()
     shuffler.clock.seconds += moved_on
     await shuffler.start()
     shuffler.clock.seconds += 60
@@ -63,7 +63,7 @@ async def test_refusals_are_counted_once_despite_disk_failures(
 ) -> None:
     """The disk fails before and after the state is recorded."""
     await shuffler.submit(users)
-    batch_id = (await shuffler.spool.get(DIGEST)).batch_id
+    batch_id = (await shuffler.store.get(DIGEST)).batch_id
     shuffler.refusals.count(batch_id, [Outcome.MALFORMED])
     shuffler.clock.seconds = float(CASE.task.deadline)
 
@@ -72,7 +72,7 @@ async def test_refusals_are_counted_once_despite_disk_failures(
 
     for name in ("record_permuted" if users == 5 else "set_last_state", "_drop_submissions"):
         with monkeypatch.context() as patch:
-            patch.setattr(shuffler.spool, name, fail)
+            patch.setattr(shuffler.store, name, fail)
             await shuffler.advance()
     await shuffler.advance()
 

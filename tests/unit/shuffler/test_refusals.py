@@ -14,14 +14,14 @@ from common.messages.batch import BatchId
 from common.messages.submission import Outcome
 from shuffler.refusals import RefusalCounts
 from shuffler.storage import submissions as submission_table
-from shuffler.storage.spool import Spool
+from shuffler.storage.sqlite_store import SqliteStore
 from tests.support.tasks import published
 
 _BATCH = BatchId(b"b" * 16)
 
 
-class _FailingSpool(Spool):
-    """A spool that saves no counts while it has a failure."""
+class _FailingStore(SqliteStore):
+    """A store that saves no counts while it has a failure."""
 
     failure: Exception | None = None
 
@@ -32,9 +32,9 @@ class _FailingSpool(Spool):
 
 
 @pytest.fixture
-async def spool(tmp_path: Path) -> AsyncIterator[_FailingSpool]:
-    """A spool with a batch."""
-    opened = _FailingSpool(tmp_path / "spool.sqlite")
+async def store(tmp_path: Path) -> AsyncIterator[_FailingStore]:
+    """A store with a batch."""
+    opened = _FailingStore(tmp_path / "spool.sqlite")
     await opened.open_batch(_BATCH, published().signed)
     yield opened
     opened.close()
@@ -45,29 +45,29 @@ def _reported(caplog: pytest.LogCaptureFixture, event: str) -> list[str]:
     return [record.fields["error"] for record in caplog.records if record.message == event]  # type: ignore[attr-defined]  # of our own records
 
 
-async def test_counts_add_up_and_survive_a_crash(spool: Spool, tmp_path: Path) -> None:
+async def test_counts_add_up_and_survive_a_crash(store: SqliteStore, tmp_path: Path) -> None:
     """Stored submissions, unsaved counts, and outcomes of a later version do not count."""
     refusals = RefusalCounts()
     refusals.count(_BATCH, [Outcome.MALFORMED, Outcome.STORED, Outcome.REPEATED])
-    await refusals.save(spool)
+    await refusals.save(store)
     refusals.count(_BATCH, [Outcome.MALFORMED])
-    await refusals.save(spool)
+    await refusals.save(store)
     refusals.count(_BATCH, [Outcome.CONFLICT])
     unknown = "INSERT INTO refusals VALUES (?, 'of a later version', 1)"
-    await spool._database.run(lambda connection: connection.execute(unknown, (_BATCH,)))
-    again, later = Spool(tmp_path / "spool.sqlite"), RefusalCounts()
+    await store._database.run(lambda connection: connection.execute(unknown, (_BATCH,)))
+    again, later = SqliteStore(tmp_path / "spool.sqlite"), RefusalCounts()
     await later.load(again)
     later.count(_BATCH, [Outcome.REPEATED])
     await later.save(again)
     again.close()
 
     expected = Counter({Outcome.MALFORMED: 2, Outcome.REPEATED: 2})
-    assert expected == later.of(_BATCH) == (await spool.refusals())[_BATCH]
+    assert expected == later.of(_BATCH) == (await store.refusals())[_BATCH]
 
 
-async def _saved(spool: Spool, expected: int) -> None:
+async def _saved(store: SqliteStore, expected: int) -> None:
     async with asyncio.timeout(5):
-        while (await spool.refusals()).get(_BATCH, Counter()).total() != expected:
+        while (await store.refusals()).get(_BATCH, Counter()).total() != expected:
             await asyncio.sleep(0.01)
 
 
@@ -77,24 +77,24 @@ async def _saved(spool: Spool, expected: int) -> None:
     ids=lambda failure: type(failure).__name__,
 )
 async def test_a_failed_save_is_retried_and_logged_once_and_the_last_one_given_up(
-    spool: _FailingSpool, failure: Exception, caplog: pytest.LogCaptureFixture
+    store: _FailingStore, failure: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Later saves succeed. If the last one fails, the service stops, and the log says so."""
-    spool.failure = failure
+    store.failure = failure
     refusals = RefusalCounts()
-    saving = asyncio.create_task(refusals.run(spool, pause=0.01))
+    saving = asyncio.create_task(refusals.run(store, pause=0.01))
     refusals.count(_BATCH, [Outcome.CONFLICT])
     await asyncio.sleep(0.05)
-    spool.failure = None
-    await _saved(spool, 1)
+    store.failure = None
+    await _saved(store, 1)
     refusals.count(_BATCH, [Outcome.CONFLICT])
-    await _saved(spool, 2)
+    await _saved(store, 2)
     saving.cancel()
     await asyncio.gather(saving, return_exceptions=True)
 
-    spool.failure = failure
+    store.failure = failure
     refusals.count(_BATCH, [Outcome.CONFLICT])
-    await refusals.save_last(spool)
+    await refusals.save_last(store)
 
     for event in ("refusals not saved yet", "refusals lost"):
         assert [type(failure).__name__] == _reported(caplog, event)
@@ -102,7 +102,7 @@ async def test_a_failed_save_is_retried_and_logged_once_and_the_last_one_given_u
 
 @pytest.mark.parametrize("begun", [False, True])
 async def test_counts_being_saved_while_the_service_stops_are_counted_once(
-    spool: Spool, monkeypatch: pytest.MonkeyPatch, *, begun: bool
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch, *, begun: bool
 ) -> None:
     """The save may have begun or not."""
     refusals = RefusalCounts()
@@ -118,14 +118,14 @@ async def test_counts_being_saved_while_the_service_stops_are_counted_once(
     if begun:
         monkeypatch.setattr(submission_table, "save_refusals", save_slowly)
     else:
-        spool._database._thread.submit(free.wait)  # something else is being written
-    saving = asyncio.create_task(refusals.run(spool, pause=0.0))
+        store._database._thread.submit(free.wait)  # something else is being written
+    saving = asyncio.create_task(refusals.run(store, pause=0.0))
     refusals.count(_BATCH, [Outcome.CONFLICT])
     await asyncio.sleep(0.05)
     saving.cancel()
     await asyncio.sleep(0.05)
     free.set()
     await asyncio.gather(saving, return_exceptions=True)
-    await refusals.save_last(spool)
+    await refusals.save_last(store)
 
-    assert Counter({Outcome.CONFLICT: 1}) == (await spool.refusals())[_BATCH]
+    assert Counter({Outcome.CONFLICT: 1}) == (await store.refusals())[_BATCH]

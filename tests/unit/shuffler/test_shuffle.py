@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from common.crypto.batch_key import BatchKey
 from common.crypto.hpke import HpkePublicKey, SealContext, report_context, split_every
 from common.errors import DamagedStorageError
 from common.mechanisms.registry import mechanism_of
@@ -18,8 +19,7 @@ from deploy.audit.sampling.orders import MemoryBuckets
 from shuffler import shuffle
 from shuffler.permutation import ExternalPermutation
 from shuffler.shuffle import BatchShuffler, ShuffleSummary, draw_item_dummies, draw_kept
-from shuffler.storage.group import BatchKey
-from shuffler.storage.spool import BatchFiles
+from shuffler.storage.batch_files import BatchFiles
 from tests.support.mechanisms import Scripted
 from tests.support.tasks import SHUFFLER_NOISE, PublishedTask, published
 

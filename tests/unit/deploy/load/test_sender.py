@@ -21,7 +21,7 @@ async def shuffler(tmp_path: Path) -> AsyncIterator[Shuffler]:
     started = Shuffler(tmp_path, token_identity=_ISSUER.identity())
     await started.start()
     yield started
-    started.spool.close()
+    started.store.close()
 
 
 def _outcome(error: ShuffleDpError) -> Outcome | None:
@@ -48,7 +48,7 @@ async def test_each_refusal_is_taken_for_what_the_shuffler_counts(shuffler: Shuf
         await refused(shuffler.envelope(), b""),
         await refused(envelope + b"x", _ISSUER.issue()),
     ]
-    batch_id = (await shuffler.spool.get(DIGEST)).batch_id
+    batch_id = (await shuffler.store.get(DIGEST)).batch_id
     shuffler.clock.seconds = float(CASE.task.deadline)
     outcomes.append(await refused(shuffler.envelope(), _ISSUER.issue()))
     counted = shuffler.refusals.of(batch_id)

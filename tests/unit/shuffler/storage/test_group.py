@@ -2,12 +2,12 @@ import pickle
 
 import pytest
 
+from common.crypto.batch_key import BatchKey
 from common.crypto.hpke import split_every
 from common.crypto.hpke_pool import Opened
 from common.errors import DamagedStorageError
 from common.messages.submission import Outcome
 from shuffler.storage.group import (
-    BatchKey,
     Group,
     form_from_opened,
     form_group,

@@ -8,11 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from common.crypto.batch_key import BatchKey
 from common.errors import BatchStateError, DamagedStorageError
 from common.messages.batch import BatchId, BatchState
 from common.messages.submission import Outcome
-from shuffler.storage.group import BatchKey, form_group, open_group, open_tags
-from shuffler.storage.spool import BatchFiles, Spool, remove_folder, sweep_folders
+from shuffler.storage.batch_files import BatchFiles, remove_folder, sweep_folders
+from shuffler.storage.group import form_group, open_group, open_tags
+from shuffler.storage.sqlite_store import SqliteStore
 from shuffler.storage.submissions import Arrival
 from tests.support.disks import flushes
 from tests.support.tasks import published
@@ -23,9 +25,9 @@ _KEY = BatchKey(bytes(32))
 
 
 @pytest.fixture
-async def spool(tmp_path: Path) -> AsyncIterator[Spool]:
-    """A spool with an empty batch."""
-    opened = Spool(tmp_path / "spool.sqlite")
+async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
+    """A store with an empty batch."""
+    opened = SqliteStore(tmp_path / "spool.sqlite")
     await opened.open_batch(_ID, _SIGNED)
     yield opened
     opened.close()
@@ -35,31 +37,31 @@ def _submission(number: int, content: bytes = b"c") -> bytes:
     return number.to_bytes(16, "big") + content * 60
 
 
-async def _append(spool: Spool, *submissions: bytes, in_time: bool = True) -> list[Outcome]:
+async def _append(store: SqliteStore, *submissions: bytes, in_time: bool = True) -> list[Outcome]:
     """Store submissions in one call; return the outcomes in their order."""
     group, places = form_group(submissions, _KEY)
     arrival = Arrival(batch_id=_ID, key=_KEY, groups=[group], in_time=in_time)
-    [outcomes] = await spool.append(arrival)
+    [outcomes] = await store.append(arrival)
     return [outcomes[places.index(place)] for place in range(len(submissions))]
 
 
-async def _users(spool: Spool) -> int:
-    return (await spool.get(_SIGNED.digest())).n_users
+async def _users(store: SqliteStore) -> int:
+    return (await store.get(_SIGNED.digest())).n_users
 
 
-async def _stored(spool: Spool) -> list[bytes]:
+async def _stored(store: SqliteStore) -> list[bytes]:
     """Return the sealed reports of every submission, group by group."""
-    found = await spool.groups(_ID, -1, 1000)
+    found = await store.groups(_ID, -1, 1000)
     return [open_group(number, sealed, _KEY) for number, sealed in found]
 
 
 @pytest.mark.parametrize("restarted", [False, True])
 async def test_repeats_and_conflicts_are_distinguished(
-    spool: Spool, tmp_path: Path, *, restarted: bool
+    store: SqliteStore, tmp_path: Path, *, restarted: bool
 ) -> None:
     """This holds within one call, and for a process that knows only the file, after a crash."""
-    await _append(spool, _submission(0), _submission(1), _submission(5))
-    used = Spool(tmp_path / "spool.sqlite") if restarted else spool
+    await _append(store, _submission(0), _submission(1), _submission(5))
+    used = SqliteStore(tmp_path / "spool.sqlite") if restarted else store
     sent = [_submission(1), _submission(0, b"x"), _submission(2), _submission(2), _submission(3)]
     outcomes = await _append(used, *sent)
 
@@ -72,48 +74,48 @@ async def test_repeats_and_conflicts_are_distinguished(
         used.close()
 
 
-async def test_concurrent_calls_with_one_id_store_it_once(spool: Spool) -> None:
+async def test_concurrent_calls_with_one_id_store_it_once(store: SqliteStore) -> None:
     """The first is stored, the others are repeats."""
-    outcomes = await asyncio.gather(*(_append(spool, _submission(n % 10)) for n in range(30)))
+    outcomes = await asyncio.gather(*(_append(store, _submission(n % 10)) for n in range(30)))
 
     assert [[Outcome.STORED]] * 10 + [[Outcome.REPEATED]] * 20 == outcomes
-    assert 10 == await _users(spool)
+    assert 10 == await _users(store)
 
 
 @pytest.mark.parametrize("closed", [False, True])
-async def test_a_late_submission_is_only_compared(spool: Spool, *, closed: bool) -> None:
+async def test_a_late_submission_is_only_compared(store: SqliteStore, *, closed: bool) -> None:
     """After the deadline or the closing, a retry is recognised and a new submission refused."""
-    await _append(spool, _submission(1))
+    await _append(store, _submission(1))
     if closed:
-        await spool.set_state(await spool.get(_SIGNED.digest()), BatchState.CLOSED)
-    late = await _append(spool, _submission(1), _submission(2), in_time=closed)
+        await store.set_state(await store.get(_SIGNED.digest()), BatchState.CLOSED)
+    late = await _append(store, _submission(1), _submission(2), in_time=closed)
 
     assert [Outcome.REPEATED, Outcome.CLOSED] == late
-    assert 1 == await _users(spool)
+    assert 1 == await _users(store)
 
 
-async def test_a_failed_commit_stores_nothing(spool: Spool) -> None:
+async def test_a_failed_commit_stores_nothing(store: SqliteStore) -> None:
     """The call fails, and a retry of its submission is new."""
-    await _append(spool, _submission(0))
+    await _append(store, _submission(0))
 
     def forbid(connection: sqlite3.Connection) -> None:
         refusal = "BEGIN SELECT RAISE(ABORT, 'no'); END"
         connection.execute(f"CREATE TRIGGER no BEFORE UPDATE ON batches {refusal}")
 
-    await spool._database.run(forbid)
+    await store._database.run(forbid)
     with pytest.raises(sqlite3.IntegrityError, match=r"^no$"):
-        await _append(spool, _submission(1))
-    await spool._database.run(lambda connection: connection.execute("DROP TRIGGER no"))
+        await _append(store, _submission(1))
+    await store._database.run(lambda connection: connection.execute("DROP TRIGGER no"))
 
-    assert 1 == await _users(spool)
-    assert [Outcome.STORED] == await _append(spool, _submission(1))
+    assert 1 == await _users(store)
+    assert [Outcome.STORED] == await _append(store, _submission(1))
 
 
-async def test_submissions_do_not_keep_the_order_of_arrival(spool: Spool) -> None:
+async def test_submissions_do_not_keep_the_order_of_arrival(store: SqliteStore) -> None:
     """Keyed hashes sort a group, random numbers the groups; 40 stay in order with chance 1/40!."""
     for number in range(40):
-        await _append(spool, _submission(number, bytes([number])))
-    alone = [reports[0] for reports in await _stored(spool)]
+        await _append(store, _submission(number, bytes([number])))
+    alone = [reports[0] for reports in await _stored(store)]
     group, places = form_group([_submission(n, bytes([n])) for n in range(40)], _KEY)
     together = list(open_group(group.number, group.sealed, _KEY)[::60])
 
@@ -123,11 +125,11 @@ async def test_submissions_do_not_keep_the_order_of_arrival(spool: Spool) -> Non
     assert places == together
 
 
-async def test_stored_groups_are_sorted_by_tag(spool: Spool, tmp_path: Path) -> None:
+async def test_stored_groups_are_sorted_by_tag(store: SqliteStore, tmp_path: Path) -> None:
     """Calls may be new, partly new or merged; there is no row number."""
-    await _append(spool, *map(_submission, range(20)))
-    await _append(spool, *map(_submission, range(10, 40)))
-    await asyncio.gather(*(_append(spool, _submission(number)) for number in range(40, 60)))
+    await _append(store, *map(_submission, range(20)))
+    await _append(store, *map(_submission, range(10, 40)))
+    await asyncio.gather(*(_append(store, _submission(number)) for number in range(40, 60)))
     with closing(sqlite3.connect(tmp_path / "spool.sqlite")) as connection:
         rows = connection.execute("SELECT number, sealed_tags FROM submission_groups").fetchall()
         with pytest.raises(sqlite3.OperationalError, match="no such column: rowid"):
@@ -140,10 +142,10 @@ async def test_stored_groups_are_sorted_by_tag(spool: Spool, tmp_path: Path) -> 
         assert (one[1:] > one[:-1]).all()
 
 
-async def test_the_database_has_no_other_columns(spool: Spool) -> None:
+async def test_the_database_has_no_other_columns(store: SqliteStore) -> None:
     """Submissions leave only sealed data, random numbers of groups, and tags of tokens."""
     query = "SELECT t.name, c.name FROM sqlite_schema t, pragma_table_xinfo(t.name) c"
-    found = await spool._database.run(lambda connection: connection.execute(query).fetchall())
+    found = await store._database.run(lambda connection: connection.execute(query).fetchall())
 
     assert {
         "batches": "batch_id task_digest task signature state n_users n_reports shuffle_seconds",
@@ -156,21 +158,21 @@ async def test_the_database_has_no_other_columns(spool: Spool) -> None:
 async def test_the_observer_gets_the_stored_number_of_users(tmp_path: Path) -> None:
     """The number may have grown since the batch was read; another state cannot change."""
     seen: list[object] = []
-    spool = Spool(tmp_path / "spool.sqlite", lambda *moved: seen.append(moved))
-    batch = await spool.open_batch(_ID, _SIGNED)
-    await _append(spool, _submission(1))
-    await spool.set_state(batch, BatchState.CLOSED)
+    store = SqliteStore(tmp_path / "spool.sqlite", lambda *moved: seen.append(moved))
+    batch = await store.open_batch(_ID, _SIGNED)
+    await _append(store, _submission(1))
+    await store.set_state(batch, BatchState.CLOSED)
     with pytest.raises(BatchStateError, match="no longer collecting"):
-        await spool.set_state(batch, BatchState.EXPIRED)
-    spool.close()
+        await store.set_state(batch, BatchState.EXPIRED)
+    store.close()
 
     assert [(_ID, BatchState.COLLECTING, BatchState.CLOSED, 1)] == seen
 
 
-async def test_batches_in_one_commit_are_separate(spool: Spool) -> None:
+async def test_batches_in_one_commit_are_separate(store: SqliteStore) -> None:
     """The same id and bytes in two batches are two submissions."""
     other = BatchId(b"o" * 16)
-    batch = await spool.open_batch(other, published().signed)
+    batch = await store.open_batch(other, published().signed)
     arrivals = [
         Arrival(
             batch_id=batch_id,
@@ -181,21 +183,21 @@ async def test_batches_in_one_commit_are_separate(spool: Spool) -> None:
         for n in (1, 2)
         for batch_id in (_ID, other)
     ]
-    outcomes = await asyncio.gather(*(spool.append(arrival) for arrival in arrivals))
+    outcomes = await asyncio.gather(*(store.append(arrival) for arrival in arrivals))
 
     assert [[[Outcome.STORED]]] * 4 == outcomes
-    assert (2, 2) == (await _users(spool), (await spool.get(batch.signed.digest())).n_users)
+    assert (2, 2) == (await _users(store), (await store.get(batch.signed.digest())).n_users)
 
 
 async def test_a_damaged_page_loses_no_submission_unnoticed(tmp_path: Path) -> None:
     """Reading fails, or returns every group unchanged, or the number of users shows the loss."""
     path = tmp_path / "spool.sqlite"
-    spool = Spool(path)
-    await spool.open_batch(_ID, _SIGNED)
+    store = SqliteStore(path)
+    await store.open_batch(_ID, _SIGNED)
     for number in range(60):
-        await _append(spool, *(_submission(1000 * number + n, bytes([number])) for n in range(9)))
-    whole = await _stored(spool)
-    spool.close()
+        await _append(store, *(_submission(1000 * number + n, bytes([number])) for n in range(9)))
+    whole = await _stored(store)
+    store.close()
     intact = path.read_bytes()
     rng, refusals = np.random.default_rng(1), 0
     for _ in range(60):
@@ -203,7 +205,7 @@ async def test_a_damaged_page_loses_no_submission_unnoticed(tmp_path: Path) -> N
         start = int(rng.integers(2 * 4096, len(intact) - 2048))
         damaged[start : start + 2048] = rng.bytes(2048)
         path.write_bytes(damaged)
-        again = Spool(path)
+        again = SqliteStore(path)
         try:
             stored, users = await _stored(again), await _users(again)
         except DamagedStorageError:
