@@ -140,13 +140,13 @@ class HpkePool:
         `work` is a module-level function, or a partial of one. Fails like `open` if a worker dies.
         """
         raw = _RawKey(key.suite, key.private_bytes())
-        return self._submit(_open_in_worker, raw, work, sealed, sealed_bytes, context)
+        return self.submit(_open_in_worker, raw, work, sealed, sealed_bytes, context)
 
     def seal(
         self, key: HpkePublicKey, plaintexts: bytes, plaintext_bytes: int, context: SealContext
     ) -> Future[bytes]:
         """Seal one chunk in a worker; see `seal_each`. Fails like `open` if a worker dies."""
-        return self._submit(seal_each, key, plaintexts, plaintext_bytes, context)
+        return self.submit(seal_each, key, plaintexts, plaintext_bytes, context)
 
     def in_order(self, calls: Iterator[Future[T]]) -> Iterator[T]:
         """Yield the calls' results in order; only a few calls per worker are started ahead."""
@@ -158,7 +158,8 @@ class HpkePool:
         while waiting:
             yield waiting.popleft().result()
 
-    def _submit(self, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+    def submit(self, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """Run a module-level function in a worker. Fails like `open` if a worker dies."""
         with self._lock:
             try:
                 return self._executor.submit(work, *args, **kwargs)

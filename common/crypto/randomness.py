@@ -12,9 +12,13 @@ import weakref
 from typing import NoReturn
 
 import numpy as np
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from randomgen import ChaCha
 
-_KEY_BYTES = 32
+SEED_BYTES = 32
+"""Length of a seed, and of a ChaCha20 key."""
+_LABEL = b"shuffledp v1 part"
 
 
 class _SecureGenerator(np.random.Generator):
@@ -47,9 +51,17 @@ class _SecureChaCha(ChaCha):  # type: ignore[misc]  # randomgen publishes no stu
 _living: weakref.WeakSet[_SecureGenerator] = weakref.WeakSet()
 
 
+def _bits(key: bytes) -> _SecureChaCha:
+    return _SecureChaCha(key=int.from_bytes(key, "little"), rounds=20)
+
+
 def _fresh_bits() -> _SecureChaCha:
-    key = int.from_bytes(secrets.token_bytes(_KEY_BYTES), "little")
-    return _SecureChaCha(key=key, rounds=20)
+    return _bits(new_seed())
+
+
+def new_seed() -> bytes:
+    """Draw a seed from the operating system."""
+    return secrets.token_bytes(SEED_BYTES)
 
 
 def _rekey_after_fork() -> None:
@@ -77,3 +89,16 @@ def secure_generator() -> np.random.Generator:
     generator = _SecureGenerator(_fresh_bits())
     _living.add(generator)
     return generator
+
+
+def seeded_generator(seed: bytes, stage: str, part: int) -> np.random.Generator:
+    """
+    Create the ChaCha20 generator of one part of a batch: the same each time the part is computed.
+
+    An engine computes a part again after its worker died, when others may have read its first
+    output. With other draws, reports would be lost and doubled. Keys are derived by HKDF-SHA256
+    [RFC5869] from the batch's secret seed, the stage and the part's number, so that each part has
+    its own stream. The generator cannot be pickled or copied.
+    """
+    info = b"".join((_LABEL, len(stage).to_bytes(1), stage.encode(), part.to_bytes(8)))
+    return _SecureGenerator(_bits(HKDF(SHA256(), SEED_BYTES, None, info).derive(seed)))

@@ -11,9 +11,13 @@ choose their sealed reports, could otherwise make a bucket as long as they like.
 The analyzer signs the root and the salt before it acknowledges the delivery. A bucket and `bits`
 hashes prove to a device whether a leaf is in the batch. The shuffler relays them; a request names
 only a bucket, so it does not reveal a leaf.
+
+Both parties build the tree in parts: each part of the batch is salted and split into ranges of the
+salted leaves' first bits; each range, from all parts, is sorted and cut into its buckets.
 """
 
 import hashlib
+import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Self
@@ -34,9 +38,12 @@ MAX_BITS: Final = 32
 BUCKET_LEAVES: Final = 256
 """Average leaves per bucket: at least this many and under twice this, or all in one bucket."""
 
+RANGE_LEAVES: Final = 1 << 14
+"""Minimum average number of leaves in a range, unless there is only one."""
+MAX_RANGES: Final = 1 << 10
+"""Maximum number of ranges. It bounds the number of blocks, which is that of ranges times parts."""
+
 _LEAF, _BUCKET, _NODE, _SALTED = b"\x00", b"\x01", b"\x02", b"\x03"
-_CHUNK_LEAVES: Final = 1 << 14
-"""Number of leaves processed together, to bound memory."""
 
 
 def bits_for(n_leaves: int) -> int:
@@ -79,90 +86,116 @@ def node_hash(left: bytes, right: bytes) -> bytes:
     return hashlib.sha256(_NODE + left + right).digest()
 
 
-def salt_all(leaves: bytearray, salt: bytes) -> None:
-    """Salt concatenated leaves in place. Cost: six seconds for 10^7 leaves."""
-    prefix, step = _SALTED + salt, _CHUNK_LEAVES * HASH_BYTES
-    for first in range(0, len(leaves), step):
-        part = split(bytes(leaves[first : first + step]))
-        leaves[first : first + step] = b"".join(
-            [hashlib.sha256(prefix + leaf).digest() for leaf in part]
-        )
+def salted_leaves(leaves: bytes, salt: bytes) -> NDArray[np.uint8]:
+    """Salt concatenated leaves; return an array of shape (n, HASH_BYTES). Cost: 0.6 µs per leaf."""
+    prefix = _SALTED + salt
+    hashes = b"".join([hashlib.sha256(prefix + leaf).digest() for leaf in split(leaves)])
+    return np.frombuffer(hashes, dtype=np.uint8).reshape(-1, HASH_BYTES)
 
 
-def sorted_leaves(leaves: bytearray) -> NDArray[np.uint8]:
+def range_count(n_reports: int) -> int:
+    """Return the number of ranges for a batch: a power of two, up to MAX_RANGES."""
+    ranges = 1 << max(0, (n_reports // RANGE_LEAVES).bit_length() - 1)
+    return min(MAX_RANGES, ranges)
+
+
+def split_ranges(rows: NDArray[np.uint8], n_ranges: int) -> list[NDArray[np.uint8]]:
     """
-    Sort leaves in place and drop repeats; return an array that shares the leaves' memory.
+    Split rows that begin with a salted leaf into ranges of the leaves' first bits, in order.
 
-    Returns:
-        The distinct leaves in ascending order, shape (n, HASH_BYTES).
-
-    Cost: two seconds for 10^7 leaves, and one byte of extra memory per leaf.
+    Args:
+        rows: Shape (n, width), in any order.
+        n_ranges: A power of two.
     """
-    rows = np.frombuffer(leaves, dtype=np.uint8)
+    heads = np.ascontiguousarray(rows[:, :4]).view(">u4").ravel()
+    numbers = (heads.astype(np.uint64) * np.uint64(n_ranges)) >> np.uint64(32)
+    order = np.argsort(numbers, kind="stable")
+    ends = np.cumsum(np.bincount(numbers.astype(np.intp), minlength=n_ranges))
+    return np.split(rows[order], ends[:-1])
+
+
+def distinct_rows(rows: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Sort rows of shape (n, width) by the leaf that they begin with, and drop repeated leaves."""
     # numpy compares byte strings like memcmp, except that it ignores trailing zeros, which does not
     # matter for strings of one length.
-    whole = rows.view(f"S{HASH_BYTES}")
-    whole.sort()
-    first = np.ones(len(whole), dtype=np.bool_)
-    np.not_equal(whole[1:], whole[:-1], out=first[1:])
-    end = int(np.argmin(first)) if not first.all() else len(whole)
-    for start in range(end, len(whole), _CHUNK_LEAVES):
-        stop = start + _CHUNK_LEAVES
-        part = whole[start:stop][first[start:stop]]
-        whole[end : end + len(part)] = part
-        end += len(part)
-    return rows.reshape(-1, HASH_BYTES)[:end]
+    leaves = np.ascontiguousarray(rows[:, :HASH_BYTES]).view(f"S{HASH_BYTES}").ravel()
+    _, firsts = np.unique(leaves, return_index=True)
+    return rows[firsts]
+
+
+def bucket_hashes(leaves: NDArray[np.uint8], n_buckets: int, bits: int) -> tuple[bytes, int]:
+    """
+    Hash the buckets of a range of the tree.
+
+    Args:
+        leaves: The range's distinct salted leaves in ascending order, shape (n, HASH_BYTES).
+        n_buckets: Number of buckets in the range, a power of two.
+        bits: Depth of the tree.
+
+    Returns:
+        The buckets' hashes, concatenated, and the number of leaves in the fullest bucket.
+    """
+    edges = _edges(leaves, n_buckets, bits)
+    hashes = [
+        bucket_hash(leaves[start:end].tobytes())
+        for start, end in itertools.pairwise(edges.tolist())
+    ]
+    return b"".join(hashes), int(np.diff(edges).max())
+
+
+def bucket_of(leaves: NDArray[np.uint8], prefix: int, n_buckets: int, bits: int) -> bytes:
+    """Return the leaves of bucket `prefix` of the tree, which lies in a range of `n_buckets`."""
+    edges = _edges(leaves, n_buckets, bits)
+    bucket = prefix % n_buckets
+    return leaves[edges[bucket] : edges[bucket + 1]].tobytes()
+
+
+def _edges(leaves: NDArray[np.uint8], n_buckets: int, bits: int) -> NDArray[np.intp]:
+    """Return the indices at which the buckets of a range begin, and its length: n_buckets + 1."""
+    heads = np.ascontiguousarray(leaves[:, :4]).view(">u4").ravel().astype(np.uint64)
+    within = (heads >> np.uint64(32 - bits)) & np.uint64(n_buckets - 1)
+    return np.searchsorted(within, np.arange(n_buckets + 1, dtype=np.uint64))
 
 
 class Tree:
-    """The tree over sorted salted leaves."""
+    """The tree over the hashes of a batch's buckets."""
 
-    def __init__(self, leaves: NDArray[np.uint8]) -> None:
+    def __init__(self, n_leaves: int, hashes: bytes, largest_bucket: int) -> None:
         """
-        Build the tree over distinct leaves in ascending order, shape (n, HASH_BYTES).
+        Build the tree from the buckets' hashes, concatenated in order.
 
-        The leaves may be memory-mapped. Cost: one pass of SHA-256 over them.
+        `n_leaves` is the number of distinct leaves; `largest_bucket` that of the fullest bucket.
         """
-        self.n_leaves = len(leaves)
-        self.bits = bits_for(self.n_leaves)
-        self.leaves = leaves
-        edges = np.arange((1 << self.bits) + 1, dtype=np.uint64) << np.uint64(32 - self.bits)
-        heads = np.ascontiguousarray(leaves[:, :4]).view(">u4").ravel().astype(np.uint64)
-        self._edges = np.searchsorted(heads, edges)
-        level = [bucket_hash(self.bucket(number)) for number in range(1 << self.bits)]
+        self.n_leaves = n_leaves
+        self.largest_bucket = largest_bucket
+        self.bits = bits_for(n_leaves)
+        level = split(hashes)
         self._levels = [level]
         while len(level) > 1:
             pairs = zip(level[::2], level[1::2], strict=True)
             level = [node_hash(left, right) for left, right in pairs]
             self._levels.append(level)
 
-    @classmethod
-    def over(cls, leaves: bytearray, salt: bytes) -> Self:
-        """
-        Build the tree over all reports' leaves, which are salted and sorted in place.
-
-        Senders must not know the salt in advance. Cost: nine seconds for 10^7 leaves.
-        """
-        salt_all(leaves, salt)
-        return cls(sorted_leaves(leaves))
-
     @property
     def root(self) -> bytes:
         """The root hash."""
         return self._levels[-1][0]
 
-    @property
-    def largest_bucket(self) -> int:
-        """Number of leaves in the fullest bucket."""
-        return int(np.diff(self._edges).max())
-
-    def bucket(self, prefix: int) -> bytes:
-        """Return a bucket's sorted leaves, concatenated."""
-        return self.leaves[self._edges[prefix] : self._edges[prefix + 1]].tobytes()
-
     def path(self, prefix: int) -> list[bytes]:
         """Return the sibling hashes on the path from a bucket to the root."""
         return [level[(prefix >> up) ^ 1] for up, level in enumerate(self._levels[:-1])]
+
+
+def tree_over(leaves: bytes, salt: bytes) -> tuple[Tree, NDArray[np.uint8]]:
+    """
+    Build the tree of a small batch from all its leaves; return also its distinct salted leaves.
+
+    Cost: two microseconds per leaf, and about 100 bytes of memory.
+    """
+    rows = distinct_rows(salted_leaves(leaves, salt))
+    bits = bits_for(len(rows))
+    hashes, largest = bucket_hashes(rows, 1 << bits, bits)
+    return Tree(len(rows), hashes, largest), rows
 
 
 def root_of(bucket: bytes, prefix: int, path: Iterable[bytes]) -> bytes:
@@ -255,9 +288,9 @@ class InclusionProof:
     path: Sequence[bytes]
 
     @classmethod
-    def of(cls, tree: Tree, commitment: BatchCommitment, prefix: int) -> Self:
-        """Extract a bucket from a tree. Run by the shuffler."""
-        return cls(commitment=commitment, bucket=tree.bucket(prefix), path=tree.path(prefix))
+    def of(cls, tree: Tree, commitment: BatchCommitment, prefix: int, bucket: bytes) -> Self:
+        """Prove a bucket's leaves. Run by the shuffler."""
+        return cls(commitment=commitment, bucket=bucket, path=tree.path(prefix))
 
     def includes(self, leaf: bytes, identity: PublicIdentity, digest: TaskDigest) -> bool:
         """

@@ -5,6 +5,7 @@ from typing import Final
 from common.crypto.signing import SigningIdentity
 from common.messages.batch import BatchId
 from common.messages.inclusion_proof import BatchCommitment, Tree, leaf
+from common.messages.inclusion_proof import tree_over as tree_and_leaves
 from common.task_digest import TaskDigest
 
 SALT: Final = bytes(range(32))
@@ -17,7 +18,7 @@ def some_leaves(count: int, start: int = 0) -> list[bytes]:
 
 def tree_over(leaves: list[bytes], salt: bytes = SALT) -> Tree:
     """Return the tree over leaves in any order."""
-    return Tree.over(bytearray(b"".join(leaves)), salt)
+    return tree_and_leaves(b"".join(leaves), salt)[0]
 
 
 def commitment_over(

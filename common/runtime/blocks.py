@@ -1,0 +1,168 @@
+"""
+Storage of blocks: byte strings that are written whole, by name, in folders.
+
+The parts of a batch exchange their data through blocks, on one machine as on many. A block is
+sealed under its batch's key before a store sees it, bound to its folder and name: a moved, swapped
+or changed block does not open, and destroying the key erases all of them.
+"""
+
+import secrets
+import shutil
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol
+from urllib.parse import urlsplit
+
+from common.crypto.batch_key import BatchKey
+from common.errors import DamagedStorageError, SettingsError, StorageError
+from common.runtime.database import storage_failures
+from common.runtime.state_directory import atomic_write, flush_directory
+
+if TYPE_CHECKING:
+    pass
+
+_OWNER_ONLY_FOLDER: Final = 0o700
+_OWNER_ONLY_FILE: Final = 0o600
+_MISSING: Final = "a block of the batch is missing"
+
+
+class Blocks(Protocol):
+    """A store of blocks. Names are `folder/name` or `folder/subfolder/name`."""
+
+    def put(self, name: str, content: bytes, *, durable: bool) -> None:
+        """Write a block whole, in place of an earlier one; flush it to the disk if `durable`."""
+
+    def get(self, name: str) -> bytes:
+        """Read a block; raise DamagedStorageError if it is missing."""
+
+    def delete(self, folder: str) -> None:
+        """Delete a folder or subfolder with all its blocks. Idempotent."""
+
+    def folders(self) -> list[str]:
+        """List the folders, without subfolders."""
+
+
+class FolderBlocks:
+    """Blocks in a directory of this machine, or one that several machines mount."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    @storage_failures()
+    def put(self, name: str, content: bytes, *, durable: bool) -> None:
+        """Write a block; see `Blocks.put`."""
+        path = self._path / name
+        path.parent.mkdir(mode=_OWNER_ONLY_FOLDER, parents=True, exist_ok=True)
+        if durable:
+            atomic_write(path, content, _OWNER_ONLY_FILE)
+            return
+        scratch = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+        scratch.write_bytes(content)
+        scratch.replace(path)
+
+    def get(self, name: str) -> bytes:
+        """Read a block; see `Blocks.get`."""
+        try:
+            with storage_failures():
+                return (self._path / name).read_bytes()
+        except StorageError as error:
+            if isinstance(error.__cause__, FileNotFoundError):
+                raise DamagedStorageError(_MISSING) from error
+            raise
+
+    @storage_failures()
+    def delete(self, folder: str) -> None:
+        """Delete a folder; see `Blocks.delete`."""
+        path = self._path / folder
+        if path.exists():
+            shutil.rmtree(path)
+            flush_directory(path.parent)
+
+    @storage_failures()
+    def folders(self) -> list[str]:
+        """List the folders; see `Blocks.folders`."""
+        return sorted(path.name for path in self._path.glob("*") if path.is_dir())
+
+
+class ObjectBlocks:
+    """Blocks in an S3-compatible object store. Credentials come from the environment, as usual."""
+
+    def __init__(self, url: str) -> None:
+        try:
+            from pyarrow.fs import FileSystem, S3FileSystem  # noqa: PLC0415  # optional
+        except ImportError as error:
+            raise SettingsError(
+                "blocks in an object store need pyarrow: install shuffledp[scale]"
+            ) from error
+        with _store_failures():
+            self._store: FileSystem
+            self._store, self._root = FileSystem.from_uri(url)
+        if not isinstance(self._store, S3FileSystem):
+            raise SettingsError("blocks must be a file:// or s3:// address")
+
+    def put(self, name: str, content: bytes, *, durable: bool) -> None:  # noqa: ARG002  # always
+        """Write a block; see `Blocks.put`. Object stores acknowledge what is durable."""
+        with _store_failures(), self._store.open_output_stream(f"{self._root}/{name}") as stream:
+            stream.write(content)
+
+    def get(self, name: str) -> bytes:
+        """Read a block; see `Blocks.get`."""
+        with _store_failures(), self._store.open_input_file(f"{self._root}/{name}") as file:
+            content: bytes = file.readall()
+            return content
+
+    def delete(self, folder: str) -> None:
+        """Delete a folder; see `Blocks.delete`."""
+        with _store_failures():
+            self._store.delete_dir_contents(f"{self._root}/{folder}", missing_dir_ok=True)
+
+    def folders(self) -> list[str]:
+        """List the folders; see `Blocks.folders`."""
+        from pyarrow.fs import FileSelector, FileType  # noqa: PLC0415  # optional
+
+        with _store_failures():
+            found = self._store.get_file_info(FileSelector(self._root, allow_not_found=True))
+        return sorted(info.base_name for info in found if info.type == FileType.Directory)
+
+
+@contextmanager
+def _store_failures() -> Generator[None]:
+    """Convert the object store's failures to StorageError."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise DamagedStorageError(_MISSING) from error
+    except OSError as error:
+        raise StorageError("the object store of the blocks does not answer, or refuses") from error
+
+
+def open_blocks(url: str) -> Blocks:
+    """Open the store at file:///PATH or s3://BUCKET/PREFIX; raise SettingsError for another."""
+    parts = urlsplit(url)
+    if parts.scheme == "file" and parts.path.startswith("/") and not parts.netloc:
+        return FolderBlocks(Path(parts.path))
+    return ObjectBlocks(url)
+
+
+class SealedBlocks:
+    """The blocks of one batch, sealed under its key."""
+
+    def __init__(self, blocks: Blocks, folder: str, key: BatchKey) -> None:
+        self._blocks = blocks
+        self._folder = folder
+        self._key = key
+
+    def put(self, name: str, content: bytes | memoryview, *, durable: bool = False) -> None:
+        """Seal and write a block, in place of an earlier one."""
+        whole = f"{self._folder}/{name}"
+        self._blocks.put(whole, self._key.seal(content, whole.encode()), durable=durable)
+
+    def get(self, name: str) -> bytes:
+        """Read and open a block; raise DamagedStorageError if it is missing or was changed."""
+        whole = f"{self._folder}/{name}"
+        return self._key.open(self._blocks.get(whole), whole.encode())
+
+    def delete(self, subfolder: str) -> None:
+        """Delete the blocks of a subfolder. Idempotent."""
+        self._blocks.delete(f"{self._folder}/{subfolder}")
