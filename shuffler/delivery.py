@@ -7,28 +7,34 @@ independently, so one that cannot be delivered delays no other.
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Iterator
+import re
 from typing import Final
 
-import numpy as np
-
-from common.crypto.hpke_pool import HpkePool
-from common.errors import DamagedStorageError, PeerRefusalError, ShuffleDpError, StorageError
-from common.messages.batch import BatchManifest
+from common.errors import PeerRefusalError, ShuffleDpError, StorageError
+from common.messages.batch import BatchId, BatchManifest, BatchState
+from common.messages.inclusion_proof import range_count
 from common.runtime import logs
+from common.runtime.blocks import SealedBlocks, open_blocks
 from common.runtime.clock import Clock, retry_pause
+from common.runtime.executor import Executor
 from common.task_digest import TaskDigest
 from shuffler.active_batches import ActiveBatch, ActiveBatches
 from shuffler.analyzer_client import Analyzer
 from shuffler.batch_states import DESTROYED_STATES, FINAL_STATES, Event, due_event, next_state
-from shuffler.inclusion import InclusionProofs, SentBatch
+from shuffler.inclusion import InclusionProofs, proof_folder
 from shuffler.metrics import BatchMetrics
-from shuffler.shuffle import BatchShuffler, ShuffleSummary
-from shuffler.storage.group import open_group
+from shuffler.part_delivery import deliver_parts
+from shuffler.proof_job import LEAVES, ProofJob
+from shuffler.shuffle import ShuffleSummary, shuffle
+from shuffler.shuffle_job import SCRATCH, ShuffleJob, bucket_count
+from shuffler.storage.batch_seeds import BatchSeeds
 from shuffler.storage.sqlite_store import SqliteStore, StoredBatch
 
-_GROUPS_PER_READ: Final = 16
-"""Number of groups read from the store together."""
+_BATCH_FOLDERS: Final = re.compile("[0-9a-f]{32}")
+_PERMUTED_STATES: Final = frozenset(
+    {BatchState.PERMUTED, BatchState.DELIVERED, BatchState.QUARANTINED}
+)
+"""States in which the permuted batch is stored."""
 _TICK: Final = 0.25
 """Seconds between checks for due events."""
 
@@ -42,24 +48,46 @@ class Deliveries:
         batches: ActiveBatches,
         store: SqliteStore,
         analyzer: Analyzer,
-        pool: HpkePool,
+        executor: Executor,
+        blocks: str,
+        seeds: BatchSeeds,
         clock: Clock,
-        rng: np.random.Generator,
         inclusions: InclusionProofs,
         metrics: BatchMetrics,
     ) -> None:
         self._batches = batches
         self._metrics = metrics
         self._inclusions = inclusions
-        self._pool = pool
+        self._executor = executor
+        self._blocks = blocks
+        self._seeds = seeds
         self._store = store
         self._analyzer = analyzer
         self._clock = clock
-        self._rng = rng
         self._moving: dict[TaskDigest, asyncio.Task[None]] = {}
         self._pauses: dict[TaskDigest, float] = {}
         """Last pause of each batch whose last step failed, in seconds."""
         self._not_before: dict[TaskDigest, float] = {}
+
+    async def resume(self) -> None:
+        """
+        Delete what a crash left: blocks and seeds that no batch needs. Run at start.
+
+        Blocks of batches in unknown states are left unchanged.
+        """
+        states = await self._store.states()
+        closed = {batch_id for batch_id, state in states.items() if state is BatchState.CLOSED}
+        await asyncio.to_thread(self._seeds.sweep, closed)
+        blocks = open_blocks(self._blocks)
+        for folder in await asyncio.to_thread(blocks.folders):
+            if not _BATCH_FOLDERS.fullmatch(folder):
+                continue
+            state = states.get(BatchId(bytes.fromhex(folder)), BatchState.ERASED)
+            if state in _PERMUTED_STATES:
+                for subfolder in (*SCRATCH, LEAVES):
+                    await asyncio.to_thread(blocks.delete, f"{folder}/{subfolder}")
+            elif state is not None:
+                await asyncio.to_thread(blocks.delete, folder)
 
     async def run(self) -> None:
         """Move batches for as long as the service runs."""
@@ -105,9 +133,11 @@ class Deliveries:
         stored = await self._store.get(batch.digest)
         while True:
             event = due_event(stored.state, stored.n_users, batch.closing_rule, self._clock.now())
-            if stored.state in FINAL_STATES:  # all three steps are repeated if one fails
+            if stored.state in FINAL_STATES:  # all steps are repeated if one fails
                 self._batches.destroy_key(stored)
                 await self._store.clean_up(stored)
+                if stored.state in DESTROYED_STATES:
+                    await asyncio.to_thread(open_blocks(self._blocks).delete, stored.batch_id.hex())
                 self._batches.finish(stored, batch.closing_rule)
             if event is None:
                 return
@@ -130,38 +160,25 @@ class Deliveries:
         if event is Event.PERMUTE:
             shuffled = await self._shuffle(stored, batch)
             await self._store.record_permuted(stored, state, shuffled.n_reports, shuffled.seconds)
+            self._seeds.destroy(batch.batch_id)
         elif state in DESTROYED_STATES:
             await self._store.set_last_state(stored, state)
         else:
             await self._store.set_state(stored, state)
 
     async def _shuffle(self, stored: StoredBatch, batch: ActiveBatch) -> ShuffleSummary:
-        """Shuffle the batch in a thread and save the result."""
-        shuffler = BatchShuffler(
-            task=batch.task,
-            digest=batch.digest,
+        """Shuffle the batch and save the result."""
+        job = await asyncio.to_thread(
+            ShuffleJob.plan,
+            batch_id=batch.batch_id,
+            signed=batch.signed,
             n_users=stored.n_users,
-            files=self._store.files(batch.batch_id, batch.key),
-            pool=self._pool,
-            rng=self._rng,
+            key=batch.key,
+            seed=self._seeds.of(batch.batch_id),
+            source=self._store.group_source(),
+            blocks=self._blocks,
         )
-        loop = asyncio.get_running_loop()
-
-        def groups() -> Iterator[bytes]:
-            last = -1
-            while True:
-                reading = self._store.groups(batch.batch_id, last, _GROUPS_PER_READ)
-                rows = asyncio.run_coroutine_threadsafe(reading, loop).result()
-                if not rows:
-                    return
-                for number, sealed in rows:
-                    yield open_group(number, sealed, batch.key)
-                last = rows[-1][0]
-
-        try:
-            return await asyncio.to_thread(shuffler.shuffle, groups())
-        finally:
-            shuffler.abandon()  # if the service stops meanwhile
+        return await shuffle(job, stored.n_users, self._executor)
 
     async def _deliver(self, stored: StoredBatch, batch: ActiveBatch) -> Event:
         """
@@ -169,28 +186,16 @@ class Deliveries:
 
         If the analyzer already had the batch and this copy is damaged, no inclusion proof is kept.
         """
-        size = batch.task.sealed_report_bytes
         manifest = BatchManifest(
             task_digest=batch.digest,
             batch_id=batch.batch_id,
             n_users=stored.n_users,
             n_reports=stored.n_reports,
         )
-
-        async def chunks() -> AsyncIterator[bytes]:
-            n_read = 0
-            saved = self._store.files(batch.batch_id, batch.key).saved()
-            while (chunk := await asyncio.to_thread(next, saved, None)) is not None:
-                n_read += len(chunk) // size
-                yield chunk
-            if n_read != stored.n_reports:
-                raise DamagedStorageError(
-                    f"the permuted batch has {stored.n_reports} reports; {n_read} are on the disk"
-                )
-
-        sent = SentBatch(size)
+        n_parts, size = bucket_count(batch.task, stored.n_users), batch.task.sealed_report_bytes
+        blocks = SealedBlocks(open_blocks(self._blocks), batch.batch_id.hex(), batch.key)
         try:
-            commitment = await self._analyzer.deliver(manifest, sent.record(chunks()))
+            commitment = await deliver_parts(self._analyzer, manifest, blocks, n_parts, size)
         except PeerRefusalError as error:
             logs.event(
                 "batch refused by the analyzer",
@@ -198,15 +203,23 @@ class Deliveries:
                 level="ERROR",
             )
             return Event.REFUSE
+        job = ProofJob(
+            batch_id=batch.batch_id,
+            key=batch.key.private_bytes(),
+            blocks=self._blocks,
+            proof_folder=proof_folder(batch.digest),
+            report_bytes=size,
+            salt=commitment.salt if commitment else b"",
+            n_parts=n_parts,
+            n_ranges=range_count(stored.n_reports),
+        )
         # Before the key is destroyed: the sent reports cannot be hashed afterwards.
         try:
-            leaves = await sent.leaves(stored.n_reports, chunks())
+            await self._inclusions.keep(manifest, batch.task, commitment, job, self._executor)
         except StorageError as error:  # the analyzer has the batch, so its key must be destroyed
             logs.event(
                 "inclusion proof lost: the delivered batch cannot be read",
                 {**logs.batch_fields(batch.digest, batch.batch_id), "error": type(error).__name__},
                 level="ERROR",
             )
-        else:
-            await self._inclusions.keep(manifest, batch.task, commitment, leaves)
         return Event.DELIVER

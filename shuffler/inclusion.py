@@ -4,16 +4,20 @@ Inclusion proofs: the analyzer's commitment to a batch, and the leaves of the de
 Sorted hashes link no report to a user, so they may outlive the batch's key; they are deleted
 `keep_seconds` after the delivery or deadline. A task that samples reports has no proofs: its
 guarantee assumes that nobody learns which reports were kept.
+
+A batch's proofs are blocks of one folder: the sorted leaves of each range, the hashes of the
+buckets with their numbers of leaves, and last the commitment, which marks them complete.
 """
 
 import asyncio
 import re
 from collections import OrderedDict
-from collections.abc import AsyncIterator
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from common.crypto.signing import PublicIdentity
 from common.errors import DamagedStorageError, ProofError, StorageError, WireError
@@ -23,94 +27,98 @@ from common.messages.inclusion_proof import (
     BatchCommitment,
     InclusionProof,
     Tree,
-    leaves_of,
+    bits_for,
+    root_of,
 )
 from common.runtime import logs
+from common.runtime.blocks import Blocks, open_blocks
 from common.runtime.clock import Clock
-from common.runtime.database import storage_failures
-from common.runtime.state_directory import atomic_write
+from common.runtime.executor import Executor
 from common.task.task import Task
 from common.task_digest import TaskDigest
 from common.wire.batches import commitment_from_bytes, commitment_to_bytes
+from shuffler.proof_job import ProofJob
 
-_OWNER_ONLY: Final = 0o600
+_FOLDER: Final = "proof-{}"
+_FOLDERS: Final = re.compile("proof-([0-9a-f]{64})")
+_BUCKETS: Final = np.dtype([("hash", f"V{HASH_BYTES}"), ("n_leaves", "<u4")])
+"""A bucket's hash and its number of leaves, as they are stored."""
 _TIME_BYTES: Final = 8
+_RANGES_BYTES: Final = 4
 _MAX_BUCKETS_HELD: Final = 1 << 19
 """Maximum number of buckets of all trees in memory, about 150 bytes each; enough for 16 batches of
-ten million reports. A single tree may exceed it. The leaves stay on the disk."""
+ten million reports. A single tree may exceed it. The leaves stay in their blocks."""
 _SWEEP_SECONDS: Final = 3600.0
-_DIGEST: Final = re.compile("[0-9a-f]{64}")
-_UNFINISHED: Final = re.compile(r"\.[0-9a-f]{64}\.(leaves|commitment)\.[0-9]+")
-"""Temporary files of `atomic_write`."""
 
 
-class SentBatch:
-    """Computes the leaves of a batch while its chunks are delivered."""
+def proof_folder(digest: TaskDigest) -> str:
+    """Return the folder of a task's proofs."""
+    return _FOLDER.format(digest.hex())
 
-    def __init__(self, size: int) -> None:
-        self._size = size
-        self._leaves = bytearray()
 
-    async def record(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        """Yield the chunks unchanged, and record their leaves."""
-        async for chunk in chunks:
-            self._leaves += leaves_of(chunk, self._size)
-            yield chunk
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Stored:
+    """A batch's proofs, but for the leaves."""
 
-    async def leaves(self, n_reports: int, chunks: AsyncIterator[bytes]) -> bytearray:
-        """
-        Return the leaves of all reports.
+    commitment: BatchCommitment
+    tree: Tree
+    n_ranges: int
+    edges: NDArray[np.int64]
+    """Number of leaves before each bucket, and in all."""
 
-        Args:
-            n_reports: Number of reports in the batch.
-            chunks: The whole batch again, read only if the analyzer had it already and answered
-                before every chunk was sent.
-        """
-        if len(self._leaves) == n_reports * HASH_BYTES:
-            return self._leaves
-        leaves = bytearray()  # a new one: gRPC may still be reading the first chunks
-        async for chunk in chunks:
-            leaves += leaves_of(chunk, self._size)
-        return leaves
+    @property
+    def largest_bucket(self) -> int:
+        """Number of leaves in the fullest bucket."""
+        return int(np.diff(self.edges).max())
+
+
+def write_proof(  # what a proof consists of
+    blocks: Blocks,
+    folder: str,
+    *,
+    until: int,
+    n_ranges: int,
+    hashes: bytes,
+    sizes: Sequence[int],
+    commitment: bytes,
+) -> None:
+    """Write the buckets, and the commitment last, after all ranges' leaves."""
+    buckets = np.empty(len(sizes), dtype=_BUCKETS)
+    buckets["hash"] = np.frombuffer(hashes, dtype=_BUCKETS["hash"])
+    buckets["n_leaves"] = sizes
+    blocks.put(f"{folder}/buckets", buckets.tobytes(), durable=True)
+    header = until.to_bytes(_TIME_BYTES) + n_ranges.to_bytes(_RANGES_BYTES)
+    blocks.put(f"{folder}/commitment", header + commitment, durable=True)
 
 
 class InclusionProofs:
     """Stores and serves inclusion proofs."""
 
     def __init__(
-        self, *, directory: Path, identity: PublicIdentity, keep_seconds: float, clock: Clock
+        self, *, blocks: str, identity: PublicIdentity, keep_seconds: float, clock: Clock
     ) -> None:
         """
-        Open or create the directory, which holds two files per batch, or raise StorageError.
+        Keep proofs in the block store at `blocks`.
 
         Proofs are deleted `keep_seconds` after the delivery or deadline, whichever is later.
         """
-        self._directory = directory
+        self._blocks = open_blocks(blocks)
         self._identity = identity
         self._keep_seconds = keep_seconds
         self._clock = clock
-        self._trees: OrderedDict[TaskDigest, tuple[BatchCommitment, Tree]] = OrderedDict()
+        self._held: OrderedDict[TaskDigest, _Stored] = OrderedDict()
         self._loading = asyncio.Lock()
-        self._open()
-
-    @storage_failures()
-    def _open(self) -> None:
-        """Create the directory; delete unfinished files, and leaves without a commitment."""
-        self._directory.mkdir(mode=0o700, exist_ok=True)
-        for path in self._directory.iterdir():
-            orphan = path.suffix == ".leaves" and not path.with_suffix(".commitment").exists()
-            if _UNFINISHED.fullmatch(path.name) or (orphan and _DIGEST.fullmatch(path.stem)):
-                path.unlink()
 
     async def keep(
         self,
         manifest: BatchManifest,
         task: Task,
         commitment: BatchCommitment | None,
-        leaves: bytearray,
+        job: ProofJob,
+        executor: Executor,
     ) -> None:
         """
-        Store the analyzer's commitment and the sent leaves durably.
+        Store the analyzer's commitment and the leaves, before the batch's key is destroyed.
 
         A commitment to other reports is evidence against the analyzer, so it is stored too; the
         batch counts as delivered. If the commitment is None or its signature is invalid, nothing is
@@ -124,19 +132,40 @@ class InclusionProofs:
         except ProofError:
             _report("analyzer's commitment does not verify", manifest, "ERROR")
             return
-        tree = await asyncio.to_thread(Tree.over, leaves, commitment.salt)
+        await executor.run(ProofJob.split, job, range(job.n_parts))
+        n_leaves = sum(await executor.run(ProofJob.merge, job, range(job.n_ranges)))
+        job = replace(job, bits=bits_for(n_leaves))
+        subtrees = await executor.run(ProofJob.hash_buckets, job, range(job.n_subtrees))
+        hashes = b"".join(hashed for hashed, _ in subtrees)
+        sizes = [size for _, of_subtree in subtrees for size in of_subtree]
         if task.shuffler.keep_probability == 1:
-            await asyncio.to_thread(self._write, task.deadline, commitment, tree)
-        if (manifest.batch_id, tree.root) != (commitment.batch_id, commitment.root):
+            await asyncio.to_thread(self._write, task, commitment, job, hashes, sizes)
+        else:
+            await asyncio.to_thread(self._blocks.delete, job.proof_folder)
+        root = Tree(n_leaves, hashes).root
+        if (manifest.batch_id, root) != (commitment.batch_id, commitment.root):
             _report("analyzer signed other reports than were sent", manifest, "ERROR")
 
-    def _write(self, deadline: int, commitment: BatchCommitment, tree: Tree) -> None:
-        """Write both files, the commitment last, since it marks them complete. Run in a thread."""
-        digest = commitment.task_digest
-        until = int(max(deadline, self._clock.now()) + self._keep_seconds)
-        atomic_write(self._file(digest, "leaves"), tree.leaves.data, _OWNER_ONLY)
-        kept = until.to_bytes(_TIME_BYTES) + commitment_to_bytes(commitment)
-        atomic_write(self._file(digest, "commitment"), kept, _OWNER_ONLY)
+    def _write(
+        self,
+        task: Task,
+        commitment: BatchCommitment,
+        job: ProofJob,
+        hashes: bytes,
+        sizes: list[int],
+    ) -> None:
+        """Write the buckets, and the commitment last. Run in a thread."""
+        until = int(max(task.deadline, self._clock.now()) + self._keep_seconds)
+        kept = commitment_to_bytes(commitment)
+        write_proof(
+            self._blocks,
+            job.proof_folder,
+            until=until,
+            n_ranges=job.n_ranges,
+            hashes=hashes,
+            sizes=sizes,
+            commitment=kept,
+        )
 
     async def relay(
         self, digest: TaskDigest, prefix: int | None
@@ -153,76 +182,95 @@ class InclusionProofs:
             StorageError: The stored proof is damaged or cannot be read.
             WireError: There is no such bucket.
         """
-        commitment, tree = await self._tree(digest)
+        stored = await self._stored(digest)
         if prefix is None:
-            return commitment, tree.largest_bucket
-        if prefix >> tree.bits:
-            raise WireError(f"the prefix is {prefix}; there are {1 << tree.bits} buckets")
-        return InclusionProof.of(tree, commitment, prefix), tree.largest_bucket
+            return stored.commitment, stored.largest_bucket
+        if prefix >> stored.tree.bits:
+            raise WireError(f"the prefix is {prefix}; there are {1 << stored.tree.bits} buckets")
+        bucket = await asyncio.to_thread(self._bucket, digest, stored, prefix)
+        if root_of(bucket, prefix, stored.tree.path(prefix)) != stored.tree.root:
+            raise DamagedStorageError("the task's stored proof is damaged")
+        proof = InclusionProof.of(stored.tree, stored.commitment, prefix, bucket)
+        return proof, stored.largest_bucket
 
-    async def _tree(self, digest: TaskDigest) -> tuple[BatchCommitment, Tree]:
-        loaded = self._trees.get(digest)
-        if loaded is None:
+    def _bucket(self, digest: TaskDigest, stored: _Stored, prefix: int) -> bytes:
+        """Read a bucket: a piece of one range's leaves or, in a shallow tree, several ranges."""
+        folder, n_buckets = proof_folder(digest), 1 << stored.tree.bits
+        if n_buckets < stored.n_ranges:
+            joined = stored.n_ranges // n_buckets
+            numbers = range(prefix * joined, (prefix + 1) * joined)
+            return b"".join(self._blocks.get(f"{folder}/leaves.{number}") for number in numbers)
+        number, within = divmod(prefix, n_buckets // stored.n_ranges)
+        first, start, end = stored.edges[[prefix - within, prefix, prefix + 1]].tolist()
+        name = f"{folder}/leaves.{number}"
+        return self._blocks.get(name, (start - first) * HASH_BYTES, (end - start) * HASH_BYTES)
+
+    async def _stored(self, digest: TaskDigest) -> _Stored:
+        held = self._held.get(digest)
+        if held is None:
             async with self._loading:
-                loaded = self._trees.get(digest)  # another call may have loaded it
-                if loaded is None:
-                    loaded = self._trees[digest] = await asyncio.to_thread(self._load, digest)
-        self._trees.move_to_end(digest)
-        buckets = sum(1 << tree.bits for _, tree in self._trees.values())
-        while len(self._trees) > 1 and buckets > _MAX_BUCKETS_HELD:
-            _, (_, dropped) = self._trees.popitem(last=False)
-            buckets -= 1 << dropped.bits
-        return loaded
+                held = self._held.get(digest)  # another call may have loaded it
+                if held is None:
+                    held = self._held[digest] = await asyncio.to_thread(self._load, digest)
+        self._held.move_to_end(digest)
+        buckets = sum(1 << stored.tree.bits for stored in self._held.values())
+        while len(self._held) > 1 and buckets > _MAX_BUCKETS_HELD:
+            _, dropped = self._held.popitem(last=False)
+            buckets -= 1 << dropped.tree.bits
+        return held
 
-    def _load(self, digest: TaskDigest) -> tuple[BatchCommitment, Tree]:
+    def _load(self, digest: TaskDigest) -> _Stored:
+        folder = proof_folder(digest)
         try:
-            with storage_failures():
-                return self._read(digest)
-        except (ValueError, WireError) as error:  # an empty or truncated file
-            raise DamagedStorageError("the task's stored proof is damaged") from error
-
-    def _read(self, digest: TaskDigest) -> tuple[BatchCommitment, Tree]:
-        try:
-            kept = self._file(digest, "commitment").read_bytes()
-            commitment = commitment_from_bytes(kept[_TIME_BYTES:])
-            leaves = np.memmap(self._file(digest, "leaves"), dtype=np.uint8, mode="r")
-        except FileNotFoundError as error:
+            kept = self._blocks.get(f"{folder}/commitment")
+        except DamagedStorageError as error:
             raise ProofError(
                 "there is no proof for this task: its batch has not been delivered, its proof has "
                 "expired, or the task samples"
             ) from error
-        if commitment is None:
-            raise ProofError("there is no proof for this task: it was delivered without a salt")
-        return commitment, Tree(np.asarray(leaves).reshape(-1, HASH_BYTES))
+        try:
+            buckets = np.frombuffer(self._blocks.get(f"{folder}/buckets"), dtype=_BUCKETS)
+            header = _TIME_BYTES + _RANGES_BYTES
+            commitment = commitment_from_bytes(kept[header:])
+        except (ValueError, WireError) as error:  # an empty or truncated block
+            raise DamagedStorageError("the task's stored proof is damaged") from error
+        n_ranges = int.from_bytes(kept[_TIME_BYTES:header])
+        n_leaves = int(buckets["n_leaves"].sum(dtype=np.int64))
+        whole = len(buckets) == 1 << bits_for(n_leaves)
+        if commitment is None or not whole or n_ranges.bit_count() != 1:
+            raise DamagedStorageError("the task's stored proof is damaged")
+        edges = np.concatenate([[0], np.cumsum(buckets["n_leaves"], dtype=np.int64)])
+        return _Stored(
+            commitment=commitment,
+            tree=Tree(n_leaves, buckets["hash"].tobytes()),
+            n_ranges=n_ranges,
+            edges=edges,
+        )
 
     async def run(self) -> None:
         """Delete expired proofs for as long as the service runs."""
         while True:
             try:
-                self.delete_expired()
+                await asyncio.to_thread(self.delete_expired)
             except StorageError as error:  # retried at the next sweep
                 logs.event(
                     "expired proofs not deleted yet", {"error": type(error).__name__}, level="ERROR"
                 )
             await asyncio.sleep(_SWEEP_SECONDS)
 
-    @storage_failures()
-    def delete_expired(self) -> None:
-        """
-        Delete expired proofs; leave unknown files.
-
-        The commitment is deleted last, so that after a crash the next sweep completes the deletion.
-        """
-        for path in self._directory.glob("*.commitment"):
-            if not _DIGEST.fullmatch(path.stem):
+    def delete_expired(self, *, incomplete: bool = False) -> None:
+        """Delete expired proofs and, at start, those that a crash left `incomplete`."""
+        for folder in self._blocks.folders():
+            named = _FOLDERS.fullmatch(folder)
+            if named is None:
                 continue
-            if int.from_bytes(path.read_bytes()[:_TIME_BYTES]) < self._clock.now():
-                self._trees.pop(TaskDigest(bytes.fromhex(path.stem)), None)
-                path.with_suffix(".leaves").unlink(missing_ok=True)
-                path.unlink()
-
-    def _file(self, digest: TaskDigest, kind: str) -> Path:
-        return self._directory / f"{digest.hex()}.{kind}"
+            try:
+                kept = self._blocks.get(f"{folder}/commitment", length=_TIME_BYTES)
+            except DamagedStorageError:  # it has no commitment yet
+                kept = b"" if incomplete else b"\xff" * _TIME_BYTES
+            if int.from_bytes(kept) < self._clock.now():
+                self._held.pop(TaskDigest(bytes.fromhex(named[1])), None)
+                self._blocks.delete(folder)
 
 
 def _report(event: str, manifest: BatchManifest, level: logs.Level) -> None:

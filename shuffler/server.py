@@ -1,5 +1,6 @@
 """Composition root of the shuffler: creates its randomness, clock, keys, files and channels."""
 
+import asyncio
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -12,7 +13,9 @@ from common.crypto.key_ring import DAY, KeyState
 from common.crypto.randomness import secure_generator
 from common.crypto.signing import PublicIdentity, TokenIdentity
 from common.runtime.access import OperatorToken
+from common.runtime.blocks import open_blocks
 from common.runtime.clock import SystemClock
+from common.runtime.executor import LocalExecutor
 from common.runtime.key_store import KeyStore, Rotation, load_identity
 from common.runtime.metrics import ProcessMetrics
 from common.runtime.rpc import FreshChannel, open_channel
@@ -25,12 +28,14 @@ from shuffler.admission import ConnectionLimit, TokenCheck
 from shuffler.analyzer_client import AnalyzerClient
 from shuffler.collection import Collection
 from shuffler.delivery import Deliveries
+from shuffler.former_files import convert_former_files
 from shuffler.inclusion import InclusionProofs
 from shuffler.metrics import BatchMetrics
 from shuffler.receipts import Receipts
 from shuffler.refusals import RefusalCounts
 from shuffler.servicer import ShufflerServicer
 from shuffler.settings import ShufflerSettings
+from shuffler.storage.batch_seeds import BatchSeeds
 from shuffler.storage.sqlite_store import SqliteStore
 
 
@@ -85,9 +90,11 @@ async def start(settings: ShufflerSettings) -> ShufflerService:
         most_dummies=settings.most_dummies,
         rng=rng,
     )
+    blocks = settings.blocks or (state.path / "blocks").absolute().as_uri()
     try:
         await refusals.load(store)
         await batches.resume()
+        await convert_former_files(state.path, store, batches.unfinished(), open_blocks(blocks))
         metrics.resume(await store.states(), batches.deadlines())
     except BaseException:
         store.close()
@@ -121,7 +128,7 @@ async def start(settings: ShufflerSettings) -> ShufflerService:
     connections = ConnectionLimit(0 if tokens else settings.submissions_per_connection)
     operator_token = OperatorToken(state.plain_secret("operator.token", OperatorToken.generate))
     inclusions = InclusionProofs(
-        directory=state.path / "inclusion",
+        blocks=blocks,
         identity=pinned,
         keep_seconds=settings.keep_inclusion_days * DAY,
         clock=clock,
@@ -130,12 +137,15 @@ async def start(settings: ShufflerSettings) -> ShufflerService:
         batches=batches,
         store=store,
         analyzer=analyzer,
-        pool=pool,
+        executor=LocalExecutor(pool),
+        blocks=blocks,
+        seeds=BatchSeeds(state),
         clock=clock,
-        rng=rng,
         inclusions=inclusions,
         metrics=metrics,
     )
+    await deliveries.resume()
+    await asyncio.to_thread(inclusions.delete_expired, incomplete=True)
 
     def add_services(server: grpc.aio.Server) -> None:
         servicer = ShufflerServicer(collection, connections, Receipts(identity), inclusions)

@@ -17,7 +17,7 @@ from common.mechanisms.base import Counts, Mechanism, Mixture, Reports
 from common.messages.result import Histogram
 from common.task.dummy_spec import DummySpec
 from common.task.task import Task
-from shuffler.shuffle import draw_item_dummies, draw_kept
+from shuffler.item_dummies import draw_item_dummies, draw_kept
 from user_agent.contribution import draw_dummies, draw_dummy_counts
 
 ONE_BY_ONE: Final = 30_000_000

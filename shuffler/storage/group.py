@@ -10,9 +10,9 @@ which are keyed hashes, and groups have random numbers: no order of arrival is k
 """
 
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import IO, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from common.crypto.batch_key import TAG_BYTES, BatchKey
 from common.crypto.hpke import split_every
 from common.crypto.hpke_pool import Opened
-from common.errors import DamagedStorageError
 from common.messages.submission import split_submission
 
 TAGS: Final = np.dtype([("head", "<u8"), ("rest", "V8"), ("content", f"V{TAG_BYTES}")])
@@ -28,7 +27,7 @@ TAGS: Final = np.dtype([("head", "<u8"), ("rest", "V8"), ("content", f"V{TAG_BYT
 
 _MIN_GROUP: Final = 64
 """Groups with fewer submissions are merged before they are stored."""
-_NUMBER_BITS: Final = 63
+NUMBER_BITS: Final = 63
 """Bits of SQLite's non-negative integers."""
 
 
@@ -85,7 +84,7 @@ def merge_small(groups: Sequence[Group], key: BatchKey) -> list[Group]:
     ]
     tags = [tag for group in small for tag in split_every(group.tags, TAGS.itemsize)]
     order = sorted(range(len(tags)), key=tags.__getitem__)
-    number = secrets.randbits(_NUMBER_BITS)
+    number = secrets.randbits(NUMBER_BITS)
     merged = Group(
         number=number,
         tags=b"".join([tags[index] for index in order]),
@@ -115,7 +114,7 @@ def form_group(submissions: Sequence[bytes], key: BatchKey) -> tuple[Group, list
 
     Cost: two hashes per submission, about 2 microseconds.
     """
-    tag, number = key.tag, secrets.randbits(_NUMBER_BITS)
+    tag, number = key.tag, secrets.randbits(NUMBER_BITS)
     parts = [split_submission(plaintext) for plaintext in submissions]
     tagged = sorted(
         [(tag(submission_id) + tag(sealed), n) for n, (submission_id, sealed) in enumerate(parts)]
@@ -150,29 +149,3 @@ def form_from_opened(opened: Opened, raw_key: bytes) -> tuple[Group, list[int]]:
 
 def _group_context(kind: bytes, number: int) -> bytes:
     return kind + number.to_bytes(8, "big")
-
-
-_LENGTH_BYTES: Final = 4
-_MAX_RECORD_BYTES: Final = 2**28
-"""Upper bound on a record's length, in case its header is damaged."""
-
-
-def record_context(bucket: int, number: int) -> bytes:
-    """Encode a record's file (-1 is the permuted batch) and position as associated data."""
-    return b"file" + bucket.to_bytes(4, "big", signed=True) + number.to_bytes(8, "big")
-
-
-def write_record(file: IO[bytes], sealed: bytes) -> None:
-    """Write a sealed record to a file of the batch."""
-    file.write(len(sealed).to_bytes(_LENGTH_BYTES, "big"))
-    file.write(sealed)
-
-
-def sealed_records(file: IO[bytes]) -> Iterator[bytes]:
-    """Yield a file's records from its current position; raise DamagedStorageError if cut off."""
-    while header := file.read(_LENGTH_BYTES):
-        length = int.from_bytes(header, "big")
-        sealed = file.read(min(length, _MAX_RECORD_BYTES))
-        if len(sealed) != length:
-            raise DamagedStorageError("a file of the batch ends in the middle of a record")
-        yield sealed

@@ -1,10 +1,10 @@
 """
-The shuffler's database and batch files.
+The shuffler's database in one SQLite file.
 
 Submissions are durable before they are acknowledged, and deleted once the batch is permuted. They
-are stored in randomly numbered groups under the batch's key; each batch also has a directory of
-files. SQLite's log retains the order of commits for a while, but nothing on the disk relates a
-submission to a position in the permuted batch.
+are stored in randomly numbered groups under the batch's key. SQLite's log retains the order of
+commits for a while, but nothing on the disk relates a submission to a position in the permuted
+batch.
 """
 
 import asyncio
@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from common.crypto.batch_key import BatchKey
 from common.crypto.signing import SignedTask
 from common.errors import BatchStateError, DamagedStorageError, UnknownTaskError
 from common.messages.batch import BatchId, BatchState
@@ -23,7 +22,7 @@ from common.messages.submission import Outcome
 from common.runtime.database import Database
 from common.task_digest import TaskDigest
 from shuffler.storage import submissions as submission_table
-from shuffler.storage.batch_files import BatchFiles, remove_folder, sweep_folders
+from shuffler.storage.group_source import SqliteGroups
 from shuffler.storage.submissions import Arrival, Deduplication
 
 _SCHEMA: Final = (
@@ -42,10 +41,6 @@ CREATE TABLE IF NOT EXISTS batches (
     + submission_table.SCHEMA
 )
 
-_PERMUTED_STATES: Final = frozenset(
-    {BatchState.PERMUTED, BatchState.DELIVERED, BatchState.QUARANTINED}
-)
-"""States in which the permuted batch is stored."""
 _GATHER_SECONDS: Final = 0.004
 """Seconds that a commit waits for more calls if the last commit served several: a flush costs as
 much processor time as opening several envelopes."""
@@ -72,12 +67,12 @@ state, and its number of users at that moment."""
 
 
 class SqliteStore:
-    """The shuffler's database and batch directories."""
+    """The shuffler's SQLite database."""
 
     def __init__(self, path: Path, observer: Observer = lambda *_: None) -> None:
         self._observer = observer
         self._database = Database(path, _SCHEMA)
-        self._folders = path.with_name("batches")
+        self._path = path
         self._waiting: list[tuple[Arrival, asyncio.Future[list[list[Outcome]]]]] = []
         self._committing: asyncio.Task[None] | None = None
         self._together = 0
@@ -106,9 +101,9 @@ class SqliteStore:
         """Return the state of every batch; None if it is damaged or of a later version."""
         return await self._database.run(_states)
 
-    def files(self, batch_id: BatchId, key: BatchKey) -> BatchFiles:
-        """Return the batch's directory."""
-        return BatchFiles(self._folders / batch_id.hex(), key)
+    def group_source(self) -> SqliteGroups:
+        """Return a reader of the groups for worker processes."""
+        return SqliteGroups(self._path)
 
     async def append(self, arrival: Arrival) -> list[list[Outcome]]:
         """
@@ -153,10 +148,6 @@ class SqliteStore:
                 if not future.done():
                     future.set_result(outcomes)
 
-    async def groups(self, batch_id: BatchId, after: int, at_most: int) -> list[tuple[int, bytes]]:
-        """List at most `at_most` groups with numbers above `after`: number, sealed reports."""
-        return await self._database.run(submission_table.groups, batch_id, after, at_most)
-
     async def save_refusals(self, counts: Mapping[BatchId, Counter[Outcome]]) -> None:
         """Store counts of refused and repeated submissions in place of earlier ones."""
         await self._database.run(submission_table.save_refusals, counts)
@@ -197,10 +188,8 @@ class SqliteStore:
         self._observer(batch.batch_id, batch.state, state, n_users)
 
     async def clean_up(self, batch: StoredBatch) -> None:
-        """Delete a finished batch's submissions and, unless it is quarantined, its files."""
+        """Delete a finished batch's submissions."""
         await self._drop_submissions(batch.batch_id)
-        if batch.state not in _PERMUTED_STATES:
-            await asyncio.to_thread(remove_folder, self._folders / batch.batch_id.hex())
 
     async def _drop_submissions(self, batch_id: BatchId) -> None:
         self._deduplications.pop(batch_id, None)
@@ -209,16 +198,13 @@ class SqliteStore:
 
     async def sweep(self) -> None:
         """
-        Delete the remains of a crash: buckets, unrecorded permuted batches, and submissions of
-        permuted or expired batches. Batches in unknown states are left unchanged. Run at start.
+        Delete what a crash left: submissions of permuted or expired batches. Run at start.
+
+        Batches in unknown states are left unchanged.
         """
-        states = await self.states()
-        for batch_id, state in states.items():
+        for batch_id, state in (await self.states()).items():
             if state is not None and state not in submission_table.OPEN_STATES:
                 await self._drop_submissions(batch_id)
-        kept = {batch_id.hex() for batch_id, state in states.items() if state in _PERMUTED_STATES}
-        unknown = {batch_id.hex() for batch_id, state in states.items() if state is None}
-        await asyncio.to_thread(sweep_folders, self._folders, kept, unknown)
 
     def close(self) -> None:
         """Close the database."""

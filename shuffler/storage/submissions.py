@@ -253,17 +253,6 @@ def _load_tags(connection: sqlite3.Connection, batch_id: BatchId, key: BatchKey)
     return deduplication
 
 
-def groups(
-    connection: sqlite3.Connection, batch_id: BatchId, after: int, at_most: int
-) -> list[tuple[int, bytes]]:
-    """List at most `at_most` groups with numbers above `after`: number and sealed reports."""
-    query = (
-        "SELECT number, sealed FROM submission_groups WHERE batch_id = ? AND number > ? "
-        "ORDER BY number LIMIT ?"
-    )
-    return connection.execute(query, (batch_id, after, at_most)).fetchall()
-
-
 def drop_some(connection: sqlite3.Connection, batch_id: BatchId) -> bool:
     """Delete some groups and return True; if none are left, delete used tokens and return False."""
     dropped = connection.execute(

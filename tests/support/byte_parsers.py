@@ -24,7 +24,7 @@ from common.mechanisms.base import Mechanism
 from common.mechanisms.registry import randomizer_of
 from common.messages.submission import unpack
 from common.task.task import Task, honest_share
-from shuffler.shuffle import draw_kept
+from shuffler.item_dummies import draw_kept
 from tests.support.kind_tasks import OF_OTHER_KINDS, kind_task
 from tests.support.mechanisms import EXAMPLES, example
 from tests.support.parsers import Parser

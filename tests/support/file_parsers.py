@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from common.crypto.batch_key import BatchKey
+from common.runtime.blocks import FolderBlocks, SealedBlocks
 from common.runtime.database import Database
 from common.runtime.settings import load
 from common.task_digest import TaskDigest
@@ -25,7 +26,8 @@ from deploy.results.candidates import read_candidates
 from deploy.results.next_iteration import read_iterated
 from deploy.sentinels.sentinel_file import SentinelFile, SentinelState
 from deploy.tasks import drafts
-from shuffler.storage.batch_files import BatchFiles
+from shuffler.former_files import convert_permuted
+from tests.support.former_files import write_former_batch
 from tests.support.parsers import directory, file_parser
 from tests.support.tasks import published
 from tests.support.wire_parsers import DRAFTS
@@ -92,11 +94,17 @@ def _sentinels(path: Path) -> None:
             kept.record(number, SentinelState.UNKNOWN)
 
 
-def _permuted() -> bytes:
-    batch_files = BatchFiles(directory() / "made" / "b", _BATCH_KEY)
-    batch_files.begin()
-    batch_files.save([b"sealed reports", b"more of them"])
-    return (directory() / "made" / "b" / "permuted").read_bytes()
+def _former_batch() -> bytes:
+    folder = directory() / "made" / "b"
+    write_former_batch(folder, _BATCH_KEY, [b"sealed reports", b"more of them"])
+    return (folder / "permuted").read_bytes()
+
+
+def _converted(path: Path) -> bytes:
+    """Convert a permuted batch of the first version, and read it back."""
+    blocks = SealedBlocks(FolderBlocks(directory() / "blocks"), "b", _BATCH_KEY)
+    convert_permuted(path.parent, _BATCH_KEY, blocks, n_parts=1, n_reports=2, size=14)
+    return blocks.get("permuted/0")
 
 
 def _users() -> bytes:
@@ -157,8 +165,8 @@ _FILES: Final[tuple[tuple[Any, ...], ...]] = (
     ("text", "identity.pub", read_identity, b"ab" * 32 + b"\n"),
     (
         *("binary", "batches/b/permuted"),
-        lambda path: list(BatchFiles(path.parent, _BATCH_KEY).saved()),
-        _permuted(),
+        _converted,
+        _former_batch(),
     ),
     ("binary", "state.sqlite", _database, _sqlite()),
     ("binary", "raw.users", _submissions, _users()),

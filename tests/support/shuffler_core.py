@@ -22,8 +22,10 @@ from shuffler.delivery import Deliveries
 from shuffler.inclusion import InclusionProofs
 from shuffler.metrics import BatchMetrics
 from shuffler.refusals import RefusalCounts
+from shuffler.storage.batch_seeds import BatchSeeds
 from shuffler.storage.sqlite_store import SqliteStore
 from tests.support.analyzers import MemoryAnalyzer
+from tests.support.executors import InlineExecutor
 from tests.support.keys import store_holding
 from tests.support.tasks import PublishedTask, published
 from user_agent.contribution import Contributor
@@ -49,6 +51,7 @@ class Shuffler:
     def __post_init__(self) -> None:
         self.analyzer = MemoryAnalyzer(self.case.signed, self.case.identity)
         self.identity = self.case.identity.public_identity()
+        self.blocks = (self.path / "blocks").as_uri()
         self.clock = ManualClock()
         self.rng = np.random.default_rng(1)
         self._contributor = Contributor(self.case.task, self.case.signed.digest())
@@ -85,7 +88,7 @@ class Shuffler:
             refusals=self.refusals,
         )
         self.inclusions = InclusionProofs(
-            directory=self.path / "inclusion",
+            blocks=self.blocks,
             identity=self.identity,
             keep_seconds=self.keep_seconds,
             clock=self.clock,
@@ -94,12 +97,15 @@ class Shuffler:
             batches=self.batches,
             store=self.store,
             analyzer=self.analyzer,
-            pool=pool,
+            executor=InlineExecutor(),
+            blocks=self.blocks,
+            seeds=BatchSeeds(state),
             clock=self.clock,
-            rng=self.rng,
             inclusions=self.inclusions,
             metrics=self.metrics,
         )
+        await self.deliveries.resume()
+        self.inclusions.delete_expired(incomplete=True)
 
     async def restart(self) -> None:
         """Restart on the same files, as after a crash."""

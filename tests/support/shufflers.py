@@ -2,8 +2,9 @@
 
 from common.crypto.signing import SignedTask, SigningIdentity, sign_receipt
 from common.errors import PeerError, PeerRefusalError
-from common.messages.inclusion_proof import BatchCommitment, InclusionProof, Tree
+from common.messages.inclusion_proof import BatchCommitment, InclusionProof
 from common.task_digest import TaskDigest
+from tests.support.leaves import proof_over
 
 
 class MemoryShuffler:
@@ -17,7 +18,7 @@ class MemoryShuffler:
         self.token = b""
         self.fetched = 0
         self.identity = SigningIdentity.generate()
-        self.tree: Tree | None = None
+        self.leaves: list[bytes] | None = None
         self.commitment: BatchCommitment | None = None
         self.asked: list[int | None] = []
 
@@ -40,9 +41,9 @@ class MemoryShuffler:
         return sign_receipt(self.identity, digest, envelope)
 
     async def inclusion(self, digest: TaskDigest, prefix: int | None) -> InclusionProof:
-        """Return a proof, once there is a tree and a commitment."""
+        """Return a proof, once there are leaves and a commitment."""
         assert digest == self._signed.digest()
         self.asked.append(prefix)
-        if self.tree is None or self.commitment is None:
+        if self.leaves is None or self.commitment is None:
             raise PeerRefusalError("FAILED_PRECONDITION", "not delivered")
-        return InclusionProof.of(self.tree, self.commitment, prefix or 0)
+        return proof_over(self.leaves, self.commitment, prefix or 0)

@@ -9,15 +9,17 @@ from analyzer.sentinels import SentinelMatches, match_sentinels
 from analyzer.storage.task_table import Sentinel
 from analyzer.task_builder import complete
 from common.crypto.signing import SigningIdentity, is_valid_receipt, sign_receipt
+from common.messages import inclusion_proof
 from common.messages.batch import (
     BatchId,
     BatchManifest,
+    BatchPart,
     BatchState,
     BatchStatus,
     TaskState,
     TaskSummary,
 )
-from common.messages.inclusion_proof import InclusionProof, split
+from common.messages.inclusion_proof import HASH_BYTES, bucket_hash, split
 from common.messages.ledger_entry import verify
 from common.messages.submission import Outcome
 from common.task.draft import PairDraft
@@ -33,7 +35,7 @@ from shuffler.inclusion import InclusionProofs
 from tests.support.batch_progress import progress
 from tests.support.kind_results import kind_collected
 from tests.support.kind_tasks import OF_OTHER_KINDS, OTHER_KINDS, VALUES, kind_draft_fields
-from tests.support.leaves import commitment_over, some_leaves, tree_over
+from tests.support.leaves import SALT, commitment_over, proof_over, some_leaves
 from tests.support.ledger_entries import first_entry
 from tests.support.parsers import Parser, directory, file_parser, message_parser
 from tests.support.results import result
@@ -65,10 +67,9 @@ _OTHER_DRAFTS: Final = [
 _IDENTITY: Final = SigningIdentity(bytes(range(32)))
 _PINNED: Final = _IDENTITY.public_identity()
 _LEAVES: Final = some_leaves(600)  # enough for two buckets
-_TREE: Final = tree_over(_LEAVES)
 _COMMITMENT: Final = commitment_over(_LEAVES, _IDENTITY, EXAMPLE_DIGEST)
 _KEPT_COMMITMENT: Final = batches.commitment_to_bytes(_COMMITMENT)
-_UNTIL: Final = (2**40).to_bytes(8)
+_HEADER: Final = (2**40).to_bytes(8) + (1).to_bytes(4)
 
 
 def _summary(state: TaskState) -> TaskSummary:
@@ -87,9 +88,9 @@ def _summary(state: TaskState) -> TaskSummary:
 
 
 def _proof(leaves: list[bytes]) -> shuffler_pb2.GetInclusionResponse:
-    tree, signed = tree_over(leaves), commitment_over(leaves, _IDENTITY, EXAMPLE_DIGEST)
-    proof = InclusionProof.of(tree, signed, signed.prefix_of(leaves[0]))
-    return batches.proof_to_wire(proof, tree.largest_bucket)
+    signed = commitment_over(leaves, _IDENTITY, EXAMPLE_DIGEST)
+    proof = proof_over(leaves, signed, signed.prefix_of(leaves[0]))
+    return batches.proof_to_wire(proof, len(proof.bucket) // HASH_BYTES)
 
 
 def _verified(message: analyzer_pb2.GetLedgerResponse) -> str:
@@ -104,16 +105,30 @@ def _matched(message: analyzer_pb2.RegisterSentinelsRequest) -> SentinelMatches:
 
 
 def _inclusions(folder: Path) -> InclusionProofs:
-    """Start on a folder with a task's commitment and leaves, one of which may be damaged."""
-    folder.mkdir(exist_ok=True)
-    kept = {"commitment": _UNTIL + _KEPT_COMMITMENT, "leaves": _TREE.leaves.tobytes()}
-    for kind, content in kept.items():
-        path = folder / f"{EXAMPLE_DIGEST.hex()}.{kind}"
-        if not path.exists():
-            path.write_bytes(content)
+    """Start on a folder with a task's proof, a block of which may be damaged."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in _proof_blocks().items():
+        if not (folder / name).exists():
+            (folder / name).write_bytes(content)
     return InclusionProofs(
-        directory=folder, identity=_PINNED, keep_seconds=1.0, clock=ManualClock(2.0**39)
+        blocks=folder.parent.as_uri(),
+        identity=_PINNED,
+        keep_seconds=1.0,
+        clock=ManualClock(2.0**39),
     )
+
+
+def _proof_blocks() -> dict[str, bytes]:
+    """Return the blocks of the proof over `_LEAVES`."""
+    _, buckets = inclusion_proof.tree_over(b"".join(_LEAVES), SALT)
+    sizes = [(len(bucket) // HASH_BYTES).to_bytes(4, "little") for bucket in buckets]
+    return {
+        "commitment": _HEADER + _KEPT_COMMITMENT,
+        "buckets": b"".join(
+            bucket_hash(bucket) + size for bucket, size in zip(buckets, sizes, strict=True)
+        ),
+        "leaves.0": b"".join(buckets),
+    }
 
 
 def _answered(inclusions: InclusionProofs, digest: TaskDigest, prefix: int | None) -> bytes:
@@ -171,10 +186,24 @@ _MESSAGES: Final[tuple[tuple[Any, ...], ...]] = (
         *(tasks.description_to_wire(_SIGNED, _summary(state)) for state in TaskState),
     ),
     (
-        *("manifest", batches.manifest_from_wire),
-        batches.manifest_to_wire(
+        *("announcement of a delivery", batches.delivery_from_wire),
+        batches.delivery_to_wire(
             BatchManifest(
                 task_digest=EXAMPLE_DIGEST, batch_id=BatchId(b"b" * 16), n_users=20, n_reports=40
+            ),
+            3,
+        ),
+    ),
+    (
+        *("parts that have arrived", batches.arrived_from_wire),
+        batches.arrived_to_wire([0, 2], staged=False),
+        batches.arrived_to_wire([], staged=True),
+    ),
+    (
+        *("header of a part", batches.part_from_wire),
+        batches.part_to_wire(
+            BatchPart(
+                task_digest=EXAMPLE_DIGEST, part=2, n_reports=40, content_hash=bytes(range(32))
             )
         ),
     ),
@@ -223,7 +252,8 @@ _MESSAGES: Final[tuple[tuple[Any, ...], ...]] = (
     (
         "question for a bucket",
         lambda message: _answered(
-            _inclusions(directory() / "asked"), *batches.prefix_from_wire(message)
+            _inclusions(directory() / "asked" / f"proof-{EXAMPLE_DIGEST.hex()}"),
+            *batches.prefix_from_wire(message),
         ),
         batches.prefix_to_wire(EXAMPLE_DIGEST, None),
         batches.prefix_to_wire(EXAMPLE_DIGEST, _COMMITMENT.prefix_of(_LEAVES[0])),
@@ -265,15 +295,12 @@ PARSERS: Final = (
     ),
     *(
         file_parser(
-            f"inclusion-{kind}/{EXAMPLE_DIGEST.hex()}.{kind}",
+            f"{kind}/proof-{EXAMPLE_DIGEST.hex()}/{kind}",
             _relayed,
-            *seeds,
+            content,
             name=f"{kind} kept by the shuffler",
             share=8,
         )
-        for kind, seeds in {
-            "commitment": [_UNTIL + _KEPT_COMMITMENT],
-            "leaves": [_TREE.leaves.tobytes(), tree_over(some_leaves(3)).leaves.tobytes()],
-        }.items()
+        for kind, content in _proof_blocks().items()
     ),
 )

@@ -22,7 +22,7 @@ from deploy.audit.attacks.leverage import Items, leverage, supported, uniform
 from deploy.audit.finding import Checks, Rows
 from deploy.audit.scenario import AuditSubject, Scenario
 from deploy.simulate.collection import collect, draw_group_dummies, few_enough_reports
-from shuffler.shuffle import draw_kept
+from shuffler.item_dummies import draw_kept
 
 Parse = Callable[[bytes, Task], Submission]
 """Parser of a submission."""

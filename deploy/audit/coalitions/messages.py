@@ -24,7 +24,7 @@ from common.task.task import Task
 from deploy.audit.game import GameResult, run_game
 from deploy.audit.scenario import AuditSubject
 from deploy.simulate.collection import draw_group_dummies
-from shuffler.shuffle import draw_item_dummies, draw_kept
+from shuffler.item_dummies import draw_item_dummies, draw_kept
 
 FEW_USERS: Final = 100
 """Maximum users for computing the attack on random numbers of dummies; more users take minutes."""

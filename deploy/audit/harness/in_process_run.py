@@ -34,7 +34,7 @@ from common.task_digest import TaskDigest
 from deploy.audit.harness.analyzer_core import AnalyzerCore, chunks_of
 from deploy.audit.harness.clock import ManualClock
 from shuffler.inclusion import InclusionProofs
-from shuffler.shuffle import draw_item_dummies, draw_kept
+from shuffler.item_dummies import draw_item_dummies, draw_kept
 from user_agent.agent import Agent
 from user_agent.contribution import Contributor
 from user_agent.credentials import PersonalSecrets

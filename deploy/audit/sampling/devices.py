@@ -17,7 +17,7 @@ from deploy.audit.distributions.support import added_dummies, extra_dummies, sup
 from deploy.audit.finding import Checks, Rows
 from deploy.audit.scenario import AuditSubject
 from deploy.audit.statistics import p_binomial, p_cells
-from shuffler.shuffle import draw_item_dummies, draw_kept
+from shuffler.item_dummies import draw_item_dummies, draw_kept
 from user_agent.contribution import Contributor, draw_dummies, draw_dummy_counts
 
 Source = Callable[[np.random.Generator], np.random.Generator]

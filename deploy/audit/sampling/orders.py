@@ -13,11 +13,11 @@ from typing import Final
 
 import numpy as np
 
-from common.crypto.randomness import secure_generator
+from common.crypto.randomness import SEED_BYTES, secure_generator, seeded_generator
 from deploy.audit.finding import Checks, Rows
 from deploy.audit.scenario import AuditSubject
 from deploy.audit.statistics import Places, p_blocks, p_poisson, p_rank, p_successions
-from shuffler.permutation import ExternalPermutation, SealedReports, permute
+from shuffler.permutation import SealedReports, permute, throw
 
 Ordering = Callable[[int, np.random.Generator], Places]
 """Draws the order of a number of reports."""
@@ -31,36 +31,29 @@ _MAX_LARGE_BATCHES: Final = 20
 _BLOCKS: Final = 20
 _MAX_DISTANCE: Final = 10
 """Maximum arrival distance at which delivered neighbours count as near."""
-_CHUNK: Final = 1000
-"""Reports in one delivered chunk."""
 
 
-class MemoryBuckets(dict[int, list[bytes]]):
-    """Buckets of an external shuffle, in memory."""
-
-    def append(self, bucket: int, reports: bytes) -> None:
-        """Add a record to a bucket."""
-        self.setdefault(bucket, []).append(reports)
-
-    def take(self, bucket: int) -> list[bytes]:
-        """Remove a bucket and return its records."""
-        return self.pop(bucket, [])
-
-
-def in_memory(n: int, rng: np.random.Generator) -> Places:
-    """Order n reports by the in-memory permutation."""
-    return _places_of(permute(_numbered(n), rng))
+def in_one_bucket(n: int, rng: np.random.Generator) -> Places:
+    """Order n reports like a small batch, which has one part and one bucket."""
+    return _in_buckets(n, 1, 1, rng)
 
 
 def in_buckets(n: int, rng: np.random.Generator) -> Places:
-    """Order n reports by an external shuffle, with three buckets and a small buffer."""
-    shuffle = ExternalPermutation(
-        report_bytes=4, buckets=MemoryBuckets(), n_buckets=3, rng=rng, buffer_bytes=max(4, n)
-    )
-    for group in np.array_split(_numbered(n), max(1, n // 3)):
-        shuffle.add(group)
-    parts = [_places_of(part) for part in shuffle.permuted(_CHUNK)]
-    return np.concatenate([np.empty(0, dtype=np.int64), *parts])
+    """Order n reports like a large batch, with many parts and three buckets."""
+    return _in_buckets(n, max(1, n // 3), 3, rng)
+
+
+def _in_buckets(n: int, n_parts: int, n_buckets: int, rng: np.random.Generator) -> Places:
+    seed = rng.bytes(SEED_BYTES)
+    thrown = [
+        throw(reports, n_buckets, seeded_generator(seed, "throw", part))
+        for part, reports in enumerate(np.array_split(_numbered(n), n_parts))
+    ]
+    permuted = [
+        permute(np.concatenate(reports), seeded_generator(seed, "permute", bucket))
+        for bucket, reports in enumerate(zip(*thrown, strict=True))
+    ]
+    return _places_of(np.concatenate(permuted))
 
 
 def cut_once(n: int, rng: np.random.Generator) -> Places:
@@ -69,9 +62,9 @@ def cut_once(n: int, rng: np.random.Generator) -> Places:
 
 
 _DEPLOYED: Final[Mapping[str, tuple[Ordering, float]]] = MappingProxyType(
-    {"in memory": (in_memory, 1.0), "in buckets": (in_buckets, 0.1)}
+    {"in one bucket": (in_one_bucket, 1.0), "in buckets": (in_buckets, 0.1)}
 )
-"""The shuffler's two permutations, each with its share of the draws."""
+"""Permutations of small and of large batches, each with its share of the draws."""
 CUT: Final[Mapping[str, tuple[Ordering, float]]] = MappingProxyType({"cut once": (cut_once, 1.0)})
 
 

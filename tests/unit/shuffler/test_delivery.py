@@ -2,22 +2,22 @@ import asyncio
 import math
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from common.crypto.batch_key import BatchKey
 from common.crypto.hpke import DEFAULT_SUITE, SUITES, split_every
 from common.crypto.key_ring import DAY, KeyState
 from common.errors import BatchStateError
 from common.messages.batch import BatchId, BatchState
+from common.runtime.blocks import SealedBlocks, open_blocks
 from common.runtime.key_store import KeyStore
 from common.runtime.state_directory import StateDirectory
 from common.task_digest import TaskDigest
 from shuffler.server import publish_keys
-from shuffler.storage.batch_files import BatchFiles
+from shuffler.shuffle_job import PERMUTED
+from shuffler.storage.batch_seeds import BatchSeeds
 from tests.support.disks import disk_of
 from tests.support.keys import SCHEDULE
 from tests.support.shuffler_core import CASE, DIGEST, Shuffler
@@ -116,9 +116,9 @@ async def test_erasing_a_finished_batch_is_retried(
         failures.setattr(failing, fail)
         await shuffler.advance()
     assert BatchState.ERASED is await shuffler.state()
-    assert (keys, 1) == (len(shuffler.key_files()), len(list(shuffler.path.glob("batches/*"))))
+    assert (keys, 1) == (len(shuffler.key_files()), len(_folders(shuffler)))
     await shuffler.advance()
-    assert [] == shuffler.key_files() == list(shuffler.path.glob("batches/*"))
+    assert [] == shuffler.key_files() == _folders(shuffler)
 
 
 def test_active_and_pending_keys_are_published(tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ _SIZE = CASE.task.sealed_report_bytes
 
 
 def _folders(shuffler: Shuffler) -> list[Path]:
-    return list((shuffler.path / "batches").glob("*"))
+    return [path for path in shuffler.path.glob("blocks/*") if not path.name.startswith("proof")]
 
 
 def _rows(shuffler: Shuffler, query: str) -> list[str]:
@@ -167,6 +167,18 @@ def _tables_with_rows(shuffler: Shuffler) -> set[str]:
     return {name for name in names if _rows(shuffler, f"SELECT 1 FROM {name} LIMIT 1")}  # noqa: S608
 
 
+def _seeds(shuffler: Shuffler) -> list[Path]:
+    return list(shuffler.path.glob("seed-*.key"))
+
+
+async def _permuted(shuffler: Shuffler) -> bytes:
+    """Read the permuted batch, which has one part."""
+    [batch] = shuffler.batches.unfinished()
+    folder = batch.batch_id.hex()
+    blocks = SealedBlocks(open_blocks(shuffler.blocks), folder, batch.key)
+    return blocks.get(f"{PERMUTED}/0")
+
+
 class _Killed(Exception):  # noqa: N818  # not an error of the program
     """The process ends here."""
 
@@ -179,8 +191,8 @@ async def test_a_delivered_batch_leaves_only_its_inclusion_proof(shuffler: Shuff
     after = {path.name for path in shuffler.path.rglob("*")}
 
     assert BatchState.ERASED is await shuffler.state()
-    shown = {f"{DIGEST.hex()}.{ending}" for ending in ("leaves", "commitment")}
-    assert shown == after - before - {"batches", "spool.sqlite-wal", "spool.sqlite-shm"}
+    shown = {f"proof-{DIGEST.hex()}", "buckets", "commitment", "leaves.0"}
+    assert shown == after - before - {"blocks", "spool.sqlite-wal", "spool.sqlite-shm"}
     assert (0, [], []) == (_groups(shuffler), _folders(shuffler), shuffler.key_files())
 
 
@@ -193,49 +205,57 @@ async def test_an_expired_batch_leaves_only_counts(shuffler: Shuffler) -> None:
     await shuffler.advance()
 
     assert {"batches", "refusals"} == _tables_with_rows(shuffler)
-    assert [] == list((shuffler.path / "inclusion").iterdir())
+    assert not (shuffler.path / "blocks").exists()
     assert 2 == (await shuffler.collection.status(DIGEST)).n_users
     assert BatchState.EXPIRED is await shuffler.state()
     assert ([], [], []) == (shuffler.analyzer.delivered, _folders(shuffler), shuffler.key_files())
 
 
 @pytest.mark.parametrize("moment", ["while it is written", "before it is recorded"])
-async def test_an_unrecorded_permutation_is_removed_and_drawn_again(
+async def test_an_unrecorded_permutation_is_removed_and_made_again(
     shuffler: Shuffler, moment: str
 ) -> None:
-    """The next start removes it; every report is in the next one."""
+    """The next start removes its blocks, and the next shuffle follows from the same seed."""
     await shuffler.submit(5)
-    files = shuffler.store.files
+    record = shuffler.store.record_permuted
 
-    class Dying(BatchFiles):
-        def save(self, chunks: Iterable[bytes]) -> None:
-            super().save(chunks if moment == "before it is recorded" else dying_with(chunks))
-            raise _Killed
-
-    def dying_with(chunks: Iterable[bytes]) -> Iterator[bytes]:
-        yield from chunks
+    async def killed(*_: object) -> None:
         raise _Killed
 
-    def dying(batch_id: BatchId, key: BatchKey) -> BatchFiles:
-        return Dying(shuffler.path / "batches" / batch_id.hex(), key)
-
-    shuffler.store.files = dying  # type: ignore[method-assign]
+    shuffler.store.record_permuted = killed  # type: ignore[method-assign]
     await shuffler.advance()
     assert BatchState.CLOSED is await shuffler.state()
-    [folder] = _folders(shuffler)
-    [left] = folder.iterdir()
-    first = left.read_bytes()
-    shuffler.store.files = files  # type: ignore[method-assign]
+    [folder], [seed] = _folders(shuffler), _seeds(shuffler)
+    first = await _permuted(shuffler)
+    if moment == "while it is written":
+        (folder / PERMUTED / "0").rename(folder / PERMUTED / ".0.scratch")
+    shuffler.store.record_permuted = record  # type: ignore[method-assign]
     await shuffler.restart()
     assert [] == _folders(shuffler)
+    assert [seed] == _seeds(shuffler)
     shuffler.analyzer.reachable = False
     await shuffler.advance()
-    assert first != next(_folders(shuffler)[0].iterdir()).read_bytes()
+    assert first == await _permuted(shuffler)
+    assert [] == _seeds(shuffler)
     shuffler.analyzer.reachable = True
     await shuffler.advance()
 
     [(manifest, blob)] = shuffler.analyzer.delivered
     assert (5, 10 * _SIZE, 10) == (manifest.n_users, len(blob), len(set(split_every(blob, _SIZE))))
+
+
+async def test_a_start_destroys_the_seed_of_a_recorded_permutation(shuffler: Shuffler) -> None:
+    """A crash may come between the record and the destruction."""
+    await shuffler.submit(5)
+    [batch] = shuffler.batches.unfinished()
+    shuffler.analyzer.reachable = False
+    await shuffler.advance()
+    BatchSeeds(shuffler.open_state()).of(batch.batch_id)
+    assert 1 == len(_seeds(shuffler))
+    await shuffler.restart()
+
+    assert BatchState.PERMUTED is await shuffler.state()
+    assert [] == _seeds(shuffler)
 
 
 async def test_a_recorded_permutation_is_delivered_unchanged(shuffler: Shuffler) -> None:
@@ -249,26 +269,45 @@ async def test_a_recorded_permutation_is_delivered_unchanged(shuffler: Shuffler)
     await shuffler.advance()
     assert BatchState.PERMUTED is await shuffler.state()
     assert _groups(shuffler) > 0
-    [order] = [path.read_bytes() for path in _folders(shuffler)[0].iterdir()]
+    order = await _permuted(shuffler)
     await shuffler.restart()
     assert 0 == _groups(shuffler)
-    assert [order] == [path.read_bytes() for path in _folders(shuffler)[0].iterdir()]
     for lose_answers in (True, False):
         shuffler.analyzer.lose_answers = lose_answers
         await shuffler.advance()
 
-    first, second = shuffler.analyzer.delivered
-    assert first == second
+    [(_, blob)] = shuffler.analyzer.delivered
+    assert order == blob
+    assert [0] == shuffler.analyzer.received
     assert BatchState.ERASED is await shuffler.state()
+
+
+async def test_only_parts_that_have_not_arrived_are_sent_again(
+    shuffler: Shuffler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every second part of four is lost the first time."""
+    monkeypatch.setattr("shuffler.permutation.PART_BYTES", 3 * _SIZE)
+    monkeypatch.setattr("shuffler.permutation.BLOCK_BYTES", 1)
+    await shuffler.submit(5)
+    shuffler.analyzer.lose_parts = True
+    await shuffler.advance()
+    assert BatchState.PERMUTED is await shuffler.state()
+    assert set(shuffler.analyzer.received) <= {0, 2}
+    shuffler.analyzer.lose_parts = False
+    await shuffler.advance()
+
+    assert [0, 1, 2, 3] == sorted(shuffler.analyzer.received)
+    [(_, blob)] = shuffler.analyzer.delivered
+    assert 10 == len(set(split_every(blob, _SIZE)))
 
 
 @pytest.mark.parametrize("damage", ["a flipped bit", "a lost end", "no file"])
 async def test_a_damaged_permuted_batch_is_not_delivered(shuffler: Shuffler, damage: str) -> None:
     """The batch keeps state and key for an operator; if the analyzer has it, it is erased."""
     await shuffler.submit(5)
-    shuffler.analyzer.lose_answers = True
+    shuffler.analyzer.reachable = False
     await shuffler.advance()
-    [order] = _folders(shuffler)[0].iterdir()
+    order = _folders(shuffler)[0] / PERMUTED / "0"
     content = order.read_bytes()
     if damage == "a flipped bit":
         order.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
@@ -276,15 +315,15 @@ async def test_a_damaged_permuted_batch_is_not_delivered(shuffler: Shuffler, dam
         os.truncate(order, 0)
     else:
         order.unlink()
-    shuffler.analyzer.lose_answers = False
+    shuffler.analyzer.reachable = True
     await shuffler.advance()
     assert BatchState.PERMUTED is await shuffler.state()
-    assert (1, 1) == (len(shuffler.analyzer.delivered), len(shuffler.key_files()))
+    assert ([], 1) == (shuffler.analyzer.delivered, len(shuffler.key_files()))
 
-    shuffler.analyzer.listen = False  # it acknowledges without reading
+    shuffler.analyzer.stage(bytes(10 * _SIZE))  # as if an earlier delivery had arrived
     await shuffler.advance()
     assert BatchState.ERASED is await shuffler.state()
-    assert [] == shuffler.key_files() == list((shuffler.path / "inclusion").iterdir())
+    assert [] == shuffler.key_files() == list((shuffler.path / "blocks").iterdir())
 
 
 async def test_a_full_disk_delays_the_shuffle(shuffler: Shuffler) -> None:

@@ -1,22 +1,33 @@
 import logging
-from collections.abc import AsyncIterator
-from contextlib import suppress
-from pathlib import Path, PosixPath
+from dataclasses import replace
+from pathlib import Path
 
+import numpy as np
 import pytest
 
+from common.crypto.batch_key import BatchKey
 from common.crypto.hpke import split_every
 from common.errors import DamagedStorageError, ProofError, WireError
-from common.messages.batch import BatchManifest, BatchState
-from common.messages.inclusion_proof import BatchCommitment, InclusionProof, leaf, leaves_of, salted
+from common.messages.batch import BatchId, BatchManifest, BatchState
+from common.messages.inclusion_proof import (
+    HASH_BYTES,
+    BatchCommitment,
+    InclusionProof,
+    leaf,
+    salted,
+    tree_over,
+)
+from common.runtime.blocks import SealedBlocks, open_blocks
 from common.task.dummy_spec import ShufflerSpec
 from common.task_digest import TaskDigest
-from common.wire.batches import commitment_to_wire, prefix_to_wire, proof_from_wire
+from common.wire.batches import prefix_to_wire, proof_from_wire
 from shuffler.admission import ConnectionLimit
-from shuffler.inclusion import SentBatch
+from shuffler.inclusion import proof_folder
+from shuffler.proof_job import ProofJob
 from shuffler.receipts import Receipts
 from shuffler.servicer import ShufflerServicer
-from tests.support.leaves import SALT, commitment_over, some_leaves
+from tests.support.executors import InlineExecutor
+from tests.support.leaves import SALT, commitment_over
 from tests.support.shuffler_core import CASE, DIGEST, Shuffler
 from tests.support.tasks import SHUFFLER_NOISE, published
 
@@ -40,7 +51,11 @@ async def delivered(shuffler: Shuffler) -> Shuffler:
 
 
 def _file(shuffler: Shuffler, kind: str) -> Path:
-    return shuffler.path / "inclusion" / f"{DIGEST.hex()}.{kind}"
+    return shuffler.path / "blocks" / f"proof-{DIGEST.hex()}" / kind
+
+
+def _folders(shuffler: Shuffler) -> list[Path]:
+    return list((shuffler.path / "blocks").glob("*"))
 
 
 def _delivered(shuffler: Shuffler) -> list[bytes]:
@@ -65,7 +80,7 @@ async def test_delivered_reports_can_be_proven_after_the_batch_is_erased(
         proof = await _proof(delivered, leaf(report))
         assert proof.includes(leaf(report), _ANALYZER, DIGEST)
     standing = [salted(SALT, leaf(report)) for report in _delivered(delivered)]
-    assert b"".join(sorted(standing)) == _file(delivered, "leaves").read_bytes()
+    assert b"".join(sorted(standing)) == _file(delivered, "leaves.0").read_bytes()
     other = leaf(bytes(_SIZE))
     assert not (await _proof(delivered, other)).includes(other, _ANALYZER, DIGEST)
 
@@ -85,15 +100,14 @@ async def test_a_commitment_to_other_reports_is_kept_as_evidence(
     assert 9 == commitment.n_leaves
 
 
-@pytest.mark.parametrize("listen", [False, True])
-async def test_a_repeated_delivery_raises_no_alarm(
-    shuffler: Shuffler, caplog: pytest.LogCaptureFixture, *, listen: bool
+async def test_a_lost_answer_raises_no_alarm(
+    shuffler: Shuffler, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The analyzer may read the reports again or not."""
+    """The analyzer has staged the batch and answers again."""
     await shuffler.submit(5)
     shuffler.analyzer.lose_answers = True
     await shuffler.advance()
-    shuffler.analyzer.lose_answers, shuffler.analyzer.listen = False, listen
+    shuffler.analyzer.lose_answers = False
     await shuffler.advance()
 
     assert not [message for message in caplog.messages if message.startswith("analyzer")]
@@ -126,27 +140,10 @@ async def test_no_proof_is_kept_for_a_task_that_samples(
 
     assert BatchState.ERASED is await shuffler.state()
     assert forget == caplog.messages.count("analyzer signed other reports than were sent")
-    assert [] == list((tmp_path / "inclusion").iterdir())
+    assert [] == _folders(shuffler)
     with pytest.raises(ProofError, match="or the task samples"):
         await shuffler.inclusions.relay(_SAMPLED.signed.digest(), None)
     shuffler.store.close()
-
-
-async def test_a_commitment_without_a_salt_is_not_served(delivered: Shuffler) -> None:
-    """An earlier version stored it; it is deleted like any other."""
-    commitment, _ = await delivered.inclusions.relay(DIGEST, None)
-    assert isinstance(commitment, BatchCommitment)
-    message = commitment_to_wire(commitment)
-    message.ClearField("salt")
-    kept = _file(delivered, "commitment")
-    kept.write_bytes(kept.read_bytes()[:8] + message.SerializeToString())
-    await delivered.restart()
-
-    with pytest.raises(ProofError, match="was delivered without a salt"):
-        await delivered.inclusions.relay(DIGEST, None)
-    delivered.clock.seconds = float(CASE.task.deadline + 1001)
-    delivered.inclusions.delete_expired()
-    assert [] == list((delivered.path / "inclusion").iterdir())
 
 
 async def test_a_commitment_by_another_signer_is_not_kept(
@@ -162,56 +159,74 @@ async def test_a_commitment_by_another_signer_is_not_kept(
         await shuffler.inclusions.relay(DIGEST, None)
 
 
-class _Stopped(BaseException):
-    """The process ends here."""
-
-
-class _Crashing(PosixPath):
-    """A path that deletes `left` files below it, then crashes."""
-
-    left = 0
-
-    def unlink(self, missing_ok: bool = False) -> None:  # noqa: FBT001, FBT002  # as the real one
-        """Delete a file, or crash."""
-        if not _Crashing.left:
-            raise _Stopped
-        _Crashing.left -= 1
-        super().unlink(missing_ok)
-
-
-@pytest.mark.parametrize("deletions", [0, 1, 2])
-async def test_expired_proofs_are_deleted_despite_crashes(
-    delivered: Shuffler, deletions: int
-) -> None:
-    """They expire 1000 seconds after the deadline; crashes come around the two deletions."""
+async def test_expired_proofs_are_deleted(delivered: Shuffler) -> None:
+    """They expire 1000 seconds after the deadline."""
     delivered.clock.seconds = float(CASE.task.deadline + 1000)
     delivered.inclusions.delete_expired()
     await delivered.inclusions.relay(DIGEST, None)
     delivered.clock.seconds += 1
-    folder, _Crashing.left = delivered.path / "inclusion", deletions
-    delivered.inclusions._directory = _Crashing(folder)
-    with suppress(_Stopped):
-        delivered.inclusions.delete_expired()
-    assert 2 - deletions == len(list(folder.iterdir()))
-
-    # Without a start between, whose sweep would hide it.
-    delivered.inclusions._directory = folder
     delivered.inclusions.delete_expired()
-    assert [] == list(folder.iterdir())
+
+    assert [] == _folders(delivered)
+    with pytest.raises(ProofError, match="has expired"):
+        await delivered.inclusions.relay(DIGEST, None)
 
 
-async def test_a_start_deletes_unfinished_files(delivered: Shuffler) -> None:
-    """Leaves without a commitment and temporary files go; unknown files stay."""
-    folder, other = delivered.path / "inclusion", "ab" * 32
-    whole = sorted(folder.iterdir())
-    left = [f"{other}.leaves", f".{other}.leaves.17", f".{other}.commitment.17"]
-    strangers = ["backup.leaves", f"{other}.leaves.old", ".hidden"]
-    for name in (*left, *strangers):
-        (folder / name).write_bytes(bytes(32))
+async def test_a_start_deletes_incomplete_proofs(delivered: Shuffler) -> None:
+    """A crash left leaves without a commitment; while the service runs, they may be under way."""
+    incomplete = delivered.path / "blocks" / ("proof-" + "ab" * 32)
+    other = delivered.path / "blocks" / "backup"
+    for folder in (incomplete, other):
+        folder.mkdir()
+        (folder / "leaves.0").write_bytes(bytes(32))
+    delivered.inclusions.delete_expired()
+    assert incomplete.exists()
     await delivered.restart()
 
-    assert sorted([*whole, *(folder / name for name in strangers)]) == sorted(folder.iterdir())
+    assert not incomplete.exists()
+    assert other.exists()
     await _proof(delivered, bytes(32))
+
+
+def _keep_job(shuffler: Shuffler, reports: list[bytes], **changes: int) -> ProofJob:
+    """Store a permuted batch in three parts."""
+    blocks = SealedBlocks(open_blocks(shuffler.blocks), bytes(16).hex(), BatchKey(bytes(32)))
+    for part in range(3):
+        blocks.put(f"permuted/{part}", b"".join(reports[part::3]))
+    job = ProofJob(
+        batch_id=BatchId(bytes(16)),
+        key=bytes(32),
+        blocks=shuffler.blocks,
+        proof_folder=proof_folder(DIGEST),
+        report_bytes=_SIZE,
+        salt=SALT,
+        n_parts=3,
+        n_ranges=2,
+    )
+    return replace(job, **changes)
+
+
+@pytest.mark.parametrize(
+    ("n_reports", "n_ranges"), [(2000, 1), (2000, 2), (2000, 4), (600, 16), (200, 4)]
+)
+async def test_every_report_is_proven_however_the_tree_is_divided(
+    shuffler: Shuffler, n_reports: int, n_ranges: int
+) -> None:
+    """The root is the whole tree's, even if a bucket has several ranges; copies count once."""
+    reports = split_every(np.random.default_rng(5).bytes(n_reports * _SIZE), _SIZE)
+    leaves = list(map(leaf, reports))
+    commitment = commitment_over(leaves, CASE.identity, DIGEST)
+    job = _keep_job(shuffler, [*reports, *reports[:7]], n_ranges=n_ranges)
+    manifest = BatchManifest(
+        task_digest=DIGEST, batch_id=commitment.batch_id, n_users=1000, n_reports=n_reports + 7
+    )
+    await shuffler.inclusions.keep(manifest, CASE.task, commitment, job, InlineExecutor())
+
+    for own in leaves[::20]:
+        assert (await _proof(shuffler, own)).includes(own, _ANALYZER, DIGEST)
+    _, largest = await shuffler.inclusions.relay(DIGEST, None)
+    _, buckets = tree_over(b"".join(leaves), SALT)
+    assert max(map(len, buckets)) == largest * HASH_BYTES
 
 
 async def test_all_answers_for_a_batch_have_one_length(
@@ -219,12 +234,13 @@ async def test_all_answers_for_a_batch_have_one_length(
 ) -> None:
     """Ciphertext lengths do not reveal which bucket was requested. No request is logged."""
     caplog.set_level(logging.DEBUG)
-    leaves = some_leaves(2000)
-    commitment = commitment_over(leaves, CASE.identity, DIGEST)
+    reports = split_every(np.random.default_rng(6).bytes(2000 * _SIZE), _SIZE)
+    commitment = commitment_over(list(map(leaf, reports)), CASE.identity, DIGEST)
     manifest = BatchManifest(
         task_digest=DIGEST, batch_id=commitment.batch_id, n_users=1000, n_reports=2000
     )
-    await shuffler.inclusions.keep(manifest, CASE.task, commitment, bytearray(b"".join(leaves)))
+    job = _keep_job(shuffler, reports)
+    await shuffler.inclusions.keep(manifest, CASE.task, commitment, job, InlineExecutor())
     servicer = ShufflerServicer(
         shuffler.collection, ConnectionLimit(0), Receipts(CASE.identity), shuffler.inclusions
     )
@@ -244,7 +260,7 @@ async def test_all_answers_for_a_batch_have_one_length(
 
 @pytest.mark.parametrize(
     ("kind", "content"),
-    [("leaves", b""), ("leaves", bytes(33)), ("commitment", b""), ("commitment", b"\xff" * 90)],
+    [("buckets", b""), ("buckets", bytes(35)), ("commitment", b""), ("commitment", b"\xff" * 90)],
 )
 async def test_a_damaged_proof_is_a_storage_error(
     delivered: Shuffler, kind: str, content: bytes
@@ -254,23 +270,3 @@ async def test_a_damaged_proof_is_a_storage_error(
 
     with pytest.raises(DamagedStorageError, match="proof is damaged"):
         await delivered.inclusions.relay(DIGEST, None)
-
-
-async def test_leaves_that_are_read_again_start_from_scratch() -> None:
-    """An earlier call may still be reading its chunks."""
-    reports = [bytes([number]) * 4 for number in range(6)]
-
-    async def chunks() -> AsyncIterator[bytes]:
-        for report in reports:
-            yield report
-
-    sent = SentBatch(4)
-    late = sent.record(chunks())
-    await anext(late)
-
-    async def again() -> AsyncIterator[bytes]:
-        async for report in chunks():
-            await anext(late, b"")
-            yield report
-
-    assert leaves_of(b"".join(reports), 4) == await sent.leaves(6, again())

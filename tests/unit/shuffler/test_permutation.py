@@ -5,49 +5,24 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from deploy.audit.sampling.orders import MemoryBuckets
-from shuffler.permutation import (
-    BUCKET_BYTES,
-    MAX_BUCKETS,
-    ExternalPermutation,
-    bucket_count,
-    permute,
-)
+from common.crypto.randomness import seeded_generator
+from shuffler.permutation import BLOCK_BYTES, PART_BYTES, part_count, permute, throw
 
 
-def _shuffled(
-    reports: NDArray[np.uint8], rng: np.random.Generator, *, parts: int, n_buckets: int, room: int
-) -> tuple[NDArray[np.uint8], MemoryBuckets]:
-    """Shuffle reports through buckets, some at a time; every chunk but the last has three."""
-    buckets = MemoryBuckets()
-    shuffle = ExternalPermutation(
-        report_bytes=reports.shape[1],
-        buckets=buckets,
-        n_buckets=n_buckets,
-        rng=rng,
-        buffer_bytes=room,
-    )
-    for start in range(0, len(reports), parts):
-        shuffle.add(reports[start : start + parts])
-    chunks = list(shuffle.permuted(3))
-    assert [3] * ((len(reports) - 1) // 3) == [len(chunk) for chunk in chunks[:-1]]
-    assert len(reports) == shuffle.n_reports
-    return np.concatenate(chunks), buckets
+def _numbered(n_reports: int) -> NDArray[np.uint8]:
+    return np.arange(n_reports, dtype="<u4")[:, None].view(np.uint8)
 
 
-@pytest.mark.parametrize("adds", [[6, 6], [5, 5, 2]], ids=str)
-@pytest.mark.parametrize(("n_reports", "n_buckets"), [(60, 512), (600, 1), (1_200_000, 96)])
-def test_every_report_is_put_into_the_bucket_drawn_for_it(
-    n_reports: int, n_buckets: int, adds: list[int]
+@pytest.mark.parametrize(("n_reports", "n_buckets"), [(0, 3), (60, 512), (600, 1), (120_000, 96)])
+def test_every_report_is_thrown_into_the_bucket_drawn_for_it(
+    n_reports: int, n_buckets: int
 ) -> None:
-    """Replay every scatter (when the buffer is full) and the permutation of every bucket."""
-    part, drawn, rng = n_reports // 12, np.random.default_rng(9), np.random.default_rng(9)
-    chosen = np.concatenate([drawn.integers(0, n_buckets, part * n, np.uint16) for n in adds])
-    expected = [drawn.permutation(np.flatnonzero(chosen == one)) for one in range(n_buckets)]
-    reports, room = np.arange(n_reports, dtype="<u4")[:, None].view(np.uint8), 4 * part * adds[0]
-    permuted, _ = _shuffled(reports, rng, parts=part, n_buckets=n_buckets, room=room - 1)
+    """Replay the draws; reports keep their order within a bucket."""
+    chosen = np.random.default_rng(9).integers(0, n_buckets, n_reports, np.uint16)
+    expected = [np.flatnonzero(chosen == bucket).tolist() for bucket in range(n_buckets)]
+    buckets = throw(_numbered(n_reports), n_buckets, np.random.default_rng(9))
 
-    assert np.array_equal(np.concatenate(expected), permuted.view("<u4")[:, 0])
+    assert expected == [bucket.reshape(-1, 4).view("<u4")[:, 0].tolist() for bucket in buckets]
 
 
 def _fisher_yates(size: int, rng: np.random.Generator) -> list[int]:
@@ -62,31 +37,43 @@ def _fisher_yates(size: int, rng: np.random.Generator) -> list[int]:
 
 
 @pytest.mark.parametrize("n_reports", [1, 6, 1024, 70_000])
-def test_a_batch_in_memory_is_shuffled_as_by_fisher_and_yates(n_reports: int) -> None:
+def test_a_bucket_is_shuffled_as_by_fisher_and_yates(n_reports: int) -> None:
     """Every report's place follows from the generator's words; statistics would not show one."""
-    reports = np.arange(n_reports, dtype="<u4")[:, None].view(np.uint8)
+    reports = _numbered(n_reports)
     expected = reports[_fisher_yates(n_reports, np.random.default_rng(1))]
-    held, _ = _shuffled(reports, np.random.default_rng(1), parts=n_reports, n_buckets=3, room=10**9)
 
     assert np.array_equal(expected, permute(reports, np.random.default_rng(1)))
-    assert np.array_equal(expected, held)
 
 
-@pytest.mark.parametrize("n_buckets", [2, 3])
+@pytest.mark.parametrize("n_buckets", [1, 2, 3])
 def test_all_orders_through_buckets_are_equally_likely(n_buckets: int) -> None:
-    """All 24 orders of four reports are compared. Seed 9; fails by chance with probability 1e-9."""
-    rng, reports = np.random.default_rng(9), np.arange(4, dtype=np.uint8)[:, None]
-    orders = Counter(
-        _shuffled(reports, rng, parts=2, n_buckets=n_buckets, room=0)[0].tobytes()
-        for _ in range(4800)
-    )
+    """
+    All 24 orders of four reports in two parts are compared, drawn as the shuffler draws them.
+
+    Seeds 0 to 2399; fails by chance with probability 1e-9.
+    """
+    reports, orders = np.arange(4, dtype=np.uint8)[:, None], Counter[bytes]()
+    for number in range(2400):
+        seed = number.to_bytes(32)
+        thrown = [
+            throw(half, n_buckets, seeded_generator(seed, "throw", part))
+            for part, half in enumerate((reports[:2], reports[2:]))
+        ]
+        permuted = [
+            permute(np.concatenate(bucket), seeded_generator(seed, "permute", index))
+            for index, bucket in enumerate(zip(*thrown, strict=True))
+        ]
+        orders[np.concatenate(permuted).tobytes()] += 1
 
     assert 24 == len(orders)
     assert stats.chisquare(list(orders.values())).pvalue > 1e-9
 
 
-def test_the_number_of_buckets_follows_from_the_batch_size() -> None:
-    """A bucket has eight mebibytes on average; there are at most MAX_BUCKETS."""
-    assert 1 == bucket_count(0) == bucket_count(BUCKET_BYTES)
-    assert 72 == bucket_count(10**7 * 60)
-    assert MAX_BUCKETS == bucket_count(10**12)
+def test_the_number_of_parts_follows_from_the_batch_size() -> None:
+    """A small batch has one part; blocks, of which there are parts times buckets, stay large."""
+    assert 1 == part_count(0) == part_count(PART_BYTES)
+    assert 55 == part_count(10**7 * 92)
+    for batch_bytes in (10**9 * 92, 10**12):
+        parts = part_count(batch_bytes)
+        assert parts <= 4096
+        assert 0.9 * BLOCK_BYTES < batch_bytes / parts**2

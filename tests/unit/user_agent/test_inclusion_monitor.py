@@ -13,7 +13,7 @@ from common.task.dummy_spec import ShufflerSpec
 from common.task_digest import TaskDigest
 from deploy.audit.harness.clock import ManualClock
 from tests.support.devices import agent_of
-from tests.support.leaves import SALT, commitment_over, some_leaves, tree_over
+from tests.support.leaves import SALT, commitment_over, some_leaves
 from tests.support.policies import generous
 from tests.support.shufflers import MemoryShuffler
 from tests.support.tasks import PublishedTask, published
@@ -59,7 +59,7 @@ class Device:
     def show(self, leaves: list[bytes], signer: SigningIdentity | None = None) -> None:
         """Let the shuffler show a signed batch of these leaves."""
         signer = signer or self.case.identity
-        self.shuffler.tree = tree_over(leaves)
+        self.shuffler.leaves = leaves
         self.shuffler.commitment = commitment_over(leaves, signer, self.digest)
 
     async def check(self) -> InclusionState:
@@ -123,7 +123,7 @@ async def test_an_invalid_proof_concludes_nothing(
 
     device.shuffler.asked.clear()
     device.show([*some_leaves(1500), *own])
-    device.shuffler.tree = tree_over(some_leaves(1502))
+    device.shuffler.leaves = some_leaves(1502)
     device.clock.seconds += 200
     await device.watch.check_due()
     assert InclusionState.UNCHECKED is (await device.evidence()).inclusion

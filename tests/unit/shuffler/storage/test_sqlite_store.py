@@ -1,5 +1,4 @@
 import asyncio
-import os
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import closing
@@ -12,11 +11,9 @@ from common.crypto.batch_key import BatchKey
 from common.errors import BatchStateError, DamagedStorageError
 from common.messages.batch import BatchId, BatchState
 from common.messages.submission import Outcome
-from shuffler.storage.batch_files import BatchFiles, remove_folder, sweep_folders
-from shuffler.storage.group import form_group, open_group, open_tags
+from shuffler.storage.group import NUMBER_BITS, form_group, open_group, open_tags
 from shuffler.storage.sqlite_store import SqliteStore
 from shuffler.storage.submissions import Arrival
-from tests.support.disks import flushes
 from tests.support.tasks import published
 
 _ID = BatchId(b"b" * 16)
@@ -51,7 +48,7 @@ async def _users(store: SqliteStore) -> int:
 
 async def _stored(store: SqliteStore) -> list[bytes]:
     """Return the sealed reports of every submission, group by group."""
-    found = await store.groups(_ID, -1, 1000)
+    found = store.group_source().read(_ID, 0, 1 << NUMBER_BITS)
     return [open_group(number, sealed, _KEY) for number, sealed in found]
 
 
@@ -215,107 +212,3 @@ async def test_a_damaged_page_loses_no_submission_unnoticed(tmp_path: Path) -> N
         again.close()
 
     assert refusals > 30
-
-
-_CHUNKS = [bytes([number]) * 100 for number in range(50)]
-
-
-def _files(path: Path) -> BatchFiles:
-    files = BatchFiles(path / "batches" / "b", _KEY)
-    files.begin()
-    return files
-
-
-def test_a_permuted_batch_is_flushed_before_it_is_renamed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Then both directories are flushed."""
-    files = _files(tmp_path)
-    with flushes(monkeypatch) as seen:
-        files.save(_CHUNKS)
-    order = (tmp_path / "batches" / "b" / "permuted").stat()
-    folders = [path.stat().st_ino for path in (tmp_path / "batches" / "b", tmp_path / "batches")]
-
-    assert [("flush", order.st_ino, order.st_size), ("rename", order.st_ino, order.st_size)] == (
-        seen[:2]
-    )
-    assert folders == [number for act, number, _ in seen[2:] if act == "flush"]
-
-
-def test_a_bucket_returns_its_records_once(tmp_path: Path) -> None:
-    """Records come in the order of adding; then the file is removed."""
-    files = _files(tmp_path)
-    for number, chunk in enumerate(_CHUNKS):
-        files.append(number % 3, chunk)
-
-    assert [_CHUNKS[bucket::3] for bucket in range(3)] == [files.take(n) for n in range(3)]
-    assert [] == files.take(0) == files.take(7)
-    assert [] == list((tmp_path / "batches" / "b").iterdir())
-
-
-def test_files_are_encrypted_and_private(tmp_path: Path) -> None:
-    """Buckets and the permuted batch are sealed; the directory has mode 0700."""
-    files = _files(tmp_path)
-    files.append(1, b"a sealed report" * 10)
-    files.save([b"a sealed report" * 10])
-    written = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
-
-    assert len(written) > 2 * 150
-    assert b"a sealed report" not in written
-    assert 0o700 == (tmp_path / "batches" / "b").stat().st_mode & 0o777
-
-
-def _flip(path: Path, place: int) -> None:
-    content = bytearray(path.read_bytes())
-    content[place] ^= 1
-    path.write_bytes(content)
-
-
-@pytest.mark.parametrize("place", [0, 3, 4, 20, 128, 3000, -1])
-def test_a_changed_byte_is_detected(tmp_path: Path, place: int) -> None:
-    """The byte is in a length, a nonce, a ciphertext or a tag, of both kinds of file."""
-    files = _files(tmp_path)
-    files.save(_CHUNKS)
-    for chunk in _CHUNKS:
-        files.append(1, chunk)
-    folder = tmp_path / "batches" / "b"
-    _flip(folder / "permuted", place)
-    _flip(folder / "bucket-1", place)
-
-    with pytest.raises(DamagedStorageError):
-        list(files.saved())
-    with pytest.raises(DamagedStorageError):
-        files.take(1)
-
-
-def test_a_bucket_truncated_between_records_is_detected(tmp_path: Path) -> None:
-    """Every record that is left would open."""
-    files = _files(tmp_path)
-    for chunk in _CHUNKS:
-        files.append(1, chunk)
-    path = tmp_path / "batches" / "b" / "bucket-1"
-    os.truncate(path, path.stat().st_size // len(_CHUNKS) * 10)
-
-    with pytest.raises(DamagedStorageError, match="lost records"):
-        files.take(1)
-
-
-def test_a_sweep_keeps_only_the_permuted_batches_that_are_needed(tmp_path: Path) -> None:
-    """Buckets, unfinished files and other directories are removed; unknown batches stay."""
-    folders = tmp_path / "batches"
-    for name in ("kept", "gone", "unknown"):
-        files = BatchFiles(folders / name, _KEY)
-        files.begin()
-        files.append(1, b"bucket")
-        files.save(_CHUNKS)
-        (folders / name / "permuted.part").write_bytes(b"unfinished")
-    sweep_folders(folders, {"kept"}, {"unknown"})
-    sweep_folders(tmp_path / "none", set(), set())
-
-    assert 3 == len(list((folders / "unknown").iterdir()))
-    remove_folder(folders / "unknown")
-    assert ["kept"] == [path.name for path in folders.iterdir()]
-    assert ["permuted"] == [path.name for path in (folders / "kept").iterdir()]
-    remove_folder(folders / "kept")
-    remove_folder(folders / "kept")
-    assert [] == list(folders.iterdir())

@@ -1,0 +1,180 @@
+"""
+The parts of one batch's shuffle: seal dummies, throw reports into buckets, permute the buckets.
+
+Every draw follows from the batch's seed, the stage and the part's number, so that a part which is
+computed again throws the same reports into the same buckets: none is lost, none is doubled. Sealing
+alone draws fresh randomness; dummies that are sealed again are other ciphertexts of the same
+reports, at the same places.
+"""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Final, Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from common.crypto.batch_key import BatchKey
+from common.crypto.hpke import HpkePublicKey, report_context
+from common.crypto.hpke_pool import seal_each
+from common.crypto.randomness import seeded_generator
+from common.crypto.signing import SignedTask
+from common.messages.batch import BatchId
+from common.messages.submission import plain_reports
+from common.runtime.blocks import SealedBlocks, open_blocks
+from common.task.task import Task
+from shuffler.item_dummies import draw_item_dummies, draw_kept
+from shuffler.permutation import SealedReports, part_count, permute, throw
+from shuffler.storage.group import NUMBER_BITS, open_group
+
+PERMUTED: Final = "permuted"
+"""Subfolder of the permuted batch's blocks."""
+SCRATCH: Final = ("dummies", "thrown")
+"""Subfolders of blocks that only the shuffle needs."""
+_DUMMIES_PER_PART: Final = 1000
+_MAX_DUMMY_PARTS: Final = 64
+_TASKS_HELD: Final = 8
+
+
+@lru_cache(maxsize=_TASKS_HELD)
+def task_of(signed: SignedTask) -> Task:
+    """Parse a task; one of two megabytes takes a third of a second, so a few are remembered."""
+    return Task.from_bytes(signed.task_bytes)
+
+
+def bucket_count(task: Task, n_users: int) -> int:
+    """Return the number of buckets of a batch, which are the parts of its delivery."""
+    reports = n_users * task.reports_per_user + round(task.expected_shuffler_dummies)
+    return part_count(reports * task.sealed_report_bytes)
+
+
+class GroupSource(Protocol):
+    """The stored groups of a batch, for worker processes. Picklable."""
+
+    def read(self, batch_id: BatchId, first: int, last: int) -> Iterator[tuple[int, bytes]]:
+        """Yield a batch's groups by number, from `first` to `last`: number and sealed reports."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShuffleJob:
+    """What a closed batch's shuffle is computed from. Its methods are run by worker processes."""
+
+    batch_id: BatchId
+    signed: SignedTask
+    key: bytes = field(repr=False)
+    seed: bytes = field(repr=False)
+    source: GroupSource
+    blocks: str
+    """Address of the block store."""
+    n_parts: int
+    """Parts of users' reports."""
+    n_dummies: int
+    n_dummy_parts: int
+    n_buckets: int
+
+    @classmethod
+    def plan(  # all of them belong to one batch
+        cls,
+        *,
+        batch_id: BatchId,
+        signed: SignedTask,
+        n_users: int,
+        key: BatchKey,
+        seed: bytes,
+        source: GroupSource,
+        blocks: str,
+    ) -> Self:
+        """Draw the numbers of dummies, and divide the batch into parts."""
+        task = task_of(signed)
+        n_dummies = int(_draw_dummies(task, seed).sum())
+        return cls(
+            batch_id=batch_id,
+            signed=signed,
+            key=key.private_bytes(),
+            seed=seed,
+            source=source,
+            blocks=blocks,
+            n_parts=part_count(n_users * task.reports_per_user * task.sealed_report_bytes),
+            n_dummies=n_dummies,
+            n_dummy_parts=min(-(-n_dummies // _DUMMIES_PER_PART), _MAX_DUMMY_PARTS),
+            n_buckets=bucket_count(task, n_users),
+        )
+
+    @property
+    def task(self) -> Task:
+        """The task, parsed once per process."""
+        return task_of(self.signed)
+
+    @property
+    def folder(self) -> str:
+        """The batch's folder of blocks."""
+        return self.batch_id.hex()
+
+    def sealed_blocks(self) -> SealedBlocks:
+        """Open the batch's blocks."""
+        return SealedBlocks(open_blocks(self.blocks), self.folder, BatchKey(self.key))
+
+    def seal_dummies(self, part: int) -> None:
+        """Seal one part of the shuffler's dummies to the analyzer. Cost: 0.1 ms per dummy."""
+        edges = [self.n_dummies * number // self.n_dummy_parts for number in (part, part + 1)]
+        ends = np.cumsum(_draw_dummies(self.task, self.seed))
+        items = np.searchsorted(ends, np.arange(*edges), side="right")
+        sealed = seal_each(
+            HpkePublicKey(self.task.suite, self.task.analyzer_key),
+            plain_reports(items).tobytes(),
+            self.task.mechanism.report_bytes,
+            report_context(self.signed.digest()),
+        )
+        self.sealed_blocks().put(f"dummies/{part}", sealed)
+
+    def throw(self, part: int) -> tuple[int, int, float]:
+        """
+        Throw one part's reports into buckets, after dropping reports if the task samples.
+
+        Parts from n_parts on are the sealed dummies.
+
+        Returns:
+            Numbers of users' reports read and of reports thrown, and seconds spent on throwing.
+        """
+        blocks, rng = self.sealed_blocks(), seeded_generator(self.seed, "throw", part)
+        if part >= self.n_parts:
+            arrived, reports = 0, self._rows([blocks.get(f"dummies/{part - self.n_parts}")])
+        else:
+            reports = self._users_reports(part)
+            arrived = len(reports)
+            if not self.task.shuffler.only_permutes:
+                reports = reports[draw_kept(self.task.shuffler, arrived, rng)]
+        started = time.perf_counter()
+        buckets = throw(reports, self.n_buckets, rng)
+        seconds = time.perf_counter() - started
+        for bucket, thrown in enumerate(buckets):
+            blocks.put(f"thrown/{part}.{bucket}", thrown.tobytes())
+        return arrived, len(reports), seconds
+
+    def permute(self, bucket: int) -> tuple[int, float]:
+        """Permute one bucket; return its number of reports, and the seconds of the permutation."""
+        blocks, rng = self.sealed_blocks(), seeded_generator(self.seed, "permute", bucket)
+        parts = range(self.n_parts + self.n_dummy_parts)
+        reports = self._rows([blocks.get(f"thrown/{part}.{bucket}") for part in parts])
+        started = time.perf_counter()
+        ordered = permute(reports, rng)
+        seconds = time.perf_counter() - started
+        blocks.put(f"{PERMUTED}/{bucket}", ordered.tobytes(), durable=True)
+        return len(ordered), seconds
+
+    def _users_reports(self, part: int) -> SealedReports:
+        first, last = ((part + more << NUMBER_BITS) // self.n_parts for more in (0, 1))
+        key = BatchKey(self.key)
+        groups = self.source.read(self.batch_id, first, last)
+        return self._rows([open_group(number, sealed, key) for number, sealed in groups])
+
+    def _rows(self, reports: list[bytes]) -> SealedReports:
+        whole = np.frombuffer(b"".join(reports), dtype=np.uint8)
+        return whole.reshape(-1, self.task.sealed_report_bytes)
+
+
+def _draw_dummies(task: Task, seed: bytes) -> NDArray[np.int64]:
+    """Draw the number of dummies of each item: the same in every worker, and secret."""
+    return draw_item_dummies(task.shuffler, task.domain_size, seeded_generator(seed, "dummies", 0))
