@@ -29,7 +29,7 @@ from common.errors import (
     WireError,
 )
 from common.messages.batch import BatchManifest
-from common.messages.inclusion_proof import SALT_BYTES, BatchCommitment, Tree, leaves_of
+from common.messages.inclusion_proof import SALT_BYTES, BatchCommitment, leaves_of, tree_over
 from common.runtime import logs
 from common.task.task import Task
 from common.task_digest import TaskDigest
@@ -194,7 +194,7 @@ class Staging:
 
     def _commit(self, manifest: BatchManifest, leaves: bytearray, salt: bytes) -> BatchCommitment:
         """Sign the root over all reports that arrived. Run in a thread."""
-        tree = Tree.over(leaves, salt)
+        tree, _ = tree_over(bytes(leaves), salt)
         return BatchCommitment.sign(
             self._identity, manifest.task_digest, manifest.batch_id, tree, salt
         )

@@ -23,7 +23,7 @@ from shuffler.analyzer_client import Analyzer
 from shuffler.batch_states import DESTROYED_STATES, FINAL_STATES, Event, due_event, next_state
 from shuffler.inclusion import InclusionProofs, proof_folder
 from shuffler.metrics import BatchMetrics
-from shuffler.part_delivery import deliver_parts
+from shuffler.part_delivery import chunks_of
 from shuffler.proof_job import LEAVES, ProofJob
 from shuffler.shuffle import ShuffleSummary, shuffle
 from shuffler.shuffle_job import SCRATCH, ShuffleJob, bucket_count
@@ -195,7 +195,9 @@ class Deliveries:
         n_parts, size = bucket_count(batch.task, stored.n_users), batch.task.sealed_report_bytes
         blocks = SealedBlocks(open_blocks(self._blocks), batch.batch_id.hex(), batch.key)
         try:
-            commitment = await deliver_parts(self._analyzer, manifest, blocks, n_parts, size)
+            commitment = await self._analyzer.deliver(
+                manifest, chunks_of(manifest, blocks, n_parts, size)
+            )
         except PeerRefusalError as error:
             logs.event(
                 "batch refused by the analyzer",

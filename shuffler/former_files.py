@@ -15,6 +15,7 @@ import numpy as np
 from common.crypto.batch_key import BatchKey
 from common.errors import DamagedStorageError
 from common.messages.inclusion_proof import HASH_BYTES, bits_for, bucket_hashes
+from common.runtime import logs
 from common.runtime.blocks import Blocks, SealedBlocks
 from common.runtime.database import storage_failures
 from shuffler.active_batches import ActiveBatch
@@ -71,24 +72,29 @@ def convert_permuted(  # a batch and where it goes
 
 
 def convert_proofs(folder: Path, blocks: Blocks) -> None:
-    """Convert the inclusion proofs in a folder to blocks, and delete their files."""
+    """Convert the inclusion proofs in a folder to blocks. A damaged one is logged, and left."""
     for path in sorted(folder.glob("*.commitment")):
         with storage_failures():
+            if not path.with_suffix(".leaves").exists():  # it was being deleted
+                path.unlink()
+                continue
             kept, leaves = path.read_bytes(), path.with_suffix(".leaves").read_bytes()
+        if len(kept) <= _TIME_BYTES or len(leaves) % HASH_BYTES:
+            logs.event("former proof is damaged", {"task_digest": path.stem}, level="ERROR")
+            continue
         rows = np.frombuffer(leaves, dtype=np.uint8).reshape(-1, HASH_BYTES)
         bits = bits_for(len(rows))
         hashes, sizes = bucket_hashes(rows, 1 << bits, bits)
         proof = f"proof-{path.stem}"
         blocks.put(f"{proof}/leaves.0", leaves, durable=True)
-        until, commitment = int.from_bytes(kept[:_TIME_BYTES]), kept[_TIME_BYTES:]
         write_proof(
             blocks,
             proof,
-            until=until,
+            until=int.from_bytes(kept[:_TIME_BYTES]),
             n_ranges=1,
             hashes=hashes,
             sizes=sizes.tolist(),
-            commitment=commitment,
+            commitment=kept[_TIME_BYTES:],
         )
         with storage_failures():
             path.unlink()

@@ -1,67 +1,40 @@
 """Deliver a permuted batch to the analyzer, part by part."""
 
 import asyncio
-import hashlib
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import AsyncIterator
 
-from common.messages.batch import BatchManifest, BatchPart
-from common.messages.inclusion_proof import BatchCommitment
+from common.errors import DamagedStorageError
+from common.messages.batch import BatchManifest
 from common.runtime.blocks import SealedBlocks
-from common.runtime.executor import gather
 from common.wire.batches import MAX_CHUNK_BYTES
-from shuffler.analyzer_client import Analyzer
 from shuffler.shuffle_job import PERMUTED
 
-_PARTS_AT_ONCE: Final = 2
-"""Parts delivered together: one is sent while the next is read."""
 
-
-async def deliver_parts(
-    analyzer: Analyzer, manifest: BatchManifest, blocks: SealedBlocks, n_parts: int, size: int
-) -> BatchCommitment | None:
+async def chunks_of(
+    manifest: BatchManifest, blocks: SealedBlocks, n_parts: int, size: int
+) -> AsyncIterator[bytes]:
     """
-    Deliver the parts that the analyzer does not have yet, and return its commitment to the batch.
+    Yield a permuted batch in chunks of whole reports.
 
     Args:
-        analyzer: The analyzer.
-        manifest: Describes the whole batch.
+        manifest: Describes the batch.
         blocks: The permuted batch, a block per part.
         n_parts: Number of parts.
         size: Bytes of a sealed report.
 
     Raises:
-        PeerRefusalError: The analyzer refuses the batch.
-        PeerError: The analyzer does not answer; safe to retry.
+        DamagedStorageError: A part is missing or damaged, or reports are missing.
         StorageError: A part cannot be read.
 
-    Memory: about four parts.
+    Memory: about two parts.
     """
-    arrived, staged = await analyzer.begin_delivery(manifest, n_parts)
-    slots = asyncio.Semaphore(_PARTS_AT_ONCE)
-
-    async def deliver(number: int) -> None:
-        async with slots:
-            content = await asyncio.to_thread(blocks.get, f"{PERMUTED}/{number}")
-            part = BatchPart(
-                task_digest=manifest.task_digest,
-                part=number,
-                n_reports=len(content) // size,
-                content_hash=await asyncio.to_thread(_sha256, content),
-            )
-            await analyzer.deliver_part(part, _chunks(content, MAX_CHUNK_BYTES // size * size))
-
-    if not staged:
-        await gather(deliver(number) for number in range(n_parts) if number not in arrived)
-    return await analyzer.finish_delivery(manifest.task_digest)
-
-
-def _sha256(content: bytes) -> bytes:
-    return hashlib.sha256(content).digest()
-
-
-def _chunks(content: bytes, step: int) -> Iterator[memoryview]:
-    """Yield a part in chunks of `step` bytes."""
-    view = memoryview(content)
-    for start in range(0, len(content), step):
-        yield view[start : start + step]
+    n_read, step = 0, MAX_CHUNK_BYTES // size * size
+    for part in range(n_parts):
+        content = await asyncio.to_thread(blocks.get, f"{PERMUTED}/{part}")
+        n_read += len(content) // size
+        for start in range(0, len(content), step):
+            yield content[start : start + step]
+    if n_read != manifest.n_reports:
+        raise DamagedStorageError(
+            f"the permuted batch has {manifest.n_reports} reports; {n_read} are stored"
+        )

@@ -137,7 +137,7 @@ async def start(settings: ShufflerSettings) -> ShufflerService:
         batches=batches,
         store=store,
         analyzer=analyzer,
-        executor=LocalExecutor(pool, PartMetrics(process_metrics.metrics, clock)),
+        executor=LocalExecutor(pool=pool, metrics=PartMetrics(process_metrics.metrics, clock)),
         blocks=blocks,
         seeds=BatchSeeds(state),
         clock=clock,

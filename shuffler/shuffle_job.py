@@ -23,7 +23,6 @@ from common.crypto.randomness import seeded_generator
 from common.messages.batch import BatchId
 from common.messages.submission import plain_reports
 from common.runtime.blocks import SealedBlocks, open_blocks
-from common.runtime.jobs import decode_job, encode_job
 from common.task.task import Task
 from common.task_digest import digest_of
 from shuffler.item_dummies import draw_item_dummies, draw_kept
@@ -110,23 +109,9 @@ class ShuffleJob:
         return task_of(self.task_bytes)
 
     @property
-    def kind(self) -> str:
-        """The job's kind."""
-        return "shuffle"
-
-    @property
     def folder(self) -> str:
         """The batch's folder of blocks."""
         return self.batch_id.hex()
-
-    def to_bytes(self) -> bytes:
-        """Encode the job, secrets included, but for the places of its data."""
-        return encode_job(self, without=("source", "blocks"))
-
-    @classmethod
-    def from_bytes(cls, encoded: bytes, source: GroupSource, blocks: str) -> Self:
-        """Decode a job from this party's own coordinator. Run by workers of an engine."""
-        return cls(**decode_job(encoded), source=source, blocks=blocks)
 
     def sealed_blocks(self) -> SealedBlocks:
         """Open the batch's blocks."""

@@ -88,8 +88,10 @@ def node_hash(left: bytes, right: bytes) -> bytes:
 
 def salted_leaves(leaves: bytes, salt: bytes) -> NDArray[np.uint8]:
     """Salt concatenated leaves; return an array of shape (n, HASH_BYTES). Cost: 0.6 µs per leaf."""
-    prefix = _SALTED + salt
-    hashes = b"".join([hashlib.sha256(prefix + leaf).digest() for leaf in split(leaves)])
+    prefix, step, hashes = _SALTED + salt, RANGE_LEAVES * HASH_BYTES, bytearray()
+    for start in range(0, len(leaves), step):
+        some = split(leaves[start : start + step])
+        hashes += b"".join([hashlib.sha256(prefix + leaf).digest() for leaf in some])
     return np.frombuffer(hashes, dtype=np.uint8).reshape(-1, HASH_BYTES)
 
 

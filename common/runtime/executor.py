@@ -1,5 +1,5 @@
 """
-Run the parts of a batch: in this machine's worker processes, or on an engine.
+Run the parts of a batch in this machine's worker processes.
 
 A job holds all that a batch's parts are computed from; its methods are the stages, each a pure
 function of a part's number. Parts exchange data through blocks and return only small public
@@ -20,9 +20,9 @@ from common.runtime.metrics import Metrics
 J = TypeVar("J", bound="Job")
 T = TypeVar("T")
 
-ATTEMPTS: Final = 5
+_ATTEMPTS: Final = 5
 """Attempts at one part; a part that ends its worker each time fails."""
-STUCK_SECONDS: Final = 600.0
+_STUCK_SECONDS: Final = 600.0
 """Seconds after which a part counts as stuck."""
 _PARTS_AHEAD: Final = 2
 """Parts submitted per worker, so that none waits for the next."""
@@ -32,15 +32,8 @@ class Job(Protocol):
     """What a batch's parts are computed from. Picklable; hides its secrets in repr."""
 
     @property
-    def kind(self) -> str:
-        """Name of the job's class, for workers of an engine."""
-
-    @property
     def folder(self) -> str:
         """The batch's folder of blocks."""
-
-    def to_bytes(self) -> bytes:
-        """Encode the job, secrets included, for a worker of an engine."""
 
 
 class Executor(Protocol):
@@ -52,12 +45,6 @@ class Executor(Protocol):
 
         Raises the first error of a part; a part whose worker dies is computed again.
         """
-
-    async def forget_keys(self) -> None:
-        """Replace worker processes that may hold a destroyed key in memory."""
-
-    async def close(self) -> None:
-        """Drop all parts, and leave the engine."""
 
 
 class PartMetrics:
@@ -84,15 +71,11 @@ class PartMetrics:
         """Record that a part is computed again, after its worker died."""
         self._metrics.add("shuffledp_parts_retried_total", 1, {"stage": stage})
 
-    def record_workers(self, workers: int) -> None:
-        """Record the number of workers of the engine."""
-        self._metrics.set("shuffledp_engine_workers", workers)
-
     def _measure(self) -> None:
         """Count on a copy, since this runs in the metrics server's thread."""
         started, now = list(self._started.values()), self._clock.elapsed()
         self._metrics.set("shuffledp_parts_running", len(started))
-        stuck = sum(now - since > STUCK_SECONDS for since in started)
+        stuck = sum(now - since > _STUCK_SECONDS for since in started)
         self._metrics.set("shuffledp_parts_stuck", stuck)
 
 
@@ -121,15 +104,9 @@ class LocalExecutor:
     async def _run_part(self, stage: Callable[[J, int], T], job: J, part: int) -> T:
         async with self._slots:
             with self._metrics.running():
-                for _ in range(ATTEMPTS - 1):
+                for _ in range(_ATTEMPTS - 1):
                     try:
                         return await asyncio.wrap_future(self._pool.submit(stage, job, part))
                     except BrokenProcessPool:
                         self._metrics.record_retry(stage.__name__)
                 return await asyncio.wrap_future(self._pool.submit(stage, job, part))
-
-    async def forget_keys(self) -> None:
-        """Do nothing: a worker holds a job only while it runs a part of it."""
-
-    async def close(self) -> None:
-        """Do nothing: the pool's owner closes it."""

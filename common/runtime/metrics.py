@@ -120,11 +120,7 @@ _OF_KEY_HOLDERS: Final = (
         {"state": tuple(state.value for state in KeyState)},
     ),
 )
-_STAGES: Final = (
-    *("seal_dummies", "throw", "permute"),
-    *("split", "merge", "hash_buckets"),
-    *("match", "count"),
-)
+_STAGES: Final = ("seal_dummies", "throw", "permute", "split", "merge", "hash_buckets")
 _OF_PARTS: Final = (
     _METRIC("shuffledp_parts_running", "Parts of batches that are being computed."),
     _METRIC("shuffledp_parts_stuck", "Parts that have been computed for over ten minutes."),
@@ -133,7 +129,6 @@ _OF_PARTS: Final = (
         "Parts computed again, after their worker died.",
         {"stage": _STAGES},
     ),
-    _METRIC("shuffledp_engine_workers", "Workers of the engine.", absent=True),
 )
 _OF_SHUFFLER: Final = (
     _METRIC(
@@ -203,7 +198,7 @@ _OF_ANALYZER: Final = (
 )
 
 DEFINITIONS: Final[Mapping[Party, tuple[MetricDefinition, ...]]] = {
-    "analyzer": _OF_ALL + _OF_KEY_HOLDERS + _OF_PARTS + _OF_ANALYZER,
+    "analyzer": _OF_ALL + _OF_KEY_HOLDERS + _OF_ANALYZER,
     "shuffler": _OF_ALL + _OF_KEY_HOLDERS + _OF_PARTS + _OF_SHUFFLER,
     "user_agent": _OF_ALL,
 }

@@ -4,7 +4,7 @@ from common.crypto.signing import SignedTask, SigningIdentity, sign_receipt
 from common.errors import PeerError, PeerRefusalError
 from common.messages.inclusion_proof import BatchCommitment, InclusionProof
 from common.task_digest import TaskDigest
-from tests.support.leaves import proof_over
+from tests.support.leaves import GrownTree
 
 
 class MemoryShuffler:
@@ -46,4 +46,4 @@ class MemoryShuffler:
         self.asked.append(prefix)
         if self.leaves is None or self.commitment is None:
             raise PeerRefusalError("FAILED_PRECONDITION", "not delivered")
-        return proof_over(self.leaves, self.commitment, prefix or 0)
+        return GrownTree(self.leaves).prove(self.commitment, prefix or 0)

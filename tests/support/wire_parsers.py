@@ -13,7 +13,6 @@ from common.messages import inclusion_proof
 from common.messages.batch import (
     BatchId,
     BatchManifest,
-    BatchPart,
     BatchState,
     BatchStatus,
     TaskState,
@@ -22,6 +21,7 @@ from common.messages.batch import (
 from common.messages.inclusion_proof import HASH_BYTES, bucket_hash, split
 from common.messages.ledger_entry import verify
 from common.messages.submission import Outcome
+from common.runtime.blocks import FolderBlocks
 from common.task.draft import PairDraft
 from common.task.dummy_spec import DummySpec, ShufflerSpec
 from common.task_digest import TaskDigest
@@ -31,11 +31,12 @@ from deploy.results.export import as_json
 from deploy.results.ledger import as_json as ledger_as_json
 from deploy.terminal.json_output import dumps
 from protos.shuffledp.v1 import analyzer_pb2, shuffler_pb2, user_agent_pb2
+from shuffler.former_files import convert_proofs
 from shuffler.inclusion import InclusionProofs
 from tests.support.batch_progress import progress
 from tests.support.kind_results import kind_collected
 from tests.support.kind_tasks import OF_OTHER_KINDS, OTHER_KINDS, VALUES, kind_draft_fields
-from tests.support.leaves import SALT, commitment_over, proof_over, some_leaves
+from tests.support.leaves import SALT, GrownTree, commitment_over, some_leaves
 from tests.support.ledger_entries import first_entry
 from tests.support.parsers import Parser, directory, file_parser, message_parser
 from tests.support.results import result
@@ -89,7 +90,7 @@ def _summary(state: TaskState) -> TaskSummary:
 
 def _proof(leaves: list[bytes]) -> shuffler_pb2.GetInclusionResponse:
     signed = commitment_over(leaves, _IDENTITY, EXAMPLE_DIGEST)
-    proof = proof_over(leaves, signed, signed.prefix_of(leaves[0]))
+    proof = GrownTree(leaves).prove(signed, signed.prefix_of(leaves[0]))
     return batches.proof_to_wire(proof, len(proof.bucket) // HASH_BYTES)
 
 
@@ -129,6 +130,24 @@ def _proof_blocks() -> dict[str, bytes]:
         ),
         "leaves.0": b"".join(buckets),
     }
+
+
+def _former_proof() -> dict[str, bytes]:
+    """Return the files of a proof of the first version."""
+    return {
+        "commitment": _HEADER[:8] + _KEPT_COMMITMENT,
+        "leaves": _proof_blocks()["leaves.0"],
+    }
+
+
+def _converted(path: Path) -> bytes:
+    """Convert a proof of the first version, one file of which may be damaged, and relay it."""
+    for kind, content in _former_proof().items():
+        if not path.with_suffix(f".{kind}").exists():
+            path.with_suffix(f".{kind}").write_bytes(content)
+    blocks = path.parent / "blocks"
+    convert_proofs(path.parent, FolderBlocks(blocks))
+    return _relayed(blocks / f"proof-{EXAMPLE_DIGEST.hex()}" / "leaves.0")
 
 
 def _answered(inclusions: InclusionProofs, digest: TaskDigest, prefix: int | None) -> bytes:
@@ -186,24 +205,10 @@ _MESSAGES: Final[tuple[tuple[Any, ...], ...]] = (
         *(tasks.description_to_wire(_SIGNED, _summary(state)) for state in TaskState),
     ),
     (
-        *("announcement of a delivery", batches.delivery_from_wire),
-        batches.delivery_to_wire(
+        *("manifest", batches.manifest_from_wire),
+        batches.manifest_to_wire(
             BatchManifest(
                 task_digest=EXAMPLE_DIGEST, batch_id=BatchId(b"b" * 16), n_users=20, n_reports=40
-            ),
-            3,
-        ),
-    ),
-    (
-        *("parts that have arrived", batches.arrived_from_wire),
-        batches.arrived_to_wire([0, 2], staged=False),
-        batches.arrived_to_wire([], staged=True),
-    ),
-    (
-        *("header of a part", batches.part_from_wire),
-        batches.part_to_wire(
-            BatchPart(
-                task_digest=EXAMPLE_DIGEST, part=2, n_reports=40, content_hash=bytes(range(32))
             )
         ),
     ),
@@ -302,5 +307,15 @@ PARSERS: Final = (
             share=8,
         )
         for kind, content in _proof_blocks().items()
+    ),
+    *(
+        file_parser(
+            f"former-{kind}/{EXAMPLE_DIGEST.hex()}.{kind}",
+            _converted,
+            content,
+            name=f"{kind} of the shuffler's first version",
+            share=8,
+        )
+        for kind, content in _former_proof().items()
     ),
 )

@@ -1,5 +1,4 @@
 import logging
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -188,12 +187,12 @@ async def test_a_start_deletes_incomplete_proofs(delivered: Shuffler) -> None:
     await _proof(delivered, bytes(32))
 
 
-def _keep_job(shuffler: Shuffler, reports: list[bytes], **changes: int) -> ProofJob:
+def _keep_job(shuffler: Shuffler, reports: list[bytes], n_ranges: int = 2) -> ProofJob:
     """Store a permuted batch in three parts."""
     blocks = SealedBlocks(open_blocks(shuffler.blocks), bytes(16).hex(), BatchKey(bytes(32)))
     for part in range(3):
         blocks.put(f"permuted/{part}", b"".join(reports[part::3]))
-    job = ProofJob(
+    return ProofJob(
         batch_id=BatchId(bytes(16)),
         key=bytes(32),
         blocks=shuffler.blocks,
@@ -201,9 +200,8 @@ def _keep_job(shuffler: Shuffler, reports: list[bytes], **changes: int) -> Proof
         report_bytes=_SIZE,
         salt=SALT,
         n_parts=3,
-        n_ranges=2,
+        n_ranges=n_ranges,
     )
-    return replace(job, **changes)
 
 
 @pytest.mark.parametrize(

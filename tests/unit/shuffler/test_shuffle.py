@@ -9,10 +9,12 @@ import pytest
 
 from common.crypto.batch_key import BatchKey
 from common.crypto.hpke import report_context, split_every
+from common.crypto.randomness import seeded_generator
 from common.errors import DamagedStorageError
 from common.mechanisms.registry import mechanism_of
 from common.messages.batch import BatchId
 from common.task.dummy_spec import KEEP_SUM, ShufflerSpec
+from shuffler.permutation import permute
 from shuffler.shuffle import ShuffleSummary, shuffle
 from shuffler.shuffle_job import PERMUTED, ShuffleJob
 from shuffler.storage.group import NUMBER_BITS, form_group
@@ -167,6 +169,12 @@ async def test_a_repeated_shuffle_writes_the_same_blocks(tmp_path: Path) -> None
         return [job.sealed_blocks().get(name) for name in names]
 
     assert blocks(first) == blocks(second)
+    size = first.task.sealed_report_bytes
+    for bucket in range(4):
+        thrown_into = b"".join(first.sealed_blocks().get(f"thrown/{p}.{bucket}") for p in range(3))
+        rows = np.frombuffer(thrown_into, dtype=np.uint8).reshape(-1, size)
+        expected = permute(rows, seeded_generator(_SEED, "permute", bucket))
+        assert expected.tobytes() == first.sealed_blocks().get(f"{PERMUTED}/{bucket}")
     assert not set(blocks(first)) & set(blocks(other))
 
 

@@ -19,6 +19,7 @@ from common.crypto.key_ring import DAY
 from common.crypto.randomness import secure_generator
 from common.crypto.signing import SigningIdentity
 from common.errors import SettingsError, UnknownKeyError
+from common.runtime.blocks import open_blocks
 from common.runtime.key_store import KeyStore, Rotation
 from common.runtime.state_directory import StateDirectory
 from deploy.audit.harness.clock import ManualClock
@@ -117,10 +118,10 @@ async def started(
     else:
         fields |= {"keep_inclusion_days": 40, "analyzer": "127.0.0.1:1"}
         settings = ShufflerSettings(**fields, analyzer_identity=identity)
-        inclusion = tmp_path / "state" / "inclusion"
-        inclusion.mkdir(parents=True)
-        inclusion.parent.chmod(0o700)
-        (inclusion / f"{'0' * 64}.commitment").write_bytes(bytes(8))
+        proof = tmp_path / "state" / "blocks" / f"proof-{'0' * 64}"
+        proof.mkdir(parents=True)
+        proof.parent.parent.chmod(0o700)
+        (proof / "commitment").write_bytes(bytes(8))
     found = _Started(request.param, monkeypatch)
     service = await request.param.start(settings)
     yield found
@@ -154,7 +155,7 @@ async def test_a_running_service_rotates_its_keys(started: _Started) -> None:
     if "InclusionProofs" in started.made:
         inclusions = started.made["InclusionProofs"]
         assert 40 * DAY == inclusions["keep_seconds"]
-        await _until(lambda: not list(inclusions["directory"].iterdir()))
+        await _until(lambda: not open_blocks(inclusions["blocks"]).folders())
     [pool] = {given["pool"] for given in started.made.values() if "pool" in given}
     first, begin = started.keys.public_key(), started.clock.seconds
     for day in (6, 10):

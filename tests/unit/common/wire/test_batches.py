@@ -3,12 +3,12 @@ import pytest
 from common.crypto.signing import SigningIdentity
 from common.errors import WireError
 from common.messages.batch import BatchId, BatchManifest, BatchProgress, BatchState, BatchStatus
-from common.messages.inclusion_proof import InclusionProof, leaf, prefix_of
+from common.messages.inclusion_proof import leaf, prefix_of
 from common.task_digest import TaskDigest
 from common.wire import batches
 from common.wire.fields import MAX_MESSAGE_BYTES
 from protos.shuffledp.v1 import analyzer_pb2, shuffler_pb2
-from tests.support.leaves import commitment_over, some_leaves, tree_over
+from tests.support.leaves import GrownTree, commitment_over, some_leaves
 
 _MANIFEST = BatchManifest(
     task_digest=TaskDigest(b"d" * 32), batch_id=BatchId(b"b" * 16), n_users=3, n_reports=6
@@ -76,14 +76,14 @@ def test_progress_out_of_range_is_refused(change: dict[str, int], message: str) 
 
 _DIGEST = TaskDigest(b"d" * 32)
 _LEAVES = some_leaves(2500)
-_TREE = tree_over(_LEAVES)
+_TREE = GrownTree(_LEAVES)
 _ANALYZER = SigningIdentity.generate()
 _COMMITMENT = commitment_over(_LEAVES, _ANALYZER, _DIGEST)
 
 
 def test_every_value_is_read_back_as_it_was_written() -> None:
     """Both directions of each pair agree."""
-    proof = InclusionProof.of(_TREE, _COMMITMENT, 5)
+    proof = _TREE.prove(_COMMITMENT, 5)
     written = batches.proof_to_wire(proof, _TREE.largest_bucket)
     planned = [b"".join(_LEAVES[:2]), b"".join(_LEAVES[2:4])]
 
@@ -114,8 +114,8 @@ def test_reports_ground_into_one_bucket_do_not_lengthen_answers() -> None:
     copied = ground[:1] * len(ground)
 
     def answer(leaves: list[bytes]) -> int:
-        tree = tree_over(leaves)
-        proof = InclusionProof.of(tree, commitment_over(leaves, _ANALYZER, _DIGEST), 0)
+        tree = GrownTree(leaves)
+        proof = tree.prove(commitment_over(leaves, _ANALYZER, _DIGEST), 0)
         return len(batches.proof_to_wire(proof, tree.largest_bucket).SerializeToString())
 
     assert 900 < len(ground) < 1100
@@ -145,7 +145,7 @@ def test_malformed_evidence_is_refused() -> None:
         request = analyzer_pb2.RegisterSentinelsRequest(task_digest=_DIGEST, sentinels=sentinels)
         with pytest.raises(WireError, match=rule):
             batches.sentinels_from_wire(request)
-    proof = InclusionProof.of(_TREE, _COMMITMENT, 0)
+    proof = _TREE.prove(_COMMITMENT, 0)
     message = batches.proof_to_wire(proof, _TREE.largest_bucket)
     message.bucket = (10**6).to_bytes(4) + message.bucket[4:]
     with pytest.raises(WireError, match="a bucket of 1000000 leaves"):
