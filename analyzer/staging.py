@@ -194,7 +194,7 @@ class Staging:
 
     def _commit(self, manifest: BatchManifest, leaves: bytearray, salt: bytes) -> BatchCommitment:
         """Sign the root over all reports that arrived. Run in a thread."""
-        tree, _ = tree_over(bytes(leaves), salt)
+        tree, _ = tree_over(leaves, salt)
         return BatchCommitment.sign(
             self._identity, manifest.task_digest, manifest.batch_id, tree, salt
         )

@@ -87,7 +87,7 @@ class MemoryAnalyzer:
             return None
         blob = self.delivered[-1][1]
         leaves = leaves_of(blob, len(blob) // manifest.n_reports)[HASH_BYTES * self.forget :]
-        tree, _ = tree_over(leaves, SALT)
+        tree, _ = tree_over(bytearray(leaves), SALT)
         return BatchCommitment.sign(
             self._identity, manifest.task_digest, manifest.batch_id, tree, SALT
         )

@@ -9,7 +9,6 @@ from analyzer.sentinels import SentinelMatches, match_sentinels
 from analyzer.storage.task_table import Sentinel
 from analyzer.task_builder import complete
 from common.crypto.signing import SigningIdentity, is_valid_receipt, sign_receipt
-from common.messages import inclusion_proof
 from common.messages.batch import (
     BatchId,
     BatchManifest,
@@ -36,7 +35,7 @@ from shuffler.inclusion import InclusionProofs
 from tests.support.batch_progress import progress
 from tests.support.kind_results import kind_collected
 from tests.support.kind_tasks import OF_OTHER_KINDS, OTHER_KINDS, VALUES, kind_draft_fields
-from tests.support.leaves import SALT, GrownTree, commitment_over, some_leaves
+from tests.support.leaves import GrownTree, commitment_over, some_leaves
 from tests.support.ledger_entries import first_entry
 from tests.support.parsers import Parser, directory, file_parser, message_parser
 from tests.support.results import result
@@ -121,7 +120,7 @@ def _inclusions(folder: Path) -> InclusionProofs:
 
 def _proof_blocks() -> dict[str, bytes]:
     """Return the blocks of the proof over `_LEAVES`."""
-    _, buckets = inclusion_proof.tree_over(b"".join(_LEAVES), SALT)
+    buckets = GrownTree(_LEAVES).buckets
     sizes = [(len(bucket) // HASH_BYTES).to_bytes(4, "little") for bucket in buckets]
     return {
         "commitment": _HEADER + _KEPT_COMMITMENT,

@@ -98,7 +98,7 @@ class DishonestShuffler:
         salt = commitment.salt if commitment and not self.forges else bytes(SALT_BYTES)
         if self.forges:
             reports = [report for user in self.users for report in user]
-        leaves = leaves_of(b"".join(reports), self.task.sealed_report_bytes)
+        leaves = bytearray(leaves_of(b"".join(reports), self.task.sealed_report_bytes))
         tree, buckets = tree_over(leaves, salt)
         if self.forges:
             commitment = BatchCommitment.sign(self.identity, digest, BATCH, tree, salt)
@@ -106,7 +106,7 @@ class DishonestShuffler:
             raise ProofError("the batch has not been delivered")
         if prefix is None:
             return InclusionProof(commitment=commitment, bucket=b"", path=())
-        return InclusionProof.of(tree, commitment, prefix, buckets[prefix])
+        return InclusionProof.of(tree, commitment, prefix, buckets[prefix].tobytes())
 
     def invented_user(self) -> list[bytes]:
         """Return the sealed reports of an invented user."""

@@ -7,12 +7,12 @@ import pytest
 from common.crypto.hpke import split_every
 from common.errors import DamagedStorageError
 from common.messages.batch import BatchState
-from common.messages.inclusion_proof import InclusionProof, leaf, tree_over
+from common.messages.inclusion_proof import InclusionProof, leaf
 from common.runtime.blocks import FolderBlocks, SealedBlocks, open_blocks
 from common.wire.batches import commitment_to_bytes
 from shuffler.former_files import convert_former_files, convert_permuted, convert_proofs
 from tests.support.former_files import write_former_batch
-from tests.support.leaves import SALT, commitment_over
+from tests.support.leaves import GrownTree, commitment_over
 from tests.support.shuffler_core import CASE, DIGEST, Shuffler
 
 _SIZE = CASE.task.sealed_report_bytes
@@ -82,7 +82,7 @@ async def test_a_proof_of_the_first_version_is_served(shuffler: Shuffler) -> Non
     reports = split_every(np.random.default_rng(2).bytes(1500 * _SIZE), _SIZE)
     leaves = list(map(leaf, reports))
     commitment = commitment_over(leaves, CASE.identity, DIGEST)
-    _, buckets = tree_over(b"".join(leaves), SALT)
+    buckets = GrownTree(leaves).buckets
     folder = shuffler.path / "inclusion"
     folder.mkdir()
     until = int(shuffler.clock.now()) + 100

@@ -9,12 +9,10 @@ from common.crypto.hpke import split_every
 from common.errors import DamagedStorageError, ProofError, WireError
 from common.messages.batch import BatchId, BatchManifest, BatchState
 from common.messages.inclusion_proof import (
-    HASH_BYTES,
     BatchCommitment,
     InclusionProof,
     leaf,
     salted,
-    tree_over,
 )
 from common.runtime.blocks import SealedBlocks, open_blocks
 from common.task.dummy_spec import ShufflerSpec
@@ -26,7 +24,7 @@ from shuffler.proof_job import ProofJob
 from shuffler.receipts import Receipts
 from shuffler.servicer import ShufflerServicer
 from tests.support.executors import InlineExecutor
-from tests.support.leaves import SALT, commitment_over
+from tests.support.leaves import SALT, GrownTree, commitment_over
 from tests.support.shuffler_core import CASE, DIGEST, Shuffler
 from tests.support.tasks import SHUFFLER_NOISE, published
 
@@ -223,8 +221,7 @@ async def test_every_report_is_proven_however_the_tree_is_divided(
     for own in leaves[::20]:
         assert (await _proof(shuffler, own)).includes(own, _ANALYZER, DIGEST)
     _, largest = await shuffler.inclusions.relay(DIGEST, None)
-    _, buckets = tree_over(b"".join(leaves), SALT)
-    assert max(map(len, buckets)) == largest * HASH_BYTES
+    assert GrownTree(leaves).largest_bucket == largest
 
 
 async def test_all_answers_for_a_batch_have_one_length(
