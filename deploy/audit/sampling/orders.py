@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from common.crypto.randomness import SEED_BYTES, secure_generator, seeded_generator
+from common.crypto.randomness import secure_generator
 from deploy.audit.finding import Checks, Rows
 from deploy.audit.scenario import AuditSubject
 from deploy.audit.statistics import Places, p_blocks, p_poisson, p_rank, p_successions
@@ -44,16 +44,10 @@ def in_buckets(n: int, rng: np.random.Generator) -> Places:
 
 
 def _in_buckets(n: int, n_parts: int, n_buckets: int, rng: np.random.Generator) -> Places:
-    seed = rng.bytes(SEED_BYTES)
-    thrown = [
-        throw(reports, n_buckets, seeded_generator(seed, "throw", part))
-        for part, reports in enumerate(np.array_split(_numbered(n), n_parts))
-    ]
-    permuted = [
-        permute(np.concatenate(reports), seeded_generator(seed, "permute", bucket))
-        for bucket, reports in enumerate(zip(*thrown, strict=True))
-    ]
-    return _places_of(np.concatenate(permuted))
+    parts = np.array_split(_numbered(n), n_parts)
+    thrown = [throw(reports, n_buckets, rng) for reports in parts]
+    buckets = [np.concatenate(reports) for reports in zip(*thrown, strict=True)]
+    return _places_of(np.concatenate([permute(bucket, rng) for bucket in buckets]))
 
 
 def cut_once(n: int, rng: np.random.Generator) -> Places:
