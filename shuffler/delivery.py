@@ -171,7 +171,7 @@ class Deliveries:
         job = await asyncio.to_thread(
             ShuffleJob.plan,
             batch_id=batch.batch_id,
-            signed=batch.signed,
+            task_bytes=batch.signed.task_bytes,
             n_users=stored.n_users,
             key=batch.key,
             seed=self._seeds.of(batch.batch_id),

@@ -1,7 +1,7 @@
 """The parts of one batch's inclusion proofs: the tree over all reports that were delivered."""
 
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from common.messages.inclusion_proof import (
     split_ranges,
 )
 from common.runtime.blocks import SealedBlocks, open_blocks
+from common.runtime.jobs import decode_job, encode_job
 from shuffler.shuffle_job import PERMUTED
 
 LEAVES: Final = "leaves"
@@ -41,9 +42,23 @@ class ProofJob:
     """Depth of the tree; set once all ranges are merged."""
 
     @property
+    def kind(self) -> str:
+        """The job's kind."""
+        return "proof"
+
+    @property
     def folder(self) -> str:
         """The batch's folder of blocks."""
         return self.batch_id.hex()
+
+    def to_bytes(self) -> bytes:
+        """Encode the job, secrets included, but for the place of its blocks."""
+        return encode_job(self, without=("blocks",))
+
+    @classmethod
+    def from_bytes(cls, encoded: bytes, blocks: str) -> Self:
+        """Decode a job from this party's own coordinator. Run by workers of an engine."""
+        return cls(**decode_job(encoded), blocks=blocks)
 
     def split(self, part: int) -> None:
         """Salt the leaves of one part's reports, and split them into ranges. Cost: 2 µs each."""

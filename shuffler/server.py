@@ -15,7 +15,7 @@ from common.crypto.signing import PublicIdentity, TokenIdentity
 from common.runtime.access import OperatorToken
 from common.runtime.blocks import open_blocks
 from common.runtime.clock import SystemClock
-from common.runtime.executor import LocalExecutor
+from common.runtime.executor import LocalExecutor, PartMetrics
 from common.runtime.key_store import KeyStore, Rotation, load_identity
 from common.runtime.metrics import ProcessMetrics
 from common.runtime.rpc import FreshChannel, open_channel
@@ -137,7 +137,7 @@ async def start(settings: ShufflerSettings) -> ShufflerService:
         batches=batches,
         store=store,
         analyzer=analyzer,
-        executor=LocalExecutor(pool),
+        executor=LocalExecutor(pool, PartMetrics(process_metrics.metrics, clock)),
         blocks=blocks,
         seeds=BatchSeeds(state),
         clock=clock,

@@ -20,11 +20,12 @@ from common.crypto.batch_key import BatchKey
 from common.crypto.hpke import HpkePublicKey, report_context
 from common.crypto.hpke_pool import seal_each
 from common.crypto.randomness import seeded_generator
-from common.crypto.signing import SignedTask
 from common.messages.batch import BatchId
 from common.messages.submission import plain_reports
 from common.runtime.blocks import SealedBlocks, open_blocks
+from common.runtime.jobs import decode_job, encode_job
 from common.task.task import Task
+from common.task_digest import digest_of
 from shuffler.item_dummies import draw_item_dummies, draw_kept
 from shuffler.permutation import SealedReports, part_count, permute, throw
 from shuffler.storage.group import NUMBER_BITS, open_group
@@ -39,9 +40,9 @@ _TASKS_HELD: Final = 8
 
 
 @lru_cache(maxsize=_TASKS_HELD)
-def task_of(signed: SignedTask) -> Task:
+def task_of(task_bytes: bytes) -> Task:
     """Parse a task; one of two megabytes takes a third of a second, so a few are remembered."""
-    return Task.from_bytes(signed.task_bytes)
+    return Task.from_bytes(task_bytes)
 
 
 def bucket_count(task: Task, n_users: int) -> int:
@@ -62,7 +63,8 @@ class ShuffleJob:
     """What a closed batch's shuffle is computed from. Its methods are run by worker processes."""
 
     batch_id: BatchId
-    signed: SignedTask
+    task_bytes: bytes
+    """The task as published."""
     key: bytes = field(repr=False)
     seed: bytes = field(repr=False)
     source: GroupSource
@@ -79,7 +81,7 @@ class ShuffleJob:
         cls,
         *,
         batch_id: BatchId,
-        signed: SignedTask,
+        task_bytes: bytes,
         n_users: int,
         key: BatchKey,
         seed: bytes,
@@ -87,11 +89,11 @@ class ShuffleJob:
         blocks: str,
     ) -> Self:
         """Draw the numbers of dummies, and divide the batch into parts."""
-        task = task_of(signed)
+        task = task_of(task_bytes)
         n_dummies = int(_draw_dummies(task, seed).sum())
         return cls(
             batch_id=batch_id,
-            signed=signed,
+            task_bytes=task_bytes,
             key=key.private_bytes(),
             seed=seed,
             source=source,
@@ -105,12 +107,26 @@ class ShuffleJob:
     @property
     def task(self) -> Task:
         """The task, parsed once per process."""
-        return task_of(self.signed)
+        return task_of(self.task_bytes)
+
+    @property
+    def kind(self) -> str:
+        """The job's kind."""
+        return "shuffle"
 
     @property
     def folder(self) -> str:
         """The batch's folder of blocks."""
         return self.batch_id.hex()
+
+    def to_bytes(self) -> bytes:
+        """Encode the job, secrets included, but for the places of its data."""
+        return encode_job(self, without=("source", "blocks"))
+
+    @classmethod
+    def from_bytes(cls, encoded: bytes, source: GroupSource, blocks: str) -> Self:
+        """Decode a job from this party's own coordinator. Run by workers of an engine."""
+        return cls(**decode_job(encoded), source=source, blocks=blocks)
 
     def sealed_blocks(self) -> SealedBlocks:
         """Open the batch's blocks."""
@@ -125,7 +141,7 @@ class ShuffleJob:
             HpkePublicKey(self.task.suite, self.task.analyzer_key),
             plain_reports(items).tobytes(),
             self.task.mechanism.report_bytes,
-            report_context(self.signed.digest()),
+            report_context(digest_of(self.task_bytes)),
         )
         self.sealed_blocks().put(f"dummies/{part}", sealed)
 

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from common.crypto.hpke import fingerprint
 from common.errors import ProofError, WireError
-from common.task_digest import TaskDigest
+from common.task_digest import TaskDigest, digest_of
 
 SIGNATURE_BYTES: Final = 64
 IDENTITY_BYTES: Final = 32
@@ -40,7 +40,7 @@ class SignedTask:
 
     def digest(self) -> TaskDigest:
         """Return the SHA-256 of the bytes, which identifies the task."""
-        return TaskDigest(hashlib.sha256(self.task_bytes).digest())
+        return digest_of(self.task_bytes)
 
 
 @dataclass(frozen=True, slots=True, init=False)

@@ -7,17 +7,23 @@ results, so a part can be computed again anywhere, any number of times.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Generator, Iterable
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from itertools import count
 from typing import Any, Final, Protocol, TypeVar
 
 from common.crypto.hpke_pool import HpkePool
+from common.runtime.clock import Clock
+from common.runtime.metrics import Metrics
 
 J = TypeVar("J", bound="Job")
 T = TypeVar("T")
 
-_ATTEMPTS: Final = 5
+ATTEMPTS: Final = 5
 """Attempts at one part; a part that ends its worker each time fails."""
+STUCK_SECONDS: Final = 600.0
+"""Seconds after which a part counts as stuck."""
 _PARTS_AHEAD: Final = 2
 """Parts submitted per worker, so that none waits for the next."""
 
@@ -26,8 +32,15 @@ class Job(Protocol):
     """What a batch's parts are computed from. Picklable; hides its secrets in repr."""
 
     @property
+    def kind(self) -> str:
+        """Name of the job's class, for workers of an engine."""
+
+    @property
     def folder(self) -> str:
         """The batch's folder of blocks."""
+
+    def to_bytes(self) -> bytes:
+        """Encode the job, secrets included, for a worker of an engine."""
 
 
 class Executor(Protocol):
@@ -39,6 +52,48 @@ class Executor(Protocol):
 
         Raises the first error of a part; a part whose worker dies is computed again.
         """
+
+    async def forget_keys(self) -> None:
+        """Replace worker processes that may hold a destroyed key in memory."""
+
+    async def close(self) -> None:
+        """Drop all parts, and leave the engine."""
+
+
+class PartMetrics:
+    """Counts the parts that run, and those that are computed again."""
+
+    def __init__(self, metrics: Metrics, clock: Clock) -> None:
+        self._metrics = metrics
+        self._clock = clock
+        self._started: dict[int, float] = {}
+        self._numbers = count()
+        metrics.on_collect(self._measure)
+
+    @contextmanager
+    def running(self) -> Generator[None]:
+        """Count a part while it runs."""
+        number = next(self._numbers)
+        self._started[number] = self._clock.elapsed()
+        try:
+            yield
+        finally:
+            del self._started[number]
+
+    def record_retry(self, stage: str) -> None:
+        """Record that a part is computed again, after its worker died."""
+        self._metrics.add("shuffledp_parts_retried_total", 1, {"stage": stage})
+
+    def record_workers(self, workers: int) -> None:
+        """Record the number of workers of the engine."""
+        self._metrics.set("shuffledp_engine_workers", workers)
+
+    def _measure(self) -> None:
+        """Count on a copy, since this runs in the metrics server's thread."""
+        started, now = list(self._started.values()), self._clock.elapsed()
+        self._metrics.set("shuffledp_parts_running", len(started))
+        stuck = sum(now - since > STUCK_SECONDS for since in started)
+        self._metrics.set("shuffledp_parts_stuck", stuck)
 
 
 async def gather(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
@@ -54,8 +109,9 @@ async def gather(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
 class LocalExecutor:
     """Runs parts in worker processes of this machine."""
 
-    def __init__(self, pool: HpkePool) -> None:
+    def __init__(self, pool: HpkePool, metrics: PartMetrics) -> None:
         self._pool = pool
+        self._metrics = metrics
         self._slots = asyncio.Semaphore(_PARTS_AHEAD * pool.processes)
 
     async def run(self, stage: Callable[[J, int], T], job: J, parts: Iterable[int]) -> list[T]:
@@ -63,11 +119,17 @@ class LocalExecutor:
         return await gather(self._run_part(stage, job, part) for part in parts)
 
     async def _run_part(self, stage: Callable[[J, int], T], job: J, part: int) -> T:
-        for attempt in range(1, _ATTEMPTS + 1):
-            async with self._slots:
-                try:
-                    return await asyncio.wrap_future(self._pool.submit(stage, job, part))
-                except BrokenProcessPool:
-                    if attempt == _ATTEMPTS:
-                        raise
-        raise AssertionError("unreachable")
+        async with self._slots:
+            with self._metrics.running():
+                for _ in range(ATTEMPTS - 1):
+                    try:
+                        return await asyncio.wrap_future(self._pool.submit(stage, job, part))
+                    except BrokenProcessPool:
+                        self._metrics.record_retry(stage.__name__)
+                return await asyncio.wrap_future(self._pool.submit(stage, job, part))
+
+    async def forget_keys(self) -> None:
+        """Do nothing: a worker holds a job only while it runs a part of it."""
+
+    async def close(self) -> None:
+        """Do nothing: the pool's owner closes it."""

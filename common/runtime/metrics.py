@@ -120,6 +120,21 @@ _OF_KEY_HOLDERS: Final = (
         {"state": tuple(state.value for state in KeyState)},
     ),
 )
+_STAGES: Final = (
+    *("seal_dummies", "throw", "permute"),
+    *("split", "merge", "hash_buckets"),
+    *("match", "count"),
+)
+_OF_PARTS: Final = (
+    _METRIC("shuffledp_parts_running", "Parts of batches that are being computed."),
+    _METRIC("shuffledp_parts_stuck", "Parts that have been computed for over ten minutes."),
+    _METRIC(
+        "shuffledp_parts_retried_total",
+        "Parts computed again, after their worker died.",
+        {"stage": _STAGES},
+    ),
+    _METRIC("shuffledp_engine_workers", "Workers of the engine.", absent=True),
+)
 _OF_SHUFFLER: Final = (
     _METRIC(
         "shuffledp_batches",
@@ -188,8 +203,8 @@ _OF_ANALYZER: Final = (
 )
 
 DEFINITIONS: Final[Mapping[Party, tuple[MetricDefinition, ...]]] = {
-    "analyzer": _OF_ALL + _OF_KEY_HOLDERS + _OF_ANALYZER,
-    "shuffler": _OF_ALL + _OF_KEY_HOLDERS + _OF_SHUFFLER,
+    "analyzer": _OF_ALL + _OF_KEY_HOLDERS + _OF_PARTS + _OF_ANALYZER,
+    "shuffler": _OF_ALL + _OF_KEY_HOLDERS + _OF_PARTS + _OF_SHUFFLER,
     "user_agent": _OF_ALL,
 }
 

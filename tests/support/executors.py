@@ -15,3 +15,9 @@ class InlineExecutor:
     async def run(self, stage: Callable[[J, int], T], job: J, parts: Iterable[int]) -> list[T]:
         """Run a stage for each part, in order."""
         return [stage(job, part) for part in parts]
+
+    async def forget_keys(self) -> None:
+        """Do nothing."""
+
+    async def close(self) -> None:
+        """Do nothing."""

@@ -66,7 +66,7 @@ def _job(case: PublishedTask, path: Path, n_users: int, **changes: Any) -> Shuff
         groups.append((group.number, group.sealed))
     job = ShuffleJob.plan(
         batch_id=BatchId(bytes(16)),
-        signed=case.signed,
+        task_bytes=case.signed.task_bytes,
         n_users=n_users,
         key=_KEY,
         seed=_SEED,
