@@ -33,8 +33,8 @@ class Blocks(Protocol):
     def put(self, name: str, content: bytes, *, durable: bool) -> None:
         """Write a block whole, in place of an earlier one; flush it to the disk if `durable`."""
 
-    def get(self, name: str) -> bytes:
-        """Read a block; raise DamagedStorageError if it is missing."""
+    def get(self, name: str, start: int = 0, length: int = -1) -> bytes:
+        """Read `length` bytes of a block, or all; raise DamagedStorageError if it is missing."""
 
     def delete(self, folder: str) -> None:
         """Delete a folder or subfolder with all its blocks. Idempotent."""
@@ -61,11 +61,12 @@ class FolderBlocks:
         scratch.write_bytes(content)
         scratch.replace(path)
 
-    def get(self, name: str) -> bytes:
+    def get(self, name: str, start: int = 0, length: int = -1) -> bytes:
         """Read a block; see `Blocks.get`."""
         try:
-            with storage_failures():
-                return (self._path / name).read_bytes()
+            with storage_failures(), (self._path / name).open("rb") as file:
+                file.seek(start)
+                return file.read(length)
         except StorageError as error:
             if isinstance(error.__cause__, FileNotFoundError):
                 raise DamagedStorageError(_MISSING) from error
@@ -106,10 +107,11 @@ class ObjectBlocks:
         with _store_failures(), self._store.open_output_stream(f"{self._root}/{name}") as stream:
             stream.write(content)
 
-    def get(self, name: str) -> bytes:
+    def get(self, name: str, start: int = 0, length: int = -1) -> bytes:
         """Read a block; see `Blocks.get`."""
         with _store_failures(), self._store.open_input_file(f"{self._root}/{name}") as file:
-            content: bytes = file.readall()
+            file.seek(start)
+            content: bytes = file.read(None if length < 0 else length)
             return content
 
     def delete(self, folder: str) -> None:

@@ -3,9 +3,9 @@
 from typing import Final
 
 from common.crypto.signing import SigningIdentity
+from common.messages import inclusion_proof
 from common.messages.batch import BatchId
-from common.messages.inclusion_proof import BatchCommitment, Tree, leaf
-from common.messages.inclusion_proof import tree_over as tree_and_leaves
+from common.messages.inclusion_proof import BatchCommitment, InclusionProof, Tree, leaf
 from common.task_digest import TaskDigest
 
 SALT: Final = bytes(range(32))
@@ -18,7 +18,14 @@ def some_leaves(count: int, start: int = 0) -> list[bytes]:
 
 def tree_over(leaves: list[bytes], salt: bytes = SALT) -> Tree:
     """Return the tree over leaves in any order."""
-    return tree_and_leaves(b"".join(leaves), salt)[0]
+    tree, _ = inclusion_proof.tree_over(b"".join(leaves), salt)
+    return tree
+
+
+def proof_over(leaves: list[bytes], commitment: BatchCommitment, prefix: int) -> InclusionProof:
+    """Return the proof of a bucket of the tree over leaves in any order."""
+    tree, buckets = inclusion_proof.tree_over(b"".join(leaves), commitment.salt)
+    return InclusionProof.of(tree, commitment, prefix, buckets[prefix])
 
 
 def commitment_over(
