@@ -17,3 +17,6 @@ class AnalyzerSettings(KeyHolderSettings):
     """Worker processes that open reports; 0 means one per core."""
     most_refused_share: Annotated[float, Field(ge=0, le=1)] = 0.05
     """Maximum share of refused reports in a batch that is estimated; 1.0 for no limit."""
+    blocks: str | None = None
+    """Where the parts of batches exchange data: file:///PATH of a shared folder, or
+    s3://BUCKET/PREFIX; by default, the folder `blocks` of the state directory."""
