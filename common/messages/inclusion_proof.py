@@ -169,17 +169,27 @@ class Tree:
         return [level[(prefix >> up) ^ 1] for up, level in enumerate(self._levels[:-1])]
 
 
-def tree_over(leaves: bytes, salt: bytes) -> tuple[Tree, list[bytes]]:
+def tree_over(leaves: bytearray, salt: bytes) -> tuple[Tree, list[NDArray[np.uint8]]]:
     """
-    Build the tree of a small batch from all its leaves; return also the leaves of its buckets.
+    Build the tree over a whole batch's concatenated leaves, which are salted and sorted in place.
 
-    Cost: two microseconds per leaf, and about 150 bytes of memory.
+    Returns:
+        The tree, and each bucket's salted leaves, shape (n, HASH_BYTES).
+
+    Cost: two microseconds per leaf; no more memory than the leaves, unless some are repeated.
     """
-    rows = distinct_rows(salted_leaves(leaves, salt))
+    step = RANGE_LEAVES * HASH_BYTES
+    for start in range(0, len(leaves), step):
+        part = slice(start, start + step)
+        leaves[part] = salted_leaves(bytes(leaves[part]), salt).tobytes()
+    rows = np.frombuffer(leaves, dtype=np.uint8).reshape(-1, HASH_BYTES)
+    whole = rows.view(f"S{HASH_BYTES}").ravel()
+    whole.sort()
+    if (whole[1:] == whole[:-1]).any():
+        rows = distinct_rows(rows)
     bits = bits_for(len(rows))
     hashes, sizes = bucket_hashes(rows, 1 << bits, bits)
-    buckets = np.split(rows, np.cumsum(sizes)[:-1])
-    return Tree(len(rows), hashes), [bucket.tobytes() for bucket in buckets]
+    return Tree(len(rows), hashes), np.split(rows, np.cumsum(sizes)[:-1])
 
 
 def root_of(bucket: bytes, prefix: int, path: Iterable[bytes]) -> bytes:

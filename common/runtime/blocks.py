@@ -9,7 +9,7 @@ or changed block does not open, and destroying the key erases all of them.
 import secrets
 import shutil
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 from urllib.parse import urlsplit
@@ -53,7 +53,7 @@ class FolderBlocks:
     def put(self, name: str, content: bytes, *, durable: bool) -> None:
         """Write a block; see `Blocks.put`."""
         path = self._path / name
-        path.parent.mkdir(mode=_OWNER_ONLY_FOLDER, parents=True, exist_ok=True)
+        _make_folder(path.parent)
         if durable:
             atomic_write(path, content, _OWNER_ONLY_FILE)
             return
@@ -86,21 +86,28 @@ class FolderBlocks:
         return sorted(path.name for path in self._path.glob("*") if path.is_dir())
 
 
+def _make_folder(path: Path) -> None:
+    """Make a folder and its parents durably, readable by the owner alone."""
+    if path.exists():
+        return
+    _make_folder(path.parent)
+    path.mkdir(mode=_OWNER_ONLY_FOLDER, exist_ok=True)
+    flush_directory(path.parent)
+
+
 class ObjectBlocks:
     """Blocks in an S3-compatible object store. Credentials come from the environment, as usual."""
 
     def __init__(self, url: str) -> None:
+        if not url.startswith("s3://"):
+            raise SettingsError("blocks must be file:///PATH or s3://BUCKET/PREFIX")
         try:
-            from pyarrow.fs import FileSystem, S3FileSystem  # noqa: PLC0415  # optional
+            from pyarrow.fs import FileSystem  # noqa: PLC0415  # optional
         except ImportError as error:
-            raise SettingsError(
-                "blocks in an object store need pyarrow: install shuffledp[scale]"
-            ) from error
+            raise SettingsError("blocks in an object store need pyarrow") from error
         with _store_failures():
             self._store: FileSystem
             self._store, self._root = FileSystem.from_uri(url)
-        if not isinstance(self._store, S3FileSystem):
-            raise SettingsError("blocks must be a file:// or s3:// address")
 
     def put(self, name: str, content: bytes, *, durable: bool) -> None:  # noqa: ARG002  # always
         """Write a block; see `Blocks.put`. Object stores acknowledge what is durable."""
@@ -116,8 +123,8 @@ class ObjectBlocks:
 
     def delete(self, folder: str) -> None:
         """Delete a folder; see `Blocks.delete`."""
-        with _store_failures():
-            self._store.delete_dir_contents(f"{self._root}/{folder}", missing_dir_ok=True)
+        with _store_failures(), suppress(FileNotFoundError):
+            self._store.delete_dir(f"{self._root}/{folder}")
 
     def folders(self) -> list[str]:
         """List the folders; see `Blocks.folders`."""

@@ -7,9 +7,9 @@ results, so a part can be computed again anywhere, any number of times.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures.process import BrokenProcessPool
-from typing import Any, Final, Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from common.crypto.hpke_pool import HpkePool
 
@@ -41,16 +41,6 @@ class Executor(Protocol):
         """
 
 
-async def gather(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """Run coroutines together; return their results, or cancel the rest and raise one's error."""
-    try:
-        async with asyncio.TaskGroup() as group:
-            running = [group.create_task(call) for call in calls]
-    except BaseExceptionGroup as errors:
-        raise errors.exceptions[0] from None
-    return [task.result() for task in running]
-
-
 class LocalExecutor:
     """Runs parts in worker processes of this machine."""
 
@@ -60,7 +50,12 @@ class LocalExecutor:
 
     async def run(self, stage: Callable[[J, int], T], job: J, parts: Iterable[int]) -> list[T]:
         """Run a stage; see `Executor.run`."""
-        return await gather(self._run_part(stage, job, part) for part in parts)
+        try:
+            async with asyncio.TaskGroup() as group:
+                running = [group.create_task(self._run_part(stage, job, part)) for part in parts]
+        except BaseExceptionGroup as errors:
+            raise errors.exceptions[0] from None
+        return [task.result() for task in running]
 
     async def _run_part(self, stage: Callable[[J, int], T], job: J, part: int) -> T:
         for attempt in range(1, _ATTEMPTS + 1):

@@ -8,13 +8,21 @@ import pytest
 from common.crypto.randomness import secure_generator
 from common.mechanisms.hashing.local_hashing import LocalHashing, family_for
 from common.mechanisms.weights import ResponseWeights
-from common.messages.inclusion_proof import SALT_BYTES, Tree, salt_all, sorted_leaves
+from common.messages.inclusion_proof import (
+    SALT_BYTES,
+    bits_for,
+    bucket_hashes,
+    distinct_rows,
+    range_count,
+    salted_leaves,
+    split_ranges,
+)
 from shuffler.permutation import permute
 from tests.benchmarks.conftest import Best, Line, best_of
 
 _ITEMS: Final = 41_270
 _DECODED: Final = 2_000_000
-_DRAWN: Final = 10_000_000
+_LEAVES: Final = 1_000_000
 _MOVED: Final = 2_000_000
 _SIZE: Final = 60
 """Bytes of a sealed report."""
@@ -55,10 +63,14 @@ def test_permuting(best: Best, line: Line) -> None:
 
 
 def test_prefix_tree(best: Best, line: Line) -> None:
-    """The salted tree over ten million reports."""
-    collected = bytearray(np.random.default_rng(1).bytes(32 * _DRAWN))
-    salt = best_of(1, lambda: salt_all(collected, bytes(SALT_BYTES)))
-    sort = best_of(1, lambda: sorted_leaves(collected))
-    rows = sorted_leaves(collected)
-    tree = best(3, lambda: Tree(rows))
-    line("prefix tree", reports=_DRAWN, salt_s=salt, sort_s=sort, tree_s=tree)
+    """The salted tree over a million reports, by ranges as in a large batch."""
+    leaves, n_ranges = np.random.default_rng(1).bytes(32 * _LEAVES), range_count(_LEAVES)
+    salt = best_of(3, lambda: salted_leaves(leaves, bytes(SALT_BYTES)))
+    rows = salted_leaves(leaves, bytes(SALT_BYTES))
+    split = best_of(3, lambda: split_ranges(rows, n_ranges))
+    ranges = split_ranges(rows, n_ranges)
+    sort = best_of(3, lambda: [distinct_rows(found) for found in ranges])
+    bits = bits_for(_LEAVES)
+    buckets = (1 << bits) // n_ranges
+    hashed = best(3, lambda: [bucket_hashes(found, buckets, bits) for found in ranges])
+    line("prefix tree", reports=_LEAVES, salt_s=salt, split_s=split, sort_s=sort, hash_s=hashed)

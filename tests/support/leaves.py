@@ -3,9 +3,14 @@
 from typing import Final
 
 from common.crypto.signing import SigningIdentity
-from common.messages import inclusion_proof
 from common.messages.batch import BatchId
-from common.messages.inclusion_proof import BatchCommitment, InclusionProof, Tree, leaf
+from common.messages.inclusion_proof import (
+    HASH_BYTES,
+    BatchCommitment,
+    InclusionProof,
+    leaf,
+    tree_over,
+)
 from common.task_digest import TaskDigest
 
 SALT: Final = bytes(range(32))
@@ -16,21 +21,23 @@ def some_leaves(count: int, start: int = 0) -> list[bytes]:
     return [leaf(number.to_bytes(8)) for number in range(start, start + count)]
 
 
-def tree_over(leaves: list[bytes], salt: bytes = SALT) -> Tree:
-    """Return the tree over leaves in any order."""
-    tree, _ = inclusion_proof.tree_over(b"".join(leaves), salt)
-    return tree
+class GrownTree:
+    """A tree with its buckets' leaves."""
 
+    def __init__(self, leaves: list[bytes], salt: bytes = SALT) -> None:
+        self.tree, buckets = tree_over(bytearray(b"".join(leaves)), salt)
+        self.buckets = [bucket.tobytes() for bucket in buckets]
+        self.root = self.tree.root
+        self.largest_bucket = max(map(len, self.buckets)) // HASH_BYTES
 
-def proof_over(leaves: list[bytes], commitment: BatchCommitment, prefix: int) -> InclusionProof:
-    """Return the proof of a bucket of the tree over leaves in any order."""
-    tree, buckets = inclusion_proof.tree_over(b"".join(leaves), commitment.salt)
-    return InclusionProof.of(tree, commitment, prefix, buckets[prefix])
+    def prove(self, commitment: BatchCommitment, prefix: int) -> InclusionProof:
+        """Return the proof of one bucket."""
+        return InclusionProof.of(self.tree, commitment, prefix, self.buckets[prefix])
 
 
 def commitment_over(
     leaves: list[bytes], identity: SigningIdentity, digest: TaskDigest, salt: bytes = SALT
 ) -> BatchCommitment:
     """Return the commitment that an analyzer signs for these leaves."""
-    tree = tree_over(leaves, salt)
+    tree, _ = tree_over(bytearray(b"".join(leaves)), salt)
     return BatchCommitment.sign(identity, digest, BatchId(bytes(16)), tree, salt)

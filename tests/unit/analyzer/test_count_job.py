@@ -15,10 +15,10 @@ from common.errors import DamagedStorageError, UnusableBatchError
 from common.mechanisms.base import null_reports
 from common.mechanisms.registry import mechanism_of
 from common.messages.inclusion_proof import leaf
-from common.runtime.executor import LocalExecutor
 from deploy.audit.harness.analyzer_core import InlineExecutor
 from tests.support.count_jobs import count, divide_finely, job_over, merge
-from tests.support.leaves import SALT, tree_over
+from tests.support.dying_workers import DyingExecutor
+from tests.support.leaves import GrownTree
 from tests.support.tasks import published
 
 _CASE: Final = published()
@@ -71,14 +71,10 @@ async def test_the_tree_is_that_over_all_reports(
         job_over(tmp_path, _CASE, sealed, n_parts), InlineExecutor()
     )
 
-    expected = tree_over([leaf(report) for report in sealed], SALT)
+    expected = GrownTree([leaf(report) for report in sealed])
     assert (fine, fine) == (job.n_ranges > 1, job.n_subtrees > 1)
     assert (150, 20) == (tree.n_leaves, n_repeated)
-    assert (expected.n_leaves, expected.bits, expected.root) == (
-        tree.n_leaves,
-        tree.bits,
-        tree.root,
-    )
+    assert (expected.tree.bits, expected.root) == (tree.bits, tree.root)
 
 
 @pytest.mark.usefixtures("_fine")
@@ -87,7 +83,7 @@ async def test_a_batch_of_copies_has_fewer_buckets_than_ranges(tmp_path: Path) -
     sealed = [bytes([number]) * 60 for number in range(5)] * 40
     job, tree, n_repeated = await merge(job_over(tmp_path, _CASE, sealed), InlineExecutor())
 
-    expected = tree_over([leaf(report) for report in sealed], SALT)
+    expected = GrownTree([leaf(report) for report in sealed])
     assert (16, 2, 195) == (job.n_ranges, job.n_subtrees, n_repeated)
     assert expected.root == tree.root
 
@@ -157,38 +153,24 @@ async def test_a_part_computed_again_after_others_have_read_it_changes_nothing(
     np.testing.assert_array_equal(expected.cells, job.cells())
 
 
-class _Killing(LocalExecutor):
-    """Kills all worker processes while the parts of a stage run, once for each stage."""
-
-    def __init__(self, pool: HpkePool) -> None:
-        super().__init__(pool)
-        self.pool = pool
-        self.killed: list[str] = []
-
-    async def _run_part(self, stage: Any, job: Any, part: int) -> Any:
-        if stage.__name__ not in self.killed:
-            self.killed.append(stage.__name__)
-            dying = self.pool.submit(stage, job, part)
-            for process in list(self.pool._executor._processes.values()):
-                process.kill()
-            assert dying.exception() is not None
-        return await super()._run_part(stage, job, part)
-
-
 @pytest.mark.usefixtures("_fine")
-async def test_workers_killed_in_every_stage_change_nothing(tmp_path: Path) -> None:
-    """Their parts are computed again by new workers."""
-    sealed, pool = _batch(), HpkePool(2)
+async def test_a_worker_that_dies_in_every_stage_changes_nothing(tmp_path: Path) -> None:
+    """Its parts are computed again by other workers, over what it had written."""
+    sealed, pool = _batch(), HpkePool(1)
     expected = await count(job_over(tmp_path / "alone", _CASE, sealed))
+    marks = tmp_path / "died"
+    marks.mkdir()
     try:
-        executor = _Killing(pool)
-        job = job_over(tmp_path, _CASE, sealed, sentinel_leaves=bytes(32))
-        counts = await count(job, executor)
-        await executor.run(CountJob.match, job, range(job.n_parts))
+        executor = DyingExecutor(pool)
+        executor.marks = marks
+        job = job_over(tmp_path, _CASE, sealed, sentinel_leaves=_planted(sealed))
+        matches = await executor.run(CountJob.match, job, range(job.n_parts))
+        counts = await count(replace(job, sentinel_leaves=b""), executor)
     finally:
         pool.close()
 
-    assert set(_STAGES) == set(executor.killed)
+    assert set(_STAGES) == {path.name for path in marks.iterdir()}
+    assert 3 == sum(part.n_found for part in matches)
     np.testing.assert_array_equal(expected.cells, counts.cells)
     assert expected.refused == counts.refused
 

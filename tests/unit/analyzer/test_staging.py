@@ -19,7 +19,7 @@ from common.messages.batch import BatchId, BatchManifest
 from common.messages.inclusion_proof import BatchCommitment, leaf, leaves_of
 from deploy.audit.harness.analyzer_core import chunks_of, part_header, parts_of
 from tests.support.analyzer_core import BATCH, AnalyzerCore
-from tests.support.leaves import commitment_over, tree_over
+from tests.support.leaves import GrownTree, commitment_over
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,8 @@ async def test_parts_arrive_in_any_order_and_once(analyzer: AnalyzerCore) -> Non
 
     assert list(range(7)) == sorted(asked)
     assert commitment is not None
-    assert tree_over([leaf(report) for report in sealed], commitment.salt).root == commitment.root
+    leaves = [leaf(report) for report in sealed]
+    assert GrownTree(leaves, commitment.salt).root == commitment.root
     assert 50 == (await analyzer.result()).n_users
 
 
