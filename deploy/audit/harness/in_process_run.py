@@ -16,7 +16,7 @@ from common.crypto.hpke import (
     split_every,
 )
 from common.crypto.signing import PublicIdentity, SignedTask, SigningIdentity, sign_receipt
-from common.errors import BatchStateError
+from common.errors import BatchStateError, ProofError
 from common.mechanisms.base import Reports
 from common.mechanisms.registry import mechanism_of
 from common.messages.batch import BatchId, BatchManifest
@@ -24,17 +24,16 @@ from common.messages.inclusion_proof import (
     SALT_BYTES,
     BatchCommitment,
     InclusionProof,
-    Tree,
     leaves_of,
+    tree_over,
 )
 from common.messages.submission import plain_reports, unpack
 from common.task.draft import TaskDraft
 from common.task.task import Task
 from common.task_digest import TaskDigest
-from deploy.audit.harness.analyzer_core import AnalyzerCore, chunks_of
+from deploy.audit.harness.analyzer_core import AnalyzerCore
 from deploy.audit.harness.clock import ManualClock
-from shuffler.inclusion import InclusionProofs
-from shuffler.shuffle import draw_item_dummies, draw_kept
+from shuffler.item_dummies import draw_item_dummies, draw_kept
 from user_agent.agent import Agent
 from user_agent.contribution import Contributor
 from user_agent.credentials import PersonalSecrets
@@ -48,8 +47,6 @@ Tampering = Callable[["DishonestShuffler", Users], Users]
 """Returns the users to deliver instead of those who submitted."""
 
 BATCH: Final = BatchId(b"x" * 16)
-_CHUNK: Final = 50
-_KEEP_SECONDS: Final = 1e6
 _PAUSE: Final = 10.0
 """Seconds between two inclusion checks of a device."""
 
@@ -57,9 +54,7 @@ _PAUSE: Final = 10.0
 class DishonestShuffler:
     """A shuffler that tampers with its batch and is otherwise honest."""
 
-    def __init__(
-        self, path: Path, analyzer: AnalyzerCore, key: HpkePrivateKey, *, seed: int = 7
-    ) -> None:
+    def __init__(self, analyzer: AnalyzerCore, key: HpkePrivateKey, *, seed: int = 7) -> None:
         self._analyzer = analyzer
         self._key = key
         self.identity = SigningIdentity.generate()
@@ -72,12 +67,7 @@ class DishonestShuffler:
         """Whether it returns inclusion proofs that it signed itself."""
         self.delivered: list[bytes] = []
         """Sealed reports of the last delivery."""
-        self.inclusions = InclusionProofs(
-            directory=path,
-            identity=analyzer.keys.identity.public_identity(),
-            keep_seconds=_KEEP_SECONDS,
-            clock=ManualClock(),
-        )
+        self._committed: BatchCommitment | None = None
 
     @property
     def task(self) -> Task:
@@ -103,17 +93,19 @@ class DishonestShuffler:
 
     async def inclusion(self, digest: TaskDigest, prefix: int | None) -> InclusionProof:
         """Return the analyzer's proof or, with `forges`, a self-signed proof of all submissions."""
-        if not self.forges:
-            relayed, _ = await self.inclusions.relay(digest, prefix)
-            if isinstance(relayed, InclusionProof):
-                return relayed
-            return InclusionProof(commitment=relayed, bucket=b"", path=())
-        salt, sent = bytes(SALT_BYTES), b"".join(report for user in self.users for report in user)
-        tree = Tree.over(bytearray(leaves_of(sent, self.task.sealed_report_bytes)), salt)
-        signed = BatchCommitment.sign(self.identity, self.digest, BATCH, tree, salt)
+        commitment, reports = self._committed, self.delivered
+        salt = commitment.salt if commitment and not self.forges else bytes(SALT_BYTES)
+        if self.forges:
+            reports = [report for user in self.users for report in user]
+        leaves = bytearray(leaves_of(b"".join(reports), self.task.sealed_report_bytes))
+        tree, buckets = tree_over(leaves, salt)
+        if self.forges:
+            commitment = BatchCommitment.sign(self.identity, digest, BATCH, tree, salt)
+        if commitment is None:
+            raise ProofError("the batch has not been delivered")
         if prefix is None:
-            return InclusionProof(commitment=signed, bucket=b"", path=())
-        return InclusionProof.of(tree, signed, prefix)
+            return InclusionProof(commitment=commitment, bucket=b"", path=())
+        return InclusionProof.of(tree, commitment, prefix, buckets[prefix].tobytes())
 
     def invented_user(self) -> list[bytes]:
         """Return the sealed reports of an invented user."""
@@ -146,10 +138,7 @@ class DishonestShuffler:
     async def deliver(self, tampering: Tampering) -> None:
         """Deliver a tampered batch, keep its inclusion proofs, and wait for the release."""
         manifest, reports = self.batch(tampering)
-        chunks = chunks_of(reports, _CHUNK)
-        commitment = await self._analyzer.releases.deliver(manifest, chunks)
-        leaves = bytearray(leaves_of(b"".join(reports), self.task.sealed_report_bytes))
-        await self.inclusions.keep(manifest, self.task, commitment, leaves)
+        self._committed = await self._analyzer.deliver_parts(manifest, reports)
         self.delivered = reports
         await self._analyzer.settle()
 
@@ -201,7 +190,6 @@ class InProcessRun:
         await self.publish(draft)
         self.digest = self.analyzer.signed.digest()
         self.shuffler = DishonestShuffler(
-            self.path / "inclusion",
             self.analyzer,
             self.shuffler_key,
             seed=int(self._rng.integers(2**63)),
