@@ -14,7 +14,7 @@ from common.errors import PeerRefusalError, ShuffleDpError, StorageError
 from common.messages.batch import BatchId, BatchManifest, BatchState
 from common.messages.inclusion_proof import range_count
 from common.runtime import logs
-from common.runtime.blocks import SealedBlocks, open_blocks
+from common.runtime.blocks import Blocks, SealedBlocks
 from common.runtime.clock import Clock, retry_pause
 from common.runtime.executor import Executor
 from common.task_digest import TaskDigest
@@ -23,7 +23,7 @@ from shuffler.analyzer_client import Analyzer
 from shuffler.batch_states import DESTROYED_STATES, FINAL_STATES, Event, due_event, next_state
 from shuffler.inclusion import InclusionProofs, proof_folder
 from shuffler.metrics import BatchMetrics
-from shuffler.part_delivery import chunks_of
+from shuffler.permuted_batch import permuted_chunks
 from shuffler.proof_job import LEAVES, ProofJob
 from shuffler.shuffle import ShuffleSummary, shuffle
 from shuffler.shuffle_job import SCRATCH, ShuffleJob, bucket_count
@@ -49,7 +49,7 @@ class Deliveries:
         store: SqliteStore,
         analyzer: Analyzer,
         executor: Executor,
-        blocks: str,
+        blocks: Blocks,
         seeds: BatchSeeds,
         clock: Clock,
         inclusions: InclusionProofs,
@@ -78,16 +78,15 @@ class Deliveries:
         states = await self._store.states()
         closed = {batch_id for batch_id, state in states.items() if state is BatchState.CLOSED}
         await asyncio.to_thread(self._seeds.sweep, closed)
-        blocks = open_blocks(self._blocks)
-        for folder in await asyncio.to_thread(blocks.folders):
+        for folder in await asyncio.to_thread(self._blocks.folders):
             if not _BATCH_FOLDERS.fullmatch(folder):
                 continue
             state = states.get(BatchId(bytes.fromhex(folder)), BatchState.ERASED)
             if state in _PERMUTED_STATES:
                 for subfolder in (*SCRATCH, LEAVES):
-                    await asyncio.to_thread(blocks.delete, f"{folder}/{subfolder}")
+                    await asyncio.to_thread(self._blocks.delete, f"{folder}/{subfolder}")
             elif state is not None:
-                await asyncio.to_thread(blocks.delete, folder)
+                await asyncio.to_thread(self._blocks.delete, folder)
 
     async def run(self) -> None:
         """Move batches for as long as the service runs."""
@@ -137,7 +136,7 @@ class Deliveries:
                 self._batches.destroy_key(stored)
                 await self._store.clean_up(stored)
                 if stored.state in DESTROYED_STATES:
-                    await asyncio.to_thread(open_blocks(self._blocks).delete, stored.batch_id.hex())
+                    await asyncio.to_thread(self._blocks.delete, stored.batch_id.hex())
                 self._batches.finish(stored, batch.closing_rule)
             if event is None:
                 return
@@ -155,12 +154,12 @@ class Deliveries:
     async def _perform(self, event: Event, stored: StoredBatch, batch: ActiveBatch) -> None:
         """Perform one event and store the resulting state."""
         if event is Event.DELIVER:
+            self._seeds.destroy(batch.batch_id)  # before anybody else sees the order
             event = await self._deliver(stored, batch)
         state = next_state(stored.state, event)
         if event is Event.PERMUTE:
             shuffled = await self._shuffle(stored, batch)
             await self._store.record_permuted(stored, state, shuffled.n_reports, shuffled.seconds)
-            self._seeds.destroy(batch.batch_id)
         elif state in DESTROYED_STATES:
             await self._store.set_last_state(stored, state)
         else:
@@ -193,10 +192,11 @@ class Deliveries:
             n_reports=stored.n_reports,
         )
         n_parts, size = bucket_count(batch.task, stored.n_users), batch.task.sealed_report_bytes
-        blocks = SealedBlocks(open_blocks(self._blocks), batch.batch_id.hex(), batch.key)
+        blocks = SealedBlocks(self._blocks, batch.batch_id.hex(), batch.key)
         try:
             commitment = await self._analyzer.deliver(
-                manifest, chunks_of(manifest, blocks, n_parts, size)
+                manifest,
+                permuted_chunks(blocks, n_parts=n_parts, n_reports=manifest.n_reports, size=size),
             )
         except PeerRefusalError as error:
             logs.event(

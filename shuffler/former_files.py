@@ -47,7 +47,7 @@ async def convert_former_files(
     convert_proofs(state / "inclusion", blocks)
 
 
-def convert_permuted(  # a batch and where it goes
+def convert_permuted(
     folder: Path, key: BatchKey, blocks: SealedBlocks, *, n_parts: int, n_reports: int, size: int
 ) -> None:
     """

@@ -31,7 +31,7 @@ from common.messages.inclusion_proof import (
     root_of,
 )
 from common.runtime import logs
-from common.runtime.blocks import Blocks, open_blocks
+from common.runtime.blocks import Blocks
 from common.runtime.clock import Clock
 from common.runtime.executor import Executor
 from common.task.task import Task
@@ -72,7 +72,7 @@ class _Stored:
         return int(np.diff(self.edges).max())
 
 
-def write_proof(  # what a proof consists of
+def write_proof(
     blocks: Blocks,
     folder: str,
     *,
@@ -95,14 +95,14 @@ class InclusionProofs:
     """Stores and serves inclusion proofs."""
 
     def __init__(
-        self, *, blocks: str, identity: PublicIdentity, keep_seconds: float, clock: Clock
+        self, *, blocks: Blocks, identity: PublicIdentity, keep_seconds: float, clock: Clock
     ) -> None:
         """
-        Keep proofs in the block store at `blocks`.
+        Keep proofs in `blocks`.
 
         Proofs are deleted `keep_seconds` after the delivery or deadline, whichever is later.
         """
-        self._blocks = open_blocks(blocks)
+        self._blocks = blocks
         self._identity = identity
         self._keep_seconds = keep_seconds
         self._clock = clock
@@ -139,33 +139,21 @@ class InclusionProofs:
         hashes = b"".join(hashed for hashed, _ in subtrees)
         sizes = [size for _, of_subtree in subtrees for size in of_subtree]
         if task.shuffler.keep_probability == 1:
-            await asyncio.to_thread(self._write, task, commitment, job, hashes, sizes)
+            await asyncio.to_thread(
+                write_proof,
+                self._blocks,
+                job.proof_folder,
+                until=int(max(task.deadline, self._clock.now()) + self._keep_seconds),
+                n_ranges=job.n_ranges,
+                hashes=hashes,
+                sizes=sizes,
+                commitment=commitment_to_bytes(commitment),
+            )
         else:
             await asyncio.to_thread(self._blocks.delete, job.proof_folder)
         root = Tree(n_leaves, hashes).root
         if (manifest.batch_id, root) != (commitment.batch_id, commitment.root):
             _report("analyzer signed other reports than were sent", manifest, "ERROR")
-
-    def _write(
-        self,
-        task: Task,
-        commitment: BatchCommitment,
-        job: ProofJob,
-        hashes: bytes,
-        sizes: list[int],
-    ) -> None:
-        """Write the buckets, and the commitment last. Run in a thread."""
-        until = int(max(task.deadline, self._clock.now()) + self._keep_seconds)
-        kept = commitment_to_bytes(commitment)
-        write_proof(
-            self._blocks,
-            job.proof_folder,
-            until=until,
-            n_ranges=job.n_ranges,
-            hashes=hashes,
-            sizes=sizes,
-            commitment=kept,
-        )
 
     async def relay(
         self, digest: TaskDigest, prefix: int | None
@@ -266,9 +254,10 @@ class InclusionProofs:
                 continue
             try:
                 kept = self._blocks.get(f"{folder}/commitment", length=_TIME_BYTES)
+                expired = int.from_bytes(kept) < self._clock.now()
             except DamagedStorageError:  # it has no commitment yet
-                kept = b"" if incomplete else b"\xff" * _TIME_BYTES
-            if int.from_bytes(kept) < self._clock.now():
+                expired = incomplete
+            if expired:
                 self._held.pop(TaskDigest(bytes.fromhex(named[1])), None)
                 self._blocks.delete(folder)
 

@@ -16,7 +16,7 @@ from common.messages.inclusion_proof import (
     salted_leaves,
     split_ranges,
 )
-from common.runtime.blocks import SealedBlocks, open_blocks
+from common.runtime.blocks import Blocks, SealedBlocks
 from shuffler.shuffle_job import PERMUTED
 
 LEAVES: Final = "leaves"
@@ -29,8 +29,7 @@ class ProofJob:
 
     batch_id: BatchId
     key: bytes = field(repr=False)
-    blocks: str
-    """Address of the block store."""
+    blocks: Blocks
     proof_folder: str
     """Folder of the leaves, which are not sealed, since they outlive the batch's key."""
     report_bytes: int
@@ -59,7 +58,7 @@ class ProofJob:
         parts = [blocks.get(f"{LEAVES}/{part}.{number}") for part in range(self.n_parts)]
         leaves = distinct_rows(_rows(b"".join(parts)))
         name = f"{self.proof_folder}/leaves.{number}"
-        open_blocks(self.blocks).put(name, leaves.tobytes(), durable=True)
+        self.blocks.put(name, leaves.tobytes(), durable=True)
         return len(leaves)
 
     @property
@@ -70,7 +69,7 @@ class ProofJob:
     def hash_buckets(self, subtree: int) -> tuple[bytes, list[int]]:
         """Return the hashes of one subtree's buckets, concatenated, and their numbers of leaves."""
         joined = self.n_ranges // self.n_subtrees
-        blocks = open_blocks(self.blocks)
+        blocks = self.blocks
         leaves = b"".join(
             blocks.get(f"{self.proof_folder}/leaves.{number}")
             for number in range(subtree * joined, (subtree + 1) * joined)
@@ -79,7 +78,7 @@ class ProofJob:
         return hashes, sizes.tolist()
 
     def _sealed_blocks(self) -> SealedBlocks:
-        return SealedBlocks(open_blocks(self.blocks), self.folder, BatchKey(self.key))
+        return SealedBlocks(self.blocks, self.folder, BatchKey(self.key))
 
 
 def _rows(leaves: bytes) -> NDArray[np.uint8]:

@@ -13,7 +13,7 @@ from common.crypto.key_ring import DAY, KeyState
 from common.crypto.randomness import secure_generator
 from common.crypto.signing import PublicIdentity, TokenIdentity
 from common.runtime.access import OperatorToken
-from common.runtime.blocks import open_blocks
+from common.runtime.blocks import FolderBlocks
 from common.runtime.clock import SystemClock
 from common.runtime.executor import LocalExecutor, PartMetrics
 from common.runtime.key_store import KeyStore, Rotation, load_identity
@@ -90,11 +90,11 @@ async def start(settings: ShufflerSettings) -> ShufflerService:
         most_dummies=settings.most_dummies,
         rng=rng,
     )
-    blocks = settings.blocks or (state.path / "blocks").absolute().as_uri()
+    blocks = FolderBlocks(state.path / "blocks")
     try:
         await refusals.load(store)
         await batches.resume()
-        await convert_former_files(state.path, store, batches.unfinished(), open_blocks(blocks))
+        await convert_former_files(state.path, store, batches.unfinished(), blocks)
         metrics.resume(await store.states(), batches.deadlines())
     except BaseException:
         store.close()

@@ -33,6 +33,3 @@ class ShufflerSettings(KeyHolderSettings):
     keep_inclusion_days: Annotated[int, Field(ge=PROOF_DAYS)] = 30
     """Days for which inclusion proofs are kept after delivery or deadline, whichever is later; at
     least PROOF_DAYS, for which devices request them."""
-    blocks: str | None = None
-    """Where the parts of batches exchange data: file:///PATH of a shared folder, or
-    s3://BUCKET/PREFIX; by default, the folder `blocks` of the state directory."""

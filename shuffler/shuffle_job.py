@@ -22,7 +22,7 @@ from common.crypto.hpke_pool import seal_each
 from common.crypto.randomness import seeded_generator
 from common.messages.batch import BatchId
 from common.messages.submission import plain_reports
-from common.runtime.blocks import SealedBlocks, open_blocks
+from common.runtime.blocks import Blocks, SealedBlocks
 from common.task.task import Task
 from common.task_digest import digest_of
 from shuffler.item_dummies import draw_item_dummies, draw_kept
@@ -67,8 +67,7 @@ class ShuffleJob:
     key: bytes = field(repr=False)
     seed: bytes = field(repr=False)
     source: GroupSource
-    blocks: str
-    """Address of the block store."""
+    blocks: Blocks
     n_parts: int
     """Parts of users' reports."""
     n_dummies: int
@@ -76,7 +75,7 @@ class ShuffleJob:
     n_buckets: int
 
     @classmethod
-    def plan(  # all of them belong to one batch
+    def plan(
         cls,
         *,
         batch_id: BatchId,
@@ -85,7 +84,7 @@ class ShuffleJob:
         key: BatchKey,
         seed: bytes,
         source: GroupSource,
-        blocks: str,
+        blocks: Blocks,
     ) -> Self:
         """Draw the numbers of dummies, and divide the batch into parts."""
         task = task_of(task_bytes)
@@ -115,7 +114,7 @@ class ShuffleJob:
 
     def sealed_blocks(self) -> SealedBlocks:
         """Open the batch's blocks."""
-        return SealedBlocks(open_blocks(self.blocks), self.folder, BatchKey(self.key))
+        return SealedBlocks(self.blocks, self.folder, BatchKey(self.key))
 
     def seal_dummies(self, part: int) -> None:
         """Seal one part of the shuffler's dummies to the analyzer. Cost: 0.1 ms per dummy."""

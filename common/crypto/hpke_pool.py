@@ -142,12 +142,6 @@ class HpkePool:
         raw = _RawKey(key.suite, key.private_bytes())
         return self.submit(_open_in_worker, raw, work, sealed, sealed_bytes, context)
 
-    def seal(
-        self, key: HpkePublicKey, plaintexts: bytes, plaintext_bytes: int, context: SealContext
-    ) -> Future[bytes]:
-        """Seal one chunk in a worker; see `seal_each`. Fails like `open` if a worker dies."""
-        return self.submit(seal_each, key, plaintexts, plaintext_bytes, context)
-
     def in_order(self, calls: Iterator[Future[T]]) -> Iterator[T]:
         """Yield the calls' results in order; only a few calls per worker are started ahead."""
         waiting: deque[Future[T]] = deque()

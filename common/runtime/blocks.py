@@ -8,27 +8,20 @@ or changed block does not open, and destroying the key erases all of them.
 
 import secrets
 import shutil
-from collections.abc import Generator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
-from urllib.parse import urlsplit
+from typing import Final, Protocol
 
 from common.crypto.batch_key import BatchKey
-from common.errors import DamagedStorageError, SettingsError, StorageError
+from common.errors import DamagedStorageError, StorageError
 from common.runtime.database import storage_failures
 from common.runtime.state_directory import atomic_write, flush_directory
 
-if TYPE_CHECKING:
-    pass
-
 _OWNER_ONLY_FOLDER: Final = 0o700
 _OWNER_ONLY_FILE: Final = 0o600
-_MISSING: Final = "a block of the batch is missing"
 
 
 class Blocks(Protocol):
-    """A store of blocks. Names are `folder/name` or `folder/subfolder/name`."""
+    """A store of blocks, picklable. Names are `folder/name` or `folder/subfolder/name`."""
 
     def put(self, name: str, content: bytes, *, durable: bool) -> None:
         """Write a block whole, in place of an earlier one; flush it to the disk if `durable`."""
@@ -44,7 +37,7 @@ class Blocks(Protocol):
 
 
 class FolderBlocks:
-    """Blocks in a directory of this machine, or one that several machines mount."""
+    """Blocks in a directory."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -69,7 +62,7 @@ class FolderBlocks:
                 return file.read(length)
         except StorageError as error:
             if isinstance(error.__cause__, FileNotFoundError):
-                raise DamagedStorageError(_MISSING) from error
+                raise DamagedStorageError("a block of the batch is missing") from error
             raise
 
     @storage_failures()
@@ -93,65 +86,6 @@ def _make_folder(path: Path) -> None:
     _make_folder(path.parent)
     path.mkdir(mode=_OWNER_ONLY_FOLDER, exist_ok=True)
     flush_directory(path.parent)
-
-
-class ObjectBlocks:
-    """Blocks in an S3-compatible object store. Credentials come from the environment, as usual."""
-
-    def __init__(self, url: str) -> None:
-        if not url.startswith("s3://"):
-            raise SettingsError("blocks must be file:///PATH or s3://BUCKET/PREFIX")
-        try:
-            from pyarrow.fs import FileSystem  # noqa: PLC0415  # optional
-        except ImportError as error:
-            raise SettingsError("blocks in an object store need pyarrow") from error
-        with _store_failures():
-            self._store: FileSystem
-            self._store, self._root = FileSystem.from_uri(url)
-
-    def put(self, name: str, content: bytes, *, durable: bool) -> None:  # noqa: ARG002  # always
-        """Write a block; see `Blocks.put`. Object stores acknowledge what is durable."""
-        with _store_failures(), self._store.open_output_stream(f"{self._root}/{name}") as stream:
-            stream.write(content)
-
-    def get(self, name: str, start: int = 0, length: int = -1) -> bytes:
-        """Read a block; see `Blocks.get`."""
-        with _store_failures(), self._store.open_input_file(f"{self._root}/{name}") as file:
-            file.seek(start)
-            content: bytes = file.read(None if length < 0 else length)
-            return content
-
-    def delete(self, folder: str) -> None:
-        """Delete a folder; see `Blocks.delete`."""
-        with _store_failures():
-            self._store.delete_dir_contents(f"{self._root}/{folder}", missing_dir_ok=True)
-
-    def folders(self) -> list[str]:
-        """List the folders; see `Blocks.folders`."""
-        from pyarrow.fs import FileSelector, FileType  # noqa: PLC0415  # optional
-
-        with _store_failures():
-            found = self._store.get_file_info(FileSelector(self._root, allow_not_found=True))
-        return sorted(info.base_name for info in found if info.type == FileType.Directory)
-
-
-@contextmanager
-def _store_failures() -> Generator[None]:
-    """Convert the object store's failures to StorageError."""
-    try:
-        yield
-    except FileNotFoundError as error:
-        raise DamagedStorageError(_MISSING) from error
-    except OSError as error:
-        raise StorageError("the object store of the blocks does not answer, or refuses") from error
-
-
-def open_blocks(url: str) -> Blocks:
-    """Open the store at file:///PATH or s3://BUCKET/PREFIX; raise SettingsError for another."""
-    parts = urlsplit(url)
-    if parts.scheme == "file" and parts.path.startswith("/") and not parts.netloc:
-        return FolderBlocks(Path(parts.path))
-    return ObjectBlocks(url)
 
 
 class SealedBlocks:

@@ -17,7 +17,7 @@ from common.crypto.hpke_pool import HpkePool
 from common.runtime.clock import Clock
 from common.runtime.metrics import Metrics
 
-J = TypeVar("J", bound="Job")
+J = TypeVar("J")
 T = TypeVar("T")
 
 _ATTEMPTS: Final = 5
@@ -28,20 +28,14 @@ _PARTS_AHEAD: Final = 2
 """Parts submitted per worker, so that none waits for the next."""
 
 
-class Job(Protocol):
-    """What a batch's parts are computed from. Picklable; hides its secrets in repr."""
-
-    @property
-    def folder(self) -> str:
-        """The batch's folder of blocks."""
-
-
 class Executor(Protocol):
     """Runs parts."""
 
     async def run(self, stage: Callable[[J, int], T], job: J, parts: Iterable[int]) -> list[T]:
         """
         Run a stage, a method of the job's class, for each part; return the results in order.
+
+        Jobs are picklable, and hide their secrets in repr.
 
         Raises the first error of a part; a part whose worker dies is computed again.
         """

@@ -12,7 +12,7 @@ _SEED_FILES: Final = "seed-*.key"
 
 class BatchSeeds:
     """
-    Draws a batch's seed once, and destroys it when the permuted batch is recorded.
+    Draws a batch's seed once, and destroys it before the permuted batch is delivered.
 
     The seed and the order of the stored groups determine the permutation, so that a part of the
     shuffle can be computed again. Only the process that closes batches holds seeds.

@@ -4,7 +4,7 @@ The shuffler's database in one SQLite file.
 Submissions are durable before they are acknowledged, and deleted once the batch is permuted. They
 are stored in randomly numbered groups under the batch's key. SQLite's log retains the order of
 commits for a while, but nothing on the disk relates a submission to a position in the permuted
-batch.
+batch, once the batch's seed is destroyed.
 """
 
 import asyncio

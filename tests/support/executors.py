@@ -3,9 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-from common.runtime.executor import Job
-
-J = TypeVar("J", bound=Job)
+J = TypeVar("J")
 T = TypeVar("T")
 
 

@@ -10,6 +10,7 @@ from common.crypto.hpke_pool import HpkePool
 from common.crypto.signing import TokenIdentity
 from common.messages.batch import BatchState
 from common.messages.submission import Outcome
+from common.runtime.blocks import FolderBlocks
 from common.runtime.key_store import KeyStore
 from common.runtime.metrics import ProcessMetrics
 from common.runtime.state_directory import StateDirectory
@@ -51,7 +52,7 @@ class Shuffler:
     def __post_init__(self) -> None:
         self.analyzer = MemoryAnalyzer(self.case.signed, self.case.identity)
         self.identity = self.case.identity.public_identity()
-        self.blocks = (self.path / "blocks").as_uri()
+        self.blocks = FolderBlocks(self.path / "blocks")
         self.clock = ManualClock()
         self.rng = np.random.default_rng(1)
         self._contributor = Contributor(self.case.task, self.case.signed.digest())

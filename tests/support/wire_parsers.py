@@ -111,7 +111,7 @@ def _inclusions(folder: Path) -> InclusionProofs:
         if not (folder / name).exists():
             (folder / name).write_bytes(content)
     return InclusionProofs(
-        blocks=folder.parent.as_uri(),
+        blocks=FolderBlocks(folder.parent),
         identity=_PINNED,
         keep_seconds=1.0,
         clock=ManualClock(2.0**39),

@@ -17,8 +17,8 @@ from analyzer.release import Releases
 from analyzer.staging import Staging
 from analyzer.storage import task_table
 from analyzer.storage.store import Store
-from common.crypto.hpke import HpkePrivateKey, HpkePublicKey, SealContext
-from common.crypto.hpke_pool import HpkePool, Opened, open_each, seal_each
+from common.crypto.hpke import HpkePrivateKey, SealContext
+from common.crypto.hpke_pool import HpkePool, Opened, open_each
 from common.crypto.key_ring import DAY, Schedule
 from common.crypto.signing import SignedTask
 from common.runtime.metrics import ProcessMetrics
@@ -67,12 +67,6 @@ class InlinePool(HpkePool):
     ) -> Future[T]:
         """Open one chunk, then run `work` on it."""
         return finished(work(self.open(key, sealed, sealed_bytes, context).result()))
-
-    def seal(
-        self, key: HpkePublicKey, plaintexts: bytes, plaintext_bytes: int, context: SealContext
-    ) -> Future[bytes]:
-        """Seal one chunk."""
-        return finished(seal_each(key, plaintexts, plaintext_bytes, context))
 
 
 @dataclass

@@ -69,6 +69,8 @@ class DishonestShuffler:
         self.delivered: list[bytes] = []
         """Sealed reports of the last delivery."""
         self._committed: BatchCommitment | None = None
+        self._proofs: dict[bool, list[InclusionProof]] = {}
+        """Proofs of every bucket, made once: the forged ones and the others."""
 
     @property
     def task(self) -> Task:
@@ -92,21 +94,32 @@ class DishonestShuffler:
         self.users.append(split_every(submission.sealed_reports, self.task.sealed_report_bytes))
         return sign_receipt(self.identity, digest, envelope)
 
-    async def inclusion(self, digest: TaskDigest, prefix: int | None) -> InclusionProof:
+    async def inclusion(self, digest: TaskDigest, prefix: int | None) -> InclusionProof:  # noqa: ARG002  # there is only one task
         """Return the analyzer's proof or, with `forges`, a self-signed proof of all submissions."""
-        commitment, reports = self._committed, self.delivered
-        salt = commitment.salt if commitment and not self.forges else bytes(SALT_BYTES)
+        if self.forges not in self._proofs:
+            self._proofs[self.forges] = self._prove()
+        proofs = self._proofs[self.forges]
+        if prefix is None:
+            return dataclasses.replace(proofs[0], bucket=b"", path=())
+        return proofs[prefix]
+
+    def _prove(self) -> list[InclusionProof]:
+        """Prove every bucket of the delivered reports or, with `forges`, of all submitted ones."""
+        reports, signed, salt = self.delivered, self._committed, bytes(SALT_BYTES)
         if self.forges:
             reports = [report for user in self.users for report in user]
+        elif signed is None or self.task.shuffler.keep_probability < 1:
+            raise ProofError("the batch has not been delivered, or the task samples")
+        else:
+            salt = signed.salt
         leaves = bytearray(leaves_of(b"".join(reports), self.task.sealed_report_bytes))
         tree, buckets = tree_over(leaves, salt)
-        if self.forges:
-            commitment = BatchCommitment.sign(self.identity, digest, BATCH, tree, salt)
-        if commitment is None:
-            raise ProofError("the batch has not been delivered")
-        if prefix is None:
-            return InclusionProof(commitment=commitment, bucket=b"", path=())
-        return InclusionProof.of(tree, commitment, prefix, buckets[prefix].tobytes())
+        if self.forges or signed is None:
+            signed = BatchCommitment.sign(self.identity, self.digest, BATCH, tree, salt)
+        return [
+            InclusionProof.of(tree, signed, prefix, bucket.tobytes())
+            for prefix, bucket in enumerate(buckets)
+        ]
 
     def invented_user(self) -> list[bytes]:
         """Return the sealed reports of an invented user."""
@@ -141,7 +154,7 @@ class DishonestShuffler:
         manifest, reports = self.batch(tampering)
         chunks = chunks_of(reports, _CHUNK)
         self._committed = await self._analyzer.releases.deliver(manifest, chunks)
-        self.delivered = reports
+        self.delivered, self._proofs = reports, {}
         await self._analyzer.settle()
 
 

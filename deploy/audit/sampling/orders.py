@@ -56,7 +56,7 @@ def cut_once(n: int, rng: np.random.Generator) -> Places:
 
 
 _DEPLOYED: Final[Mapping[str, tuple[Ordering, float]]] = MappingProxyType(
-    {"in one bucket": (in_one_bucket, 0.3), "in buckets": (in_buckets, 0.1)}
+    {"in one bucket": (in_one_bucket, 1.0), "in buckets": (in_buckets, 0.1)}
 )
 """Permutations of small and of large batches, each with its share of the draws."""
 CUT: Final[Mapping[str, tuple[Ordering, float]]] = MappingProxyType({"cut once": (cut_once, 1.0)})

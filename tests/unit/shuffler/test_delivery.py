@@ -11,7 +11,7 @@ from common.crypto.hpke import DEFAULT_SUITE, SUITES, split_every
 from common.crypto.key_ring import DAY, KeyState
 from common.errors import BatchStateError
 from common.messages.batch import BatchId, BatchState
-from common.runtime.blocks import SealedBlocks, open_blocks
+from common.runtime.blocks import SealedBlocks
 from common.runtime.key_store import KeyStore
 from common.runtime.state_directory import StateDirectory
 from common.task_digest import TaskDigest
@@ -98,7 +98,7 @@ async def test_a_submission_committed_while_a_batch_expires_keeps_it(shuffler: S
 
 @pytest.mark.parametrize(
     ("failing", "keys"),
-    [("common.runtime.state_directory.StateDirectory.destroy", 1), ("shutil.rmtree", 0)],
+    [("shuffler.active_batches.ActiveBatches.destroy_key", 1), ("shutil.rmtree", 0)],
 )
 async def test_erasing_a_finished_batch_is_retried(
     shuffler: Shuffler, monkeypatch: pytest.MonkeyPatch, failing: str, keys: int
@@ -175,7 +175,7 @@ async def _permuted(shuffler: Shuffler) -> bytes:
     """Read the permuted batch, which has one part."""
     [batch] = shuffler.batches.unfinished()
     folder = batch.batch_id.hex()
-    blocks = SealedBlocks(open_blocks(shuffler.blocks), folder, batch.key)
+    blocks = SealedBlocks(shuffler.blocks, folder, batch.key)
     return blocks.get(f"{PERMUTED}/0")
 
 
@@ -276,8 +276,29 @@ async def test_a_recorded_permutation_is_delivered_unchanged(shuffler: Shuffler)
         shuffler.analyzer.lose_answers = lose_answers
         await shuffler.advance()
 
+    assert [] == _seeds(shuffler)
     assert [order, order] == [blob for _, blob in shuffler.analyzer.delivered]
     assert BatchState.ERASED is await shuffler.state()
+
+
+async def test_a_seed_is_destroyed_before_the_delivery_without_a_restart(
+    shuffler: Shuffler,
+) -> None:
+    """Also if the step that records the permuted batch failed after its record."""
+    await shuffler.submit(5)
+    drop = shuffler.store._drop_submissions
+
+    async def killed(batch_id: BatchId) -> None:
+        raise _Killed(batch_id)
+
+    shuffler.store._drop_submissions = killed  # type: ignore[method-assign]
+    shuffler.analyzer.reachable = False
+    await shuffler.advance()
+    assert BatchState.PERMUTED is await shuffler.state()
+    shuffler.store._drop_submissions = drop  # type: ignore[method-assign]
+    await shuffler.advance()
+
+    assert [] == _seeds(shuffler)
 
 
 async def test_a_batch_of_several_parts_is_delivered(

@@ -8,7 +8,7 @@ from common.crypto.hpke import split_every
 from common.errors import DamagedStorageError
 from common.messages.batch import BatchState
 from common.messages.inclusion_proof import InclusionProof, leaf
-from common.runtime.blocks import FolderBlocks, SealedBlocks, open_blocks
+from common.runtime.blocks import FolderBlocks, SealedBlocks
 from common.wire.batches import commitment_to_bytes
 from shuffler.former_files import convert_former_files, convert_permuted, convert_proofs
 from tests.support.former_files import write_former_batch
@@ -24,7 +24,7 @@ async def test_a_permuted_batch_of_the_first_version_is_delivered(shuffler: Shuf
     shuffler.analyzer.reachable = False
     await shuffler.advance()
     [batch] = shuffler.batches.unfinished()
-    blocks = open_blocks(shuffler.blocks)
+    blocks = shuffler.blocks
     folder = batch.batch_id.hex()
     whole = SealedBlocks(blocks, folder, batch.key).get("permuted/0")
     blocks.delete(folder)
@@ -89,7 +89,7 @@ async def test_a_proof_of_the_first_version_is_served(shuffler: Shuffler) -> Non
     kept = until.to_bytes(8) + commitment_to_bytes(commitment)
     (folder / f"{DIGEST.hex()}.commitment").write_bytes(kept)
     (folder / f"{DIGEST.hex()}.leaves").write_bytes(b"".join(buckets))
-    convert_proofs(folder, open_blocks(shuffler.blocks))
+    convert_proofs(folder, shuffler.blocks)
 
     assert [] == list(folder.iterdir())
     own = leaves[700]

@@ -14,7 +14,7 @@ from common.messages.inclusion_proof import (
     leaf,
     salted,
 )
-from common.runtime.blocks import SealedBlocks, open_blocks
+from common.runtime.blocks import SealedBlocks
 from common.task.dummy_spec import ShufflerSpec
 from common.task_digest import TaskDigest
 from common.wire.batches import prefix_to_wire, proof_from_wire
@@ -187,7 +187,7 @@ async def test_a_start_deletes_incomplete_proofs(delivered: Shuffler) -> None:
 
 def _keep_job(shuffler: Shuffler, reports: list[bytes], n_ranges: int = 2) -> ProofJob:
     """Store a permuted batch in three parts."""
-    blocks = SealedBlocks(open_blocks(shuffler.blocks), bytes(16).hex(), BatchKey(bytes(32)))
+    blocks = SealedBlocks(shuffler.blocks, bytes(16).hex(), BatchKey(bytes(32)))
     for part in range(3):
         blocks.put(f"permuted/{part}", b"".join(reports[part::3]))
     return ProofJob(

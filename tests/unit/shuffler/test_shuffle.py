@@ -13,6 +13,7 @@ from common.crypto.randomness import seeded_generator
 from common.errors import DamagedStorageError
 from common.mechanisms.registry import mechanism_of
 from common.messages.batch import BatchId
+from common.runtime.blocks import FolderBlocks
 from common.task.dummy_spec import KEEP_SUM, ShufflerSpec
 from shuffler.permutation import permute
 from shuffler.shuffle import ShuffleSummary, shuffle
@@ -73,7 +74,7 @@ def _job(case: PublishedTask, path: Path, n_users: int, **changes: Any) -> Shuff
         key=_KEY,
         seed=_SEED,
         source=MemoryGroups(tuple(sorted(groups))),
-        blocks=path.as_uri(),
+        blocks=FolderBlocks(path),
     )
     return dataclasses.replace(job, **changes)
 
@@ -155,8 +156,8 @@ async def test_a_repeated_shuffle_writes_the_same_blocks(tmp_path: Path) -> None
     """Every block is the same bit for bit, in every stage; another seed permutes otherwise."""
     case = _CASES["permutes"]
     first = _job(case, tmp_path / "first", 300, **_SEVERAL | {"n_dummy_parts": 0})
-    second = dataclasses.replace(first, blocks=(tmp_path / "second").as_uri())
-    other = dataclasses.replace(first, blocks=(tmp_path / "other").as_uri(), seed=bytes(32))
+    second = dataclasses.replace(first, blocks=FolderBlocks(tmp_path / "second"))
+    other = dataclasses.replace(first, blocks=FolderBlocks(tmp_path / "other"), seed=bytes(32))
     for job in (first, second, other):
         for part in range(job.n_parts):
             job.throw(part)

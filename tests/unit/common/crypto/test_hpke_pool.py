@@ -86,7 +86,7 @@ def test_a_key_sent_to_a_worker_does_not_print() -> None:
 def test_worker_processes_seal_and_open_in_order(pool: HpkePool) -> None:
     """A ciphertext that does not open is marked and keeps its place, filled with zeros."""
     key, texts = HpkePrivateKey.generate(), bytes(range(36))
-    sealed = pool.seal(key.public_key(), texts, 12, _CONTEXT).result()
+    sealed = pool.submit(seal_each, key.public_key(), texts, 12, _CONTEXT).result()
 
     assert texts == open_each(key, sealed, 60, _CONTEXT).plaintexts
     damaged = sealed[:60] + bytes(60) + sealed[120:]

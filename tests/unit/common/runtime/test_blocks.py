@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 
 from common.crypto.batch_key import BatchKey
-from common.errors import DamagedStorageError, SettingsError
-from common.runtime.blocks import FolderBlocks, SealedBlocks, open_blocks
+from common.errors import DamagedStorageError
+from common.runtime.blocks import FolderBlocks, SealedBlocks
 from tests.support.disks import flushes
 
 _KEY = BatchKey(bytes(32))
@@ -17,7 +17,7 @@ def _sealed(path: Path, folder: str = "b") -> SealedBlocks:
 
 def test_a_block_is_read_back_whole_or_in_part(tmp_path: Path) -> None:
     """A later block takes an earlier one's place; sealed blocks are read whole."""
-    blocks = open_blocks(tmp_path.as_uri())
+    blocks = FolderBlocks(tmp_path)
     for content in (b"earlier and longer", b"0123456789"):
         blocks.put("folder/name", content, durable=False)
 
@@ -91,10 +91,3 @@ def test_a_durable_block_is_flushed_before_it_is_renamed(
     assert ("flush", file.st_ino) in acts if durable else acts == [("rename", file.st_ino)]
     if durable:
         assert [("flush", file.st_ino), ("rename", file.st_ino), ("flush", folder)] == acts
-
-
-@pytest.mark.parametrize("url", ["/a/path", "file://host/path", "ftp://host/path", "blocks", ""])
-def test_another_address_is_refused(url: str) -> None:
-    """The message names the two forms."""
-    with pytest.raises(SettingsError, match="must be file:///PATH or s3://BUCKET/PREFIX"):
-        open_blocks(url)

@@ -19,7 +19,6 @@ from common.crypto.key_ring import DAY
 from common.crypto.randomness import secure_generator
 from common.crypto.signing import SigningIdentity
 from common.errors import SettingsError, UnknownKeyError
-from common.runtime.blocks import open_blocks
 from common.runtime.key_store import KeyStore, Rotation
 from common.runtime.state_directory import StateDirectory
 from deploy.audit.harness.clock import ManualClock
@@ -155,7 +154,7 @@ async def test_a_running_service_rotates_its_keys(started: _Started) -> None:
     if "InclusionProofs" in started.made:
         inclusions = started.made["InclusionProofs"]
         assert 40 * DAY == inclusions["keep_seconds"]
-        await _until(lambda: not open_blocks(inclusions["blocks"]).folders())
+        await _until(lambda: not inclusions["blocks"].folders())
     [pool] = {given["pool"] for given in started.made.values() if "pool" in given}
     first, begin = started.keys.public_key(), started.clock.seconds
     for day in (6, 10):

@@ -5,22 +5,11 @@ import pytest
 
 from common.crypto.batch_key import BatchKey
 from common.errors import DamagedStorageError
-from common.messages.batch import BatchId, BatchManifest
 from common.runtime.blocks import FolderBlocks, SealedBlocks
-from common.task_digest import TaskDigest
 from common.wire.batches import MAX_CHUNK_BYTES
-from shuffler.part_delivery import chunks_of
+from shuffler.permuted_batch import permuted_chunks
 
 _SIZE: Final = 60_000
-
-
-def _manifest(n_reports: int) -> BatchManifest:
-    return BatchManifest(
-        task_digest=TaskDigest(bytes(32)),
-        batch_id=BatchId(bytes(16)),
-        n_users=3,
-        n_reports=n_reports,
-    )
 
 
 @pytest.fixture
@@ -32,9 +21,14 @@ def blocks(tmp_path: Path) -> SealedBlocks:
     return sealed
 
 
+async def _read(blocks: SealedBlocks, n_parts: int, n_reports: int) -> list[bytes]:
+    chunks = permuted_chunks(blocks, n_parts=n_parts, n_reports=n_reports, size=_SIZE)
+    return [chunk async for chunk in chunks]
+
+
 async def test_chunks_hold_whole_reports_in_the_order_of_the_parts(blocks: SealedBlocks) -> None:
     """Only the last chunk of a part is shorter."""
-    chunks = [chunk async for chunk in chunks_of(_manifest(42), blocks, 2, _SIZE)]
+    chunks = await _read(blocks, 2, 42)
 
     assert bytes(40 * _SIZE) + b"\1" * (2 * _SIZE) == b"".join(chunks)
     assert [17, 17, 6, 2] == [len(chunk) // _SIZE for chunk in chunks]
@@ -47,10 +41,15 @@ async def test_a_batch_that_lacks_reports_is_not_delivered(
 ) -> None:
     """The number of reports must be the manifest's."""
     with pytest.raises(DamagedStorageError, match=f"has {n_reports} reports"):
-        [chunk async for chunk in chunks_of(_manifest(n_reports), blocks, n_parts, _SIZE)]
+        [
+            chunk
+            async for chunk in permuted_chunks(
+                blocks, n_parts=n_parts, n_reports=n_reports, size=_SIZE
+            )
+        ]
 
 
 async def test_a_missing_part_is_a_storage_error(blocks: SealedBlocks) -> None:
     """The delivery is retried."""
     with pytest.raises(DamagedStorageError, match="a block of the batch is missing"):
-        [chunk async for chunk in chunks_of(_manifest(42), blocks, 3, _SIZE)]
+        await _read(blocks, 3, 42)

@@ -1,25 +1,24 @@
-"""Deliver a permuted batch to the analyzer, part by part."""
+"""Read a permuted batch part by part, for its delivery."""
 
 import asyncio
 from collections.abc import AsyncIterator
 
 from common.errors import DamagedStorageError
-from common.messages.batch import BatchManifest
 from common.runtime.blocks import SealedBlocks
 from common.wire.batches import MAX_CHUNK_BYTES
 from shuffler.shuffle_job import PERMUTED
 
 
-async def chunks_of(
-    manifest: BatchManifest, blocks: SealedBlocks, n_parts: int, size: int
+async def permuted_chunks(
+    blocks: SealedBlocks, *, n_parts: int, n_reports: int, size: int
 ) -> AsyncIterator[bytes]:
     """
     Yield a permuted batch in chunks of whole reports.
 
     Args:
-        manifest: Describes the batch.
         blocks: The permuted batch, a block per part.
         n_parts: Number of parts.
+        n_reports: Number of reports in the batch.
         size: Bytes of a sealed report.
 
     Raises:
@@ -34,7 +33,7 @@ async def chunks_of(
         n_read += len(content) // size
         for start in range(0, len(content), step):
             yield content[start : start + step]
-    if n_read != manifest.n_reports:
+    if n_read != n_reports:
         raise DamagedStorageError(
-            f"the permuted batch has {manifest.n_reports} reports; {n_read} are stored"
+            f"the permuted batch has {n_reports} reports; {n_read} are stored"
         )
