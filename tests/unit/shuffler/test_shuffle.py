@@ -18,7 +18,7 @@ from common.task.dummy_spec import KEEP_SUM, ShufflerSpec
 from shuffler.permutation import permute
 from shuffler.shuffle import ShuffleSummary, shuffle
 from shuffler.shuffle_job import PERMUTED, ShuffleJob
-from shuffler.storage.group import NUMBER_BITS, form_group
+from shuffler.storage.group import NUMBER_BITS
 from tests.support.executors import InlineExecutor
 from tests.support.tasks import SHUFFLER_NOISE, PublishedTask, published
 
@@ -58,22 +58,19 @@ def _job(case: PublishedTask, path: Path, n_users: int, **changes: Any) -> Shuff
     """Plan the shuffle of a batch whose users are stored 30 to a group."""
     reports, per_user = _reports(case, n_users), case.task.reports_per_user
     users = [b"".join(reports[at : at + per_user]) for at in range(0, len(reports), per_user)]
+    n_groups = -(-n_users // 30)
     groups = []
-    for start in range(0, n_users, 30):
-        ids = [bytes(12) + (start + index).to_bytes(4) for index in range(30)]
-        submissions = [
-            submission_id + user
-            for submission_id, user in zip(ids, users[start : start + 30], strict=False)
-        ]
-        group, _ = form_group(submissions, _KEY)
-        groups.append((group.number, group.sealed))
+    for index in range(n_groups):  # spread evenly, so that every part has some
+        number = ((2 * index + 1) << NUMBER_BITS) // (2 * n_groups)
+        content = b"".join(users[30 * index : 30 * (index + 1)])
+        groups.append((number, _KEY.seal(content, b"reports" + number.to_bytes(8))))
     job = ShuffleJob.plan(
         batch_id=BatchId(bytes(16)),
         task_bytes=case.signed.task_bytes,
         n_users=n_users,
         key=_KEY,
         seed=_SEED,
-        source=MemoryGroups(tuple(sorted(groups))),
+        source=MemoryGroups(tuple(groups)),
         blocks=FolderBlocks(path),
     )
     return dataclasses.replace(job, **changes)
