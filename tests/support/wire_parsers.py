@@ -9,9 +9,11 @@ from analyzer.sentinels import SentinelMatches, match_sentinels
 from analyzer.storage.task_table import Sentinel
 from analyzer.task_builder import complete
 from common.crypto.signing import SigningIdentity, is_valid_receipt, sign_receipt
+from common.messages import inclusion_proof
 from common.messages.batch import (
     BatchId,
     BatchManifest,
+    BatchPart,
     BatchState,
     BatchStatus,
     TaskState,
@@ -204,10 +206,24 @@ _MESSAGES: Final[tuple[tuple[Any, ...], ...]] = (
         *(tasks.description_to_wire(_SIGNED, _summary(state)) for state in TaskState),
     ),
     (
-        *("manifest", batches.manifest_from_wire),
-        batches.manifest_to_wire(
+        *("announcement of a delivery", batches.delivery_from_wire),
+        batches.delivery_to_wire(
             BatchManifest(
                 task_digest=EXAMPLE_DIGEST, batch_id=BatchId(b"b" * 16), n_users=20, n_reports=40
+            ),
+            3,
+        ),
+    ),
+    (
+        *("parts that have arrived", batches.arrived_from_wire),
+        batches.arrived_to_wire([0, 2], staged=False),
+        batches.arrived_to_wire([], staged=True),
+    ),
+    (
+        *("header of a part", batches.part_from_wire),
+        batches.part_to_wire(
+            BatchPart(
+                task_digest=EXAMPLE_DIGEST, part=2, n_reports=40, content_hash=bytes(range(32))
             )
         ),
     ),
