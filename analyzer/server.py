@@ -12,12 +12,16 @@ from analyzer.servicer import AnalyzerServicer
 from analyzer.settings import AnalyzerSettings
 from analyzer.staging import Staging
 from analyzer.storage import task_table
+from analyzer.storage.former_chunks import convert_former_chunks
+from analyzer.storage.staged_blocks import StagedBlocks
 from analyzer.storage.store import Store
 from common.crypto.hpke import KeyId
 from common.crypto.hpke_pool import HpkePool
 from common.crypto.randomness import secure_generator
 from common.errors import LedgerError
+from common.runtime.blocks import FolderBlocks
 from common.runtime.clock import SystemClock
+from common.runtime.executor import LocalExecutor, PartMetrics
 from common.runtime.key_store import Rotation
 from common.runtime.metrics import ProcessMetrics
 from common.runtime.service import Listener, Service
@@ -75,6 +79,9 @@ async def start(settings: AnalyzerSettings) -> AnalyzerService:
     )
     listing = TaskListing(store, clock)
     await listing.log_unlisted()
+    executor = LocalExecutor(pool=pool, metrics=PartMetrics(process_metrics.metrics, clock))
+    blocks = StagedBlocks(state, FolderBlocks(state.path / "blocks"))
+    await convert_former_chunks(store, blocks)
     metrics.resume(await store.batch_states(), await store.run(task_table.deadlines), head.entry)
     staging = Staging(
         store=store,
@@ -83,13 +90,15 @@ async def start(settings: AnalyzerSettings) -> AnalyzerService:
         identity=keys.identity,
         rng=secure_generator(),
         metrics=metrics,
+        blocks=blocks,
+        executor=executor,
     )
     releases = Releases(
         store=store,
         registry=registry,
         budgets=budgets,
         keys=keys,
-        pool=pool,
+        executor=executor,
         most_refused_share=settings.most_refused_share,
         staging=staging,
         metrics=metrics,

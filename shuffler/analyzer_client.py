@@ -91,16 +91,27 @@ class AnalyzerClient:
         The analyzer answers at once if it refuses the part or already has it. Writing to an
         answered call would make gRPC report INTERNAL instead of the answer.
         """
+        silent: list[PeerError] = []
 
         async def messages() -> AsyncIterator[analyzer_pb2.DeliverPartRequest]:
             yield part_to_wire(part)
-            if await _wants_reports(call):
+            try:
+                wanted = await _wants_reports(call)
+            except PeerError as error:
+                silent.append(error)
+                raise
+            if wanted:
                 for chunk in chunks:
                     yield chunk_to_wire(chunk)
 
         call = self._stub.DeliverPart(messages(), timeout=DELIVERY_DEADLINE)
-        with _certificate_refusals():
-            await reply(call, _PEER)
+        try:
+            with _certificate_refusals():
+                await reply(call, _PEER)
+        except asyncio.CancelledError:
+            if silent:  # gRPC reports it as a cancelled call
+                raise silent[0] from None
+            raise
 
     async def finish_delivery(self, digest: TaskDigest) -> BatchCommitment | None:
         """Fetch the commitment, once the analyzer has hashed the batch."""

@@ -49,7 +49,7 @@ async def deliver_parts(
                 n_reports=len(content) // size,
                 content_hash=await asyncio.to_thread(_sha256, content),
             )
-            await analyzer.deliver_part(part, _chunks(content, MAX_CHUNK_BYTES // size * size))
+            await analyzer.deliver_part(part, chunks_of_part(content, size))
 
     if not staged:
         await gather(deliver(number) for number in range(n_parts) if number not in arrived)
@@ -60,8 +60,8 @@ def _sha256(content: bytes) -> bytes:
     return hashlib.sha256(content).digest()
 
 
-def _chunks(content: bytes, step: int) -> Iterator[memoryview]:
-    """Yield a part in chunks of `step` bytes."""
-    view = memoryview(content)
+def chunks_of_part(content: bytes, size: int) -> Iterator[memoryview]:
+    """Yield a part's reports of `size` bytes in chunks of whole reports."""
+    view, step = memoryview(content), MAX_CHUNK_BYTES // size * size
     for start in range(0, len(content), step):
         yield view[start : start + step]

@@ -8,6 +8,7 @@ or changed block does not open, and destroying the key erases all of them.
 
 import secrets
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -36,16 +37,16 @@ class Blocks(Protocol):
         """List the folders, without subfolders."""
 
 
+@dataclass(frozen=True, slots=True)
 class FolderBlocks:
     """Blocks in a directory."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    path: Path
 
     @storage_failures()
     def put(self, name: str, content: bytes, *, durable: bool) -> None:
         """Write a block; see `Blocks.put`."""
-        path = self._path / name
+        path = self.path / name
         _make_folder(path.parent)
         if durable:
             atomic_write(path, content, _OWNER_ONLY_FILE)
@@ -57,7 +58,7 @@ class FolderBlocks:
     def get(self, name: str, start: int = 0, length: int = -1) -> bytes:
         """Read a block; see `Blocks.get`."""
         try:
-            with storage_failures(), (self._path / name).open("rb") as file:
+            with storage_failures(), (self.path / name).open("rb") as file:
                 file.seek(start)
                 return file.read(length)
         except StorageError as error:
@@ -68,7 +69,7 @@ class FolderBlocks:
     @storage_failures()
     def delete(self, folder: str) -> None:
         """Delete a folder; see `Blocks.delete`."""
-        path = self._path / folder
+        path = self.path / folder
         if path.exists():
             shutil.rmtree(path)
             flush_directory(path.parent)
@@ -76,7 +77,7 @@ class FolderBlocks:
     @storage_failures()
     def folders(self) -> list[str]:
         """List the folders; see `Blocks.folders`."""
-        return sorted(path.name for path in self._path.glob("*") if path.is_dir())
+        return sorted(path.name for path in self.path.glob("*") if path.is_dir())
 
 
 def _make_folder(path: Path) -> None:

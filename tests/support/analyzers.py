@@ -126,5 +126,5 @@ class MemoryAnalyzer:
         if self._identity is None:
             return None
         leaves = leaves_of(blob, len(blob) // self.begun.n_reports)[HASH_BYTES * self.forget :]
-        tree, _ = tree_over(leaves, SALT)
+        tree, _ = tree_over(bytearray(leaves), SALT)
         return BatchCommitment.sign(self._identity, digest, self.begun.batch_id, tree, SALT)

@@ -5,11 +5,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from analyzer.sentinels import SentinelMatches, match_sentinels
+from analyzer.sentinels import SentinelMatches, match_part
 from analyzer.storage.task_table import Sentinel
 from analyzer.task_builder import complete
 from common.crypto.signing import SigningIdentity, is_valid_receipt, sign_receipt
-from common.messages import inclusion_proof
 from common.messages.batch import (
     BatchId,
     BatchManifest,
@@ -103,7 +102,9 @@ def _verified(message: analyzer_pb2.GetLedgerResponse) -> str:
 def _matched(message: analyzer_pb2.RegisterSentinelsRequest) -> SentinelMatches:
     _, sentinels, known = batches.sentinels_from_wire(message)
     wanted = [Sentinel(leaves=tuple(split(one)), acknowledged=known) for one in sentinels]
-    return match_sentinels([bytes(3 * _REPORT_BYTES)], _REPORT_BYTES, wanted)
+    leaves = [leaf for one in wanted for leaf in one.leaves]
+    found = match_part(bytes(3 * _REPORT_BYTES), _REPORT_BYTES, leaves)
+    return SentinelMatches.joined(wanted, [found])
 
 
 def _inclusions(folder: Path) -> InclusionProofs:
