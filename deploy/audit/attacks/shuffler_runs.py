@@ -326,13 +326,16 @@ async def _injecting(attack: _Attack, *, delivering: Delivering = deliver) -> Ro
         least, most = parties.analyzer.task.batch_reports(n)
         _, reports = shuffler.batch(shuffles)
         excess = reports + reports[:1] * (most + 1 - len(reports))
-        for name, announced, sent in (
-            ("more reports than belong to the users", most + 1, excess),
-            ("more reports than announced", most, excess),
-            ("fewer reports than belong to the users", least - 1, reports[: least - 1]),
-            ("fewer reports than announced", least, reports[: least - 1]),
+        for number, (name, announced, sent) in enumerate(
+            (
+                ("more reports than belong to the users", most + 1, excess),
+                ("more reports than announced", most, excess),
+                ("fewer reports than belong to the users", least - 1, reports[: least - 1]),
+                ("fewer reports than announced", least, reports[: least - 1]),
+            )
         ):
-            call = delivering(parties, shuffler.manifest(n, announced), sent)
+            manifest = shuffler.manifest(n, announced, BatchId(bytes([number] * 16)))
+            call = delivering(parties, manifest, sent)
             await attack.refuses(f"{name} are refused", call, WireError)
         attack.checks.require("nothing is charged", not await parties.analyzer.store.ledger(0))
     outcome = await attack.run(invents(_INVENTED))
