@@ -29,7 +29,7 @@ from common.task.task import Task
 from common.task_digest import TaskDigest
 from shuffler.analyzer_client import Analyzer
 from shuffler.batch_states import DESTROYED_STATES, FINAL_STATES, ClosingRule
-from shuffler.storage.sqlite_store import SqliteStore, StoredBatch
+from shuffler.storage.submission_store import StoredBatch, SubmissionStore
 
 _MAX_LOOKUPS: Final = 256
 """Maximum number of concurrent task lookups. A lookup continues if its caller hangs up."""
@@ -62,7 +62,7 @@ class ActiveBatches:
     def __init__(
         self,
         *,
-        store: SqliteStore,
+        store: SubmissionStore,
         state: StateDirectory,
         analyzer: Analyzer,
         identity: PublicIdentity,

@@ -29,8 +29,7 @@ from shuffler.admission import TokenCheck
 from shuffler.batch_states import close_request_event, next_state
 from shuffler.refusals import RefusalCounts
 from shuffler.storage.group import Group, form_from_opened
-from shuffler.storage.sqlite_store import SqliteStore
-from shuffler.storage.submissions import Arrival
+from shuffler.storage.submission_store import Arrival, SubmissionStore
 
 _CALLS_AHEAD: Final = 3
 """Bulk calls admitted per worker: one being opened, one waiting, one being stored."""
@@ -69,7 +68,7 @@ class Collection:
         self,
         *,
         batches: ActiveBatches,
-        store: SqliteStore,
+        store: SubmissionStore,
         keys: KeyStore,
         pool: HpkePool,
         clock: Clock,
@@ -300,7 +299,7 @@ class Collection:
             batch_id=batch.batch_id,
             key=batch.key,
             groups=groups,
-            in_time=self._clock.now() < batch.closing_rule.deadline,
+            deadline=batch.closing_rule.deadline,
             token_tags=()
             if self._tokens is None
             else [

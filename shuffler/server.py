@@ -37,6 +37,7 @@ from shuffler.servicer import ShufflerServicer
 from shuffler.settings import ShufflerSettings
 from shuffler.storage.batch_seeds import BatchSeeds
 from shuffler.storage.sqlite_store import SqliteStore
+from shuffler.storage.submission_store import SubmissionStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +45,7 @@ class ShufflerService(Service):
     """A running shuffler."""
 
     refusals: RefusalCounts
-    store: SqliteStore
+    store: SubmissionStore
     pool: HpkePool
     channel: FreshChannel
 
@@ -76,7 +77,7 @@ async def start(settings: ShufflerSettings) -> ShufflerService:
     )
     identity = load_identity(state)
     pinned = PublicIdentity.from_hex(settings.analyzer_identity, "analyzer_identity")
-    store = SqliteStore(state.path / "spool.sqlite", metrics.record_move)
+    store = SqliteStore(state.path / "spool.sqlite", clock, metrics.record_move)
     pool = HpkePool(settings.opening_processes)
     rng = secure_generator()
     analyzer = AnalyzerClient(channel)

@@ -128,7 +128,7 @@ class Shuffler:
 
     def open_store(self) -> SqliteStore:
         """Open the database of submissions."""
-        return SqliteStore(self.path / "spool.sqlite", self.metrics.record_move)
+        return SqliteStore(self.path / "spool.sqlite", self.clock, self.metrics.record_move)
 
     def envelope(self, value: int = 0) -> bytes:
         """Prepare one user's envelope."""
