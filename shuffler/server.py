@@ -13,9 +13,11 @@ from common.crypto.key_ring import DAY, KeyState
 from common.crypto.randomness import secure_generator
 from common.crypto.signing import PublicIdentity, TokenIdentity
 from common.runtime.access import OperatorToken
-from common.runtime.blocks import FolderBlocks
+from common.runtime.blocks import open_blocks
 from common.runtime.clock import SystemClock
-from common.runtime.executor import LocalExecutor, PartMetrics
+from common.runtime.engine import open_executor
+from common.runtime.executor import Executor, PartMetrics
+from common.runtime.jobs import OfferedJobs
 from common.runtime.key_store import KeyStore, Rotation, load_identity
 from common.runtime.metrics import ProcessMetrics
 from common.runtime.rpc import FreshChannel, open_channel
@@ -38,6 +40,7 @@ from shuffler.settings import ShufflerSettings
 from shuffler.storage.batch_seeds import BatchSeeds
 from shuffler.storage.sqlite_store import SqliteStore
 from shuffler.storage.submission_store import SubmissionStore
+from shuffler.worker import run_part
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +49,7 @@ class ShufflerService(Service):
 
     refusals: RefusalCounts
     store: SubmissionStore
+    executor: Executor
     pool: HpkePool
     channel: FreshChannel
 
@@ -53,6 +57,7 @@ class ShufflerService(Service):
         """Finish calls in flight, stop background tasks, and close every file."""
         await self.listener.stop()
         await self.refusals.save_last(self.store)
+        await self.executor.close()
         await self.channel.close()
         self.pool.close()
         self.store.close()
@@ -91,7 +96,7 @@ async def start(settings: ShufflerSettings) -> ShufflerService:
         most_dummies=settings.most_dummies,
         rng=rng,
     )
-    blocks = FolderBlocks(state.path / "blocks")
+    blocks = open_blocks(settings.blocks or (state.path / "blocks").absolute().as_uri())
     try:
         await refusals.load(store)
         await batches.resume()
@@ -134,11 +139,14 @@ async def start(settings: ShufflerSettings) -> ShufflerService:
         keep_seconds=settings.keep_inclusion_days * DAY,
         clock=clock,
     )
+    jobs = OfferedJobs()
+    parts = PartMetrics(process_metrics.metrics, clock)
+    executor = open_executor(settings, pool, run_part, jobs, parts)
     deliveries = Deliveries(
         batches=batches,
         store=store,
         analyzer=analyzer,
-        executor=LocalExecutor(pool=pool, metrics=PartMetrics(process_metrics.metrics, clock)),
+        executor=executor,
         blocks=blocks,
         seeds=BatchSeeds(state),
         clock=clock,
@@ -162,7 +170,12 @@ async def start(settings: ShufflerSettings) -> ShufflerService:
         background=(deliveries.run, rotation.run, inclusions.run, partial(refusals.run, store)),
     )
     return ShufflerService(
-        listener=listener, refusals=refusals, store=store, pool=pool, channel=channel
+        listener=listener,
+        refusals=refusals,
+        store=store,
+        executor=executor,
+        pool=pool,
+        channel=channel,
     )
 
 

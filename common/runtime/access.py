@@ -63,11 +63,13 @@ class Caller(Enum):
     """A caller whose certificate names `shuffler`."""
     OPERATOR = "operator"
     """A caller whose certificate names `operator`, with the operator token."""
+    WORKER = "worker"
+    """A caller whose certificate, of the party's own authority, names `worker`."""
     TOKEN_HOLDER = "token holder"  # noqa: S105  # not a password
     """A caller with the operator token, at a server that devices call without a certificate."""
 
 
-_CERTIFIED: Final = frozenset({Caller.SHUFFLER, Caller.OPERATOR})
+_CERTIFIED: Final = frozenset({Caller.SHUFFLER, Caller.OPERATOR, Caller.WORKER})
 _WITH_TOKEN: Final = frozenset({Caller.OPERATOR, Caller.TOKEN_HOLDER})
 
 
@@ -117,6 +119,8 @@ class CallKind(Enum):
     """An operator's calls to the analyzer."""
     SHUFFLER_OPERATION = Limits(calls=16, peer_calls=8, read_seconds=10, seconds=30)
     """An operator's calls to the shuffler."""
+    JOB = Limits(calls=1024, peer_calls=64, read_seconds=10, seconds=30)
+    """A worker's call to its coordinator."""
     CONTRIBUTION = Limits(calls=1024, peer_calls=1024, read_seconds=10, seconds=600)
     """A person's own call to their device."""
     HEALTH = Limits(calls=64, peer_calls=2, read_seconds=5, seconds=10)
@@ -163,6 +167,7 @@ CALLS: Final[Mapping[str, Call]] = MappingProxyType(
         "/shuffledp.v1.Analyzer/ListTasks": Call(Caller.OPERATOR, CallKind.ANALYZER_OPERATION),
         "/shuffledp.v1.Analyzer/DescribeTask": Call(Caller.OPERATOR, CallKind.ANALYZER_OPERATION),
         "/shuffledp.v1.Analyzer/GetLedger": Call(Caller.OPERATOR, CallKind.ANALYZER_OPERATION),
+        "/shuffledp.v1.Jobs/GetJob": Call(Caller.WORKER, CallKind.JOB),
         "/grpc.health.v1.Health/Check": Call(Caller.ANYONE, CallKind.HEALTH),
         _REFLECTION: Call(Caller.ANYONE, CallKind.REFLECTION),
     }

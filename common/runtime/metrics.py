@@ -129,6 +129,11 @@ _OF_PARTS: Final = (
         "Parts computed again, after their worker died.",
         {"stage": _STAGES},
     ),
+    _METRIC(
+        "shuffledp_engine_workers",
+        "Workers of the engine; 0 while it does not answer.",
+        absent=True,
+    ),
 )
 _OF_SHUFFLER: Final = (
     _METRIC(

@@ -1,7 +1,9 @@
 """Settings of a service: a TOML file, overridden by the environment."""
 
 import math
+import re
 from collections.abc import Mapping
+from dataclasses import field
 from pathlib import Path
 from typing import Annotated, Final, Literal, TypeVar, get_type_hints
 
@@ -42,6 +44,19 @@ def _address(address: str) -> str:
         return _tcp_address(address)
     except ValueError as error:
         raise ValueError(f"{error}, or unix:PATH") from error
+
+
+def _blocks_url(url: str) -> str:
+    if not re.fullmatch("file:///.+|s3://[^/?].*", url):
+        raise ValueError("must be file:///PATH or s3://BUCKET/PREFIX")
+    return url
+
+
+def _engine_address(address: str) -> str:
+    if not address.startswith("tls://"):
+        raise ValueError("must be tls://host:port")
+    _tcp_address(address.removeprefix("tls://"))
+    return address
 
 
 FilePath = Annotated[Path, BeforeValidator(_file_name)]
@@ -115,6 +130,12 @@ class KeyHolderSettings(ServiceSettings):
     internal_tls_directory: FilePath | None = None
     """Directory with the certificate of this process's role and of the party's own authority, which
     issues no other certificates. Who holds one of them can ask the coordinator for keys."""
+    blocks: Annotated[str, AfterValidator(_blocks_url)] | None = field(default=None, repr=False)
+    """file:///FOLDER or s3://BUCKET/PREFIX for the blocks of batches, shared by the processes of
+    this party alone; None for STATE/blocks."""
+    executor: Annotated[str, AfterValidator(_engine_address)] | None = None
+    """tls://host:port of the scheduler of a Dask engine that runs the coordinator's parts of
+    batches; None for worker processes of this machine."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -140,6 +161,10 @@ class KeyHolderSettings(ServiceSettings):
                 raise SettingsError(f"{name} has no use in the role {self.role}")
             if not given and name in needed:
                 raise SettingsError(f"the role {self.role} needs {name}")
+        if self.executor is not None and self.role != "coordinator":
+            raise SettingsError(f"executor has no use in the role {self.role}")
+        if self.blocks is None and (self.executor is not None or self.role == "worker"):
+            raise SettingsError("an executor and its workers need blocks")
 
     def schedule(self) -> Schedule:
         """Return the key schedule in seconds; a lifetime of 0 days becomes infinite."""

@@ -3,7 +3,9 @@
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-J = TypeVar("J")
+from common.runtime.executor import Job
+
+J = TypeVar("J", bound=Job)
 T = TypeVar("T")
 
 
@@ -13,3 +15,6 @@ class InlineExecutor:
     async def run(self, stage: Callable[[J, int], T], job: J, parts: Iterable[int]) -> list[T]:
         """Run a stage for each part, in order."""
         return [stage(job, part) for part in parts]
+
+    async def close(self) -> None:
+        """Do nothing."""
