@@ -11,6 +11,7 @@ that signs for this party's own processes alone.
 """
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from concurrent.futures import CancelledError
 from contextlib import asynccontextmanager, suppress
@@ -40,11 +41,11 @@ T = TypeVar("T")
 RemotePart = Callable[[str, str, str, int], Awaitable[Any]]
 """Runs a part in a worker: `PartRunner.run`, as a module-level function."""
 
-_CONNECT_SECONDS: Final = 10.0
+_CLOSE_SECONDS: Final = 5.0
 _CHECK_SECONDS: Final = 1.0
 """Seconds between checks that the scheduler is still connected."""
-_WORKERLESS_SECONDS: Final = 60.0
-"""Maximum wait for a worker: longer than a restart of one takes."""
+_PATIENCE: Final = 30.0
+"""Seconds to wait for a scheduler or a worker: longer than a restart takes."""
 _PAUSE_SECONDS: Final = 1.0
 """Pause before a lost part is submitted again."""
 
@@ -63,21 +64,26 @@ class EngineExecutor:
         remote: RemotePart,
         jobs: OfferedJobs,
         metrics: PartMetrics,
+        patience: float = _PATIENCE,
     ) -> None:
         """
         Run parts on the scheduler at `address`, tls://HOST:PORT; connect at the first one.
 
-        `jobs` offers jobs to the workers, which run `remote`. Raises SettingsError without Dask.
+        `jobs` offers jobs to the workers, which run `remote`. Without a scheduler or a worker for
+        `patience` seconds, parts fail. Raises SettingsError without Dask.
         """
         try:
             import distributed  # noqa: F401, PLC0415  # optional
         except ImportError as error:
             raise SettingsError("an executor needs Dask: install shuffledp[scale]") from error
+        for logger in ("distributed", "distributed.client"):  # errors are raised, and logged once
+            logging.getLogger(logger).setLevel(logging.CRITICAL)
         self._address = address
         self._tls = tls
         self._remote = remote
         self._jobs = jobs
         self._metrics = metrics
+        self._patience = patience
         self._client: Client | None = None
         self._tried = False
         self._connecting = asyncio.Lock()
@@ -124,7 +130,7 @@ class EngineExecutor:
                 if client is not self._client or client.status != "running":
                     raise _LostPartError
                 workerless = 0.0 if self._workers() else workerless + _CHECK_SECONDS
-                if workerless >= _WORKERLESS_SECONDS:
+                if workerless >= self._patience:
                     raise EngineAwayError("the engine has no workers")
         except (KilledWorker, CancelledError, OSError) as error:
             if future.status == "error" and not isinstance(error, KilledWorker):
@@ -179,7 +185,7 @@ class EngineExecutor:
                 security=security,
                 asynchronous=True,
                 set_as_default=False,
-                timeout=_CONNECT_SECONDS,
+                timeout=self._patience,
             )
             try:
                 self._client = await client
@@ -192,7 +198,7 @@ class EngineExecutor:
         client, self._client = self._client, None
         if client is not None:
             with suppress(CancelledError, OSError):
-                await client.close(timeout=_CONNECT_SECONDS)  # type: ignore[no-untyped-call]
+                await client.close(timeout=_CLOSE_SECONDS)  # type: ignore[no-untyped-call]
 
 
 def open_executor(
