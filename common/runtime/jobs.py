@@ -36,7 +36,7 @@ class OfferedJobs:
         try:
             yield kind
         finally:
-            if self._jobs[kind, job.folder] is job:
+            if self._jobs.get((kind, job.folder)) is job:
                 del self._jobs[kind, job.folder]
 
     def find(self, kind: str, folder: str) -> Job:

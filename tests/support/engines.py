@@ -7,17 +7,30 @@ import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
-from common.runtime.access import connections_of
-from common.runtime.admission_interceptor import AdmissionInterceptor
+import numpy as np
+
+from common.crypto.batch_key import BatchKey
+from common.messages.batch import BatchId
+from common.runtime.blocks import FolderBlocks
 from common.runtime.clock import SystemClock
-from common.runtime.jobs import OfferedJobs, serve_jobs
-from common.runtime.rpc import bind, make_server
+from common.runtime.engine import EngineExecutor, RemotePart
+from common.runtime.executor import PartMetrics
+from common.runtime.jobs import OfferedJobs
+from common.runtime.metrics import ProcessMetrics
 from common.runtime.service import GRPC_SILENCE
 from common.runtime.tls import Tls, TlsFiles, development_files
+from common.task.task import SUBMISSION_ID_BYTES
+from shuffler.shuffle_job import ShuffleJob
+from shuffler.storage.group import form_group
+from shuffler.storage.sqlite_store import SqliteStore
+from shuffler.storage.submission_store import Arrival
+from tests.support.coordinators import coordinator
+from tests.support.tasks import PublishedTask
 
 _STARTED: Final = 60.0
 """Seconds in which a scheduler listens."""
@@ -68,14 +81,15 @@ class Engine:
                     writer.close()
                     return
 
-    def start_worker(self) -> None:
-        """Start a worker with one thread, which its nanny replaces if it dies."""
-        self._workers.append(
+    def start_workers(self) -> None:
+        """Start two workers with one thread each, which their nannies replace if they die."""
+        self._workers += [
             self._start(
                 "worker", "worker", self.address, "--nthreads", "1", "--no-dashboard",
                 "--local-directory", str(self._folder),
             )
-        )  # fmt: skip
+            for _ in range(2)
+        ]  # fmt: skip
 
     def kill(self, what: Literal["scheduler", "workers"]) -> None:
         """Kill all workers or, first, also the scheduler, without which they would end."""
@@ -110,23 +124,79 @@ class Engine:
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
     """Kill a process and its children, which are in its session."""
-    try:
+    with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
     process.wait()
 
 
+@dataclass(frozen=True, kw_only=True)
+class EngineParty:
+    """A shuffler's coordinator and its engine."""
+
+    folder: Path
+    engine: Engine
+    metrics: ProcessMetrics
+    executor: EngineExecutor
+
+
 @asynccontextmanager
-async def coordinator(files: TlsFiles, jobs: OfferedJobs) -> AsyncIterator[str]:
-    """Serve jobs like a coordinator; yield the address."""
-    tls = Tls.open(files, "coordinator", SystemClock())
-    admission = AdmissionInterceptor(certificates=True, token=None, on_error=lambda _: None)
-    server = make_server(admission, connections_of("shuffledp.v1.Jobs"))
-    serve_jobs(server, jobs)
-    address = bind(server, "127.0.0.1:0", tls, ask_for_certificates=True)
-    await server.start()
-    try:
-        yield address
-    finally:
-        await server.stop(0)
+async def engine_party(
+    folder: Path, remote: RemotePart, environment: Mapping[str, str]
+) -> AsyncIterator[EngineParty]:
+    """Run a coordinator with an engine of two workers; blocks are in FOLDER/engine."""
+    jobs, variables = OfferedJobs(), dict(environment)
+    engine = Engine(folder, variables)
+    metrics = ProcessMetrics("shuffler", SystemClock())
+    tls = Tls.open(engine.files("coordinator"), "coordinator", SystemClock())
+    async with coordinator(tls, jobs) as address:
+        settings = {
+            "role": "worker",
+            "coordinator": address,
+            "internal_tls_directory": str(engine.certificates),
+            "blocks": (folder / "engine").as_uri(),
+            "state_directory": str(folder),
+            "plaintext": "true",
+            "analyzer": "127.0.0.1:1",
+            "analyzer_identity": "0" * 64,
+        }
+        variables |= {f"SHUFFLEDP_SHUFFLER_{name.upper()}": settings[name] for name in settings}
+        await engine.start_scheduler()
+        engine.start_workers()
+        executor = EngineExecutor(
+            engine.address,
+            engine.files("coordinator"),
+            remote,
+            jobs,
+            PartMetrics(metrics.metrics, SystemClock()),
+            patience=4,
+        )
+        try:
+            yield EngineParty(folder=folder, engine=engine, metrics=metrics, executor=executor)
+        finally:
+            await executor.close()
+            engine.stop()
+
+
+BATCH_KEY: Final = BatchKey(bytes(32))
+
+
+async def stored_job(folder: Path, case: PublishedTask, n_users: int, per_group: int) -> ShuffleJob:
+    """Store a batch of random reports; return its job, with blocks in FOLDER/pool."""
+    batch_id, rng = BatchId(bytes(range(16))), np.random.default_rng(1)
+    store = SqliteStore(folder / "spool.sqlite", SystemClock())
+    await store.open_batch(batch_id, case.signed)
+    size = SUBMISSION_ID_BYTES + case.task.reports_per_user * case.task.sealed_report_bytes
+    for _ in range(0, n_users, per_group):
+        submissions = [rng.bytes(size) for _ in range(per_group)]
+        groups = [form_group(submissions, BATCH_KEY)[0]]
+        await store.append(Arrival(batch_id=batch_id, key=BATCH_KEY, groups=groups, deadline=2**40))
+    store.close()
+    return ShuffleJob.plan(
+        batch_id=batch_id,
+        task_bytes=case.signed.task_bytes,
+        n_users=n_users,
+        key=BATCH_KEY,
+        seed=bytes(range(32)),
+        source=store.group_source(),
+        blocks=FolderBlocks(folder / "pool"),
+    )
