@@ -10,7 +10,6 @@ from functools import cache
 from typing import Any
 
 from common.runtime.blocks import open_blocks
-from common.runtime.clock import SystemClock
 from common.runtime.jobs import PartRunner
 from common.runtime.settings import load
 from shuffler.proof_job import ProofJob
@@ -29,7 +28,6 @@ def _runner() -> PartRunner:
             "blocks": open_blocks(blocks),
             "source": SqliteGroups(settings.state_directory / "spool.sqlite"),
         },
-        SystemClock(),
     )
 
 

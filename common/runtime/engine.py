@@ -60,6 +60,7 @@ class EngineExecutor:
     def __init__(
         self,
         address: str,
+        *,
         tls: TlsFiles,
         remote: RemotePart,
         jobs: OfferedJobs,
@@ -212,7 +213,7 @@ def open_executor(
     if settings.executor is None or settings.internal_tls_directory is None:
         return LocalExecutor(pool=pool, metrics=metrics)
     tls = TlsFiles.within(settings.internal_tls_directory, settings.role)
-    return EngineExecutor(settings.executor, tls, remote, jobs, metrics)
+    return EngineExecutor(settings.executor, tls=tls, remote=remote, jobs=jobs, metrics=metrics)
 
 
 async def _wait_for(future: "Future[Any]") -> Any:  # noqa: ANN401  # any stage's

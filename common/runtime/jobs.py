@@ -13,7 +13,6 @@ from typing import Any, Self
 import grpc
 
 from common.errors import PeerError, PeerRefusalError, SettingsError, UnknownJobError
-from common.runtime.clock import Clock
 from common.runtime.executor import Job
 from common.runtime.rpc import SHORT_DEADLINE, FreshChannel, open_channel, reply
 from common.runtime.settings import KeyHolderSettings
@@ -90,12 +89,11 @@ class PartRunner:
         settings: KeyHolderSettings,
         jobs: Iterable[type[Job]],
         places: Callable[[str], Mapping[str, Any]],
-        clock: Clock,
     ) -> Self:
         """
         Make the runner of a process with the role `worker`; `places` gets the setting `blocks`.
 
-        Raises SettingsError for another role, and the errors of `Tls.open`.
+        Raises SettingsError for another role, or an unusable certificate.
         """
         coordinator, directory, blocks = (
             settings.coordinator,
@@ -104,8 +102,8 @@ class PartRunner:
         )
         if settings.role != "worker" or not (coordinator and directory and blocks):
             raise SettingsError(f"the role is {settings.role}; parts run in workers")
-        tls = Tls.open(TlsFiles.within(directory, settings.role), settings.role, clock)
-        return cls(coordinator, tls, jobs, places(blocks))
+        files = TlsFiles.within(directory, settings.role)
+        return cls(coordinator, Tls(files=files, identity=files.read()), jobs, places(blocks))
 
     async def run(self, kind: str, folder: str, stage: str, part: int) -> Any:  # noqa: ANN401  # any stage's
         """

@@ -164,10 +164,10 @@ async def engine_party(
         engine.start_workers()
         executor = EngineExecutor(
             engine.address,
-            engine.files("coordinator"),
-            remote,
-            jobs,
-            PartMetrics(metrics.metrics, SystemClock()),
+            tls=engine.files("coordinator"),
+            remote=remote,
+            jobs=jobs,
+            metrics=PartMetrics(metrics.metrics, SystemClock()),
             patience=4,
         )
         try:

@@ -152,6 +152,8 @@ def test_a_devices_caps_have_ranges(tmp_path: Path, line: str, message: str) -> 
 
 _SERVER: Final = {"coordinator_listen": "h:1", "internal_tls_directory": "t"}
 _CLIENT: Final = {"coordinator": "h:1", "internal_tls_directory": "t"}
+_BLOCKS: Final = {"blocks": "s3://name:secret@bucket/prefix"}
+_EXECUTOR: Final = {"executor": "tls://h:1"}
 _STORE: Final = {"store": "postgresql://user:secret@host/name"}
 
 
@@ -161,7 +163,15 @@ _STORE: Final = {"store": "postgresql://user:secret@host/name"}
         ("all", _STORE, ""),
         ("coordinator", _SERVER, ""),
         ("front-end", _CLIENT | _STORE, ""),
-        ("worker", _CLIENT, ""),
+        ("worker", _CLIENT | _BLOCKS, ""),
+        ("coordinator", _SERVER | _BLOCKS | _EXECUTOR, ""),
+        ("worker", _CLIENT, "an executor and its workers need blocks"),
+        ("coordinator", _SERVER | _EXECUTOR, "an executor and its workers need blocks"),
+        ("all", _BLOCKS | _EXECUTOR, "executor has no use in the role all"),
+        ("all", {"blocks": "s3://"}, "blocks must be file:///PATH or s3://BUCKET/PREFIX"),
+        ("all", {"blocks": "file://folder"}, "blocks must be file:///PATH"),
+        ("coordinator", _SERVER | {"executor": "tcp://h:1"}, "executor must be tls://host:port"),
+        ("coordinator", _SERVER | {"executor": "tls://h"}, "executor must be host:port"),
         ("front-end", _CLIENT, "the role front-end needs store"),
         ("front-end", _SERVER | _STORE, "the role front-end needs coordinator"),
         ("worker", {"coordinator": "h:1"}, "the role worker needs internal_tls_directory"),
