@@ -138,6 +138,7 @@ class Deliveries:
                 if stored.state in DESTROYED_STATES:
                     await asyncio.to_thread(self._blocks.delete, stored.batch_id.hex())
                 self._batches.finish(stored, batch.closing_rule)
+                await self._executor.forget_keys()
             if event is None:
                 return
             await self._perform(event, stored, batch)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from common.crypto.hpke_pool import HpkePool
 from common.errors import EngineAwayError, SettingsError
+from common.runtime import logs
 from common.runtime.executor import (
     ATTEMPTS,
     PARTS_AHEAD,
@@ -90,6 +91,8 @@ class EngineExecutor:
         self._connecting = asyncio.Lock()
         self._changed = asyncio.Condition()
         self._running = 0
+        self._outdated = False
+        """Whether workers may hold a destroyed key."""
         metrics.watch_workers(self._workers)
 
     async def run(self, stage: Callable[[J, int], T], job: J, parts: Iterable[int]) -> list[T]:
@@ -102,7 +105,9 @@ class EngineExecutor:
         """
         with self._jobs.offer(job) as kind:
             name = stage.__name__
-            return await gather(self._run_part(kind, job.folder, name, part) for part in parts)
+            found = await gather(self._run_part(kind, job.folder, name, part) for part in parts)
+        await self._restart_workers()
+        return found
 
     async def _run_part(self, kind: str, folder: str, stage: str, part: int) -> Any:  # noqa: ANN401  # any stage's
         async with self._slot():
@@ -156,6 +161,23 @@ class EngineExecutor:
             self._running -= 1
             async with self._changed:
                 self._changed.notify_all()
+
+    async def forget_keys(self) -> None:
+        """Restart all workers once no part runs; see `Executor.forget_keys`."""
+        self._outdated = True
+        await self._restart_workers()
+
+    async def _restart_workers(self) -> None:
+        if self._running or not self._outdated:
+            return
+        try:
+            client = await self._connected()
+            found = await client.scheduler.identity(n_workers=-1)  # type: ignore[union-attr]
+            await client.restart_workers(list(found["workers"]), timeout=self._patience)
+        except (EngineAwayError, CancelledError, OSError, ValueError, AssertionError) as error:
+            logs.event("workers not restarted", {"error": type(error).__name__}, level="WARNING")
+        else:
+            self._outdated = False
 
     def _workers(self) -> int | None:
         return self._total("n_workers") if self._tried else None

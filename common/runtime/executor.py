@@ -48,6 +48,9 @@ class Executor(Protocol):
         Raises the first error of a part; a part whose worker dies is computed again.
         """
 
+    async def forget_keys(self) -> None:
+        """Replace workers that may hold a destroyed key in memory, as soon as possible."""
+
     async def close(self) -> None:
         """Leave the engine."""
 
@@ -124,6 +127,9 @@ class LocalExecutor:
                     except BrokenProcessPool:
                         self._metrics.record_retry(stage.__name__)
                 return await asyncio.wrap_future(self._pool.submit(stage, job, part))
+
+    async def forget_keys(self) -> None:
+        """Do nothing: the pool replaces its workers when an encryption key is destroyed."""
 
     async def close(self) -> None:
         """Do nothing: the pool's owner closes it."""

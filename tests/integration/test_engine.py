@@ -36,11 +36,12 @@ _AWAY: Final[tuple[tuple[Literal["scheduler", "workers"], str], ...]] = (
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def party(tmp_path: Path) -> AsyncIterator[EngineParty]:
+async def party(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[EngineParty]:
     """A coordinator with an engine of two workers, which die once in each stage."""
     marks = tmp_path / "marks"
     marks.mkdir()
-    async with engine_party(tmp_path, run_and_die_once, {MARKS: str(marks)}) as started:
+    patience = getattr(request, "param", 60)
+    async with engine_party(tmp_path, run_and_die_once, {MARKS: str(marks)}, patience) as started:
         yield started
 
 
@@ -71,7 +72,11 @@ async def _run(job: ShuffleJob, executor: Executor) -> list[object]:
 
 
 async def test_an_engine_computes_what_one_machine_computes(party: EngineParty) -> None:
-    """A worker dies in each stage, and the scheduler with all workers in one."""
+    """
+    A worker dies in each stage, and the scheduler with all workers in one.
+
+    When a key is destroyed, both workers are replaced.
+    """
     job, pool = await _job(party), HpkePool(1)
     own = PartMetrics(ProcessMetrics("shuffler", SystemClock()).metrics, SystemClock())
     expected = await _run(job, LocalExecutor(pool=pool, metrics=own))
@@ -91,13 +96,18 @@ async def test_an_engine_computes_what_one_machine_computes(party: EngineParty) 
         found = await running
         while series_of(metrics).get(("shuffledp_engine_workers", ())) != 2:
             await asyncio.sleep(0.05)
+        before = party.engine.worker_processes()
+        await party.executor.forget_keys()
+        after = party.engine.worker_processes()
 
+    assert 2 == len(before - after) == len(after - before)
     assert expected == found
     assert {*_STAGES} == {path.name for path in marks.iterdir()}
     assert series_of(metrics)["shuffledp_parts_retried_total", (("stage", "permute"),)] > 0
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("party", [4], indirect=True)
 async def test_an_engine_that_is_away_or_without_workers_is_an_error(party: EngineParty) -> None:
     """It is raised after a while, so that the batch is tried again and its operator told."""
     job = await _job(party)

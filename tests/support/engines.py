@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 import numpy as np
+import psutil
 
 from common.crypto.batch_key import BatchKey
 from common.messages.batch import BatchId
@@ -91,6 +92,11 @@ class Engine:
             for _ in range(2)
         ]  # fmt: skip
 
+    def worker_processes(self) -> set[int]:
+        """Return the ids of the processes that nannies started."""
+        nannies = [psutil.Process(worker.pid) for worker in self._workers]
+        return {child.pid for nanny in nannies for child in nanny.children(recursive=True)}
+
     def kill(self, what: Literal["scheduler", "workers"]) -> None:
         """Kill all workers or, first, also the scheduler, without which they would end."""
         if what == "scheduler" and self._scheduler is not None:
@@ -141,7 +147,7 @@ class EngineParty:
 
 @asynccontextmanager
 async def engine_party(
-    folder: Path, remote: RemotePart, environment: Mapping[str, str]
+    folder: Path, remote: RemotePart, environment: Mapping[str, str], patience: float = 60
 ) -> AsyncIterator[EngineParty]:
     """Run a coordinator with an engine of two workers; blocks are in FOLDER/engine."""
     jobs, variables = OfferedJobs(), dict(environment)
@@ -168,7 +174,7 @@ async def engine_party(
             remote=remote,
             jobs=jobs,
             metrics=PartMetrics(metrics.metrics, SystemClock()),
-            patience=4,
+            patience=patience,
         )
         try:
             yield EngineParty(folder=folder, engine=engine, metrics=metrics, executor=executor)

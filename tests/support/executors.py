@@ -16,5 +16,8 @@ class InlineExecutor:
         """Run a stage for each part, in order."""
         return [stage(job, part) for part in parts]
 
+    async def forget_keys(self) -> None:
+        """Do nothing."""
+
     async def close(self) -> None:
         """Do nothing."""
