@@ -18,12 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.crypto.batch_key import TAG_BYTES, BatchKey
-from common.crypto.hpke import split_every
 from common.messages.batch import BatchId, BatchState
 from common.messages.submission import Outcome
 from common.runtime.clock import Clock
 from common.sorted_index import SortedIndex
 from shuffler.storage.group import TAGS, Group, merge_small, open_tags
+from shuffler.storage.judgement import judge_group
 from shuffler.storage.submission_store import OPEN_STATES, Arrival
 
 ReadTags = Callable[[int], bytes]
@@ -83,28 +83,9 @@ class Deduplication:
                 raw = entry.tobytes()
                 known[raw[:TAG_BYTES]] = raw[TAG_BYTES:]
         return [
-            _compared(group.tags, known, use_token and partial(use_token, number), new=new)
+            judge_group(group.tags, known, use_token and partial(use_token, number), new=new)
             for number, (group, new) in enumerate(zip(groups, accept_new, strict=True))
         ]
-
-
-def _compared(
-    tags: bytes, known: dict[bytes, bytes], use_token: Callable[[int], bool] | None, *, new: bool
-) -> list[Outcome]:
-    outcomes = []
-    for index, entry in enumerate(split_every(tags, TAGS.itemsize)):
-        tag, content = entry[:TAG_BYTES], entry[TAG_BYTES:]
-        if tag in known:
-            repeated = known[tag] == content
-            outcomes.append(Outcome.REPEATED if repeated else Outcome.CONFLICT)
-        elif not new:
-            outcomes.append(Outcome.CLOSED)
-        elif use_token is not None and not use_token(index):
-            outcomes.append(Outcome.TOKEN_USED)
-        else:
-            known[tag] = content
-            outcomes.append(Outcome.STORED)
-    return outcomes
 
 
 SCHEMA: Final = """
@@ -182,7 +163,7 @@ def _append_to(
     ]
     use_token = _tokens(connection, arrivals)
     outcomes = deduplications[batch_id].classify(groups, accept_new, read, use_token)
-    parts = [_new_part(group, found, key) for group, found in zip(groups, outcomes, strict=True)]
+    parts = [group.stored(found, key) for group, found in zip(groups, outcomes, strict=True)]
     stored = merge_small([part for part in parts if len(part)], key)
     _insert(connection, batch_id, stored, key)
     rest = iter(outcomes)
@@ -203,12 +184,6 @@ def _tokens(connection: sqlite3.Connection, arrivals: Sequence[Arrival]) -> UseT
         return used.rowcount == 1
 
     return use
-
-
-def _new_part(group: Group, outcomes: list[Outcome], key: BatchKey) -> Group:
-    if outcomes.count(Outcome.STORED) == len(outcomes):
-        return group
-    return group.only(np.array([outcome is Outcome.STORED for outcome in outcomes]), key)
 
 
 def _insert(
