@@ -11,7 +11,7 @@ from common.crypto.hpke import DEFAULT_SUITE, SUITES, KeyId
 from common.crypto.hpke_pool import HpkePool
 from common.crypto.key_ring import DAY, KeyState
 from common.crypto.randomness import secure_generator
-from common.crypto.signing import PublicIdentity, TokenIdentity
+from common.crypto.signing import PublicIdentity
 from common.runtime.access import OperatorToken
 from common.runtime.blocks import FolderBlocks
 from common.runtime.clock import SystemClock
@@ -21,14 +21,16 @@ from common.runtime.metrics import ProcessMetrics
 from common.runtime.rpc import FreshChannel, open_channel
 from common.runtime.service import Listener, Service
 from common.runtime.state_directory import StateDirectory
-from common.runtime.tls import identity_for
-from protos.shuffledp.v1 import shuffler_pb2_grpc
+from common.runtime.tls import identity_for, internal_identity
+from protos.shuffledp.v1 import coordinator_pb2_grpc, shuffler_pb2_grpc
 from shuffler.active_batches import ActiveBatches
-from shuffler.admission import ConnectionLimit, TokenCheck
+from shuffler.admission import ConnectionLimit, token_check
 from shuffler.analyzer_client import AnalyzerClient
 from shuffler.collection import Collection
+from shuffler.coordinator_servicer import CoordinatorServicer
 from shuffler.delivery import Deliveries
 from shuffler.former_files import convert_former_files
+from shuffler.front_end_server import start_front_end
 from shuffler.inclusion import InclusionProofs
 from shuffler.metrics import BatchMetrics
 from shuffler.receipts import Receipts
@@ -36,13 +38,16 @@ from shuffler.refusals import RefusalCounts
 from shuffler.servicer import ShufflerServicer
 from shuffler.settings import ShufflerSettings
 from shuffler.storage.batch_seeds import BatchSeeds
-from shuffler.storage.sqlite_store import SqliteStore
+from shuffler.storage.opening import open_store
 from shuffler.storage.submission_store import SubmissionStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShufflerService(Service):
-    """A running shuffler."""
+    """A running shuffler, or its coordinator."""
+
+    internal: Listener | None
+    """Serves the other processes, if this is the coordinator."""
 
     refusals: RefusalCounts
     store: SubmissionStore
@@ -51,6 +56,8 @@ class ShufflerService(Service):
 
     async def stop(self) -> None:
         """Finish calls in flight, stop background tasks, and close every file."""
+        if self.internal is not None:
+            await self.internal.stop()
         await self.listener.stop()
         await self.refusals.save_last(self.store)
         await self.channel.close()
@@ -58,8 +65,19 @@ class ShufflerService(Service):
         self.store.close()
 
 
-async def start(settings: ShufflerSettings) -> ShufflerService:
-    """Start a shuffler and resume the batches of an earlier run."""
+async def start(settings: ShufflerSettings) -> Service:
+    """Start the process of the role in the settings."""
+    if settings.role == "front-end":
+        return await start_front_end(settings)
+    return await start_coordinator(settings)
+
+
+async def start_coordinator(settings: ShufflerSettings) -> ShufflerService:
+    """
+    Start a shuffler and resume the batches of an earlier run.
+
+    In the role coordinator it also serves the shuffler's other processes.
+    """
     clock = SystemClock()
     process_metrics = ProcessMetrics("shuffler", clock)
     refusals = RefusalCounts()
@@ -77,7 +95,7 @@ async def start(settings: ShufflerSettings) -> ShufflerService:
     )
     identity = load_identity(state)
     pinned = PublicIdentity.from_hex(settings.analyzer_identity, "analyzer_identity")
-    store = SqliteStore(state.path / "spool.sqlite", clock, metrics.record_move)
+    store = open_store(settings, clock, process_metrics, metrics.record_move)
     pool = HpkePool(settings.opening_processes)
     rng = secure_generator()
     analyzer = AnalyzerClient(channel)
@@ -112,19 +130,9 @@ async def start(settings: ShufflerSettings) -> ShufflerService:
         publish=lambda: publish_keys(state, keys),
     )
     await rotation.rotate()
-    tokens = (
-        TokenCheck(TokenIdentity.from_hex(settings.token_identity, "token_identity"))
-        if settings.token_identity
-        else None
-    )
+    tokens = token_check(settings)
     collection = Collection(
-        batches=batches,
-        store=store,
-        keys=keys,
-        pool=pool,
-        clock=clock,
-        refusals=refusals,
-        tokens=tokens,
+        batches=batches, store=store, pool=pool, refusals=refusals, tokens=tokens
     )
     connections = ConnectionLimit(0 if tokens else settings.submissions_per_connection)
     operator_token = OperatorToken(state.plain_secret("operator.token", OperatorToken.generate))
@@ -159,10 +167,35 @@ async def start(settings: ShufflerSettings) -> ShufflerService:
         add_services,
         process_metrics,
         operator_token=operator_token,
-        background=(deliveries.run, rotation.run, inclusions.run, partial(refusals.run, store)),
+        background=(
+            deliveries.run,
+            rotation.run,
+            inclusions.run,
+            partial(refusals.run, store),
+            partial(refusals.follow, store),
+        ),
     )
+    internal = None
+    if settings.internal_tls_directory is not None:
+
+        def add_internal_services(server: grpc.aio.Server) -> None:
+            servicer = CoordinatorServicer(batches, identity)
+            coordinator_pb2_grpc.add_ShufflerCoordinatorServicer_to_server(servicer, server)
+
+        internal = await Listener.start_internal(
+            settings,
+            internal_identity(settings.internal_tls_directory, "coordinator", clock),
+            "shuffledp.v1.ShufflerCoordinator",
+            add_internal_services,
+            process_metrics,
+        )
     return ShufflerService(
-        listener=listener, refusals=refusals, store=store, pool=pool, channel=channel
+        listener=listener,
+        internal=internal,
+        refusals=refusals,
+        store=store,
+        pool=pool,
+        channel=channel,
     )
 
 

@@ -87,7 +87,7 @@ class SqliteStore:
 
     async def _commit(self, arrivals: Sequence[Arrival]) -> list[list[list[Outcome]]]:
         judged, stored = await self._database.run(
-            submission_table.append, arrivals, self._deduplications, self._clock
+            submission_table.append, arrivals, self._deduplications, self._clock.now
         )
         for batch_id, group in stored:  # only a committed submission can be repeated
             self._deduplications[batch_id].remember(group)

@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from common.crypto.batch_key import TAG_BYTES, BatchKey
 from common.messages.batch import BatchId, BatchState
 from common.messages.submission import Outcome
-from common.runtime.clock import Clock
 from common.sorted_index import SortedIndex
 from shuffler.storage.group import TAGS, Group, merge_small, open_tags
 from shuffler.storage.judgement import judge_group
@@ -120,15 +119,19 @@ def append(
     connection: sqlite3.Connection,
     arrivals: Sequence[Arrival],
     deduplications: dict[BatchId, Deduplication],
-    clock: Clock,
+    now: Callable[[], float],
 ) -> tuple[list[list[list[Outcome]]], list[tuple[BatchId, Group]]]:
-    """Insert new submissions; return the outcomes by arrival, and the groups that were stored."""
+    """
+    Insert new submissions; return the outcomes by arrival, and the groups that were stored.
+
+    `now` returns the seconds since 1970 UTC.
+    """
     outcomes: list[list[list[Outcome]]] = [[]] * len(arrivals)
     stored: list[tuple[BatchId, Group]] = []
     for batch_id in dict.fromkeys(arrival.batch_id for arrival in arrivals):
         indices = [n for n, arrival in enumerate(arrivals) if arrival.batch_id == batch_id]
         of_batch = [arrivals[index] for index in indices]
-        batch_outcomes, groups = _append_to(connection, of_batch, deduplications, clock)
+        batch_outcomes, groups = _append_to(connection, of_batch, deduplications, now)
         for index, arrival_outcomes in zip(indices, batch_outcomes, strict=True):
             outcomes[index] = arrival_outcomes
         stored += [(batch_id, group) for group in groups]
@@ -139,7 +142,7 @@ def _append_to(
     connection: sqlite3.Connection,
     arrivals: Sequence[Arrival],
     deduplications: dict[BatchId, Deduplication],
-    clock: Clock,
+    now: Callable[[], float],
 ) -> tuple[list[list[list[Outcome]]], list[Group]]:
     """Append submissions to one batch; see `append`."""
     batch_id, key = arrivals[0].batch_id, arrivals[0].key
@@ -156,10 +159,10 @@ def _append_to(
         [sealed_tags] = connection.execute(query, (batch_id, number)).fetchone()
         return open_tags(number, sealed_tags, key)
 
-    collects, now = state is BatchState.COLLECTING, clock.now()
+    collects, time = state is BatchState.COLLECTING, now()
     groups = [group for arrival in arrivals for group in arrival.groups]
     accept_new = [
-        collects and now < arrival.deadline for arrival in arrivals for _ in arrival.groups
+        collects and time < arrival.deadline for arrival in arrivals for _ in arrival.groups
     ]
     use_token = _tokens(connection, arrivals)
     outcomes = deduplications[batch_id].classify(groups, accept_new, read, use_token)

@@ -2,16 +2,14 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import pytest
 
-from common.errors import BatchStateError, SettingsError, StorageError
-from common.messages.batch import BatchState
 from common.messages.submission import Outcome
 from shuffler.storage.postgres_store import PostgresStore
-from tests.support.postgres import PostgresServer, postgres_server
-from tests.support.stores import BATCH, KEY, SIGNED, append, postgres_store, submission, users
+from tests.support.postgres import PostgresServer
+from tests.support.stores import BATCH, SIGNED, append, postgres_store, submission, users
 
 
 @pytest.fixture
