@@ -3,9 +3,10 @@
 import asyncio
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Final
 
-from common.errors import ShuffleDpError
+from common.errors import ShuffleDpError, StorageError
 from common.messages.batch import BatchId
 from common.messages.submission import Outcome
 from common.runtime import logs
@@ -13,6 +14,8 @@ from shuffler.storage.submission_store import SubmissionStore
 
 _PAUSE: Final = 1.0
 """Seconds between saves."""
+_FOLLOW_PAUSE: Final = 15.0
+"""Seconds between readings of what other processes counted."""
 
 
 class RefusalCounts:
@@ -72,6 +75,13 @@ class RefusalCounts:
                 failing = True
             else:
                 failing = False
+
+    async def follow(self, store: SubmissionStore, pause: float = _FOLLOW_PAUSE) -> None:
+        """Load the counts of other processes again and again, while the service runs."""
+        while True:
+            await asyncio.sleep(pause)
+            with suppress(StorageError):  # the store's own metrics show it
+                await self.load(store)
 
     async def save_last(self, store: SubmissionStore) -> None:
         """Save when the service stops; log the loss if that fails."""

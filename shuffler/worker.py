@@ -15,7 +15,7 @@ from common.runtime.settings import load
 from shuffler.proof_job import ProofJob
 from shuffler.settings import ShufflerSettings
 from shuffler.shuffle_job import ShuffleJob
-from shuffler.storage.group_source import SqliteGroups
+from shuffler.storage.opening import open_groups
 
 
 @cache
@@ -24,10 +24,7 @@ def _runner() -> PartRunner:
     return PartRunner.of(
         settings,
         (ShuffleJob, ProofJob),
-        lambda blocks: {
-            "blocks": open_blocks(blocks),
-            "source": SqliteGroups(settings.state_directory / "spool.sqlite"),
-        },
+        {"blocks": open_blocks(settings.blocks_url()), "source": open_groups(settings)},
     )
 
 

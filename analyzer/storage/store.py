@@ -10,10 +10,11 @@ from common.errors import ConflictError
 from common.messages.batch import BatchId, BatchManifest
 from common.messages.ledger_entry import ChainHead, LedgerEntry
 from common.runtime.database import Database
+from common.runtime.schema import Schema
 from common.task_digest import TaskDigest
 from common.wire.results import MAX_LEDGER_ENTRIES
 
-_SCHEMA: Final = (
+_TABLES: Final = (
     task_table.SCHEMA
     + """
 CREATE TABLE IF NOT EXISTS batches (
@@ -58,7 +59,7 @@ class Store:
     """The analyzer's database. Each method that writes is one durable transaction."""
 
     def __init__(self, path: Path) -> None:
-        self._database = Database(path, _SCHEMA)
+        self._database = Database(path, Schema(steps=(_TABLES,)))
 
     async def run(
         self,

@@ -6,7 +6,7 @@ while it runs a part.
 """
 
 import asyncio
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from typing import Any, Self
 
@@ -88,22 +88,18 @@ class PartRunner:
         cls,
         settings: KeyHolderSettings,
         jobs: Iterable[type[Job]],
-        places: Callable[[str], Mapping[str, Any]],
+        places: Mapping[str, Any],
     ) -> Self:
         """
-        Make the runner of a process with the role `worker`; `places` gets the setting `blocks`.
+        Make the runner of a process with the role `worker`.
 
         Raises SettingsError for another role, or an unusable certificate.
         """
-        coordinator, directory, blocks = (
-            settings.coordinator,
-            settings.internal_tls_directory,
-            settings.blocks,
-        )
-        if settings.role != "worker" or not (coordinator and directory and blocks):
+        coordinator, directory = settings.coordinator, settings.internal_tls_directory
+        if settings.role != "worker" or coordinator is None or directory is None:
             raise SettingsError(f"the role is {settings.role}; parts run in workers")
         files = TlsFiles.within(directory, settings.role)
-        return cls(coordinator, Tls(files=files, identity=files.read()), jobs, places(blocks))
+        return cls(coordinator, Tls(files=files, identity=files.read()), jobs, places)
 
     async def run(self, kind: str, folder: str, stage: str, part: int) -> Any:  # noqa: ANN401  # any stage's
         """

@@ -163,6 +163,16 @@ _OF_SHUFFLER: Final = (
         "expires.",
         {"cause": tuple(cause.value for cause in COUNTED_REFUSALS)},
     ),
+    _METRIC(
+        "shuffledp_store_connected",
+        "1 while the store's PostgreSQL server is connected; absent with SQLite.",
+        absent=True,
+    ),
+    _METRIC(
+        "shuffledp_store_commit_seconds",
+        "Seconds of the slowest transaction in PostgreSQL in the last whole five minutes.",
+        absent=True,
+    ),
 )
 _OF_ANALYZER: Final = (
     _METRIC(

@@ -166,6 +166,10 @@ class KeyHolderSettings(ServiceSettings):
         if self.blocks is None and (self.executor is not None or self.role == "worker"):
             raise SettingsError("an executor and its workers need blocks")
 
+    def blocks_url(self) -> str:
+        """Return the URL of the blocks, by default of STATE/blocks."""
+        return self.blocks or (self.state_directory / "blocks").absolute().as_uri()
+
     def schedule(self) -> Schedule:
         """Return the key schedule in seconds; a lifetime of 0 days becomes infinite."""
         return Schedule(

@@ -19,6 +19,7 @@ from common.messages.batch import BatchId, BatchState
 from common.messages.submission import Outcome
 from common.runtime.clock import Clock
 from common.runtime.database import Database
+from common.runtime.schema import Schema
 from common.task_digest import TaskDigest
 from shuffler.storage import submissions as submission_table
 from shuffler.storage.group_commit import GroupCommit
@@ -26,7 +27,7 @@ from shuffler.storage.group_source import SqliteGroups
 from shuffler.storage.submission_store import OPEN_STATES, Arrival, Observer, StoredBatch
 from shuffler.storage.submissions import Deduplication
 
-_SCHEMA: Final = (
+_TABLES: Final = (
     """
 CREATE TABLE IF NOT EXISTS batches (
     batch_id BLOB PRIMARY KEY,
@@ -49,7 +50,7 @@ class SqliteStore:
     def __init__(self, path: Path, clock: Clock, observer: Observer = lambda *_: None) -> None:
         self._observer = observer
         self._clock = clock
-        self._database = Database(path, _SCHEMA)
+        self._database = Database(path, Schema(steps=(_TABLES,)))
         self._path = path
         self._commits = GroupCommit(self._commit)
         self._deduplications: dict[BatchId, Deduplication] = {}
@@ -86,7 +87,7 @@ class SqliteStore:
 
     async def _commit(self, arrivals: Sequence[Arrival]) -> list[list[list[Outcome]]]:
         judged, stored = await self._database.run(
-            submission_table.append, arrivals, self._deduplications, self._clock
+            submission_table.append, arrivals, self._deduplications, self._clock.now
         )
         for batch_id, group in stored:  # only a committed submission can be repeated
             self._deduplications[batch_id].remember(group)

@@ -1,7 +1,7 @@
 """The interface of the shuffler's store of batches and submissions, and its values."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -10,7 +10,6 @@ from common.crypto.signing import SignedTask
 from common.messages.batch import BatchId, BatchState
 from common.messages.submission import Outcome
 from common.task_digest import TaskDigest
-from shuffler.shuffle_job import GroupSource
 from shuffler.storage.group import Group
 
 OPEN_STATES: Final = frozenset({BatchState.COLLECTING, BatchState.CLOSED})
@@ -51,6 +50,13 @@ class Arrival:
 
     def __len__(self) -> int:
         return sum(len(group) for group in self.groups)
+
+
+class GroupSource(Protocol):
+    """The stored groups of a batch, for worker processes. Picklable."""
+
+    def read(self, batch_id: BatchId, first: int, last: int) -> Iterator[tuple[int, bytes]]:
+        """Yield a batch's groups by number, from `first` to `last`: number and sealed reports."""
 
 
 class SubmissionStore(Protocol):

@@ -18,12 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.crypto.batch_key import TAG_BYTES, BatchKey
-from common.crypto.hpke import split_every
 from common.messages.batch import BatchId, BatchState
 from common.messages.submission import Outcome
-from common.runtime.clock import Clock
 from common.sorted_index import SortedIndex
 from shuffler.storage.group import TAGS, Group, merge_small, open_tags
+from shuffler.storage.judgement import judge_group
 from shuffler.storage.submission_store import OPEN_STATES, Arrival
 
 ReadTags = Callable[[int], bytes]
@@ -83,28 +82,9 @@ class Deduplication:
                 raw = entry.tobytes()
                 known[raw[:TAG_BYTES]] = raw[TAG_BYTES:]
         return [
-            _compared(group.tags, known, use_token and partial(use_token, number), new=new)
+            judge_group(group.tags, known, use_token and partial(use_token, number), new=new)
             for number, (group, new) in enumerate(zip(groups, accept_new, strict=True))
         ]
-
-
-def _compared(
-    tags: bytes, known: dict[bytes, bytes], use_token: Callable[[int], bool] | None, *, new: bool
-) -> list[Outcome]:
-    outcomes = []
-    for index, entry in enumerate(split_every(tags, TAGS.itemsize)):
-        tag, content = entry[:TAG_BYTES], entry[TAG_BYTES:]
-        if tag in known:
-            repeated = known[tag] == content
-            outcomes.append(Outcome.REPEATED if repeated else Outcome.CONFLICT)
-        elif not new:
-            outcomes.append(Outcome.CLOSED)
-        elif use_token is not None and not use_token(index):
-            outcomes.append(Outcome.TOKEN_USED)
-        else:
-            known[tag] = content
-            outcomes.append(Outcome.STORED)
-    return outcomes
 
 
 SCHEMA: Final = """
@@ -139,15 +119,19 @@ def append(
     connection: sqlite3.Connection,
     arrivals: Sequence[Arrival],
     deduplications: dict[BatchId, Deduplication],
-    clock: Clock,
+    now: Callable[[], float],
 ) -> tuple[list[list[list[Outcome]]], list[tuple[BatchId, Group]]]:
-    """Insert new submissions; return the outcomes by arrival, and the groups that were stored."""
+    """
+    Insert new submissions; return the outcomes by arrival, and the groups that were stored.
+
+    `now` returns the seconds since 1970 UTC.
+    """
     outcomes: list[list[list[Outcome]]] = [[]] * len(arrivals)
     stored: list[tuple[BatchId, Group]] = []
     for batch_id in dict.fromkeys(arrival.batch_id for arrival in arrivals):
         indices = [n for n, arrival in enumerate(arrivals) if arrival.batch_id == batch_id]
         of_batch = [arrivals[index] for index in indices]
-        batch_outcomes, groups = _append_to(connection, of_batch, deduplications, clock)
+        batch_outcomes, groups = _append_to(connection, of_batch, deduplications, now)
         for index, arrival_outcomes in zip(indices, batch_outcomes, strict=True):
             outcomes[index] = arrival_outcomes
         stored += [(batch_id, group) for group in groups]
@@ -158,7 +142,7 @@ def _append_to(
     connection: sqlite3.Connection,
     arrivals: Sequence[Arrival],
     deduplications: dict[BatchId, Deduplication],
-    clock: Clock,
+    now: Callable[[], float],
 ) -> tuple[list[list[list[Outcome]]], list[Group]]:
     """Append submissions to one batch; see `append`."""
     batch_id, key = arrivals[0].batch_id, arrivals[0].key
@@ -175,14 +159,14 @@ def _append_to(
         [sealed_tags] = connection.execute(query, (batch_id, number)).fetchone()
         return open_tags(number, sealed_tags, key)
 
-    collects, now = state is BatchState.COLLECTING, clock.now()
+    collects, time = state is BatchState.COLLECTING, now()
     groups = [group for arrival in arrivals for group in arrival.groups]
     accept_new = [
-        collects and now < arrival.deadline for arrival in arrivals for _ in arrival.groups
+        collects and time < arrival.deadline for arrival in arrivals for _ in arrival.groups
     ]
     use_token = _tokens(connection, arrivals)
     outcomes = deduplications[batch_id].classify(groups, accept_new, read, use_token)
-    parts = [_new_part(group, found, key) for group, found in zip(groups, outcomes, strict=True)]
+    parts = [group.stored(found, key) for group, found in zip(groups, outcomes, strict=True)]
     stored = merge_small([part for part in parts if len(part)], key)
     _insert(connection, batch_id, stored, key)
     rest = iter(outcomes)
@@ -203,12 +187,6 @@ def _tokens(connection: sqlite3.Connection, arrivals: Sequence[Arrival]) -> UseT
         return used.rowcount == 1
 
     return use
-
-
-def _new_part(group: Group, outcomes: list[Outcome], key: BatchKey) -> Group:
-    if outcomes.count(Outcome.STORED) == len(outcomes):
-        return group
-    return group.only(np.array([outcome is Outcome.STORED for outcome in outcomes]), key)
 
 
 def _insert(

@@ -82,9 +82,7 @@ class Shuffler:
         self.collection = Collection(
             batches=self.batches,
             store=self.store,
-            keys=self.keys,
             pool=pool,
-            clock=self.clock,
             tokens=TokenCheck(self.token_identity) if self.token_identity else None,
             refusals=self.refusals,
         )

@@ -138,4 +138,4 @@ def test_a_process_of_another_role_runs_no_part(tmp_path: Path) -> None:
     """A service that got into an engine by mistake would need other settings."""
     settings = KeyHolderSettings(state_directory=tmp_path, plaintext=True)
     with pytest.raises(SettingsError, match="the role is all; parts run in workers"):
-        PartRunner.of(settings, (_Job,), lambda blocks: {"blocks": blocks})
+        PartRunner.of(settings, (_Job,), {})

@@ -154,6 +154,7 @@ async def test_the_database_has_no_other_columns(store: SqliteStore) -> None:
         "submission_groups": "batch_id number sealed_tags sealed",
         "used_tokens": "batch_id token_tag",
         "refusals": "batch_id outcome n",
+        "schema_version": "version readable_from",
     } == {table: " ".join(name for owner, name in found if owner == table) for table, _ in found}
 
 
