@@ -1,6 +1,6 @@
 """Settings of the analyzer."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 from pydantic.dataclasses import dataclass
@@ -17,3 +17,5 @@ class AnalyzerSettings(KeyHolderSettings):
     """Worker processes that open reports; 0 means one per core."""
     most_refused_share: Annotated[float, Field(ge=0, le=1)] = 0.05
     """Maximum share of refused reports in a batch that is estimated; 1.0 for no limit."""
+    role: Literal["all", "coordinator", "worker"] = "all"
+    """This process's share of the analyzer's work."""

@@ -77,6 +77,10 @@ class UnknownTaskError(ShuffleDpError, status="NOT_FOUND"):
     """No task has this digest."""
 
 
+class UnknownJobError(ShuffleDpError, status="NOT_FOUND"):
+    """No part of the job runs now; a worker of an engine came too late."""
+
+
 class BatchStateError(ShuffleDpError, status="FAILED_PRECONDITION"):
     """The batch's state does not allow this call; for example, there is no result yet."""
 
@@ -152,6 +156,10 @@ class PeerUnableError(PeerError):
 
 class ForeignReplyError(PeerError):
     """A proxy, or another program or version, refused the call; retrying seldom helps."""
+
+
+class EngineAwayError(ShuffleDpError, status="UNAVAILABLE"):
+    """The engine that runs a batch's parts does not answer, has no workers, or loses parts."""
 
 
 class PeerRefusalError(ShuffleDpError):

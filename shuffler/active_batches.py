@@ -4,12 +4,12 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 
 from common.crypto.batch_key import BatchKey
-from common.crypto.hpke import KeyId, key_id
+from common.crypto.hpke import HpkePrivateKey, KeyId, key_id
 from common.crypto.signing import PublicIdentity, SignedTask
 from common.errors import (
     BatchStateError,
@@ -29,7 +29,7 @@ from common.task.task import Task
 from common.task_digest import TaskDigest
 from shuffler.analyzer_client import Analyzer
 from shuffler.batch_states import DESTROYED_STATES, FINAL_STATES, ClosingRule
-from shuffler.storage.sqlite_store import SqliteStore, StoredBatch
+from shuffler.storage.submission_store import StoredBatch, SubmissionStore
 
 _MAX_LOOKUPS: Final = 256
 """Maximum number of concurrent task lookups. A lookup continues if its caller hangs up."""
@@ -56,13 +56,52 @@ class FinishedBatch:
     closing_rule: ClosingRule
 
 
+class Batches(Protocol):
+    """The batches of this shuffler, by task, and their keys."""
+
+    async def find_or_begin(self, digest: TaskDigest) -> ActiveBatch | FinishedBatch:
+        """
+        Return the batch of a task; on first use fetch and check the task, and begin its batch.
+
+        Raises:
+            UnknownTaskError: The analyzer has no such task.
+            ProofError: The analyzer returned another task, or its signature is invalid.
+            TaskError: The task is invalid, or needs too many dummies.
+            UnknownKeyError: This shuffler does not hold the envelope key that the task names.
+            PeerError, PeerRefusalError: Another process does not answer, or refuses the call.
+            BatchStateError: The key of the task's batch is lost.
+            OverloadError: Too many task lookups are running.
+            StorageError: The batch could not be read or stored; safe to retry.
+        """
+
+    async def find(self, digest: TaskDigest) -> ActiveBatch | FinishedBatch:
+        """
+        Return the batch of a task that was requested before.
+
+        Raises:
+            UnknownTaskError: The task was never requested.
+            TaskError: This version cannot read the task.
+            BatchStateError: The key of the task's batch is lost.
+            OverloadError: Too many task lookups are running.
+            PeerError, PeerRefusalError: Another process does not answer, or refuses the call.
+            StorageError: The batch could not be read; safe to retry.
+        """
+
+    def envelope_key(self, batch: ActiveBatch) -> HpkePrivateKey:
+        """
+        Return the key that a batch's envelopes are sealed to.
+
+        Raises UnknownKeyError if it is destroyed, and BatchStateError if the batch has finished.
+        """
+
+
 class ActiveBatches:
-    """The batches of this shuffler, by task."""
+    """The batches of this shuffler, by task, in the process that begins and moves them."""
 
     def __init__(
         self,
         *,
-        store: SqliteStore,
+        store: SubmissionStore,
         state: StateDirectory,
         analyzer: Analyzer,
         identity: PublicIdentity,
@@ -92,33 +131,17 @@ class ActiveBatches:
         """Envelope keys of tasks that are about to get a batch."""
 
     async def find_or_begin(self, digest: TaskDigest) -> ActiveBatch | FinishedBatch:
-        """
-        Return the batch of a task; on first use fetch and check the task, and begin its batch.
-
-        Raises:
-            UnknownTaskError: The analyzer has no such task.
-            ProofError: The analyzer returned another task, or its signature is invalid.
-            TaskError: The task is invalid, or needs too many dummies.
-            UnknownKeyError: This shuffler does not hold the envelope key that the task names.
-            PeerError, PeerRefusalError: The analyzer does not answer, or refuses the call.
-            BatchStateError: The key of the task's batch is lost.
-            OverloadError: Too many task lookups are running.
-            StorageError: The batch could not be read or stored; safe to retry.
-        """
+        """Return the batch of a task, begun on first use; see `Batches.find_or_begin`."""
         return self._known(digest) or await self._shared(self._beginning, digest, self._begin)
 
     async def find(self, digest: TaskDigest) -> ActiveBatch | FinishedBatch:
-        """
-        Return the batch of a task that was requested before.
-
-        Raises:
-            UnknownTaskError: The task was never requested.
-            TaskError: This version cannot read the task.
-            BatchStateError: The key of the task's batch is lost.
-            OverloadError: Too many task lookups are running.
-            StorageError: The batch could not be read; safe to retry.
-        """
+        """Return the batch of a task that was requested before; see `Batches.find`."""
         return self._known(digest) or await self._shared(self._looking_up, digest, self._look_up)
+
+    def envelope_key(self, batch: ActiveBatch) -> HpkePrivateKey:
+        """Return the key that a batch's envelopes are sealed to; see `Batches.envelope_key`."""
+        task = batch.task
+        return self._keys.private_key(task.suite, task.shuffler_key, whose="shuffler_key")
 
     async def _shared(
         self,

@@ -8,6 +8,7 @@ from typing import Final
 from common.crypto.signing import TokenIdentity
 from common.errors import ConnectionLimitError
 from common.runtime.admission_interceptor import is_one_connection
+from shuffler.settings import ShufflerSettings
 
 _MAX_TOKENS: Final = 100_000
 """Maximum number of valid tokens remembered; 100,000 take about 20 MB."""
@@ -37,6 +38,13 @@ class TokenCheck:
 
     def _verified(self, tokens: Sequence[bytes]) -> dict[bytes, bool]:
         return {token: self._identity.is_valid_token(token) for token in tokens}
+
+
+def token_check(settings: ShufflerSettings) -> TokenCheck | None:
+    """Return the check of tokens that the settings require; None if they require none."""
+    if settings.token_identity is None:
+        return None
+    return TokenCheck(TokenIdentity.from_hex(settings.token_identity, "token_identity"))
 
 
 class ConnectionLimit:

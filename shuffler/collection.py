@@ -7,7 +7,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Final
 
-from common.crypto.hpke import HpkePrivateKey, envelope_context
+from common.crypto.hpke import envelope_context
 from common.crypto.hpke_pool import HpkePool, open_each
 from common.crypto.signing import SignedTask, serial_of
 from common.errors import (
@@ -20,17 +20,14 @@ from common.errors import (
 )
 from common.messages.batch import BatchProgress, BatchState, BatchStatus
 from common.messages.submission import REFUSALS, Outcome
-from common.runtime.clock import Clock
-from common.runtime.key_store import KeyStore
 from common.task.task import Task
 from common.task_digest import TaskDigest
-from shuffler.active_batches import ActiveBatch, ActiveBatches, FinishedBatch
+from shuffler.active_batches import ActiveBatch, Batches, FinishedBatch
 from shuffler.admission import TokenCheck
 from shuffler.batch_states import close_request_event, next_state
 from shuffler.refusals import RefusalCounts
 from shuffler.storage.group import Group, form_from_opened
-from shuffler.storage.sqlite_store import SqliteStore
-from shuffler.storage.submissions import Arrival
+from shuffler.storage.submission_store import Arrival, SubmissionStore
 
 _CALLS_AHEAD: Final = 3
 """Bulk calls admitted per worker: one being opened, one waiting, one being stored."""
@@ -68,19 +65,15 @@ class Collection:
     def __init__(
         self,
         *,
-        batches: ActiveBatches,
-        store: SqliteStore,
-        keys: KeyStore,
+        batches: Batches,
+        store: SubmissionStore,
         pool: HpkePool,
-        clock: Clock,
         refusals: RefusalCounts,
         tokens: TokenCheck | None = None,
     ) -> None:
         self._batches = batches
         self._store = store
-        self._keys = keys
         self._pool = pool
-        self._clock = clock
         self._refusals = refusals
         self._tokens = tokens
         self._bulk_slots = asyncio.Semaphore(_CALLS_AHEAD * pool.processes)
@@ -91,7 +84,7 @@ class Collection:
         """
         Return a task as published, fetched from the analyzer once.
 
-        Raises the errors of ActiveBatches.find_or_begin.
+        Raises the errors of Batches.find_or_begin.
         """
         batch = await self._batches.find_or_begin(digest)
         stored = batch if isinstance(batch, ActiveBatch) else await self._store.get(digest)
@@ -113,7 +106,7 @@ class Collection:
             CredentialError: A token is required, and this one is missing or invalid.
             TokenUsedError: The token was used with another submission to this task.
             StorageError: The submission could not be stored; safe to retry.
-            ShuffleDpError: The task cannot be collected; see ActiveBatches.find_or_begin.
+            ShuffleDpError: The task cannot be collected; see Batches.find_or_begin.
         """
         batch = await self._batches.find_or_begin(digest)
         [outcome] = await self._take(batch, [envelope], [token], self._open_here)
@@ -137,7 +130,7 @@ class Collection:
 
         Raises:
             StorageError: Nothing was stored; safe to retry.
-            ShuffleDpError: The task cannot be collected; see ActiveBatches.find_or_begin.
+            ShuffleDpError: The task cannot be collected; see Batches.find_or_begin.
 
         Cost: opening the envelopes in the workers, and microseconds per submission. Calls that wait
         for a worker hold only their envelopes in memory.
@@ -197,7 +190,7 @@ class Collection:
         The new state is durable before this returns.
 
         Raises:
-            UnknownTaskError: The task was never requested; for other errors see ActiveBatches.find.
+            UnknownTaskError: The task was never requested; for other errors see Batches.find.
             BatchStateError: The batch has fewer users than n_min and keeps collecting, or expired.
         """
         closing_rule = (await self._batches.find(digest)).closing_rule
@@ -217,7 +210,7 @@ class Collection:
         Return the state of a task's batch, and its number of users once it has closed.
 
         Raises:
-            UnknownTaskError: The task was never requested; for other errors see ActiveBatches.find.
+            UnknownTaskError: The task was never requested; for other errors see Batches.find.
         """
         closing_rule = (await self._batches.find(digest)).closing_rule
         stored = await self._store.get(digest)
@@ -234,9 +227,10 @@ class Collection:
         Return the progress of a task's batch, even while it collects. For an operator.
 
         Raises:
-            UnknownTaskError: The task was never requested; for other errors see ActiveBatches.find.
+            UnknownTaskError: The task was never requested; for other errors see Batches.find.
         """
         batch = await self._batches.find(digest)
+        await self._refusals.load(self._store)
         refused = self._refusals.of(batch.batch_id)
         stored = await self._store.get(digest)
         return BatchProgress(
@@ -252,7 +246,7 @@ class Collection:
     async def _open_here(self, batch: ActiveBatch, envelopes: Sequence[bytes]) -> OpenedGroups:
         """Open a few envelopes in this process, which is faster than asking a worker."""
         opened = open_each(
-            self._private_key(batch),
+            self._batches.envelope_key(batch),
             b"".join(envelopes),
             batch.task.envelope_bytes,
             envelope_context(batch.digest),
@@ -263,7 +257,7 @@ class Collection:
         self, batch: ActiveBatch, envelopes: Sequence[bytes]
     ) -> OpenedGroups:
         """Open envelopes in workers, split evenly over this call's fair part of the workers."""
-        private = self._private_key(batch)
+        private = self._batches.envelope_key(batch)
         self._bulk_calls += 1
         try:
             share = -(-len(envelopes) // max(1, self._pool.processes // self._bulk_calls))
@@ -285,11 +279,6 @@ class Collection:
             self._bulk_calls -= 1
         return [(group, [start + index for index in indices]) for start, (group, indices) in shares]
 
-    def _private_key(self, batch: ActiveBatch) -> HpkePrivateKey:
-        """Return the private key that a batch's envelopes are sealed to."""
-        task = batch.task
-        return self._keys.private_key(task.suite, task.shuffler_key, whose="shuffler_key")
-
     async def _store_groups(
         self, batch: ActiveBatch, groups: Sequence[Group], tokens: Sequence[Sequence[bytes]]
     ) -> list[list[Outcome]]:
@@ -300,7 +289,7 @@ class Collection:
             batch_id=batch.batch_id,
             key=batch.key,
             groups=groups,
-            in_time=self._clock.now() < batch.closing_rule.deadline,
+            deadline=batch.closing_rule.deadline,
             token_tags=()
             if self._tokens is None
             else [

@@ -28,7 +28,7 @@ from shuffler.proof_job import LEAVES, ProofJob
 from shuffler.shuffle import ShuffleSummary, shuffle
 from shuffler.shuffle_job import SCRATCH, ShuffleJob, bucket_count
 from shuffler.storage.batch_seeds import BatchSeeds
-from shuffler.storage.sqlite_store import SqliteStore, StoredBatch
+from shuffler.storage.submission_store import StoredBatch, SubmissionStore
 
 _BATCH_FOLDERS: Final = re.compile("[0-9a-f]{32}")
 _PERMUTED_STATES: Final = frozenset(
@@ -46,7 +46,7 @@ class Deliveries:
         self,
         *,
         batches: ActiveBatches,
-        store: SqliteStore,
+        store: SubmissionStore,
         analyzer: Analyzer,
         executor: Executor,
         blocks: Blocks,
@@ -138,6 +138,7 @@ class Deliveries:
                 if stored.state in DESTROYED_STATES:
                     await asyncio.to_thread(self._blocks.delete, stored.batch_id.hex())
                 self._batches.finish(stored, batch.closing_rule)
+                await self._executor.forget_keys()
             if event is None:
                 return
             await self._perform(event, stored, batch)

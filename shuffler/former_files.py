@@ -21,7 +21,7 @@ from common.runtime.database import storage_failures
 from shuffler.active_batches import ActiveBatch
 from shuffler.inclusion import write_proof
 from shuffler.shuffle_job import PERMUTED, bucket_count
-from shuffler.storage.sqlite_store import SqliteStore
+from shuffler.storage.submission_store import SubmissionStore
 
 _TIME_BYTES: Final = 8
 _LENGTH_BYTES: Final = 4
@@ -30,7 +30,7 @@ _MAX_RECORD_BYTES: Final = 2**28
 
 
 async def convert_former_files(
-    state: Path, store: SqliteStore, batches: Sequence[ActiveBatch], blocks: Blocks
+    state: Path, store: SubmissionStore, batches: Sequence[ActiveBatch], blocks: Blocks
 ) -> None:
     """Convert the files of all unfinished batches, and all proofs. Run at start."""
     for batch in batches:

@@ -1,11 +1,12 @@
-"""Metrics of the shuffler's batches."""
+"""Metrics of the shuffler's batches, and of its store if that is PostgreSQL."""
 
 from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
 from common.messages.batch import BatchId, BatchState
-from common.runtime.metrics import COUNTED_REFUSALS, COUNTED_STATES, ProcessMetrics
+from common.runtime.clock import Clock
+from common.runtime.metrics import COUNTED_REFUSALS, COUNTED_STATES, WINDOW, ProcessMetrics
 from shuffler.batch_states import AFTER_COLLECTING
 from shuffler.refusals import RefusalCounts
 
@@ -78,3 +79,38 @@ class BatchMetrics:
         now = self._now()
         oldest = min(list(self._closed_at.values()), default=now)
         self._metrics.set("shuffledp_oldest_undelivered_seconds", round(max(0.0, now - oldest)))
+
+
+class StoreMetrics:
+    """Measures the connection to the store."""
+
+    def __init__(self, process_metrics: ProcessMetrics, clock: Clock) -> None:
+        self._metrics = process_metrics.metrics
+        self._clock = clock
+        self._slowest: dict[int, float] = {}
+        """Seconds of the slowest transaction of each window."""
+        self._metrics.on_collect(self._measure_slowest)
+
+    def record_connected(self) -> None:
+        """Record that the server is connected."""
+        self._metrics.set("shuffledp_store_connected", 1)
+
+    def record_lost(self) -> None:
+        """Record that the connection is lost."""
+        self._metrics.set("shuffledp_store_connected", 0)
+
+    def record_commit(self, seconds: float) -> None:
+        """Record a committed transaction, reading ones included."""
+        window = self._window()
+        self._slowest[window] = max(seconds, self._slowest.get(window, 0.0))
+
+    def _measure_slowest(self) -> None:
+        now = self._window()
+        if slowest := self._slowest.get(now - 1):
+            self._metrics.set("shuffledp_store_commit_seconds", slowest)
+        for window in list(self._slowest):
+            if window < now - 1:
+                self._slowest.pop(window, None)
+
+    def _window(self) -> int:
+        return int(self._clock.elapsed() // WINDOW)

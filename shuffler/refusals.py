@@ -2,55 +2,67 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Final
 
-from common.errors import ShuffleDpError
+from common.errors import ShuffleDpError, StorageError
 from common.messages.batch import BatchId
 from common.messages.submission import Outcome
 from common.runtime import logs
-from shuffler.storage.sqlite_store import SqliteStore
+from shuffler.storage.submission_store import SubmissionStore
 
 _PAUSE: Final = 1.0
 """Seconds between saves."""
+_FOLLOW_PAUSE: Final = 15.0
+"""Seconds between readings of what other processes counted."""
 
 
 class RefusalCounts:
     """
-    Counts the refused and the repeated submissions of every batch.
+    Counts the refused and the repeated submissions of every batch, by all processes.
 
     Changes are saved every second: a crash loses the last second's counts, never a submission.
     """
 
     def __init__(self) -> None:
-        self._counts: dict[BatchId, Counter[Outcome]] = {}
-        self._unsaved: set[BatchId] = set()
+        self._saved: dict[BatchId, Counter[Outcome]] = {}
+        """The stored counts, those of other processes as of the last `load`."""
+        self._unsaved: dict[BatchId, Counter[Outcome]] = {}
+        self._using_store = asyncio.Lock()
+        self._saving: asyncio.Task[None] | None = None
 
     def count(self, batch_id: BatchId, outcomes: Iterable[Outcome]) -> None:
         """Count the outcomes other than STORED."""
         if counted := Counter(outcome for outcome in outcomes if outcome is not Outcome.STORED):
-            self._counts.setdefault(batch_id, Counter()).update(counted)
-            self._unsaved.add(batch_id)
+            self._unsaved.setdefault(batch_id, Counter()).update(counted)
 
     def of(self, batch_id: BatchId) -> Counter[Outcome]:
         """Return a batch's counts so far."""
-        return Counter(self._counts.get(batch_id, ()))
+        return self._saved.get(batch_id, Counter()) + self._unsaved.get(batch_id, Counter())
 
-    async def load(self, store: SqliteStore) -> None:
-        """Load the counts of an earlier run."""
-        self._counts = await store.refusals()
+    async def load(self, store: SubmissionStore) -> None:
+        """Load the counts of earlier runs and of other processes."""
+        async with self._using_store:
+            self._saved = await store.refusals()
 
-    async def save(self, store: SqliteStore) -> None:
-        """Save the changed counts; on failure, keep them for the next save and raise."""
-        changed, self._unsaved = self._unsaved, set()
-        try:
-            if changed:
-                await store.save_refusals({batch_id: self.of(batch_id) for batch_id in changed})
-        except BaseException:  # if the service stops, the write may not have begun
-            self._unsaved |= changed
-            raise
+    async def save(self, store: SubmissionStore) -> None:
+        """Save the new counts; on failure, keep them for the next save and raise."""
+        self._saving = asyncio.create_task(self._save(store))
+        await asyncio.shield(self._saving)  # counts must not be saved twice if the service stops
 
-    async def run(self, store: SqliteStore, pause: float = _PAUSE) -> None:
+    async def _save(self, store: SubmissionStore) -> None:
+        async with self._using_store:
+            counts, self._unsaved = self._unsaved, {}
+            try:
+                if counts:
+                    await store.add_refusals(counts)
+            except BaseException:
+                _add(self._unsaved, counts)
+                raise
+            _add(self._saved, counts)
+
+    async def run(self, store: SubmissionStore, pause: float = _PAUSE) -> None:
         """Save every `pause` seconds while the service runs; log the first of several failures."""
         failing = False
         while True:
@@ -64,12 +76,24 @@ class RefusalCounts:
             else:
                 failing = False
 
-    async def save_last(self, store: SqliteStore) -> None:
+    async def follow(self, store: SubmissionStore, pause: float = _FOLLOW_PAUSE) -> None:
+        """Load the counts of other processes again and again, while the service runs."""
+        while True:
+            await asyncio.sleep(pause)
+            with suppress(StorageError):  # the store's own metrics show it
+                await self.load(store)
+
+    async def save_last(self, store: SubmissionStore) -> None:
         """Save when the service stops; log the loss if that fails."""
         try:
             await self.save(store)
         except Exception as error:  # noqa: BLE001  # the service is stopping anyway
             _report("refusals lost", error)
+
+
+def _add(counts: dict[BatchId, Counter[Outcome]], more: Mapping[BatchId, Counter[Outcome]]) -> None:
+    for batch_id, counted in more.items():
+        counts.setdefault(batch_id, Counter()).update(counted)
 
 
 def _report(event: str, error: Exception) -> None:

@@ -11,24 +11,28 @@ from common.crypto.hpke import DEFAULT_SUITE, SUITES, KeyId
 from common.crypto.hpke_pool import HpkePool
 from common.crypto.key_ring import DAY, KeyState
 from common.crypto.randomness import secure_generator
-from common.crypto.signing import PublicIdentity, TokenIdentity
+from common.crypto.signing import PublicIdentity
 from common.runtime.access import OperatorToken
-from common.runtime.blocks import FolderBlocks
+from common.runtime.blocks import open_blocks
 from common.runtime.clock import SystemClock
-from common.runtime.executor import LocalExecutor, PartMetrics
+from common.runtime.engine import open_executor
+from common.runtime.executor import Executor, PartMetrics
+from common.runtime.jobs import OfferedJobs, serve_jobs
 from common.runtime.key_store import KeyStore, Rotation, load_identity
 from common.runtime.metrics import ProcessMetrics
 from common.runtime.rpc import FreshChannel, open_channel
 from common.runtime.service import Listener, Service
 from common.runtime.state_directory import StateDirectory
-from common.runtime.tls import identity_for
-from protos.shuffledp.v1 import shuffler_pb2_grpc
+from common.runtime.tls import identity_for, internal_identity
+from protos.shuffledp.v1 import coordinator_pb2_grpc, shuffler_pb2_grpc
 from shuffler.active_batches import ActiveBatches
-from shuffler.admission import ConnectionLimit, TokenCheck
+from shuffler.admission import ConnectionLimit, token_check
 from shuffler.analyzer_client import AnalyzerClient
 from shuffler.collection import Collection
+from shuffler.coordinator_servicer import CoordinatorServicer
 from shuffler.delivery import Deliveries
 from shuffler.former_files import convert_former_files
+from shuffler.front_end_server import start_front_end
 from shuffler.inclusion import InclusionProofs
 from shuffler.metrics import BatchMetrics
 from shuffler.receipts import Receipts
@@ -36,29 +40,49 @@ from shuffler.refusals import RefusalCounts
 from shuffler.servicer import ShufflerServicer
 from shuffler.settings import ShufflerSettings
 from shuffler.storage.batch_seeds import BatchSeeds
-from shuffler.storage.sqlite_store import SqliteStore
+from shuffler.storage.opening import open_store
+from shuffler.storage.submission_store import SubmissionStore
+from shuffler.worker import run_part
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShufflerService(Service):
-    """A running shuffler."""
+    """A running shuffler, or its coordinator."""
+
+    internal: Listener | None
+    """Serves the other processes, if this is the coordinator."""
 
     refusals: RefusalCounts
-    store: SqliteStore
+    store: SubmissionStore
+    executor: Executor
     pool: HpkePool
     channel: FreshChannel
 
     async def stop(self) -> None:
         """Finish calls in flight, stop background tasks, and close every file."""
+        if self.internal is not None:
+            await self.internal.stop()
         await self.listener.stop()
         await self.refusals.save_last(self.store)
+        await self.executor.close()
         await self.channel.close()
         self.pool.close()
         self.store.close()
 
 
-async def start(settings: ShufflerSettings) -> ShufflerService:
-    """Start a shuffler and resume the batches of an earlier run."""
+async def start(settings: ShufflerSettings) -> Service:
+    """Start the process of the role in the settings."""
+    if settings.role == "front-end":
+        return await start_front_end(settings)
+    return await start_coordinator(settings)
+
+
+async def start_coordinator(settings: ShufflerSettings) -> ShufflerService:
+    """
+    Start a shuffler and resume the batches of an earlier run.
+
+    In the role coordinator it also serves the shuffler's other processes.
+    """
     clock = SystemClock()
     process_metrics = ProcessMetrics("shuffler", clock)
     refusals = RefusalCounts()
@@ -76,7 +100,7 @@ async def start(settings: ShufflerSettings) -> ShufflerService:
     )
     identity = load_identity(state)
     pinned = PublicIdentity.from_hex(settings.analyzer_identity, "analyzer_identity")
-    store = SqliteStore(state.path / "spool.sqlite", metrics.record_move)
+    store = open_store(settings, clock, process_metrics, metrics.record_move)
     pool = HpkePool(settings.opening_processes)
     rng = secure_generator()
     analyzer = AnalyzerClient(channel)
@@ -90,7 +114,7 @@ async def start(settings: ShufflerSettings) -> ShufflerService:
         most_dummies=settings.most_dummies,
         rng=rng,
     )
-    blocks = FolderBlocks(state.path / "blocks")
+    blocks = open_blocks(settings.blocks_url())
     try:
         await refusals.load(store)
         await batches.resume()
@@ -111,19 +135,9 @@ async def start(settings: ShufflerSettings) -> ShufflerService:
         publish=lambda: publish_keys(state, keys),
     )
     await rotation.rotate()
-    tokens = (
-        TokenCheck(TokenIdentity.from_hex(settings.token_identity, "token_identity"))
-        if settings.token_identity
-        else None
-    )
+    tokens = token_check(settings)
     collection = Collection(
-        batches=batches,
-        store=store,
-        keys=keys,
-        pool=pool,
-        clock=clock,
-        refusals=refusals,
-        tokens=tokens,
+        batches=batches, store=store, pool=pool, refusals=refusals, tokens=tokens
     )
     connections = ConnectionLimit(0 if tokens else settings.submissions_per_connection)
     operator_token = OperatorToken(state.plain_secret("operator.token", OperatorToken.generate))
@@ -133,11 +147,14 @@ async def start(settings: ShufflerSettings) -> ShufflerService:
         keep_seconds=settings.keep_inclusion_days * DAY,
         clock=clock,
     )
+    jobs = OfferedJobs()
+    parts = PartMetrics(process_metrics.metrics, clock)
+    executor = open_executor(settings, pool, run_part, jobs, parts)
     deliveries = Deliveries(
         batches=batches,
         store=store,
         analyzer=analyzer,
-        executor=LocalExecutor(pool=pool, metrics=PartMetrics(process_metrics.metrics, clock)),
+        executor=executor,
         blocks=blocks,
         seeds=BatchSeeds(state),
         clock=clock,
@@ -158,11 +175,39 @@ async def start(settings: ShufflerSettings) -> ShufflerService:
         add_services,
         process_metrics,
         operator_token=operator_token,
-        background=(deliveries.run, rotation.run, inclusions.run, partial(refusals.run, store)),
+        background=(
+            deliveries.run,
+            rotation.run,
+            inclusions.run,
+            partial(refusals.run, store),
+            partial(refusals.follow, store),
+        ),
     )
+    internal = None
+    if settings.internal_tls_directory is not None:
+        internal = await Listener.start_internal(
+            settings,
+            internal_identity(settings.internal_tls_directory, "coordinator", clock),
+            "shuffledp.v1.ShufflerCoordinator",
+            partial(_add_internal_services, CoordinatorServicer(batches, identity), jobs),
+            process_metrics,
+        )
     return ShufflerService(
-        listener=listener, refusals=refusals, store=store, pool=pool, channel=channel
+        listener=listener,
+        internal=internal,
+        refusals=refusals,
+        store=store,
+        executor=executor,
+        pool=pool,
+        channel=channel,
     )
+
+
+def _add_internal_services(
+    servicer: CoordinatorServicer, jobs: OfferedJobs, server: grpc.aio.Server
+) -> None:
+    coordinator_pb2_grpc.add_ShufflerCoordinatorServicer_to_server(servicer, server)
+    serve_jobs(server, jobs)
 
 
 _PUBLISHED: Final = ((KeyState.ACTIVE, ""), (KeyState.PENDING, ".pending"))

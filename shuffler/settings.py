@@ -1,13 +1,21 @@
 """Settings of the shuffler."""
 
+from dataclasses import field
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 from pydantic.dataclasses import dataclass
 
+from common.errors import SettingsError
 from common.messages.inclusion_proof import PROOF_DAYS
 from common.runtime.settings import KeyHolderSettings, Processes
 from common.runtime.validation import STRICT
+
+
+def _postgresql_uri(uri: str) -> str:
+    if not uri.startswith(("postgresql://", "postgres://")):
+        raise ValueError("must be postgresql://…")
+    return uri
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -33,3 +41,11 @@ class ShufflerSettings(KeyHolderSettings):
     keep_inclusion_days: Annotated[int, Field(ge=PROOF_DAYS)] = 30
     """Days for which inclusion proofs are kept after delivery or deadline, whichever is later; at
     least PROOF_DAYS, for which devices request them."""
+    store: Annotated[str, AfterValidator(_postgresql_uri)] | None = field(default=None, repr=False)
+    """libpq URI of a PostgreSQL database that all front-ends share; None for a SQLite database in
+    the state directory. It may hold a password."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.role == "front-end" and self.store is None:
+            raise SettingsError("the role front-end needs store")

@@ -8,9 +8,8 @@ reports, at the same places.
 """
 
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Final, Protocol, Self
+from typing import Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +26,7 @@ from common.task_digest import digest_of
 from shuffler.item_dummies import draw_item_dummies, draw_kept
 from shuffler.permutation import SealedReports, part_count, permute, throw
 from shuffler.storage.group import NUMBER_BITS, open_group
+from shuffler.storage.submission_store import GroupSource
 
 PERMUTED: Final = "permuted"
 """Subfolder of the permuted batch's blocks."""
@@ -40,13 +40,6 @@ def bucket_count(task: Task, n_users: int) -> int:
     """Return the number of buckets of a batch, which are the parts of its delivery."""
     reports = n_users * task.reports_per_user + round(task.expected_shuffler_dummies)
     return part_count(reports * task.sealed_report_bytes)
-
-
-class GroupSource(Protocol):
-    """The stored groups of a batch, for worker processes. Picklable."""
-
-    def read(self, batch_id: BatchId, first: int, last: int) -> Iterator[tuple[int, bytes]]:
-        """Yield a batch's groups by number, from `first` to `last`: number and sealed reports."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import Final
 
 from common.runtime.database import Database, storage_failures
+from common.runtime.schema import Schema
 from common.task_digest import TaskDigest
 from user_agent.claim import Claim
 from user_agent.contribution import PreparedSubmission
 
-_SCHEMA: Final = """
+_TABLES: Final = """
 CREATE TABLE IF NOT EXISTS submissions (
     person TEXT NOT NULL,
     task_digest BLOB NOT NULL,
@@ -107,7 +108,7 @@ class DeviceStore:
 
     def __init__(self, path: Path) -> None:
         _upgrade(path)
-        self._database = Database(path, _SCHEMA)
+        self._database = Database(path, Schema(steps=(_TABLES,)))
 
     async def pin_fingerprint(self, fingerprint: bytes) -> bool:
         """Pin the permanent secret's fingerprint; return False if another one is pinned."""

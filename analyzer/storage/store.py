@@ -10,10 +10,11 @@ from analyzer.storage import delivery_table, ledger, task_table
 from common.messages.batch import BatchId, BatchManifest
 from common.messages.ledger_entry import ChainHead, LedgerEntry
 from common.runtime.database import Database, storage_failures
+from common.runtime.schema import Schema
 from common.task_digest import TaskDigest
 from common.wire.results import MAX_LEDGER_ENTRIES
 
-_SCHEMA: Final = (
+_TABLES: Final = (
     task_table.SCHEMA
     + delivery_table.SCHEMA
     + """
@@ -38,7 +39,7 @@ class Store:
 
     def __init__(self, path: Path) -> None:
         _add_columns(path)
-        self._database = Database(path, _SCHEMA)
+        self._database = Database(path, Schema(steps=(_TABLES,)))
 
     async def run(
         self,

@@ -61,13 +61,17 @@ class Caller(Enum):
     ANYONE = "anyone"
     SHUFFLER = "shuffler"
     """A caller whose certificate names `shuffler`."""
+    FRONT_END = "front-end"
+    """A front-end of the same party, whose certificate is by the party's own authority."""
+    WORKER = "worker"
+    """A worker of the same party, likewise."""
     OPERATOR = "operator"
     """A caller whose certificate names `operator`, with the operator token."""
     TOKEN_HOLDER = "token holder"  # noqa: S105  # not a password
     """A caller with the operator token, at a server that devices call without a certificate."""
 
 
-_CERTIFIED: Final = frozenset({Caller.SHUFFLER, Caller.OPERATOR})
+_CERTIFIED: Final = frozenset({Caller.SHUFFLER, Caller.FRONT_END, Caller.WORKER, Caller.OPERATOR})
 _WITH_TOKEN: Final = frozenset({Caller.OPERATOR, Caller.TOKEN_HOLDER})
 
 
@@ -117,6 +121,8 @@ class CallKind(Enum):
     """An operator's calls to the analyzer."""
     SHUFFLER_OPERATION = Limits(calls=16, peer_calls=8, read_seconds=10, seconds=30)
     """An operator's calls to the shuffler."""
+    INTERNAL = Limits(calls=256, peer_calls=128, read_seconds=10, seconds=60)
+    """Calls between processes of one party."""
     CONTRIBUTION = Limits(calls=1024, peer_calls=1024, read_seconds=10, seconds=600)
     """A person's own call to their device."""
     HEALTH = Limits(calls=64, peer_calls=2, read_seconds=5, seconds=10)
@@ -153,6 +159,8 @@ CALLS: Final[Mapping[str, Call]] = MappingProxyType(
             Caller.TOKEN_HOLDER, CallKind.SHUFFLER_OPERATION
         ),
         "/shuffledp.v1.Shuffler/CloseBatch": Call(Caller.TOKEN_HOLDER, CallKind.SHUFFLER_OPERATION),
+        "/shuffledp.v1.ShufflerCoordinator/GetIdentity": Call(Caller.FRONT_END, CallKind.INTERNAL),
+        "/shuffledp.v1.ShufflerCoordinator/GetBatch": Call(Caller.FRONT_END, CallKind.INTERNAL),
         "/shuffledp.v1.Analyzer/CreateTask": Call(Caller.OPERATOR, CallKind.ANALYZER_OPERATION),
         "/shuffledp.v1.Analyzer/RegisterSentinels": Call(
             Caller.OPERATOR, CallKind.ANALYZER_OPERATION
@@ -165,6 +173,7 @@ CALLS: Final[Mapping[str, Call]] = MappingProxyType(
         "/shuffledp.v1.Analyzer/ListTasks": Call(Caller.OPERATOR, CallKind.ANALYZER_OPERATION),
         "/shuffledp.v1.Analyzer/DescribeTask": Call(Caller.OPERATOR, CallKind.ANALYZER_OPERATION),
         "/shuffledp.v1.Analyzer/GetLedger": Call(Caller.OPERATOR, CallKind.ANALYZER_OPERATION),
+        "/shuffledp.v1.Jobs/GetJob": Call(Caller.WORKER, CallKind.INTERNAL),
         "/grpc.health.v1.Health/Check": Call(Caller.ANYONE, CallKind.HEALTH),
         _REFLECTION: Call(Caller.ANYONE, CallKind.REFLECTION),
     }

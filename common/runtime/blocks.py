@@ -8,17 +8,26 @@ or changed block does not open, and destroying the key erases all of them.
 
 import secrets
 import shutil
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
+from urllib.parse import unquote, urlsplit
 
 from common.crypto.batch_key import BatchKey
-from common.errors import DamagedStorageError, StorageError
+from common.errors import DamagedStorageError, SettingsError, StorageError
 from common.runtime.database import storage_failures
 from common.runtime.state_directory import atomic_write, flush_directory
 
+if TYPE_CHECKING:  # optional
+    from pyarrow.fs import FileSystem
+
 _OWNER_ONLY_FOLDER: Final = 0o700
 _OWNER_ONLY_FILE: Final = 0o600
+_MISSING: Final = "a block of the batch is missing"
+_STORES_HELD: Final = 4
 
 
 class Blocks(Protocol):
@@ -39,7 +48,7 @@ class Blocks(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FolderBlocks:
-    """Blocks in a directory."""
+    """Blocks in a directory of this machine, or one that several machines mount."""
 
     path: Path
 
@@ -63,7 +72,7 @@ class FolderBlocks:
                 return file.read(length)
         except StorageError as error:
             if isinstance(error.__cause__, FileNotFoundError):
-                raise DamagedStorageError("a block of the batch is missing") from error
+                raise DamagedStorageError(_MISSING) from error
             raise
 
     @storage_failures()
@@ -87,6 +96,91 @@ def _make_folder(path: Path) -> None:
     _make_folder(path.parent)
     path.mkdir(mode=_OWNER_ONLY_FOLDER, exist_ok=True)
     flush_directory(path.parent)
+
+
+class ObjectBlocks:
+    """Blocks in an S3-compatible object store."""
+
+    def __init__(self, url: str) -> None:
+        """Open s3://BUCKET/PREFIX; see `open_blocks`."""
+        self._url = url
+        _object_store(url)
+
+    def put(self, name: str, content: bytes, *, durable: bool) -> None:  # noqa: ARG002  # always
+        """Write a block; see `Blocks.put`. Object stores acknowledge only durable objects."""
+        store, root = _object_store(self._url)
+        with _store_failures(), store.open_output_stream(f"{root}/{name}") as stream:
+            stream.write(content)
+
+    def get(self, name: str, start: int = 0, length: int = -1) -> bytes:
+        """Read a block; see `Blocks.get`."""
+        store, root = _object_store(self._url)
+        with _store_failures(), store.open_input_file(f"{root}/{name}") as file:
+            file.seek(start)
+            content: bytes = file.read(None if length < 0 else length)
+            return content
+
+    def delete(self, folder: str) -> None:
+        """Delete a folder; see `Blocks.delete`."""
+        store, root = _object_store(self._url)
+        with _store_failures(), suppress(FileNotFoundError):
+            store.delete_dir(f"{root}/{folder}")
+
+    def folders(self) -> list[str]:
+        """List the folders; see `Blocks.folders`."""
+        from pyarrow.fs import FileSelector, FileType  # noqa: PLC0415  # optional
+
+        store, root = _object_store(self._url)
+        with _store_failures():
+            found = store.get_file_info(FileSelector(root, allow_not_found=True))
+        return sorted(info.base_name for info in found if info.type == FileType.Directory)
+
+
+@lru_cache(maxsize=_STORES_HELD)
+def _object_store(url: str) -> "tuple[FileSystem, str]":
+    """Return an object store's client and root: a few are kept, each with its connections."""
+    try:
+        from pyarrow.fs import FileSystem  # noqa: PLC0415  # optional
+    except ImportError as error:
+        raise SettingsError(
+            "blocks in an object store need pyarrow: install shuffledp[scale]"
+        ) from error
+    try:
+        with _store_failures():
+            store, root = FileSystem.from_uri(url)
+            return store, root
+    except ValueError as error:
+        raise SettingsError("blocks must be file:///PATH or s3://BUCKET/PREFIX") from error
+
+
+@contextmanager
+def _store_failures() -> Generator[None]:
+    """Convert the object store's failures to StorageError."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise DamagedStorageError(_MISSING) from error
+    except OSError as error:
+        raise StorageError("the object store of the blocks fails or does not answer") from error
+
+
+def open_blocks(url: str) -> Blocks:
+    """
+    Open the store at file:///PATH or s3://BUCKET/PREFIX.
+
+    Credentials come from the environment, as for Amazon's own clients. For a store elsewhere, the
+    URL ends in ?endpoint_override=HOST:PORT, and &scheme=http without TLS.
+
+    Raises:
+        SettingsError: The URL has another form, or pyarrow is not installed.
+        StorageError: The object store does not answer.
+    """
+    parts = urlsplit(url)
+    if parts.scheme == "s3" and parts.netloc:
+        return ObjectBlocks(url)
+    if parts.scheme == "file" and parts.path.startswith("/") and not parts.netloc:
+        return FolderBlocks(Path(unquote(parts.path)))
+    raise SettingsError("blocks must be file:///PATH or s3://BUCKET/PREFIX")
 
 
 class SealedBlocks:

@@ -11,6 +11,7 @@ from typing import Concatenate, Final, ParamSpec, TypeVar
 
 from common.errors import DamagedStorageError, StorageError
 from common.runtime import logs
+from common.runtime.schema import VERSION_TABLE, Schema
 
 FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 """Error numbers of a full disk."""
@@ -64,8 +65,14 @@ class Database:
     When `run` returns, the function's writes are on disk (`synchronous=FULL`).
     """
 
-    def __init__(self, path: Path, schema: str) -> None:
-        """Open or create the file, or raise StorageError; `schema` is CREATE ... IF NOT EXISTS."""
+    def __init__(self, path: Path, schema: Schema) -> None:
+        """
+        Open or create the file, and bring it to the program's schema.
+
+        Raises:
+            SettingsError: The file's schema is too new for this program.
+            StorageError: The file cannot be opened, or is damaged.
+        """
         self._log_has_deleted_rows = True  # an earlier run may have failed to empty it
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="database")
         try:
@@ -119,7 +126,7 @@ class Database:
 
 
 @storage_failures()
-def _connect(path: Path, schema: str) -> sqlite3.Connection:
+def _connect(path: Path, schema: Schema) -> sqlite3.Connection:
     connection = sqlite3.connect(path, isolation_level=None)
     try:
         _prepare(connection, path, schema)
@@ -129,7 +136,7 @@ def _connect(path: Path, schema: str) -> sqlite3.Connection:
     return connection
 
 
-def _prepare(connection: sqlite3.Connection, path: Path, schema: str) -> None:
+def _prepare(connection: sqlite3.Connection, path: Path, schema: Schema) -> None:
     path.chmod(0o600)
     for pragma in (
         "journal_mode=WAL",
@@ -139,9 +146,9 @@ def _prepare(connection: sqlite3.Connection, path: Path, schema: str) -> None:
         "recursive_triggers=ON",  # so that REPLACE fires triggers that forbid DELETE
     ):
         connection.execute(f"PRAGMA {pragma}")
-    connection.executescript(schema)
+    _migrate(connection, schema)
     with closing(sqlite3.connect(":memory:")) as empty:
-        empty.executescript(schema)
+        _migrate(empty, schema)
         for table, columns in _columns(empty).items():
             missing = columns - _columns(connection).get(table, set())
             if missing:
@@ -149,6 +156,18 @@ def _prepare(connection: sqlite3.Connection, path: Path, schema: str) -> None:
                     "a database of the state directory is damaged, or belongs to another program: "
                     f"its table {table} has no column {min(missing)}"
                 )
+
+
+def _migrate(connection: sqlite3.Connection, schema: Schema) -> None:
+    connection.executescript(VERSION_TABLE)
+    found = connection.execute("SELECT version, readable_from FROM schema_version").fetchone()
+    version, readable_from = found or (0, 0)
+    schema.check(version, readable_from)
+    if steps := schema.missing(version):
+        numbers = f"({schema.version}, {schema.readable_from})"
+        new = f"INSERT INTO schema_version VALUES {numbers};"  # noqa: S608  # two integers
+        script = ("BEGIN IMMEDIATE;", *steps, "DELETE FROM schema_version;", new, "COMMIT;")
+        connection.executescript("".join(script))
 
 
 def _columns(connection: sqlite3.Connection) -> dict[str, set[str]]:

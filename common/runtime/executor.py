@@ -11,21 +11,31 @@ from collections.abc import Callable, Coroutine, Generator, Iterable
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from itertools import count
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, ClassVar, Final, Protocol, TypeVar
 
 from common.crypto.hpke_pool import HpkePool
 from common.runtime.clock import Clock
 from common.runtime.metrics import Metrics
 
-J = TypeVar("J")
+J = TypeVar("J", bound="Job")
 T = TypeVar("T")
 
-_ATTEMPTS: Final = 5
+ATTEMPTS: Final = 5
 """Attempts at one part; a part that ends its worker each time fails."""
 _STUCK_SECONDS: Final = 600.0
 """Seconds after which a part counts as stuck."""
-_PARTS_AHEAD: Final = 2
+PARTS_AHEAD: Final = 2
 """Parts submitted per worker, so that none waits for the next."""
+
+
+class Job(Protocol):
+    """A dataclass that a batch's parts are computed from. Picklable; hides secrets in repr."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    @property
+    def folder(self) -> str:
+        """The batch's folder of blocks."""
 
 
 class Executor(Protocol):
@@ -35,10 +45,14 @@ class Executor(Protocol):
         """
         Run a stage, a method of the job's class, for each part; return the results in order.
 
-        Jobs are picklable, and hide their secrets in repr.
-
         Raises the first error of a part; a part whose worker dies is computed again.
         """
+
+    async def forget_keys(self) -> None:
+        """Replace workers that may hold a destroyed key in memory, as soon as possible."""
+
+    async def close(self) -> None:
+        """Leave the engine."""
 
 
 class PartMetrics:
@@ -65,6 +79,15 @@ class PartMetrics:
         """Record that a part is computed again, after its worker died."""
         self._metrics.add("shuffledp_parts_retried_total", 1, {"stage": stage})
 
+    def watch_workers(self, workers: Callable[[], int | None]) -> None:
+        """Measure the number of an engine's workers; None before the first connection."""
+
+        def measure() -> None:
+            if (found := workers()) is not None:
+                self._metrics.set("shuffledp_engine_workers", found)
+
+        self._metrics.on_collect(measure)
+
     def _measure(self) -> None:
         """Count on a copy, since this runs in the metrics server's thread."""
         started, now = list(self._started.values()), self._clock.elapsed()
@@ -89,7 +112,7 @@ class LocalExecutor:
     def __init__(self, pool: HpkePool, metrics: PartMetrics) -> None:
         self._pool = pool
         self._metrics = metrics
-        self._slots = asyncio.Semaphore(_PARTS_AHEAD * pool.processes)
+        self._slots = asyncio.Semaphore(PARTS_AHEAD * pool.processes)
 
     async def run(self, stage: Callable[[J, int], T], job: J, parts: Iterable[int]) -> list[T]:
         """Run a stage; see `Executor.run`."""
@@ -98,9 +121,15 @@ class LocalExecutor:
     async def _run_part(self, stage: Callable[[J, int], T], job: J, part: int) -> T:
         async with self._slots:
             with self._metrics.running():
-                for _ in range(_ATTEMPTS - 1):
+                for _ in range(ATTEMPTS - 1):
                     try:
                         return await asyncio.wrap_future(self._pool.submit(stage, job, part))
                     except BrokenProcessPool:
                         self._metrics.record_retry(stage.__name__)
                 return await asyncio.wrap_future(self._pool.submit(stage, job, part))
+
+    async def forget_keys(self) -> None:
+        """Do nothing: the pool replaces its workers when an encryption key is destroyed."""
+
+    async def close(self) -> None:
+        """Do nothing: the pool's owner closes it."""

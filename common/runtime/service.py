@@ -63,34 +63,47 @@ class Listener:
 
         Raises SettingsError if the server or the metrics cannot listen on their address.
         """
-        ask = tls is not None and asks_for_certificates(name)
-        over_tls = not settings.listen.startswith("unix:")
-        admission = AdmissionInterceptor(
-            certificates=ask and over_tls,
-            token=operator_token,
-            on_error=process_metrics.failures.note,
-        )
-        server = make_server(admission, connections_of(name))
-        add_services(server)
-        checks = health.HealthServicer()
-        health_pb2_grpc.add_HealthServicer_to_server(checks, server)
-        if isinstance(settings, KeyHolderSettings) and settings.reflection:
-            names = (name, HEALTH, reflection.SERVICE_NAME)
-            reflection.enable_server_reflection(names, server)
+        reflect = isinstance(settings, KeyHolderSettings) and settings.reflection
         metrics = _serve_metrics(settings, tls, process_metrics)
         try:
-            address = bind(server, settings.listen, tls, ask_for_certificates=ask)
-            await server.start()
+            server, address, checks = await _serve(
+                settings.listen,
+                tls,
+                name,
+                add_services,
+                process_metrics,
+                operator_token=operator_token,
+                reflect=reflect,
+            )
         except BaseException:
             if metrics is not None:
                 await asyncio.to_thread(metrics.stop)
             raise
-        for service in ("", name):
-            await checks.set(service, health_pb2.HealthCheckResponse.SERVING)
         StateDirectory.open(settings.state_directory).publish("address", address)
         logs.event("serving", {"party": name, "address": address})
         tasks = [asyncio.create_task(run()) for run in background]
         return cls(server=server, address=address, checks=checks, metrics=metrics, background=tasks)
+
+    @classmethod
+    async def start_internal(
+        cls,
+        settings: KeyHolderSettings,
+        tls: Tls,
+        name: str,
+        add_services: Callable[[grpc.aio.Server], None],
+        process_metrics: ProcessMetrics,
+    ) -> "Listener":
+        """
+        Serve the other processes of this party at `coordinator_listen`.
+
+        Raises SettingsError if the server cannot listen on its address.
+        """
+        server, address, checks = await _serve(
+            str(settings.coordinator_listen), tls, name, add_services, process_metrics
+        )
+        StateDirectory.open(settings.state_directory).publish("coordinator_address", address)
+        logs.event("serving", {"party": name, "address": address})
+        return cls(server=server, address=address, checks=checks, metrics=None, background=())
 
     async def stop(self) -> None:
         """Report unhealthy, refuse new calls, end running ones within _GRACE seconds, and stop."""
@@ -101,6 +114,36 @@ class Listener:
         await asyncio.gather(*self.background, return_exceptions=True)
         if self.metrics is not None:
             await asyncio.to_thread(self.metrics.stop)
+
+
+async def _serve(
+    listen: str,
+    tls: Tls | None,
+    name: str,
+    add_services: Callable[[grpc.aio.Server], None],
+    process_metrics: ProcessMetrics,
+    *,
+    operator_token: OperatorToken | None = None,
+    reflect: bool = False,
+) -> tuple[grpc.aio.Server, str, health.HealthServicer]:
+    """Bind, serve and report healthy; return the server, its address and its health checks."""
+    ask = tls is not None and asks_for_certificates(name)
+    admission = AdmissionInterceptor(
+        certificates=ask and not listen.startswith("unix:"),
+        token=operator_token,
+        on_error=process_metrics.failures.note,
+    )
+    server = make_server(admission, connections_of(name))
+    add_services(server)
+    checks = health.HealthServicer()
+    health_pb2_grpc.add_HealthServicer_to_server(checks, server)
+    if reflect:
+        reflection.enable_server_reflection((name, HEALTH, reflection.SERVICE_NAME), server)
+    address = bind(server, listen, tls, ask_for_certificates=ask)
+    await server.start()
+    for service in ("", name):
+        await checks.set(service, health_pb2.HealthCheckResponse.SERVING)
+    return server, address, checks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,9 +1,11 @@
 """Settings of a service: a TOML file, overridden by the environment."""
 
 import math
+import re
 from collections.abc import Mapping
+from dataclasses import field
 from pathlib import Path
-from typing import Annotated, Final, TypeVar, get_type_hints
+from typing import Annotated, Final, Literal, TypeVar, get_type_hints
 
 from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic.dataclasses import dataclass
@@ -44,9 +46,25 @@ def _address(address: str) -> str:
         raise ValueError(f"{error}, or unix:PATH") from error
 
 
+def _blocks_url(url: str) -> str:
+    if not re.fullmatch("file:///.+|s3://[^/?].*", url):
+        raise ValueError("must be file:///PATH or s3://BUCKET/PREFIX")
+    return url
+
+
+def _engine_address(address: str) -> str:
+    if not address.startswith("tls://"):
+        raise ValueError("must be tls://host:port")
+    _tcp_address(address.removeprefix("tls://"))
+    return address
+
+
 FilePath = Annotated[Path, BeforeValidator(_file_name)]
+TcpAddress = Annotated[str, AfterValidator(_tcp_address)]
 Processes = Annotated[int, Field(ge=0, le=MAX_PROCESSES)]
 """Number of worker processes; 0 means one per core."""
+Role = Literal["all", "front-end", "coordinator", "worker"]
+"""A process's share of its party: everything, or one role among several processes."""
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -65,7 +83,7 @@ class ServiceSettings:
     """PEM files from your own authority, instead of tls_directory."""
     plaintext: bool = False
     """Disable TLS. Refused unless `listen` is on loopback or a Unix socket."""
-    metrics_listen: Annotated[str, AfterValidator(_tcp_address)] | None = None
+    metrics_listen: TcpAddress | None = None
     """host:port on a private network to serve Prometheus metrics over HTTP; by default none. Port 0
     chooses a free one and writes it to STATE/metrics_address."""
 
@@ -103,6 +121,21 @@ class KeyHolderSettings(ServiceSettings):
     """Minimum days for which an expired key still opens; longer while a task needs it."""
     reflection: bool = False
     """Enable gRPC reflection for all clients."""
+    role: Role = "all"
+    """This process's share of the party's work."""
+    coordinator: TcpAddress | None = None
+    """host:port of the coordinator's internal listener, for the other roles."""
+    coordinator_listen: TcpAddress | None = None
+    """host:port on a private network where the coordinator serves the other roles."""
+    internal_tls_directory: FilePath | None = None
+    """Directory with the certificate of this process's role and of the party's own authority, which
+    issues no other certificates. Who holds one of them can ask the coordinator for keys."""
+    blocks: Annotated[str, AfterValidator(_blocks_url)] | None = field(default=None, repr=False)
+    """file:///FOLDER or s3://BUCKET/PREFIX for the blocks of batches, shared by the processes of
+    this party alone; None for STATE/blocks."""
+    executor: Annotated[str, AfterValidator(_engine_address)] | None = None
+    """tls://host:port of the scheduler of a Dask engine that runs the coordinator's parts of
+    batches; None for worker processes of this machine."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -115,6 +148,27 @@ class KeyHolderSettings(ServiceSettings):
             raise SettingsError(
                 f"key_overlap_days is {overlap}; it must be 0 .. key_lifetime_days, {lifetime}"
             )
+        self._check_role()
+
+    def _check_role(self) -> None:
+        own = {"coordinator": {"coordinator_listen"}, "all": set[str]()}
+        needed = own.get(self.role, {"coordinator"})
+        if self.role != "all":
+            needed.add("internal_tls_directory")
+        for name in ("coordinator", "coordinator_listen", "internal_tls_directory"):
+            given = getattr(self, name) is not None
+            if given and name not in needed:
+                raise SettingsError(f"{name} has no use in the role {self.role}")
+            if not given and name in needed:
+                raise SettingsError(f"the role {self.role} needs {name}")
+        if self.executor is not None and self.role != "coordinator":
+            raise SettingsError(f"executor has no use in the role {self.role}")
+        if self.blocks is None and (self.executor is not None or self.role == "worker"):
+            raise SettingsError("an executor and its workers need blocks")
+
+    def blocks_url(self) -> str:
+        """Return the URL of the blocks, by default of STATE/blocks."""
+        return self.blocks or (self.state_directory / "blocks").absolute().as_uri()
 
     def schedule(self) -> Schedule:
         """Return the key schedule in seconds; a lifetime of 0 days becomes infinite."""

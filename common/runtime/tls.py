@@ -192,6 +192,24 @@ def development_files(directory: Path, party: str, clock: Clock) -> TlsFiles:
     return files
 
 
+ROLES: Final = ("coordinator", "front-end", "worker")
+"""The names in certificates of a party's own authority."""
+
+
+def internal_identity(directory: Path, role: str, clock: Clock) -> Tls:
+    """
+    Open the TLS identity of one of a party's processes.
+
+    The coordinator creates what is missing: the authority, and a certificate for each role.
+
+    Raises the errors of `Tls.open`.
+    """
+    if role == "coordinator":
+        for name in ROLES:
+            development_files(directory, name, clock)
+    return Tls.open(TlsFiles.within(directory, role), role, clock)
+
+
 def client_identity(
     authority: Path, certificate: Path | None, key: Path | None, now: float
 ) -> TlsIdentity:

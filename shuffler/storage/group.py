@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from common.crypto.batch_key import TAG_BYTES, BatchKey
 from common.crypto.hpke import split_every
 from common.crypto.hpke_pool import Opened
-from common.messages.submission import split_submission
+from common.messages.submission import Outcome, split_submission
 
 TAGS: Final = np.dtype([("head", "<u8"), ("rest", "V8"), ("content", f"V{TAG_BYTES}")])
 """A submission's two keyed hashes: of its id (head and rest), and of its sealed reports."""
@@ -62,6 +62,12 @@ class Group:
             tags=self.entries()[kept].tobytes(),
             sealed=key.seal(reports.tobytes(), _group_context(b"reports", self.number)),
         )
+
+    def stored(self, outcomes: Sequence[Outcome], key: BatchKey) -> "Group":
+        """Return a group of the submissions whose outcome is STORED."""
+        if all(outcome is Outcome.STORED for outcome in outcomes):
+            return self
+        return self.only(np.array([outcome is Outcome.STORED for outcome in outcomes]), key)
 
 
 def merge_small(groups: Sequence[Group], key: BatchKey) -> list[Group]:

@@ -7,11 +7,9 @@ commits for a while, but nothing on the disk relates a submission to a position 
 batch, once the batch's seed is destroyed.
 """
 
-import asyncio
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -19,13 +17,17 @@ from common.crypto.signing import SignedTask
 from common.errors import BatchStateError, DamagedStorageError, UnknownTaskError
 from common.messages.batch import BatchId, BatchState
 from common.messages.submission import Outcome
+from common.runtime.clock import Clock
 from common.runtime.database import Database
+from common.runtime.schema import Schema
 from common.task_digest import TaskDigest
 from shuffler.storage import submissions as submission_table
+from shuffler.storage.group_commit import GroupCommit
 from shuffler.storage.group_source import SqliteGroups
-from shuffler.storage.submissions import Arrival, Deduplication
+from shuffler.storage.submission_store import OPEN_STATES, Arrival, Observer, StoredBatch
+from shuffler.storage.submissions import Deduplication
 
-_SCHEMA: Final = (
+_TABLES: Final = (
     """
 CREATE TABLE IF NOT EXISTS batches (
     batch_id BLOB PRIMARY KEY,
@@ -41,42 +43,16 @@ CREATE TABLE IF NOT EXISTS batches (
     + submission_table.SCHEMA
 )
 
-_GATHER_SECONDS: Final = 0.004
-"""Seconds that a commit waits for more calls if the last commit served several: a flush costs as
-much processor time as opening several envelopes."""
-_COMMIT_AT_ONCE: Final = 64
-"""Minimum number of waiting submissions that are committed without a wait of _GATHER_SECONDS."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredBatch:
-    """One row of the table of batches."""
-
-    batch_id: BatchId
-    signed: SignedTask
-    state: BatchState
-    n_users: int
-    n_reports: int
-    """Number of reports in the permuted batch; 0 before it is permuted."""
-    shuffle_seconds: float
-
-
-Observer = Callable[[BatchId, BatchState, BatchState, int], None]
-"""Called after every stored change of a batch's state with the batch, its old state, its new
-state, and its number of users at that moment."""
-
 
 class SqliteStore:
     """The shuffler's SQLite database."""
 
-    def __init__(self, path: Path, observer: Observer = lambda *_: None) -> None:
+    def __init__(self, path: Path, clock: Clock, observer: Observer = lambda *_: None) -> None:
         self._observer = observer
-        self._database = Database(path, _SCHEMA)
+        self._clock = clock
+        self._database = Database(path, Schema(steps=(_TABLES,)))
         self._path = path
-        self._waiting: list[tuple[Arrival, asyncio.Future[list[list[Outcome]]]]] = []
-        self._committing: asyncio.Task[None] | None = None
-        self._together = 0
-        """Number of calls in the last commit."""
+        self._commits = GroupCommit(self._commit)
         self._deduplications: dict[BatchId, Deduplication] = {}
 
     async def open_batch(self, batch_id: BatchId, signed: SignedTask) -> StoredBatch:
@@ -106,51 +82,20 @@ class SqliteStore:
         return SqliteGroups(self._path)
 
     async def append(self, arrival: Arrival) -> list[list[Outcome]]:
-        """
-        Store the new submissions of some groups durably before returning.
+        """Store new submissions durably; see `SubmissionStore.append`."""
+        return await self._commits.append(arrival)
 
-        Calls that arrive during a commit are committed together (group commit).
+    async def _commit(self, arrivals: Sequence[Arrival]) -> list[list[list[Outcome]]]:
+        judged, stored = await self._database.run(
+            submission_table.append, arrivals, self._deduplications, self._clock.now
+        )
+        for batch_id, group in stored:  # only a committed submission can be repeated
+            self._deduplications[batch_id].remember(group)
+        return judged
 
-        Returns:
-            The outcome of each submission, group by group, in the groups' own order.
-
-        Raises:
-            StorageError: Nothing of the call was stored; safe to retry.
-        """
-        future: asyncio.Future[list[list[Outcome]]] = asyncio.get_running_loop().create_future()
-        self._waiting.append((arrival, future))
-        if self._committing is None or self._committing.done():
-            self._committing = asyncio.create_task(self._commit_waiting())
-        return await future
-
-    async def _commit_waiting(self) -> None:
-        while self._waiting:
-            if (
-                self._together > 1
-                and sum(len(arrival) for arrival, _ in self._waiting) < _COMMIT_AT_ONCE
-            ):
-                await asyncio.sleep(_GATHER_SECONDS)
-            together, self._waiting = self._waiting, []
-            self._together = len(together)
-            arrivals = [arrival for arrival, _ in together]
-            try:
-                judged, stored = await self._database.run(
-                    submission_table.append, arrivals, self._deduplications
-                )
-            except Exception as error:  # noqa: BLE001  # raised in every waiting call
-                for _, future in together:
-                    if not future.done():
-                        future.set_exception(error)
-                continue
-            for batch_id, group in stored:  # only a committed submission can be repeated
-                self._deduplications[batch_id].remember(group)
-            for (_, future), outcomes in zip(together, judged, strict=True):
-                if not future.done():
-                    future.set_result(outcomes)
-
-    async def save_refusals(self, counts: Mapping[BatchId, Counter[Outcome]]) -> None:
-        """Store counts of refused and repeated submissions in place of earlier ones."""
-        await self._database.run(submission_table.save_refusals, counts)
+    async def add_refusals(self, counts: Mapping[BatchId, Counter[Outcome]]) -> None:
+        """Add to the counts of refused and repeated submissions."""
+        await self._database.run(submission_table.add_refusals, counts)
 
     async def refusals(self) -> dict[BatchId, Counter[Outcome]]:
         """Return every batch's stored counts of refused and repeated submissions."""
@@ -203,7 +148,7 @@ class SqliteStore:
         Batches in unknown states are left unchanged.
         """
         for batch_id, state in (await self.states()).items():
-            if state is not None and state not in submission_table.OPEN_STATES:
+            if state is not None and state not in OPEN_STATES:
                 await self._drop_submissions(batch_id)
 
     def close(self) -> None:

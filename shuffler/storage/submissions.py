@@ -11,7 +11,6 @@ import sqlite3
 from array import array
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -19,11 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.crypto.batch_key import TAG_BYTES, BatchKey
-from common.crypto.hpke import split_every
 from common.messages.batch import BatchId, BatchState
 from common.messages.submission import Outcome
 from common.sorted_index import SortedIndex
 from shuffler.storage.group import TAGS, Group, merge_small, open_tags
+from shuffler.storage.judgement import judge_group
+from shuffler.storage.submission_store import OPEN_STATES, Arrival
 
 ReadTags = Callable[[int], bytes]
 """Returns the tags of the stored group with this number."""
@@ -82,28 +82,9 @@ class Deduplication:
                 raw = entry.tobytes()
                 known[raw[:TAG_BYTES]] = raw[TAG_BYTES:]
         return [
-            _compared(group.tags, known, use_token and partial(use_token, number), new=new)
+            judge_group(group.tags, known, use_token and partial(use_token, number), new=new)
             for number, (group, new) in enumerate(zip(groups, accept_new, strict=True))
         ]
-
-
-def _compared(
-    tags: bytes, known: dict[bytes, bytes], use_token: Callable[[int], bool] | None, *, new: bool
-) -> list[Outcome]:
-    outcomes = []
-    for index, entry in enumerate(split_every(tags, TAGS.itemsize)):
-        tag, content = entry[:TAG_BYTES], entry[TAG_BYTES:]
-        if tag in known:
-            repeated = known[tag] == content
-            outcomes.append(Outcome.REPEATED if repeated else Outcome.CONFLICT)
-        elif not new:
-            outcomes.append(Outcome.CLOSED)
-        elif use_token is not None and not use_token(index):
-            outcomes.append(Outcome.TOKEN_USED)
-        else:
-            known[tag] = content
-            outcomes.append(Outcome.STORED)
-    return outcomes
 
 
 SCHEMA: Final = """
@@ -127,8 +108,6 @@ CREATE TABLE IF NOT EXISTS refusals (
 ) WITHOUT ROWID;
 """
 
-OPEN_STATES: Final = frozenset({BatchState.COLLECTING, BatchState.CLOSED})
-"""States in which a batch's submissions are on the disk."""
 _KNOWN_OUTCOMES: Final = frozenset(outcome.value for outcome in Outcome)
 _DROPPED_AT_ONCE: Final = 64
 """Maximum number of groups deleted in one transaction, to keep it short."""
@@ -136,35 +115,23 @@ _LOADED_AT_ONCE: Final = 2**18
 """Minimum number of tags to index together when all stored groups are read."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Arrival:
-    """The groups of one call, stored together."""
-
-    batch_id: BatchId
-    key: BatchKey
-    groups: Sequence[Group]
-    in_time: bool
-    """Whether the call came before the deadline; if not, its submissions are not stored."""
-    token_tags: Sequence[Sequence[bytes]] = ()
-    """For each group the keyed hash of each submission's token, which is accepted once per batch;
-    empty if no tokens are required."""
-
-    def __len__(self) -> int:
-        return sum(len(group) for group in self.groups)
-
-
 def append(
     connection: sqlite3.Connection,
     arrivals: Sequence[Arrival],
     deduplications: dict[BatchId, Deduplication],
+    now: Callable[[], float],
 ) -> tuple[list[list[list[Outcome]]], list[tuple[BatchId, Group]]]:
-    """Insert new submissions; return the outcomes by arrival, and the groups that were stored."""
+    """
+    Insert new submissions; return the outcomes by arrival, and the groups that were stored.
+
+    `now` returns the seconds since 1970 UTC.
+    """
     outcomes: list[list[list[Outcome]]] = [[]] * len(arrivals)
     stored: list[tuple[BatchId, Group]] = []
     for batch_id in dict.fromkeys(arrival.batch_id for arrival in arrivals):
         indices = [n for n, arrival in enumerate(arrivals) if arrival.batch_id == batch_id]
         of_batch = [arrivals[index] for index in indices]
-        batch_outcomes, groups = _append_to(connection, of_batch, deduplications)
+        batch_outcomes, groups = _append_to(connection, of_batch, deduplications, now)
         for index, arrival_outcomes in zip(indices, batch_outcomes, strict=True):
             outcomes[index] = arrival_outcomes
         stored += [(batch_id, group) for group in groups]
@@ -175,6 +142,7 @@ def _append_to(
     connection: sqlite3.Connection,
     arrivals: Sequence[Arrival],
     deduplications: dict[BatchId, Deduplication],
+    now: Callable[[], float],
 ) -> tuple[list[list[list[Outcome]]], list[Group]]:
     """Append submissions to one batch; see `append`."""
     batch_id, key = arrivals[0].batch_id, arrivals[0].key
@@ -191,12 +159,14 @@ def _append_to(
         [sealed_tags] = connection.execute(query, (batch_id, number)).fetchone()
         return open_tags(number, sealed_tags, key)
 
-    collects = state is BatchState.COLLECTING
+    collects, time = state is BatchState.COLLECTING, now()
     groups = [group for arrival in arrivals for group in arrival.groups]
-    accept_new = [collects and arrival.in_time for arrival in arrivals for _ in arrival.groups]
+    accept_new = [
+        collects and time < arrival.deadline for arrival in arrivals for _ in arrival.groups
+    ]
     use_token = _tokens(connection, arrivals)
     outcomes = deduplications[batch_id].classify(groups, accept_new, read, use_token)
-    parts = [_new_part(group, found, key) for group, found in zip(groups, outcomes, strict=True)]
+    parts = [group.stored(found, key) for group, found in zip(groups, outcomes, strict=True)]
     stored = merge_small([part for part in parts if len(part)], key)
     _insert(connection, batch_id, stored, key)
     rest = iter(outcomes)
@@ -217,12 +187,6 @@ def _tokens(connection: sqlite3.Connection, arrivals: Sequence[Arrival]) -> UseT
         return used.rowcount == 1
 
     return use
-
-
-def _new_part(group: Group, outcomes: list[Outcome], key: BatchKey) -> Group:
-    if outcomes.count(Outcome.STORED) == len(outcomes):
-        return group
-    return group.only(np.array([outcome is Outcome.STORED for outcome in outcomes]), key)
 
 
 def _insert(
@@ -265,12 +229,13 @@ def drop_some(connection: sqlite3.Connection, batch_id: BatchId) -> bool:
     return dropped.rowcount > 0
 
 
-def save_refusals(
+def add_refusals(
     connection: sqlite3.Connection, counts: Mapping[BatchId, Counter[Outcome]]
 ) -> None:
-    """Store counts of refused and repeated submissions in place of earlier ones."""
+    """Add to the stored counts of refused and repeated submissions."""
     connection.executemany(
-        "INSERT OR REPLACE INTO refusals VALUES (?, ?, ?)",
+        "INSERT INTO refusals VALUES (?, ?, ?) "
+        "ON CONFLICT (batch_id, outcome) DO UPDATE SET n = n + excluded.n",
         [
             (batch_id, outcome.value, n)
             for batch_id, counted in counts.items()

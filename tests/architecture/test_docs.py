@@ -167,6 +167,7 @@ _CERTIFICATE: Final = {
     Caller.ANYONE: "none",
     Caller.SHUFFLER: "`shuffler`",
     Caller.OPERATOR: "`operator`",
+    Caller.WORKER: "`worker`",
     Caller.TOKEN_HOLDER: "none",
 }
 _ASKS_FOR_TOKEN: Final = {Caller.OPERATOR, Caller.TOKEN_HOLDER}
@@ -212,7 +213,7 @@ def test_callers_and_limits_of_an_rpc_are_documented(method: str, call: Call) ->
 
     assert (operators != "no") == (call.caller in _ASKS_FOR_TOKEN)
     if method != _HEALTH:
-        assert certificate.partition(":")[0] == _CERTIFICATE[call.caller]
+        assert re.split("[:,]", certificate)[0] == _CERTIFICATE[call.caller]
     assert (f"{limits.calls:,}", f"{limits.peer_calls:,}") == (calls, peer_calls)
     assert (limits.reads, limits.peer_reads) == (_whole(reads), _whole(peer_reads))
     assert (limits.read_seconds, limits.seconds) == (_seconds(read), _seconds(answered))

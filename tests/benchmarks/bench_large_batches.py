@@ -30,7 +30,7 @@ from common.messages.submission import Outcome
 from common.task.task import SUBMISSION_ID_BYTES
 from deploy.audit.harness.analyzer_core import InlinePool
 from shuffler.storage.group import form_group
-from shuffler.storage.submissions import Arrival
+from shuffler.storage.submission_store import Arrival
 from tests.benchmarks.conftest import Best, Line
 from tests.support.analyzer_core import AnalyzerCore
 from tests.support.analyzers import CountingAnalyzer, word_sum
@@ -155,7 +155,9 @@ async def _restart(n_users: int, folder: Path) -> dict[str, float]:
 
     def arrival() -> Arrival:
         groups = [form_group([rng.bytes(size)], key)[0]]
-        return Arrival(batch_id=found.batch_id, key=key, groups=groups, in_time=True)
+        return Arrival(
+            batch_id=found.batch_id, key=key, groups=groups, deadline=found.closing_rule.deadline
+        )
 
     for _ in range(0, n_users, _DEVICES):
         arrivals = [arrival() for _ in range(_DEVICES)]

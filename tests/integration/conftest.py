@@ -4,7 +4,10 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from tests.support.postgres import postgres
 from tests.support.services import Services
+
+__all__ = ["postgres"]
 
 _FOLDER = Path(__file__).parent
 

@@ -12,11 +12,12 @@ import numpy as np
 from analyzer.registry import AnalyzerKeys
 from analyzer.storage.store import Store
 from common.crypto.key_ring import Schedule
+from common.runtime.executor import Job
 from deploy.audit.harness.analyzer_core import AnalyzerCore, InlineExecutor
 from deploy.audit.harness.clock import ManualClock
 from tests.support.faults import Faults, FaultyDatabase, FaultyState, Life, Network
 
-J = TypeVar("J")
+J = TypeVar("J", bound=Job)
 T = TypeVar("T")
 
 SCHEDULE: Final = Schedule(lifetime=1000.0, overlap=200.0, retention=100_000.0)

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from common.crypto.batch_key import BatchKey
 from common.runtime.blocks import FolderBlocks, SealedBlocks
 from common.runtime.database import Database
+from common.runtime.schema import Schema
 from common.runtime.settings import load
 from common.task_digest import TaskDigest
 from deploy.accountant.query_output import answer_file
@@ -84,7 +85,7 @@ def _sqlite() -> bytes:
 def _database(path: Path) -> None:
     for beside in ("-wal", "-shm"):
         path.with_name(path.name + beside).unlink(missing_ok=True)
-    Database(path, "CREATE TABLE IF NOT EXISTS other (number INTEGER);").close()
+    Database(path, Schema(steps=("CREATE TABLE IF NOT EXISTS other (number INTEGER);",))).close()
 
 
 def _sentinels(path: Path) -> None:

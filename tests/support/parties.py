@@ -115,8 +115,8 @@ class ShufflerParty(Shuffler):
         """Stop at once, as a killed process does."""
         self.life.over.set()
         moving: list[Any] = [*self.deliveries._moving.values(), *self.batches._beginning.values()]
-        if self.store._committing is not None:
-            moving.append(self.store._committing)
+        if self.store._commits._committing is not None:
+            moving.append(self.store._commits._committing)
         for task in moving:
             task.cancel()
         await asyncio.gather(*moving, return_exceptions=True)

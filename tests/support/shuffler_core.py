@@ -81,9 +81,7 @@ class Shuffler:
         self.collection = Collection(
             batches=self.batches,
             store=self.store,
-            keys=self.keys,
             pool=pool,
-            clock=self.clock,
             tokens=TokenCheck(self.token_identity) if self.token_identity else None,
             refusals=self.refusals,
         )
@@ -127,7 +125,7 @@ class Shuffler:
 
     def open_store(self) -> SqliteStore:
         """Open the database of submissions."""
-        return SqliteStore(self.path / "spool.sqlite", self.metrics.record_move)
+        return SqliteStore(self.path / "spool.sqlite", self.clock, self.metrics.record_move)
 
     def envelope(self, value: int = 0) -> bytes:
         """Prepare one user's envelope."""

@@ -25,7 +25,7 @@ from common.runtime.blocks import FolderBlocks
 from common.task.draft import PairDraft
 from common.task.dummy_spec import DummySpec, ShufflerSpec
 from common.task_digest import TaskDigest
-from common.wire import batches, fields, results, submissions, tasks
+from common.wire import batches, fields, jobs, results, submissions, tasks
 from deploy.audit.harness.clock import ManualClock
 from deploy.results.export import as_json
 from deploy.results.ledger import as_json as ledger_as_json
@@ -33,6 +33,7 @@ from deploy.terminal.json_output import dumps
 from protos.shuffledp.v1 import analyzer_pb2, shuffler_pb2, user_agent_pb2
 from shuffler.former_files import convert_proofs
 from shuffler.inclusion import InclusionProofs
+from shuffler.proof_job import ProofJob
 from tests.support.batch_progress import progress
 from tests.support.kind_results import kind_collected
 from tests.support.kind_tasks import OF_OTHER_KINDS, OTHER_KINDS, VALUES, kind_draft_fields
@@ -70,6 +71,16 @@ _PINNED: Final = _IDENTITY.public_identity()
 _LEAVES: Final = some_leaves(600)  # enough for two buckets
 _COMMITMENT: Final = commitment_over(_LEAVES, _IDENTITY, EXAMPLE_DIGEST)
 _KEPT_COMMITMENT: Final = batches.commitment_to_bytes(_COMMITMENT)
+_JOB: Final = ProofJob(
+    batch_id=BatchId(bytes(16)),
+    key=bytes(32),
+    blocks=FolderBlocks(Path("blocks")),
+    proof_folder="proof",
+    report_bytes=60,
+    salt=bytes(32),
+    n_parts=3,
+    n_ranges=2,
+)
 _HEADER: Final = (2**40).to_bytes(8) + (1).to_bytes(4)
 
 
@@ -283,6 +294,11 @@ _MESSAGES: Final[tuple[tuple[Any, ...], ...]] = (
         *("sentinels", _matched),
         _sentinels([bytes(64), bytes(32)], acknowledged=False),
         _sentinels([], acknowledged=True),
+    ),
+    (
+        "job for a worker",
+        lambda message: jobs.job_from_wire(ProofJob, message, {"blocks": None}),
+        jobs.job_to_wire(_JOB),
     ),
     (
         *("question for a receipt", submissions.record_question_from_wire),

@@ -27,6 +27,7 @@ from common.crypto.signing import SignedTask
 from common.messages.batch import BatchManifest, BatchPart
 from common.messages.inclusion_proof import BatchCommitment
 from common.runtime.blocks import FolderBlocks
+from common.runtime.executor import Job
 from common.runtime.metrics import ProcessMetrics
 from common.runtime.state_directory import StateDirectory
 from common.task.draft import TaskDraft
@@ -34,7 +35,7 @@ from common.task.task import Task
 from common.task_digest import TaskDigest
 from deploy.audit.harness.clock import ManualClock
 
-J = TypeVar("J")
+J = TypeVar("J", bound=Job)
 T = TypeVar("T")
 
 SCHEDULE: Final = Schedule(lifetime=90 * DAY, overlap=2 * DAY, retention=30 * DAY)
@@ -75,6 +76,12 @@ class InlineExecutor:
         results = [stage(job, part) for part in parts]
         self.parts[stage.__name__] += len(results)
         return results
+
+    async def forget_keys(self) -> None:
+        """Do nothing: this process holds all keys."""
+
+    async def close(self) -> None:
+        """Do nothing."""
 
 
 @dataclass

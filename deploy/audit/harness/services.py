@@ -40,7 +40,7 @@ class Services:
             "analyzer_identity": self.identity,
             "opening_processes": 1,
         }
-        self.shuffler: ShufflerService = await shuffler.server.start(
+        self.shuffler: ShufflerService = await shuffler.server.start_coordinator(
             ShufflerSettings(**settings | changes)
         )
         text = (self.directory / "shuffler" / "envelope.pub").read_text(encoding="ascii")

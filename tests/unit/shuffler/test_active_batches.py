@@ -25,7 +25,7 @@ from common.runtime.state_directory import StateDirectory
 from common.task.dummy_spec import ShufflerSpec
 from common.task.task import Task
 from common.task_digest import TaskDigest
-from shuffler.storage.sqlite_store import StoredBatch
+from shuffler.storage.submission_store import StoredBatch
 from tests.support.analyzers import MemoryAnalyzer
 from tests.support.keys import store_holding
 from tests.support.shuffler_core import CASE, DIGEST, Shuffler

@@ -204,7 +204,7 @@ async def test_an_expired_batch_leaves_only_counts(shuffler: Shuffler) -> None:
     shuffler.clock.seconds = float(CASE.task.deadline)
     await shuffler.advance()
 
-    assert {"batches", "refusals"} == _tables_with_rows(shuffler)
+    assert {"schema_version", "batches", "refusals"} == _tables_with_rows(shuffler)
     assert not (shuffler.path / "blocks").exists()
     assert 2 == (await shuffler.collection.status(DIGEST)).n_users
     assert BatchState.EXPIRED is await shuffler.state()

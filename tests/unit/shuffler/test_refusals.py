@@ -12,6 +12,7 @@ import pytest
 from common.errors import StorageError
 from common.messages.batch import BatchId
 from common.messages.submission import Outcome
+from deploy.audit.harness.clock import ManualClock
 from shuffler.refusals import RefusalCounts
 from shuffler.storage import submissions as submission_table
 from shuffler.storage.sqlite_store import SqliteStore
@@ -25,16 +26,16 @@ class _FailingStore(SqliteStore):
 
     failure: Exception | None = None
 
-    async def save_refusals(self, counts: Mapping[BatchId, Counter[Outcome]]) -> None:
+    async def add_refusals(self, counts: Mapping[BatchId, Counter[Outcome]]) -> None:
         if self.failure:
             raise self.failure
-        await super().save_refusals(counts)
+        await super().add_refusals(counts)
 
 
 @pytest.fixture
 async def store(tmp_path: Path) -> AsyncIterator[_FailingStore]:
     """A store with a batch."""
-    opened = _FailingStore(tmp_path / "spool.sqlite")
+    opened = _FailingStore(tmp_path / "spool.sqlite", ManualClock())
     await opened.open_batch(_BATCH, published().signed)
     yield opened
     opened.close()
@@ -55,7 +56,7 @@ async def test_counts_add_up_and_survive_a_crash(store: SqliteStore, tmp_path: P
     refusals.count(_BATCH, [Outcome.CONFLICT])
     unknown = "INSERT INTO refusals VALUES (?, 'of a later version', 1)"
     await store._database.run(lambda connection: connection.execute(unknown, (_BATCH,)))
-    again, later = SqliteStore(tmp_path / "spool.sqlite"), RefusalCounts()
+    again, later = SqliteStore(tmp_path / "spool.sqlite", ManualClock()), RefusalCounts()
     await later.load(again)
     later.count(_BATCH, [Outcome.REPEATED])
     await later.save(again)
@@ -107,7 +108,7 @@ async def test_counts_being_saved_while_the_service_stops_are_counted_once(
     """The save may have begun or not."""
     refusals = RefusalCounts()
     free = threading.Event()
-    save = submission_table.save_refusals
+    save = submission_table.add_refusals
 
     def save_slowly(
         connection: sqlite3.Connection, counts: Mapping[BatchId, Counter[Outcome]]
@@ -116,7 +117,7 @@ async def test_counts_being_saved_while_the_service_stops_are_counted_once(
         save(connection, counts)
 
     if begun:
-        monkeypatch.setattr(submission_table, "save_refusals", save_slowly)
+        monkeypatch.setattr(submission_table, "add_refusals", save_slowly)
     else:
         store._database._thread.submit(free.wait)  # something else is being written
     saving = asyncio.create_task(refusals.run(store, pause=0.0))

@@ -162,6 +162,7 @@ async def test_a_refused_answer_spends_nothing(agent: Agent, shuffler: MemoryShu
 
 
 _COLUMNS = {
+    "schema_version": ["version", "readable_from"],
     "submissions": [
         *("person", "task_digest", "envelope", "local_epsilon", "state"),
         *("central_epsilon", "delta"),

@@ -214,6 +214,7 @@ async def test_a_record_of_an_earlier_version_has_no_evidence(device: Device) ->
     connection = sqlite3.connect(device.path / "budget.sqlite")
     with connection:
         connection.execute("DROP TABLE evidence")
+        connection.execute("DROP TABLE schema_version")
     connection.close()
     device.store = device.agent.store = DeviceStore(device.path / "budget.sqlite")
     record = await device.agent.record(device.digest, "")

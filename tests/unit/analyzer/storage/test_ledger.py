@@ -49,6 +49,7 @@ async def test_the_database_has_no_other_columns(core: AnalyzerCore) -> None:
     found = await core.store.run(lambda connection: connection.execute(query).fetchall())
 
     assert {
+        "schema_version": "version readable_from",
         "tasks": "task_digest task signature",
         "task_lines": "task_digest protocol domain_size population n_min target_size deadline",
         "sentinels": "task_digest position leaves acknowledged",

@@ -5,10 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from common.errors import DamagedStorageError, StorageError
+from common.errors import DamagedStorageError, SettingsError, StorageError
 from common.runtime.database import Database
+from common.runtime.schema import Schema
 
-_SCHEMA = "CREATE TABLE IF NOT EXISTS t (x INTEGER);"
+_TABLE = "CREATE TABLE IF NOT EXISTS t (x INTEGER);"
+_SCHEMA = Schema(steps=(_TABLE,))
 
 
 def _insert(connection: sqlite3.Connection, x: int, *, fail: bool = False) -> None:
@@ -71,7 +73,7 @@ async def test_a_damaged_file_is_reported(tmp_path: Path) -> None:
     await database.run(_insert, 1)
     database.close()
     content = bytearray(path.read_bytes())
-    content[4096:8192] = b"\xff" * 4096
+    content[8192:12288] = b"\xff" * 4096
     path.write_bytes(content)
     database = Database(path, _SCHEMA)
     with pytest.raises(DamagedStorageError, match="damaged"):
@@ -80,7 +82,7 @@ async def test_a_damaged_file_is_reported(tmp_path: Path) -> None:
 
     path = tmp_path / "column.sqlite"
     with closing(sqlite3.connect(path)) as connection:
-        connection.executescript(_SCHEMA.replace("x INTEGER", "y INTEGER"))
+        connection.executescript(_TABLE.replace("x INTEGER", "y INTEGER"))
     with pytest.raises(DamagedStorageError, match="table t has no column x"):
         Database(path, _SCHEMA)
 
@@ -104,7 +106,7 @@ async def test_deleted_rows_are_in_no_file_once_the_log_is_empty(tmp_path: Path)
     def left() -> bytes:
         return b"".join(file.read_bytes() for file in tmp_path.iterdir())
 
-    database = Database(path, "CREATE TABLE IF NOT EXISTS texts (text TEXT)")
+    database = Database(path, Schema(steps=("CREATE TABLE IF NOT EXISTS texts (text TEXT);",)))
     database._thread.submit(database._connection.execute, "PRAGMA busy_timeout=0").result()
     await database.run(lambda c: c.execute("INSERT INTO texts VALUES ('to be forgotten')"))
     with closing(sqlite3.connect(path, isolation_level=None)) as reader:
@@ -139,3 +141,41 @@ async def test_a_read_only_or_locked_file_refuses_until_it_is_free(
     await database.run(_insert, 2)
 
     assert [2] == await database.run(_all)
+
+
+def _versions(connection: sqlite3.Connection) -> list[tuple[int, int]]:
+    return connection.execute("SELECT version, readable_from FROM schema_version").fetchall()
+
+
+@pytest.mark.parametrize("recorded", [False, True])
+async def test_an_older_database_gets_the_missing_steps_and_keeps_its_rows(
+    tmp_path: Path, *, recorded: bool
+) -> None:
+    """So does a database from before versions were recorded."""
+    path = tmp_path / "d.sqlite"
+    old = Database(path, _SCHEMA)
+    await old.run(_insert, 1)
+    if not recorded:
+        await old.run(lambda connection: connection.execute("DROP TABLE schema_version"))
+    old.close()
+    added = "ALTER TABLE t ADD COLUMN y INTEGER NOT NULL DEFAULT 5;"
+    for _ in range(2):
+        new = Database(path, Schema(steps=(_TABLE, added)))
+        found = await new.run(lambda connection: connection.execute("SELECT * FROM t").fetchall())
+        assert [(1, 5)] == found
+        assert [(2, 1)] == await new.run(_versions)
+        new.close()
+
+
+async def test_a_program_that_is_too_old_refuses_the_database(tmp_path: Path) -> None:
+    """An older program uses a newer database if that says so, and leaves its version."""
+    path = tmp_path / "d.sqlite"
+    Database(path, Schema(steps=(_TABLE, "", ""), readable_from=2)).close()
+    able = Database(path, Schema(steps=(_TABLE, "")))
+    assert [(3, 2)] == await able.run(_versions)
+    able.close()
+    with pytest.raises(SettingsError) as caught:
+        Database(path, _SCHEMA)
+
+    expected = "the database's schema is version 3, readable from 2; this program has 1: upgrade it"
+    assert expected == str(caught.value)

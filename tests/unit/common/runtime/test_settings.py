@@ -150,6 +150,52 @@ def test_a_devices_caps_have_ranges(tmp_path: Path, line: str, message: str) -> 
     assert math.inf == unlimited.local_epsilon_cap == unlimited.total_local_epsilon_cap
 
 
+_SERVER: Final = {"coordinator_listen": "h:1", "internal_tls_directory": "t"}
+_CLIENT: Final = {"coordinator": "h:1", "internal_tls_directory": "t"}
+_BLOCKS: Final = {"blocks": "s3://name:secret@bucket/prefix"}
+_EXECUTOR: Final = {"executor": "tls://h:1"}
+_STORE: Final = {"store": "postgresql://user:secret@host/name"}
+
+
+@pytest.mark.parametrize(
+    ("role", "given", "message"),
+    [
+        ("all", _STORE, ""),
+        ("coordinator", _SERVER, ""),
+        ("front-end", _CLIENT | _STORE, ""),
+        ("worker", _CLIENT | _BLOCKS, ""),
+        ("coordinator", _SERVER | _BLOCKS | _EXECUTOR, ""),
+        ("worker", _CLIENT, "an executor and its workers need blocks"),
+        ("coordinator", _SERVER | _EXECUTOR, "an executor and its workers need blocks"),
+        ("all", _BLOCKS | _EXECUTOR, "executor has no use in the role all"),
+        ("all", {"blocks": "s3://"}, "blocks must be file:///PATH or s3://BUCKET/PREFIX"),
+        ("all", {"blocks": "file://folder"}, "blocks must be file:///PATH"),
+        ("coordinator", _SERVER | {"executor": "tcp://h:1"}, "executor must be tls://host:port"),
+        ("coordinator", _SERVER | {"executor": "tls://h"}, "executor must be host:port"),
+        ("front-end", _CLIENT, "the role front-end needs store"),
+        ("front-end", _SERVER | _STORE, "the role front-end needs coordinator"),
+        ("worker", {"coordinator": "h:1"}, "the role worker needs internal_tls_directory"),
+        ("coordinator", {}, "the role coordinator needs coordinator_listen"),
+        ("all", _CLIENT, "coordinator has no use in the role all"),
+        ("coordinator", _SERVER | _CLIENT, "coordinator has no use in the role coordinator"),
+        ("all", {"store": "mysql://host"}, "store must be postgresql://…"),
+        ("half", {}, "role must be 'all', 'front-end', 'coordinator' or 'worker'"),
+    ],
+)
+def test_a_role_needs_its_settings(
+    tmp_path: Path, role: str, given: dict[str, str], message: str
+) -> None:
+    """Settings that a role does not read are refused; a password in a URI is not shown."""
+    lines = "".join(f"{key} = '{value}'\n" for key, value in (given | {"role": role}).items())
+    if not message:
+        settings = _load(tmp_path, _GOOD + lines)
+        assert (role, given.get("store")) == (settings.role, settings.store)
+        assert "secret" not in repr(settings)
+        return
+    with pytest.raises(SettingsError, match=message):
+        _load(tmp_path, _GOOD + lines)
+
+
 def test_the_health_check_reads_only_common_settings(tmp_path: Path) -> None:
     """Settings of one party are ignored."""
     file = tmp_path / "shuffler.toml"
@@ -173,7 +219,13 @@ def test_the_key_schedule_follows_the_settings(tmp_path: Path) -> None:
 
 
 _OF_ALL: Final = {"listen": "127.0.0.1:0", "plaintext": False, "metrics_listen": None}
-_OF_KEY_HOLDERS: Final = {**_OF_ALL, "reflection": False, "state_key": None}
+_OF_KEY_HOLDERS: Final = {
+    **_OF_ALL,
+    "reflection": False,
+    "state_key": None,
+    "role": "all",
+    "coordinator_listen": None,
+}
 
 
 @pytest.mark.parametrize(
@@ -199,6 +251,7 @@ _OF_KEY_HOLDERS: Final = {**_OF_ALL, "reflection": False, "state_key": None}
                 "most_dummies": 10_000_000,
                 "submissions_per_connection": 10_000,
                 "keep_inclusion_days": 30,
+                "store": None,
             },
         ),
         (AnalyzerSettings, {**_OF_KEY_HOLDERS, "most_refused_share": 0.05}),

@@ -11,20 +11,23 @@ from common.crypto.batch_key import BatchKey
 from common.errors import BatchStateError, DamagedStorageError
 from common.messages.batch import BatchId, BatchState
 from common.messages.submission import Outcome
+from deploy.audit.harness.clock import ManualClock
 from shuffler.storage.group import NUMBER_BITS, form_group, open_group, open_tags
 from shuffler.storage.sqlite_store import SqliteStore
-from shuffler.storage.submissions import Arrival
+from shuffler.storage.submission_store import Arrival
 from tests.support.tasks import published
 
 _ID = BatchId(b"b" * 16)
 _SIGNED = published().signed
 _KEY = BatchKey(bytes(32))
+_PAST = int(ManualClock().now())
+_DEADLINE = _PAST + 1
 
 
 @pytest.fixture
 async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
     """A store with an empty batch."""
-    opened = SqliteStore(tmp_path / "spool.sqlite")
+    opened = SqliteStore(tmp_path / "spool.sqlite", ManualClock())
     await opened.open_batch(_ID, _SIGNED)
     yield opened
     opened.close()
@@ -37,7 +40,9 @@ def _submission(number: int, content: bytes = b"c") -> bytes:
 async def _append(store: SqliteStore, *submissions: bytes, in_time: bool = True) -> list[Outcome]:
     """Store submissions in one call; return the outcomes in their order."""
     group, places = form_group(submissions, _KEY)
-    arrival = Arrival(batch_id=_ID, key=_KEY, groups=[group], in_time=in_time)
+    arrival = Arrival(
+        batch_id=_ID, key=_KEY, groups=[group], deadline=_DEADLINE if in_time else _PAST
+    )
     [outcomes] = await store.append(arrival)
     return [outcomes[places.index(place)] for place in range(len(submissions))]
 
@@ -58,7 +63,7 @@ async def test_repeats_and_conflicts_are_distinguished(
 ) -> None:
     """This holds within one call, and for a process that knows only the file, after a crash."""
     await _append(store, _submission(0), _submission(1), _submission(5))
-    used = SqliteStore(tmp_path / "spool.sqlite") if restarted else store
+    used = SqliteStore(tmp_path / "spool.sqlite", ManualClock()) if restarted else store
     sent = [_submission(1), _submission(0, b"x"), _submission(2), _submission(2), _submission(3)]
     outcomes = await _append(used, *sent)
 
@@ -149,13 +154,14 @@ async def test_the_database_has_no_other_columns(store: SqliteStore) -> None:
         "submission_groups": "batch_id number sealed_tags sealed",
         "used_tokens": "batch_id token_tag",
         "refusals": "batch_id outcome n",
+        "schema_version": "version readable_from",
     } == {table: " ".join(name for owner, name in found if owner == table) for table, _ in found}
 
 
 async def test_the_observer_gets_the_stored_number_of_users(tmp_path: Path) -> None:
     """The number may have grown since the batch was read; another state cannot change."""
     seen: list[object] = []
-    store = SqliteStore(tmp_path / "spool.sqlite", lambda *moved: seen.append(moved))
+    store = SqliteStore(tmp_path / "spool.sqlite", ManualClock(), lambda *moved: seen.append(moved))
     batch = await store.open_batch(_ID, _SIGNED)
     await _append(store, _submission(1))
     await store.set_state(batch, BatchState.CLOSED)
@@ -175,7 +181,7 @@ async def test_batches_in_one_commit_are_separate(store: SqliteStore) -> None:
             batch_id=batch_id,
             key=_KEY,
             groups=[form_group([_submission(n)], _KEY)[0]],
-            in_time=True,
+            deadline=_DEADLINE,
         )
         for n in (1, 2)
         for batch_id in (_ID, other)
@@ -189,7 +195,7 @@ async def test_batches_in_one_commit_are_separate(store: SqliteStore) -> None:
 async def test_a_damaged_page_loses_no_submission_unnoticed(tmp_path: Path) -> None:
     """Reading fails, or returns every group unchanged, or the number of users shows the loss."""
     path = tmp_path / "spool.sqlite"
-    store = SqliteStore(path)
+    store = SqliteStore(path, ManualClock())
     await store.open_batch(_ID, _SIGNED)
     for number in range(60):
         await _append(store, *(_submission(1000 * number + n, bytes([number])) for n in range(9)))
@@ -202,7 +208,7 @@ async def test_a_damaged_page_loses_no_submission_unnoticed(tmp_path: Path) -> N
         start = int(rng.integers(2 * 4096, len(intact) - 2048))
         damaged[start : start + 2048] = rng.bytes(2048)
         path.write_bytes(damaged)
-        again = SqliteStore(path)
+        again = SqliteStore(path, ManualClock())
         try:
             stored, users = await _stored(again), await _users(again)
         except DamagedStorageError:

@@ -1,0 +1,126 @@
+"""
+Jobs of an engine's parts: offered by the coordinator, fetched by the workers.
+
+A job with its keys stays in memory, and is offered only while its parts run. A worker holds it
+while it runs a part.
+"""
+
+import asyncio
+from collections.abc import Generator, Iterable, Mapping
+from contextlib import contextmanager
+from typing import Any, Self
+
+import grpc
+
+from common.errors import PeerError, PeerRefusalError, SettingsError, UnknownJobError
+from common.runtime.executor import Job
+from common.runtime.rpc import SHORT_DEADLINE, FreshChannel, open_channel, reply
+from common.runtime.settings import KeyHolderSettings
+from common.runtime.tls import Tls, TlsFiles
+from common.wire.jobs import job_from_wire, job_to_wire
+from protos.shuffledp.v1 import jobs_pb2, jobs_pb2_grpc
+
+
+class OfferedJobs:
+    """Jobs whose parts run now, by kind, which is their class's name, and folder of blocks."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[tuple[str, str], Job] = {}
+
+    @contextmanager
+    def offer(self, job: Job) -> Generator[str]:
+        """Offer a job, in place of an earlier one of its kind and folder; yield its kind."""
+        kind = type(job).__name__
+        self._jobs[kind, job.folder] = job
+        try:
+            yield kind
+        finally:
+            if self._jobs.get((kind, job.folder)) is job:
+                del self._jobs[kind, job.folder]
+
+    def find(self, kind: str, folder: str) -> Job:
+        """Return an offered job; else raise UnknownJobError."""
+        try:
+            return self._jobs[kind, folder]
+        except KeyError:
+            raise UnknownJobError("no part of this job runs now") from None
+
+
+class JobsServicer(jobs_pb2_grpc.JobsServicer):
+    """Serves workers of this party's engine."""
+
+    def __init__(self, jobs: OfferedJobs) -> None:
+        self._jobs = jobs
+
+    async def GetJob(  # noqa: N802  # the name in the service
+        self, request: jobs_pb2.GetJobRequest, _context: object
+    ) -> jobs_pb2.GetJobResponse:
+        """Return a job with its secrets."""
+        return job_to_wire(self._jobs.find(request.kind, request.folder))
+
+
+class PartRunner:
+    """Runs parts in a worker of an engine."""
+
+    def __init__(
+        self,
+        coordinator: str,
+        tls: Tls,
+        jobs: Iterable[type[Job]],
+        places: Mapping[str, Any],
+    ) -> None:
+        """
+        Run parts of these classes of jobs, fetched from the coordinator at host:port.
+
+        `places` are the fields that do not travel: the stores of the job's data.
+        """
+        self._channel = FreshChannel(
+            lambda own: open_channel(
+                coordinator, "coordinator", own.authority if own else None, own=own
+            ),
+            tls,
+        )
+        self._jobs = {job.__name__: job for job in jobs}
+        self._places = places
+
+    @classmethod
+    def of(
+        cls,
+        settings: KeyHolderSettings,
+        jobs: Iterable[type[Job]],
+        places: Mapping[str, Any],
+    ) -> Self:
+        """
+        Make the runner of a process with the role `worker`.
+
+        Raises SettingsError for another role, or an unusable certificate.
+        """
+        coordinator, directory = settings.coordinator, settings.internal_tls_directory
+        if settings.role != "worker" or coordinator is None or directory is None:
+            raise SettingsError(f"the role is {settings.role}; parts run in workers")
+        files = TlsFiles.within(directory, settings.role)
+        return cls(coordinator, Tls(files=files, identity=files.read()), jobs, places)
+
+    async def run(self, kind: str, folder: str, stage: str, part: int) -> Any:  # noqa: ANN401  # any stage's
+        """
+        Fetch the job, and run one part of a stage in a thread.
+
+        Raises PeerError if the coordinator offers no such job now, and the stage's errors.
+        """
+        stub = jobs_pb2_grpc.JobsStub(self._channel.current())
+        request = jobs_pb2.GetJobRequest(kind=kind, folder=folder)
+        try:
+            message = await reply(stub.GetJob(request, timeout=SHORT_DEADLINE), "the coordinator")
+        except PeerRefusalError as error:  # which cannot be pickled
+            raise PeerError(f"the coordinator refuses a worker: {error}") from None
+        job = job_from_wire(self._jobs[kind], message, self._places)
+        return await asyncio.to_thread(getattr(job, stage), part)
+
+    async def close(self) -> None:
+        """Close the channel."""
+        await self._channel.close()
+
+
+def serve_jobs(server: grpc.aio.Server, jobs: OfferedJobs) -> None:
+    """Add the service Jobs to the coordinator's internal server."""
+    jobs_pb2_grpc.add_JobsServicer_to_server(JobsServicer(jobs), server)

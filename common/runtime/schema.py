@@ -1,0 +1,48 @@
+"""The versions of a database's schema."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from common.errors import SettingsError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schema:
+    """
+    The steps that lead to a program's schema.
+
+    A step is a script of SQL from one version to the next. Steps are additive, so that programs of
+    earlier versions go on with a newer database while a service is upgraded.
+    """
+
+    steps: tuple[str, ...]
+    """The first step may meet its own tables, from before versions were recorded."""
+    readable_from: int = 1
+    """The earliest version of a program that can use this schema."""
+
+    @property
+    def version(self) -> int:
+        """The program's version."""
+        return len(self.steps)
+
+    def check(self, version: int, readable_from: int) -> None:
+        """Raise SettingsError if this program is too old for a database of this version."""
+        if self.version < readable_from:
+            raise SettingsError(
+                f"the database's schema is version {version}, readable from {readable_from}; this "
+                f"program has {self.version}: upgrade it"
+            )
+
+    def missing(self, version: int) -> Sequence[str]:
+        """Return the steps that a database of this version, 0 for an empty one, lacks."""
+        return self.steps[version:]
+
+
+VERSION_TABLE: Final = """
+CREATE TABLE IF NOT EXISTS schema_version (
+    version INTEGER NOT NULL,
+    readable_from INTEGER NOT NULL
+);
+"""
+"""One row, in SQLite and PostgreSQL."""

@@ -1,0 +1,83 @@
+"""Calls from a front-end to the shuffler's coordinator."""
+
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from common.crypto.batch_key import KEY_BYTES, BatchKey
+from common.crypto.hpke import HpkePrivateKey
+from common.crypto.signing import IDENTITY_BYTES, SigningIdentity
+from common.errors import PeerRefusalError, UnknownTaskError
+from common.messages.batch import BATCH_ID_BYTES, BatchId
+from common.runtime.rpc import SHORT_DEADLINE, FreshChannel, reply
+from common.task.task import Task
+from common.task_digest import TaskDigest
+from common.wire.fields import parse_fixed
+from common.wire.tasks import signed_task_from_wire
+from protos.shuffledp.v1 import coordinator_pb2, coordinator_pb2_grpc
+from shuffler.active_batches import ActiveBatch, FinishedBatch
+from shuffler.batch_states import ClosingRule
+
+_PEER: Final = "the coordinator"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldBatch:
+    """A batch with the keys to collect it."""
+
+    batch: ActiveBatch
+    envelope_key: HpkePrivateKey
+
+
+class Coordinator(Protocol):
+    """The coordinator's methods that front-ends call."""
+
+    async def get_batch(self, digest: TaskDigest, *, begin: bool) -> HeldBatch | FinishedBatch:
+        """Fetch a task's batch and its keys; with `begin`, begin it on first use."""
+
+
+class CoordinatorClient:
+    """Client of the coordinator."""
+
+    def __init__(self, channel: FreshChannel) -> None:
+        self._channel = channel
+
+    @property
+    def _stub(self) -> "coordinator_pb2_grpc.ShufflerCoordinatorAsyncStub":
+        return coordinator_pb2_grpc.ShufflerCoordinatorStub(self._channel.current())
+
+    async def get_identity(self) -> SigningIdentity:
+        """Fetch the identity that receipts are signed with. Raises the errors of `reply`."""
+        request = coordinator_pb2.GetIdentityRequest()
+        answer = await reply(self._stub.GetIdentity(request, timeout=SHORT_DEADLINE), _PEER)
+        return SigningIdentity(parse_fixed("signing_key", answer.signing_key, IDENTITY_BYTES))
+
+    async def get_batch(self, digest: TaskDigest, *, begin: bool) -> HeldBatch | FinishedBatch:
+        """Fetch a task's batch and its keys. Raises the errors of `Batches.find_or_begin`."""
+        request = coordinator_pb2.GetBatchRequest(task_digest=digest, begin=begin)
+        try:
+            answer = await reply(self._stub.GetBatch(request, timeout=SHORT_DEADLINE), _PEER)
+        except PeerRefusalError as error:
+            if error.status == UnknownTaskError.status:
+                raise UnknownTaskError(str(error)) from error
+            raise
+        batch_id = BatchId(parse_fixed("batch_id", answer.batch_id, BATCH_ID_BYTES))
+        rule = ClosingRule(
+            n_min=answer.n_min, target_size=answer.target_size, deadline=answer.deadline
+        )
+        if not answer.HasField("collecting"):
+            return FinishedBatch(digest=digest, batch_id=batch_id, closing_rule=rule)
+        signed = signed_task_from_wire(answer.collecting.task)
+        task = Task.from_bytes(signed.task_bytes)
+        key = BatchKey(parse_fixed("batch_key", answer.collecting.batch_key, KEY_BYTES))
+        batch = ActiveBatch(
+            digest=digest,
+            signed=signed,
+            task=task,
+            batch_id=batch_id,
+            key=key,
+            closing_rule=rule,
+        )
+        return HeldBatch(
+            batch=batch,
+            envelope_key=HpkePrivateKey(task.suite, answer.collecting.envelope_key),
+        )

@@ -1,0 +1,42 @@
+"""The coordinator's gRPC methods for the shuffler's other processes."""
+
+from common.crypto.signing import SigningIdentity
+from common.wire.fields import digest_from_wire
+from common.wire.tasks import signed_task_to_wire
+from protos.shuffledp.v1 import coordinator_pb2, coordinator_pb2_grpc
+from shuffler.active_batches import ActiveBatch, Batches
+
+
+class CoordinatorServicer(coordinator_pb2_grpc.ShufflerCoordinatorServicer):
+    """Serves front-ends with keys; common/runtime/access.py lists who may call which method."""
+
+    def __init__(self, batches: Batches, identity: SigningIdentity) -> None:
+        self._batches = batches
+        self._identity = identity
+
+    async def GetIdentity(
+        self, _request: coordinator_pb2.GetIdentityRequest, _context: object
+    ) -> coordinator_pb2.GetIdentityResponse:
+        """Return the identity that receipts are signed with."""
+        return coordinator_pb2.GetIdentityResponse(signing_key=self._identity.private_bytes())
+
+    async def GetBatch(
+        self, request: coordinator_pb2.GetBatchRequest, _context: object
+    ) -> coordinator_pb2.GetBatchResponse:
+        """Return a task's batch, with its keys until it is finished."""
+        find = self._batches.find_or_begin if request.begin else self._batches.find
+        batch = await find(digest_from_wire(request.task_digest))
+        answer = coordinator_pb2.GetBatchResponse(
+            batch_id=batch.batch_id,
+            n_min=batch.closing_rule.n_min,
+            target_size=batch.closing_rule.target_size,
+            deadline=batch.closing_rule.deadline,
+        )
+        if isinstance(batch, ActiveBatch):
+            collecting = coordinator_pb2.CollectingBatch(
+                task=signed_task_to_wire(batch.signed),
+                batch_key=batch.key.private_bytes(),
+                envelope_key=self._batches.envelope_key(batch).private_bytes(),
+            )
+            answer.collecting.CopyFrom(collecting)
+        return answer

@@ -1,0 +1,109 @@
+"""The batches of a front-end, which gets them and their keys from the coordinator."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from common.crypto.hpke import HpkePrivateKey
+from common.errors import BatchStateError, OverloadError, StorageError
+from common.runtime import logs
+from common.task_digest import TaskDigest
+from shuffler.active_batches import ActiveBatch, FinishedBatch
+from shuffler.coordinator_client import Coordinator, HeldBatch
+from shuffler.storage.submission_store import OPEN_STATES, SubmissionStore
+
+_CHECK_SECONDS: Final = 60.0
+"""Seconds between checks of the held batches' states."""
+_MAX_LOOKUPS: Final = 256
+"""Maximum number of tasks that are requested from the coordinator at once."""
+
+
+class FrontEndBatches:
+    """
+    Batches whose keys are held in memory only; see Batches.
+
+    A batch's keys are dropped once its submissions are permuted. Until then a front-end goes on
+    without the coordinator.
+    """
+
+    def __init__(
+        self, coordinator: Coordinator, store: SubmissionStore, forget: Callable[[], None]
+    ) -> None:
+        """`forget` lets worker processes forget keys."""
+        self._coordinator = coordinator
+        self._store = store
+        self._forget = forget
+        self._held: dict[TaskDigest, HeldBatch] = {}
+        self._finished: dict[TaskDigest, FinishedBatch] = {}
+        self._asking: dict[TaskDigest, asyncio.Task[ActiveBatch | FinishedBatch]] = {}
+
+    async def find_or_begin(self, digest: TaskDigest) -> ActiveBatch | FinishedBatch:
+        """Return the batch of a task, begun on first use; see `Batches.find_or_begin`."""
+        return self._known(digest) or await self._ask(digest, begin=True)
+
+    async def find(self, digest: TaskDigest) -> ActiveBatch | FinishedBatch:
+        """Return the batch of a task that was requested before; see `Batches.find`."""
+        return self._known(digest) or await self._ask(digest, begin=False)
+
+    def envelope_key(self, batch: ActiveBatch) -> HpkePrivateKey:
+        """Return the key that a batch's envelopes are sealed to; see `Batches.envelope_key`."""
+        held = self._held.get(batch.digest)
+        if held is None:
+            raise BatchStateError("the task's batch no longer collects")
+        return held.envelope_key
+
+    def _known(self, digest: TaskDigest) -> ActiveBatch | FinishedBatch | None:
+        held = self._held.get(digest)
+        return held.batch if held else self._finished.get(digest)
+
+    async def _ask(self, digest: TaskDigest, *, begin: bool) -> ActiveBatch | FinishedBatch:
+        """Ask the coordinator, once for all concurrent callers who want the same."""
+        if not begin:
+            return await self._fetch(digest, begin=False)
+        if digest not in self._asking:
+            if len(self._asking) >= _MAX_LOOKUPS:
+                raise OverloadError(f"{_MAX_LOOKUPS} task lookups are running; try again later")
+            asking = asyncio.create_task(self._fetch(digest, begin=True))
+            self._asking[digest] = asking
+
+            def ended(task: "asyncio.Task[ActiveBatch | FinishedBatch]") -> None:
+                del self._asking[digest]
+                if not task.cancelled():
+                    task.exception()  # marked as retrieved, even if every caller has hung up
+
+            asking.add_done_callback(ended)
+        return await asyncio.shield(self._asking[digest])
+
+    async def _fetch(self, digest: TaskDigest, *, begin: bool) -> ActiveBatch | FinishedBatch:
+        found = await self._coordinator.get_batch(digest, begin=begin)
+        if isinstance(found, HeldBatch):
+            return self._held.setdefault(digest, found).batch
+        self._finished[digest] = found
+        return found
+
+    async def check(self) -> None:
+        """Drop the keys of batches that are permuted or expired; raise StorageError if unknown."""
+        if not self._held:
+            return
+        states = await self._store.states()
+        finished = [
+            held.batch
+            for held in self._held.values()
+            if states.get(held.batch.batch_id) not in OPEN_STATES
+        ]
+        for batch in finished:
+            self._finished[batch.digest] = FinishedBatch(
+                digest=batch.digest, batch_id=batch.batch_id, closing_rule=batch.closing_rule
+            )
+            del self._held[batch.digest]
+        if finished:
+            self._forget()
+
+    async def run(self, pause: float = _CHECK_SECONDS) -> None:
+        """Check every `pause` seconds, for as long as the service runs."""
+        while True:
+            await asyncio.sleep(pause)
+            try:
+                await self.check()
+            except StorageError as error:
+                logs.event("batches not checked", {"error": type(error).__name__}, level="WARNING")

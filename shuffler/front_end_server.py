@@ -1,0 +1,108 @@
+"""Composition root of a front-end of the shuffler."""
+
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import grpc
+
+from common.crypto.hpke_pool import HpkePool
+from common.crypto.key_ring import DAY
+from common.crypto.signing import PublicIdentity
+from common.runtime.blocks import open_blocks
+from common.runtime.clock import SystemClock
+from common.runtime.metrics import ProcessMetrics
+from common.runtime.rpc import FreshChannel, open_channel
+from common.runtime.service import Listener, Service
+from common.runtime.tls import identity_for, internal_identity
+from protos.shuffledp.v1 import shuffler_pb2_grpc
+from shuffler.admission import ConnectionLimit, token_check
+from shuffler.collection import Collection
+from shuffler.coordinator_client import CoordinatorClient
+from shuffler.front_end import FrontEndBatches
+from shuffler.inclusion import InclusionProofs
+from shuffler.receipts import Receipts
+from shuffler.refusals import RefusalCounts
+from shuffler.servicer import ShufflerServicer
+from shuffler.settings import ShufflerSettings
+from shuffler.storage.opening import open_store
+from shuffler.storage.submission_store import SubmissionStore
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrontEndService(Service):
+    """A running front-end."""
+
+    refusals: RefusalCounts
+    store: SubmissionStore
+    pool: HpkePool
+    channel: FreshChannel
+
+    async def stop(self) -> None:
+        """Refuse new calls, finish those in flight, and close the store."""
+        await self.listener.stop()
+        await self.refusals.save_last(self.store)
+        await self.channel.close()
+        self.pool.close()
+        self.store.close()
+
+
+async def start_front_end(settings: ShufflerSettings) -> FrontEndService:
+    """
+    Start a front-end, which collects submissions and answers devices.
+
+    It has no keys or database of its own, and no operator.
+
+    Raises:
+        SettingsError: A setting is wrong, or the store cannot be used.
+        PeerError: The coordinator does not answer.
+    """
+    clock = SystemClock()
+    process_metrics = ProcessMetrics("shuffler", clock)
+    tls = identity_for(settings, "shuffler", clock)
+    own = internal_identity(Path(settings.internal_tls_directory or ""), "front-end", clock)
+    channel = FreshChannel(
+        lambda renewed: open_channel(
+            str(settings.coordinator),
+            "coordinator",
+            (renewed or own.identity).authority,
+            own=renewed,
+        ),
+        own,
+    )
+    coordinator = CoordinatorClient(channel)
+    try:
+        identity = await coordinator.get_identity()
+        store = open_store(settings, clock, process_metrics)
+    except BaseException:
+        await channel.close()
+        raise
+    pool = HpkePool(settings.opening_processes)
+    batches = FrontEndBatches(coordinator, store, pool.forget_keys)
+    refusals, tokens = RefusalCounts(), token_check(settings)
+    collection = Collection(
+        batches=batches, store=store, pool=pool, refusals=refusals, tokens=tokens
+    )
+    connections = ConnectionLimit(0 if tokens else settings.submissions_per_connection)
+    inclusions = InclusionProofs(
+        blocks=open_blocks(settings.blocks_url()),
+        identity=PublicIdentity.from_hex(settings.analyzer_identity, "analyzer_identity"),
+        keep_seconds=settings.keep_inclusion_days * DAY,
+        clock=clock,
+    )
+
+    def add_services(server: grpc.aio.Server) -> None:
+        servicer = ShufflerServicer(collection, connections, Receipts(identity), inclusions)
+        shuffler_pb2_grpc.add_ShufflerServicer_to_server(servicer, server)
+
+    listener = await Listener.start(
+        settings,
+        tls,
+        "shuffledp.v1.Shuffler",
+        add_services,
+        process_metrics,
+        background=(batches.run, partial(refusals.run, store)),
+    )
+    return FrontEndService(
+        listener=listener, refusals=refusals, store=store, pool=pool, channel=channel
+    )

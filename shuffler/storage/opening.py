@@ -1,0 +1,59 @@
+"""Open the store in the settings."""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Final
+
+from common.errors import SettingsError
+from common.runtime.clock import Clock
+from common.runtime.metrics import ProcessMetrics
+from shuffler.metrics import StoreMetrics
+from shuffler.settings import ShufflerSettings
+from shuffler.storage.group_source import SqliteGroups
+from shuffler.storage.sqlite_store import SqliteStore
+from shuffler.storage.submission_store import GroupSource, Observer, SubmissionStore
+
+_SQLITE: Final = "spool.sqlite"
+
+
+def open_store(
+    settings: ShufflerSettings,
+    clock: Clock,
+    process_metrics: ProcessMetrics,
+    observer: Observer = lambda *_: None,
+) -> SubmissionStore:
+    """
+    Open the store of a front-end, or of the process that begins and moves batches.
+
+    Raises:
+        SettingsError: The store cannot be used, or psycopg is not installed.
+        StorageError: The state directory cannot be used.
+    """
+    if settings.store is None:
+        return SqliteStore(settings.state_directory / _SQLITE, clock, observer)
+    with _psycopg_needed():
+        from shuffler.storage.postgres_store import PostgresStore  # noqa: PLC0415  # optional
+    return PostgresStore(
+        settings.store,
+        clock,
+        StoreMetrics(process_metrics, clock),
+        observer,
+        coordinator=settings.role != "front-end",
+    )
+
+
+def open_groups(settings: ShufflerSettings) -> GroupSource:
+    """Return a reader of the store's groups, for a worker. Raises SettingsError without psycopg."""
+    if settings.store is None:
+        return SqliteGroups(settings.state_directory / _SQLITE)
+    with _psycopg_needed():
+        from shuffler.storage.postgres_groups import PostgresGroups  # noqa: PLC0415  # optional
+    return PostgresGroups(settings.store)
+
+
+@contextmanager
+def _psycopg_needed() -> Generator[None]:
+    try:
+        yield
+    except ImportError as error:
+        raise SettingsError("the setting store needs psycopg: install shuffledp[scale]") from error

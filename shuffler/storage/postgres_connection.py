@@ -1,0 +1,168 @@
+"""PostgreSQL in its own thread, like common/runtime/database.py for SQLite."""
+
+import asyncio
+import math
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Concatenate, Final, ParamSpec, TypeVar
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.errors import ReadOnlySqlTransaction
+
+from common.errors import SettingsError, StorageError
+from common.runtime import logs
+from common.runtime.clock import Clock
+from shuffler.metrics import StoreMetrics
+from shuffler.storage.postgres_failures import LOST, postgres_failures
+from shuffler.storage.postgres_schema import check_schema, migrate
+from shuffler.storage.postgres_uuids import accept_uuids
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_CONNECTION: Final = {
+    "connect_timeout": "5",
+    "keepalives_idle": "10",
+    "keepalives_interval": "5",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "20000",
+    "application_name": "shuffledp",
+}
+"""Defaults of libpq's parameters: a server that vanished is noticed within 25 seconds."""
+_SESSION: Final = (
+    "SET statement_timeout = '120s'",
+    "SET lock_timeout = '30s'",
+    # A process that vanished in the middle of a transaction must not hold a batch for ever.
+    "SET idle_in_transaction_session_timeout = '30s'",
+    # An acknowledged submission is durable. Stricter settings of the server stay.
+    (
+        "SELECT set_config('synchronous_commit', 'on', false) "
+        "WHERE current_setting('synchronous_commit') = 'off'"
+    ),
+)
+_COORDINATOR_LOCK: Final = "SELECT pg_try_advisory_lock(1397114448, 1)"
+"""A space of its own: the locks of batches have one number of 64 bits."""
+_PAUSE: Final = 1.0
+"""Seconds between attempts to connect; calls in between fail at once."""
+
+
+class PostgresConnection:
+    """
+    Runs functions on one connection, each in its own transaction, in one thread.
+
+    A lost connection is opened again at a later call. The coordinator's connection holds a lock of
+    its session, so that no other coordinator can write; it is taken again with each connection.
+    """
+
+    def __init__(self, uri: str, clock: Clock, metrics: StoreMetrics, *, coordinator: bool) -> None:
+        """
+        Connect; the coordinator also brings the database to the program's schema.
+
+        Raises:
+            SettingsError: The server cannot be reached, its schema does not fit this program, or
+                another coordinator is connected.
+        """
+        self._uri = uri
+        self._clock = clock
+        self._metrics = metrics
+        self._coordinator = coordinator
+        self._connection: psycopg.Connection | None = None
+        self._not_before = -math.inf
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="postgres")
+        try:
+            self._thread.submit(self._connected).result()
+        except StorageError as error:
+            self._thread.shutdown()
+            cause = str(error.__cause__ or "").strip().partition("\n")[0]
+            raise SettingsError(f"{error}{cause and f' ({cause})'}") from error
+        except BaseException:
+            self._thread.shutdown()
+            raise
+
+    async def run(
+        self,
+        work: Callable[Concatenate[psycopg.Connection, P], T],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        """Run `work(connection, ...)` in one transaction; callers may retry a StorageError."""
+
+        def transaction() -> T:
+            try:
+                connection = self._connected()
+            except SettingsError as error:  # the schema was upgraded beyond this running program
+                raise StorageError(str(error)) from error
+            started = self._clock.elapsed()
+            try:
+                with postgres_failures(), connection.transaction():
+                    found = work(connection, *args, **kwargs)
+            except StorageError as error:
+                if connection.closed or isinstance(error.__cause__, ReadOnlySqlTransaction):
+                    self._disconnect()  # after a failover another server accepts writes
+                raise
+            self._metrics.record_commit(self._clock.elapsed() - started)
+            return found
+
+        return await asyncio.get_running_loop().run_in_executor(self._thread, transaction)
+
+    def _connected(self) -> psycopg.Connection:
+        """Return the connection, opened if necessary."""
+        if self._connection is not None and not self._connection.closed:
+            return self._connection
+        if self._clock.elapsed() < self._not_before:
+            raise StorageError(LOST)
+        self._not_before = self._clock.elapsed() + _PAUSE
+        with postgres_failures():
+            connection = connect(self._uri)
+            try:
+                with connection.transaction():
+                    self._prepare(connection)
+            except BaseException:
+                connection.close()
+                raise
+        self._connection = connection
+        self._not_before = -math.inf
+        self._metrics.record_connected()
+        return connection
+
+    def _prepare(self, connection: psycopg.Connection) -> None:
+        if not self._coordinator:
+            check_schema(connection)
+            return
+        if connection.execute(_COORDINATOR_LOCK).fetchone() != (True,):
+            raise StorageError(
+                "another coordinator uses this store: stop it, or wait until the server notices "
+                "its end"
+            )
+        migrate(connection)
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+            self._metrics.record_lost()
+            logs.event("store disconnected", {}, level="WARNING")
+
+    def close(self) -> None:
+        """Finish all queued transactions, and disconnect."""
+        if self._connection is not None:
+            self._thread.submit(self._connection.close).result()
+        self._thread.shutdown()
+
+
+def connect(uri: str) -> psycopg.Connection:
+    """Open a connection without transactions of its own; raise psycopg.Error."""
+    given = conninfo_to_dict(uri)
+    defaults = {name: value for name, value in _CONNECTION.items() if name not in given}
+    if "," in str(given.get("host", "")):
+        defaults.setdefault("target_session_attrs", "read-write")
+    connection = psycopg.connect(make_conninfo(uri, **defaults), autocommit=True)
+    accept_uuids(connection)
+    try:
+        for statement in _SESSION:
+            connection.execute(statement)
+    except BaseException:
+        connection.close()
+        raise
+    return connection

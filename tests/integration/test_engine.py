@@ -1,0 +1,117 @@
+"""Batches are shuffled on an engine as on one machine, whatever dies meanwhile."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Final, Literal
+
+import pytest
+import pytest_asyncio
+
+from common.crypto.hpke_pool import HpkePool
+from common.errors import EngineAwayError
+from common.messages.inclusion_proof import bits_for
+from common.runtime.blocks import FolderBlocks
+from common.runtime.clock import SystemClock
+from common.runtime.executor import Executor, LocalExecutor, PartMetrics
+from common.runtime.metrics import ProcessMetrics
+from shuffler.proof_job import ProofJob
+from shuffler.shuffle import shuffle
+from shuffler.shuffle_job import PERMUTED, ShuffleJob
+from tests.support.scrapes import series_of
+from tests.support.tasks import published
+
+pytest.importorskip("distributed")
+from tests.support.dying_engine_workers import MARKS, run_and_die_once
+from tests.support.engines import EngineParty, engine_party, stored_job
+
+_CASE: Final = published()
+_USERS: Final = 300
+_STAGES: Final = ("throw", "permute", "split", "merge", "hash_buckets")
+_AWAY: Final[tuple[tuple[Literal["scheduler", "workers"], str], ...]] = (
+    ("workers", "no workers"),
+    ("scheduler", "does not answer"),
+)
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def party(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[EngineParty]:
+    """A coordinator with an engine of two workers, which die once in each stage."""
+    marks = tmp_path / "marks"
+    marks.mkdir()
+    patience = getattr(request, "param", 60)
+    async with engine_party(tmp_path, run_and_die_once, {MARKS: str(marks)}, patience) as started:
+        yield started
+
+
+async def _job(party: EngineParty) -> ShuffleJob:
+    return replace(await stored_job(party.folder, _CASE, _USERS, 10), n_parts=3, n_buckets=4)
+
+
+async def _run(job: ShuffleJob, executor: Executor) -> list[object]:
+    """Run all stages; return their results and blocks."""
+    summary = await shuffle(job, _USERS, executor)
+    proof = ProofJob(
+        batch_id=job.batch_id,
+        key=job.key,
+        blocks=job.blocks,
+        proof_folder="proof",
+        report_bytes=_CASE.task.sealed_report_bytes,
+        salt=bytes(32),
+        n_parts=job.n_buckets,
+        n_ranges=2,
+    )
+    await executor.run(ProofJob.split, proof, range(proof.n_parts))
+    leaves = await executor.run(ProofJob.merge, proof, range(proof.n_ranges))
+    proof = replace(proof, bits=bits_for(sum(leaves)))
+    hashes = await executor.run(ProofJob.hash_buckets, proof, range(proof.n_subtrees))
+    blocks = job.sealed_blocks()
+    permuted = [blocks.get(f"{PERMUTED}/{bucket}") for bucket in range(job.n_buckets)]
+    return [summary.n_reports, permuted, leaves, hashes]
+
+
+async def test_an_engine_computes_what_one_machine_computes(party: EngineParty) -> None:
+    """
+    A worker dies in each stage, and the scheduler with all workers in one.
+
+    When a key is destroyed, both workers are replaced.
+    """
+    job, pool = await _job(party), HpkePool(1)
+    own = PartMetrics(ProcessMetrics("shuffler", SystemClock()).metrics, SystemClock())
+    expected = await _run(job, LocalExecutor(pool=pool, metrics=own))
+    pool.close()
+    marks, metrics = party.folder / "marks", party.metrics.metrics
+    waits = marks / "permute.wait"
+    waits.touch()
+    on_engine = replace(job, blocks=FolderBlocks(party.folder / "engine"))
+    running = asyncio.create_task(_run(on_engine, party.executor))
+    async with asyncio.timeout(120):
+        while not (marks / "permute").exists():
+            await asyncio.sleep(0.05)
+        party.engine.kill("scheduler")
+        waits.unlink()
+        await party.engine.start_scheduler()
+        party.engine.start_workers()
+        found = await running
+        while series_of(metrics).get(("shuffledp_engine_workers", ())) != 2:
+            await asyncio.sleep(0.05)
+        before = party.engine.worker_processes()
+        await party.executor.forget_keys()
+        after = party.engine.worker_processes()
+
+    assert 2 == len(before - after) == len(after - before)
+    assert expected == found
+    assert {*_STAGES} == {path.name for path in marks.iterdir()}
+    assert series_of(metrics)["shuffledp_parts_retried_total", (("stage", "permute"),)] > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("party", [4], indirect=True)
+async def test_an_engine_that_is_away_or_without_workers_is_an_error(party: EngineParty) -> None:
+    """It is raised after a while, so that the batch is tried again and its operator told."""
+    job = await _job(party)
+    for away, message in _AWAY:
+        party.engine.kill(away)
+        with pytest.raises(EngineAwayError, match=message):
+            await party.executor.run(ShuffleJob.throw, job, range(3))

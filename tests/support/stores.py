@@ -1,0 +1,74 @@
+"""The shuffler's stores, with small submissions."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from common.crypto.batch_key import BatchKey
+from common.messages.batch import BatchId
+from common.messages.submission import Outcome
+from common.runtime.clock import SystemClock
+from common.runtime.metrics import ProcessMetrics
+from deploy.audit.harness.clock import ManualClock
+from shuffler.metrics import StoreMetrics
+from shuffler.storage.group import NUMBER_BITS, form_group, open_group
+from shuffler.storage.postgres_store import PostgresStore
+from shuffler.storage.sqlite_store import SqliteStore
+from shuffler.storage.submission_store import Arrival, Observer, SubmissionStore
+from tests.support.tasks import published
+
+BATCH: Final = BatchId(b"b" * 16)
+SIGNED: Final = published().signed
+KEY: Final = BatchKey(bytes(32))
+PAST: Final = int(ManualClock().now())
+"""A deadline that is over by every store's clock."""
+DEADLINE: Final = 2**40
+
+
+def sqlite_store(path: Path, observer: Observer = lambda *_: None) -> SqliteStore:
+    """Open a store in a SQLite file."""
+    return SqliteStore(path, ManualClock(), observer)
+
+
+def postgres_store(
+    uri: str, observer: Observer = lambda *_: None, *, coordinator: bool = True
+) -> PostgresStore:
+    """Open a store in a PostgreSQL database."""
+    clock = SystemClock()
+    metrics = StoreMetrics(ProcessMetrics("shuffler", clock), clock)
+    return PostgresStore(uri, clock, metrics, observer, coordinator=coordinator)
+
+
+def submission(number: int, content: bytes = b"c") -> bytes:
+    """Return an envelope's plaintext with one sealed report of 60 bytes."""
+    return number.to_bytes(16, "big") + content * 60
+
+
+async def append(
+    store: SubmissionStore,
+    *submissions: bytes,
+    deadline: int = DEADLINE,
+    tokens: Sequence[bytes] = (),
+) -> list[Outcome]:
+    """Store submissions in one call, with their tokens if given; return the outcomes in order."""
+    group, places = form_group(submissions, KEY)
+    arrival = Arrival(
+        batch_id=BATCH,
+        key=KEY,
+        groups=[group],
+        deadline=deadline,
+        token_tags=[[KEY.tag(tokens[place]) for place in places]] if tokens else (),
+    )
+    [outcomes] = await store.append(arrival)
+    return [outcomes[places.index(place)] for place in range(len(submissions))]
+
+
+async def users(store: SubmissionStore) -> int:
+    """Return the batch's number of users."""
+    return (await store.get(SIGNED.digest())).n_users
+
+
+def stored(store: SubmissionStore) -> list[bytes]:
+    """Return the sealed reports of every submission, group by group."""
+    found = store.group_source().read(BATCH, 0, 1 << NUMBER_BITS)
+    return [open_group(number, sealed, KEY) for number, sealed in found]
