@@ -123,14 +123,21 @@ class Cluster:
             if (child := getattr(self, party, None)) is not None:
                 await child.stop()
 
-    async def _start(self, party: str, listen: str, **extra: str | float | bool) -> Child:
-        """Start a service, and wait for its address; raise SettingsError if the service exits."""
-        state = self._directory / party
+    async def _start(
+        self, party: str, listen: str, name: str = "", **extra: str | float | bool
+    ) -> Child:
+        """
+        Start a service, and wait for its address; raise SettingsError if the service exits.
+
+        `name` names its files if the party has several processes.
+        """
+        name = name or party
+        state = self._directory / name
         state.mkdir(mode=0o700, parents=True, exist_ok=True)
         published = state / "address"
         published.unlink(missing_ok=True)
         settings = {"listen": listen, "state_directory": str(state), **self._shared, **extra}
-        file, log = self._directory / f"{party}.toml", self._directory / f"{party}.log"
+        file, log = self._directory / f"{name}.toml", self._directory / f"{name}.log"
         # JSON strings, numbers and booleans are also valid TOML.
         lines = [f"{key} = {json.dumps(value)}\n" for key, value in settings.items()]
         file.write_text("".join(lines), encoding="utf-8")
@@ -152,5 +159,5 @@ class Cluster:
             raise
         if process.returncode is not None:
             lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-            raise SettingsError(f"the {party} did not start: {(lines or ['its log is empty'])[-1]}")
+            raise SettingsError(f"the {name} did not start: {(lines or ['its log is empty'])[-1]}")
         return Child(party, process, state, published.read_text(encoding="ascii"), log)

@@ -4,12 +4,23 @@ import math
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from common.crypto.signing import SignedTask
 from common.messages.guarantee import REPLACE_ONE, Coalition, Guarantee
 from common.messages.result import Histogram, Result
 from common.task.task import Task
 from common.task_digest import TaskDigest
+
+
+def counts_of(signed: SignedTask, result: Result) -> NDArray[np.int64]:
+    """Invert the estimator of a GRR task: return the counts behind debiased shares."""
+    task = Task.from_bytes(signed.task_bytes)
+    spec = task.item_mechanism
+    total = spec.true_weight + (task.domain_size - 1) * spec.other_weight
+    p, q = spec.true_weight / total, spec.other_weight / total
+    shares = np.asarray(result.histogram.frequencies)
+    return np.rint(result.n_users * (shares * (p - q) + q)).astype(np.int64)
 
 
 def guarantee(coalition: Coalition, epsilon: float, delta: float, **changes: Any) -> Guarantee:

@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from common.crypto.signing import SignedTask
 from common.errors import PeerError
 from common.mechanisms.registry import mechanism_of
-from common.messages.result import Result
 from common.messages.submission import Outcome
 from common.runtime.rpc import open_channel, reply
 from common.task.task import Task
@@ -28,6 +27,7 @@ from common.wire.submissions import outcomes_from_wire
 from deploy.clients.local_cluster import Cluster
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
 from tests.support.clients import publish
+from tests.support.results import counts_of
 from user_agent.contribution import Contributor
 
 _USERS: Final = 400
@@ -65,7 +65,7 @@ async def test_nothing_is_lost_or_counted_twice_under_kills(
         assert (_USERS, _USERS) == (result.n_users, result.n_reports)
         assert 0 == sum(result.refused.values())
         expected = _reported(signed, number)
-        np.testing.assert_array_equal(expected, _counts(signed, result))
+        np.testing.assert_array_equal(expected, counts_of(signed, result))
 
 
 async def _kill(cluster: Cluster, moments: random.Random, kills: int) -> None:
@@ -119,15 +119,6 @@ def _reported(signed: SignedTask, seed: int) -> NDArray[np.int64]:
         for user in range(_USERS)
     ]
     return mechanism.tally(np.concatenate(reports))
-
-
-def _counts(signed: SignedTask, result: Result) -> NDArray[np.int64]:
-    """Invert the estimator: return the counts behind debiased shares."""
-    spec = Task.from_bytes(signed.task_bytes).item_mechanism
-    total = spec.true_weight + (_USERS - 1) * spec.other_weight
-    p, q = spec.true_weight / total, spec.other_weight / total
-    shares = np.asarray(result.histogram.frequencies)
-    return np.rint(_USERS * (shares * (p - q) + q)).astype(np.int64)
 
 
 async def test_sigterm_ends_each_process_gracefully(cluster: Cluster) -> None:

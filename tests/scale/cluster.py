@@ -1,0 +1,159 @@
+"""A scaled-out deployment on loopback, each of whose processes can be killed."""
+
+import asyncio
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Final, Self
+
+from deploy.clients.local_cluster import Child, Cluster
+from tests.scale.chaos import Restart
+from tests.support.engines import Engine, free_port
+from tests.support.postgresql import PostgreSql
+
+_FRONT_ENDS: Final = 3
+_WORKERS: Final = 2
+
+
+class ScaleCluster(Cluster):
+    """Three front-ends on PostgreSQL, two coordinators, and an engine of two workers for each."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self.front_ends: list[Child] = []
+        self._postgresql = PostgreSql(directory / "postgresql")
+        self._internal = {party: f"127.0.0.1:{free_port()}" for party in ("analyzer", "shuffler")}
+        self._engines = {
+            party: Engine(directory / f"{party}-engine", self._worker_settings(party))
+            for party in self._internal
+        }
+
+    async def __aenter__(self) -> Self:
+        try:
+            await asyncio.to_thread(self._postgresql.start)
+            for engine in self._engines.values():
+                await engine.start_scheduler()
+                for _ in range(_WORKERS):
+                    engine.start_worker()
+            await self.start_analyzer()
+            await self.start_shuffler()
+            for number in range(_FRONT_ENDS):
+                self.front_ends.append(await self._start_front_end(number))
+        except BaseException:
+            await self.stop()
+            raise
+        return self
+
+    async def start_analyzer(self, listen: str = "127.0.0.1:0") -> None:
+        """Start the analyzer's coordinator."""
+        self.analyzer = await self._start("analyzer", listen, **self._coordinator("analyzer"))
+
+    async def start_shuffler(
+        self, listen: str = "127.0.0.1:0", *, analyzer: str | None = None
+    ) -> None:
+        """Start the shuffler's coordinator."""
+        self.shuffler = await self._start(
+            "shuffler",
+            listen,
+            analyzer=analyzer or self.analyzer.address,
+            analyzer_identity=self.analyzer.published("identity.pub"),
+            store=self._postgresql.uri,
+            submissions_per_connection=0,
+            **self._coordinator("shuffler"),
+        )
+
+    async def _start_front_end(self, number: int, listen: str = "127.0.0.1:0") -> Child:
+        return await self._start(
+            "shuffler",
+            listen,
+            f"front-end-{number}",
+            role="front-end",
+            analyzer=self.analyzer.address,
+            analyzer_identity=self.analyzer.published("identity.pub"),
+            store=self._postgresql.uri,
+            submissions_per_connection=0,
+            opening_processes=1,
+            coordinator=self._internal["shuffler"],
+            internal_tls_directory=str(self._engines["shuffler"].certificates),
+            blocks=self._blocks("shuffler"),
+        )
+
+    def victims(self) -> Mapping[str, Restart]:
+        """Return what can be killed: each is killed and started again."""
+        found: dict[str, Restart] = {
+            "postgresql": self._restart_postgresql,
+            "analyzer": partial(self._restart_coordinator, "analyzer"),
+            "coordinator": partial(self._restart_coordinator, "shuffler"),
+        }
+        for number in range(_FRONT_ENDS):
+            found[f"front-end-{number}"] = partial(self._restart_front_end, number)
+        for party, engine in self._engines.items():
+            found[f"{party}-scheduler"] = partial(self._restart_scheduler, engine)
+            for number in range(_WORKERS):
+                found[f"{party}-worker-{number}"] = partial(self._restart_worker, engine, number)
+        return found
+
+    async def stop(self) -> None:
+        """Stop everything, callers first."""
+        await asyncio.gather(*(child.stop() for child in self.front_ends))
+        await super().stop()
+        for engine in self._engines.values():
+            engine.stop()
+        await asyncio.to_thread(self._postgresql.stop)
+
+    async def _restart_postgresql(self) -> None:
+        await asyncio.to_thread(self._postgresql.kill)
+        await asyncio.to_thread(self._postgresql.start)
+
+    async def _restart_coordinator(self, party: str) -> None:
+        child = self.analyzer if party == "analyzer" else self.shuffler
+        await _kill(child)
+        start = self.start_analyzer if party == "analyzer" else self.start_shuffler
+        await start(child.address)
+
+    async def _restart_front_end(self, number: int) -> None:
+        child = self.front_ends[number]
+        await _kill(child)
+        self.front_ends[number] = await self._start_front_end(number, child.address)
+
+    async def _restart_scheduler(self, engine: Engine) -> None:
+        await asyncio.to_thread(engine.kill_scheduler)
+        await engine.start_scheduler()
+        for _ in range(_WORKERS):
+            engine.start_worker()
+
+    async def _restart_worker(self, engine: Engine, number: int) -> None:
+        await asyncio.to_thread(engine.kill_worker, number)
+        engine.start_worker()
+
+    def _coordinator(self, party: str) -> dict[str, str]:
+        """Return the settings of a party's coordinator."""
+        engine = self._engines[party]
+        return {
+            "role": "coordinator",
+            "coordinator_listen": self._internal[party],
+            "internal_tls_directory": str(engine.certificates),
+            "blocks": self._blocks(party),
+            "executor": engine.address,
+        }
+
+    def _blocks(self, party: str) -> str:
+        return (self._directory / f"{party}-blocks").absolute().as_uri()
+
+    def _worker_settings(self, party: str) -> dict[str, str]:
+        """Return the environment of an engine's workers."""
+        settings = {
+            "role": "worker",
+            "state_directory": str(self._directory / f"{party}-worker"),
+            "coordinator": self._internal[party],
+            "internal_tls_directory": str(self._directory / f"{party}-engine" / "internal"),
+            "blocks": self._blocks(party),
+        }
+        if party == "shuffler":
+            settings["store"] = self._postgresql.uri
+        return {f"SHUFFLEDP_{party}_{key}".upper(): value for key, value in settings.items()}
+
+
+async def _kill(child: Child) -> None:
+    child.process.kill()
+    await child.process.wait()
