@@ -9,7 +9,7 @@ from typing import Final, Self
 from deploy.clients.local_cluster import Child, Cluster
 from tests.scale.chaos import Restart
 from tests.support.engines import Engine, free_port
-from tests.support.postgresql import PostgreSql
+from tests.support.postgres import PostgresServer
 
 _FRONT_ENDS: Final = 3
 _WORKERS: Final = 2
@@ -21,20 +21,16 @@ class ScaleCluster(Cluster):
     def __init__(self, directory: Path) -> None:
         super().__init__(directory)
         self.front_ends: list[Child] = []
-        self._postgresql = PostgreSql(directory / "postgresql")
+        self._postgres = PostgresServer(settings="")  # durable: it is killed
         self._internal = {party: f"127.0.0.1:{free_port()}" for party in ("analyzer", "shuffler")}
-        self._engines = {
-            party: Engine(directory / f"{party}-engine", self._worker_settings(party))
-            for party in self._internal
-        }
+        self._engines: dict[str, Engine] = {}
 
     async def __aenter__(self) -> Self:
         try:
-            await asyncio.to_thread(self._postgresql.start)
-            for engine in self._engines.values():
-                await engine.start_scheduler()
-                for _ in range(_WORKERS):
-                    engine.start_worker()
+            await asyncio.to_thread(self._postgres.start)
+            self._store = self._postgres.database()
+            for party in self._internal:
+                await self._start_engine(party)
             await self.start_analyzer()
             await self.start_shuffler()
             for number in range(_FRONT_ENDS):
@@ -43,6 +39,13 @@ class ScaleCluster(Cluster):
             await self.stop()
             raise
         return self
+
+    async def _start_engine(self, party: str) -> None:
+        folder = self._directory / f"{party}-engine"
+        folder.mkdir(mode=0o700)
+        self._engines[party] = engine = Engine(folder, self._worker_settings(party))
+        await engine.start_scheduler()
+        engine.start_workers()
 
     async def start_analyzer(self, listen: str = "127.0.0.1:0") -> None:
         """Start the analyzer's coordinator."""
@@ -57,7 +60,7 @@ class ScaleCluster(Cluster):
             listen,
             analyzer=analyzer or self.analyzer.address,
             analyzer_identity=self.analyzer.published("identity.pub"),
-            store=self._postgresql.uri,
+            store=self._store,
             submissions_per_connection=0,
             **self._coordinator("shuffler"),
         )
@@ -70,7 +73,7 @@ class ScaleCluster(Cluster):
             role="front-end",
             analyzer=self.analyzer.address,
             analyzer_identity=self.analyzer.published("identity.pub"),
-            store=self._postgresql.uri,
+            store=self._store,
             submissions_per_connection=0,
             opening_processes=1,
             coordinator=self._internal["shuffler"],
@@ -99,11 +102,11 @@ class ScaleCluster(Cluster):
         await super().stop()
         for engine in self._engines.values():
             engine.stop()
-        await asyncio.to_thread(self._postgresql.stop)
+        await asyncio.to_thread(self._postgres.remove)
 
     async def _restart_postgresql(self) -> None:
-        await asyncio.to_thread(self._postgresql.kill)
-        await asyncio.to_thread(self._postgresql.start)
+        await asyncio.to_thread(self._postgres.stop)
+        await asyncio.to_thread(self._postgres.start)
 
     async def _restart_coordinator(self, party: str) -> None:
         child = self.analyzer if party == "analyzer" else self.shuffler
@@ -117,14 +120,12 @@ class ScaleCluster(Cluster):
         self.front_ends[number] = await self._start_front_end(number, child.address)
 
     async def _restart_scheduler(self, engine: Engine) -> None:
-        await asyncio.to_thread(engine.kill_scheduler)
+        await asyncio.to_thread(engine.kill, "scheduler")
         await engine.start_scheduler()
-        for _ in range(_WORKERS):
-            engine.start_worker()
+        engine.start_workers()
 
     async def _restart_worker(self, engine: Engine, number: int) -> None:
-        await asyncio.to_thread(engine.kill_worker, number)
-        engine.start_worker()
+        await asyncio.to_thread(engine.restart_worker, number)
 
     def _coordinator(self, party: str) -> dict[str, str]:
         """Return the settings of a party's coordinator."""
@@ -148,9 +149,11 @@ class ScaleCluster(Cluster):
             "coordinator": self._internal[party],
             "internal_tls_directory": str(self._directory / f"{party}-engine" / "internal"),
             "blocks": self._blocks(party),
+            "plaintext": "true",
         }
         if party == "shuffler":
-            settings["store"] = self._postgresql.uri
+            settings |= {"analyzer": "127.0.0.1:1", "analyzer_identity": "0" * 64}
+            settings["store"] = self._store
         return {f"SHUFFLEDP_{party}_{key}".upper(): value for key, value in settings.items()}
 
 

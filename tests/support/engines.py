@@ -37,7 +37,8 @@ _STARTED: Final = 60.0
 """Seconds in which a scheduler listens."""
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """Return a TCP port that is free now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -51,7 +52,7 @@ class Engine:
         self.certificates = folder / "internal"
         self._folder = folder
         self._environment = environment
-        self._port = _free_port()
+        self._port = free_port()
         self._scheduler: subprocess.Popen[bytes] | None = None
         self._workers: list[subprocess.Popen[bytes]] = []
         for role in ("coordinator", "worker"):
@@ -84,13 +85,18 @@ class Engine:
 
     def start_workers(self) -> None:
         """Start two workers with one thread each, which their nannies replace if they die."""
-        self._workers += [
-            self._start(
-                "worker", "worker", self.address, "--nthreads", "1", "--no-dashboard",
-                "--local-directory", str(self._folder),
-            )
-            for _ in range(2)
-        ]  # fmt: skip
+        self._workers += [self._start_worker() for _ in range(2)]
+
+    def _start_worker(self) -> subprocess.Popen[bytes]:
+        return self._start(
+            "worker", "worker", self.address, "--nthreads", "1", "--no-dashboard",
+            "--local-directory", str(self._folder),
+        )  # fmt: skip
+
+    def restart_worker(self, number: int) -> None:
+        """Kill one worker, and start another in its place."""
+        _kill(self._workers[number])
+        self._workers[number] = self._start_worker()
 
     def worker_processes(self) -> set[int]:
         """Return the ids of the processes that nannies started."""
