@@ -1,11 +1,12 @@
 """A scaled-out deployment on loopback, each of whose processes can be killed."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Final, Self
+from typing import Final, Self, TypeVar
 
+from common.errors import SettingsError
 from deploy.clients.local_cluster import Child, Cluster
 from tests.scale.chaos import Restart
 from tests.support.engines import Engine, free_port
@@ -13,6 +14,8 @@ from tests.support.postgres import PostgresServer
 
 _FRONT_ENDS: Final = 3
 _WORKERS: Final = 2
+_PAUSE: Final = 0.5
+T = TypeVar("T")
 
 
 class ScaleCluster(Cluster):
@@ -112,12 +115,13 @@ class ScaleCluster(Cluster):
         child = self.analyzer if party == "analyzer" else self.shuffler
         await _kill(child)
         start = self.start_analyzer if party == "analyzer" else self.start_shuffler
-        await start(child.address)
+        await _supervised(partial(start, child.address))
 
     async def _restart_front_end(self, number: int) -> None:
         child = self.front_ends[number]
         await _kill(child)
-        self.front_ends[number] = await self._start_front_end(number, child.address)
+        start = partial(self._start_front_end, number, child.address)
+        self.front_ends[number] = await _supervised(start)
 
     async def _restart_scheduler(self, engine: Engine) -> None:
         await asyncio.to_thread(engine.kill, "scheduler")
@@ -155,6 +159,15 @@ class ScaleCluster(Cluster):
             settings |= {"analyzer": "127.0.0.1:1", "analyzer_identity": "0" * 64}
             settings["store"] = self._store
         return {f"SHUFFLEDP_{party}_{key}".upper(): value for key, value in settings.items()}
+
+
+async def _supervised(start: Callable[[], Awaitable[T]]) -> T:
+    """Start a process again and again, since it ends while others that it needs are down."""
+    while True:
+        try:
+            return await start()
+        except SettingsError:
+            await asyncio.sleep(_PAUSE)
 
 
 async def _kill(child: Child) -> None:

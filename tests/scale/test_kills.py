@@ -50,7 +50,9 @@ async def test_every_acknowledged_user_is_counted_once(tmp_path: Path) -> None:
         async with cluster.operator() as operator, asyncio.timeout(_PATIENCE):
             result = await operator.wait_for_result(signed.digest())
 
-    sys.stdout.write(f"kills {dict(chaos.kills)}, retries {users.retries}, repeated {users.repeated}\n")
+    sys.stdout.write(
+        f"kills {dict(chaos.kills)}, retries {users.retries}, repeated {users.repeated}\n"
+    )
     assert calls * CALL == users.acknowledged == result.n_users == result.n_reports
     assert 0 == sum(result.refused.values())
     np.testing.assert_array_equal(expected(signed, _SEED, calls), counts_of(signed, result))
