@@ -7,41 +7,41 @@ charged once, or neither.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+from contextlib import contextmanager
+from dataclasses import replace
 
-from analyzer.batch_counts import BatchCounts, add_batch_refusals, check_counts, open_and_count
+from analyzer.batch_counts import BatchCounts, check_counts, refuse_excess_padding
 from analyzer.budgets import ReleaseBudgets
+from analyzer.count_job import CountJob
 from analyzer.finalize import build_result
 from analyzer.metrics import ReleaseMetrics
 from analyzer.registry import AnalyzerKeys, Registry
-from analyzer.sentinels import (
-    check_sentinels,
-    drop_sentinel_reports,
-    match_sentinels,
-    without_sentinels,
-)
+from analyzer.sentinels import SentinelMatches, check_sentinels, without_sentinels
 from analyzer.staging import Staging
 from analyzer.storage import task_table
 from analyzer.storage.ledger import Charge
 from analyzer.storage.store import Store
-from common.crypto.hpke_pool import HpkePool
 from common.errors import (
     AccountingError,
     BatchStateError,
     BudgetError,
+    DamagedStorageError,
     ShuffleDpError,
     SuspectBatchError,
     UnknownKeyError,
     UnusableBatchError,
 )
 from common.mechanisms.registry import randomizer_of
-from common.messages.batch import BatchManifest
+from common.messages.batch import BatchManifest, BatchPart
 from common.messages.guarantee import claimed
 from common.messages.inclusion_proof import BatchCommitment
 from common.messages.ledger_entry import LedgerEntry
 from common.messages.result import Result
 from common.runtime import logs
 from common.runtime.clock import retry_pause
+from common.runtime.executor import Executor
 from common.task.task import Task
 from common.task_digest import TaskDigest
 from common.wire.batches import commitment_from_bytes
@@ -58,7 +58,7 @@ class Releases:
         registry: Registry,
         budgets: ReleaseBudgets,
         keys: AnalyzerKeys,
-        pool: HpkePool,
+        executor: Executor,
         most_refused_share: float,
         staging: Staging,
         metrics: ReleaseMetrics,
@@ -69,7 +69,7 @@ class Releases:
         self._most_refused_share = most_refused_share
         self._registry = registry
         self._budgets = budgets
-        self._pool = pool
+        self._executor = executor
         self._staging = staging
         self._charging = asyncio.Lock()
         """Held from composing a cost until it is charged: no two releases spend the same budget."""
@@ -77,33 +77,41 @@ class Releases:
         self._all_measured = False
         """Whether `measure_budgets` has measured every population."""
 
-    async def deliver(
+    async def begin_delivery(self, manifest: BatchManifest, n_parts: int) -> tuple[list[int], bool]:
+        """Begin to receive a batch in parts, or continue; see `Staging.begin`."""
+        with _logged_refusals(manifest.task_digest):
+            return await self._staging.begin(manifest, n_parts)
+
+    async def deliver_part(
         self,
-        manifest: BatchManifest,
+        part: BatchPart,
         chunks: AsyncIterator[bytes],
         ask_for_reports: Callable[[], Awaitable[None]] | None = None,
-    ) -> BatchCommitment | None:
-        """
-        Stage a batch with `Staging.receive`, and start its release.
+    ) -> None:
+        """Store a part of a batch; see `Staging.receive`."""
+        with _logged_refusals(part.task_digest):
+            await self._staging.receive(part, chunks, ask_for_reports)
 
-        Delivering a batch again changes nothing. Raises the errors of `Staging.receive`.
+    async def finish_delivery(self, digest: TaskDigest) -> BatchCommitment | None:
+        """
+        Stage a batch with `Staging.finish`, and start its release.
+
+        Finishing a delivery again changes nothing. Raises the errors of `Staging.finish`.
 
         Returns:
             The signed commitment to the batch, the same every time; None for a batch staged by an
             earlier version.
         """
-        try:
-            await self._staging.receive(manifest, chunks, ask_for_reports)
-        except ShuffleDpError as error:
-            _log_failure("delivery refused", manifest, error, level="WARNING")
-            raise
+        with _logged_refusals(digest):
+            manifest = await self._staging.finish(digest)
         # Even if it was staged before: that earlier call may have been cancelled before this line.
         self._start_release(manifest)
-        stored = await self._store.commitment(manifest.task_digest)
+        stored = await self._store.commitment(digest)
         return None if stored is None else commitment_from_bytes(stored)
 
     async def resume(self) -> None:
-        """Resume the batches that an earlier run had staged."""
+        """Erase what a crash left, and resume the batches that an earlier run had staged."""
+        await self._staging.sweep()
         for manifest in await self._store.staged():
             self._start_release(manifest)
 
@@ -115,12 +123,14 @@ class Releases:
             releasing.add_done_callback(lambda _: self._releasing.pop(digest))
 
     async def _retry_until_ended(self, delivered: BatchManifest) -> None:
-        """Try to release a staged batch until it is released or unusable."""
+        """Try to release a staged batch until it is released and erased, or unusable."""
         pause = 0.0
         while True:
             try:
                 if delivered in await self._store.staged():
                     await self._release_or_mark_unusable(delivered)
+                if await self._store.result(delivered.task_digest) is not None:
+                    await self._staging.erase(delivered)
             except Exception as error:  # noqa: BLE001  # retried, since the batch is staged
                 _log_failure("batch not released yet", delivered, error)
                 self._metrics.record_failure(error)
@@ -144,27 +154,26 @@ class Releases:
         """Estimate a staged batch, charge its cost and store its result."""
         task = await self._registry.task(delivered.task_digest)
         key = self._keys.reports.private_key(task.suite, task.analyzer_key, whose="analyzer_key")
-        size = task.sealed_report_bytes
         sentinels = await self._store.run(task_table.sentinels, delivered.task_digest)
-        chunks = await self._staging.reader(delivered, size)
-        matches = await asyncio.to_thread(match_sentinels, chunks(), size, sentinels)
+        job, n_distinct = await self._staging.merged(delivered)
+        leaves = b"".join(leaf for sentinel in sentinels for leaf in sentinel.leaves)
+        job = replace(job, private_key=key.private_bytes(), sentinel_leaves=leaves)
+        parts = range(job.n_parts if sentinels else 0)
+        matches = SentinelMatches.joined(
+            sentinels, await self._executor.run(CountJob.match, job, parts)
+        )
         await asyncio.to_thread(check_sentinels, matches, task)
         batch = without_sentinels(delivered, matches, task)
-        mechanism = randomizer_of(task)
-        opened = await asyncio.to_thread(
-            open_and_count,
-            drop_sentinel_reports(chunks(), size, matches),
-            task,
-            batch.task_digest,
-            mechanism,
-            pool=self._pool,
-            key=key,
-        )
-        counts = add_batch_refusals(
-            opened, task, n_users=batch.n_users, n_repeated=matches.n_repeated
-        )
+        try:
+            opened = await self._count(job, n_repeated=delivered.n_reports - n_distinct)
+        except DamagedStorageError:
+            self._staging.forget_merged(delivered)
+            raise
+        counts = refuse_excess_padding(opened, task, n_users=batch.n_users)
         check_counts(counts, batch.n_reports, self._most_refused_share)
-        result = await asyncio.to_thread(build_result, batch, task, mechanism, counts, matches)
+        result = await asyncio.to_thread(
+            build_result, batch, task, randomizer_of(task), counts, matches
+        )
         await self._charge_and_store(batch, task, counts, result)
         self._metrics.record_release(result)
         logs.event(
@@ -177,6 +186,17 @@ class Releases:
         )
         if task.population:
             await self.measure_budgets(task.population)
+
+    async def _count(self, job: CountJob, *, n_repeated: int) -> BatchCounts:
+        """Open and count a batch without repeats."""
+        started = time.perf_counter()
+        parts = await self._executor.run(CountJob.count, job, range(job.n_slices))
+        return BatchCounts.joined(
+            await asyncio.to_thread(job.cells),
+            parts,
+            n_repeated=n_repeated,
+            open_seconds=time.perf_counter() - started,
+        )
 
     async def _charge_and_store(
         self, batch: BatchManifest, task: Task, counts: BatchCounts, result: Result
@@ -239,14 +259,25 @@ class Releases:
 
     async def stop(self) -> None:
         """Stop; staged batches are released after the next start."""
+        await self._staging.stop()
         releasing = list(self._releasing.values())
         for task in releasing:
             task.cancel()
         await asyncio.gather(*releasing, return_exceptions=True)
 
 
-def _log_failure(
-    name: str, batch: BatchManifest, error: Exception, level: logs.Level = "ERROR"
-) -> None:
+@contextmanager
+def _logged_refusals(digest: TaskDigest) -> Generator[None]:
+    """Log why a step of a delivery is refused."""
+    try:
+        yield
+    except ShuffleDpError as error:
+        fields: dict[logs.Field, str | int] = {"task_digest": digest.hex()}
+        fields["error"] = type(error).__name__
+        logs.event("delivery refused", fields, level="WARNING")
+        raise
+
+
+def _log_failure(name: str, batch: BatchManifest, error: Exception) -> None:
     fields = logs.batch_fields(batch.task_digest, batch.batch_id)
-    logs.event(name, {**fields, "error": type(error).__name__}, level=level)
+    logs.event(name, {**fields, "error": type(error).__name__}, level="ERROR")

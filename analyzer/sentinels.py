@@ -12,14 +12,11 @@ report is kept, and twice that if reports are sampled. The third, that none is m
 report is kept, never fails an honest shuffler. No check detects a leaked permutation.
 """
 
-from array import array
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Final
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Self
 
-import numpy as np
 import scipy
-from scipy.special import bdtr, bdtrc
 
 from analyzer.storage.task_table import Sentinel
 from common.crypto.hpke import split_every
@@ -37,20 +34,58 @@ _MAX_ORDERED: Final = 400
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PartMatches:
+    """The reports of sentinels in one part of a batch."""
+
+    n_reports: int
+    """Number of reports in the part."""
+    positions: Mapping[bytes, int]
+    """First position in the part of every sentinel leaf found."""
+    n_found: int
+    """Number of sentinels' reports, further copies included."""
+
+
+def match_part(reports: bytes, size: int, leaves: Collection[bytes]) -> PartMatches:
+    """
+    Find sentinels' reports in a part of a batch without opening it. Run by the analyzer.
+
+    Args:
+        reports: The part's sealed reports, in the order of delivery.
+        size: Bytes of a sealed report.
+        leaves: All leaves of sentinels.
+
+    Cost: one hash per report, a microsecond.
+    """
+    wanted, sealed = frozenset(leaves), split_every(reports, size)
+    found = [
+        (leaf, at) for at, leaf in enumerate(map(inclusion_proof.leaf, sealed)) if leaf in wanted
+    ]
+    return PartMatches(n_reports=len(sealed), positions=dict(found[::-1]), n_found=len(found))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SentinelMatches:
     """A task's sentinels, and the positions of their reports in its batch."""
 
     sentinels: tuple[Sentinel, ...]
     """All that were registered, in the order of sending."""
-    positions: dict[bytes, int]
+    positions: Mapping[bytes, int]
     """First position in the batch of every sentinel leaf found."""
-    repeats: "array[int]" = field(default_factory=lambda: array("q"))
-    """Positions of further copies of sentinels' reports, ascending."""
+    n_repeated: int = 0
+    """Number of further copies of sentinels' reports in the batch."""
 
-    @property
-    def n_repeated(self) -> int:
-        """Number of further copies of sentinels' reports in the batch."""
-        return len(self.repeats)
+    @classmethod
+    def joined(cls, sentinels: Sequence[Sentinel], parts: Iterable[PartMatches]) -> Self:
+        """Join the matches of all parts, in order; of none if there are no sentinels."""
+        positions: dict[bytes, int] = {}
+        start = n_found = 0
+        for part in parts:
+            for leaf, position in part.positions.items():
+                positions.setdefault(leaf, start + position)
+            start, n_found = start + part.n_reports, n_found + part.n_found
+        return cls(
+            sentinels=tuple(sentinels), positions=positions, n_repeated=n_found - len(positions)
+        )
 
     @property
     def n_acknowledged(self) -> int:
@@ -97,27 +132,6 @@ class SentinelMatches:
         return [min(positions) for positions in positions_of_each if positions]
 
 
-def match_sentinels(
-    chunks: Iterable[bytes], size: int, sentinels: Sequence[Sentinel]
-) -> SentinelMatches:
-    """
-    Find sentinels in a batch without opening it. Run by the analyzer.
-
-    `chunks` hold whole sealed reports of `size` bytes, in the order of delivery. If there are no
-    sentinels, the batch is not read.
-
-    Cost: one hash per report, a microsecond.
-    """
-    wanted = {leaf for sentinel in sentinels for leaf in sentinel.leaves}
-    positions: dict[bytes, int] = {}
-    repeats = array("q")  # a dishonest shuffler can fill a batch with copies
-    for position, report in enumerate(_reports(chunks, size) if wanted else ()):
-        leaf = inclusion_proof.leaf(report)
-        if leaf in wanted and positions.setdefault(leaf, position) != position:
-            repeats.append(position)
-    return SentinelMatches(sentinels=tuple(sentinels), positions=positions, repeats=repeats)
-
-
 def check_sentinels(matches: SentinelMatches, task: Task) -> None:
     """
     Check a batch by its sentinels.
@@ -138,8 +152,8 @@ def check_sentinels(matches: SentinelMatches, task: Task) -> None:
             n_missing=matches.n_missing,
         )
     if kept < 1 and sent:
-        as_few = bdtr(arrived, sent, kept)
-        as_many = bdtrc(arrived - 1, sent, kept) if arrived else 1.0
+        as_few = scipy.special.bdtr(arrived, sent, kept)
+        as_many = scipy.special.bdtrc(arrived - 1, sent, kept) if arrived else 1.0
         if min(as_few, as_many) < FALSE_ALARM / 2:
             raise SuspectBatchError(
                 f"{arrived} of {sent} reports of sentinels arrived; a shuffler that keeps "
@@ -182,27 +196,3 @@ def without_sentinels(
     # Further copies are not subtracted: they are refused as repeats, like those of any report.
     n_reports = delivered.n_reports - len(matches.positions)
     return replace(delivered, n_users=n_users, n_reports=n_reports)
-
-
-def drop_sentinel_reports(
-    chunks: Iterable[bytes], size: int, matches: SentinelMatches
-) -> Iterator[bytes]:
-    """Yield a batch's chunks, read again, without its sentinels' reports and their repeats."""
-    firsts = np.fromiter(matches.positions.values(), dtype=np.int64)
-    dropped = np.sort(np.concatenate([firsts, np.array(matches.repeats, dtype=np.int64)]))
-    start = 0
-    for chunk in chunks:
-        end = start + len(chunk) // size
-        first, last = np.searchsorted(dropped, [start, end])
-        here = set((dropped[first:last] - start).tolist())
-        if not here:
-            yield chunk
-        elif len(here) < end - start:
-            reports = enumerate(split_every(chunk, size))
-            yield b"".join(report for index, report in reports if index not in here)
-        start = end
-
-
-def _reports(chunks: Iterable[bytes], size: int) -> Iterator[bytes]:
-    for chunk in chunks:
-        yield from split_every(chunk, size)

@@ -11,9 +11,11 @@ from analyzer.registry import Registry, TaskListing
 from analyzer.release import Releases
 from common.wire.batches import (
     REPORTS_WANTED,
+    arrived_to_wire,
     chunk_from_wire,
     delivered_to_wire,
-    manifest_from_wire,
+    delivery_from_wire,
+    part_from_wire,
     sentinels_from_wire,
 )
 from common.wire.fields import digest_from_wire
@@ -57,19 +59,37 @@ class AnalyzerServicer(analyzer_pb2_grpc.AnalyzerServicer):
         signed = await self._registry.get(digest_from_wire(request.task_digest))
         return analyzer_pb2.GetTaskResponse(task=signed_task_to_wire(signed))
 
-    async def DeliverBatch(
+    async def BeginDelivery(
         self,
-        request_iterator: AsyncIterator[analyzer_pb2.DeliverBatchRequest],
+        request: analyzer_pb2.BeginDeliveryRequest,
+        _context: object,
+    ) -> analyzer_pb2.BeginDeliveryResponse:
+        """Begin to receive a permuted batch in parts, or continue."""
+        arrived, staged = await self._releases.begin_delivery(*delivery_from_wire(request))
+        return arrived_to_wire(arrived, staged=staged)
+
+    async def DeliverPart(
+        self,
+        request_iterator: AsyncIterator[analyzer_pb2.DeliverPartRequest],
         context: "grpc.aio.ServicerContext[Any, Any]",
-    ) -> analyzer_pb2.DeliverBatchResponse:
-        """Receive a permuted batch; ask for its reports once the manifest is accepted."""
-        first = await anext(request_iterator, analyzer_pb2.DeliverBatchRequest())
-        commitment = await self._releases.deliver(
-            manifest_from_wire(first),
+    ) -> analyzer_pb2.DeliverPartResponse:
+        """Receive a part; ask for its reports once its header is accepted."""
+        first = await anext(request_iterator, analyzer_pb2.DeliverPartRequest())
+        await self._releases.deliver_part(
+            part_from_wire(first),
             (chunk_from_wire(message) async for message in request_iterator),
             partial(context.send_initial_metadata, REPORTS_WANTED),
         )
-        return delivered_to_wire(commitment)
+        return analyzer_pb2.DeliverPartResponse()
+
+    async def FinishDelivery(
+        self,
+        request: analyzer_pb2.FinishDeliveryRequest,
+        _context: object,
+    ) -> analyzer_pb2.FinishDeliveryResponse:
+        """Commit to the whole batch, and start its release."""
+        digest = digest_from_wire(request.task_digest)
+        return delivered_to_wire(await self._releases.finish_delivery(digest))
 
     async def RegisterSentinels(
         self,

@@ -1,26 +1,32 @@
 """
-Receive batches, store them until they are released, and detect damage when they are read back.
+Receive batches in parts, commit to them, and keep their blocks until they are released.
 
-SQLite has no checksums: a flipped bit in a page of ciphertexts would appear as reports that do not
-open. So each batch is stored with a hash.
+A part is sealed under the batch's staging key and stored durably before its delivery is
+acknowledged. Everything else is computed from the parts, so a crash loses no report.
 """
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
 
 from analyzer.budgets import ReleaseBudgets
+from analyzer.count_job import ARRIVED, SPLIT, CountJob
 from analyzer.metrics import ReleaseMetrics
 from analyzer.registry import Registry
+from analyzer.storage import delivery_table
+from analyzer.storage.delivery_table import Delivery
+from analyzer.storage.staged_blocks import StagedBlocks
 from analyzer.storage.store import Store
 from common.crypto.signing import SigningIdentity
 from common.errors import (
     AccountingError,
     BudgetError,
+    ConflictError,
     DamagedStorageError,
     DeliveryUnderWayError,
     LedgerError,
@@ -28,56 +34,16 @@ from common.errors import (
     UnusableBatchError,
     WireError,
 )
-from common.messages.batch import BatchManifest
-from common.messages.inclusion_proof import SALT_BYTES, BatchCommitment, leaves_of, tree_over
+from common.messages.batch import BatchId, BatchManifest, BatchPart
+from common.messages.inclusion_proof import SALT_BYTES, BatchCommitment, Tree, bits_for
 from common.runtime import logs
-from common.task.task import Task
+from common.runtime.executor import Executor
+from common.task.task import Task, cached_task
 from common.task_digest import TaskDigest
 from common.wire.batches import commitment_to_bytes
 
-_HASH_BYTES: Final = 32
-
-
-class StagedHash:
-    """Hashes and counts a batch's reports, chunk by chunk. Cost: 1 to 2 ns per byte."""
-
-    def __init__(self, report_bytes: int) -> None:
-        self._report_bytes = report_bytes
-        self._hash = hashlib.blake2b(digest_size=_HASH_BYTES)
-        self._n_reports = 0
-
-    def add(self, chunk: bytes) -> None:
-        """Add the next chunk of whole reports. The division into chunks does not matter."""
-        self._hash.update(chunk)
-        self._n_reports += len(chunk) // self._report_bytes
-
-    def digest(self) -> bytes:
-        """Return the hash of all chunks added."""
-        return self._hash.digest()
-
-    def check(self, n_reports: int, expected: bytes | None) -> None:
-        """
-        Check a batch that was read back, after its last chunk.
-
-        Args:
-            n_reports: Number of reports that were staged.
-            expected: The hash stored with the reports; None, if it is missing, never matches.
-
-        Raises:
-            UnusableBatchError: The number of reports or the hash differs; no copy is left.
-        """
-        if self._n_reports != n_reports:
-            raise UnusableBatchError(
-                f"{n_reports} reports of the batch were staged; {self._n_reports} are on the disk"
-            )
-        if expected != self.digest():
-            raise UnusableBatchError(
-                "the batch's staged reports, or the hash stored with them, are damaged on the disk"
-            )
-
-
-_CHUNKS_AT_ONCE: Final = 64
-"""Chunks stored per transaction."""
+MAX_PART_BYTES: Final = 2**29
+"""Maximum bytes of a part, which is held in memory while it arrives."""
 
 
 class Staging:
@@ -92,6 +58,8 @@ class Staging:
         identity: SigningIdentity,
         rng: np.random.Generator,
         metrics: ReleaseMetrics,
+        blocks: StagedBlocks,
+        executor: Executor,
     ) -> None:
         """`identity` signs commitments, and `rng` draws their salts."""
         self._metrics = metrics
@@ -100,52 +68,224 @@ class Staging:
         self._budgets = budgets
         self._identity = identity
         self._rng = rng
-        self._receiving: set[TaskDigest] = set()
+        self._blocks = blocks
+        self._executor = executor
+        self._receiving: set[tuple[TaskDigest, int]] = set()
+        """Parts that are being received."""
+        self._finishing: dict[TaskDigest, asyncio.Task[BatchManifest]] = {}
+        self._merged: dict[BatchId, int] = {}
+        """Numbers of distinct reports of the batches that were merged in this run."""
 
-    async def receive(
-        self,
-        manifest: BatchManifest,
-        chunks: AsyncIterator[bytes],
-        ask_for_reports: Callable[[], Awaitable[None]] | None = None,
-    ) -> None:
+    async def begin(self, manifest: BatchManifest, n_parts: int) -> tuple[list[int], bool]:
         """
-        Stage a batch durably before returning, unless it is staged already.
+        Begin to receive a batch in parts, or continue. Idempotent.
 
-        `ask_for_reports` is called once the manifest is accepted, before `chunks` is read; it is
-        not called for a batch that is staged already.
+        Returns:
+            The parts that have arrived, and whether the whole batch is staged.
 
         Raises:
             UnknownTaskError: No task has this digest.
             ConflictError: Another batch was delivered for this task, or this one for another task.
-            WireError: There are fewer than n_min users, a chunk has part of a report, or the number
-                of reports contradicts the manifest or the task.
-            DeliveryUnderWayError: Another call is delivering the same batch.
+            WireError: There are fewer than n_min users, or the number of reports contradicts the
+                task.
+            DeliveryUnderWayError: Another batch of the task is being delivered.
             BudgetError: The release would exceed the population's privacy budget.
             AccountingError: No guarantee exists for the batch's number of users.
             DamagedStorageError: The analyzer's own tasks or ledger cannot be read; safe to retry.
+
+        Cost: that of `ReleaseBudgets.check` at the first call.
         """
-        with _own_failures():
-            task = await self._registry.task(manifest.task_digest)
+        digest = manifest.task_digest
+        task = await self._task(digest)
         _check_manifest(manifest, task)
-        if manifest.task_digest in self._receiving:
-            raise DeliveryUnderWayError("this batch is being delivered by another call")
-        self._receiving.add(manifest.task_digest)
+        earlier = await self._store.run(delivery_table.find_delivery, digest)
+        delivery = await self._store.run(
+            delivery_table.begin_delivery, manifest, n_parts, replaceable=not self._is_busy(digest)
+        )
+        if not delivery.staged and not delivery.n_parts:
+            if earlier is not None and earlier.manifest.batch_id != manifest.batch_id:
+                await asyncio.to_thread(self._blocks.erase, earlier.manifest.batch_id)
+            await self._check_budgets(manifest, task)
+            await self._store.run(delivery_table.accept_delivery, manifest.batch_id, n_parts)
+        return list(delivery.arrived), delivery.staged
+
+    async def receive(
+        self,
+        part: BatchPart,
+        chunks: AsyncIterator[bytes],
+        ask_for_reports: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        """
+        Store a part durably before returning, unless it is stored already.
+
+        `ask_for_reports` is called once the header is accepted, before `chunks` is read; it is not
+        called for a part that is stored already.
+
+        Raises:
+            UnknownTaskError: No task has this digest.
+            ConflictError: Another part was delivered under this number.
+            WireError: The number of the part, or of its reports, contradicts the delivery; a chunk
+                has part of a report; or the reports contradict the header.
+            DeliveryUnderWayError: The delivery has not begun, or another call delivers the part.
+            StorageError: The part cannot be stored; safe to retry.
+
+        Memory: that of the part, and its sealed copy.
+        """
+        call = (part.task_digest, part.part)
+        if call in self._receiving:
+            raise DeliveryUnderWayError(f"another call is delivering part {part.part}")
+        self._receiving.add(call)
         try:
-            if await self._store.begin_batch(manifest):
-                await self._check_budgets(manifest, task)
-                if ask_for_reports is not None:
-                    await ask_for_reports()
-                await self._stage(manifest, task, chunks)
-                self._metrics.record_staged(manifest.task_digest)
-                logs.event(
-                    "batch staged",
-                    {
-                        **logs.batch_fields(manifest.task_digest, manifest.batch_id),
-                        "n_users": manifest.n_users,
-                    },
-                )
+            size = (await self._task(part.task_digest)).sealed_report_bytes
+            delivery = await self._begun(part.task_digest)
+            if not _is_wanted(part, delivery, size):
+                return
+            if ask_for_reports is not None:
+                await ask_for_reports()
+            content = await _read(part, chunks, size)
+            batch_id = delivery.manifest.batch_id
+            blocks, name = self._blocks.open(batch_id), f"{ARRIVED}/{part.part}"
+            await asyncio.to_thread(blocks.put, name, memoryview(content), durable=True)
+            await self._store.run(delivery_table.add_part, batch_id, part)
         finally:
-            self._receiving.discard(manifest.task_digest)
+            self._receiving.discard(call)
+
+    async def finish(self, digest: TaskDigest) -> BatchManifest:
+        """
+        Commit to a batch, all of whose parts have arrived, unless it is staged already.
+
+        Concurrent calls share the work, which continues if a caller hangs up.
+
+        Raises:
+            UnknownTaskError: No task has this digest.
+            WireError: Parts are missing, or their reports contradict the manifest.
+            DeliveryUnderWayError: The delivery has not begun.
+            DamagedStorageError: Stored parts are damaged; they have to be delivered again.
+            StorageError: The blocks cannot be read or written; safe to retry.
+
+        Cost: 3 µs per report, on the executor.
+        """
+
+        def ended(finishing: "asyncio.Task[BatchManifest]") -> None:
+            del self._finishing[digest]
+            if not finishing.cancelled():
+                finishing.exception()  # marked as retrieved, even if every caller has hung up
+
+        if digest not in self._finishing:
+            self._finishing[digest] = asyncio.create_task(self._finish(digest))
+            self._finishing[digest].add_done_callback(ended)
+        return await asyncio.shield(self._finishing[digest])
+
+    async def _finish(self, digest: TaskDigest) -> BatchManifest:
+        delivery = await self._begun(digest)
+        manifest = delivery.manifest
+        if delivery.staged:
+            return manifest
+        _check_whole(delivery)
+        try:
+            commitment = await self._commit(delivery)
+        except UnusableBatchError as error:  # the shuffler still has the reports
+            await self._store.run(delivery_table.forget_parts, manifest.batch_id)
+            raise DamagedStorageError("a part of the batch is damaged: deliver it again") from error
+        await self._store.run(
+            delivery_table.finish_delivery, manifest.batch_id, commitment_to_bytes(commitment)
+        )
+        self._metrics.record_staged(digest)
+        fields = logs.batch_fields(digest, manifest.batch_id)
+        logs.event("batch staged", {**fields, "n_users": manifest.n_users})
+        return manifest
+
+    async def _commit(self, delivery: Delivery) -> BatchCommitment:
+        """Sign the root over all reports that arrived."""
+        manifest = delivery.manifest
+        job = await self._job(delivery)
+        n_distinct = await self._merge(job)
+        job = replace(job, bits=bits_for(n_distinct))
+        roots = await self._executor.run(CountJob.hash_buckets, job, range(job.n_subtrees))
+        return BatchCommitment.sign(
+            self._identity,
+            manifest.task_digest,
+            manifest.batch_id,
+            Tree(n_distinct, b"".join(roots)),
+            job.salt,
+        )
+
+    async def merged(self, manifest: BatchManifest) -> tuple[CountJob, int]:
+        """
+        Return the job of a staged batch without repeats, and its number of distinct reports.
+
+        An earlier run's blocks are computed again: only the parts as they arrived are durable.
+
+        Raises:
+            UnusableBatchError: A stored part is damaged; no copy is left.
+            StorageError: The blocks cannot be read or written; safe to retry.
+        """
+        job = await self._job(await self._begun(manifest.task_digest))
+        n_distinct = self._merged.get(manifest.batch_id)
+        return job, await self._merge(job) if n_distinct is None else n_distinct
+
+    def forget_merged(self, manifest: BatchManifest) -> None:
+        """Let `merged` compute a batch's blocks again, as one of them is damaged."""
+        self._merged.pop(manifest.batch_id, None)
+
+    async def _merge(self, job: CountJob) -> int:
+        await self._executor.run(CountJob.split, job, range(job.n_parts))
+        merged = await self._executor.run(CountJob.merge, job, range(job.n_ranges))
+        await asyncio.to_thread(job.sealed_blocks().delete, SPLIT)
+        n_merged = sum(distinct + repeated for distinct, repeated in merged)
+        if n_merged != job.n_reports:
+            raise DamagedStorageError(f"{job.n_reports} reports arrived; {n_merged} were merged")
+        self._merged[job.batch_id] = sum(distinct for distinct, _ in merged)
+        return self._merged[job.batch_id]
+
+    async def _job(self, delivery: Delivery) -> CountJob:
+        """Return a batch's job, with a salt that is drawn once, when all reports have arrived."""
+        manifest = delivery.manifest
+        # Drawn last: a shuffler that knew the salt could send reports whose salted hashes all fall
+        # into one bucket of the inclusion proofs.
+        drawn = self._rng.bytes(SALT_BYTES)
+        salt = await self._store.run(delivery_table.fix_salt, manifest.batch_id, drawn)
+        return CountJob.plan(
+            manifest,
+            n_parts=delivery.n_parts,
+            task_bytes=(await self._registry.get(manifest.task_digest)).task_bytes,
+            staging_key=self._blocks.key(manifest.batch_id),
+            salt=salt,
+            blocks=self._blocks.blocks,
+        )
+
+    async def erase(self, manifest: BatchManifest) -> None:
+        """Destroy a released batch's staging key, and delete its blocks. Idempotent."""
+        self._merged.pop(manifest.batch_id, None)
+        await asyncio.to_thread(self._blocks.erase, manifest.batch_id)
+
+    async def sweep(self) -> None:
+        """Erase the blocks that a crash left: of released and of replaced batches. Run at start."""
+        kept = await self._store.run(delivery_table.unreleased_batches)
+        await asyncio.to_thread(self._blocks.sweep, kept)
+
+    async def stop(self) -> None:
+        """Stop; unfinished deliveries are continued by the shuffler."""
+        finishing = list(self._finishing.values())
+        for task in finishing:
+            task.cancel()
+        await asyncio.gather(*finishing, return_exceptions=True)
+
+    def _is_busy(self, digest: TaskDigest) -> bool:
+        """Return whether a call is delivering the task's batch."""
+        return digest in self._finishing or any(digest == of_task for of_task, _ in self._receiving)
+
+    async def _task(self, digest: TaskDigest) -> Task:
+        signed = await self._registry.get(digest)
+        with _own_failures():
+            return await asyncio.to_thread(cached_task, signed.task_bytes)
+
+    async def _begun(self, digest: TaskDigest) -> Delivery:
+        delivery = await self._store.run(delivery_table.find_delivery, digest)
+        if delivery is None or not (delivery.staged or delivery.n_parts):
+            await self._registry.get(digest)
+            raise DeliveryUnderWayError("the delivery of this batch has not begun: begin it again")
+        return delivery
 
     async def _check_budgets(self, manifest: BatchManifest, task: Task) -> None:
         """Mark a batch unusable, and raise, if it exceeds a budget even if every report counts."""
@@ -156,72 +296,6 @@ class Staging:
             await self._store.mark_unusable(manifest, str(error))
             self._metrics.record_unusable(manifest.task_digest, quarantined=False)
             raise
-
-    async def _stage(
-        self, manifest: BatchManifest, task: Task, chunks: AsyncIterator[bytes]
-    ) -> None:
-        received = position = 0
-        staged = StagedHash(task.sealed_report_bytes)
-        group: list[bytes] = []
-        leaves = bytearray()
-        async for chunk in chunks:
-            reports, rest = divmod(len(chunk), task.sealed_report_bytes)
-            received += reports
-            if rest:
-                raise WireError(
-                    f"a chunk has {len(chunk)} bytes; it must hold whole reports of "
-                    f"{task.sealed_report_bytes}"
-                )
-            if received > manifest.n_reports:
-                raise WireError(f"{received} reports arrived; {manifest.n_reports} were announced")
-            leaves += leaves_of(chunk, task.sealed_report_bytes)
-            staged.add(chunk)
-            group.append(chunk)
-            if len(group) == _CHUNKS_AT_ONCE:
-                await self._store.add_chunks(manifest.batch_id, position, group)
-                position += len(group)
-                group = []
-        if received != manifest.n_reports:
-            raise WireError(f"{received} reports arrived; {manifest.n_reports} were announced")
-        await self._store.add_chunks(manifest.batch_id, position, group)
-        # Drawn last: a shuffler that knew the salt could send reports whose salted hashes all fall
-        # into one bucket of the inclusion proofs.
-        salt = self._rng.bytes(SALT_BYTES)
-        commitment = await asyncio.to_thread(self._commit, manifest, leaves, salt)
-        await self._store.finish_batch(
-            manifest.batch_id, staged.digest(), commitment_to_bytes(commitment)
-        )
-
-    def _commit(self, manifest: BatchManifest, leaves: bytearray, salt: bytes) -> BatchCommitment:
-        """Sign the root over all reports that arrived. Run in a thread."""
-        tree, _ = tree_over(leaves, salt)
-        return BatchCommitment.sign(
-            self._identity, manifest.task_digest, manifest.batch_id, tree, salt
-        )
-
-    async def reader(self, manifest: BatchManifest, size: int) -> Callable[[], Iterator[bytes]]:
-        """
-        Return a function that reads a staged batch of `size`-byte reports, chunk by chunk.
-
-        Call it in a thread. It raises UnusableBatchError after the last chunk if the batch is
-        damaged.
-        """
-        expected = await self._store.staged_hash(manifest.batch_id)
-        loop = asyncio.get_running_loop()
-
-        def read() -> Iterator[bytes]:
-            seen, position = StagedHash(size), 0
-            while True:
-                reading = self._store.chunk(manifest.batch_id, position)
-                chunk = asyncio.run_coroutine_threadsafe(reading, loop).result()
-                if chunk is None:
-                    seen.check(manifest.n_reports, expected)
-                    return
-                seen.add(chunk)
-                yield chunk
-                position += 1
-
-        return read
 
 
 @contextmanager
@@ -248,4 +322,55 @@ def _check_manifest(manifest: BatchManifest, task: Task) -> None:
         raise WireError(
             f"{manifest.n_reports} reports are announced; a batch of {manifest.n_users} users must "
             f"have {allowed}"
+        )
+
+
+def _is_wanted(part: BatchPart, delivery: Delivery, size: int) -> bool:
+    """Return whether a part's reports are needed; raise an error if the part cannot belong."""
+    known = delivery.arrived.get(part.part)
+    if known is not None:
+        if known != part:
+            raise ConflictError(f"another part {part.part} of this batch was delivered")
+        return False
+    if part.part >= delivery.n_parts:
+        raise WireError(f"the part's number is {part.part}; there are {delivery.n_parts} parts")
+    if part.n_reports * size > MAX_PART_BYTES:
+        raise WireError(
+            f"a part has {part.n_reports * size} bytes; it may have at most {MAX_PART_BYTES}"
+        )
+    n_arrived = part.n_reports + sum(other.n_reports for other in delivery.arrived.values())
+    if n_arrived > delivery.manifest.n_reports:
+        raise WireError(
+            f"{n_arrived} reports arrived; {delivery.manifest.n_reports} were announced"
+        )
+    return True
+
+
+async def _read(part: BatchPart, chunks: AsyncIterator[bytes], size: int) -> bytearray:
+    """Read a part's reports, and compare them with its header."""
+    content, content_hash = bytearray(), hashlib.sha256()
+    async for chunk in chunks:
+        if len(chunk) % size:
+            raise WireError(f"a chunk has {len(chunk)} bytes; it must hold whole reports of {size}")
+        content += chunk
+        content_hash.update(chunk)
+        if len(content) > part.n_reports * size:
+            break
+    if len(content) != part.n_reports * size:
+        raise WireError(
+            f"{len(content) // size} reports of a part arrived; {part.n_reports} were announced"
+        )
+    if content_hash.digest() != part.content_hash:
+        raise WireError(f"part {part.part} has another SHA-256 than was announced")
+    return content
+
+
+def _check_whole(delivery: Delivery) -> None:
+    n_arrived = len(delivery.arrived)
+    if n_arrived != delivery.n_parts:
+        raise WireError(f"{n_arrived} of {delivery.n_parts} parts of the batch have arrived")
+    n_reports = sum(part.n_reports for part in delivery.arrived.values())
+    if n_reports != delivery.manifest.n_reports:
+        raise WireError(
+            f"{n_reports} reports arrived; {delivery.manifest.n_reports} were announced"
         )

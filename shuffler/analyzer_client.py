@@ -1,7 +1,7 @@
 """Calls from the shuffler to the analyzer."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final, Protocol
 
@@ -9,11 +9,18 @@ import grpc
 
 from common.crypto.signing import SignedTask
 from common.errors import CallerError, PeerError, PeerRefusalError
-from common.messages.batch import BatchManifest
+from common.messages.batch import BatchManifest, BatchPart
 from common.messages.inclusion_proof import BatchCommitment
 from common.runtime.rpc import DELIVERY_DEADLINE, LONG_DEADLINE, SHORT_DEADLINE, FreshChannel, reply
 from common.task_digest import TaskDigest
-from common.wire.batches import chunk_to_wire, delivered_from_wire, manifest_to_wire, wants_reports
+from common.wire.batches import (
+    arrived_from_wire,
+    chunk_to_wire,
+    delivered_from_wire,
+    delivery_to_wire,
+    part_to_wire,
+    wants_reports,
+)
 from common.wire.tasks import signed_task_from_wire
 from protos.shuffledp.v1 import analyzer_pb2, analyzer_pb2_grpc
 
@@ -26,14 +33,22 @@ class Analyzer(Protocol):
     async def get_task(self, digest: TaskDigest) -> SignedTask:
         """Fetch a published task."""
 
-    async def deliver(
-        self, manifest: BatchManifest, chunks: AsyncIterator[bytes]
-    ) -> BatchCommitment | None:
+    async def begin_delivery(self, manifest: BatchManifest, n_parts: int) -> tuple[set[int], bool]:
         """
-        Deliver a batch; the analyzer has stored it durably when this returns.
+        Announce a batch.
 
         Returns:
-            The analyzer's commitment to the batch; None from an earlier version, which signs none.
+            The parts that have arrived, and whether the whole batch is staged.
+        """
+
+    async def deliver_part(self, part: BatchPart, chunks: Iterable[memoryview]) -> None:
+        """Deliver a part; the analyzer has stored it durably when this returns."""
+
+    async def finish_delivery(self, digest: TaskDigest) -> BatchCommitment | None:
+        """
+        Return the analyzer's commitment to a batch, all of whose parts have arrived.
+
+        None from an earlier version, which signed none.
         """
 
 
@@ -57,57 +72,69 @@ class AnalyzerClient:
             response = await reply(self._stub.GetTask(request, timeout=SHORT_DEADLINE), _PEER)
         return signed_task_from_wire(response.task)
 
-    async def deliver(
-        self, manifest: BatchManifest, chunks: AsyncIterator[bytes]
-    ) -> BatchCommitment | None:
+    async def begin_delivery(self, manifest: BatchManifest, n_parts: int) -> tuple[set[int], bool]:
         """
-        Send the manifest, and the reports once the analyzer asks for them; see `Analyzer.deliver`.
+        Announce a batch; see `Analyzer.begin_delivery`.
 
-        The analyzer answers at once if it refuses the manifest or already has the batch. Writing to
-        an answered call would make gRPC report INTERNAL instead of the answer.
+        The analyzer composes the population's spent budget, which takes seconds, or minutes after
+        dozens of releases.
         """
-        failures: list[Exception] = []
+        request = delivery_to_wire(manifest, n_parts)
+        with _certificate_refusals():
+            response = await reply(self._stub.BeginDelivery(request, timeout=LONG_DEADLINE), _PEER)
+        return arrived_from_wire(response)
 
-        async def messages() -> AsyncIterator[analyzer_pb2.DeliverBatchRequest]:
-            yield manifest_to_wire(manifest)
+    async def deliver_part(self, part: BatchPart, chunks: Iterable[memoryview]) -> None:
+        """
+        Send a part's header, and its reports once the analyzer asks for them.
+
+        The analyzer answers at once if it refuses the part or already has it. Writing to an
+        answered call would make gRPC report INTERNAL instead of the answer.
+        """
+        silent: list[PeerError] = []
+
+        async def messages() -> AsyncIterator[analyzer_pb2.DeliverPartRequest]:
+            yield part_to_wire(part)
             try:
-                if not await _wants_reports(call):
-                    return
-                async for chunk in chunks:
-                    yield chunk_to_wire(chunk)
-            except Exception as error:
-                failures.append(error)
+                wanted = await _wants_reports(call)
+            except PeerError as error:
+                silent.append(error)
                 raise
+            if wanted:
+                for chunk in chunks:
+                    yield chunk_to_wire(chunk)
 
+        call = self._stub.DeliverPart(messages(), timeout=DELIVERY_DEADLINE)
         try:
-            call = self._stub.DeliverBatch(messages(), timeout=DELIVERY_DEADLINE)
             with _certificate_refusals():
-                answer = await reply(call, _PEER)
-        except (asyncio.CancelledError, PeerError):
-            # gRPC reports a failure to read the chunks here as a cancelled call: raise the cause.
-            if failures:
-                raise failures[0] from None
+                await reply(call, _PEER)
+        except asyncio.CancelledError:
+            if silent:  # gRPC reports it as a cancelled call
+                raise silent[0] from None
             raise
-        return delivered_from_wire(answer)
+
+    async def finish_delivery(self, digest: TaskDigest) -> BatchCommitment | None:
+        """Fetch the commitment, once the analyzer has hashed the batch."""
+        request = analyzer_pb2.FinishDeliveryRequest(task_digest=digest)
+        call = self._stub.FinishDelivery(request, timeout=DELIVERY_DEADLINE)
+        with _certificate_refusals():
+            return delivered_from_wire(await reply(call, _PEER))
 
 
 async def _wants_reports(call: grpc.aio.StreamUnaryCall[Any, Any]) -> bool:
     """
     Return whether the analyzer asks for the reports; False if it answers without them.
 
-    The analyzer first composes the population's spent budget, which takes seconds, or minutes
-    after dozens of releases.
-
     Raises:
         PeerError: The analyzer does not respond in time.
     """
     try:
-        async with asyncio.timeout(LONG_DEADLINE):
+        async with asyncio.timeout(SHORT_DEADLINE):
             if wants_reports(await call.initial_metadata()):
                 return True
             await call.code()
     except TimeoutError as error:
-        raise PeerError("the analyzer does not respond to the batch's manifest") from error
+        raise PeerError("the analyzer does not respond to a part's header") from error
     return False
 
 

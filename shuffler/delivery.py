@@ -23,7 +23,7 @@ from shuffler.analyzer_client import Analyzer
 from shuffler.batch_states import DESTROYED_STATES, FINAL_STATES, Event, due_event, next_state
 from shuffler.inclusion import InclusionProofs, proof_folder
 from shuffler.metrics import BatchMetrics
-from shuffler.permuted_batch import permuted_chunks
+from shuffler.part_delivery import deliver_parts
 from shuffler.proof_job import LEAVES, ProofJob
 from shuffler.shuffle import ShuffleSummary, shuffle
 from shuffler.shuffle_job import SCRATCH, ShuffleJob, bucket_count
@@ -161,6 +161,7 @@ class Deliveries:
         if event is Event.PERMUTE:
             shuffled = await self._shuffle(stored, batch)
             await self._store.record_permuted(stored, state, shuffled.n_reports, shuffled.seconds)
+            self._seeds.destroy(batch.batch_id)
         elif state in DESTROYED_STATES:
             await self._store.set_last_state(stored, state)
         else:
@@ -195,10 +196,7 @@ class Deliveries:
         n_parts, size = bucket_count(batch.task, stored.n_users), batch.task.sealed_report_bytes
         blocks = SealedBlocks(self._blocks, batch.batch_id.hex(), batch.key)
         try:
-            commitment = await self._analyzer.deliver(
-                manifest,
-                permuted_chunks(blocks, n_parts=n_parts, n_reports=manifest.n_reports, size=size),
-            )
+            commitment = await deliver_parts(self._analyzer, manifest, blocks, n_parts, size)
         except PeerRefusalError as error:
             logs.event(
                 "batch refused by the analyzer",

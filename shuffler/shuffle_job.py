@@ -9,7 +9,6 @@ reports, at the same places.
 
 import time
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Final, Self
 
 import numpy as np
@@ -22,7 +21,7 @@ from common.crypto.randomness import seeded_generator
 from common.messages.batch import BatchId
 from common.messages.submission import plain_reports
 from common.runtime.blocks import Blocks, SealedBlocks
-from common.task.task import Task
+from common.task.task import Task, cached_task
 from common.task_digest import digest_of
 from shuffler.item_dummies import draw_item_dummies, draw_kept
 from shuffler.permutation import SealedReports, part_count, permute, throw
@@ -35,13 +34,6 @@ SCRATCH: Final = ("dummies", "thrown")
 """Subfolders of blocks that only the shuffle needs."""
 _DUMMIES_PER_PART: Final = 1000
 _MAX_DUMMY_PARTS: Final = 64
-_TASKS_HELD: Final = 8
-
-
-@lru_cache(maxsize=_TASKS_HELD)
-def task_of(task_bytes: bytes) -> Task:
-    """Parse a task; one of two megabytes takes a third of a second, so a few are remembered."""
-    return Task.from_bytes(task_bytes)
 
 
 def bucket_count(task: Task, n_users: int) -> int:
@@ -80,7 +72,7 @@ class ShuffleJob:
         blocks: Blocks,
     ) -> Self:
         """Draw the numbers of dummies, and divide the batch into parts."""
-        task = task_of(task_bytes)
+        task = cached_task(task_bytes)
         n_dummies = int(_draw_dummies(task, seed).sum())
         return cls(
             batch_id=batch_id,
@@ -98,7 +90,7 @@ class ShuffleJob:
     @property
     def task(self) -> Task:
         """The task, parsed once per process."""
-        return task_of(self.task_bytes)
+        return cached_task(self.task_bytes)
 
     @property
     def folder(self) -> str:

@@ -1,48 +1,27 @@
 """The analyzer's database: tasks, staged batches, cell counts, results and the ledger."""
 
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Concatenate, Final, Literal, ParamSpec, TypeVar
 
-from analyzer.storage import ledger, task_table
-from common.errors import ConflictError
+from analyzer.storage import delivery_table, ledger, task_table
 from common.messages.batch import BatchId, BatchManifest
 from common.messages.ledger_entry import ChainHead, LedgerEntry
-from common.runtime.database import Database
+from common.runtime.database import Database, storage_failures
 from common.runtime.schema import Schema
 from common.task_digest import TaskDigest
 from common.wire.results import MAX_LEDGER_ENTRIES
 
 _TABLES: Final = (
     task_table.SCHEMA
+    + delivery_table.SCHEMA
     + """
-CREATE TABLE IF NOT EXISTS batches (
-    task_digest BLOB PRIMARY KEY REFERENCES tasks,
-    batch_id BLOB NOT NULL UNIQUE,
-    n_users INTEGER NOT NULL,
-    n_reports INTEGER NOT NULL,
-    staged INTEGER NOT NULL DEFAULT 0,
-    failure TEXT
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS chunks (
-    batch_id BLOB NOT NULL,
-    position INTEGER NOT NULL,
-    sealed_reports BLOB NOT NULL,
-    PRIMARY KEY (batch_id, position)
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS staged_hashes (
-    batch_id BLOB PRIMARY KEY,
-    staged_hash BLOB NOT NULL
-) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS results (
     task_digest BLOB PRIMARY KEY REFERENCES tasks,
     cells BLOB NOT NULL,
     result BLOB NOT NULL
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS commitments (
-    task_digest BLOB PRIMARY KEY REFERENCES tasks,
-    commitment BLOB NOT NULL
 ) WITHOUT ROWID;
 """
     + ledger.SCHEMA
@@ -59,6 +38,7 @@ class Store:
     """The analyzer's database. Each method that writes is one durable transaction."""
 
     def __init__(self, path: Path) -> None:
+        _add_columns(path)
         self._database = Database(path, Schema(steps=(_TABLES,)))
 
     async def run(
@@ -67,35 +47,8 @@ class Store:
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
-        """Run a function of `task_table` as one transaction."""
+        """Run a function of `task_table` or `delivery_table` as one transaction."""
         return await self._database.run(work, *args, **kwargs)
-
-    async def begin_batch(self, manifest: BatchManifest) -> bool:
-        """
-        Begin to stage a batch, discarding an earlier incomplete delivery.
-
-        Returns:
-            Whether the batch's reports are needed; False if it was staged before.
-
-        Raises:
-            ConflictError: Another batch, or this one with another manifest, was staged for this
-                task; or a batch with this batch_id was delivered for another task.
-        """
-        return await self._database.run(_begin_batch, manifest)
-
-    async def add_chunks(self, batch_id: BatchId, position: int, chunks: Sequence[bytes]) -> None:
-        """Store consecutive chunks, starting at `position`."""
-        await self._database.run(_add_chunks, batch_id, position, chunks)
-
-    async def finish_batch(self, batch_id: BatchId, staged_hash: bytes, commitment: bytes) -> None:
-        """Mark a batch as staged, with its hash and commitment, in one transaction."""
-        await self._database.run(_finish_batch, batch_id, staged_hash, commitment)
-
-    async def staged_hash(self, batch_id: BatchId) -> bytes | None:
-        """Look up the hash of a staged batch; None if there is none."""
-        return await self._database.run(
-            _blob, "SELECT staged_hash FROM staged_hashes WHERE batch_id = ?", batch_id
-        )
 
     async def commitment(self, digest: TaskDigest) -> bytes | None:
         """Look up the commitment to a task's batch; None if an earlier version staged it."""
@@ -107,24 +60,14 @@ class Store:
         """List the staged batches that are neither released nor unusable."""
         return await self._database.run(_staged)
 
-    async def chunk(self, batch_id: BatchId, position: int) -> bytes | None:
-        """Return one staged chunk; None after the last."""
-        return await self._database.run(
-            _blob,
-            "SELECT sealed_reports FROM chunks WHERE batch_id = ? AND position = ?",
-            batch_id,
-            position,
-        )
-
     async def release(
         self, manifest: BatchManifest, cells: bytes, result: bytes, cost: ledger.Charge
     ) -> None:
-        """
-        Store the cells and result, charge the ledger, and delete the reports, in one transaction.
-
-        The deleted reports are then erased from the disk; if that fails, it is retried later.
-        """
+        """Store the cells and result, and charge the ledger, in one transaction."""
         await self._database.run(_release, manifest, cells, result, cost)
+
+    async def empty_log(self) -> None:
+        """Erase deleted rows from the disk; see `Database.empty_log`."""
         await self._database.empty_log()
 
     async def check_ledger(self) -> ChainHead:
@@ -171,51 +114,15 @@ class Store:
         self._database.close()
 
 
-def _begin_batch(connection: sqlite3.Connection, manifest: BatchManifest) -> bool:
-    described = (manifest.batch_id, manifest.n_users, manifest.n_reports)
-    known = connection.execute(
-        "SELECT batch_id, n_users, n_reports, staged FROM batches WHERE task_digest = ?",
-        (manifest.task_digest,),
-    ).fetchone()
-    other = connection.execute(
-        "SELECT 1 FROM batches WHERE batch_id = ? AND task_digest != ?",
-        (manifest.batch_id, manifest.task_digest),
-    ).fetchone()
-    if other is not None:
-        raise ConflictError("a batch with this batch_id was delivered for another task")
-    if known is not None and known[3]:
-        if tuple(known[:3]) != described:
-            raise ConflictError("another batch was delivered for this task: one task, one release")
-        return False
-    # Only a whole batch is final; an incomplete one is replaced.
-    if known is not None:
-        connection.execute("DELETE FROM chunks WHERE batch_id = ?", (known[0],))
-        connection.execute("DELETE FROM batches WHERE batch_id = ?", (known[0],))
-    connection.execute(
-        "INSERT INTO batches (task_digest, batch_id, n_users, n_reports) VALUES (?, ?, ?, ?)",
-        (manifest.task_digest, *described),
-    )
-    return True
-
-
-def _add_chunks(
-    connection: sqlite3.Connection, batch_id: BatchId, position: int, chunks: Sequence[bytes]
-) -> None:
-    connection.executemany(
-        "INSERT INTO chunks VALUES (?, ?, ?)",
-        [(batch_id, position + offset, chunk) for offset, chunk in enumerate(chunks)],
-    )
-
-
-def _finish_batch(
-    connection: sqlite3.Connection, batch_id: BatchId, staged_hash: bytes, commitment: bytes
-) -> None:
-    connection.execute("UPDATE batches SET staged = 1 WHERE batch_id = ?", (batch_id,))
-    connection.execute("INSERT INTO staged_hashes VALUES (?, ?)", (batch_id, staged_hash))
-    connection.execute(
-        "INSERT INTO commitments SELECT task_digest, ? FROM batches WHERE batch_id = ?",
-        (commitment, batch_id),
-    )
+@storage_failures()
+def _add_columns(path: Path) -> None:
+    """Add the columns that a database of the first version lacks."""
+    with closing(sqlite3.connect(path)) as connection:
+        columns = [row[1] for row in connection.execute("PRAGMA table_info(batches)")]
+        if columns and "salt" not in columns:
+            with connection:
+                for statement in delivery_table.ADDED_COLUMNS:
+                    connection.execute(statement)
 
 
 def _blob(connection: sqlite3.Connection, query: str, *key: bytes | int) -> bytes | None:
@@ -260,7 +167,6 @@ def _release(
         "INSERT INTO results VALUES (?, ?, ?)", (manifest.task_digest, cells, result)
     )
     ledger.charge(connection, manifest, cost)
-    connection.execute("DELETE FROM chunks WHERE batch_id = ?", (manifest.batch_id,))
 
 
 def _mark_unusable(connection: sqlite3.Connection, manifest: BatchManifest, failure: str) -> None:

@@ -1,11 +1,10 @@
-"""Worker processes that seal and open messages, and end when their parent process ends."""
+"""Worker processes that open messages and run parts, and end when their parent process ends."""
 
 import multiprocessing
 import os
 import signal
 import threading
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
@@ -33,8 +32,6 @@ T = TypeVar("T")
 
 _MAX_CACHED_KEYS: Final = 64
 """Maximum number of private-key objects cached by a worker; more than a party has."""
-_CALLS_AHEAD: Final = 4
-"""Maximum number of calls queued per worker ahead of the result being read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,10 +90,6 @@ def _cached(key: _RawKey) -> HpkePrivateKey:
     return HpkePrivateKey(key.suite, key.private_bytes)
 
 
-def _as_opened(opened: Opened) -> Opened:
-    return opened
-
-
 def _open_in_worker(
     key: _RawKey,
     work: Callable[[Opened], T],
@@ -108,23 +101,13 @@ def _open_in_worker(
 
 
 class HpkePool:
-    """Spawned worker processes that open and seal under keys passed with each call."""
+    """Spawned worker processes that open under keys passed with each call, and run parts."""
 
     def __init__(self, processes: int) -> None:
         """Set the number of workers, which start on first use; 0 means one per core."""
         self.processes = processes or os.cpu_count() or 1
         self._lock = threading.Lock()
         self._executor = self._start()
-
-    def open(
-        self, key: HpkePrivateKey, sealed: bytes, sealed_bytes: int, context: SealContext
-    ) -> Future[Opened]:
-        """
-        Open one chunk in a worker; see `open_each`.
-
-        If a worker dies, pending calls fail with BrokenProcessPool; later calls start new workers.
-        """
-        return self.open_and(key, _as_opened, sealed, sealed_bytes, context)
 
     def open_and(
         self,
@@ -135,25 +118,20 @@ class HpkePool:
         context: SealContext,
     ) -> Future[T]:
         """
-        Open one chunk in a worker and return work(opened); plaintexts stay in the worker.
+        Open one chunk in a worker and return work(opened); see `open_each`.
 
-        `work` is a module-level function, or a partial of one. Fails like `open` if a worker dies.
+        Plaintexts stay in the worker. `work` is a module-level function, or a partial of one.
+        Fails like `submit` if a worker dies.
         """
         raw = _RawKey(key.suite, key.private_bytes())
         return self.submit(_open_in_worker, raw, work, sealed, sealed_bytes, context)
 
-    def in_order(self, calls: Iterator[Future[T]]) -> Iterator[T]:
-        """Yield the calls' results in order; only a few calls per worker are started ahead."""
-        waiting: deque[Future[T]] = deque()
-        for call in calls:
-            waiting.append(call)
-            if len(waiting) > _CALLS_AHEAD * self.processes:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
-
     def submit(self, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Run a module-level function in a worker. Fails like `open` if a worker dies."""
+        """
+        Run a module-level function in a worker.
+
+        If a worker dies, pending calls fail with BrokenProcessPool; later calls start new workers.
+        """
         with self._lock:
             try:
                 return self._executor.submit(work, *args, **kwargs)

@@ -10,6 +10,9 @@ from common.task_digest import TaskDigest
 BatchId = NewType("BatchId", bytes)
 """16 random bytes, drawn by the shuffler."""
 
+MAX_PARTS: Final = 4096
+"""Maximum number of parts in which a batch is delivered."""
+CONTENT_HASH_BYTES: Final = 32
 BATCH_ID_BYTES: Final = 16
 
 
@@ -60,6 +63,18 @@ class BatchManifest:
     batch_id: BatchId
     n_users: int
     n_reports: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchPart:
+    """A part of a delivered batch."""
+
+    task_digest: TaskDigest
+    part: int
+    """Its number, from 0."""
+    n_reports: int
+    content_hash: bytes
+    """SHA-256 of its sealed reports."""
 
 
 class TaskState(Enum):

@@ -116,7 +116,7 @@ class CallKind(Enum):
     BULK = Limits(calls=128, peer_calls=4, read_seconds=60, seconds=300, reads=32, peer_reads=4)
     """Many users' submissions, up to 4 MiB per call."""
     DELIVERY = Limits(calls=4, peer_calls=4, read_seconds=3600, seconds=3600)
-    """The delivery of a batch, which is read in chunks."""
+    """The delivery of a batch, whose parts are read in chunks."""
     ANALYZER_OPERATION = Limits(calls=16, peer_calls=8, read_seconds=10, seconds=600)
     """An operator's calls to the analyzer."""
     SHUFFLER_OPERATION = Limits(calls=16, peer_calls=8, read_seconds=10, seconds=30)
@@ -166,7 +166,9 @@ CALLS: Final[Mapping[str, Call]] = MappingProxyType(
             Caller.OPERATOR, CallKind.ANALYZER_OPERATION
         ),
         "/shuffledp.v1.Analyzer/GetTask": Call(Caller.SHUFFLER, CallKind.TASK),
-        "/shuffledp.v1.Analyzer/DeliverBatch": Call(Caller.SHUFFLER, CallKind.DELIVERY),
+        "/shuffledp.v1.Analyzer/BeginDelivery": Call(Caller.SHUFFLER, CallKind.DELIVERY),
+        "/shuffledp.v1.Analyzer/DeliverPart": Call(Caller.SHUFFLER, CallKind.DELIVERY),
+        "/shuffledp.v1.Analyzer/FinishDelivery": Call(Caller.SHUFFLER, CallKind.DELIVERY),
         "/shuffledp.v1.Analyzer/GetResult": Call(Caller.OPERATOR, CallKind.ANALYZER_OPERATION),
         "/shuffledp.v1.Analyzer/ListTasks": Call(Caller.OPERATOR, CallKind.ANALYZER_OPERATION),
         "/shuffledp.v1.Analyzer/DescribeTask": Call(Caller.OPERATOR, CallKind.ANALYZER_OPERATION),

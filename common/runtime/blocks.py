@@ -10,6 +10,7 @@ import secrets
 import shutil
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
@@ -45,16 +46,16 @@ class Blocks(Protocol):
         """List the folders, without subfolders."""
 
 
+@dataclass(frozen=True, slots=True)
 class FolderBlocks:
     """Blocks in a directory of this machine, or one that several machines mount."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    path: Path
 
     @storage_failures()
     def put(self, name: str, content: bytes, *, durable: bool) -> None:
         """Write a block; see `Blocks.put`."""
-        path = self._path / name
+        path = self.path / name
         _make_folder(path.parent)
         if durable:
             atomic_write(path, content, _OWNER_ONLY_FILE)
@@ -66,7 +67,7 @@ class FolderBlocks:
     def get(self, name: str, start: int = 0, length: int = -1) -> bytes:
         """Read a block; see `Blocks.get`."""
         try:
-            with storage_failures(), (self._path / name).open("rb") as file:
+            with storage_failures(), (self.path / name).open("rb") as file:
                 file.seek(start)
                 return file.read(length)
         except StorageError as error:
@@ -77,7 +78,7 @@ class FolderBlocks:
     @storage_failures()
     def delete(self, folder: str) -> None:
         """Delete a folder; see `Blocks.delete`."""
-        path = self._path / folder
+        path = self.path / folder
         if path.exists():
             shutil.rmtree(path)
             flush_directory(path.parent)
@@ -85,7 +86,7 @@ class FolderBlocks:
     @storage_failures()
     def folders(self) -> list[str]:
         """List the folders; see `Blocks.folders`."""
-        return sorted(path.name for path in self._path.glob("*") if path.is_dir())
+        return sorted(path.name for path in self.path.glob("*") if path.is_dir())
 
 
 def _make_folder(path: Path) -> None:

@@ -120,7 +120,11 @@ _OF_KEY_HOLDERS: Final = (
         {"state": tuple(state.value for state in KeyState)},
     ),
 )
-_STAGES: Final = ("seal_dummies", "throw", "permute", "split", "merge", "hash_buckets")
+_STAGES: Final = (
+    *("seal_dummies", "throw", "permute"),
+    *("split", "merge", "hash_buckets"),
+    *("match", "count"),
+)
 _OF_PARTS: Final = (
     _METRIC("shuffledp_parts_running", "Parts of batches that are being computed."),
     _METRIC("shuffledp_parts_stuck", "Parts that have been computed for over ten minutes."),
@@ -213,7 +217,7 @@ _OF_ANALYZER: Final = (
 )
 
 DEFINITIONS: Final[Mapping[Party, tuple[MetricDefinition, ...]]] = {
-    "analyzer": _OF_ALL + _OF_KEY_HOLDERS + _OF_ANALYZER,
+    "analyzer": _OF_ALL + _OF_KEY_HOLDERS + _OF_PARTS + _OF_ANALYZER,
     "shuffler": _OF_ALL + _OF_KEY_HOLDERS + _OF_PARTS + _OF_SHUFFLER,
     "user_agent": _OF_ALL,
 }

@@ -13,7 +13,10 @@ from common.crypto.signing import SIGNATURE_BYTES
 from common.errors import WireError
 from common.messages.batch import (
     BATCH_ID_BYTES,
+    CONTENT_HASH_BYTES,
+    MAX_PARTS,
     BatchManifest,
+    BatchPart,
     BatchProgress,
     BatchState,
     BatchStatus,
@@ -45,7 +48,7 @@ from protos.shuffledp.v1 import analyzer_pb2, inclusion_pb2, shuffler_pb2
 
 MAX_CHUNK_BYTES: Final = 1024 * 1024
 REPORTS_WANTED: Final = (("shuffledp-reports-wanted", "1"),)
-"""Initial metadata that asks for the reports of an accepted manifest."""
+"""Initial metadata that asks for the reports of an accepted part."""
 
 
 _STATES: Final = EnumCodec(
@@ -76,36 +79,67 @@ _MANIFEST: Final = Codec(
         "n_users": partial(parse_count, maximum=MAX_USERS),
     },
 )
+_PART: Final = Codec(
+    BatchPart,
+    analyzer_pb2.BatchPart,
+    {
+        "part": partial(parse_count, maximum=MAX_PARTS - 1),
+        "content_hash": partial(parse_fixed, length=CONTENT_HASH_BYTES),
+    },
+)
 status_to_wire, status_from_wire = _STATUS.to_wire, _STATUS.from_wire
 progress_to_wire, progress_from_wire = _PROGRESS.to_wire, _PROGRESS.from_wire
 
 
-def manifest_to_wire(manifest: BatchManifest) -> analyzer_pb2.DeliverBatchRequest:
-    """Encode the first message of a delivery."""
-    return analyzer_pb2.DeliverBatchRequest(manifest=_MANIFEST.to_wire(manifest))
+def delivery_to_wire(manifest: BatchManifest, n_parts: int) -> analyzer_pb2.BeginDeliveryRequest:
+    """Encode the announcement of a delivery."""
+    return analyzer_pb2.BeginDeliveryRequest(manifest=_MANIFEST.to_wire(manifest), n_parts=n_parts)
 
 
-def manifest_from_wire(message: analyzer_pb2.DeliverBatchRequest) -> BatchManifest:
-    """Parse the first message of a delivery. Run by the analyzer."""
-    if message.WhichOneof("part") != "manifest":
-        raise WireError("a delivery must begin with its manifest")
-    return _MANIFEST.from_wire(message.manifest)
+def delivery_from_wire(
+    message: analyzer_pb2.BeginDeliveryRequest,
+) -> tuple[BatchManifest, int]:
+    """Parse the announcement of a delivery: manifest, number of parts. Run by the analyzer."""
+    manifest = _MANIFEST.from_wire(message.manifest)
+    return manifest, parse_positive("n_parts", message.n_parts, MAX_PARTS)
+
+
+def arrived_to_wire(parts: Sequence[int], *, staged: bool) -> analyzer_pb2.BeginDeliveryResponse:
+    """Encode the parts that have arrived, and whether the batch is staged."""
+    return analyzer_pb2.BeginDeliveryResponse(arrived=parts, staged=staged)
+
+
+def arrived_from_wire(message: analyzer_pb2.BeginDeliveryResponse) -> tuple[set[int], bool]:
+    """Parse the parts that have arrived, and whether the batch is staged."""
+    return set(message.arrived), message.staged
+
+
+def part_to_wire(part: BatchPart) -> analyzer_pb2.DeliverPartRequest:
+    """Encode the first message of a part's delivery."""
+    return analyzer_pb2.DeliverPartRequest(part=_PART.to_wire(part))
+
+
+def part_from_wire(message: analyzer_pb2.DeliverPartRequest) -> BatchPart:
+    """Parse the first message of a part's delivery. Run by the analyzer."""
+    if message.WhichOneof("message") != "part":
+        raise WireError("the delivery of a part must begin with its header")
+    return _PART.from_wire(message.part)
 
 
 def wants_reports(initial_metadata: Iterable[tuple[str, str | bytes]]) -> bool:
-    """Return whether the analyzer asks for the reports after the manifest."""
+    """Return whether the analyzer asks for the reports after a part's header."""
     return REPORTS_WANTED[0] in list(initial_metadata)  # gRPC's type searches only its keys
 
 
-def chunk_to_wire(sealed_reports: bytes) -> analyzer_pb2.DeliverBatchRequest:
-    """Encode a chunk of sealed reports, which follows the manifest."""
-    return analyzer_pb2.DeliverBatchRequest(sealed_reports=sealed_reports)
+def chunk_to_wire(sealed_reports: bytes | memoryview) -> analyzer_pb2.DeliverPartRequest:
+    """Encode a chunk of sealed reports, which follows the header."""
+    return analyzer_pb2.DeliverPartRequest(sealed_reports=bytes(sealed_reports))
 
 
-def chunk_from_wire(message: analyzer_pb2.DeliverBatchRequest) -> bytes:
+def chunk_from_wire(message: analyzer_pb2.DeliverPartRequest) -> bytes:
     """Parse a chunk of sealed reports. Run by the analyzer."""
-    if message.WhichOneof("part") != "sealed_reports":
-        raise WireError("after its manifest, a delivery must contain only sealed reports")
+    if message.WhichOneof("message") != "sealed_reports":
+        raise WireError("after its header, a part must contain only sealed reports")
     if not message.sealed_reports:
         raise WireError("sealed_reports has 0 bytes; a chunk must hold at least one report")
     return parse_bounded("sealed_reports", message.sealed_reports, MAX_CHUNK_BYTES)
@@ -159,18 +193,16 @@ def commitment_from_bytes(stored: bytes) -> BatchCommitment | None:
     return commitment_from_wire(message)
 
 
-def delivered_to_wire(commitment: BatchCommitment | None) -> analyzer_pb2.DeliverBatchResponse:
-    """Encode the answer to a delivery; `commitment` is None if the batch has none."""
-    if commitment is None:
-        return analyzer_pb2.DeliverBatchResponse()
-    return analyzer_pb2.DeliverBatchResponse(commitment=commitment_to_wire(commitment))
+def delivered_to_wire(commitment: BatchCommitment | None) -> analyzer_pb2.FinishDeliveryResponse:
+    """Encode the answer to a whole delivery; `commitment` is None if an early version staged it."""
+    return analyzer_pb2.FinishDeliveryResponse(
+        commitment=None if commitment is None else commitment_to_wire(commitment)
+    )
 
 
-def delivered_from_wire(message: analyzer_pb2.DeliverBatchResponse) -> BatchCommitment | None:
-    """Parse the answer to a delivery; None if it holds no commitment, or one without a salt."""
-    if not message.commitment.salt:
-        return None
-    return commitment_from_wire(message.commitment)
+def delivered_from_wire(message: analyzer_pb2.FinishDeliveryResponse) -> BatchCommitment | None:
+    """Parse the answer to a whole delivery; None if it holds no commitment."""
+    return commitment_from_wire(message.commitment) if message.HasField("commitment") else None
 
 
 # --- the shuffler's proofs -----------------------------------------------------------------------

@@ -41,12 +41,14 @@ _NOT_FROM_OUTSIDE: Final = {
         "deploy.audit.observation.party_views._known_fields",
         "deploy.audit.observation.recorder._Recorder._scrape",
         "deploy.audit.observation.recorder._Recorder._collect_and_release",
+        "deploy.audit.observation.recorder.RunRecord.delivery",
         "deploy.audit.observation.recorder.RunRecord.envelopes",
         "deploy.audit.observation.recorder.files_of",
         "deploy.audit.observation.recorder.stored_groups",
     ),
     "what the function, or its own workers or child processes, have just made": (
-        "analyzer.batch_counts.open_and_count",  # reports are fed to every mechanism
+        "analyzer.batch_counts.count_reports",  # reports are fed to every mechanism
+        "analyzer.count_job.CountJob.cells",
         "common.messages.inclusion_proof.salted_leaves",
         "common.mechanisms.base.null_reports",
         "common.mechanisms.hashing.local_hashing.Placement.__call__",
@@ -71,6 +73,7 @@ _NOT_FROM_OUTSIDE: Final = {
         "shuffler.storage.group.Group.entries",
     ),
     "data that opened under the batch's key": (
+        "analyzer.count_job._rows",
         "shuffler.proof_job._rows",
         "shuffler.shuffle_job.ShuffleJob._rows",
         "shuffler.storage.group.Group.only",
@@ -85,6 +88,7 @@ _NOT_FROM_OUTSIDE: Final = {
         "shuffler.delivery.Deliveries.resume",
         "shuffler.storage.group_source.SqliteGroups.read",
         "deploy.terminal.files.read_file",
+        "analyzer.storage.store._add_columns",
         "user_agent.device_store._upgrade",
     ),
 }

@@ -5,7 +5,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Final
 
-from common.messages.batch import BatchManifest
+from common.messages.batch import BatchManifest, BatchPart
 from common.runtime.access import CALLS
 from protos.shuffledp.v1 import analyzer_pb2
 
@@ -25,11 +25,16 @@ def test_every_rpc_has_a_row_in_the_access_table() -> None:
     assert methods == {method for method in CALLS if method.startswith("/shuffledp.")}
 
 
-def test_a_delivery_tells_the_analyzer_four_facts_beside_the_reports() -> None:
+def test_a_delivery_tells_the_analyzer_few_facts_beside_the_reports() -> None:
     """A new field is a privacy decision: it must not link a report to a user or a time."""
     facts = {"task_digest", "batch_id", "n_users", "n_reports"}
 
     assert facts == {field.name for field in dataclasses.fields(BatchManifest)}
     assert facts == set(analyzer_pb2.BatchManifest.DESCRIPTOR.fields_by_name)
-    request = analyzer_pb2.DeliverBatchRequest.DESCRIPTOR.fields_by_name
-    assert {"manifest", "sealed_reports"} == set(request)
+    begin = analyzer_pb2.BeginDeliveryRequest.DESCRIPTOR.fields_by_name
+    assert {"manifest", "n_parts"} == set(begin)
+    request = analyzer_pb2.DeliverPartRequest.DESCRIPTOR.fields_by_name
+    assert {"part", "sealed_reports"} == set(request)
+    of_part = {"task_digest", "part", "n_reports", "content_hash"}
+    assert of_part == {field.name for field in dataclasses.fields(BatchPart)}
+    assert of_part == set(analyzer_pb2.BatchPart.DESCRIPTOR.fields_by_name)

@@ -7,15 +7,17 @@ the rest. Each case runs in its own process:
 """
 
 import asyncio
+import hashlib
 import json
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import Future
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import pytest
@@ -23,10 +25,10 @@ import pytest
 from common.crypto.hpke import SUITES, HpkePrivateKey, SealContext, split_every
 from common.crypto.hpke_pool import Opened
 from common.mechanisms.registry import mechanism_of
-from common.messages.batch import BatchId, BatchManifest, BatchState
+from common.messages.batch import BatchId, BatchManifest, BatchPart, BatchState
 from common.messages.submission import Outcome
 from common.task.task import SUBMISSION_ID_BYTES
-from deploy.audit.harness.analyzer_core import InlinePool, finished
+from deploy.audit.harness.analyzer_core import InlinePool
 from shuffler.storage.group import form_group
 from shuffler.storage.submission_store import Arrival
 from tests.benchmarks.conftest import Best, Line
@@ -35,9 +37,12 @@ from tests.support.analyzers import CountingAnalyzer, word_sum
 from tests.support.shuffler_core import Shuffler
 from tests.support.tasks import published
 
+T = TypeVar("T")
+
 _USUAL: Final = 1_000_000
 _CALL: Final = 1000
 _DEVICES: Final = 100
+_PART_BYTES: Final = 2**24
 _TASK: Final[dict[str, Any]] = {
     "domain_size": 915,
     "buckets": 53,
@@ -46,17 +51,29 @@ _TASK: Final[dict[str, Any]] = {
 }
 
 
-class _StrippingPool(InlinePool):
-    """Strips what sealing adds instead of opening, which would take longer than all the rest."""
+def _strip(key: HpkePrivateKey, sealed: bytes, sealed_bytes: int, context: SealContext) -> Opened:
+    """Strip what sealing adds instead of opening, which would take longer than all the rest."""
+    del context
+    rows = np.frombuffer(sealed, dtype=np.uint8).reshape(-1, sealed_bytes)
+    plaintexts = rows[:, SUITES[key.suite].overhead_bytes :].tobytes()
+    return Opened(plaintexts=plaintexts, readable=b"\1" * len(rows))
 
-    def open(
-        self, key: HpkePrivateKey, sealed: bytes, sealed_bytes: int, context: SealContext
-    ) -> Future[Opened]:
-        """Strip one chunk."""
-        del context
-        rows = np.frombuffer(sealed, dtype=np.uint8).reshape(-1, sealed_bytes)
-        plaintexts = rows[:, SUITES[key.suite].overhead_bytes :].tobytes()
-        return finished(Opened(plaintexts=plaintexts, readable=b"\1" * len(rows)))
+
+class _StrippingPool(InlinePool):
+    """Strips instead of opening."""
+
+    def open_and(
+        self,
+        key: HpkePrivateKey,
+        work: Callable[[Opened], T],
+        sealed: bytes,
+        sealed_bytes: int,
+        context: SealContext,
+    ) -> Future[T]:
+        """Strip one chunk, then run `work` on it."""
+        future: Future[T] = Future()
+        future.set_result(work(_strip(key, sealed, sealed_bytes, context)))
+        return future
 
 
 def _peak_mib() -> float:
@@ -159,17 +176,35 @@ async def _release(n_reports: int, folder: Path) -> dict[str, float]:
     analyzer = AnalyzerCore(folder)
     await analyzer.start()
     signed = await analyzer.publish(**_TASK)
-    analyzer.releases._pool = _StrippingPool()
+    monkeypatch = pytest.MonkeyPatch()
+    monkeypatch.setattr("analyzer.count_job.open_each", _strip)
     mechanism, rng = mechanism_of(analyzer.task), np.random.default_rng(1)
-    overhead = SUITES[analyzer.task.suite].overhead_bytes
+    overhead, size = SUITES[analyzer.task.suite].overhead_bytes, analyzer.task.sealed_report_bytes
+    n_parts = -(-n_reports * size // _PART_BYTES)
+    edges = [n_reports * part // n_parts for part in range(n_parts + 1)]
 
-    async def chunks() -> AsyncIterator[bytes]:
-        for start in range(0, n_reports, _CALL):
-            count = min(_CALL, n_reports - start)
-            reports = mechanism.randomize(np.zeros(count, np.int64), rng)
-            plain = reports.view(np.uint8).reshape(count, -1)
-            around = rng.integers(0, 256, (count, overhead), dtype=np.uint8)
-            yield np.concatenate([around, plain], axis=1).tobytes()
+    def sealed(count: int) -> bytes:
+        reports = mechanism.randomize(np.zeros(count, np.int64), rng)
+        plain = reports.view(np.uint8).reshape(count, -1)
+        around = rng.integers(0, 256, (count, overhead), dtype=np.uint8)
+        return np.concatenate([around, plain], axis=1).tobytes()
+
+    async def chunks(content: bytes) -> AsyncIterator[bytes]:
+        for start in range(0, len(content), _CALL * size):
+            yield content[start : start + _CALL * size]
+
+    async def deliver() -> None:
+        await analyzer.releases.begin_delivery(manifest, n_parts)
+        for part, (start, end) in enumerate(pairwise(edges)):
+            content = sealed(end - start)
+            header = BatchPart(
+                task_digest=signed.digest(),
+                part=part,
+                n_reports=end - start,
+                content_hash=hashlib.sha256(content).digest(),
+            )
+            await analyzer.releases.deliver_part(header, chunks(content))
+        await analyzer.releases.finish_delivery(signed.digest())
 
     manifest = BatchManifest(
         task_digest=signed.digest(),
@@ -177,12 +212,13 @@ async def _release(n_reports: int, folder: Path) -> dict[str, float]:
         n_users=n_reports,
         n_reports=n_reports,
     )
-    staged = await _seconds(analyzer.releases.deliver(manifest, chunks()))
+    staged = await _seconds(deliver())
     stage_peak = _peak_mib()
     released = await _seconds(analyzer.releases.settled())
     result = await analyzer.releases.result(signed.digest())
     assert (n_reports, 0) == (result.n_reports, sum(result.refused.values()))
     await analyzer.stop()
+    monkeypatch.undo()
     return {
         "reports": n_reports,
         "stage_s": staged,

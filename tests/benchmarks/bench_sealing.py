@@ -1,7 +1,9 @@
 """Sealing and opening: every suite, and the analyzer's opening."""
 
+import asyncio
 import time
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -9,7 +11,6 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 
-from analyzer.batch_counts import open_and_count
 from common.crypto.hpke import (
     DEFAULT_SUITE,
     SUITES,
@@ -20,17 +21,20 @@ from common.crypto.hpke import (
 )
 from common.crypto.hpke_pool import HpkePool, open_each, seal_each
 from common.mechanisms.registry import mechanism_of
+from common.runtime.executor import LocalExecutor
 from common.task.task import SUBMISSION_ID_BYTES
 from common.task_digest import TaskDigest
 from deploy.load.users import GroupContributor
 from tests.benchmarks.conftest import Best, Line, best_of
+from tests.support import count_jobs
+from tests.support.count_jobs import job_over
+from tests.support.part_metrics import part_metrics
 from tests.support.tasks import published
 from user_agent.contribution import Contributor
 
 _REPORT_BYTES: Final = 12
 _SEALS: Final = 5_000
 _OPENED: Final = 40_000
-_CHUNK: Final = 1000
 _PEOPLE: Final = 1000
 
 
@@ -63,22 +67,20 @@ def test_suites(suite: str, best: Best, line: Line) -> None:
 
 
 @pytest.mark.parametrize("processes", [1, 2])
-def test_opening(processes: int, best: Best, line: Line) -> None:
-    """The analyzer's open-and-count beside a bare loop on one core, and raw X25519 exchanges."""
+def test_opening(processes: int, best: Best, line: Line, tmp_path: Path) -> None:
+    """The analyzer's stages beside a bare loop on one core, and raw X25519 exchanges."""
     case = published(domain_size=915, buckets=53)
     digest, mechanism = case.signed.digest(), mechanism_of(case.task)
     seal = case.analyzer_key.public_key().sealer(report_context(digest))
     sealed = [seal(r.tobytes()) for r in mechanism.dummies(_OPENED, np.random.default_rng(1))]
-    chunks = [b"".join(sealed[at : at + _CHUNK]) for at in range(0, _OPENED, _CHUNK)]
     suite = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.CHACHA20_POLY1305)
     private = X25519PrivateKey.from_private_bytes(case.analyzer_key.private_bytes())
     public, info = private.public_key(), report_context(digest).info()
-    pool = HpkePool(processes)
+    pool, job = HpkePool(processes), job_over(tmp_path, case, sealed)
 
     def count() -> None:
-        counts = open_and_count(
-            chunks, case.task, digest, mechanism, pool=pool, key=case.analyzer_key
-        )
+        executor = LocalExecutor(pool=pool, metrics=part_metrics())
+        counts = asyncio.run(count_jobs.count(job, executor))
         assert _OPENED == counts.counted
 
     count()  # starts the workers

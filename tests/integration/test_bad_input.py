@@ -14,7 +14,7 @@ from grpc_health.v1 import health_pb2
 from common.crypto.hpke import HpkePublicKey, envelope_context, report_context
 from common.crypto.signing import SignedTask
 from common.errors import PeerError, ShuffleDpError
-from common.messages.batch import BatchId, BatchManifest
+from common.messages.batch import BatchId, BatchManifest, BatchPart
 from common.messages.submission import Submission, pack
 from common.runtime.rpc import bind, open_channel
 from common.task.task import Task
@@ -210,11 +210,6 @@ async def test_any_bytes_to_any_call_get_an_expected_status(services: Services) 
     assert {"OK", "INVALID_ARGUMENT", "NOT_FOUND", "UNAUTHENTICATED"} <= seen
 
 
-async def _nothing() -> AsyncIterator[bytes]:
-    for chunk in list[bytes]():
-        yield chunk
-
-
 @pytest.mark.parametrize("garbage", [b"\xff\xff\xff", b"\x0a\xff", b"\x08"])
 async def test_an_answer_that_is_no_message_is_another_partys_failure(garbage: bytes) -> None:
     """A delivery or submission acknowledged with garbage counts as not delivered."""
@@ -237,11 +232,14 @@ async def test_an_answer_that_is_no_message_is_another_partys_failure(garbage: b
     manifest = BatchManifest(
         task_digest=digest, batch_id=BatchId(bytes(16)), n_users=1, n_reports=1
     )
+    part = BatchPart(task_digest=digest, part=0, n_reports=1, content_hash=bytes(32))
     try:
         async with open_channel(address, "analyzer", None) as channel:
             for call in (
                 AnalyzerClient(channel).get_task(digest),
-                AnalyzerClient(channel).deliver(manifest, _nothing()),
+                AnalyzerClient(channel).begin_delivery(manifest, 1),
+                AnalyzerClient(channel).deliver_part(part, []),
+                AnalyzerClient(channel).finish_delivery(digest),
                 RemoteShuffler(channel).fetch_task(digest),
                 RemoteShuffler(channel).submit(digest, b""),
                 OperatorClient(channel, address, "token").result(digest),

@@ -49,7 +49,7 @@ async def test_a_certificate_opens_the_calls_of_its_party_and_no_others(
             stub = analyzer_pb2_grpc.AnalyzerStub(channel)
             calls = (
                 stub.GetTask(analyzer_pb2.GetTaskRequest(task_digest=digest), **beside),
-                stub.DeliverBatch(iter([analyzer_pb2.DeliverBatchRequest()]), **beside),
+                stub.DeliverPart(iter([analyzer_pb2.DeliverPartRequest()]), **beside),
                 stub.CreateTask(draft_message, **beside),
                 stub.GetResult(analyzer_pb2.GetResultRequest(task_digest=digest), **beside),
             )

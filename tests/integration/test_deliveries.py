@@ -1,12 +1,13 @@
-"""The shuffler sends reports only after the analyzer accepts the manifest."""
+"""The shuffler sends a part's reports only after the analyzer accepts its header."""
 
-from collections.abc import AsyncIterator
+import hashlib
+from collections.abc import AsyncIterator, Iterator
 
 import grpc
 import pytest
 
 from common.errors import PeerError, PeerRefusalError
-from common.messages.batch import BatchId, BatchManifest
+from common.messages.batch import BatchId, BatchManifest, BatchPart
 from common.runtime.rpc import bind, open_channel
 from common.task.task import Task
 from common.task_digest import TaskDigest
@@ -19,14 +20,18 @@ _TIMES = 20
 """Without waiting, two answers in three would be lost."""
 
 
-class _Reports:
-    """Counts the chunks that are read; none is a sealed report."""
+class _Part:
+    """A part, whose chunks are counted when they are read; none is a sealed report."""
 
-    def __init__(self, sealed_report_bytes: int) -> None:
+    def __init__(self, digest: TaskDigest, sealed_report_bytes: int) -> None:
         self.asked = 0
-        self._chunk = bytes(sealed_report_bytes)
+        self._chunk = memoryview(bytes(sealed_report_bytes))
+        content_hash = hashlib.sha256(bytes(_CHUNKS * sealed_report_bytes)).digest()
+        self.header = BatchPart(
+            task_digest=digest, part=0, n_reports=_CHUNKS, content_hash=content_hash
+        )
 
-    async def chunks(self) -> AsyncIterator[bytes]:
+    def chunks(self) -> Iterator[memoryview]:
         for _ in range(_CHUNKS):
             self.asked += 1
             yield self._chunk
@@ -38,39 +43,41 @@ def _manifest(digest: TaskDigest) -> BatchManifest:
     )
 
 
-async def test_a_refused_manifest_is_answered_before_a_report_is_sent(services: Services) -> None:
+async def test_a_refused_part_is_answered_before_a_report_is_sent(services: Services) -> None:
     """The reason arrives every time; an INTERNAL would be retried for ever."""
-    reports = _Reports(1000)
+    part = _Part(TaskDigest(bytes(32)), 1000)
     async with services.channel_as("shuffler") as channel:
         for _ in range(_TIMES):
             with pytest.raises(PeerRefusalError, match="there is no task with this digest"):
-                await AnalyzerClient(channel).deliver(
-                    _manifest(TaskDigest(bytes(32))), reports.chunks()
-                )
+                await AnalyzerClient(channel).deliver_part(part.header, part.chunks())
 
-    assert 0 == reports.asked
+    assert 0 == part.asked
 
 
-async def test_a_batch_that_is_there_is_not_sent_again(services: Services) -> None:
-    """A manifest alone is answered with the same commitment."""
+async def test_a_part_that_is_there_is_not_sent_again(services: Services) -> None:
+    """Its header alone is answered, before the batch is staged and afterwards."""
     signed = await services.publish()
     size = Task.from_bytes(signed.task_bytes).sealed_report_bytes
-    first, again = _Reports(size), _Reports(size)
+    part, again = _Part(signed.digest(), size), _Part(signed.digest(), size)
     async with services.channel_as("shuffler") as channel:
         analyzer = AnalyzerClient(channel)
-        commitment = await analyzer.deliver(_manifest(signed.digest()), first.chunks())
+        assert (set(), False) == await analyzer.begin_delivery(_manifest(signed.digest()), 1)
+        await analyzer.deliver_part(part.header, part.chunks())
+        assert ({0}, False) == await analyzer.begin_delivery(_manifest(signed.digest()), 1)
+        commitment = await analyzer.finish_delivery(signed.digest())
         for _ in range(_TIMES):
-            repeated = await analyzer.deliver(_manifest(signed.digest()), again.chunks())
-            assert commitment == repeated
+            await analyzer.deliver_part(again.header, again.chunks())
+            assert commitment == await analyzer.finish_delivery(signed.digest())
+        assert ({0}, True) == await analyzer.begin_delivery(_manifest(signed.digest()), 1)
 
-    assert (_CHUNKS, 0) == (first.asked, again.asked)
+    assert (_CHUNKS, 0) == (part.asked, again.asked)
 
 
-async def test_an_analyzer_that_does_not_answer_a_manifest_is_retried(
+async def test_an_analyzer_that_does_not_answer_a_header_is_retried(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Both sides wait for each other, until the call ends with a retryable error."""
-    monkeypatch.setattr(client, "LONG_DEADLINE", 0.3)
+    monkeypatch.setattr(client, "SHORT_DEADLINE", 0.3)
 
     async def answered(requests: AsyncIterator[bytes], _context: object) -> bytes:
         async for _ in requests:  # until the stream ends
@@ -78,16 +85,14 @@ async def test_an_analyzer_that_does_not_answer_a_manifest_is_retried(
         return b""
 
     handler: grpc.RpcMethodHandler[bytes, bytes] = grpc.stream_unary_rpc_method_handler(answered)
-    calls = grpc.method_handlers_generic_handler("shuffledp.v1.Analyzer", {"DeliverBatch": handler})
+    calls = grpc.method_handlers_generic_handler("shuffledp.v1.Analyzer", {"DeliverPart": handler})
     server = grpc.aio.server(handlers=[calls])
     address = bind(server, "127.0.0.1:0", None)
     await server.start()
-    reports = _Reports(1000)
+    part = _Part(TaskDigest(bytes(32)), 1000)
     async with open_channel(address, "analyzer", None) as channel:
         with pytest.raises(PeerError, match="does not respond"):
-            await AnalyzerClient(channel).deliver(
-                _manifest(TaskDigest(bytes(32))), reports.chunks()
-            )
+            await AnalyzerClient(channel).deliver_part(part.header, part.chunks())
     await server.stop(None)
 
-    assert 0 == reports.asked
+    assert 0 == part.asked

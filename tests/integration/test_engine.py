@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import pytest
 import pytest_asyncio
@@ -27,7 +27,7 @@ from tests.support.services import Services
 from tests.support.tasks import published
 
 pytest.importorskip("distributed")
-from tests.support.dying_workers import MARKS, run_and_die_once
+from tests.support.dying_parts import MARKS, run_and_die_once
 from tests.support.engines import Engine, EngineParty, engine_party, stored_job
 
 _CASE: Final = published()
@@ -121,23 +121,25 @@ async def test_an_engine_that_is_away_or_without_workers_is_an_error(party: Engi
             await party.executor.run(ShuffleJob.throw, job, range(3))
 
 
-async def test_a_shuffler_with_an_engine_delivers_a_batch(tmp_path: Path) -> None:
+@pytest.mark.parametrize("party", ["shuffler", "analyzer"])
+async def test_a_party_with_an_engine_shuffles_or_counts(tmp_path: Path, party: str) -> None:
     """Its workers fetch the jobs from the coordinator's internal service."""
     environment = dict[str, str]()
     services, engine = Services(tmp_path), Engine(tmp_path, environment)
-    blocks, state = tmp_path / "blocks", tmp_path / "shuffler"
+    blocks, state = tmp_path / "blocks", tmp_path / party
+    settings: dict[str, Any] = {
+        "role": "coordinator",
+        "coordinator_listen": "127.0.0.1:0",
+        "internal_tls_directory": engine.certificates,
+        "blocks": blocks.as_uri(),
+        "executor": engine.address,
+    }
     await engine.start_scheduler()
     try:
-        await services.start_analyzer()
-        await services.start_shuffler(
-            role="coordinator",
-            coordinator_listen="127.0.0.1:0",
-            internal_tls_directory=engine.certificates,
-            blocks=blocks.as_uri(),
-            executor=engine.address,
-        )
+        await services.start_analyzer(**settings if party == "analyzer" else {})
+        await services.start_shuffler(**settings if party == "shuffler" else {})
         address = (state / "coordinator_address").read_text(encoding="ascii")
-        environment |= engine.settings(address, state, blocks)
+        environment |= engine.settings(address, state, blocks, party)
         engine.start_workers()
         await services.start_user_agent()
         signed = await services.publish(n_min=30, target_size=30, local_epsilon=4.0)
@@ -154,4 +156,5 @@ async def test_a_shuffler_with_an_engine_delivers_a_batch(tmp_path: Path) -> Non
         engine.stop()
 
     assert (30, 60) == (result.n_users, result.n_reports)
-    assert [f"proof-{signed.digest().hex()}"] == [path.name for path in blocks.iterdir()]
+    left = [f"proof-{signed.digest().hex()}"] if party == "shuffler" else []
+    assert left == [path.name for path in blocks.iterdir()]

@@ -128,7 +128,7 @@ async def test_a_tampered_batch_is_not_estimated(
     with pytest.raises(UnusableBatchError, match=reason):
         await _result(line)
     assert [] == await line.analyzer.store.ledger(0)
-    assert (line.analyzer.pool.opened == 0) == (sentinels > 0)
+    assert (line.analyzer.executor.parts["count"] == 0) == (sentinels > 0)
     assert {"batch quarantined", "batch unusable"} & set(caplog.messages)
 
 

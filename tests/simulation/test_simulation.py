@@ -95,7 +95,8 @@ class Operation:
         """
         if not world.shuffler.delivered:
             return
-        manifest, chunks = world.shuffler.delivered[self.index % len(world.shuffler.delivered)]
+        begun = list(world.shuffler.delivered)
+        manifest = begun[self.index % len(begun)]
         arrived = await world.batch_state(manifest.task_digest) is BatchState.ERASED
         others = (
             manifest,
@@ -103,7 +104,7 @@ class Operation:
             replace(manifest, n_users=manifest.n_users + 1),
         )
         other = others[self.variant % 3] if arrived else manifest
-        await world.deliver_as_stranger(other, list(chunks))
+        await world.deliver_as_stranger(other, world.sent(manifest))
         assert other == manifest, "a second batch was accepted for a task"
         await world.analyzer.settle()
 

@@ -12,7 +12,7 @@ from common.messages.result import Result
 from common.task.draft import TaskDraft
 from common.task.task import Task
 from deploy.audit.harness import analyzer_core
-from deploy.audit.harness.analyzer_core import chunks_of
+from deploy.audit.harness.analyzer_core import chunks_of, part_header, parts_of
 from tests.support.tasks import draft
 
 BATCH: Final = BatchId(b"b" * 16)
@@ -50,12 +50,19 @@ class AnalyzerCore(analyzer_core.AnalyzerCore):
 
     async def stage(self, manifest: BatchManifest, signed: SignedTask | None = None) -> None:
         """Stage a batch without starting its release."""
-        sealed = self.sealed(manifest.n_users, signed)
-        await self.staging.receive(manifest, chunks_of(sealed))
+        await self.receive(manifest, self.sealed(manifest.n_users, signed))
+        await self.staging.finish(manifest.task_digest)
+
+    async def receive(self, manifest: BatchManifest, sealed: list[bytes], n_parts: int = 2) -> None:
+        """Receive a batch's parts without staging the batch."""
+        await self.staging.begin(manifest, n_parts)
+        for number, reports in enumerate(parts_of(sealed, n_parts)):
+            part = part_header(manifest.task_digest, number, reports)
+            await self.staging.receive(part, chunks_of(reports))
 
     async def deliver(self, users: int, sealed: list[bytes]) -> None:
         """Deliver the reports of the current task's batch, and wait for the release."""
-        await self.releases.deliver(self.manifest(users), chunks_of(sealed))
+        await self.deliver_parts(self.manifest(users), sealed)
         await self.settle()
 
     async def result(self) -> Result:
@@ -67,5 +74,5 @@ class AnalyzerCore(analyzer_core.AnalyzerCore):
         sealed = self.sealed(users, signed)
         sealed[:spoiled] = [number.to_bytes(4) * 15 for number in range(spoiled)]
         manifest = self.manifest(users, batch=BatchId(signed.digest()[:16]), signed=signed)
-        await self.releases.deliver(manifest, chunks_of(sealed))
+        await self.deliver_parts(manifest, sealed)
         await self.settle()

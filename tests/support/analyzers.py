@@ -1,12 +1,13 @@
 """In-memory analyzers for a shuffler's tests."""
 
-from collections.abc import AsyncIterator
+import hashlib
+from collections.abc import Iterable
 
 import numpy as np
 
 from common.crypto.signing import SignedTask, SigningIdentity
 from common.errors import PeerError, PeerRefusalError
-from common.messages.batch import BatchManifest
+from common.messages.batch import BatchManifest, BatchPart
 from common.messages.inclusion_proof import HASH_BYTES, BatchCommitment, leaves_of, tree_over
 from common.task_digest import TaskDigest
 from tests.support.leaves import SALT
@@ -19,7 +20,7 @@ class CountingAnalyzer:
         self._signed = signed
         self._report_bytes = report_bytes
         self.reachable = True
-        self.n_reports = 0
+        self.expected = self.n_reports = 0
         self.checksum = 0
 
     async def get_task(self, digest: TaskDigest) -> SignedTask:
@@ -27,17 +28,29 @@ class CountingAnalyzer:
         assert digest == self._signed.digest()
         return self._signed
 
-    async def deliver(self, manifest: BatchManifest, chunks: AsyncIterator[bytes]) -> None:
-        """Count a batch."""
+    async def begin_delivery(self, manifest: BatchManifest, n_parts: int) -> tuple[set[int], bool]:
+        """Expect a batch."""
+        assert n_parts >= 1
         if not self.reachable:
             raise PeerError("away")
-        async for chunk in chunks:
+        self.expected = manifest.n_reports
+        return set(), False
+
+    async def deliver_part(self, part: BatchPart, chunks: Iterable[memoryview]) -> None:
+        """Count a part."""
+        before = self.n_reports
+        for chunk in chunks:
             self.n_reports += len(chunk) // self._report_bytes
             self.checksum = (self.checksum + word_sum(chunk)) % 2**64
-        assert manifest.n_reports == self.n_reports
+        assert part.n_reports == self.n_reports - before
+
+    async def finish_delivery(self, digest: TaskDigest) -> None:
+        """Check the number of reports."""
+        assert digest == self._signed.digest()
+        assert self.expected == self.n_reports
 
 
-def word_sum(content: bytes) -> int:
+def word_sum(content: bytes | memoryview) -> int:
     """Add up the 32-bit words of some bytes: a checksum independent of the reports' order."""
     return int(np.frombuffer(content, dtype="<u4").sum(dtype=np.uint64))
 
@@ -50,8 +63,14 @@ class MemoryAnalyzer:
         self._identity = identity
         self.forget: int = 0
         """Number of received reports that the commitment omits."""
-        self.listen = True
-        """Whether it reads a delivery's chunks; it need not once it has the batch."""
+        self.begun: BatchManifest | None = None
+        self.n_parts = 0
+        self.parts: dict[int, bytes] = {}
+        self.received: list[int] = []
+        """Parts in the order of arrival, repeated ones again."""
+        self.staged = False
+        self.lose_parts = False
+        """Whether every second part is lost on its way."""
         self.delivered: list[tuple[BatchManifest, bytes]] = []
         self.reachable = True
         self.lose_answers = False
@@ -71,23 +90,41 @@ class MemoryAnalyzer:
             raise PeerRefusalError("NOT_FOUND", "none")
         return self._signed
 
-    async def deliver(
-        self, manifest: BatchManifest, chunks: AsyncIterator[bytes]
-    ) -> BatchCommitment | None:
-        """Keep a batch, and commit to it if there is an identity to sign with."""
+    async def begin_delivery(self, manifest: BatchManifest, n_parts: int) -> tuple[set[int], bool]:
+        """Expect a batch, unless it is staged."""
         if not self.reachable:
             raise PeerError("away")
         if self.refuse_with is not None:
             raise PeerRefusalError(self.refuse_with, "no")
-        if self.listen:
-            self.delivered.append((manifest, b"".join([chunk async for chunk in chunks])))
+        if not self.staged:
+            self.begun, self.n_parts = manifest, n_parts
+        return set(self.parts), self.staged
+
+    async def deliver_part(self, part: BatchPart, chunks: Iterable[memoryview]) -> None:
+        """Keep a part."""
+        content = b"".join(chunks)
+        assert hashlib.sha256(content).digest() == part.content_hash
+        if self.lose_parts and part.part % 2:
+            raise PeerError("the part was lost")
+        self.parts[part.part] = content
+        self.received.append(part.part)
+
+    def stage(self, blob: bytes) -> None:
+        """Stage a batch of one part, as if an earlier delivery had arrived."""
+        self.parts, self.n_parts, self.staged = {0: blob}, 1, True
+
+    async def finish_delivery(self, digest: TaskDigest) -> BatchCommitment | None:
+        """Keep the batch, and commit to it if there is an identity to sign with."""
+        assert set(range(self.n_parts)) == set(self.parts)
+        assert self.begun is not None
+        blob = b"".join(self.parts[part] for part in range(self.n_parts))
+        if not self.staged:
+            self.delivered.append((self.begun, blob))
+            self.staged = True
         if self.lose_answers:
             raise PeerError("the answer was lost")
         if self._identity is None:
             return None
-        blob = self.delivered[-1][1]
-        leaves = leaves_of(blob, len(blob) // manifest.n_reports)[HASH_BYTES * self.forget :]
+        leaves = leaves_of(blob, len(blob) // self.begun.n_reports)[HASH_BYTES * self.forget :]
         tree, _ = tree_over(bytearray(leaves), SALT)
-        return BatchCommitment.sign(
-            self._identity, manifest.task_digest, manifest.batch_id, tree, SALT
-        )
+        return BatchCommitment.sign(self._identity, digest, self.begun.batch_id, tree, SALT)

@@ -5,7 +5,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from analyzer.repeat_filter import RepeatFilter
 from common.crypto.hpke import (
     DEFAULT_SUITE,
     HpkePrivateKey,
@@ -22,10 +21,12 @@ from common.crypto.signing import (
 )
 from common.mechanisms.base import Mechanism
 from common.mechanisms.registry import randomizer_of
+from common.messages.inclusion_proof import distinct_rows, leaves_of, salted_leaves
 from common.messages.submission import unpack
 from common.task.task import Task, honest_share
 from shuffler.item_dummies import draw_kept
 from tests.support.kind_tasks import OF_OTHER_KINDS, kind_task
+from tests.support.leaves import SALT
 from tests.support.mechanisms import EXAMPLES, example
 from tests.support.parsers import Parser
 from tests.support.protocol_tasks import ITEM_PROTOCOLS, protocol_task
@@ -64,10 +65,10 @@ def _verified(raw: bytes) -> None:
     _CASE.identity.public_identity().verify(signed)
 
 
-def _without_repeats(raw: bytes) -> bytes:
+def _distinct(raw: bytes) -> bytes:
     """Drop repeats among whole reports, like the analyzer."""
-    repeats, whole = RepeatFilter(_SEALED), raw[: len(raw) // _SEALED * _SEALED]
-    return repeats.filter(whole) + repeats.filter(whole)
+    whole = raw[: len(raw) // _SEALED * _SEALED]
+    return distinct_rows(salted_leaves(leaves_of(whole, _SEALED), SALT)).tobytes()
 
 
 def _counted(mechanism: Mechanism, raw: bytes) -> Any:  # an array
@@ -100,7 +101,7 @@ _BYTES: Final[tuple[tuple[Any, ...], ...]] = (
         Contributor(_CASE.task, _DIGEST).prepare(0, np.random.default_rng(1)).envelope,
     ),
     (
-        *(16, "sealed reports, some of them repeated", _without_repeats),
+        *(16, "sealed reports, some of them repeated", _distinct),
         *(bytes(_SEALED * 3), bytes(range(_SEALED)) * 2),
     ),
     (

@@ -1,28 +1,34 @@
-"""Parts of the shuffler's jobs in workers that die, once per stage, and wait to be killed."""
+"""Worker processes that die once in each stage, after they have written its output."""
 
-import asyncio
 import os
 import signal
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
-from shuffler.worker import run_part
-
-MARKS: Final = "SHUFFLEDP_TEST_MARKS"
-"""Variable with a folder of files: `STAGE` names stages that have been run in a worker that died
-afterwards, and `STAGE.wait` stages whose parts wait until the file is removed."""
+from common.runtime.executor import LocalExecutor
 
 
-async def run_and_die_once(kind: str, folder: str, stage: str, part: int) -> Any:
+def run_and_die_once(stage: Callable[..., Any], marks: Path, job: object, part: int) -> Any:
     """Run a part; end the worker before it returns the result, once for each stage."""
-    marks = Path(os.environ[MARKS])
-    result = await run_part(kind, folder, stage, part)
+    result, mark = stage(job, part), marks / stage.__name__
     try:
-        (marks / stage).touch(exist_ok=False)
+        mark.touch(exist_ok=False)
     except FileExistsError:
-        pass
-    else:
-        os.kill(os.getpid(), signal.SIGKILL)
-    while (marks / f"{stage}.wait").exists():
-        await asyncio.sleep(0.05)
-    return result
+        return result
+    os.kill(os.getpid(), signal.SIGKILL)
+    return None
+
+
+class DyingExecutor(LocalExecutor):
+    """Runs parts in worker processes, one of which dies in each stage."""
+
+    marks: Path
+    """Folder that gets a file for each stage."""
+
+    async def run(self, stage: Any, job: Any, parts: Any) -> list[Any]:
+        """Run a stage."""
+        dying = partial(run_and_die_once, stage, self.marks)
+        dying.__name__ = stage.__name__  # type: ignore[attr-defined]
+        return await super().run(dying, job, parts)

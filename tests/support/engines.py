@@ -66,8 +66,10 @@ class Engine:
         """Return the certificate of a role."""
         return TlsFiles.within(self.certificates, role)
 
-    def settings(self, coordinator: str, state: Path, blocks: Path) -> dict[str, str]:
-        """Return the variables of workers of a shuffler, which read its SQLite database."""
+    def settings(
+        self, coordinator: str, state: Path, blocks: Path, party: str = "shuffler"
+    ) -> dict[str, str]:
+        """Return the variables of a party's workers; a shuffler's read its SQLite database."""
         settings = {
             "role": "worker",
             "coordinator": coordinator,
@@ -75,10 +77,10 @@ class Engine:
             "blocks": blocks.as_uri(),
             "state_directory": str(state),
             "plaintext": "true",
-            "analyzer": "127.0.0.1:1",
-            "analyzer_identity": "0" * 64,
         }
-        return {f"SHUFFLEDP_SHUFFLER_{name.upper()}": settings[name] for name in settings}
+        if party == "shuffler":
+            settings |= {"analyzer": "127.0.0.1:1", "analyzer_identity": "0" * 64}
+        return {f"SHUFFLEDP_{party.upper()}_{name.upper()}": settings[name] for name in settings}
 
     async def start_scheduler(self) -> None:
         """Start a scheduler at the engine's address, and wait until it listens."""

@@ -1,29 +1,20 @@
 """The three parties' cores on real files and an in-memory network; each may crash."""
 
 import asyncio
-import itertools
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Any, Final, TypeVar
 
-import numpy as np
-
-from analyzer.registry import AnalyzerKeys
-from analyzer.storage.store import Store
-from common.crypto.key_ring import Schedule
 from common.crypto.signing import SignedTask, SigningIdentity
-from common.messages.batch import BatchManifest
+from common.messages.batch import BatchManifest, BatchPart
 from common.messages.inclusion_proof import BatchCommitment, InclusionProof
 from common.runtime.key_store import KeyStore
 from common.runtime.state_directory import StateDirectory
 from common.task_digest import TaskDigest
 from common.wire.batches import proof_from_wire, proof_to_wire
-from deploy.audit.harness.analyzer_core import AnalyzerCore
-from deploy.audit.harness.clock import ManualClock
 from shuffler.receipts import Receipts
 from shuffler.storage.sqlite_store import SqliteStore
-from tests.support.faults import Crash, Faults, FaultyDatabase, FaultyState, Life, Network
+from tests.support.analyzer_party import SCHEDULE, AnalyzerParty, Surroundings
+from tests.support.faults import Crash, FaultyDatabase, FaultyState, Life
 from tests.support.policies import generous
 from tests.support.shuffler_core import Shuffler
 from user_agent.agent import Agent
@@ -34,66 +25,6 @@ from user_agent.inclusion_monitor import InclusionMonitor
 T = TypeVar("T")
 
 _IDENTITY: Final = SigningIdentity.generate()
-_SCHEDULE: Final = Schedule(lifetime=1000.0, overlap=200.0, retention=100_000.0)
-"""Keys that are replaced while tasks run, so that batches are opened with expired ones."""
-
-
-@dataclass
-class Surroundings:
-    """A folder, clock, network, faults and seeds that all parties share."""
-
-    path: Path
-    clock: ManualClock = field(default_factory=ManualClock)
-    network: Network = field(default_factory=Network)
-    faults: Faults = field(default_factory=Faults)
-    seeds: Iterator[int] = field(default_factory=itertools.count)
-
-    def rng(self) -> np.random.Generator:
-        """Return a new generator for each start of a party."""
-        return np.random.default_rng(next(self.seeds))
-
-
-class AnalyzerParty(AnalyzerCore):
-    """An analyzer's core with boundaries."""
-
-    def __init__(self, around: Surroundings) -> None:
-        super().__init__(around.path / "analyzer")
-        self._around = around
-        self.life = Life("analyzer", around.faults)
-
-    def open_files(self) -> None:
-        """Open the keys and the database, with boundaries."""
-        self.life = Life("analyzer", self._around.faults)
-        self.clock = self._around.clock
-        state = FaultyState.of(self.path, self.life)
-        self.keys = AnalyzerKeys.load(state, _SCHEDULE, self.clock.now())
-        self.store = Store(self.path / "analyzer.sqlite")
-        self.store._database = FaultyDatabase(self.store._database, self.life)
-
-    async def start(self) -> None:
-        """Start, or restart on the same files."""
-        await super().start()
-        await self.releases.resume()
-
-    async def rotate(self) -> None:
-        """Rotate the keys that are due."""
-        needed = await self.registry.needed_keys(_SCHEDULE.retention)
-        self.keys.reports.rotate(self._around.clock.now(), needed)
-
-    async def settle(self) -> None:
-        """Wait until all releases end, or the party crashes."""
-        while releasing := list(self.releases._releasing.values()):
-            over = asyncio.ensure_future(self.life.over.wait())
-            await asyncio.wait({over, *releasing}, return_when=asyncio.FIRST_COMPLETED)
-            over.cancel()
-            if self.life.over.is_set():
-                return
-            await asyncio.sleep(0)
-
-    async def end(self) -> None:
-        """Stop at once, as a killed process does."""
-        self.life.over.set()
-        await self.stop()
 
 
 class ShufflerParty(Shuffler):
@@ -105,8 +36,8 @@ class ShufflerParty(Shuffler):
         self._to = analyzer
         self.clock = around.clock
         self.analyzer = self  # type: ignore[assignment]  # the core's client
-        self.delivered: list[tuple[BatchManifest, list[bytes]]] = []
-        """Every delivery that began, with the chunks sent so far."""
+        self.delivered: dict[BatchManifest, dict[int, bytes]] = {}
+        """Every delivery that began, with the parts sent so far."""
         self.life = Life("shuffler", around.faults)
 
     async def start(self) -> None:
@@ -122,7 +53,7 @@ class ShufflerParty(Shuffler):
 
     def open_keys(self, state: StateDirectory) -> KeyStore:
         """Open keys with a short lifetime."""
-        keys = KeyStore(state, _SCHEDULE)
+        keys = KeyStore(state, SCHEDULE)
         keys.rotate(self.clock.now())
         return keys
 
@@ -143,23 +74,33 @@ class ShufflerParty(Shuffler):
         """Fetch a task from the analyzer; see shuffler/analyzer_client."""
         return await self._call("fetch task", lambda: self._to.registry.get(digest))
 
-    async def deliver(
-        self, manifest: BatchManifest, chunks: AsyncIterator[bytes]
-    ) -> BatchCommitment | None:
-        """Deliver a batch to the analyzer; see shuffler/analyzer_client."""
-        seen: list[bytes] = []
-        self.delivered.append((manifest, seen))
+    async def begin_delivery(self, manifest: BatchManifest, n_parts: int) -> tuple[set[int], bool]:
+        """Announce a batch to the analyzer; see shuffler/analyzer_client."""
+        self.delivered.setdefault(manifest, {})
+        arrived, staged = await self._call(
+            "begin delivery", lambda: self._to.releases.begin_delivery(manifest, n_parts)
+        )
+        return set(arrived), staged
 
-        async def recorded() -> AsyncIterator[bytes]:
-            try:
-                async for chunk in chunks:
-                    seen.append(chunk)
-                    yield chunk
-            except Crash:
-                raise ConnectionError from None
+    async def deliver_part(self, part: BatchPart, chunks: Iterable[memoryview]) -> None:
+        """Deliver a part to the analyzer; see shuffler/analyzer_client."""
+        content = b"".join(chunks)
+        [parts] = [
+            parts
+            for manifest, parts in self.delivered.items()
+            if manifest.task_digest == part.task_digest
+        ]
+        assert content == parts.setdefault(part.part, content), "permuted twice"
 
+        async def messages() -> AsyncIterator[bytes]:
+            yield content
+
+        await self._call("deliver part", lambda: self._to.releases.deliver_part(part, messages()))
+
+    async def finish_delivery(self, digest: TaskDigest) -> BatchCommitment | None:
+        """Fetch the analyzer's commitment; see shuffler/analyzer_client."""
         return await self._call(
-            "deliver batch", lambda: self._to.releases.deliver(manifest, recorded())
+            "finish delivery", lambda: self._to.releases.finish_delivery(digest)
         )
 
     async def advance(self) -> None:

@@ -14,7 +14,7 @@ from common.runtime.blocks import FolderBlocks
 from common.runtime.key_store import KeyStore
 from common.runtime.metrics import ProcessMetrics
 from common.runtime.state_directory import StateDirectory
-from deploy.audit.harness.analyzer_core import InlinePool
+from deploy.audit.harness.analyzer_core import InlineExecutor, InlinePool
 from deploy.audit.harness.clock import ManualClock
 from shuffler.active_batches import ActiveBatches
 from shuffler.admission import TokenCheck
@@ -26,7 +26,6 @@ from shuffler.refusals import RefusalCounts
 from shuffler.storage.batch_seeds import BatchSeeds
 from shuffler.storage.sqlite_store import SqliteStore
 from tests.support.analyzers import MemoryAnalyzer
-from tests.support.executors import InlineExecutor
 from tests.support.keys import store_holding
 from tests.support.tasks import PublishedTask, published
 from user_agent.contribution import Contributor

@@ -5,13 +5,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from analyzer.sentinels import SentinelMatches, match_sentinels
+from analyzer.sentinels import SentinelMatches, match_part
 from analyzer.storage.task_table import Sentinel
 from analyzer.task_builder import complete
 from common.crypto.signing import SigningIdentity, is_valid_receipt, sign_receipt
 from common.messages.batch import (
     BatchId,
     BatchManifest,
+    BatchPart,
     BatchState,
     BatchStatus,
     TaskState,
@@ -112,7 +113,9 @@ def _verified(message: analyzer_pb2.GetLedgerResponse) -> str:
 def _matched(message: analyzer_pb2.RegisterSentinelsRequest) -> SentinelMatches:
     _, sentinels, known = batches.sentinels_from_wire(message)
     wanted = [Sentinel(leaves=tuple(split(one)), acknowledged=known) for one in sentinels]
-    return match_sentinels([bytes(3 * _REPORT_BYTES)], _REPORT_BYTES, wanted)
+    leaves = [leaf for one in wanted for leaf in one.leaves]
+    found = match_part(bytes(3 * _REPORT_BYTES), _REPORT_BYTES, leaves)
+    return SentinelMatches.joined(wanted, [found])
 
 
 def _inclusions(folder: Path) -> InclusionProofs:
@@ -215,10 +218,24 @@ _MESSAGES: Final[tuple[tuple[Any, ...], ...]] = (
         *(tasks.description_to_wire(_SIGNED, _summary(state)) for state in TaskState),
     ),
     (
-        *("manifest", batches.manifest_from_wire),
-        batches.manifest_to_wire(
+        *("announcement of a delivery", batches.delivery_from_wire),
+        batches.delivery_to_wire(
             BatchManifest(
                 task_digest=EXAMPLE_DIGEST, batch_id=BatchId(b"b" * 16), n_users=20, n_reports=40
+            ),
+            3,
+        ),
+    ),
+    (
+        *("parts that have arrived", batches.arrived_from_wire),
+        batches.arrived_to_wire([0, 2], staged=False),
+        batches.arrived_to_wire([], staged=True),
+    ),
+    (
+        *("header of a part", batches.part_from_wire),
+        batches.part_to_wire(
+            BatchPart(
+                task_digest=EXAMPLE_DIGEST, part=2, n_reports=40, content_hash=bytes(range(32))
             )
         ),
     ),

@@ -26,9 +26,9 @@ from common.messages.ledger_entry import LedgerEntry
 from common.messages.submission import unpack
 from common.task.task import Task
 from common.task_digest import TaskDigest
-from deploy.audit.harness.analyzer_core import chunks_of
+from tests.support.analyzer_party import AnalyzerParty, Surroundings
 from tests.support.faults import Crash, Life
-from tests.support.parties import AnalyzerParty, DeviceParty, ShufflerParty, Surroundings
+from tests.support.parties import DeviceParty, ShufflerParty
 from tests.support.tasks import draft
 from user_agent.device_store import InclusionState, SavedSubmission, SubmissionState
 
@@ -111,12 +111,12 @@ class World:
             lambda: shuffler.collection.submit(digest, envelope),
         )
 
-    async def deliver_as_stranger(self, manifest: BatchManifest, chunks: list[bytes]) -> None:
+    async def deliver_as_stranger(self, manifest: BatchManifest, sealed: list[bytes]) -> None:
         """Deliver a batch without being the shuffler."""
         analyzer = self.analyzer
         await self.around.network.call(
             *(self._stranger, analyzer.life, "deliver batch"),
-            lambda: analyzer.releases.deliver(manifest, chunks_of(chunks)),
+            lambda: analyzer.deliver_parts(manifest, sealed),
         )
 
     async def resend(self) -> None:
@@ -169,18 +169,9 @@ class World:
         assert len({entry.batch_id for entry in entries}) == len(entries), "released twice"
         for entry in entries:
             assert entry.n_users >= self._task(entry.task_digest).n_min, "released below n_min"
-        whole: dict[BatchManifest, bytes] = {}
-        for manifest, chunks in self.shuffler.delivered:
-            sealed = b"".join(chunks)
-            longest = whole.setdefault(manifest, sealed)
-            assert longest.startswith(sealed) or sealed.startswith(longest), "permuted twice"
-            whole[manifest] = max(longest, sealed, key=len)
-        assert len({manifest.batch_id for manifest in whole}) == len(whole), "two manifests"
-        delivered = Counter(
-            report
-            for manifest, sealed in whole.items()
-            for report in split_every(sealed, self._task(manifest.task_digest).sealed_report_bytes)
-        )
+        manifests = self.shuffler.delivered.keys()
+        assert len({manifest.batch_id for manifest in manifests}) == len(manifests), "two manifests"
+        delivered = Counter(report for manifest in manifests for report in self.sent(manifest))
         assert set(delivered.values()) <= {1}, "a report is delivered in two places"
         self._delivered = delivered.keys()
 
@@ -216,6 +207,12 @@ class World:
             assert evidence is not None
             assert evidence.inclusion is InclusionState.COUNTED, "its device has no proof"
             assert evidence.receipt_verified
+
+    def sent(self, manifest: BatchManifest) -> list[bytes]:
+        """Return the reports of a batch that the shuffler has sent so far, in order."""
+        parts = self.shuffler.delivered[manifest]
+        sealed = b"".join(parts[number] for number in sorted(parts))
+        return split_every(sealed, self._task(manifest.task_digest).sealed_report_bytes)
 
     @contextmanager
     def _without_faults(self) -> Generator[None]:

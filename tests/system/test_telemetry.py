@@ -27,7 +27,7 @@ import numpy as np
 import pytest
 
 from common.runtime.logs import Field
-from common.wire.batches import manifest_from_wire
+from common.wire.batches import delivery_from_wire
 from deploy.audit.observation.byte_search import kinds_found
 from protos.shuffledp.v1 import analyzer_pb2
 from tests.support.telemetry_run import PERSONS, USERS, Evidence, run
@@ -67,10 +67,10 @@ def test_the_searched_bytes_hold_both_batches(evidence: Evidence, everything: by
     assert len(evidence.markers.addresses) <= len(evidence.ports)
     assert 4 == len(evidence.metrics)
     assert all(b"\nshuffledp_batches{" in page for page in evidence.metrics.values())
-    deliveries = [call for call in evidence.relay.calls if call.method == "DeliverBatch"]
+    deliveries = [call for call in evidence.relay.calls if call.method == "BeginDelivery"]
     reports = {3 * (USERS + PERSONS), 2 * len(evidence.markers.addresses)}
-    manifests = [analyzer_pb2.DeliverBatchRequest.FromString(one.requests[0]) for one in deliveries]
-    assert reports == {manifest_from_wire(manifest).n_reports for manifest in manifests}
+    begun = [analyzer_pb2.BeginDeliveryRequest.FromString(one.requests[0]) for one in deliveries]
+    assert reports == {delivery_from_wire(request)[0].n_reports for request in begun}
 
 
 def test_no_planted_marker_is_found(evidence: Evidence, everything: bytes) -> None:

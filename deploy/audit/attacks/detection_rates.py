@@ -7,7 +7,7 @@ from typing import Final, Literal
 import numpy as np
 from scipy import stats
 
-from analyzer.sentinels import FALSE_ALARM, check_sentinels, match_sentinels
+from analyzer.sentinels import FALSE_ALARM, SentinelMatches, check_sentinels, match_part
 from analyzer.storage.task_table import Sentinel
 from common.errors import SuspectBatchError
 from common.messages.inclusion_proof import leaf
@@ -116,8 +116,9 @@ def run_kept_order(
 def rejects(batch: list[bytes], sentinels: list[bytes], task: Task) -> bool:
     """Return whether an analyzer that knows these sentinels rejects the batch."""
     known = [Sentinel(leaves=(leaf(report),), acknowledged=True) for report in sentinels]
+    found = match_part(b"".join(batch), _REPORT_BYTES, list(map(leaf, sentinels)))
     try:
-        check_sentinels(match_sentinels([b"".join(batch)], _REPORT_BYTES, known), task)
+        check_sentinels(SentinelMatches.joined(known, [found]), task)
     except SuspectBatchError:
         return True
     return False

@@ -30,7 +30,6 @@ from deploy.audit.attacks.detection_rates import (
     sentinel_rate,
 )
 from deploy.audit.finding import Checks, Finding, Rows
-from deploy.audit.harness.analyzer_core import chunks_of
 from deploy.audit.harness.in_process_run import (
     InProcessRun,
     Tampering,
@@ -275,7 +274,7 @@ async def _duplicating(attack: _Attack, *, accept_copies: bool = False) -> Rows:
 
 async def deliver(run: InProcessRun, manifest: BatchManifest, reports: list[bytes]) -> object:
     """Deliver a batch, wait until it is released or rejected, and return the commitment."""
-    commitment = await run.analyzer.releases.deliver(manifest, chunks_of(reports, 100))
+    commitment = await run.analyzer.deliver_parts(manifest, reports)
     await run.analyzer.settle()
     return commitment
 

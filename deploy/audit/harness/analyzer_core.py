@@ -1,8 +1,10 @@
 """The analyzer's core in this process: the deployed classes, without server or workers."""
 
 import asyncio
+import hashlib
 import itertools
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,17 +18,23 @@ from analyzer.registry import AnalyzerKeys, Registry
 from analyzer.release import Releases
 from analyzer.staging import Staging
 from analyzer.storage import task_table
+from analyzer.storage.staged_blocks import StagedBlocks
 from analyzer.storage.store import Store
 from common.crypto.hpke import HpkePrivateKey, SealContext
 from common.crypto.hpke_pool import HpkePool, Opened, open_each
 from common.crypto.key_ring import DAY, Schedule
 from common.crypto.signing import SignedTask
+from common.messages.batch import BatchManifest, BatchPart
+from common.messages.inclusion_proof import BatchCommitment
+from common.runtime.blocks import FolderBlocks
 from common.runtime.metrics import ProcessMetrics
 from common.runtime.state_directory import StateDirectory
 from common.task.draft import TaskDraft
 from common.task.task import Task
+from common.task_digest import TaskDigest
 from deploy.audit.harness.clock import ManualClock
 
+J = TypeVar("J")
 T = TypeVar("T")
 
 SCHEDULE: Final = Schedule(lifetime=90 * DAY, overlap=2 * DAY, retention=30 * DAY)
@@ -34,28 +42,12 @@ _TIMEOUT: Final = 60.0
 """Timeout of a release, in seconds."""
 
 
-def finished(result: T) -> Future[T]:
-    """Return a completed future."""
-    future: Future[T] = Future()
-    future.set_result(result)
-    return future
-
-
 class InlinePool(HpkePool):
-    """A pool that opens and seals in the caller's thread."""
+    """A pool that opens in the caller's thread."""
 
     def __init__(self) -> None:
         self.processes = 2
         """Number of workers for which callers split their work."""
-        self.opened = 0
-        """Chunks opened so far."""
-
-    def open(
-        self, key: HpkePrivateKey, sealed: bytes, sealed_bytes: int, context: SealContext
-    ) -> Future[Opened]:
-        """Open one chunk."""
-        self.opened += 1
-        return finished(open_each(key, sealed, sealed_bytes, context))
 
     def open_and(
         self,
@@ -66,7 +58,29 @@ class InlinePool(HpkePool):
         context: SealContext,
     ) -> Future[T]:
         """Open one chunk, then run `work` on it."""
-        return finished(work(self.open(key, sealed, sealed_bytes, context).result()))
+        future: Future[T] = Future()
+        future.set_result(work(open_each(key, sealed, sealed_bytes, context)))
+        return future
+
+
+class InlineExecutor:
+    """Runs parts in the caller's thread."""
+
+    def __init__(self) -> None:
+        self.parts: Counter[str] = Counter()
+        """Number of parts run so far, by stage."""
+
+    async def run(self, stage: Callable[[J, int], T], job: J, parts: Iterable[int]) -> list[T]:
+        """Run a stage for each part, in order."""
+        results = [stage(job, part) for part in parts]
+        self.parts[stage.__name__] += len(results)
+        return results
+
+    async def forget_keys(self) -> None:
+        """Do nothing."""
+
+    async def close(self) -> None:
+        """Do nothing."""
 
 
 @dataclass
@@ -81,8 +95,10 @@ class AnalyzerCore:
     def open_files(self) -> None:
         """Open the keys and the database."""
         self.clock = ManualClock()
-        self.keys = AnalyzerKeys.load(StateDirectory.open(self.path), SCHEDULE, self.clock.now())
+        self.state = StateDirectory.open(self.path)
+        self.keys = AnalyzerKeys.load(self.state, SCHEDULE, self.clock.now())
         self.store = Store(self.path / "analyzer.sqlite")
+        self.executor = InlineExecutor()
 
     async def start(self) -> None:
         """Start the core, or restart it after a crash."""
@@ -102,7 +118,7 @@ class AnalyzerCore:
         self.metrics.resume(
             await self.store.batch_states(), await self.store.run(task_table.deadlines), head.entry
         )
-        self.pool = InlinePool()
+        self.blocks = StagedBlocks(self.state, FolderBlocks(self.path / "blocks"))
         self.staging = Staging(
             store=self.store,
             registry=self.registry,
@@ -110,13 +126,15 @@ class AnalyzerCore:
             identity=self.keys.identity,
             rng=np.random.default_rng(next(self.seeds)),
             metrics=self.metrics,
+            blocks=self.blocks,
+            executor=self.executor,
         )
         self.releases = Releases(
             store=self.store,
             registry=self.registry,
             budgets=self.budgets,
             keys=self.keys,
-            pool=self.pool,
+            executor=self.executor,
             most_refused_share=self.most_refused_share,
             staging=self.staging,
             metrics=self.metrics,
@@ -128,6 +146,17 @@ class AnalyzerCore:
         self.task = Task.from_bytes(self.signed.task_bytes)
         return self.signed
 
+    async def deliver_parts(
+        self, manifest: BatchManifest, sealed: list[bytes], n_parts: int = 2
+    ) -> BatchCommitment | None:
+        """Deliver a batch in parts, like the shuffler; return the analyzer's commitment."""
+        arrived, staged = await self.releases.begin_delivery(manifest, n_parts)
+        for number, reports in enumerate(parts_of(sealed, n_parts)):
+            if not staged and number not in arrived:
+                part = part_header(manifest.task_digest, number, reports)
+                await self.releases.deliver_part(part, chunks_of(reports))
+        return await self.releases.finish_delivery(manifest.task_digest)
+
     async def settle(self) -> None:
         """Wait until no release is in progress."""
         async with asyncio.timeout(_TIMEOUT):
@@ -137,6 +166,22 @@ class AnalyzerCore:
         """Stop, and close the database."""
         await self.releases.stop()
         self.store.close()
+
+
+def parts_of(sealed: list[bytes], n_parts: int) -> list[list[bytes]]:
+    """Divide a batch's sealed reports into parts."""
+    edges = [len(sealed) * number // n_parts for number in range(n_parts + 1)]
+    return [sealed[start:end] for start, end in itertools.pairwise(edges)]
+
+
+def part_header(digest: TaskDigest, number: int, reports: list[bytes]) -> BatchPart:
+    """Return the header of a part."""
+    return BatchPart(
+        task_digest=digest,
+        part=number,
+        n_reports=len(reports),
+        content_hash=hashlib.sha256(b"".join(reports)).digest(),
+    )
 
 
 async def chunks_of(sealed: list[bytes], size: int = 3) -> AsyncIterator[bytes]:

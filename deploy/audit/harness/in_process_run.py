@@ -31,7 +31,7 @@ from common.messages.submission import plain_reports, unpack
 from common.task.draft import TaskDraft
 from common.task.task import Task
 from common.task_digest import TaskDigest
-from deploy.audit.harness.analyzer_core import AnalyzerCore, chunks_of
+from deploy.audit.harness.analyzer_core import AnalyzerCore
 from deploy.audit.harness.clock import ManualClock
 from shuffler.item_dummies import draw_item_dummies, draw_kept
 from user_agent.agent import Agent
@@ -47,7 +47,6 @@ Tampering = Callable[["DishonestShuffler", Users], Users]
 """Returns the users to deliver instead of those who submitted."""
 
 BATCH: Final = BatchId(b"x" * 16)
-_CHUNK: Final = 50
 _PAUSE: Final = 10.0
 """Seconds between two inclusion checks of a device."""
 
@@ -152,8 +151,7 @@ class DishonestShuffler:
     async def deliver(self, tampering: Tampering) -> None:
         """Deliver a tampered batch, keep its inclusion proofs, and wait for the release."""
         manifest, reports = self.batch(tampering)
-        chunks = chunks_of(reports, _CHUNK)
-        self._committed = await self._analyzer.releases.deliver(manifest, chunks)
+        self._committed = await self._analyzer.deliver_parts(manifest, reports)
         self.delivered, self._proofs = reports, {}
         await self._analyzer.settle()
 

@@ -43,7 +43,7 @@ class Relay(grpc.GenericRpcHandler):
     """
     A relay that has the service's certificate and forwards every call.
 
-    The relay calls `on_delivery` at the first message of each delivery.
+    The relay calls `on_delivery` when a delivery begins.
     """
 
     party: Literal["analyzer", "shuffler"] = "analyzer"
@@ -100,7 +100,7 @@ class Relay(grpc.GenericRpcHandler):
         self, relayed: RelayedCall, requests: AsyncIterator[bytes]
     ) -> AsyncIterator[bytes]:
         async for request in requests:
-            if relayed.method == "DeliverBatch" and not relayed.requests:
+            if relayed.method == "BeginDelivery":
                 self.on_delivery()
             relayed.requests.append(request)
             yield request

@@ -120,7 +120,9 @@ def analyzer_view(record: RunRecord) -> Finding:
     checks.test("blocks of arrival by blocks of delivery", p_blocks(users))
     if not (order >= 0).all():
         checks.test("places of the shuffler's dummies", p_rank_sum(order < 0))
-    checks.require("the batch is delivered once", len(record.deliveries) == 1)
+    numbers_of_parts = [request for call in record.parts for request in call.requests[:1]]
+    once = len(record.deliveries) == 1 and len(set(numbers_of_parts)) == len(numbers_of_parts)
+    checks.require("the batch is delivered once", once)
     manifest, delivered = record.delivery
     numbers = (len(record.submissions), len(delivered))
     stated = (manifest.n_users, manifest.n_reports)
@@ -139,8 +141,8 @@ def analyzer_view(record: RunRecord) -> Finding:
     checks.require(
         "the batch is delivered after its last submission", record.deliveries[0].begun > last
     )
-    sizes = {len(request) for request in record.deliveries[0].requests[1:-1]}
-    checks.require("all parts of the delivery have one length", len(sizes) <= 1)
+    sizes = {len(request) for call in record.parts for request in call.requests[1:-1]}
+    checks.require("all messages with reports have one length", len(sizes) <= 1)
     for call in record.to_analyzer:
         headers = {name for name, _ in call.headers}
         checks.require("calls carry gRPC's headers only", headers <= {*GRPC_HEADERS})
@@ -161,15 +163,14 @@ def analyzer_view(record: RunRecord) -> Finding:
 def analyzer_disk(record: RunRecord) -> Finding:
     """Search the analyzer's disk for links to submissions and for reports, at three moments."""
     checks = Checks()
-    never = _secrets(record, *_LINKS, "opened report")
-    _search_disk(checks, never, record, "analyzer", "delivering")
-    for moment in ("collecting", "over"):
-        _search_disk(checks, never | _secrets(record, "sealed report"), record, "analyzer", moment)
+    secrets = _secrets(record, *_LINKS, "opened report", "sealed report")
+    for moment in MOMENTS:
+        _search_disk(checks, secrets, record, "analyzer", moment)
     return checks.finding(
         title="Analyzer: its disk",
         coalition="thief of the analyzer's disk",
-        sentence="The analyzer's disk held no submission and no opened report at any of "
-        f"{len(MOMENTS)} moments, and after the release no sealed report either.",
+        sentence="The analyzer's disk held no submission and no report, opened or sealed, at any "
+        f"of {len(MOMENTS)} moments.",
         trials=sum(len(files) for (party, _), files in record.disks.items() if party == "analyzer"),
     )
 

@@ -34,7 +34,7 @@ from common.runtime.rpc import LONG_DEADLINE, reply
 from common.runtime.state_directory import StateDirectory
 from common.task.draft import TaskDraft
 from common.task.task import Task
-from common.wire.batches import chunk_from_wire, manifest_from_wire
+from common.wire.batches import chunk_from_wire, delivery_from_wire, part_from_wire
 from deploy.audit.harness.analyzer_core import SCHEDULE
 from deploy.audit.harness.relay import Relay, RelayedCall
 from deploy.audit.harness.services import Services
@@ -145,16 +145,25 @@ class RunRecord:
 
     @property
     def deliveries(self) -> list[RelayedCall]:
-        """Calls that delivered the batch."""
-        return [call for call in self.to_analyzer if call.method == "DeliverBatch"]
+        """Calls that began to deliver the batch."""
+        return [call for call in self.to_analyzer if call.method == "BeginDelivery"]
+
+    @property
+    def parts(self) -> list[RelayedCall]:
+        """Calls that delivered a part of the batch."""
+        return [call for call in self.to_analyzer if call.method == "DeliverPart"]
 
     @cached_property
     def delivery(self) -> tuple[BatchManifest, list[bytes]]:
         """The manifest and the sealed reports of the last delivery, in order."""
-        requests = self.deliveries[-1].requests
-        first, *rest = map(analyzer_pb2.DeliverBatchRequest.FromString, requests)
-        reports = b"".join(map(chunk_from_wire, rest))
-        return manifest_from_wire(first), split_every(reports, self.task.sealed_report_bytes)
+        begun = analyzer_pb2.BeginDeliveryRequest.FromString(self.deliveries[-1].requests[0])
+        parts = dict[int, bytes]()
+        for call in self.parts:
+            first, *rest = map(analyzer_pb2.DeliverPartRequest.FromString, call.requests)
+            parts[part_from_wire(first).part] = b"".join(map(chunk_from_wire, rest))
+        reports = b"".join(parts[number] for number in sorted(parts))
+        manifest, _ = delivery_from_wire(begun)
+        return manifest, split_every(reports, self.task.sealed_report_bytes)
 
     @cached_property
     def opened(self) -> list[bytes | None]:

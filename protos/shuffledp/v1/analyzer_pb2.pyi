@@ -430,35 +430,152 @@ class BatchManifest(_message.Message):
 Global___BatchManifest: _TypeAlias = BatchManifest  # noqa: Y015
 
 @_typing.final
-class DeliverBatchRequest(_message.Message):
+class BeginDeliveryRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     MANIFEST_FIELD_NUMBER: _builtins.int
+    N_PARTS_FIELD_NUMBER: _builtins.int
+    n_parts: _builtins.int
+    @_builtins.property
+    def manifest(self) -> Global___BatchManifest: ...
+    def __init__(
+        self,
+        *,
+        manifest: Global___BatchManifest | None = ...,
+        n_parts: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["manifest", b"manifest"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["manifest", b"manifest", "n_parts", b"n_parts"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BeginDeliveryRequest: _TypeAlias = BeginDeliveryRequest  # noqa: Y015
+
+@_typing.final
+class BeginDeliveryResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ARRIVED_FIELD_NUMBER: _builtins.int
+    STAGED_FIELD_NUMBER: _builtins.int
+    staged: _builtins.bool
+    """the whole batch is; only its commitment remains to be fetched"""
+    @_builtins.property
+    def arrived(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """parts that are stored already"""
+
+    def __init__(
+        self,
+        *,
+        arrived: _abc.Iterable[_builtins.int] | None = ...,
+        staged: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["arrived", b"arrived", "staged", b"staged"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BeginDeliveryResponse: _TypeAlias = BeginDeliveryResponse  # noqa: Y015
+
+@_typing.final
+class BatchPart(_message.Message):
+    """A part of a batch. Its reports are in uniformly random order, as are those of the whole batch."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TASK_DIGEST_FIELD_NUMBER: _builtins.int
+    PART_FIELD_NUMBER: _builtins.int
+    N_REPORTS_FIELD_NUMBER: _builtins.int
+    CONTENT_HASH_FIELD_NUMBER: _builtins.int
+    task_digest: _builtins.bytes
+    """32 bytes"""
+    part: _builtins.int
+    """0, 1, ..."""
+    n_reports: _builtins.int
+    content_hash: _builtins.bytes
+    """SHA-256 of its sealed reports"""
+    def __init__(
+        self,
+        *,
+        task_digest: _builtins.bytes = ...,
+        part: _builtins.int = ...,
+        n_reports: _builtins.int = ...,
+        content_hash: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["content_hash", b"content_hash", "n_reports", b"n_reports", "part", b"part", "task_digest", b"task_digest"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BatchPart: _TypeAlias = BatchPart  # noqa: Y015
+
+@_typing.final
+class DeliverPartRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PART_FIELD_NUMBER: _builtins.int
     SEALED_REPORTS_FIELD_NUMBER: _builtins.int
     sealed_reports: _builtins.bytes
     """whole sealed reports, at most 1 MiB"""
     @_builtins.property
-    def manifest(self) -> Global___BatchManifest:
+    def part(self) -> Global___BatchPart:
         """first, once"""
 
     def __init__(
         self,
         *,
-        manifest: Global___BatchManifest | None = ...,
+        part: Global___BatchPart | None = ...,
         sealed_reports: _builtins.bytes = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["manifest", b"manifest", "part", b"part", "sealed_reports", b"sealed_reports"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["message", b"message", "part", b"part", "sealed_reports", b"sealed_reports"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["manifest", b"manifest", "part", b"part", "sealed_reports", b"sealed_reports"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["message", b"message", "part", b"part", "sealed_reports", b"sealed_reports"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_part: _TypeAlias = _typing.Literal["manifest", "sealed_reports"]  # noqa: Y015
-    _WhichOneofArgType_part: _TypeAlias = _typing.Literal["part", b"part"]  # noqa: Y015
-    def WhichOneof(self, oneof_group: _WhichOneofArgType_part) -> _WhichOneofReturnType_part | None: ...
+    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["part", "sealed_reports"]  # noqa: Y015
+    _WhichOneofArgType_message: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_message) -> _WhichOneofReturnType_message | None: ...
 
-Global___DeliverBatchRequest: _TypeAlias = DeliverBatchRequest  # noqa: Y015
+Global___DeliverPartRequest: _TypeAlias = DeliverPartRequest  # noqa: Y015
 
 @_typing.final
-class DeliverBatchResponse(_message.Message):
+class DeliverPartResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeliverPartResponse: _TypeAlias = DeliverPartResponse  # noqa: Y015
+
+@_typing.final
+class FinishDeliveryRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TASK_DIGEST_FIELD_NUMBER: _builtins.int
+    task_digest: _builtins.bytes
+    """32 bytes"""
+    def __init__(
+        self,
+        *,
+        task_digest: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["task_digest", b"task_digest"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FinishDeliveryRequest: _TypeAlias = FinishDeliveryRequest  # noqa: Y015
+
+@_typing.final
+class FinishDeliveryResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     COMMITMENT_FIELD_NUMBER: _builtins.int
@@ -477,7 +594,7 @@ class DeliverBatchResponse(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___DeliverBatchResponse: _TypeAlias = DeliverBatchResponse  # noqa: Y015
+Global___FinishDeliveryResponse: _TypeAlias = FinishDeliveryResponse  # noqa: Y015
 
 @_typing.final
 class RegisterSentinelsRequest(_message.Message):

@@ -45,10 +45,20 @@ class AnalyzerStub:
                 request_serializer=shuffledp_dot_v1_dot_analyzer__pb2.GetTaskRequest.SerializeToString,
                 response_deserializer=shuffledp_dot_v1_dot_analyzer__pb2.GetTaskResponse.FromString,
                 _registered_method=True)
-        self.DeliverBatch = channel.stream_unary(
-                '/shuffledp.v1.Analyzer/DeliverBatch',
-                request_serializer=shuffledp_dot_v1_dot_analyzer__pb2.DeliverBatchRequest.SerializeToString,
-                response_deserializer=shuffledp_dot_v1_dot_analyzer__pb2.DeliverBatchResponse.FromString,
+        self.BeginDelivery = channel.unary_unary(
+                '/shuffledp.v1.Analyzer/BeginDelivery',
+                request_serializer=shuffledp_dot_v1_dot_analyzer__pb2.BeginDeliveryRequest.SerializeToString,
+                response_deserializer=shuffledp_dot_v1_dot_analyzer__pb2.BeginDeliveryResponse.FromString,
+                _registered_method=True)
+        self.DeliverPart = channel.stream_unary(
+                '/shuffledp.v1.Analyzer/DeliverPart',
+                request_serializer=shuffledp_dot_v1_dot_analyzer__pb2.DeliverPartRequest.SerializeToString,
+                response_deserializer=shuffledp_dot_v1_dot_analyzer__pb2.DeliverPartResponse.FromString,
+                _registered_method=True)
+        self.FinishDelivery = channel.unary_unary(
+                '/shuffledp.v1.Analyzer/FinishDelivery',
+                request_serializer=shuffledp_dot_v1_dot_analyzer__pb2.FinishDeliveryRequest.SerializeToString,
+                response_deserializer=shuffledp_dot_v1_dot_analyzer__pb2.FinishDeliveryResponse.FromString,
                 _registered_method=True)
         self.RegisterSentinels = channel.unary_unary(
                 '/shuffledp.v1.Analyzer/RegisterSentinels',
@@ -94,10 +104,24 @@ class AnalyzerServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def DeliverBatch(self, request_iterator, context):
-        """Receives one permuted batch: a manifest, then, if the analyzer's initial metadata holds
+    def BeginDelivery(self, request, context):
+        """Begins to receive a permuted batch in parts, or continues after a crash. Idempotent.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeliverPart(self, request_iterator, context):
+        """Receives one part: its header, then, if the analyzer's initial metadata holds
         "shuffledp-reports-wanted", the sealed reports in chunks; otherwise the answer follows.
-        The batch is stored durably before the call succeeds. Idempotent.
+        Parts may arrive in any order. Stored durably before the call succeeds. Idempotent.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def FinishDelivery(self, request, context):
+        """Commits to the whole batch, once all its parts have arrived. Idempotent.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -152,10 +176,20 @@ def add_AnalyzerServicer_to_server(servicer, server):
                     request_deserializer=shuffledp_dot_v1_dot_analyzer__pb2.GetTaskRequest.FromString,
                     response_serializer=shuffledp_dot_v1_dot_analyzer__pb2.GetTaskResponse.SerializeToString,
             ),
-            'DeliverBatch': grpc.stream_unary_rpc_method_handler(
-                    servicer.DeliverBatch,
-                    request_deserializer=shuffledp_dot_v1_dot_analyzer__pb2.DeliverBatchRequest.FromString,
-                    response_serializer=shuffledp_dot_v1_dot_analyzer__pb2.DeliverBatchResponse.SerializeToString,
+            'BeginDelivery': grpc.unary_unary_rpc_method_handler(
+                    servicer.BeginDelivery,
+                    request_deserializer=shuffledp_dot_v1_dot_analyzer__pb2.BeginDeliveryRequest.FromString,
+                    response_serializer=shuffledp_dot_v1_dot_analyzer__pb2.BeginDeliveryResponse.SerializeToString,
+            ),
+            'DeliverPart': grpc.stream_unary_rpc_method_handler(
+                    servicer.DeliverPart,
+                    request_deserializer=shuffledp_dot_v1_dot_analyzer__pb2.DeliverPartRequest.FromString,
+                    response_serializer=shuffledp_dot_v1_dot_analyzer__pb2.DeliverPartResponse.SerializeToString,
+            ),
+            'FinishDelivery': grpc.unary_unary_rpc_method_handler(
+                    servicer.FinishDelivery,
+                    request_deserializer=shuffledp_dot_v1_dot_analyzer__pb2.FinishDeliveryRequest.FromString,
+                    response_serializer=shuffledp_dot_v1_dot_analyzer__pb2.FinishDeliveryResponse.SerializeToString,
             ),
             'RegisterSentinels': grpc.unary_unary_rpc_method_handler(
                     servicer.RegisterSentinels,
@@ -249,7 +283,34 @@ class Analyzer:
             _registered_method=True)
 
     @staticmethod
-    def DeliverBatch(request_iterator,
+    def BeginDelivery(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/shuffledp.v1.Analyzer/BeginDelivery',
+            shuffledp_dot_v1_dot_analyzer__pb2.BeginDeliveryRequest.SerializeToString,
+            shuffledp_dot_v1_dot_analyzer__pb2.BeginDeliveryResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeliverPart(request_iterator,
             target,
             options=(),
             channel_credentials=None,
@@ -262,9 +323,36 @@ class Analyzer:
         return grpc.experimental.stream_unary(
             request_iterator,
             target,
-            '/shuffledp.v1.Analyzer/DeliverBatch',
-            shuffledp_dot_v1_dot_analyzer__pb2.DeliverBatchRequest.SerializeToString,
-            shuffledp_dot_v1_dot_analyzer__pb2.DeliverBatchResponse.FromString,
+            '/shuffledp.v1.Analyzer/DeliverPart',
+            shuffledp_dot_v1_dot_analyzer__pb2.DeliverPartRequest.SerializeToString,
+            shuffledp_dot_v1_dot_analyzer__pb2.DeliverPartResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def FinishDelivery(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/shuffledp.v1.Analyzer/FinishDelivery',
+            shuffledp_dot_v1_dot_analyzer__pb2.FinishDeliveryRequest.SerializeToString,
+            shuffledp_dot_v1_dot_analyzer__pb2.FinishDeliveryResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -36,11 +36,15 @@ class AnalyzerStub:
     CreateTask: _grpc.UnaryUnaryMultiCallable[_analyzer_pb2.CreateTaskRequest, _analyzer_pb2.CreateTaskResponse]
     """Publishes a task. Needs the operator token."""
     GetTask: _grpc.UnaryUnaryMultiCallable[_analyzer_pb2.GetTaskRequest, _analyzer_pb2.GetTaskResponse]
-    DeliverBatch: _grpc.StreamUnaryMultiCallable[_analyzer_pb2.DeliverBatchRequest, _analyzer_pb2.DeliverBatchResponse]
-    """Receives one permuted batch: a manifest, then, if the analyzer's initial metadata holds
+    BeginDelivery: _grpc.UnaryUnaryMultiCallable[_analyzer_pb2.BeginDeliveryRequest, _analyzer_pb2.BeginDeliveryResponse]
+    """Begins to receive a permuted batch in parts, or continues after a crash. Idempotent."""
+    DeliverPart: _grpc.StreamUnaryMultiCallable[_analyzer_pb2.DeliverPartRequest, _analyzer_pb2.DeliverPartResponse]
+    """Receives one part: its header, then, if the analyzer's initial metadata holds
     "shuffledp-reports-wanted", the sealed reports in chunks; otherwise the answer follows.
-    The batch is stored durably before the call succeeds. Idempotent.
+    Parts may arrive in any order. Stored durably before the call succeeds. Idempotent.
     """
+    FinishDelivery: _grpc.UnaryUnaryMultiCallable[_analyzer_pb2.FinishDeliveryRequest, _analyzer_pb2.FinishDeliveryResponse]
+    """Commits to the whole batch, once all its parts have arrived. Idempotent."""
     RegisterSentinels: _grpc.UnaryUnaryMultiCallable[_analyzer_pb2.RegisterSentinelsRequest, _analyzer_pb2.RegisterSentinelsResponse]
     """Registers an operator's test submissions before the batch is staged. Idempotent. Needs the
     operator token.
@@ -62,11 +66,15 @@ class AnalyzerAsyncStub(AnalyzerStub):
     CreateTask: _aio.UnaryUnaryMultiCallable[_analyzer_pb2.CreateTaskRequest, _analyzer_pb2.CreateTaskResponse]  # type: ignore[assignment]
     """Publishes a task. Needs the operator token."""
     GetTask: _aio.UnaryUnaryMultiCallable[_analyzer_pb2.GetTaskRequest, _analyzer_pb2.GetTaskResponse]  # type: ignore[assignment]
-    DeliverBatch: _aio.StreamUnaryMultiCallable[_analyzer_pb2.DeliverBatchRequest, _analyzer_pb2.DeliverBatchResponse]  # type: ignore[assignment]
-    """Receives one permuted batch: a manifest, then, if the analyzer's initial metadata holds
+    BeginDelivery: _aio.UnaryUnaryMultiCallable[_analyzer_pb2.BeginDeliveryRequest, _analyzer_pb2.BeginDeliveryResponse]  # type: ignore[assignment]
+    """Begins to receive a permuted batch in parts, or continues after a crash. Idempotent."""
+    DeliverPart: _aio.StreamUnaryMultiCallable[_analyzer_pb2.DeliverPartRequest, _analyzer_pb2.DeliverPartResponse]  # type: ignore[assignment]
+    """Receives one part: its header, then, if the analyzer's initial metadata holds
     "shuffledp-reports-wanted", the sealed reports in chunks; otherwise the answer follows.
-    The batch is stored durably before the call succeeds. Idempotent.
+    Parts may arrive in any order. Stored durably before the call succeeds. Idempotent.
     """
+    FinishDelivery: _aio.UnaryUnaryMultiCallable[_analyzer_pb2.FinishDeliveryRequest, _analyzer_pb2.FinishDeliveryResponse]  # type: ignore[assignment]
+    """Commits to the whole batch, once all its parts have arrived. Idempotent."""
     RegisterSentinels: _aio.UnaryUnaryMultiCallable[_analyzer_pb2.RegisterSentinelsRequest, _analyzer_pb2.RegisterSentinelsResponse]  # type: ignore[assignment]
     """Registers an operator's test submissions before the batch is staged. Idempotent. Needs the
     operator token.
@@ -99,15 +107,31 @@ class AnalyzerServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_analyzer_pb2.GetTaskResponse, _abc.Awaitable[_analyzer_pb2.GetTaskResponse]]: ...
 
     @_abc_1.abstractmethod
-    def DeliverBatch(
+    def BeginDelivery(
         self,
-        request_iterator: _MaybeAsyncIterator[_analyzer_pb2.DeliverBatchRequest],
+        request: _analyzer_pb2.BeginDeliveryRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_analyzer_pb2.DeliverBatchResponse, _abc.Awaitable[_analyzer_pb2.DeliverBatchResponse]]:
-        """Receives one permuted batch: a manifest, then, if the analyzer's initial metadata holds
+    ) -> _typing.Union[_analyzer_pb2.BeginDeliveryResponse, _abc.Awaitable[_analyzer_pb2.BeginDeliveryResponse]]:
+        """Begins to receive a permuted batch in parts, or continues after a crash. Idempotent."""
+
+    @_abc_1.abstractmethod
+    def DeliverPart(
+        self,
+        request_iterator: _MaybeAsyncIterator[_analyzer_pb2.DeliverPartRequest],
+        context: _ServicerContext,
+    ) -> _typing.Union[_analyzer_pb2.DeliverPartResponse, _abc.Awaitable[_analyzer_pb2.DeliverPartResponse]]:
+        """Receives one part: its header, then, if the analyzer's initial metadata holds
         "shuffledp-reports-wanted", the sealed reports in chunks; otherwise the answer follows.
-        The batch is stored durably before the call succeeds. Idempotent.
+        Parts may arrive in any order. Stored durably before the call succeeds. Idempotent.
         """
+
+    @_abc_1.abstractmethod
+    def FinishDelivery(
+        self,
+        request: _analyzer_pb2.FinishDeliveryRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_analyzer_pb2.FinishDeliveryResponse, _abc.Awaitable[_analyzer_pb2.FinishDeliveryResponse]]:
+        """Commits to the whole batch, once all its parts have arrived. Idempotent."""
 
     @_abc_1.abstractmethod
     def RegisterSentinels(

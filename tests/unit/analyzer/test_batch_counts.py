@@ -1,15 +1,16 @@
 from contextlib import nullcontext
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from analyzer.batch_counts import BatchCounts, add_batch_refusals, check_counts, open_and_count
+from analyzer.batch_counts import check_counts, refuse_excess_padding
 from common.crypto.hpke import report_context
 from common.errors import SuspectBatchError
 from common.mechanisms.base import Reports, null_reports
 from common.mechanisms.registry import mechanism_of
 from common.task_digest import TaskDigest
-from deploy.audit.harness.analyzer_core import InlinePool
+from tests.support.count_jobs import count, divide_finely, job_over
 from tests.support.tasks import published
 
 _CASE = published()
@@ -21,31 +22,26 @@ def _sealed(reports: Reports) -> list[bytes]:
     return [_SEAL(report.tobytes()) for report in reports]
 
 
-def _counted(sealed: list[bytes], *, chunk: int = 7) -> BatchCounts:
-    chunks = [b"".join(sealed[start : start + chunk]) for start in range(0, len(sealed), chunk)]
-    return open_and_count(
-        chunks,
-        _CASE.task,
-        _CASE.signed.digest(),
-        _MECHANISM,
-        pool=InlinePool(),
-        key=_CASE.analyzer_key,
-    )
+@pytest.mark.parametrize("fine", [False, True])
+async def test_every_report_is_counted_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, fine: bool
+) -> None:
+    """Cells are those of the plaintexts, in one slice or in several."""
+    if fine:
+        divide_finely(monkeypatch)
+    reports = _MECHANISM.dummies(153, np.random.default_rng(7))
+    job = job_over(tmp_path, _CASE, _sealed(reports))
+    counts = await count(job)
 
-
-@pytest.mark.parametrize("tally_size", [10, 2**19])
-def test_every_report_is_counted_once(monkeypatch: pytest.MonkeyPatch, tally_size: int) -> None:
-    """Cells are those of the plaintexts, in one part or in several."""
-    monkeypatch.setattr("analyzer.batch_counts._TALLY_SIZE", tally_size)
-    reports = _MECHANISM.dummies(53, np.random.default_rng(7))
-    counts = _counted(_sealed(reports))
-
-    assert 53 == counts.counted
+    assert (16 if fine else 1) == job.n_ranges
+    assert fine == (job.n_slices > 1)
+    assert 153 == counts.counted
     assert {"repeated": 0, "unreadable": 0, "malformed": 0} == counts.refused
     np.testing.assert_array_equal(_MECHANISM.tally(reports), counts.cells)
 
 
-def test_refused_and_null_reports_are_counted_apart() -> None:
+@pytest.mark.parametrize("n_parts", [1, 2, 7])
+async def test_refused_and_null_reports_are_counted_apart(tmp_path: Path, n_parts: int) -> None:
     """Repeats, unreadable and malformed reports, and padding have separate counts."""
     reports = _MECHANISM.dummies(12, np.random.default_rng(2))
     reports["bucket"][1] = 13
@@ -57,16 +53,21 @@ def test_refused_and_null_reports_are_counted_apart() -> None:
     )
     padding = _sealed(null_reports(3, _MECHANISM.report_dtype))
     repeats = [sealed[0], sealed[9], sealed[9]]
-    counts = _counted([*sealed, *repeats, flipped, elsewhere, bytes(60), *padding])
+    batch = [*sealed, *repeats, flipped, elsewhere, bytes(60), *padding]
+    counts = await count(job_over(tmp_path, _CASE, batch, n_parts))
 
     assert (10, 3) == (counts.counted, counts.null)
     assert {"repeated": 3, "unreadable": 3, "malformed": 2} == counts.refused
 
 
-def test_chunks_without_a_valid_report_are_skipped() -> None:
-    """One chunk holds repeats only, another unreadable reports only."""
+async def test_slices_without_a_valid_report_are_skipped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One part holds repeats only, another unreadable reports only; most slices hold none."""
+    divide_finely(monkeypatch)
     sealed = _sealed(_MECHANISM.dummies(3, np.random.default_rng(6)))
-    counts = _counted([*sealed, *sealed, bytes(60), bytes(59) + b"x", bytes(59) + b"y"], chunk=3)
+    unreadable = [bytes(60), bytes(59) + b"x", bytes(59) + b"y"]
+    counts = await count(job_over(tmp_path, _CASE, [*sealed, *sealed, *unreadable], 3))
 
     assert (3, 3, 3) == (counts.counted, counts.refused["repeated"], counts.refused["unreadable"])
 
@@ -74,10 +75,13 @@ def test_chunks_without_a_valid_report_are_skipped() -> None:
 @pytest.mark.parametrize(
     ("share", "suspect"), [(0.0, True), (0.04, True), (0.05, False), (1.0, False)]
 )
-def test_too_many_refused_reports_fail(share: float, *, suspect: bool) -> None:
-    """One of twenty is 5 %; a sentinel's second copy counts too."""
-    opened = _counted(_sealed(_MECHANISM.dummies(19, np.random.default_rng(7))))
-    counts = add_batch_refusals(opened, _CASE.task, n_users=10, n_repeated=1)
+async def test_too_many_refused_reports_fail(
+    tmp_path: Path, share: float, *, suspect: bool
+) -> None:
+    """One of twenty is 5 %: a second copy."""
+    sealed = _sealed(_MECHANISM.dummies(19, np.random.default_rng(7)))
+    opened = await count(job_over(tmp_path, _CASE, [*sealed, sealed[4]]))
+    counts = refuse_excess_padding(opened, _CASE.task, n_users=10)
     many = "1 of the batch's 20 reports were refused"
     with pytest.raises(SuspectBatchError, match=many) if suspect else nullcontext():
         check_counts(counts, 20, share)

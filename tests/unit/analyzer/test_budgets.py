@@ -1,5 +1,4 @@
 import math
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -7,11 +6,16 @@ import pytest
 from analyzer.storage.ledger import Charge
 from common.accounting.composition import composed_epsilon
 from common.accounting.guarantees import PrivacyParameters, claimed_guarantee, claimed_release
-from common.errors import BudgetError, DamagedStorageError, UnusableBatchError
+from common.errors import (
+    BudgetError,
+    DamagedStorageError,
+    DeliveryUnderWayError,
+    UnusableBatchError,
+)
 from common.messages.batch import BatchId
 from common.task.dummy_spec import DummySpec
 from common.task.task import Task
-from deploy.audit.harness.analyzer_core import chunks_of
+from deploy.audit.harness.analyzer_core import chunks_of, part_header
 from tests.support.analyzer_core import AnalyzerCore
 
 _USERS = 50
@@ -39,29 +43,45 @@ async def _publish(core: AnalyzerCore, **changes: Any) -> Any:
 
 
 async def test_a_release_over_the_budget_is_refused_unread(core: AnalyzerCore) -> None:
-    """Its reports are neither asked for nor read; the operator is told the reason."""
+    """Every time, before a report is asked for; the operator is told the reason."""
     first, second = await _publish(core), await _publish(core)
     await core.release(_USERS, first)
-    opened, read = core.pool.opened, []
-
-    async def chunks() -> AsyncIterator[bytes]:
-        async for chunk in chunks_of(core.sealed(_USERS, second)):
-            read.append(chunk)
-            yield chunk
-
-    async def ask_for_reports() -> None:
-        read.append(b"asked for")
-
+    opened = core.executor.parts["count"]
     manifest = core.manifest(_USERS, batch=BatchId(b"2" * 16), signed=second)
-    with pytest.raises(BudgetError, match=r"2 releases to its population.*the budget is") as caught:
-        await core.releases.deliver(manifest, chunks(), ask_for_reports)
+    for _ in range(2):
+        over = r"2 releases to its population.*the budget is"
+        with pytest.raises(BudgetError, match=over) as caught:
+            await core.deliver_parts(manifest, core.sealed(_USERS, second))
+    header = part_header(second.digest(), 0, [])
+    with pytest.raises(DeliveryUnderWayError, match="has not begun"):
+        await core.releases.deliver_part(header, chunks_of([]))
     await core.settle()
 
     assert "RESOURCE_EXHAUSTED" == caught.value.status
-    assert (opened, []) == (core.pool.opened, read)
+    assert opened == core.executor.parts["count"]
     assert 1 == len(await core.store.ledger(0))
     with pytest.raises(UnusableBatchError, match="the budget is"):
         await core.releases.result(second.digest())
+
+
+async def test_a_delivery_that_has_begun_is_not_checked_again(
+    core: AnalyzerCore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Composing takes minutes after dozens of releases; a restart changes nothing."""
+    signed = await _publish(core)
+    manifest = core.manifest(_USERS, signed=signed)
+    await core.releases.begin_delivery(manifest, 2)
+    await core.restart()
+    checked = []
+
+    async def check(task: Task, *_: object) -> None:
+        checked.append(task)
+
+    monkeypatch.setattr(core.budgets, "check", check)
+    assert ([], False) == await core.releases.begin_delivery(manifest, 2)
+    assert [] == checked
+    await core.releases.begin_delivery(manifest, 3)
+    assert 1 == len(checked)
 
 
 async def test_a_damaged_task_of_the_ledger_delays_a_delivery(core: AnalyzerCore) -> None:
@@ -74,7 +94,7 @@ async def test_a_damaged_task_of_the_ledger_delays_a_delivery(core: AnalyzerCore
 
     manifest = core.manifest(_USERS, batch=BatchId(b"2" * 16), signed=second)
     with pytest.raises(DamagedStorageError, match="cannot read its own storage"):
-        await core.releases.deliver(manifest, chunks_of(core.sealed(_USERS, second)))
+        await core.deliver_parts(manifest, core.sealed(_USERS, second))
     assert await core.store.failure(second.digest()) is None
 
 
@@ -83,7 +103,7 @@ async def test_refused_reports_can_exceed_the_budget(core: AnalyzerCore) -> None
     signed = await _publish(core)
     await core.release(_USERS, signed, spoiled=30)
 
-    assert core.pool.opened > 0
+    assert core.executor.parts["count"] > 0
     with pytest.raises(UnusableBatchError, match="the budget is"):
         await core.releases.result(signed.digest())
     assert [] == await core.store.ledger(0)

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 import pytest
 
-from analyzer.batch_counts import BatchCounts, add_batch_refusals
+from analyzer.batch_counts import BatchCounts, refuse_excess_padding
 from analyzer.estimation.expectation_maximisation import maximise_likelihood, smoothed_likelihood
 from analyzer.estimation.projection import norm_sub
 from analyzer.finalize import build_result, estimate_result, mixture_of
@@ -27,7 +27,6 @@ from common.protocols import protocols_of
 from common.task.draft import PairDraft
 from common.task.dummy_spec import EXTRA_WEIGHT_SUM, KEEP_SUM, RATIO_SUM, DummySpec, ShufflerSpec
 from common.task.task import Task
-from deploy.audit.harness.analyzer_core import chunks_of
 from deploy.simulate.collection import collect
 from tests.support.analyzer_core import AnalyzerCore
 from tests.support.kind_tasks import VALUES, kind_task
@@ -47,7 +46,7 @@ def _finalize(case: PublishedTask, counts: BatchCounts, n_reports: int | None = 
         n_users=100,
         n_reports=n_reports or 100 * case.task.reports_per_user,
     )
-    counts = add_batch_refusals(counts, case.task, n_users=100, n_repeated=0)
+    counts = refuse_excess_padding(counts, case.task, n_users=100)
     matches = SentinelMatches(sentinels=(), positions={})
     return build_result(manifest, case.task, mechanism_of(case.task), counts, matches)
 
@@ -222,7 +221,7 @@ async def test_an_implausible_number_of_reports_is_refused(
     sealed = [seal(each.tobytes()) for each in plain_reports(np.arange(reports) % 5)]
     manifest = dataclasses.replace(core.manifest(3), n_reports=reports)
     with nullcontext() if allowed else pytest.raises(WireError, match="reports are announced"):
-        await core.releases.deliver(manifest, chunks_of(sealed))
+        await core.deliver_parts(manifest, sealed)
         await core.settle()
         assert reports == (await core.result()).n_reports
 

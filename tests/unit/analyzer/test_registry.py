@@ -21,7 +21,6 @@ from common.runtime.access import OperatorToken
 from common.runtime.metrics import ProcessMetrics
 from common.runtime.state_directory import StateDirectory
 from common.task.task import Task
-from deploy.audit.harness.analyzer_core import chunks_of
 from deploy.audit.harness.clock import ManualClock
 from tests.support.analyzer_core import BATCH, AnalyzerCore
 from tests.support.keys import SCHEDULE
@@ -147,7 +146,7 @@ async def test_a_batch_sealed_to_an_expired_key_is_released(core: AnalyzerCore) 
     await core.restart()
     core.clock.seconds = seconds
 
-    await core.releases.deliver(core.manifest(_USERS, signed=signed), chunks_of(sealed))
+    await core.deliver_parts(core.manifest(_USERS, signed=signed), sealed)
     await core.settle()
     assert _USERS == (await core.releases.result(signed.digest())).n_users
     await _rotate(core, 1)
@@ -160,14 +159,14 @@ async def test_a_batch_whose_key_is_destroyed_is_unusable(core: AnalyzerCore) ->
     signed = await core.publish(deadline=deadline)
     sealed, manifest = core.sealed(_USERS), core.manifest(_USERS)
     await _rotate(core, 125)
-    await core.releases.deliver(manifest, chunks_of(sealed))
+    await core.deliver_parts(manifest, sealed)
     await core.settle()
 
     with pytest.raises(UnusableBatchError, match=r"analyzer_key, .* expired and was destroyed"):
         await core.releases.result(signed.digest())
-    assert 0 == core.pool.opened
+    assert 0 == core.executor.parts["count"]
     assert [] == await core.releases.ledger(0)
-    assert b"".join(sealed[:3]) == await core.store.chunk(BATCH, 0)
+    assert b"".join(sealed[:_USERS]) == core.blocks.open(BATCH).get("arrived/0")
 
 
 async def test_a_key_is_needed_while_a_batch_is_staged_or_expected(core: AnalyzerCore) -> None:
@@ -188,7 +187,7 @@ async def test_a_key_is_needed_while_a_batch_is_staged_or_expected(core: Analyze
     core.clock.seconds = deadline + SCHEDULE.retention
     assert set() == await needed()
 
-    await core.store.begin_batch(core.manifest(_USERS))
+    await core.staging.begin(core.manifest(_USERS), 2)
     assert set() == await needed()
     await core.stage(core.manifest(_USERS))
     assert {key} == await needed()

@@ -1,17 +1,22 @@
+from pathlib import Path
+
 import pytest
 
 from common.accounting.guarantees import guarantees
 from common.errors import ConflictError, UnusableBatchError
 from common.messages.batch import BatchId
-from deploy.audit.harness.analyzer_core import chunks_of
 from tests.support.analyzer_core import BATCH, AnalyzerCore
+
+
+def _files(analyzer: AnalyzerCore) -> list[Path]:
+    return sorted(path for path in analyzer.path.rglob("*") if path.is_file())
 
 
 async def test_a_batch_becomes_one_result_however_often_it_is_delivered(
     analyzer: AnalyzerCore,
 ) -> None:
     """One ledger entry stays; staged reports are deleted from all files, and none is added."""
-    before, sealed = sorted(analyzer.path.rglob("*")), analyzer.sealed(50)
+    before, sealed = _files(analyzer), analyzer.sealed(50)
     for _ in range(3):
         await analyzer.deliver(50, sealed)
     result = await analyzer.result()
@@ -22,17 +27,15 @@ async def test_a_batch_becomes_one_result_however_often_it_is_delivered(
     assert int(result.histogram.frequencies.argmax()) == 0
     assert (50, result.guarantees[0].epsilon) == (entry.n_users, entry.epsilon)
     assert analyzer.task.delta == entry.delta
-    assert before == sorted(analyzer.path.rglob("*"))
-    files = b"".join(file.read_bytes() for file in analyzer.path.glob("analyzer.sqlite*"))
+    assert before == _files(analyzer)
+    files = b"".join(file.read_bytes() for file in before)
     assert not [report for report in sealed if report[:32] in files]
 
 
 async def test_a_task_has_one_batch_and_a_batch_id_one_task(analyzer: AnalyzerCore) -> None:
     """Another batch, another manifest, or another task's batch under the id is refused."""
     first, second = analyzer.signed, await analyzer.publish()
-    await analyzer.releases.deliver(
-        analyzer.manifest(3, signed=first), chunks_of(analyzer.sealed(3, first))
-    )
+    await analyzer.deliver_parts(analyzer.manifest(3, signed=first), analyzer.sealed(3, first))
     for users, batch, signed, message in (
         (3, BatchId(b"o" * 16), first, "one task, one release"),
         (4, BATCH, first, "one task, one release"),
@@ -40,7 +43,7 @@ async def test_a_task_has_one_batch_and_a_batch_id_one_task(analyzer: AnalyzerCo
     ):
         manifest = analyzer.manifest(users, batch=batch, signed=signed)
         with pytest.raises(ConflictError, match=message):
-            await analyzer.releases.deliver(manifest, chunks_of(analyzer.sealed(users, signed)))
+            await analyzer.deliver_parts(manifest, analyzer.sealed(users, signed))
     await analyzer.settle()
 
 
@@ -53,4 +56,4 @@ async def test_an_unreadable_batch_is_unusable_with_a_reason(analyzer: AnalyzerC
         await analyzer.result()
     other = analyzer.manifest(3, batch=BatchId(b"o" * 16))
     with pytest.raises(ConflictError):
-        await analyzer.releases.deliver(other, chunks_of(analyzer.sealed(3)))
+        await analyzer.deliver_parts(other, analyzer.sealed(3))

@@ -10,12 +10,10 @@ import pytest
 from analyzer.sentinels import (
     SentinelMatches,
     check_sentinels,
-    drop_sentinel_reports,
-    match_sentinels,
+    match_part,
     without_sentinels,
 )
 from analyzer.storage.task_table import Sentinel
-from common.crypto.hpke import split_every
 from common.errors import SuspectBatchError, UnusableBatchError
 from common.messages.batch import BatchId, BatchManifest
 from common.messages.inclusion_proof import leaf
@@ -134,31 +132,30 @@ def _sentinel(*numbers: int, acknowledged: bool = True) -> Sentinel:
     )
 
 
-def _matched(reports: list[bytes], *sentinels: Sentinel) -> tuple[SentinelMatches, list[bytes]]:
-    chunks = [b"".join(reports[start : start + 7]) for start in range(0, len(reports), 7)]
-    matches = match_sentinels(chunks, _SIZE, sentinels)
-    left = b"".join(drop_sentinel_reports(chunks, _SIZE, matches))
-    return matches, split_every(left, _SIZE)
+def _matched(reports: list[bytes], *sentinels: Sentinel) -> SentinelMatches:
+    """Match a batch in parts of seven reports."""
+    leaves = [leaf for sentinel in sentinels for leaf in sentinel.leaves]
+    parts = [b"".join(reports[start : start + 7]) for start in range(0, len(reports), 7)]
+    return SentinelMatches.joined(sentinels, [match_part(part, _SIZE, leaves) for part in parts])
 
 
-def test_sentinels_are_dropped_exactly() -> None:
-    """Their repeats are dropped too; all other reports stay in their order."""
-    reports = [*_REPORTS[:30], _REPORTS[8]]
-    matches, left = _matched(reports, _sentinel(3, 17), _sentinel(8, 29))
+def test_sentinels_are_found_where_they_first_arrive() -> None:
+    """Positions count from the batch's first report; copies in the same and another part count."""
+    reports = [*_REPORTS[:30], _REPORTS[8], _REPORTS[8], _REPORTS[3], _REPORTS[29]]
+    matches = _matched(reports, _sentinel(3, 17), _sentinel(8, 29))
 
-    gone = {3, 8, 17, 29}
-    assert [report for place, report in enumerate(_REPORTS[:30]) if place not in gone] == left
-    assert (2, 0, 1) == (matches.n_acknowledged, matches.n_missing, matches.n_repeated)
+    places = {leaf(_REPORTS[place]): place for place in (3, 8, 17, 29)}
+    assert places == matches.positions
+    assert (2, 0, 4) == (matches.n_acknowledged, matches.n_missing, matches.n_repeated)
     assert (4, 4) == matches.sent_and_arrived()
     assert [3, 8] == matches.order()
 
 
-def test_a_batch_without_sentinels_is_not_hashed() -> None:
-    """Every chunk passes unchanged."""
-    matches = match_sentinels(map(pytest.fail, ["the batch was read"]), _SIZE, [])
+def test_a_task_without_sentinels_has_none_among_its_users() -> None:
+    """No part was matched."""
+    matches = SentinelMatches.joined([], [])
 
     assert (0, 0) == (matches.n_users(sampled=False), matches.n_users(sampled=True))
-    assert _REPORTS == list(drop_sentinel_reports(_REPORTS, _SIZE, matches))
 
 
 def test_incomplete_and_planned_sentinels_are_counted_upward() -> None:
@@ -167,17 +164,17 @@ def test_incomplete_and_planned_sentinels_are_counted_upward() -> None:
     not missing, and counts as a user's submission only where reports are sampled.
     """
     planned = (_sentinel(35, acknowledged=False), _sentinel(2, acknowledged=False))
-    matches, left = _matched(_REPORTS[:10], _sentinel(3, 36), *planned)
+    matches = _matched(_REPORTS[:10], _sentinel(3, 36), *planned)
 
     assert (1, 1, (2, 1)) == (matches.n_acknowledged, matches.n_missing, matches.sent_and_arrived())
     assert (3, 2) == (matches.n_users(sampled=True), matches.n_users(sampled=False))
-    assert [report for n, report in enumerate(_REPORTS[:10]) if n not in {2, 3}] == left
+    assert 2 == len(matches.positions)
 
 
 def test_a_sentinel_stands_at_its_first_report() -> None:
     """The order is that of sending, without missing sentinels."""
     mixed = [_REPORTS[place] for place in np.random.default_rng(1).permutation(30)]
-    matches, _ = _matched(mixed, _sentinel(5, 6), _sentinel(38), _sentinel(7))
+    matches = _matched(mixed, _sentinel(5, 6), _sentinel(38), _sentinel(7))
 
     first = min(mixed.index(_REPORTS[5]), mixed.index(_REPORTS[6]))
     assert [first, mixed.index(_REPORTS[7])] == matches.order()

@@ -1,18 +1,25 @@
 import asyncio
-import sqlite3
-from collections.abc import AsyncIterator
-from contextlib import closing
+import shutil
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from common.crypto.hpke import split_every
-from common.errors import DeliveryUnderWayError, UnusableBatchError, WireError
+from common.errors import (
+    ConflictError,
+    DamagedStorageError,
+    DeliveryUnderWayError,
+    UnusableBatchError,
+    WireError,
+)
 from common.messages.batch import BatchId, BatchManifest
-from common.messages.inclusion_proof import BatchCommitment, leaves_of
-from deploy.audit.harness.analyzer_core import chunks_of
-from protos.shuffledp.v1 import inclusion_pb2
+from common.messages.inclusion_proof import BatchCommitment, leaf, leaves_of
+from deploy.audit.harness.analyzer_core import chunks_of, part_header, parts_of
 from tests.support.analyzer_core import BATCH, AnalyzerCore
-from tests.support.leaves import commitment_over
+from tests.support.leaves import GrownTree, commitment_over
 
 
 @pytest.mark.parametrize(
@@ -32,36 +39,148 @@ async def test_a_batch_must_agree_with_its_manifest(
         task_digest=analyzer.signed.digest(), batch_id=BATCH, n_users=users, n_reports=reports
     )
     with pytest.raises(WireError, match=message):
-        await analyzer.releases.deliver(manifest, chunks_of(analyzer.sealed(6)[:sent]))
+        await analyzer.deliver_parts(manifest, analyzer.sealed(6)[:sent])
 
 
-async def test_half_a_report_is_refused(analyzer: AnalyzerCore) -> None:
-    """Chunks hold whole sealed reports."""
-
-    async def odd() -> AsyncIterator[bytes]:
-        yield bytes(61)
-
-    with pytest.raises(WireError, match="it must hold whole reports of 60"):
-        await analyzer.releases.deliver(analyzer.manifest(3), odd())
+_SIZE = 60
 
 
-async def test_a_concurrent_delivery_is_refused_retryably(analyzer: AnalyzerCore) -> None:
+async def _chunks(*chunks: bytes) -> AsyncIterator[bytes]:
+    for chunk in chunks:
+        yield chunk
+
+
+@pytest.mark.parametrize(
+    ("header", "chunks", "message"),
+    [
+        ({}, [bytes(61)], "a chunk has 61 bytes; it must hold whole reports of 60"),
+        ({}, [bytes(60)], "1 reports of a part arrived; 3 were announced"),
+        ({}, [bytes(120), bytes(120), bytes(10**6)], "4 reports of a part arrived; 3 were"),
+        ({}, [bytes(179) + b"x"], "part 1 has another SHA-256 than was announced"),
+        ({"part": 2}, [], "the part's number is 2; there are 2 parts"),
+        ({"n_reports": 11}, [], "11 reports arrived; 10 were announced"),
+        (
+            {"n_reports": 2**29 // 60 + 1},
+            [],
+            r"a part has 5368709\d\d bytes; it may have at most 536870912",
+        ),
+    ],
+)
+async def test_a_part_must_agree_with_its_header(
+    analyzer: AnalyzerCore, header: dict[str, Any], chunks: list[bytes], message: str
+) -> None:
+    """A refused part leaves nothing, so that it can be delivered again."""
+    manifest, digest = analyzer.manifest(5), analyzer.signed.digest()
+    await analyzer.releases.begin_delivery(manifest, 2)
+    honest = part_header(digest, 1, [bytes(_SIZE)] * 3)
+    with pytest.raises(WireError, match=message):
+        await analyzer.releases.deliver_part(replace(honest, **header), _chunks(*chunks))
+
+    assert ([], False) == await analyzer.releases.begin_delivery(manifest, 2)
+    await analyzer.releases.deliver_part(honest, _chunks(bytes(180)))
+    assert ([1], False) == await analyzer.releases.begin_delivery(manifest, 2)
+
+
+async def test_parts_arrive_in_any_order_and_once(analyzer: AnalyzerCore) -> None:
+    """A part that is there is not read again; another under its number is refused."""
+    sealed, digest = analyzer.sealed(50), analyzer.signed.digest()
+    parts = parts_of(sealed, 7)
+    headers = [part_header(digest, number, part) for number, part in enumerate(parts)]
+    asked = []
+
+    async def deliver(number: int) -> None:
+        async def ask() -> None:
+            asked.append(number)
+
+        chunks = chunks_of(parts[number])
+        await analyzer.releases.deliver_part(headers[number], chunks, ask)
+
+    await analyzer.releases.begin_delivery(analyzer.manifest(50), 7)
+    await asyncio.gather(*map(deliver, (5, 3, 0)))
+    await analyzer.restart()
+    assert ([0, 3, 5], False) == await analyzer.releases.begin_delivery(analyzer.manifest(50), 7)
+    with pytest.raises(WireError, match="3 of 7 parts of the batch have arrived"):
+        await analyzer.releases.finish_delivery(digest)
+    other = part_header(digest, 3, parts[4])
+    with pytest.raises(ConflictError, match="another part 3"):
+        await analyzer.releases.deliver_part(other, chunks_of(parts[4]))
+    await asyncio.gather(*map(deliver, (6, 5, 4, 3, 2, 1)))
+    commitment = await analyzer.releases.finish_delivery(digest)
+    assert ([*range(7)], True) == await analyzer.releases.begin_delivery(analyzer.manifest(50), 7)
+    await analyzer.settle()
+
+    assert list(range(7)) == sorted(asked)
+    assert commitment is not None
+    leaves = [leaf(report) for report in sealed]
+    assert GrownTree(leaves, commitment.salt).root == commitment.root
+    assert 50 == (await analyzer.result()).n_users
+
+
+async def test_one_part_is_delivered_by_one_call_at_a_time(analyzer: AnalyzerCore) -> None:
     """The shuffler does not quarantine a batch for ABORTED."""
     sealed, started, going_on = analyzer.sealed(3), asyncio.Event(), asyncio.Event()
+    header = part_header(analyzer.signed.digest(), 0, sealed)
 
     async def slow() -> AsyncIterator[bytes]:
         started.set()
         await going_on.wait()
         yield b"".join(sealed)
 
-    first = asyncio.create_task(analyzer.releases.deliver(analyzer.manifest(3), slow()))
+    with pytest.raises(DeliveryUnderWayError, match="has not begun"):
+        await analyzer.releases.deliver_part(header, slow())
+    await analyzer.releases.begin_delivery(analyzer.manifest(3), 1)
+    first = asyncio.create_task(analyzer.releases.deliver_part(header, slow()))
     await started.wait()
     with pytest.raises(DeliveryUnderWayError) as caught:
-        await analyzer.releases.deliver(analyzer.manifest(3), chunks_of(sealed))
+        await analyzer.releases.deliver_part(header, chunks_of(sealed))
+    with pytest.raises(DeliveryUnderWayError, match="another batch of this task"):
+        await analyzer.releases.begin_delivery(analyzer.manifest(3), 2)
     going_on.set()
     await first
 
-    assert caught.value.status == "ABORTED"
+    assert "ABORTED" == caught.value.status
+    assert ([0], False) == await analyzer.releases.begin_delivery(analyzer.manifest(3), 1)
+
+
+async def test_an_incomplete_delivery_is_replaced(analyzer: AnalyzerCore) -> None:
+    """By another batch, whose parts are its own; nothing of the first one is left."""
+    first, digest = analyzer.manifest(4, batch=BatchId(b"f" * 16)), analyzer.signed.digest()
+    await analyzer.receive(first, analyzer.sealed(4))
+    assert ([], False) == await analyzer.releases.begin_delivery(first, 3)
+    await analyzer.receive(first, analyzer.sealed(4))
+    assert first.batch_id.hex() in _names(analyzer)
+    sealed = analyzer.sealed(50)
+    await analyzer.receive(analyzer.manifest(50), sealed)
+    assert first.batch_id.hex() not in _names(analyzer)
+    commitment = await analyzer.releases.finish_delivery(digest)
+    await analyzer.settle()
+
+    assert commitment is not None
+    assert (BATCH, 100) == (commitment.batch_id, commitment.n_leaves)
+    assert 50 == (await analyzer.result()).n_users
+
+
+def _names(analyzer: AnalyzerCore) -> str:
+    """Return the names of all files and folders."""
+    return " ".join(str(path) for path in analyzer.path.rglob("*"))
+
+
+async def test_calls_that_finish_a_delivery_share_the_work(analyzer: AnalyzerCore) -> None:
+    """It continues if a caller hangs up, and its outcome stays."""
+    digest = analyzer.signed.digest()
+    await analyzer.receive(analyzer.manifest(50), analyzer.sealed(50))
+    hung_up, *calls = [
+        asyncio.create_task(analyzer.releases.finish_delivery(digest)) for _ in range(4)
+    ]
+    await asyncio.sleep(0)
+    hung_up.cancel()
+    answers = await asyncio.gather(*calls, analyzer.releases.finish_delivery(digest))
+    await analyzer.settle()
+
+    assert 1 == len(set(answers))
+    stages = {"split": 2, "merge": 1, "hash_buckets": 1, "count": 1}
+    assert stages == dict(+analyzer.executor.parts)
+    assert 1 == len(await analyzer.store.ledger(0))
 
 
 async def test_the_salt_is_drawn_after_the_last_report(analyzer: AnalyzerCore) -> None:
@@ -69,7 +188,7 @@ async def test_the_salt_is_drawn_after_the_last_report(analyzer: AnalyzerCore) -
     before = analyzer.staging._rng.bit_generator.state
     stray = analyzer.manifest(5, batch=BatchId(b"s" * 16))
     with pytest.raises(WireError):
-        await analyzer.releases.deliver(stray, chunks_of(analyzer.sealed(3)))
+        await analyzer.deliver_parts(stray, analyzer.sealed(3))
     assert before == analyzer.staging._rng.bit_generator.state
     await analyzer.deliver(50, analyzer.sealed(50))
     assert 50 == (await analyzer.result()).n_users
@@ -78,70 +197,118 @@ async def test_the_salt_is_drawn_after_the_last_report(analyzer: AnalyzerCore) -
     for _ in range(2):
         digest = (await analyzer.publish()).digest()
         manifest = analyzer.manifest(5, batch=BatchId(digest[:16]))
-        commitment = await analyzer.releases.deliver(manifest, chunks_of(analyzer.sealed(5)))
+        commitment = await analyzer.deliver_parts(manifest, analyzer.sealed(5))
         assert commitment is not None
         salts.add(commitment.salt)
     assert 2 == len(salts)
 
 
-async def test_a_batch_staged_by_an_earlier_version_has_no_commitment(
-    analyzer: AnalyzerCore,
-) -> None:
-    """That version signed without a salt."""
-    manifest, sealed = analyzer.manifest(50), analyzer.sealed(50)
-    earlier = inclusion_pb2.BatchCommitment(signature=bytes(64)).SerializeToString()
-    await analyzer.store.begin_batch(manifest)
-    await analyzer.store.add_chunks(BATCH, 0, [b"".join(sealed)])
-    await analyzer.store.finish_batch(BATCH, bytes(32), earlier)
-
-    assert await analyzer.releases.deliver(manifest, chunks_of(sealed)) is None
-
-
 _USERS = 50
 
 
-async def _stage_and_damage(analyzer: AnalyzerCore, damage: str) -> None:
-    """Stage a batch of 50 chunks, stop before it is released, damage it, and start again."""
-    sealed = analyzer.sealed(_USERS)
-    await analyzer.staging.receive(analyzer.manifest(_USERS), chunks_of(sealed, size=2))
-    # Staged in one group, so each chunk is a row.
-    analyzer.store.close()
-    with closing(sqlite3.connect(analyzer.path / "analyzer.sqlite")) as connection:
-        connection.executescript(damage)
-    await analyzer.start()
+async def _stage(analyzer: AnalyzerCore) -> Path:
+    """Stage a batch of 5 parts, and stop before it is released; return its folder of blocks."""
+    manifest = analyzer.manifest(_USERS)
+    await analyzer.receive(manifest, analyzer.sealed(_USERS), 5)
+    await analyzer.staging.finish(manifest.task_digest)
+    return analyzer.path / "blocks" / BATCH.hex()
+
+
+async def _release(analyzer: AnalyzerCore) -> None:
+    await analyzer.restart()
     await analyzer.releases.resume()
     await analyzer.settle()
 
 
-@pytest.mark.parametrize(
-    ("damage", "said"),
-    [
-        ("DELETE FROM chunks WHERE position = 49", "98 are on the disk"),
-        ("DELETE FROM chunks WHERE position = 40", "80 are on the disk"),
-        (
-            "UPDATE chunks SET sealed_reports = zeroblob(120) WHERE position = 40",
-            "damaged on the disk",
-        ),
-        (
-            """
-            UPDATE chunks SET position = 99 WHERE position = 0;
-            UPDATE chunks SET position = 0 WHERE position = 1;
-            UPDATE chunks SET position = 1 WHERE position = 99;
-            """,
-            "damaged on the disk",
-        ),
-        ("DELETE FROM staged_hashes", "or the hash stored with them, are damaged"),
-    ],
-    ids=["last chunk lost", "chunk lost", "chunk changed", "chunks exchanged", "hash lost"],
-)
-async def test_a_batch_damaged_on_the_disk_is_not_estimated(
-    analyzer: AnalyzerCore, damage: str, said: str
-) -> None:
-    """Damage counts neither as fewer reports nor as unreadable ones."""
-    await _stage_and_damage(analyzer, damage)
+def _lose(arrived: Path) -> None:
+    (arrived / "4").unlink()
 
-    with pytest.raises(UnusableBatchError, match=said):
+
+def _cut_off(arrived: Path) -> None:
+    (arrived / "2").write_bytes((arrived / "2").read_bytes()[:-60])
+
+
+def _change(arrived: Path) -> None:
+    content = bytearray((arrived / "2").read_bytes())
+    content[100] ^= 1
+    (arrived / "2").write_bytes(content)
+
+
+def _exchange(arrived: Path) -> None:
+    (arrived / "0").rename(arrived / "2'")
+    (arrived / "2").rename(arrived / "0")
+    (arrived / "2'").rename(arrived / "2")
+
+
+@pytest.mark.parametrize("damage", [_lose, _cut_off, _change, _exchange])
+async def test_a_batch_damaged_on_the_disk_is_not_estimated(
+    analyzer: AnalyzerCore, damage: Callable[[Path], None]
+) -> None:
+    """Damage counts neither as fewer reports nor as unreadable ones. What is left is kept."""
+    folder = await _stage(analyzer)
+    damage(folder / "arrived")
+    left = _files(analyzer.path)
+    await _release(analyzer)
+    await _release(analyzer)
+
+    with pytest.raises(UnusableBatchError, match=r"of the batch's 5 staged parts is damaged on"):
         await analyzer.result()
+    assert left <= _files(analyzer.path)
+
+
+def _files(folder: Path) -> set[Path]:
+    return {path for path in folder.rglob("*") if path.is_file() and "arrived" in path.parts}
+
+
+async def test_blocks_that_were_computed_are_computed_again_if_they_are_damaged(
+    analyzer: AnalyzerCore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a crash of the machine as in the run that staged the batch."""
+    monkeypatch.setattr("analyzer.release.retry_pause", lambda _: 0.0)
+    folder = await _stage(analyzer)
+    [merged] = (folder / "merged").iterdir()
+    merged.unlink()
+    await analyzer.releases.finish_delivery(analyzer.signed.digest())
+    await analyzer.settle()
+    assert _USERS == (await analyzer.result()).n_users
+
+    signed = await analyzer.publish()
+    await analyzer.stage(analyzer.manifest(_USERS, batch=BatchId(b"2" * 16)), signed)
+    shutil.rmtree(analyzer.path / "blocks" / (b"2" * 16).hex() / "merged")
+    await _release(analyzer)
+    assert _USERS == (await analyzer.result()).n_users
+
+
+async def test_parts_damaged_before_they_are_staged_are_delivered_again(
+    analyzer: AnalyzerCore,
+) -> None:
+    """The shuffler still has them: it is told to retry."""
+    manifest, sealed = analyzer.manifest(_USERS), analyzer.sealed(_USERS)
+    await analyzer.receive(manifest, sealed)
+    (analyzer.path / "blocks" / BATCH.hex() / "arrived" / "1").write_bytes(b"")
+    with pytest.raises(DamagedStorageError, match="deliver it again"):
+        await analyzer.releases.finish_delivery(manifest.task_digest)
+    assert ([], False) == await analyzer.releases.begin_delivery(manifest, 2)
+    await analyzer.deliver_parts(manifest, sealed)
+    await analyzer.settle()
+
+    assert _USERS == (await analyzer.result()).n_users
+
+
+async def test_a_start_erases_what_no_batch_needs(analyzer: AnalyzerCore) -> None:
+    """Blocks and keys of released and of unknown batches; others are kept."""
+    staged, stray = await analyzer.publish(), BatchId(b"?" * 16)
+    await analyzer.stage(analyzer.manifest(_USERS), staged)
+    released = await analyzer.publish()
+    await analyzer.release(_USERS, released)
+    for batch_id in (BatchId(released.digest()[:16]), stray):
+        analyzer.blocks.open(batch_id).put("arrived/0", b"reports")
+    other = analyzer.path / "blocks" / "not a batch"
+    other.mkdir()
+    await analyzer.staging.sweep()
+
+    assert ["batch-" + BATCH.hex() + ".key"] == analyzer.state.names("batch-*.key")
+    assert {BATCH.hex(), other.name} == {path.name for path in other.parent.iterdir()}
 
 
 async def test_a_batch_always_gets_the_same_commitment(analyzer: AnalyzerCore) -> None:
@@ -150,10 +317,10 @@ async def test_a_batch_always_gets_the_same_commitment(analyzer: AnalyzerCore) -
     leaves = leaves_of(b"".join(sealed), analyzer.task.sealed_report_bytes)
     answers: list[BatchCommitment | None] = []
     for _ in range(2):
-        answers.append(await analyzer.releases.deliver(analyzer.manifest(5), chunks_of(sealed)))
+        answers.append(await analyzer.deliver_parts(analyzer.manifest(5), sealed))
         await analyzer.settle()
     await analyzer.restart()
-    answers.append(await analyzer.releases.deliver(analyzer.manifest(5), chunks_of(sealed[::-1])))
+    answers.append(await analyzer.deliver_parts(analyzer.manifest(5), sealed[::-1]))
 
     [first] = {answer for answer in answers if answer is not None}
     identity = analyzer.keys.identity

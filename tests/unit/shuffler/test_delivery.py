@@ -277,7 +277,9 @@ async def test_a_recorded_permutation_is_delivered_unchanged(shuffler: Shuffler)
         await shuffler.advance()
 
     assert [] == _seeds(shuffler)
-    assert [order, order] == [blob for _, blob in shuffler.analyzer.delivered]
+    [(_, blob)] = shuffler.analyzer.delivered
+    assert order == blob
+    assert [0] == shuffler.analyzer.received
     assert BatchState.ERASED is await shuffler.state()
 
 
@@ -316,11 +318,30 @@ async def test_a_batch_of_several_parts_is_delivered(
     assert 10 == len(set(split_every(blob, _SIZE)))
 
 
+async def test_only_parts_that_have_not_arrived_are_sent_again(
+    shuffler: Shuffler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every second part of four is lost the first time."""
+    monkeypatch.setattr("shuffler.permutation.PART_BYTES", 3 * _SIZE)
+    monkeypatch.setattr("shuffler.permutation.BLOCK_BYTES", 1)
+    await shuffler.submit(5)
+    shuffler.analyzer.lose_parts = True
+    await shuffler.advance()
+    assert BatchState.PERMUTED is await shuffler.state()
+    assert set(shuffler.analyzer.received) <= {0, 2}
+    shuffler.analyzer.lose_parts = False
+    await shuffler.advance()
+
+    assert [0, 1, 2, 3] == sorted(shuffler.analyzer.received)
+    [(_, blob)] = shuffler.analyzer.delivered
+    assert 10 == len(set(split_every(blob, _SIZE)))
+
+
 @pytest.mark.parametrize("damage", ["a flipped bit", "a lost end", "no file"])
 async def test_a_damaged_permuted_batch_is_not_delivered(shuffler: Shuffler, damage: str) -> None:
     """The batch keeps state and key for an operator; if the analyzer has it, it is erased."""
     await shuffler.submit(5)
-    shuffler.analyzer.lose_answers = True
+    shuffler.analyzer.reachable = False
     await shuffler.advance()
     order = _folders(shuffler)[0] / PERMUTED / "0"
     content = order.read_bytes()
@@ -330,12 +351,12 @@ async def test_a_damaged_permuted_batch_is_not_delivered(shuffler: Shuffler, dam
         os.truncate(order, 0)
     else:
         order.unlink()
-    shuffler.analyzer.lose_answers = False
+    shuffler.analyzer.reachable = True
     await shuffler.advance()
     assert BatchState.PERMUTED is await shuffler.state()
-    assert (1, 1) == (len(shuffler.analyzer.delivered), len(shuffler.key_files()))
+    assert ([], 1) == (shuffler.analyzer.delivered, len(shuffler.key_files()))
 
-    shuffler.analyzer.listen = False  # it has the batch, and acknowledges without reading
+    shuffler.analyzer.stage(bytes(10 * _SIZE))  # as if an earlier delivery had arrived
     await shuffler.advance()
     assert BatchState.ERASED is await shuffler.state()
     assert [] == shuffler.key_files() == list((shuffler.path / "blocks").iterdir())

@@ -18,12 +18,12 @@ from common.runtime.blocks import SealedBlocks
 from common.task.dummy_spec import ShufflerSpec
 from common.task_digest import TaskDigest
 from common.wire.batches import prefix_to_wire, proof_from_wire
+from deploy.audit.harness.analyzer_core import InlineExecutor
 from shuffler.admission import ConnectionLimit
 from shuffler.inclusion import proof_folder
 from shuffler.proof_job import ProofJob
 from shuffler.receipts import Receipts
 from shuffler.servicer import ShufflerServicer
-from tests.support.executors import InlineExecutor
 from tests.support.leaves import SALT, GrownTree, commitment_over
 from tests.support.shuffler_core import CASE, DIGEST, Shuffler
 from tests.support.tasks import SHUFFLER_NOISE, published

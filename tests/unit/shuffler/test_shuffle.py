@@ -15,11 +15,11 @@ from common.mechanisms.registry import mechanism_of
 from common.messages.batch import BatchId
 from common.runtime.blocks import FolderBlocks
 from common.task.dummy_spec import KEEP_SUM, ShufflerSpec
+from deploy.audit.harness.analyzer_core import InlineExecutor
 from shuffler.permutation import permute
 from shuffler.shuffle import ShuffleSummary, shuffle
 from shuffler.shuffle_job import PERMUTED, ShuffleJob
 from shuffler.storage.group import NUMBER_BITS
-from tests.support.executors import InlineExecutor
 from tests.support.tasks import SHUFFLER_NOISE, PublishedTask, published
 
 _PLAIN: Final = SHUFFLER_NOISE | {"domain_size": 7, "delta": 1e-2}

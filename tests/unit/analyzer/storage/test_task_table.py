@@ -3,7 +3,6 @@ import pytest
 from analyzer.storage import task_table
 from analyzer.storage.task_table import Sentinel
 from common.errors import BatchStateError, WireError
-from deploy.audit.harness.analyzer_core import chunks_of
 from tests.support.analyzer_core import AnalyzerCore
 from tests.support.leaves import some_leaves
 
@@ -47,7 +46,7 @@ async def test_sentinels_are_registered_before_the_batch(analyzer: AnalyzerCore)
     """Repeating a registration afterwards is no error."""
     planned = _sentinels(2)
     await _register(analyzer, planned)
-    await analyzer.releases.deliver(analyzer.manifest(8), chunks_of(analyzer.sealed(8)))
+    await analyzer.deliver_parts(analyzer.manifest(8), analyzer.sealed(8))
 
     await _register(analyzer, planned)
     for late, acknowledged in ((_sentinels(1, start=50), False), (planned, True)):

@@ -36,12 +36,12 @@ def test_one_pool_opens_under_several_keys(pool: HpkePool) -> None:
     sealed = [b"".join(_sealed(key, 3)) for key in keys]
     sizes = [len(blob) // 3 for blob in sealed]
     opened = [
-        pool.open(key, blob, size, _CONTEXT).result().readable
+        pool.open_and(key, replace, blob, size, _CONTEXT).result().readable
         for key, blob, size in zip(keys * 2, sealed * 2, sizes * 2, strict=True)
     ]
-    swapped = pool.open(keys[1], sealed[0], sizes[0], _CONTEXT).result().readable
+    swapped = pool.open_and(keys[1], replace, sealed[0], sizes[0], _CONTEXT).result().readable
     pool.forget_keys()
-    again = pool.open(keys[0], sealed[0], sizes[0], _CONTEXT).result().readable
+    again = pool.open_and(keys[0], replace, sealed[0], sizes[0], _CONTEXT).result().readable
 
     assert [bytes([1, 1, 1])] * 6 == opened
     assert bytes(3) == swapped
@@ -64,9 +64,9 @@ def test_workers_that_may_hold_a_destroyed_key_end(pool: HpkePool) -> None:
     """Workers finish their work first, and new ones replace them."""
     key = HpkePrivateKey.generate()
     blob = b"".join(_sealed(key, 2000))
-    pool.open(key, blob[:60], 60, _CONTEXT).result()
+    pool.open_and(key, replace, blob[:60], 60, _CONTEXT).result()
     [former] = multiprocessing.active_children()
-    underway = pool.open(key, blob, 60, _CONTEXT)
+    underway = pool.open_and(key, replace, blob, 60, _CONTEXT)
     pool.forget_keys()
     assert bytes([1]) * 2000 == underway.result().readable
     assert former.pid is not None
@@ -83,10 +83,10 @@ def test_a_key_sent_to_a_worker_does_not_print() -> None:
     assert key.private_bytes().hex() not in shown
 
 
-def test_worker_processes_seal_and_open_in_order(pool: HpkePool) -> None:
+def test_ciphertexts_are_sealed_and_opened_in_order(pool: HpkePool) -> None:
     """A ciphertext that does not open is marked and keeps its place, filled with zeros."""
     key, texts = HpkePrivateKey.generate(), bytes(range(36))
-    sealed = pool.submit(seal_each, key.public_key(), texts, 12, _CONTEXT).result()
+    sealed = seal_each(key.public_key(), texts, 12, _CONTEXT)
 
     assert texts == open_each(key, sealed, 60, _CONTEXT).plaintexts
     damaged = sealed[:60] + bytes(60) + sealed[120:]
@@ -108,10 +108,13 @@ def test_a_worker_that_dies_is_replaced(pool: HpkePool) -> None:
     """The dead worker's task fails; the next chunk opens."""
     key = HpkePrivateKey.generate()
     blob = b"".join(_sealed(key, 3))
-    pool.open(key, blob, 60, _CONTEXT).result()
+    pool.open_and(key, replace, blob, 60, _CONTEXT).result()
     [worker] = multiprocessing.active_children()
     worker.kill()
     worker.join()
     with contextlib.suppress(BrokenProcessPool):
-        pool.open(key, blob, 60, _CONTEXT).result()
-    assert open_each(key, blob, 60, _CONTEXT) == pool.open(key, blob, 60, _CONTEXT).result()
+        pool.open_and(key, replace, blob, 60, _CONTEXT).result()
+    assert (
+        open_each(key, blob, 60, _CONTEXT)
+        == pool.open_and(key, replace, blob, 60, _CONTEXT).result()
+    )

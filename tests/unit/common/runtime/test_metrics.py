@@ -164,9 +164,8 @@ def test_processor_time_of_workers_counts_after_they_end_too() -> None:
     key = HpkePrivateKey.generate(DEFAULT_SUITE).public_key()
     before, started = measure(), time.process_time()
     pool = HpkePool(1)
-    pool.submit(
-        seal_each, key, bytes(16 * 20_000), 16, report_context(TaskDigest(bytes(32)))
-    ).result()
+    context = report_context(TaskDigest(bytes(32)))
+    pool.submit(seal_each, key, bytes(16 * 20_000), 16, context).result()
     here = time.process_time() - started
     running = measure()
     pool.close()

@@ -40,6 +40,8 @@ _FOLLOWED: Final[dict[ModuleType, tuple[str, dict[str, Any]]]] = {
     user_agent.server: ("Policy", _CAPS),
 }
 """For each service, the class that must receive its settings, and values unlike the defaults."""
+_NAMED: Final = {"InclusionProofs", "Policy", "Releases", "Rotation"}
+"""Classes whose arguments are noted although they take neither a generator nor a pool."""
 
 
 class _QuickRotation(Rotation):
@@ -72,7 +74,7 @@ class _Started:
         monkeypatch.setattr(module, "Rotation", _QuickRotation, raising=False)
         for name, make in list(vars(module).items()):
             takes = getattr(getattr(make, "__init__", None), "__annotations__", {})
-            if takes.keys() & {"rng", "pool"} or name in {"InclusionProofs", "Policy", "Rotation"}:
+            if takes.keys() & {"rng", "pool"} or name in _NAMED:
                 monkeypatch.setattr(module, name, partial(self._noted, name, make))
 
     def _noted(self, name: str, make: Callable[..., Any], **given: Any) -> Any:

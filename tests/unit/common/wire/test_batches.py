@@ -1,8 +1,17 @@
+from dataclasses import replace
+
 import pytest
 
 from common.crypto.signing import SigningIdentity
 from common.errors import WireError
-from common.messages.batch import BatchId, BatchManifest, BatchProgress, BatchState, BatchStatus
+from common.messages.batch import (
+    BatchId,
+    BatchManifest,
+    BatchPart,
+    BatchProgress,
+    BatchState,
+    BatchStatus,
+)
 from common.messages.inclusion_proof import leaf, prefix_of
 from common.task_digest import TaskDigest
 from common.wire import batches
@@ -35,22 +44,48 @@ def test_a_batchs_state_is_read_back_as_it_was_written(state: BatchState) -> Non
     assert progress == batches.progress_from_wire(batches.progress_to_wire(progress))
 
 
-def test_a_delivery_is_a_manifest_followed_by_reports() -> None:
-    """The two kinds of message cannot be swapped."""
-    manifest, chunk = batches.manifest_to_wire(_MANIFEST), batches.chunk_to_wire(b"chunk")
+_PART = BatchPart(
+    task_digest=TaskDigest(b"d" * 32), part=7, n_reports=6, content_hash=bytes(range(32))
+)
 
-    assert _MANIFEST == batches.manifest_from_wire(manifest)
+
+def test_a_delivery_is_announced_and_answered() -> None:
+    """With its number of parts; the answer names those that have arrived."""
+    announced = batches.delivery_to_wire(_MANIFEST, 4096)
+
+    assert (_MANIFEST, 4096) == batches.delivery_from_wire(announced)
+    for n_parts in (0, 4097):
+        wrong = batches.delivery_to_wire(_MANIFEST, n_parts)
+        with pytest.raises(WireError, match=f"n_parts is {n_parts}; it must lie between 1 and"):
+            batches.delivery_from_wire(wrong)
+    for arrived, staged in (([], False), ([0, 4095], False), ([0, 1], True)):
+        answer = batches.arrived_to_wire(arrived, staged=staged)
+        assert (set(arrived), staged) == batches.arrived_from_wire(answer)
+
+
+def test_a_part_is_a_header_followed_by_reports() -> None:
+    """The two kinds of message cannot be swapped."""
+    header, chunk = batches.part_to_wire(_PART), batches.chunk_to_wire(memoryview(b"chunk"))
+
+    assert _PART == batches.part_from_wire(header)
     assert b"chunk" == batches.chunk_from_wire(chunk)
-    for wrong in (chunk, analyzer_pb2.DeliverBatchRequest()):
-        with pytest.raises(WireError, match="must begin with its manifest"):
-            batches.manifest_from_wire(wrong)
+    for wrong in (chunk, analyzer_pb2.DeliverPartRequest()):
+        with pytest.raises(WireError, match="must begin with its header"):
+            batches.part_from_wire(wrong)
     for wrong, rule in (
-        (manifest, "must contain only sealed reports"),
+        (header, "must contain only sealed reports"),
         (batches.chunk_to_wire(b""), "at least one report"),
         (batches.chunk_to_wire(bytes(2**20 + 1)), "at most 1048576"),
     ):
         with pytest.raises(WireError, match=rule):
             batches.chunk_from_wire(wrong)
+    for change, rule in (
+        ({"part": 4096}, "part is 4096"),
+        ({"content_hash": bytes(31)}, "content_hash has 31 bytes; it must have 32"),
+        ({"task_digest": b""}, "task_digest"),
+    ):
+        with pytest.raises(WireError, match=rule):
+            batches.part_from_wire(batches.part_to_wire(replace(_PART, **change)))
 
 
 @pytest.mark.parametrize(
@@ -124,13 +159,14 @@ def test_reports_ground_into_one_bucket_do_not_lengthen_answers() -> None:
 
 
 def test_a_commitment_without_a_salt_is_not_accepted() -> None:
-    """Earlier versions signed none. In storage it counts as missing; in a proof it is refused."""
+    """Earlier versions signed none. In storage it counts as missing; elsewhere it is refused."""
     message = batches.commitment_to_wire(_COMMITMENT)
     message.ClearField("salt")
-    delivered = analyzer_pb2.DeliverBatchResponse(commitment=message)
+    delivered = analyzer_pb2.FinishDeliveryResponse(commitment=message)
 
     assert batches.commitment_from_bytes(message.SerializeToString()) is None
-    assert batches.delivered_from_wire(delivered) is None
+    with pytest.raises(WireError, match="salt has 0 bytes; it must have 32"):
+        batches.delivered_from_wire(delivered)
     with pytest.raises(WireError, match="salt has 0 bytes; it must have 32"):
         batches.proof_from_wire(shuffler_pb2.GetInclusionResponse(commitment=message))
 

@@ -1,0 +1,172 @@
+"""
+The tables of delivered batches: manifests, the parts that have arrived, and commitments.
+
+`Store.run` runs these functions in the database's thread.
+"""
+
+import sqlite3
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from common.errors import ConflictError, DeliveryUnderWayError
+from common.messages.batch import BatchId, BatchManifest, BatchPart
+from common.task_digest import TaskDigest
+
+SCHEMA: Final = """
+CREATE TABLE IF NOT EXISTS batches (
+    task_digest BLOB PRIMARY KEY REFERENCES tasks,
+    batch_id BLOB NOT NULL UNIQUE,
+    n_users INTEGER NOT NULL,
+    n_reports INTEGER NOT NULL,
+    staged INTEGER NOT NULL DEFAULT 0,
+    failure TEXT,
+    n_parts INTEGER NOT NULL DEFAULT 0,
+    salt BLOB
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS parts (
+    batch_id BLOB NOT NULL,
+    part INTEGER NOT NULL,
+    n_reports INTEGER NOT NULL,
+    content_hash BLOB NOT NULL,
+    PRIMARY KEY (batch_id, part)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS commitments (
+    task_digest BLOB PRIMARY KEY REFERENCES tasks,
+    commitment BLOB NOT NULL
+) WITHOUT ROWID;
+"""
+ADDED_COLUMNS: Final = (
+    "ALTER TABLE batches ADD COLUMN n_parts INTEGER NOT NULL DEFAULT 0",
+    "ALTER TABLE batches ADD COLUMN salt BLOB",
+)
+"""Statements that add what a database of the first version lacks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivery:
+    """A batch's delivery as far as it has come."""
+
+    manifest: BatchManifest
+    n_parts: int
+    """0 until the delivery is accepted."""
+    staged: bool
+    """Whether the whole batch has arrived and is committed to."""
+    arrived: Mapping[int, BatchPart]
+    """The parts that are stored, by number."""
+
+
+def find_delivery(connection: sqlite3.Connection, digest: TaskDigest) -> Delivery | None:
+    """Look up the delivery of a task's batch; None if none has begun."""
+    row = connection.execute(
+        "SELECT batch_id, n_users, n_reports, n_parts, staged FROM batches WHERE task_digest = ?",
+        (digest,),
+    ).fetchone()
+    if row is None:
+        return None
+    batch_id, n_users, n_reports, n_parts, staged = row
+    parts = connection.execute(
+        "SELECT part, n_reports, content_hash FROM parts WHERE batch_id = ? ORDER BY part",
+        (batch_id,),
+    )
+    return Delivery(
+        manifest=BatchManifest(
+            task_digest=digest, batch_id=BatchId(batch_id), n_users=n_users, n_reports=n_reports
+        ),
+        n_parts=n_parts,
+        staged=bool(staged),
+        arrived={
+            part: BatchPart(
+                task_digest=digest, part=part, n_reports=of_part, content_hash=content_hash
+            )
+            for part, of_part, content_hash in parts
+        },
+    )
+
+
+def begin_delivery(
+    connection: sqlite3.Connection, manifest: BatchManifest, n_parts: int, *, replaceable: bool
+) -> Delivery:
+    """
+    Begin a delivery, or return the one that has begun.
+
+    Only a whole batch is final: an incomplete delivery of another batch, or in another number of
+    parts, is replaced. A new delivery has n_parts 0 until `accept_delivery`.
+
+    Raises:
+        ConflictError: Another batch, or this one with another manifest, was staged for this task;
+            or a batch with this batch_id was delivered for another task.
+        DeliveryUnderWayError: A delivery must be replaced, and is not `replaceable`.
+    """
+    other = connection.execute(
+        "SELECT 1 FROM batches WHERE batch_id = ? AND task_digest != ?",
+        (manifest.batch_id, manifest.task_digest),
+    ).fetchone()
+    if other is not None:
+        raise ConflictError("a batch with this batch_id was delivered for another task")
+    known = find_delivery(connection, manifest.task_digest)
+    if known is not None and known.staged and known.manifest != manifest:
+        raise ConflictError("another batch was delivered for this task: one task, one release")
+    if known is not None and (
+        known.staged or (known.manifest, known.n_parts) == (manifest, n_parts)
+    ):
+        return known
+    if known is not None:
+        if not replaceable:
+            raise DeliveryUnderWayError("another batch of this task is being delivered")
+        forget_parts(connection, known.manifest.batch_id)
+        connection.execute("DELETE FROM batches WHERE task_digest = ?", (manifest.task_digest,))
+    connection.execute(
+        "INSERT INTO batches (task_digest, batch_id, n_users, n_reports) VALUES (?, ?, ?, ?)",
+        (manifest.task_digest, manifest.batch_id, manifest.n_users, manifest.n_reports),
+    )
+    return Delivery(manifest=manifest, n_parts=0, staged=False, arrived={})
+
+
+def accept_delivery(connection: sqlite3.Connection, batch_id: BatchId, n_parts: int) -> None:
+    """Accept a delivery that has begun."""
+    connection.execute(
+        "UPDATE batches SET n_parts = ? WHERE batch_id = ? AND n_parts = 0", (n_parts, batch_id)
+    )
+
+
+def add_part(connection: sqlite3.Connection, batch_id: BatchId, part: BatchPart) -> None:
+    """Record a part whose block is stored."""
+    connection.execute(
+        "INSERT INTO parts VALUES (?, ?, ?, ?)",
+        (batch_id, part.part, part.n_reports, part.content_hash),
+    )
+
+
+def forget_parts(connection: sqlite3.Connection, batch_id: BatchId) -> None:
+    """Forget the parts of a batch, so that they are delivered again."""
+    connection.execute("DELETE FROM parts WHERE batch_id = ?", (batch_id,))
+    connection.execute("UPDATE batches SET salt = NULL WHERE batch_id = ?", (batch_id,))
+
+
+def fix_salt(connection: sqlite3.Connection, batch_id: BatchId, drawn: bytes) -> bytes:
+    """Store a batch's salt, unless it has one; return the stored one."""
+    connection.execute(
+        "UPDATE batches SET salt = ? WHERE batch_id = ? AND salt IS NULL", (drawn, batch_id)
+    )
+    [salt] = connection.execute(
+        "SELECT salt FROM batches WHERE batch_id = ?", (batch_id,)
+    ).fetchone()
+    return bytes(salt)
+
+
+def finish_delivery(connection: sqlite3.Connection, batch_id: BatchId, commitment: bytes) -> None:
+    """Mark a batch as staged, with its commitment."""
+    connection.execute("UPDATE batches SET staged = 1 WHERE batch_id = ?", (batch_id,))
+    connection.execute(
+        "INSERT INTO commitments SELECT task_digest, ? FROM batches WHERE batch_id = ?",
+        (commitment, batch_id),
+    )
+
+
+def unreleased_batches(connection: sqlite3.Connection) -> list[BatchId]:
+    """List the batches without a result, whose blocks are kept."""
+    rows = connection.execute(
+        "SELECT batch_id FROM batches WHERE task_digest NOT IN (SELECT task_digest FROM results)"
+    )
+    return [BatchId(batch_id) for (batch_id,) in rows]

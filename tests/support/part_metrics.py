@@ -1,0 +1,11 @@
+"""Metrics of parts, for executors in tests."""
+
+from common.runtime.executor import PartMetrics
+from common.runtime.metrics import ProcessMetrics
+from deploy.audit.harness.clock import ManualClock
+
+
+def part_metrics() -> PartMetrics:
+    """Return the metrics of an analyzer's parts."""
+    clock = ManualClock()
+    return PartMetrics(ProcessMetrics("analyzer", clock).metrics, clock)

@@ -1,0 +1,60 @@
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from common.crypto.batch_key import BatchKey
+from common.errors import DamagedStorageError
+from common.messages.batch import BatchId, BatchManifest
+from common.runtime.blocks import FolderBlocks, SealedBlocks
+from common.wire.batches import MAX_CHUNK_BYTES
+from shuffler.part_delivery import chunks_of_part, deliver_parts
+from tests.support.analyzers import MemoryAnalyzer
+from tests.support.tasks import published
+
+_SIZE: Final = 60_000
+_CASE: Final = published()
+
+
+@pytest.fixture
+def blocks(tmp_path: Path) -> SealedBlocks:
+    """Two parts of 40 and 2 reports."""
+    sealed = SealedBlocks(FolderBlocks(tmp_path), "b", BatchKey(bytes(32)))
+    for part, n_reports in enumerate((40, 2)):
+        sealed.put(f"permuted/{part}", bytes([part]) * (n_reports * _SIZE))
+    return sealed
+
+
+def _manifest() -> BatchManifest:
+    return BatchManifest(
+        task_digest=_CASE.signed.digest(), batch_id=BatchId(bytes(16)), n_users=21, n_reports=42
+    )
+
+
+def test_chunks_hold_whole_reports() -> None:
+    """Only the last chunk of a part is shorter."""
+    content = bytes(range(40)) * _SIZE
+    chunks = list(chunks_of_part(content, _SIZE))
+
+    assert content == b"".join(chunks)
+    assert [17, 17, 6] == [len(chunk) // _SIZE for chunk in chunks]
+    assert all(len(chunk) <= MAX_CHUNK_BYTES for chunk in chunks)
+
+
+async def test_all_parts_arrive_in_their_places(blocks: SealedBlocks) -> None:
+    """Whatever their order on the way."""
+    analyzer = MemoryAnalyzer(_CASE.signed)
+    await deliver_parts(analyzer, _manifest(), blocks, 2, _SIZE)
+
+    [(manifest, blob)] = analyzer.delivered
+    assert _manifest() == manifest
+    assert bytes(40 * _SIZE) + b"\1" * (2 * _SIZE) == blob
+
+
+async def test_a_missing_part_is_a_storage_error(blocks: SealedBlocks) -> None:
+    """The delivery is retried, and not finished."""
+    analyzer = MemoryAnalyzer(_CASE.signed)
+    with pytest.raises(DamagedStorageError, match="a block of the batch is missing"):
+        await deliver_parts(analyzer, _manifest(), blocks, 3, _SIZE)
+
+    assert [] == analyzer.delivered
