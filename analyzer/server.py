@@ -1,6 +1,7 @@
 """Composition root of the analyzer: creates its randomness, clock, keys, files and workers."""
 
 from dataclasses import dataclass
+from functools import partial
 
 import grpc
 
@@ -15,18 +16,21 @@ from analyzer.storage import task_table
 from analyzer.storage.former_chunks import convert_former_chunks
 from analyzer.storage.staged_blocks import StagedBlocks
 from analyzer.storage.store import Store
+from analyzer.worker import run_part
 from common.crypto.hpke import KeyId
 from common.crypto.hpke_pool import HpkePool
 from common.crypto.randomness import secure_generator
 from common.errors import LedgerError
-from common.runtime.blocks import FolderBlocks
+from common.runtime.blocks import open_blocks
 from common.runtime.clock import SystemClock
-from common.runtime.executor import LocalExecutor, PartMetrics
+from common.runtime.engine import open_executor
+from common.runtime.executor import Executor, PartMetrics
+from common.runtime.jobs import OfferedJobs, serve_jobs
 from common.runtime.key_store import Rotation
 from common.runtime.metrics import ProcessMetrics
 from common.runtime.service import Listener, Service
 from common.runtime.state_directory import StateDirectory
-from common.runtime.tls import identity_for
+from common.runtime.tls import identity_for, internal_identity
 from protos.shuffledp.v1 import analyzer_pb2_grpc
 
 
@@ -36,12 +40,18 @@ class AnalyzerService(Service):
 
     releases: Releases
     store: Store
+    executor: Executor
     pool: HpkePool
+    internal: Listener | None
+    """Serves the workers, if this is the coordinator."""
 
     async def stop(self) -> None:
         """Finish calls in flight, stop background tasks, and close every file."""
+        if self.internal is not None:
+            await self.internal.stop()
         await self.listener.stop()
         await self.releases.stop()
+        await self.executor.close()
         self.pool.close()
         self.store.close()
 
@@ -79,8 +89,10 @@ async def start(settings: AnalyzerSettings) -> AnalyzerService:
     )
     listing = TaskListing(store, clock)
     await listing.log_unlisted()
-    executor = LocalExecutor(pool=pool, metrics=PartMetrics(process_metrics.metrics, clock))
-    blocks = StagedBlocks(state, FolderBlocks(state.path / "blocks"))
+    jobs = OfferedJobs()
+    parts = PartMetrics(process_metrics.metrics, clock)
+    executor = open_executor(settings, pool, run_part, jobs, parts)
+    blocks = StagedBlocks(state, open_blocks(settings.blocks_url()))
     await convert_former_chunks(store, blocks)
     metrics.resume(await store.batch_states(), await store.run(task_table.deadlines), head.entry)
     staging = Staging(
@@ -124,4 +136,20 @@ async def start(settings: AnalyzerSettings) -> AnalyzerService:
         operator_token=keys.operator_token,
         background=(rotation.run, releases.measure_budgets),
     )
-    return AnalyzerService(listener=listener, releases=releases, store=store, pool=pool)
+    internal = None
+    if settings.internal_tls_directory is not None:
+        internal = await Listener.start_internal(
+            settings,
+            internal_identity(settings.internal_tls_directory, "coordinator", clock),
+            "shuffledp.v1.Jobs",
+            partial(serve_jobs, jobs=jobs),
+            process_metrics,
+        )
+    return AnalyzerService(
+        listener=listener,
+        internal=internal,
+        releases=releases,
+        store=store,
+        executor=executor,
+        pool=pool,
+    )

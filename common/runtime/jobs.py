@@ -18,6 +18,7 @@ from common.runtime.rpc import SHORT_DEADLINE, FreshChannel, open_channel, reply
 from common.runtime.settings import KeyHolderSettings
 from common.runtime.tls import Tls, TlsFiles
 from common.wire.jobs import job_from_wire, job_to_wire
+from common.wire.results import MAX_RESULT_BYTES
 from protos.shuffledp.v1 import jobs_pb2, jobs_pb2_grpc
 
 
@@ -76,7 +77,11 @@ class PartRunner:
         """
         self._channel = FreshChannel(
             lambda own: open_channel(
-                coordinator, "coordinator", own.authority if own else None, own=own
+                coordinator,
+                "coordinator",
+                own.authority if own else None,
+                own=own,
+                receive_limit=MAX_RESULT_BYTES,  # a job holds a task and all sentinels' leaves
             ),
             tls,
         )

@@ -4,27 +4,31 @@ import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import pytest
 import pytest_asyncio
 
 from common.crypto.hpke_pool import HpkePool
 from common.errors import EngineAwayError
+from common.messages.batch import BatchState
 from common.messages.inclusion_proof import bits_for
 from common.runtime.blocks import FolderBlocks
 from common.runtime.clock import SystemClock
 from common.runtime.executor import Executor, LocalExecutor, PartMetrics
 from common.runtime.metrics import ProcessMetrics
+from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
 from shuffler.proof_job import ProofJob
 from shuffler.shuffle import shuffle
 from shuffler.shuffle_job import PERMUTED, ShuffleJob
+from tests.support.clients import DEADLINE, envelopes, final_state, result_of
 from tests.support.scrapes import series_of
+from tests.support.services import Services
 from tests.support.tasks import published
 
 pytest.importorskip("distributed")
-from tests.support.dying_engine_workers import MARKS, run_and_die_once
-from tests.support.engines import EngineParty, engine_party, stored_job
+from tests.support.dying_parts import MARKS, run_and_die_once
+from tests.support.engines import Engine, EngineParty, engine_party, stored_job
 
 _CASE: Final = published()
 _USERS: Final = 300
@@ -115,3 +119,42 @@ async def test_an_engine_that_is_away_or_without_workers_is_an_error(party: Engi
         party.engine.kill(away)
         with pytest.raises(EngineAwayError, match=message):
             await party.executor.run(ShuffleJob.throw, job, range(3))
+
+
+@pytest.mark.parametrize("party", ["shuffler", "analyzer"])
+async def test_a_party_with_an_engine_shuffles_or_counts(tmp_path: Path, party: str) -> None:
+    """Its workers fetch the jobs from the coordinator's internal service."""
+    environment = dict[str, str]()
+    services, engine = Services(tmp_path), Engine(tmp_path, environment)
+    blocks, state = tmp_path / "blocks", tmp_path / party
+    settings: dict[str, Any] = {
+        "role": "coordinator",
+        "coordinator_listen": "127.0.0.1:0",
+        "internal_tls_directory": engine.certificates,
+        "blocks": blocks.as_uri(),
+        "executor": engine.address,
+    }
+    await engine.start_scheduler()
+    try:
+        await services.start_analyzer(**settings if party == "analyzer" else {})
+        await services.start_shuffler(**settings if party == "shuffler" else {})
+        address = (state / "coordinator_address").read_text(encoding="ascii")
+        environment |= engine.settings(address, state, blocks, party)
+        engine.start_workers()
+        await services.start_user_agent()
+        signed = await services.publish(n_min=30, target_size=30, local_epsilon=4.0)
+        async with services.channel("shuffler", services.shuffler.address) as channel:
+            stub = shuffler_pb2_grpc.ShufflerStub(channel)
+            request = shuffler_pb2.SubmitBulkRequest(
+                task_digest=signed.digest(), envelopes=envelopes(signed, 30)
+            )
+            await stub.SubmitBulk(request, timeout=DEADLINE)
+        result = await result_of(services, signed)
+        assert BatchState.ERASED is await final_state(services, signed)
+        await services.stop()
+    finally:
+        engine.stop()
+
+    assert (30, 60) == (result.n_users, result.n_reports)
+    left = [f"proof-{signed.digest().hex()}"] if party == "shuffler" else []
+    assert left == [path.name for path in blocks.iterdir()]

@@ -67,6 +67,22 @@ class Engine:
         """Return the certificate of a role."""
         return TlsFiles.within(self.certificates, role)
 
+    def settings(
+        self, coordinator: str, state: Path, blocks: Path, party: str = "shuffler"
+    ) -> dict[str, str]:
+        """Return the variables of a party's workers; a shuffler's read its SQLite database."""
+        settings = {
+            "role": "worker",
+            "coordinator": coordinator,
+            "internal_tls_directory": str(self.certificates),
+            "blocks": blocks.as_uri(),
+            "state_directory": str(state),
+            "plaintext": "true",
+        }
+        if party == "shuffler":
+            settings |= {"analyzer": "127.0.0.1:1", "analyzer_identity": "0" * 64}
+        return {f"SHUFFLEDP_{party.upper()}_{name.upper()}": settings[name] for name in settings}
+
     async def start_scheduler(self) -> None:
         """Start a scheduler at the engine's address, and wait until it listens."""
         self._scheduler = self._start(
@@ -161,17 +177,7 @@ async def engine_party(
     metrics = ProcessMetrics("shuffler", SystemClock())
     tls = Tls.open(engine.files("coordinator"), "coordinator", SystemClock())
     async with coordinator(tls, jobs) as address:
-        settings = {
-            "role": "worker",
-            "coordinator": address,
-            "internal_tls_directory": str(engine.certificates),
-            "blocks": (folder / "engine").as_uri(),
-            "state_directory": str(folder),
-            "plaintext": "true",
-            "analyzer": "127.0.0.1:1",
-            "analyzer_identity": "0" * 64,
-        }
-        variables |= {f"SHUFFLEDP_SHUFFLER_{name.upper()}": settings[name] for name in settings}
+        variables |= engine.settings(address, folder, folder / "engine")
         await engine.start_scheduler()
         engine.start_workers()
         executor = EngineExecutor(

@@ -78,7 +78,7 @@ class InlineExecutor:
         return results
 
     async def forget_keys(self) -> None:
-        """Do nothing: this process holds all keys."""
+        """Do nothing."""
 
     async def close(self) -> None:
         """Do nothing."""
