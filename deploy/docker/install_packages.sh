@@ -20,7 +20,7 @@ rm -rf "$SITE/numpy/distutils" "$SITE/setuptools" "$SITE/_distutils_hack" \
     "$SITE/distutils-precedence.pth"
 
 if [ -n "${SCALE:-}" ]; then
-    install -D /build/dask.yaml /venv/etc/dask/shuffledp.yaml
+    install -D -m 0644 /build/dask.yaml /venv/etc/dask/shuffledp.yaml
 fi
 
 chmod -R a+rX,go-w /venv
