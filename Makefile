@@ -48,7 +48,7 @@ images: install  ## build an image for each party, and one for operators
 up: install  ## build, prepare and start the three in containers
 	$(IMAGES) $(BIN)/python -m deploy.docker up
 
-up-scale: install  ## the same with front-ends, PostgreSQL and engines, to try scale-out on one machine
+up-scale: install  ## the same with several front-ends, PostgreSQL and an engine for each party
 	$(IMAGES) $(BIN)/python -m deploy.docker up --scale
 
 down: install  ## stop them; keys and state stay
