@@ -10,7 +10,7 @@ STAMP := .venv/.installed
 IMAGES = SHUFFLEDP_BASE="$(BASE)" SHUFFLEDP_BUILDER="$(BUILDER)"
 LOCK = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --no-header
 
-.PHONY: help install demo test test-all audit mutants containers-test images up down docs lint protos bench vectors lock clean
+.PHONY: help install demo test test-all audit mutants containers-test images up up-scale down docs lint protos bench vectors lock clean
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -39,7 +39,7 @@ audit: install  ## simulate attacks by every coalition (20 seconds)
 	@mkdir -p .audit
 	$(BIN)/shuffledp audit --quick --output .audit/audit.json --html .audit/audit.html
 
-containers-test: install  ## build the images, run the three in containers, kill each, collect
+containers-test: install  ## build the images, run the services in containers, kill each, collect
 	$(IMAGES) $(BIN)/python -m pytest -q -s tests/containers
 
 images: install  ## build an image for each party, and one for operators
@@ -47,6 +47,9 @@ images: install  ## build an image for each party, and one for operators
 
 up: install  ## build, prepare and start the three in containers
 	$(IMAGES) $(BIN)/python -m deploy.docker up
+
+up-scale: install  ## the same with several front-ends, PostgreSQL and an engine for each party
+	$(IMAGES) $(BIN)/python -m deploy.docker up --scale
 
 down: install  ## stop them; keys and state stay
 	$(BIN)/python -m deploy.docker down

@@ -29,6 +29,8 @@ from common.runtime.state_directory import atomic_write
 
 PARTIES: Final = ("analyzer", "shuffler", "user_agent", "operator")
 """The parties that a certificate may name."""
+INTERNAL_ROLES: Final = ("coordinator", "front-end", "worker", "scheduler", "postgres")
+"""What a certificate by a party's internal authority may name: one of its own processes."""
 AUTHORITY: Final = "authority"
 WARN_DAYS: Final = 30
 """A certificate should be renewed this many days before it expires."""

@@ -5,6 +5,7 @@ Create and renew a folder of TLS certificates. Run by the operator.
     FOLDER/PARTY/PARTY.pem, PARTY.key, authority.pem    files for the party's machine
 
 A development folder (tls_directory), with all files in one folder, can be shown and renewed too.
+The folder of a party's internal authority has the same form, with the party's roles as names.
 """
 
 from collections.abc import Sequence
@@ -13,10 +14,18 @@ from pathlib import Path
 from typing import Final
 
 from common.errors import SettingsError
-from common.runtime.certificates import AUTHORITY, PARTIES, Authority, Certificate, extra_hosts
+from common.runtime.certificates import (
+    AUTHORITY,
+    INTERNAL_ROLES,
+    PARTIES,
+    Authority,
+    Certificate,
+    extra_hosts,
+)
 from common.runtime.state_directory import atomic_write
 
 _NAME: Final = "shuffledp authority"
+_NAMES: Final = (*PARTIES, *INTERNAL_ROLES)
 _OWNER_ONLY: Final = 0o700
 
 
@@ -30,12 +39,19 @@ class KeyFolder:
         """
         Create the authority unless it exists, and a certificate with these hosts for each party.
 
-        Raises SettingsError if a party is unknown or has a certificate, or if writing fails.
+        Instead of parties, `parties` may be roles of one party, for its internal authority. Raises
+        SettingsError if a name is unknown, has a certificate, or mixes both; or if writing fails.
         """
-        unknown = sorted(set(parties) - set(PARTIES))
+        unknown = sorted(set(parties) - set(_NAMES))
         if unknown:
             raise SettingsError(
-                f"unknown party: {', '.join(unknown)}; the parties are {', '.join(PARTIES)}"
+                f"unknown party: {', '.join(unknown)}; the parties are {', '.join(PARTIES)}, and "
+                f"the roles within one {', '.join(INTERNAL_ROLES)}"
+            )
+        if len({name in PARTIES for name in (*parties, *self._folders())}) > 1:
+            raise SettingsError(
+                "one authority must not certify parties and roles: whoever holds a certificate of "
+                "a party's internal authority can run code in its engine"
             )
         existing = [party for party in parties if party in self._folders()]
         if existing:
@@ -84,7 +100,7 @@ class KeyFolder:
 
     def _folders(self) -> dict[str, Path]:
         """Return the folder of each party that has a certificate, by party."""
-        folders = [(party, path) for party in PARTIES for path in (self.path, self.path / party)]
+        folders = [(party, path) for party in _NAMES for path in (self.path, self.path / party)]
         return {party: path for party, path in folders if (path / f"{party}.pem").exists()}
 
     def _issue(

@@ -8,7 +8,7 @@ from typing import Final
 
 from common.errors import ShuffleDpError
 from deploy.docker.deployment import Deployment
-from deploy.docker.engine import IMAGES, Engine
+from deploy.docker.engine import IMAGES, SCALE_IMAGES, Engine
 
 DEFAULT_BASE: Final = "python:3.12-slim-bookworm"
 """Default base image, as in the Dockerfile."""
@@ -23,7 +23,7 @@ def _images(deployment: Deployment) -> None:
     engine = deployment.engine
     base = os.environ.get("SHUFFLEDP_BASE") or DEFAULT_BASE
     builder = os.environ.get("SHUFFLEDP_BUILDER") or base
-    for image in IMAGES:
+    for image in (*IMAGES, *SCALE_IMAGES) if deployment.scale else IMAGES:
         started = time.monotonic()
         engine.build(image, f"shuffledp-{image}:{deployment.tag}", base, builder)
         _print(f"{image}: built on {base} in {time.monotonic() - started:.0f} s")
@@ -33,11 +33,11 @@ def _up(deployment: Deployment) -> None:
     _images(deployment)
     _print("preparing keys and identities in deploy/secrets")
     deployment.prepare()
-    _print("starting the analyzer, shuffler and user agent")
+    _print("starting the services")
     deployment.start()
-    compose = f"{' '.join(deployment.engine.compose)} --file deploy/compose.yaml"
+    compose = f"{' '.join(deployment.engine.compose)} --file deploy/{deployment.file.name}"
     _print(
-        f"""All three are healthy. Next, from this folder:
+        f"""All services are healthy. Next, from this folder:
 
   {compose} ps
   {compose} run --rm operator task create /drafts/cities.toml \\
@@ -53,7 +53,7 @@ def _down(deployment: Deployment) -> None:
     _print(
         "Stopped. Keys stay in deploy/secrets, and state in the volumes: `make up` continues with "
         "both. To destroy collected data and the ledger:\n"
-        f"  {' '.join(deployment.engine.compose)} --file deploy/compose.yaml down --volumes"
+        f"  {' '.join(deployment.engine.compose)} --file deploy/compose.scale.yaml down --volumes"
     )
 
 
@@ -61,12 +61,13 @@ def main() -> None:
     """Run a command; print an expected error and exit with status 1."""
     commands = {"images": _images, "up": _up, "down": _down}
     parser = argparse.ArgumentParser(
-        prog="python -m deploy.docker", description="Run the three services in containers."
+        prog="python -m deploy.docker", description="Run the services in containers."
     )
     parser.add_argument("command", choices=commands)
+    parser.add_argument("--scale", action="store_true", help="the deployment with front-ends")
     arguments = parser.parse_args()
     try:
-        commands[arguments.command](Deployment(engine=Engine.find()))
+        commands[arguments.command](Deployment(engine=Engine.find(), scale=arguments.scale))
     except ShuffleDpError as error:
         sys.exit(f"shuffledp: {error}")
 

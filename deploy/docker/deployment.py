@@ -1,8 +1,9 @@
-"""Prepare, start and stop the three services with compose."""
+"""Prepare, start and stop the services with compose."""
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Final
@@ -11,7 +12,16 @@ from deploy.docker.engine import ROOT, Engine, EngineError
 from deploy.docker.preparation import IDENTITY_FILE, PARTIES
 
 SERVICES: Final = ("analyzer", "shuffler", "user_agent")
-COMPOSE_FILE: Final = ROOT / "deploy" / "compose.yaml"
+SCALE_GROUPS: Final = (
+    ("postgres", "analyzer-scheduler", "shuffler-scheduler"),
+    ("analyzer", "shuffler"),
+    ("analyzer-worker-1", "analyzer-worker-2", "shuffler-worker-1", "shuffler-worker-2"),
+    *(("front-end-1",), ("front-end-2",), ("front-end-3",)),
+    ("haproxy", "user_agent", "prometheus"),
+)
+"""Services of the scale deployment. A group starts once those before it are healthy, so that an
+upgrade replaces the front-ends one by one, after the coordinators."""
+_FOLDER: Final = ROOT / "deploy"
 _HEALTHY_SECONDS: Final = 180.0
 _POLL_SECONDS: Final = 0.5
 _PROCESSORS: Final = 2
@@ -20,15 +30,27 @@ _LOG_LINES: Final = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployment:
-    """A compose project of the three services."""
+    """A compose project: the three services, or the scale deployment."""
 
     engine: Engine
+    scale: bool = False
+    """Whether to run the scale deployment, under the same names and keys."""
     project: str = "shuffledp"
     tag: str = "local"
     """Tag of the images."""
-    secrets: Path = COMPOSE_FILE.parent / "secrets"
-    variables_file: Path = COMPOSE_FILE.parent / ".env"
+    secrets: Path = _FOLDER / "secrets"
+    variables_file: Path = _FOLDER / ".env"
     """Environment file of the compose project."""
+
+    @property
+    def file(self) -> Path:
+        """The compose file."""
+        return _FOLDER / ("compose.scale.yaml" if self.scale else "compose.yaml")
+
+    @property
+    def groups(self) -> tuple[tuple[str, ...], ...]:
+        """The services in the order of their start."""
+        return SCALE_GROUPS if self.scale else (SERVICES,)
 
     def prepare(self) -> None:
         """Create missing keys and identities, and write the variables file. Raises EngineError."""
@@ -50,13 +72,14 @@ class Deployment:
 
     def start(self) -> None:
         """Start all services and wait until they are healthy. Raises EngineError."""
-        self.compose("up", "-d", *SERVICES)
-        self.wait()
+        for group in self.groups:
+            self.compose("up", "-d", "--remove-orphans", *group)
+            self.wait(*group)
 
-    def wait(self) -> None:
-        """Wait until all services are healthy. Raises EngineError."""
+    def wait(self, *services: str) -> None:
+        """Wait until services, by default all, are healthy. Raises EngineError."""
         deadline, health = time.monotonic() + _HEALTHY_SECONDS, "{{.State.Health.Status}}"
-        for service in SERVICES:
+        for service in services or chain.from_iterable(self.groups):
             inspect = ("inspect", "--format", health, self.container(service))
             while self.engine.run(*inspect, check=False).stdout.strip() != "healthy":
                 if time.monotonic() > deadline:
@@ -71,14 +94,14 @@ class Deployment:
         return self.engine.output("ps", "--all", "--quiet", "--no-trunc", *filters)
 
     def stop(self) -> None:
-        """Remove containers and networks; keep the volumes. Raises EngineError."""
-        self.compose("down", "--remove-orphans")
+        """Remove containers and networks of either deployment; keep volumes. Raises EngineError."""
+        replace(self, scale=True).compose("down", "--remove-orphans")  # its networks are all
 
     def compose(self, *arguments: str, text: str = "", check: bool = True) -> CompletedProcess[str]:
         """Run a compose command. Raises EngineError on a timeout or, if `check`, on a failure."""
         self.variables_file.touch()
         project = ("--project-name", self.project, "--env-file", str(self.variables_file))
-        file = ("--file", str(COMPOSE_FILE))
+        file = ("--file", str(self.file))
         return self.engine.run(*project, *file, *arguments, text=text, check=check, compose=True)
 
     def _write(self, variables: Mapping[str, str]) -> None:

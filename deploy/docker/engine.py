@@ -14,6 +14,16 @@ from common.errors import ShuffleDpError
 ROOT: Final = Path(__file__).parents[2]
 IMAGES: Final = ("shuffler", "analyzer", "user_agent", "operator")
 """Targets of the Dockerfile, each with its own lock file."""
+SCALE_IMAGES: Final = ("shuffler-scale", "analyzer-scale", "postgresql", "haproxy", "prometheus")
+"""Variants of the parties' images, and Debian's servers, for scale-out."""
+_VARIANTS: Final[Mapping[str, tuple[str, str]]] = {
+    "shuffler-scale": ("shuffler", "SCALE=-scale"),
+    "analyzer-scale": ("analyzer", "SCALE=-scale"),
+    "postgresql": ("debian", "PACKAGE=postgresql-15"),
+    "haproxy": ("debian", "PACKAGE=haproxy"),
+    "prometheus": ("debian", "PACKAGE=prometheus"),
+}
+"""Target and argument of each variant."""
 
 _CHECK_SECONDS: Final = 20.0
 """Timeout in seconds of a command that checks for an engine."""
@@ -83,13 +93,15 @@ class Engine:
 
     def build(self, image: str, name: str, base: str, builder: str, *options: str) -> None:
         """
-        Build one target of the Dockerfile on the image `base`. Raises EngineError.
+        Build one of IMAGES or SCALE_IMAGES on the image `base`. Raises EngineError.
 
         The image `builder` runs the build; it holds the same Python, and pip.
         """
         file = f"--file={ROOT / 'deploy' / 'docker' / 'Dockerfile'}"
-        bases = (f"--build-arg=BASE={base}", f"--build-arg=BUILDER={builder}")
-        self.run("build", *options, file, *bases, f"--target={image}", f"--tag={name}", str(ROOT))
+        target, *variant = _VARIANTS.get(image, (image,))
+        arguments = (f"BASE={base}", f"BUILDER={builder}", *variant)
+        given = (f"--build-arg={argument}" for argument in arguments)
+        self.run("build", *options, file, *given, f"--target={target}", f"--tag={name}", str(ROOT))
 
 
 def _answers(command: tuple[str, ...], environment: Mapping[str, str]) -> bool:

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Create /venv from a party's lock file. Run by the Dockerfile.
 #
-# Usage: install_packages.sh PARTY
+# Usage: install_packages.sh LOCK    such as shuffler, or shuffler-scale
 #
 # The same lock file and base image give the same files, byte for byte.
 set -eu
@@ -18,5 +18,9 @@ find "$SITE" -type f \( -name '*.pyi' -o -name '*.pyx' -o -name '*.pxd' -o -name
     -o -name '*.[cha]' -o -name '*.cpp' \) -delete
 rm -rf "$SITE/numpy/distutils" "$SITE/setuptools" "$SITE/_distutils_hack" \
     "$SITE/distutils-precedence.pth"
+
+if [ -n "${SCALE:-}" ]; then
+    install -D -m 0644 /build/dask.yaml /venv/etc/dask/shuffledp.yaml
+fi
 
 chmod -R a+rX,go-w /venv

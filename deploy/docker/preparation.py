@@ -5,6 +5,8 @@ Create the keys that containers need before their first start; keep existing one
     SECRETS/PARTY/PARTY.pem, PARTY.key            for the analyzer, shuffler and operator
     SECRETS/PARTY/state.key                       encrypts the party's state
     SECRETS/PARTY/operator.token, identity.pub    for the operator, and for pinning the party
+    SECRETS/PARTY/internal/                       for scale-out: the party's internal authority
+    SECRETS/PARTY/internal/ROLE/                  and what each of its processes gets
 
 Containers mount these files with their owner and mode, so they belong to the user that services run
 as. `make up` runs this module in the operator's image: first for certificates, without volumes;
@@ -15,11 +17,13 @@ leaves in its volume therefore cannot reach another party's secrets.
 import argparse
 import os
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 from common.errors import ShuffleDpError
 from common.runtime.access import OperatorToken
+from common.runtime.certificates import INTERNAL_ROLES
 from common.runtime.clock import SystemClock
 from common.runtime.key_store import load_identity
 from common.runtime.state_directory import StateDirectory, atomic_write
@@ -33,6 +37,11 @@ IDENTITY_FILE: Final = "identity.pub"
 """Public identity in a party's folder: 64 hexadecimal digits."""
 
 _CERTIFIED: Final = (*PARTIES, "operator")
+ROLES: Final[Mapping[str, tuple[str, ...]]] = {
+    "analyzer": ("coordinator", "worker", "scheduler"),
+    "shuffler": INTERNAL_ROLES,
+}
+"""Roles with a certificate by a party's internal authority."""
 _NO_LISTING: Final = 0o711
 """Folder mode: other users can open files by name but not list them."""
 _OWNER_ONLY: Final = 0o600
@@ -42,17 +51,25 @@ _SECRETS: Final = Path("/secrets")
 _STATE: Final = Path("/var/lib/shuffledp/state")
 
 
-def prepare_certificates(secrets: Path, now: float) -> None:
+def prepare_certificates(secrets: Path, now: float, *, internal: bool = False) -> None:
     """
     Create missing certificates (authority, analyzer, shuffler, operator) in an existing folder.
 
-    Raises SettingsError if a file cannot be written or does not match the others.
+    With `internal`, also each party's internal authority and its roles' certificates. Raises
+    SettingsError if a file cannot be written or does not match the others.
     """
-    missing = [party for party in _CERTIFIED if not (secrets / party / f"{party}.pem").exists()]
+    _make_missing(secrets, _CERTIFIED, now)
+    if internal:
+        for party, roles in ROLES.items():
+            _make_missing(secrets / party / "internal", roles, now)
+
+
+def _make_missing(folder: Path, names: Sequence[str], now: float) -> None:
+    missing = [name for name in names if not (folder / name / f"{name}.pem").exists()]
     if missing:
-        KeyFolder(secrets).make(missing, (), now)
-    for folder in (secrets, *(secrets / party for party in _CERTIFIED)):
-        folder.chmod(_NO_LISTING)
+        KeyFolder(folder).make(missing, (), now)
+    for each in (folder, *(folder / name for name in names)):
+        each.chmod(_NO_LISTING)
 
 
 def prepare_party(secrets: Path, state: Path) -> None:
@@ -74,8 +91,10 @@ def main() -> None:
     """Prepare the mounted folders: all secrets, or one party's secrets and state."""
     parser = argparse.ArgumentParser(description="Create keys and certificates for containers.")
     parser.add_argument("target", choices=["certificates", "party"])
+    parser.add_argument("--internal", action="store_true")
+    arguments = parser.parse_args()
     try:
-        if parser.parse_args().target == "party":
+        if arguments.target == "party":
             prepare_party(_SECRETS, _STATE)
             return
         if os.getuid() == 0:  # the folder and its files belong to the services' user
@@ -83,7 +102,7 @@ def main() -> None:
             os.setgroups([])
             os.setgid(USER)
             os.setuid(USER)
-        prepare_certificates(_SECRETS, SystemClock().now())
+        prepare_certificates(_SECRETS, SystemClock().now(), internal=arguments.internal)
     except (ShuffleDpError, OSError) as error:
         sys.exit(f"prepare: {error}")
 

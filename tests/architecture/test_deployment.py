@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from itertools import combinations
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,7 +16,9 @@ from analyzer.settings import AnalyzerSettings
 from common.runtime.metrics import DEFINITIONS
 from common.runtime.settings import ServiceSettings, load
 from deploy.docker.__main__ import DEFAULT_BASE
-from deploy.docker.engine import IMAGES
+from deploy.docker.deployment import SCALE_GROUPS
+from deploy.docker.engine import IMAGES, SCALE_IMAGES
+from deploy.docker.preparation import ROLES
 from shuffler.settings import ShufflerSettings
 from tests.support.tools import tool
 from user_agent.settings import UserAgentSettings
@@ -38,6 +41,37 @@ def _yaml(name: str) -> Any:
 
 _COMPOSE: Final[dict[str, Any]] = _yaml("compose.yaml")
 _CONTAINERS: Final[dict[str, dict[str, Any]]] = _COMPOSE["services"]
+_SCALE: Final[dict[str, Any]] = _yaml("compose.scale.yaml")
+
+
+def _whole(service: dict[str, Any]) -> dict[str, Any]:
+    """Return a service of compose.scale.yaml with what it takes from compose.yaml."""
+    own = dict(service)
+    base = own.pop("extends", None)
+    if base is None:
+        return own
+    assert "compose.yaml" == base["file"]
+    assert own.keys() <= {"command"}  # compose merges other keys in its own ways
+    return {**_CONTAINERS[base["service"]], **own}
+
+
+_SCALED: Final = {name: _whole(service) for name, service in _SCALE["services"].items()}
+_FRONT_ENDS: Final = ["front-end-1", "front-end-2", "front-end-3"]
+_INSIDES: Final = {
+    "analyzer": ["analyzer-scheduler", "analyzer-worker-1", "analyzer-worker-2"],
+    "shuffler": [
+        *_FRONT_ENDS,
+        "postgres",
+        "shuffler-scheduler",
+        "shuffler-worker-1",
+        "shuffler-worker-2",
+    ],
+}
+"""Services of a party that other parties must not reach."""
+
+
+def _networks(service: dict[str, Any]) -> set[str]:
+    return set(service.get("networks", ()))
 
 
 def _pins(file: str) -> dict[str, frozenset[str]]:
@@ -75,11 +109,12 @@ def test_a_partys_lock_pins_what_its_group_names(party: str) -> None:
         assert not {"scipy", "dp-accounting"} & {pin.partition("==")[0] for pin in locked}
 
 
-def test_the_compose_file_is_valid() -> None:
+@pytest.mark.parametrize("file", ["compose.yaml", "compose.scale.yaml"])
+def test_the_compose_file_is_valid(file: str) -> None:
     """It follows the Compose specification, which both generations of the program read."""
     command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec"]
     outcome = subprocess.run(
-        [*command, "deploy/compose.yaml"], cwd=_ROOT, capture_output=True, text=True, check=False
+        [*command, f"deploy/{file}"], cwd=_ROOT, capture_output=True, text=True, check=False
     )
 
     assert outcome.returncode == 0, outcome.stdout + outcome.stderr
@@ -87,7 +122,7 @@ def test_the_compose_file_is_valid() -> None:
 
 def test_user_agent_and_analyzer_share_no_network() -> None:
     """Only the shuffler joins networks of both; every network is internal."""
-    services = {name: set(one.get("networks", ())) for name, one in _CONTAINERS.items()}
+    services = {name: _networks(one) for name, one in _CONTAINERS.items()}
 
     assert {"edge", "core", "operation", "metrics-analyzer", "metrics-shuffler"} == set(
         _COMPOSE["networks"]
@@ -102,11 +137,100 @@ def test_user_agent_and_analyzer_share_no_network() -> None:
     ]
 
 
-@pytest.mark.parametrize("name", _CONTAINERS)
-def test_every_container_is_hardened(name: str) -> None:
-    """Only the preparation of certificates runs as root, and no preparation has a network."""
-    service = _CONTAINERS[name]
+def test_the_insides_of_parties_never_meet() -> None:
+    """In the scale deployment, parties share networks through their coordinators and haproxy."""
+    party_of = {name: party for party, names in _INSIDES.items() for name in (party, *names)}
+    party_of |= {"haproxy": "shuffler", "user_agent": "person", "loadgen": "person"}
+    party_of |= {"operator": "operator", "prometheus": "monitoring"}
+    party_of |= {name: name for name in _SCALED if name.startswith("prepare_")}
 
+    assert party_of.keys() == _SCALED.keys()
+    assert all(network == {"internal": True} for network in _SCALE["networks"].values())
+    assert _SCALE["networks"].keys() == set().union(*map(_networks, _SCALED.values()))
+    shared = {
+        (one, other): networks
+        for one, other in combinations(sorted(_SCALED), 2)
+        if party_of[one] != party_of[other]
+        and (networks := _networks(_SCALED[one]) & _networks(_SCALED[other]))
+    }
+    assert {
+        ("analyzer", "shuffler"): {"core", "operation"},
+        ("haproxy", "user_agent"): {"edge"},
+        ("haproxy", "loadgen"): {"edge"},
+        ("analyzer", "operator"): {"operation"},
+        ("operator", "shuffler"): {"operation"},
+        ("analyzer", "prometheus"): {"metrics-analyzer"},
+        ("prometheus", "shuffler"): {"metrics-shuffler"},
+        **{(name, "prometheus"): {"metrics-shuffler"} for name in _FRONT_ENDS},
+    } == shared
+    assert {"monitoring"} == {
+        network
+        for network in _SCALE["networks"]
+        if ["prometheus"] == [n for n, one in _SCALED.items() if network in _networks(one)]
+    }
+
+
+@pytest.mark.parametrize("name", [name for name in _SCALED if name in ROLES or "worker" in name])
+def test_what_serves_a_partys_own_processes_listens_inside(name: str) -> None:
+    """Coordinators and workers bind to a name that only an internal network resolves to them."""
+    service = _SCALED[name]
+    networks = service["networks"]
+    if isinstance(networks, list):
+        names = {name: networks[0]}
+    else:
+        names = {alias: one for one, has in networks.items() for alias in has.get("aliases", ())}
+    arguments = [each.removeprefix("--host=") for each in service.get("command", ())]
+    listen = service["environment"].get(f"SHUFFLEDP_{name.upper()}_COORDINATOR_LISTEN", arguments)
+    host = listen.partition(":")[0] if isinstance(listen, str) else listen[0]
+
+    assert names[host] in {"shuffler-inside", "shuffler-engine", "analyzer-engine"}
+    assert 1 == len(networks) or host not in _SCALED
+
+
+@pytest.mark.parametrize("party", ROLES)
+def test_a_process_holds_its_own_internal_certificate_alone(party: str) -> None:
+    """It mounts its role's folder, and parties share no volume and no secret."""
+    names = [party, *_INSIDES[party]]
+    mounted = {name: _sources(_SCALED[name]) for name in _SCALED}
+    inside = "${SHUFFLEDP_SECRETS:-./secrets}/" + f"{party}/internal/"
+
+    for name, sources in mounted.items():
+        roles = [each.removeprefix(inside) for each in sources if each.startswith(inside)]
+        environment = _SCALED[name].get("environment", {})
+        role = environment.get(f"SHUFFLEDP_{party.upper()}_ROLE", name.removeprefix(f"{party}-"))
+        assert roles == ([role] if name in names else [])
+        assert set(roles) <= set(ROLES[party])
+    own = set().union(*(mounted[name] for name in names))
+    foreign = set().union(
+        *(mounted[name] for name in _SCALED if name not in {*names, "operator", f"prepare_{party}"})
+    )
+    assert own & foreign <= {"authority"}
+
+
+def _sources(service: dict[str, Any]) -> list[str]:
+    """Return the sources of a service's volumes and secrets."""
+    volumes = [each.removesuffix(":ro").rpartition(":")[0] for each in service.get("volumes", ())]
+    return [*volumes, *(secret["source"] for secret in service.get("secrets", ()))]
+
+
+def test_the_scale_deployment_starts_every_service_from_an_image_that_is_built() -> None:
+    """A service that no group starts would be missing; images are built, not pulled."""
+    started = [name for group in SCALE_GROUPS for name in group]
+    images = {one["image"].removeprefix("shuffledp-").partition(":")[0] for one in _SCALED.values()}
+    on_demand = {name for name, one in _SCALED.items() if "profiles" in one}
+
+    assert sorted(started) == sorted(_SCALED.keys() - on_demand)
+    assert images <= {*IMAGES, *SCALE_IMAGES}
+
+
+@pytest.mark.parametrize(
+    ("name", "service"),
+    [*_CONTAINERS.items(), *_SCALED.items()],
+    ids=[*_CONTAINERS, *(f"scale-{name}" for name in _SCALED)],
+)
+def test_every_container_is_hardened(name: str, service: dict[str, Any]) -> None:
+    """Only the preparation of certificates runs as root, and no preparation has a network."""
+    runs = name in _SETTINGS or "profiles" not in service
     assert {
         "read_only": True,
         "cap_drop": ["ALL"],
@@ -116,7 +240,7 @@ def test_every_container_is_hardened(name: str) -> None:
             "net.ipv4.conf.all.arp_ignore": "1",
             "net.ipv4.conf.all.arp_announce": "2",
         },
-        "restart": "unless-stopped" if name in _SETTINGS else "no",
+        "restart": "unless-stopped" if runs else "no",
     }.items() <= service.items()
     assert {"mem_limit", "pids_limit", "cpus", "stop_grace_period"} <= service.keys()
     assert "ports" not in service
@@ -157,19 +281,23 @@ def test_the_settings_of_containers_are_valid(party: str) -> None:
 def test_a_persons_device_is_not_measured() -> None:
     """Only the analyzer and shuffler serve metrics and are scraped."""
     [asked] = _yaml("prometheus/prometheus.yaml")["scrape_configs"]
+    [scaled] = _yaml("prometheus/prometheus.scale.yaml")["scrape_configs"]
     files = {party: _toml(f"deploy/settings/{party}.toml") for party in _SETTINGS}
 
     assert [["analyzer:9464", "shuffler:9464"]] == [
         one["targets"] for one in asked["static_configs"]
     ]
+    assert [["analyzer:9464", "shuffler:9464"], [f"{name}:9464" for name in _FRONT_ENDS]] == [
+        one["targets"] for one in scaled["static_configs"]
+    ]
     assert ["analyzer", "shuffler"] == [n for n, file in files.items() if "metrics_listen" in file]
 
 
 def test_an_image_copies_only_its_partys_folders() -> None:
-    """A party's image holds protos, common and its own folder, and does not run as root."""
+    """A party's image holds protos, common and its own folder, and no image runs as root."""
     text = (_ROOT / "deploy" / "docker" / "Dockerfile").read_text(encoding="utf-8")
     assert [DEFAULT_BASE] == re.findall(r"(?m)^ARG BASE=(.*)$", text)
-    assert [len(IMAGES), 3] == [text.count(f"\n{line} ") for line in ("USER", "HEALTHCHECK")]
+    assert [len(IMAGES) + 1, 3] == [text.count(f"\n{line} ") for line in ("USER", "HEALTHCHECK")]
     assert {"10001:10001"} == set(re.findall(r"(?m)^USER (.*)$", text))
     for party in _SETTINGS:
         [stage] = re.findall(
@@ -212,7 +340,7 @@ def _promtool(*arguments: str) -> str:
 def test_the_alert_rules_are_valid_and_pass_their_tests() -> None:
     """Prometheus accepts them; alerts_test.yaml states when each alert fires, with its labels."""
     assert f"{len(_rules())} rules found" in _promtool("check", "rules", "alerts.yaml")
-    assert "SUCCESS" in _promtool("check", "config", "prometheus.yaml")
+    assert "SUCCESS" in _promtool("check", "config", "prometheus.yaml", "prometheus.scale.yaml")
     assert "SUCCESS" in _promtool("test", "rules", "alerts_test.yaml")
 
 

@@ -1,9 +1,9 @@
 #!/bin/sh
 # Makes the two base images of the Dockerfile on a machine that has no registry to pull from:
 # Debian 12 with its own Python, imported as shuffledp-base:bookworm and, with pip,
-# shuffledp-builder:bookworm. Run as root. They stand in for python:*-slim-bookworm: they show that
-# the Dockerfile builds and the services run, and are not for anybody else's machine. Do not push
-# them.
+# shuffledp-builder:bookworm. Downloads Debian's servers for scale-out into deploy/docker/debs. Run
+# as root. The images stand in for python:*-slim-bookworm: they show that the Dockerfile builds and
+# the services run, and are not for anybody else's machine. Do not push them.
 #
 # Usage: tests/containers/make_base.sh    MIRROR=URL names another mirror than this machine's own
 set -eu
@@ -48,6 +48,16 @@ debootstrap --variant=minbase --include=python3,ca-certificates "$SUITE" "$ROOT"
 import shuffledp-base:$SUITE
 
 cp /etc/resolv.conf "$ROOT/etc/resolv.conf"
+DEBS="$(dirname "$0")/../../deploy/docker/debs"
+for package in haproxy postgresql-15 prometheus; do
+    mkdir -p "$ROOT/debs/$package/partial"
+    in_root apt-get install --quiet=2 --yes --no-install-recommends --download-only \
+        -o "Dir::Cache::archives=/debs/$package" "$package" \
+        >"$ROOT.log" 2>&1 || { tail -n 20 "$ROOT.log" >&2; missing "no $package"; }
+    rm -rf "${DEBS:?}/$package" "$ROOT/debs/$package/partial" "$ROOT/debs/$package/lock"
+    mv "$ROOT/debs/$package" "$DEBS/"
+done
+rmdir "$ROOT/debs"
 in_root apt-get install --quiet=2 --yes --no-install-recommends python3-pip python3-venv \
     >"$ROOT.log" 2>&1 || { tail -n 20 "$ROOT.log" >&2; missing "pip cannot be installed"; }
 import shuffledp-builder:$SUITE

@@ -46,7 +46,7 @@ def download(engine: Engine, base: str) -> None:
     target: dict[str, str] = json.loads(asked)
     needed = {
         str(pin.specifier)[2:] + canonicalize_name(pin.name): line
-        for image in IMAGES
+        for image in (*IMAGES, "shuffler-scale", "analyzer-scale")
         for pin, line in _pins(ROOT / "deploy" / "docker" / f"{image}.lock")
         # pip would ask its own Python, whatever --python-version says.
         if pin.marker is None or pin.marker.evaluate(target)

@@ -87,3 +87,14 @@ def test_a_development_folder_is_shown_and_renewed_too(tmp_path: Path) -> None:
 
     assert path == tmp_path / "analyzer.pem"
     assert before != keys.show()["analyzer"][1]
+
+
+def test_parties_and_roles_have_different_authorities(tmp_path: Path) -> None:
+    """Whoever has a role's certificate can run code in an engine, so no party may."""
+    keys = KeyFolder(tmp_path)
+    keys.make(["coordinator", "worker"], [], _NOW)
+
+    assert ["authority", "coordinator", "worker"] == [*keys.show()]
+    for names in (["analyzer"], ["scheduler", "shuffler"]):
+        with pytest.raises(SettingsError, match="one authority must not certify parties and roles"):
+            keys.make(names, [], _NOW)

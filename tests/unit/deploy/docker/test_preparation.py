@@ -7,11 +7,12 @@ import pytest
 
 from analyzer.registry import AnalyzerKeys
 from common.errors import SettingsError
+from common.runtime.certificates import Certificate
 from common.runtime.clock import SystemClock
 from common.runtime.settings import KeyHolderSettings
 from common.runtime.state_directory import StateDirectory
 from common.runtime.tls import TlsFiles
-from deploy.docker.preparation import PARTIES, prepare_certificates, prepare_party
+from deploy.docker.preparation import PARTIES, ROLES, prepare_certificates, prepare_party
 
 _NOW = SystemClock().now()
 
@@ -20,7 +21,7 @@ def _prepare(folder: Path, now: float = _NOW) -> tuple[Path, Path]:
     """Do what `make up` does, in order; return the folders of secrets and of states."""
     secrets, states = folder / "secrets", folder / "states"
     secrets.mkdir(exist_ok=True)
-    prepare_certificates(secrets, now)
+    prepare_certificates(secrets, now, internal=True)
     for party in PARTIES:
         prepare_party(secrets / party, states / party)
     return secrets, states
@@ -48,6 +49,25 @@ def test_a_party_starts_with_what_was_prepared(tmp_path: Path, party: str) -> No
     assert keys.operator_token.matches(token)
 
 
+@pytest.mark.parametrize("party", PARTIES)
+def test_a_partys_processes_have_an_authority_of_their_own(tmp_path: Path, party: str) -> None:
+    """Each role has a folder with its certificate, without the key of the internal authority."""
+    secrets, _ = _prepare(tmp_path)
+
+    authorities = {one: secrets / one / "internal" / "authority.pem" for one in PARTIES}
+    issuers = {one: Certificate.read(path) for one, path in authorities.items()}
+    issuers["parties"] = Certificate.read(secrets / "authority.pem")
+    for role in ROLES[party]:
+        folder = secrets / party / "internal" / role
+        names = {path.name for path in folder.iterdir()}
+        assert {"authority.pem", f"{role}.pem", f"{role}.key"} == names
+        files = TlsFiles.within(folder, role)
+        files.check(role, _NOW)
+        assert authorities[party].read_bytes() == files.read().authority
+        own = Certificate.read(folder / f"{role}.pem")
+        assert [party] == [name for name, issuer in issuers.items() if own.is_issued_by(issuer)]
+
+
 def test_preparing_again_changes_nothing(tmp_path: Path) -> None:
     """Pinned identities and copied certificates stay valid."""
     secrets, _ = _prepare(tmp_path)
@@ -63,7 +83,7 @@ def test_what_is_secret_is_its_owners_alone(tmp_path: Path) -> None:
 
     modes = {path: stat.S_IMODE(path.stat().st_mode) for path in [secrets, *secrets.rglob("*")]}
     secret = {path for path in modes if path.suffix in {".key", ".token"}}
-    assert 8 == len(secret)
+    assert 8 + sum(1 + len(roles) for roles in ROLES.values()) == len(secret)
     assert {0o600} == {modes[path] for path in secret}
     assert {0o711} == {mode for path, mode in modes.items() if path.is_dir()}
 
