@@ -133,6 +133,11 @@ _OF_PARTS: Final = (
         "Parts computed again, after their worker died.",
         {"stage": _STAGES},
     ),
+    _METRIC(
+        "shuffledp_engine_workers",
+        "Workers of the engine; 0 while it does not answer.",
+        absent=True,
+    ),
 )
 _OF_SHUFFLER: Final = (
     _METRIC(
@@ -161,6 +166,16 @@ _OF_SHUFFLER: Final = (
         "Submissions refused while a batch collected, counted when the batch is permuted or "
         "expires.",
         {"cause": tuple(cause.value for cause in COUNTED_REFUSALS)},
+    ),
+    _METRIC(
+        "shuffledp_store_connected",
+        "1 while the store's PostgreSQL server is connected; absent with SQLite.",
+        absent=True,
+    ),
+    _METRIC(
+        "shuffledp_store_commit_seconds",
+        "Seconds of the slowest transaction in PostgreSQL in the last whole five minutes.",
+        absent=True,
     ),
 )
 _OF_ANALYZER: Final = (
