@@ -337,6 +337,36 @@ def test_the_settings_load_and_name_mounted_files(party: str) -> None:
         )
 
 
+@pytest.mark.parametrize("party", _SETTINGS)
+def test_prometheus_scrapes_the_pods_that_have_metrics(party: str, tmp_path: Path) -> None:
+    """
+    It finds them by the name of their port, in the parties' namespaces.
+
+    promtool checks the rest of the file, as Debian's knows no discovery on Kubernetes.
+    """
+    folder = _DEPLOY / "prometheus"
+    [config] = _yaml(folder / "prometheus.kubernetes.yaml")
+    [job] = config["scrape_configs"]
+    [discovery] = job["kubernetes_sd_configs"]
+    keep, _ = job["relabel_configs"]
+    measured = {name for name, pod in _pods(party).items() if keep["regex"] in _ports(pod)}
+    rest = {name: value for name, value in job.items() if name != "kubernetes_sd_configs"}
+    shutil.copy(folder / "alerts.yaml", tmp_path)
+    file = tmp_path / "rest.yaml"
+    file.write_text(yaml.safe_dump(config | {"scrape_configs": [rest]}), encoding="utf-8")
+    command = [tool("promtool"), "check", "config", str(file)]
+    outcome = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert outcome.returncode == 0, outcome.stdout + outcome.stderr
+    assert "shuffledp" == job["job_name"]  # the alert rules and the dashboard name it
+    assert _kustomization(_FOLDER / party)["namespace"] in discovery["namespaces"]["names"]
+    assert measured == {
+        callee.partition("/")[2]
+        for caller, callee, port in _allowed(party)
+        if (caller, port) == ("prometheus", 9464)
+    }
+
+
 # --- network policies ----------------------------------------------------------------------------
 
 _OUTSIDE: Final = {"monitoring": "prometheus", "kube-system": "names"}
