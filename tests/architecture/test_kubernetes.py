@@ -1,0 +1,493 @@
+"""The Kubernetes manifests are valid, hardened, and allow the connections that compose allows."""
+
+import itertools
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+import kubernetes_validate
+import pytest
+import yaml
+
+from analyzer.settings import AnalyzerSettings
+from common.runtime.settings import KeyHolderSettings, load
+from shuffler.settings import ShufflerSettings
+from tests.support.tools import tool
+
+_DEPLOY: Final = Path(__file__).parents[2] / "deploy"
+_FOLDER: Final = _DEPLOY / "kubernetes"
+_COMPOSE: Final = _DEPLOY / "compose.scale.yaml"
+_VERSION: Final = "1.37"
+_COMPONENT: Final = "app.kubernetes.io/component"
+_SETTINGS: Final[dict[str, type[KeyHolderSettings]]] = {
+    "analyzer": AnalyzerSettings,
+    "shuffler": ShufflerSettings,
+}
+_WORKLOADS: Final = {"Deployment", "StatefulSet"}
+
+Edge = tuple[str, str, int]
+"""Caller, callee and port."""
+
+
+@cache
+def _yaml(path: Path) -> list[dict[str, Any]]:
+    return [one for one in yaml.safe_load_all(path.read_text(encoding="utf-8")) if one]
+
+
+def _kustomization(folder: Path) -> dict[str, Any]:
+    [found] = _yaml(folder / "kustomization.yaml")
+    return found
+
+
+def _objects(party: str) -> list[dict[str, Any]]:
+    """Return all objects in a party's base."""
+    names = _kustomization(_FOLDER / party)["resources"]
+    return [found for name in names for found in _yaml(_FOLDER / party / name)]
+
+
+def _of_kind(party: str, *kinds: str) -> Iterator[dict[str, Any]]:
+    return (found for found in _objects(party) if found["kind"] in kinds)
+
+
+def _pods(party: str) -> dict[str, dict[str, Any]]:
+    """Return each component's pod specification."""
+    workloads = _of_kind(party, *_WORKLOADS)
+    templates = [found["spec"]["template"] for found in workloads]
+    return {each["metadata"]["labels"][_COMPONENT]: each["spec"] for each in templates}
+
+
+def _containers(pod: dict[str, Any]) -> list[dict[str, Any]]:
+    return [*pod.get("initContainers", ()), *pod["containers"]]
+
+
+def _ports(pod: dict[str, Any]) -> dict[str, int]:
+    return {
+        port["name"]: port["containerPort"]
+        for container in pod["containers"]
+        for port in container["ports"]
+    }
+
+
+def _environment(container: dict[str, Any]) -> dict[str, str]:
+    return {each["name"]: each["value"] for each in container.get("env", ())}
+
+
+_PODS: Final = [
+    pytest.param(party, name, pod, id=f"{party}-{name}")
+    for party in _SETTINGS
+    for name, pod in _pods(party).items()
+]
+
+
+@pytest.mark.parametrize("party", _SETTINGS)
+def test_a_base_lists_exactly_the_files_of_its_folder(party: str) -> None:
+    """No file is missing or forgotten, and the settings are among them."""
+    base = _kustomization(_FOLDER / party)
+    settings = [name for one in base["configMapGenerator"] for name in one.get("files", ())]
+    files = {path.name for path in (_FOLDER / party).iterdir()}
+
+    assert sorted(files - {"kustomization.yaml"}) == sorted([*base["resources"], *settings])
+    assert f"shuffledp-{party}" == base["namespace"]
+
+
+@pytest.mark.parametrize("party", _SETTINGS)
+def test_every_object_of_a_base_follows_kubernetes_schema(party: str) -> None:
+    """Unknown fields are errors."""
+    for found in _objects(party):
+        kubernetes_validate.validate(found, _VERSION, strict=True)
+
+
+@pytest.mark.parametrize("party", _SETTINGS)
+def test_the_example_renders_with_every_name_resolved(party: str, tmp_path: Path) -> None:
+    """Kustomize accepts it with secrets in place; what the example adds or changes is valid."""
+    shutil.copytree(_FOLDER, tmp_path / "kubernetes")
+    example = tmp_path / "kubernetes" / "example" / party
+    for secret in _kustomization(example)["secretGenerator"]:
+        for name in secret["files"]:
+            (example / name).parent.mkdir(parents=True, exist_ok=True)
+            (example / name).write_text("placeholder", encoding="utf-8")
+    command = [tool("kubectl"), "kustomize", str(example)]
+    outcome = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert outcome.returncode == 0, outcome.stderr
+    objects = list(yaml.safe_load_all(outcome.stdout))
+    for found in objects:
+        if found["kind"] in {"Secret", "ConfigMap", "PersistentVolumeClaim"}:
+            kubernetes_validate.validate(found, _VERSION, strict=True)
+    images = set(re.findall(r"image: (\S+)", outcome.stdout))
+    assert all(image.startswith("registry.example.org/") for image in images)
+    named = re.findall(r"secretName: (\S+)", outcome.stdout)
+    assert set(named) == {one["metadata"]["name"] for one in objects if one["kind"] == "Secret"}
+
+
+@pytest.mark.parametrize(("party", "name", "pod"), _PODS)
+def test_every_pod_is_hardened(party: str, name: str, pod: dict[str, Any]) -> None:
+    """
+    Namespaces enforce the restricted standard; the rest it does not demand.
+
+    Links to services would be environment variables that look like settings. `Always` as the policy
+    of fsGroup would make key files readable to the group.
+    """
+    [namespace] = _of_kind(party, "Namespace")
+    assert {"pod-security.kubernetes.io/enforce": "restricted"} == namespace["metadata"]["labels"]
+    assert pod["automountServiceAccountToken"] is False
+    assert pod["enableServiceLinks"] is False
+    assert {
+        "runAsNonRoot": True,
+        "runAsUser": 10001,
+        "runAsGroup": 10001,
+        "fsGroup": 10001,
+        "fsGroupChangePolicy": "OnRootMismatch",
+        "seccompProfile": {"type": "RuntimeDefault"},
+    } == pod["securityContext"]
+    for container in _containers(pod):
+        assert {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        } == container["securityContext"]
+        for kind in ("requests", "limits"):
+            assert {"cpu", "memory"} == set(container["resources"][kind]), (name, kind)
+    for volume in pod["volumes"]:
+        if "emptyDir" in volume:
+            assert "Memory" == volume["emptyDir"]["medium"]
+            assert "sizeLimit" in volume["emptyDir"]
+
+
+@pytest.mark.parametrize(("party", "name", "pod"), _PODS)
+def test_every_pod_is_probed(party: str, name: str, pod: dict[str, Any]) -> None:
+    """Services answer their own health check, and a hung one is restarted."""
+    [container] = pod["containers"]
+    probes = {key: container[key] for key in container if key.endswith("Probe")}
+
+    assert "readinessProbe" in probes
+    assert ("livenessProbe" in probes) == (name != "worker")
+    for probe in probes.values():
+        action = probe.get("httpGet") or probe.get("tcpSocket")
+        assert "exec" in probe or action["port"] in _ports(pod)
+    if name in {"front-end", "coordinator"}:
+        settings = f"/etc/shuffledp/{party}.toml"
+        module = ["python3", "-m", "common.runtime.health_check", party, "--settings", settings]
+        assert module == probes["readinessProbe"]["exec"]["command"]
+        assert {"path": "/metrics", "port": "metrics"} == probes["livenessProbe"]["httpGet"]
+
+
+def test_front_ends_are_replaced_one_at_a_time() -> None:
+    """No replica ends before its successor serves; an autoscaler sets how many there are."""
+    by_kind = {one["kind"]: one["spec"] for one in _yaml(_FOLDER / "shuffler" / "front-end.yaml")}
+    [container] = by_kind["Deployment"]["template"]["spec"]["containers"]
+    pause = container["lifecycle"]["preStop"]["sleep"]["seconds"]
+    grace = by_kind["Deployment"]["template"]["spec"]["terminationGracePeriodSeconds"]
+
+    assert {"maxUnavailable": 0, "maxSurge": 1} == by_kind["Deployment"]["strategy"][
+        "rollingUpdate"
+    ]
+    assert "replicas" not in by_kind["Deployment"]
+    assert pause + 30 < grace  # the time that compose.yaml gives a service to end
+    assert 1 == by_kind["PodDisruptionBudget"]["maxUnavailable"]
+    assert 3 == by_kind["HorizontalPodAutoscaler"]["minReplicas"]
+    assert "Cluster" == by_kind["Service"]["externalTrafficPolicy"]
+
+
+@pytest.mark.parametrize("party", _SETTINGS)
+def test_there_is_one_coordinator(party: str) -> None:
+    """It is a StatefulSet of one, with its state on a volume that one pod at a time can use."""
+    [found] = [
+        one for one in _of_kind(party, *_WORKLOADS) if one["metadata"]["name"] == "coordinator"
+    ]
+    [claim] = found["spec"]["volumeClaimTemplates"]
+
+    assert ("StatefulSet", 1) == (found["kind"], found["spec"]["replicas"])
+    assert ("state", ["ReadWriteOncePod"]) == (
+        claim["metadata"]["name"],
+        claim["spec"]["accessModes"],
+    )
+
+
+@pytest.mark.parametrize("party", _SETTINGS)
+def test_every_named_object_exists(party: str) -> None:
+    """Secrets are the example's; everything else is the base's."""
+    base, example = _kustomization(_FOLDER / party), _kustomization(_FOLDER / "example" / party)
+    maps = {one["name"] for one in base["configMapGenerator"]}
+    secrets = {one["name"] for one in example["secretGenerator"]}
+    claims = {one["metadata"]["name"] for one in _of_kind(party, "PersistentVolumeClaim")}
+    used: dict[str, set[str]] = {"configMap": set(), "secret": set(), "claim": set()}
+    for found in _of_kind(party, *_WORKLOADS):
+        pod = found["spec"]["template"]["spec"]
+        own = {one["metadata"]["name"] for one in found["spec"].get("volumeClaimTemplates", ())}
+        for volume in pod["volumes"]:
+            used["configMap"] |= {volume["configMap"]["name"]} if "configMap" in volume else set()
+            used["secret"] |= {volume["secret"]["secretName"]} if "secret" in volume else set()
+            claim = volume.get("persistentVolumeClaim")
+            used["claim"] |= {claim["claimName"]} if claim else set()
+        for container in _containers(pod):
+            sources = container.get("envFrom", ())
+            used["configMap"] |= {source["configMapRef"]["name"] for source in sources}
+            mounted = {mount["name"] for mount in container["volumeMounts"]}
+            assert mounted <= {volume["name"] for volume in pod["volumes"]} | own
+
+    assert {"configMap": maps, "secret": secrets, "claim": claims} == used
+
+
+@pytest.mark.parametrize("party", _SETTINGS)
+def test_a_process_gets_no_other_roles_certificate(party: str) -> None:
+    """Each mounts its own role's secret; only services hold the party's, only coordinators keys."""
+    for name, pod in _pods(party).items():
+        mounted = {one["secret"]["secretName"] for one in pod["volumes"] if "secret" in one}
+        expected = {f"internal-{name}"}
+        expected |= {"party"} if name in {"front-end", "coordinator"} else set()
+        expected |= {"state-key"} if name == "coordinator" else set()
+        assert expected == mounted
+    for secret in _kustomization(_FOLDER / "example" / party)["secretGenerator"]:
+        role = secret["name"].removeprefix("internal-")
+        names = {Path(file).name for file in secret["files"]}
+        owner = party if role == "party" else role
+        own = {"authority.pem", f"{owner}.pem", f"{owner}.key"}
+        assert names == ({"state.key"} if role == "state-key" else own)
+
+
+@pytest.mark.parametrize("party", _SETTINGS)
+def test_every_service_selects_pods_with_its_ports(party: str) -> None:
+    """A misspelt selector or port would be an address that nobody answers."""
+    pods = _pods(party)
+    for service in _of_kind(party, "Service"):
+        ports = _ports(pods[service["spec"]["selector"][_COMPONENT]])
+        for port in service["spec"]["ports"]:
+            assert port["port"] == ports[port["targetPort"]]
+    for found in _of_kind(party, "StatefulSet"):
+        services = {one["metadata"]["name"] for one in _of_kind(party, "Service")}
+        assert found["spec"]["serviceName"] in services
+
+
+def _addresses(container: dict[str, Any]) -> Iterator[tuple[str, int]]:
+    """Yield the host and port of every service that a container calls."""
+    arguments = container.get("command", [])
+    texts = [text for name, text in _environment(container).items() if "LISTEN" not in name]
+    for text in (*texts, *arguments):
+        found = re.fullmatch(r"(?:tls://)?([a-z-]+):(\d+)", text)
+        if found:
+            yield found[1], int(found[2])
+        if text.startswith("postgresql://"):
+            yield text.partition("@")[2].partition("/")[0], 5432
+
+
+@pytest.mark.parametrize("party", _SETTINGS)
+def test_an_address_in_the_settings_is_a_service_that_may_be_called(party: str) -> None:
+    """It is a service with this port, and the network policies allow the connection."""
+    services = {one["metadata"]["name"]: one["spec"] for one in _of_kind(party, "Service")}
+    allowed = _allowed(party)
+    called = {
+        (name, host, port)
+        for name, pod in _pods(party).items()
+        for container in pod["containers"]
+        for host, port in _addresses(container)
+    }
+
+    assert {("coordinator", "scheduler", 8786), ("worker", "coordinator", 7003)} <= called
+    for name, host, port in called:
+        callee = services[host]["selector"][_COMPONENT]
+        assert port in {one["port"] for one in services[host]["ports"]}
+        assert (f"{party}/{name}", f"{party}/{callee}", port) in allowed
+
+
+def test_the_shuffler_may_call_the_analyzer() -> None:
+    """The address is the analyzer's service, in its namespace."""
+    [literal] = [
+        text
+        for one in _kustomization(_FOLDER / "shuffler")["configMapGenerator"]
+        for text in one.get("literals", ())
+    ]
+    found = re.fullmatch(r"SHUFFLEDP_SHUFFLER_ANALYZER=(\w+)\.([\w-]+):(\d+)", literal)
+    services = {one["metadata"]["name"]: one["spec"] for one in _of_kind("analyzer", "Service")}
+
+    assert found
+    assert _kustomization(_FOLDER / "analyzer")["namespace"] == found[2]
+    [port] = services[found[1]]["ports"]
+    assert int(found[3]) == port["port"]
+    edge = ("shuffler/coordinator", "analyzer/coordinator", port["port"])
+    assert edge in _allowed("shuffler") & _allowed("analyzer")
+
+
+@pytest.mark.parametrize("party", _SETTINGS)
+def test_the_settings_load_and_name_mounted_files(party: str) -> None:
+    """With each service's environment, as far as this version has its settings."""
+    file = _FOLDER / party / f"{party}.toml"
+    for name in {"front-end", "coordinator"} & _pods(party).keys():
+        [container] = _pods(party)[name]["containers"]
+        environment = _environment(container) | {
+            "SHUFFLEDP_SHUFFLER_ANALYZER": "analyzer:7001",
+            "SHUFFLEDP_SHUFFLER_ANALYZER_IDENTITY": "00" * 32,
+        }
+        prefix = f"SHUFFLEDP_{party.upper()}"
+        settings = load(_SETTINGS[party], file, environment, prefix, leave_out_unknown=True)
+
+        mounts = {Path(mount["mountPath"]) for mount in container["volumeMounts"]}
+        keys = (settings.tls_certificate, settings.tls_key, settings.tls_authority)
+        files = [path for path in (*keys, settings.state_key) if path is not None]
+        assert [] == [path for path in files if path.parent not in mounts]
+        assert ("coordinator" == name) == (settings.state_key is not None)
+        assert settings.state_directory.parent in mounts
+        listening = {settings.listen, settings.metrics_listen}
+        assert {f"0.0.0.0:{_ports(_pods(party)[name])[port]}" for port in ("grpc", "metrics")} == (
+            listening
+        )
+
+
+@pytest.mark.parametrize("party", _SETTINGS)
+def test_prometheus_scrapes_the_pods_that_have_metrics(party: str, tmp_path: Path) -> None:
+    """
+    It finds them by the name of their port, in the parties' namespaces.
+
+    promtool checks the rest of the file, as Debian's knows no discovery on Kubernetes.
+    """
+    folder = _DEPLOY / "prometheus"
+    [config] = _yaml(folder / "prometheus.kubernetes.yaml")
+    [job] = config["scrape_configs"]
+    [discovery] = job["kubernetes_sd_configs"]
+    keep, _ = job["relabel_configs"]
+    measured = {name for name, pod in _pods(party).items() if keep["regex"] in _ports(pod)}
+    rest = {name: value for name, value in job.items() if name != "kubernetes_sd_configs"}
+    shutil.copy(folder / "alerts.yaml", tmp_path)
+    file = tmp_path / "rest.yaml"
+    file.write_text(yaml.safe_dump(config | {"scrape_configs": [rest]}), encoding="utf-8")
+    command = [tool("promtool"), "check", "config", str(file)]
+    outcome = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert outcome.returncode == 0, outcome.stdout + outcome.stderr
+    assert "shuffledp" == job["job_name"]  # the alert rules and the dashboard name it
+    assert _kustomization(_FOLDER / party)["namespace"] in discovery["namespaces"]["names"]
+    assert measured == {
+        callee.partition("/")[2]
+        for caller, callee, port in _allowed(party)
+        if (caller, port) == ("prometheus", 9464)
+    }
+
+
+# --- network policies ----------------------------------------------------------------------------
+
+_OUTSIDE: Final = {"monitoring": "prometheus", "kube-system": "names"}
+"""Pods in namespaces of others, by namespace."""
+
+
+def _peer(party: str, peer: dict[str, Any]) -> str:
+    """Return the name of a policy's peer."""
+    if "ipBlock" in peer:
+        return "devices"
+    [label] = peer["podSelector"]["matchLabels"].values()
+    if "namespaceSelector" in peer:
+        [namespace] = peer["namespaceSelector"]["matchLabels"].values()
+        other = namespace.removeprefix("shuffledp-")
+        return _OUTSIDE.get(namespace) or f"{other}/{label}"
+    return "operator" if label == "operator" else f"{party}/{label}"
+
+
+def _allowed(party: str) -> set[Edge]:
+    """
+    Return the edges that a party's policies allow, and check that both ends agree.
+
+    Names are left to the cluster, and to `test_everything_else_is_denied`.
+    """
+    incoming, outgoing = set[Edge](), set[Edge]()
+    for policy in _of_kind(party, "NetworkPolicy"):
+        spec = policy["spec"]
+        if not spec["podSelector"]:
+            continue
+        own = _peer(party, {"podSelector": spec["podSelector"]})
+        for rule in spec.get("ingress", ()):
+            pairs = itertools.product(rule["from"], rule["ports"])
+            incoming |= {(_peer(party, peer), own, port["port"]) for peer, port in pairs}
+        for rule in spec.get("egress", ()):
+            pairs = itertools.product(rule["to"], rule["ports"])
+            outgoing |= {(own, _peer(party, peer), port["port"]) for peer, port in pairs}
+    mine = {"operator", *(f"{party}/{name}" for name in _pods(party))}
+    assert {edge for edge in incoming if edge[0] in mine} == {
+        edge for edge in outgoing if edge[1] in mine
+    }
+    return incoming | outgoing
+
+
+@pytest.mark.parametrize("party", _SETTINGS)
+def test_everything_else_is_denied(party: str) -> None:
+    """One policy denies both directions to all pods; a second lets them ask for names."""
+    policies = {one["metadata"]["name"]: one["spec"] for one in _of_kind(party, "NetworkPolicy")}
+    everyone = {name for name, spec in policies.items() if not spec["podSelector"]}
+
+    assert {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]} == policies["default-deny"]
+    assert {"default-deny", "names"} == everyone
+    [rule] = policies["names"]["egress"]
+    assert ["Egress"] == policies["names"]["policyTypes"]
+    assert ["names"] == [_peer(party, peer) for peer in rule["to"]]
+    assert {53} == {port["port"] for port in rule["ports"]}
+    assert set(_pods(party)) | {"operator"} == policies.keys() - everyone
+
+
+@pytest.mark.parametrize("party", _SETTINGS)
+def test_every_allowed_port_is_one_that_the_callee_has(party: str) -> None:
+    """The analyzer's port at the shuffler is checked above."""
+    for _, callee, port in _allowed(party):
+        if callee.startswith(f"{party}/"):
+            assert port in _ports(_pods(party)[callee.partition("/")[2]]).values()
+
+
+_NAMES: Final = {
+    "user_agent": "devices",
+    "loadgen": "devices",
+    "haproxy": "devices",  # here the load balancer of a service
+    "front-end": "shuffler/front-end",
+    "postgres": "shuffler/postgres",
+    "shuffler": "shuffler/coordinator",
+    "shuffler-scheduler": "shuffler/scheduler",
+    "shuffler-worker": "shuffler/worker",
+    "analyzer": "analyzer/coordinator",
+    "analyzer-scheduler": "analyzer/scheduler",
+    "analyzer-worker": "analyzer/worker",
+    "operator": "operator",
+    "prometheus": "prometheus",
+}
+"""The names that services of the compose file have here."""
+_NEVER_CONNECT: Final = {frozenset({"shuffler/front-end", "shuffler/worker"})}
+"""Kinds that share a network there only because both call the coordinator and PostgreSQL."""
+
+
+def _compose_pairs() -> set[frozenset[str]]:
+    """Return the services that share a network of the compose file, without equal ones."""
+    [compose] = _yaml(_COMPOSE)
+    [extended] = _yaml(_DEPLOY / "compose.yaml")
+    members: dict[str, set[str]] = {}
+    for name, service in compose["services"].items():
+        networks = set(service.get("networks", ()))
+        if "extends" in service:
+            networks |= set(extended["services"][name].get("networks", ()))
+        for network in networks:
+            members.setdefault(network, set()).add(_NAMES[re.sub(r"-\d+$", "", name)])
+    return {
+        frozenset(pair)
+        for names in members.values()
+        for pair in itertools.combinations(sorted(names), 2)
+    }
+
+
+@pytest.mark.skipif(not _COMPOSE.exists(), reason="there is no compose.scale.yaml")
+def test_the_allowed_connections_are_those_of_the_compose_file() -> None:
+    """
+    Kinds of pods that may connect here, in some direction, share a network there, and the reverse.
+
+    Replicas of one kind share networks there too, and may not connect here.
+    """
+    edges = _allowed("shuffler") | _allowed("analyzer")
+
+    assert _compose_pairs() - _NEVER_CONNECT == {frozenset(edge[:2]) for edge in edges}
+    assert _compose_pairs() >= _NEVER_CONNECT
+
+
+def test_devices_reach_front_ends_only() -> None:
+    """Whatever an address is, the analyzer's pods do not accept it."""
+    edges = _allowed("shuffler") | _allowed("analyzer")
+
+    assert {("devices", "shuffler/front-end", 7002)} == {
+        edge for edge in edges if "devices" in edge[:2]
+    }
