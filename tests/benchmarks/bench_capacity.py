@@ -8,13 +8,10 @@ time. `SHUFFLEDP_BENCH_REPORTS=1000000` measures a larger batch.
 """
 
 import asyncio
-import multiprocessing
 import os
 import time
 from collections.abc import Callable, Iterable
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from statistics import mean
 from typing import Any, Final
@@ -24,14 +21,11 @@ import psutil
 import pytest
 
 from common.crypto.signing import SignedTask
-from common.errors import BatchStateError
-from common.messages.batch import BatchState
 from common.runtime.service import GRPC_SILENCE
 from deploy.clients.local_cluster import Child, Cluster
-from deploy.clients.shuffler import ShufflerClient
 from deploy.load.sender import Destination
 from deploy.load.users import seal_values
-from deploy.planning.capacity import batch_seconds
+from deploy.planning.capacity import bulk_chain_seconds
 from deploy.planning.measured_costs import COSTS
 from deploy.planning.opening_time import measure_opening_seconds
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
@@ -39,10 +33,11 @@ from tests.benchmarks.conftest import Best, Line
 from tests.support.clients import publish
 
 _REPORTS: Final = int(os.environ.get("SHUFFLEDP_BENCH_REPORTS", "200000"))
-_SMALL: Final = 4_000
+_SMALL: Final = 8_000
 _REPORTS_PER_USER: Final = 2
 _DEVICES: Final = 400
 _DEVICES_AT_ONCE: Final = 8
+_ROUND: Final = 40
 _CALL: Final = 1_000
 """Submissions of a bulk call."""
 _CALLS_AT_ONCE: Final = 4
@@ -54,11 +49,11 @@ Figures = dict[str, float]
 
 
 def _usage(party: Child) -> Figures:
-    """Return the processor seconds of a party's own process and of its workers, and its memory."""
+    """Return the processor seconds of a party's own process and of its workers."""
     process = psutil.Process(party.process.pid)
-    own, ended = process.cpu_times(), 0.0
-    ended = own.children_user + own.children_system
+    own = process.cpu_times()
     running = sum(sum(child.cpu_times()[:2]) for child in process.children(recursive=True))
+    ended = own.children_user + own.children_system
     return {"own": own.user + own.system, "workers": ended + running}
 
 
@@ -67,10 +62,8 @@ def _block_bytes(party: Child) -> int:
     total = 0
     for folder, _, names in os.walk(party.state / "blocks"):
         for name in names:
-            try:
+            with suppress(FileNotFoundError):
                 total += (Path(folder) / name).stat().st_size
-            except FileNotFoundError:
-                continue
     return total
 
 
@@ -88,86 +81,112 @@ async def _each(work: Callable[[Any], Any], items: Iterable[Any], at_once: int) 
     await asyncio.gather(*(caller() for _ in range(at_once)))
 
 
-@dataclass
 class _Run:
-    """One batch's processor seconds by process and phase, peak bytes of blocks, and duration."""
+    """One batch: its processor seconds by process and phase, peak bytes of blocks, duration."""
 
-    cluster: Cluster
-    seconds: Figures = field(default_factory=dict)
-    blocks: dict[str, int] = field(default_factory=lambda: {"shuffler": 0, "analyzer": 0})
-    duration: float = 0.0
-    phases: Figures = field(default_factory=dict)
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._parties = (cluster.shuffler, cluster.analyzer)
+        self._logs = {p.party: p.log.stat().st_size for p in self._parties}
+        self._scheduled: dict[int, tuple[int, int]] = {}
+        """By worker: nanoseconds on a processor, and of waiting for one."""
+        self._before = self._schedule()
+        self.seconds: Figures = {}
+        self.blocks = {p.party: 0 for p in self._parties}
+        self.elapsed: Figures = {}
+        """Duration of each phase."""
+
+    @property
+    def duration(self) -> float:
+        """Elapsed seconds from the first submission to the result."""
+        return sum(self.elapsed.values())
+
+    @property
+    def slowdown(self) -> float:
+        """Ratio of the workers' time on a processor and waiting for one to the former."""
+        ran, waited = 0, 0
+        for pid, (run, wait) in self._scheduled.items():
+            run_before, wait_before = self._before.get(pid, (0, 0))
+            ran, waited = ran + run - run_before, waited + wait - wait_before
+        return (ran + waited) / ran
 
     async def batch(self, n_reports: int) -> None:
         """Submit a batch in bulk, and wait for its result."""
-        cluster, n_users = self.cluster, n_reports // _REPORTS_PER_USER
-        signed = await publish(cluster, n_users, **_TASK)
-        digest = signed.digest()
+        n_users = n_reports // _REPORTS_PER_USER
+        signed = await publish(self._cluster, n_users, **_TASK)
         users = await asyncio.to_thread(
             seal_values, signed, np.zeros(n_users, dtype=np.uint8), [0] * n_users
         )
-        shuffler, analyzer = cluster.shuffler, cluster.analyzer
-        destination = Destination(shuffler.address, cluster.authority.read_bytes())
-        client = ShufflerClient.connect(shuffler.address, cluster.authority)
-        async with destination.open() as channel, client, cluster.operator() as operator:
+        shuffler, digest = self._cluster.shuffler, signed.digest()
+        destination = Destination(shuffler.address, self._cluster.authority.read_bytes())
+        async with destination.open() as channel:
             stub = shuffler_pb2_grpc.ShufflerStub(channel)
             await stub.FetchTask(shuffler_pb2.FetchTaskRequest(task_digest=digest))
 
             async def send(at: int) -> None:
-                rows = users.envelopes[at : at + _CALL]
-                envelopes = [row.tobytes() for row in rows]
-                await stub.SubmitBulk(
-                    shuffler_pb2.SubmitBulkRequest(task_digest=digest, envelopes=envelopes)
-                )
+                sent = [row.tobytes() for row in users.envelopes[at : at + _CALL]]
+                request = shuffler_pb2.SubmitBulkRequest(task_digest=digest, envelopes=sent)
+                await stub.SubmitBulk(request)
 
-            started, before, sent = time.perf_counter(), self._usages(), _loopback_bytes()
+            times, used = [time.perf_counter()], [self._usages()]
+
+            def mark() -> None:
+                times.append(time.perf_counter())
+                used.append(self._usages())
+
             await _each(send, range(0, n_users, _CALL), _CALLS_AT_ONCE)
-            submitted, ingested = self._usages(), time.perf_counter()
-            self.seconds["bulk bytes"] = _loopback_bytes() - sent
-            permuted, shuffled = submitted, 0.0
-            while True:
-                usages, now = self._usages(), time.perf_counter()
-                for party in (shuffler, analyzer):
-                    self.blocks[party.party] = max(self.blocks[party.party], _block_bytes(party))
-                status = await client.status_or_none(digest)
-                assert status is not None
-                if not shuffled and status.state not in {BatchState.COLLECTING, BatchState.CLOSED}:
-                    permuted, shuffled = usages, now
-                if status.state is BatchState.ERASED and await _is_released(operator, digest):
-                    break
-                await asyncio.sleep(_POLL_SECONDS)
-            ended, finished = self._usages(), time.perf_counter()
-        self.duration = finished - started
-        self.phases = {
-            "ingest": ingested - started,
-            "shuffle": shuffled - ingested,
-            "deliver and count": finished - shuffled,
-        }
+            mark()
+            await self._wait(("shuffler", '"permuted"'))
+            mark()
+            await self._wait(("shuffler", '"erased"'), ("analyzer", '"batch released"'))
+            mark()
+        self.elapsed = dict(
+            zip(("ingest", "shuffle", "deliver and count"), np.diff(times).tolist(), strict=True)
+        )
+
+        def spent(party: str, kind: str, first: int, last: int) -> float:
+            return used[last][party, kind] - used[first][party, kind]
+
         self.seconds |= {
-            "bulk": submitted["shuffler", "own"] - before["shuffler", "own"],
-            "bulk opening": submitted["shuffler", "workers"] - before["shuffler", "workers"],
-            "shuffle": permuted["shuffler", "workers"] - submitted["shuffler", "workers"],
-            "prove": ended["shuffler", "workers"] - permuted["shuffler", "workers"],
-            "send": ended["shuffler", "own"] - submitted["shuffler", "own"],
-            "receive": ended["analyzer", "own"] - before["analyzer", "own"],
-            "count": ended["analyzer", "workers"] - before["analyzer", "workers"],
+            "bulk": spent("shuffler", "own", 0, 1),
+            "bulk opening": spent("shuffler", "workers", 0, 1),
+            "shuffle": spent("shuffler", "workers", 1, 2),
+            "prove": spent("shuffler", "workers", 2, 3),
+            "send": spent("shuffler", "own", 1, 3),
+            "receive": spent("analyzer", "own", 0, 3),
+            "count": spent("analyzer", "workers", 0, 3),
         }
+
+    async def _wait(self, *events: tuple[str, str]) -> None:
+        """Wait until the services have logged each of the events."""
+        waiting = set(events)
+        while waiting:
+            await asyncio.sleep(_POLL_SECONDS)
+            self._schedule()
+            for party in self._parties:
+                self.blocks[party.party] = max(self.blocks[party.party], _block_bytes(party))
+                log = party.log.read_bytes()[self._logs[party.party] :].decode()
+                assert '"ERROR"' not in log, log
+                waiting -= {
+                    (name, text) for name, text in waiting if name == party.party and text in log
+                }
+
+    def _schedule(self) -> dict[int, tuple[int, int]]:
+        """Note how long each worker has run and waited for a processor; return all notes."""
+        for party in self._parties:
+            for child in psutil.Process(party.process.pid).children():
+                with suppress(FileNotFoundError, ProcessLookupError):
+                    words = Path(f"/proc/{child.pid}/schedstat").read_text("ascii").split()
+                    self._scheduled[child.pid] = (int(words[0]), int(words[1]))
+        return dict(self._scheduled)
 
     def _usages(self) -> dict[tuple[str, str], float]:
-        parties = (self.cluster.shuffler, self.cluster.analyzer)
-        return {(p.party, kind): used for p in parties for kind, used in _usage(p).items()}
+        self._schedule()
+        return {(p.party, kind): used for p in self._parties for kind, used in _usage(p).items()}
 
 
-async def _is_released(operator: Any, digest: bytes) -> bool:
-    try:
-        await operator.result(digest)
-    except BatchStateError:
-        return False
-    return True
-
-
-async def _devices(cluster: Cluster) -> tuple[float, float]:
-    """Return seconds and bytes per device that opens a connection of its own."""
+async def _submissions(cluster: Cluster) -> Figures:
+    """Return seconds per device that opens a connection of its own, and bytes per submission."""
     signed: SignedTask = await publish(cluster, 10**6, **_TASK)
     users = seal_values(signed, np.zeros(2 * _DEVICES, dtype=np.uint8), [0] * (2 * _DEVICES))
     destination = Destination(cluster.shuffler.address, cluster.authority.read_bytes())
@@ -182,20 +201,20 @@ async def _devices(cluster: Cluster) -> tuple[float, float]:
             )
 
     await _each(submit, users.envelopes[:_DEVICES], _DEVICES_AT_ONCE)
-    before, sent = _usage(cluster.shuffler), _loopback_bytes()
-    await _each(submit, users.envelopes[_DEVICES:], _DEVICES_AT_ONCE)
+    before, sent = _usage(cluster.shuffler), []
+    for at in range(_DEVICES, 2 * _DEVICES, _ROUND):
+        so_far = _loopback_bytes()
+        await _each(submit, users.envelopes[at : at + _ROUND], _DEVICES_AT_ONCE)
+        sent.append((_loopback_bytes() - so_far) / _ROUND)
     own = _usage(cluster.shuffler)["own"] - before["own"]
-    return own / _DEVICES, (_loopback_bytes() - sent) / _DEVICES
-
-
-def _opening_seconds() -> tuple[float, float]:
-    """Return the seconds of one opening while every worker opens: of a processor, and elapsed."""
-    with ProcessPoolExecutor(_WORKERS, multiprocessing.get_context("spawn")) as pool:
-        list(pool.map(measure_opening_seconds, [0.1] * _WORKERS))
-        started = time.perf_counter()
-        processor = mean(pool.map(measure_opening_seconds, [1.0] * _WORKERS))
-        elapsed = time.perf_counter() - started
-    return processor, processor * elapsed
+    bulk = shuffler_pb2.SubmitBulkRequest(
+        task_digest=digest, envelopes=[*map(bytes, users.envelopes)]
+    )
+    return {
+        "device": own / _DEVICES,
+        "device bytes": min(sent),  # other programs may use the loopback interface meanwhile
+        "bulk bytes": bulk.ByteSize() / len(users.envelopes),
+    }
 
 
 async def _measure(folder: Path) -> tuple[Figures, Figures]:
@@ -208,40 +227,42 @@ async def _measure(folder: Path) -> tuple[Figures, Figures]:
         stack.push_async_callback(cluster.stop)
         await cluster.start_analyzer()
         await cluster.start_shuffler()
-        openings = [_opening_seconds()]
-        device, device_bytes = await _devices(cluster)
-        small, large = _Run(cluster), _Run(cluster)
+        openings = [measure_opening_seconds()]
+        submissions = await _submissions(cluster)
+        openings.append(measure_opening_seconds())
+        small = _Run(cluster)
         await small.batch(_SMALL)
-        openings.append(_opening_seconds())
+        large = _Run(cluster)
         await large.batch(_REPORTS)
-        openings.append(_opening_seconds())
+        openings.append(measure_opening_seconds())
         parties = (cluster.shuffler, cluster.analyzer)
         memory = max(psutil.Process(p.process.pid).memory_info().rss for p in parties)
-    opening, elapsed = (mean(values) for values in zip(*openings, strict=True))
+    opening = mean(openings)
     each = {
         name: (spent - small.seconds[name]) / (_REPORTS - _SMALL)
         for name, spent in large.seconds.items()
     }
-    costs = {name: spent / opening for name, spent in each.items()}
-    for name in ("bulk", "bulk opening"):
-        costs[name] *= _REPORTS_PER_USER
+    costs = {
+        name: cost * (_REPORTS_PER_USER if name.startswith("bulk") else 1) / opening
+        for name, cost in each.items()
+    }
     costs |= {
-        "device": device / opening,
-        "device bytes": device_bytes,
-        "bulk bytes": each["bulk bytes"] * _REPORTS_PER_USER,
+        **submissions,
+        "device": submissions["device"] / opening,
         "process memory": memory,
-        "batch": small.duration / elapsed,
+        "batch": small.duration / small.slowdown / opening,
         **{f"{party} blocks": size / _REPORTS for party, size in large.blocks.items()},
     }
-    predicted = batch_seconds(_REPORTS, _REPORTS_PER_USER, elapsed, _WORKERS)
+    predicted = bulk_chain_seconds(_REPORTS, _REPORTS_PER_USER, opening, _WORKERS)
+    predicted *= large.slowdown
     durations = {
         "reports": _REPORTS,
         "opening_us": 1e6 * opening,
-        "elapsed_per_opening_us": 1e6 * elapsed,
+        "slowdown": large.slowdown,
         "predicted_s": predicted,
         "measured_s": large.duration,
         "predicted_over_measured": predicted / large.duration,
-        **{f"{phase}_s": seconds for phase, seconds in large.phases.items()},
+        **{f"{phase}_s": seconds for phase, seconds in large.elapsed.items()},
     }
     return costs, durations
 
