@@ -7,7 +7,7 @@ each party does, then the analyzer's workers.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -100,60 +100,47 @@ def bulk_chain_seconds(
     return opening_seconds * (cost("batch") + delivery + shared / workers)
 
 
-def _submission_demands(workload: Workload) -> tuple[Demand, ...]:
-    """Return the needs of front-ends and store."""
-    rows = workload.submissions
-    peak = workload.peak * rows / _DAY
-
-    def demand(role: str, openings: float, network: float, memory: float, disk: float) -> Demand:
-        cores = workload.seconds(openings) * peak
-        processes = math.ceil(cores)
-        return Demand(
-            party="shuffler",
-            role=role,
-            processes=processes,
-            cores=cores,
-            core_hours=cores / workload.peak * 24,
-            memory=memory + processes * cost("process memory"),
-            disk=disk,
-            network=peak * network,
-        )
-
-    in_bulk = workload.bulk_share * cost("bulk opening")
+def _submission_demands(workload: Workload) -> Iterator[Demand]:
+    """Yield the needs of front-ends and store."""
     row = cost("row bytes") + workload.reports_per_user * cost("report bytes")
+    openings = workload.per_submission("device", "bulk")
+    openings += workload.bulk_share * cost("bulk opening")
+    sent = workload.per_submission("device bytes", "bulk bytes")
     # One batch collects while the last one is processed.
-    held = rows * (1 + workload.deadline_hours / 24)
-    return (
-        demand(
-            "front-ends",
-            workload.per_submission("device", "bulk") + in_bulk,
-            workload.per_submission("device bytes", "bulk bytes") + row,
-            memory=0.0,
-            disk=0.0,
-        ),
-        demand(
+    held = workload.submissions * (1 + workload.deadline_hours / 24)
+    for role, spent, network, memory, disk in (
+        ("front-ends", openings, sent + row, 0.0, 0.0),
+        (
             "PostgreSQL",
             workload.per_submission("device row", "bulk row"),
             row,
-            memory=held * cost("index bytes"),
-            disk=held * row,
+            held * cost("index bytes"),
+            held * row,
         ),
+    ):
+        seconds = workload.seconds(spent) * workload.submissions
+        cores = workload.peak * seconds / _DAY
+        yield Demand(
+            party="shuffler",
+            role=role,
+            processes=math.ceil(cores),
+            cores=cores,
+            core_hours=seconds / HOUR,
+            memory=memory + math.ceil(cores) * cost("process memory"),
+            disk=disk,
+            network=workload.peak * workload.submissions / _DAY * network,
+        )
+
+
+def _batch_demands(workload: Workload) -> Iterator[Demand]:
+    """Yield the needs of coordinators and workers, with the fewest workers in total."""
+    reports, proofs = workload.reports_per_day, workload.reports_per_day * cost("proof bytes")
+    size = reports * cost("report bytes")
+    send, receive, shuffle, count = (
+        workload.seconds(reports * sum(map(cost, stages)))
+        for stages in (["send"], ["receive"], ["shuffle", "prove"], ["count"])
     )
-
-
-def _batch_demands(workload: Workload) -> tuple[Demand, ...]:
-    """Return the needs of coordinators and workers, with the fewest workers in total."""
-    reports = workload.reports_per_day
-    batch_bytes = reports * cost("report bytes")
-    busy = {
-        "shuffler": workload.seconds(reports * cost("send")),
-        "analyzer": workload.seconds(reports * cost("receive")),
-    }
-    work = {
-        "shuffler": workload.seconds(reports * (cost("shuffle") + cost("prove"))),
-        "analyzer": workload.seconds(reports * cost("count")),
-    }
-    delivery = max(busy.values())
+    delivery = max(send, receive)
     fixed = delivery + workload.seconds(cost("batch"))
     left = workload.deadline_hours * HOUR - fixed
     if left <= 0:
@@ -161,36 +148,27 @@ def _batch_demands(workload: Workload) -> tuple[Demand, ...]:
             f"the deadline is {workload.deadline_hours:g} hours; the delivery of a batch alone "
             f"takes {fixed / HOUR:.2g}"
         )
-    proofs = reports * cost("proof bytes")
-    memory = cost("process memory") + _PARTS_HELD * batch_bytes / part_count(math.ceil(batch_bytes))
-    roots = sum(map(math.sqrt, work.values()))
-    demands = []
-    for party in ("shuffler", "analyzer"):
+    memory = cost("process memory") + _PARTS_HELD * size / part_count(math.ceil(size))
+    parties: tuple[tuple[Party, float, float, float], ...] = (
+        ("shuffler", send, shuffle, proofs),
+        ("analyzer", receive, count, 0.0),
+    )
+    for party, busy, work, kept in parties:
         # These minimise the sum of workers, given the sum of both stages' durations.
-        workers = math.ceil(math.sqrt(work[party]) * roots / left)
+        workers = math.ceil(math.sqrt(work) * (math.sqrt(shuffle) + math.sqrt(count)) / left)
         blocks = reports * cost(f"{party} blocks")
-        demands.append(
-            Demand(
+        moved = 2 * blocks * workers / work  # written once, read once
+        for role, processes, cores, seconds, disk, network in (
+            ("coordinator", 1, busy / delivery, busy, kept, size / delivery),
+            ("workers", workers, workers, work, blocks, moved),
+        ):
+            yield Demand(
                 party=party,
-                role="coordinator",
-                processes=1,
-                cores=busy[party] / delivery,
-                core_hours=busy[party] / HOUR,
-                memory=memory,
-                disk=proofs if party == "shuffler" else 0.0,
-                network=batch_bytes / delivery,
+                role=role,
+                processes=processes,
+                cores=cores,
+                core_hours=seconds / HOUR,
+                memory=processes * memory,
+                disk=disk,
+                network=network,
             )
-        )
-        demands.append(
-            Demand(
-                party=party,
-                role="workers",
-                processes=workers,
-                cores=workers,
-                core_hours=work[party] / HOUR,
-                memory=workers * memory,
-                disk=blocks,
-                network=2 * blocks * workers / work[party],  # written once, read once
-            )
-        )
-    return tuple(demands)

@@ -4,7 +4,9 @@ The costs behind `shuffledp capacity`, and its prediction beside a batch on two 
 Runs real services over TLS, with two workers each, and attributes processor time by process: a
 party's own process is a front-end or a coordinator, its children are workers. Each cost is the
 difference of a large and a small batch, so that starting workers counts as part of a batch's fixed
-time. `SHUFFLEDP_BENCH_REPORTS=1000000` measures a larger batch.
+time. Other programs delay the batch: the prediction is multiplied by the workers' slowdown, the
+ratio of their time on a processor and waiting for one to the former.
+`SHUFFLEDP_BENCH_REPORTS=1000000` measures a larger batch.
 """
 
 import asyncio
@@ -110,7 +112,7 @@ class _Run:
             ran, waited = ran + run - run_before, waited + wait - wait_before
         return (ran + waited) / ran
 
-    async def batch(self, n_reports: int) -> None:
+    async def submit_and_wait(self, n_reports: int) -> None:
         """Submit a batch in bulk, and wait for its result."""
         n_users = n_reports // _REPORTS_PER_USER
         signed = await publish(self._cluster, n_users, **_TASK)
@@ -185,6 +187,12 @@ class _Run:
         return {(p.party, kind): used for p in self._parties for kind, used in _usage(p).items()}
 
 
+async def _run(cluster: Cluster, n_reports: int) -> _Run:
+    run = _Run(cluster)
+    await run.submit_and_wait(n_reports)
+    return run
+
+
 async def _submissions(cluster: Cluster) -> Figures:
     """Return seconds per device that opens a connection of its own, and bytes per submission."""
     signed: SignedTask = await publish(cluster, 10**6, **_TASK)
@@ -230,10 +238,9 @@ async def _measure(folder: Path) -> tuple[Figures, Figures]:
         openings = [measure_opening_seconds()]
         submissions = await _submissions(cluster)
         openings.append(measure_opening_seconds())
-        small = _Run(cluster)
-        await small.batch(_SMALL)
-        large = _Run(cluster)
-        await large.batch(_REPORTS)
+        _, small, large = [
+            await _run(cluster, n_reports) for n_reports in (_SMALL, _SMALL, _REPORTS)
+        ]  # the first batch also fills caches
         openings.append(measure_opening_seconds())
         parties = (cluster.shuffler, cluster.analyzer)
         memory = max(psutil.Process(p.process.pid).memory_info().rss for p in parties)
