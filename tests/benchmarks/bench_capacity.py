@@ -95,6 +95,8 @@ class _Run:
         self._before = self._schedule()
         self.seconds: Figures = {}
         self.blocks = {p.party: 0 for p in self._parties}
+        self.opening = 0.0
+        """Processor seconds of one opening, before and after."""
         self.elapsed: Figures = {}
         """Duration of each phase."""
 
@@ -130,6 +132,7 @@ class _Run:
                 request = shuffler_pb2.SubmitBulkRequest(task_digest=digest, envelopes=sent)
                 await stub.SubmitBulk(request)
 
+            openings = [measure_opening_seconds()]
             times, used = [time.perf_counter()], [self._usages()]
 
             def mark() -> None:
@@ -142,6 +145,7 @@ class _Run:
             mark()
             await self._wait(("shuffler", '"erased"'), ("analyzer", '"batch released"'))
             mark()
+        self.opening = mean([*openings, measure_opening_seconds()])
         self.elapsed = dict(
             zip(("ingest", "shuffle", "deliver and count"), np.diff(times).tolist(), strict=True)
         )
@@ -241,12 +245,11 @@ async def _measure(folder: Path) -> tuple[Figures, Figures]:
         _, small, large = [
             await _run(cluster, n_reports) for n_reports in (_SMALL, _SMALL, _REPORTS)
         ]  # the first batch also fills caches
-        openings.append(measure_opening_seconds())
         parties = (cluster.shuffler, cluster.analyzer)
         memory = max(psutil.Process(p.process.pid).memory_info().rss for p in parties)
-    opening = mean(openings)
+    opening = large.opening
     each = {
-        name: (spent - small.seconds[name]) / (_REPORTS - _SMALL)
+        name: (spent - small.seconds[name] * opening / small.opening) / (_REPORTS - _SMALL)
         for name, spent in large.seconds.items()
     }
     costs = {
@@ -255,9 +258,9 @@ async def _measure(folder: Path) -> tuple[Figures, Figures]:
     }
     costs |= {
         **submissions,
-        "device": submissions["device"] / opening,
+        "device": submissions["device"] / mean(openings),
         "process memory": memory,
-        "batch": small.duration / small.slowdown / opening,
+        "batch": small.duration / small.slowdown / small.opening,
         **{f"{party} blocks": size / _REPORTS for party, size in large.blocks.items()},
     }
     predicted = bulk_chain_seconds(_REPORTS, _REPORTS_PER_USER, opening, _WORKERS)
