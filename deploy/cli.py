@@ -20,6 +20,7 @@ _COMMANDS: Final = {
     "demo": ("demo", "Collect values privately, on this machine."),
     "account": ("account", "Bound epsilon or delta for given parameters."),
     "plan": ("plan", "Find the best parameters that meet a guarantee."),
+    "capacity": ("capacity", "Predict the cores, memory, disk and network that reports need."),
     "simulate": ("simulate", "Compare protocols on a data set."),
     "reproduce": ("reproduce", "Repeat published experiments."),
     "audit": ("audit", "Simulate attacks by every coalition."),

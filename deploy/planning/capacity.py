@@ -1,0 +1,174 @@
+"""
+Predict the needs of each party for a number of reports per day, from measured costs. Pure.
+
+Submissions arrive all day; front-ends and store are sized for the peak. A day's reports are one
+batch, processed after it closes: the shuffler's workers, then the delivery, which one process of
+each party does, then the analyzer's workers.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from common.errors import PlanError
+from deploy.planning.measured_costs import cost
+from shuffler.permutation import part_count
+
+Party = Literal["shuffler", "analyzer"]
+
+HOUR: Final = 3600.0
+_DAY: Final = 24 * HOUR
+_PARTS_HELD: Final = 4
+"""Parts of a batch in the memory of one process."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """Reports per day and how they arrive; checked on construction."""
+
+    reports_per_day: float
+    """Sealed reports, dummies included."""
+    deadline_hours: float
+    """Hours from a batch's close to its result."""
+    opening_microseconds: float
+    """Time in which one core opens a sealed report."""
+    reports_per_user: int = 2
+    bulk_share: float = 0.0
+    """Share of submissions that relays send in bulk; the rest open a connection each."""
+    peak: float = 3.0
+    """Peak rate of submissions, as a multiple of the average."""
+
+    def __post_init__(self) -> None:
+        """Raise PlanError if a number is out of range."""
+        for name, value, least, most in (
+            ("reports per day", self.reports_per_day, 1, 1e12),
+            ("the deadline in hours", self.deadline_hours, 1e-3, 24),
+            ("the microseconds per opening", self.opening_microseconds, 0.01, 1e6),
+            ("reports per user", self.reports_per_user, 1, self.reports_per_day),
+            ("the share in bulk", self.bulk_share, 0, 1),
+            ("the peak factor", self.peak, 1, 1e6),
+        ):
+            if not least <= value <= most:
+                raise PlanError(
+                    f"{name} is {value:.10g}; it must lie between {least:.10g} and {most:.10g}"
+                )
+
+    @property
+    def submissions(self) -> float:
+        """Submissions per day."""
+        return self.reports_per_day / self.reports_per_user
+
+    def seconds(self, openings: float) -> float:
+        """Return the processor seconds of a number of openings."""
+        return openings * self.opening_microseconds / 1e6
+
+    def per_submission(self, of_device: str, in_bulk: str) -> float:
+        """Return the average of two costs per submission."""
+        return (1 - self.bulk_share) * cost(of_device) + self.bulk_share * cost(in_bulk)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demand:
+    """Needs of one role at the peak of submissions, or while a batch is processed."""
+
+    party: Party
+    role: str
+    processes: int
+    cores: float
+    core_hours: float
+    """Per day."""
+    memory: float
+    """Bytes, as `disk`."""
+    disk: float
+    network: float
+    """Bytes per second."""
+
+
+def predict(workload: Workload) -> Sequence[Demand]:
+    """Predict the needs of each role; raise PlanError if the deadline is too short for delivery."""
+    return *_submission_demands(workload), *_batch_demands(workload)
+
+
+def bulk_chain_seconds(
+    n_reports: int, reports_per_user: int, opening_seconds: float, workers: int
+) -> float:
+    """Predict the time from a batch's first bulk call to its result, if the parties take turns."""
+    ingest = (cost("bulk") + cost("bulk opening")) / reports_per_user
+    shared = n_reports * (ingest + cost("shuffle") + cost("prove") + cost("count"))
+    delivery = n_reports * max(cost("send"), cost("receive"))
+    return opening_seconds * (cost("batch") + delivery + shared / workers)
+
+
+def _submission_demands(workload: Workload) -> Iterator[Demand]:
+    """Yield the needs of front-ends and store."""
+    row = cost("row bytes") + workload.reports_per_user * cost("report bytes")
+    openings = workload.per_submission("device", "bulk")
+    openings += workload.bulk_share * cost("bulk opening")
+    sent = workload.per_submission("device bytes", "bulk bytes")
+    # One batch collects while the last one is processed.
+    held = workload.submissions * (1 + workload.deadline_hours / 24)
+    for role, spent, network, memory, disk in (
+        ("front-ends", openings, sent + row, 0.0, 0.0),
+        (
+            "PostgreSQL",
+            workload.per_submission("device row", "bulk row"),
+            row,
+            held * cost("index bytes"),
+            held * row,
+        ),
+    ):
+        seconds = workload.seconds(spent) * workload.submissions
+        cores = workload.peak * seconds / _DAY
+        yield Demand(
+            party="shuffler",
+            role=role,
+            processes=math.ceil(cores),
+            cores=cores,
+            core_hours=seconds / HOUR,
+            memory=memory + math.ceil(cores) * cost("process memory"),
+            disk=disk,
+            network=workload.peak * workload.submissions / _DAY * network,
+        )
+
+
+def _batch_demands(workload: Workload) -> Iterator[Demand]:
+    """Yield the needs of coordinators and workers, with the fewest workers in total."""
+    reports, proofs = workload.reports_per_day, workload.reports_per_day * cost("proof bytes")
+    size = reports * cost("report bytes")
+    send, receive, shuffle, count = (
+        workload.seconds(reports * sum(map(cost, stages)))
+        for stages in (["send"], ["receive"], ["shuffle", "prove"], ["count"])
+    )
+    delivery = max(send, receive)
+    fixed = delivery + workload.seconds(cost("batch"))
+    left = workload.deadline_hours * HOUR - fixed
+    if left <= 0:
+        raise PlanError(
+            f"the deadline is {workload.deadline_hours:g} hours; the delivery of a batch alone "
+            f"takes {fixed / HOUR:.2g}"
+        )
+    memory = cost("process memory") + _PARTS_HELD * size / part_count(math.ceil(size))
+    parties: tuple[tuple[Party, float, float, float], ...] = (
+        ("shuffler", send, shuffle, proofs),
+        ("analyzer", receive, count, 0.0),
+    )
+    for party, busy, work, kept in parties:
+        # These minimise the sum of workers, given the sum of both stages' durations.
+        workers = math.ceil(math.sqrt(work) * (math.sqrt(shuffle) + math.sqrt(count)) / left)
+        blocks = reports * cost(f"{party} blocks")
+        moved = 2 * blocks * workers / work  # written once, read once
+        for role, processes, cores, seconds, disk, network in (
+            ("coordinator", 1, busy / delivery, busy, kept, size / delivery),
+            ("workers", workers, workers, work, blocks, moved),
+        ):
+            yield Demand(
+                party=party,
+                role=role,
+                processes=processes,
+                cores=cores,
+                core_hours=seconds / HOUR,
+                memory=processes * memory,
+                disk=disk,
+                network=network,
+            )

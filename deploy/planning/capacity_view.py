@@ -1,0 +1,60 @@
+"""Show predicted needs as a table and as JSON."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any, Final
+
+from rich.console import Console, JustifyMethod
+from rich.table import Table
+
+from deploy.planning.capacity import Demand, Workload
+from deploy.terminal.tables import add_columns, print_whole
+
+_COLUMNS: Final[dict[str, JustifyMethod]] = {
+    "party": "left",
+    "role": "left",
+    **dict.fromkeys(
+        ("processes", "cores", "core-hours a day", "memory GB", "disk GB", "network MB/s"), "right"
+    ),
+}
+
+
+def to_json(demands: Sequence[Demand], workload: Workload) -> dict[str, Any]:
+    """Return the JSON fields; memory and disk are in bytes, network in bytes per second."""
+    return {"workload": asdict(workload), "demands": [asdict(demand) for demand in demands]}
+
+
+def cells(demand: Demand) -> list[str]:
+    """Return the cells of a role's row."""
+    return [
+        demand.party,
+        demand.role,
+        f"{demand.processes:,}",
+        *map(_rounded, (demand.cores, demand.core_hours, demand.memory / 1e9)),
+        *map(_rounded, (demand.disk / 1e9, demand.network / 1e6)),
+    ]
+
+
+def show(demands: Sequence[Demand], workload: Workload, console: Console) -> None:
+    """Print the needs of each role, and the share of the front-ends in the processor time."""
+    title = (
+        f"{workload.reports_per_day:,.0f} reports a day, results in {workload.deadline_hours:g} "
+        f"hours, {workload.opening_microseconds:.3g} µs per opening"
+    )
+    table = Table(title=title)
+    add_columns(table, _COLUMNS)
+    for demand in demands:
+        table.add_row(*cells(demand))
+    print_whole(table, console)
+    total = sum(demand.core_hours for demand in demands)
+    share = sum(demand.core_hours for demand in demands if demand.role == "front-ends") / total
+    console.print(
+        f"{_rounded(total)} core-hours a day in all, {share:.0%} of them for the front-ends. "
+        "How the costs were measured: docs/operators/capacity.md.",
+        highlight=False,
+    )
+
+
+def _rounded(value: float) -> str:
+    """Format a figure with two digits, or as a whole number."""
+    return f"{value:,.0f}" if value >= 10 else f"{value:.2g}"  # noqa: PLR2004  # two digits
