@@ -80,7 +80,7 @@ async def test_the_users_at_the_closing_are_the_stored_ones(
             for n, store in enumerate(front_ends)
             for k in range(9)
         ]
-        *outcomes, _ = await asyncio.gather(*calls, close(signed))
+        outcomes, _ = await asyncio.gather(asyncio.gather(*calls), close(signed))
         n_stored = outcomes.count([Outcome.STORED])
         assert {Outcome.STORED, Outcome.CLOSED} >= {outcome for [outcome] in outcomes}
         found = await closing.get(signed.digest())
