@@ -30,7 +30,7 @@ from shuffler.collection import Collection
 from shuffler.coordinator_servicer import CoordinatorServicer
 from shuffler.delivery import Deliveries
 from shuffler.former_files import convert_former_files
-from shuffler.front_end_server import start_front_end
+from shuffler.front_end.server import start_front_end
 from shuffler.inclusion import InclusionProofs
 from shuffler.metrics import BatchMetrics
 from shuffler.receipts import Receipts
