@@ -12,6 +12,7 @@ from common.crypto.hpke_pool import HpkePool
 from common.crypto.key_ring import DAY, KeyState
 from common.crypto.randomness import secure_generator
 from common.crypto.signing import PublicIdentity
+from common.errors import SettingsError
 from common.runtime.access import OperatorToken
 from common.runtime.blocks import FolderBlocks
 from common.runtime.clock import SystemClock
@@ -48,7 +49,6 @@ class ShufflerService(Service):
 
     internal: Listener | None
     """Serves the other processes, if this is the coordinator."""
-
     refusals: RefusalCounts
     store: SubmissionStore
     pool: HpkePool
@@ -66,9 +66,11 @@ class ShufflerService(Service):
 
 
 async def start(settings: ShufflerSettings) -> Service:
-    """Start the process of the role in the settings."""
+    """Start the process of the role in the settings; raise SettingsError for a worker."""
     if settings.role == "front-end":
         return await start_front_end(settings)
+    if settings.role == "worker":
+        raise SettingsError("a worker is no service: the engine of the executor starts it")
     return await start_coordinator(settings)
 
 
