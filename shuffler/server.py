@@ -12,6 +12,7 @@ from common.crypto.hpke_pool import HpkePool
 from common.crypto.key_ring import DAY, KeyState
 from common.crypto.randomness import secure_generator
 from common.crypto.signing import PublicIdentity
+from common.errors import SettingsError
 from common.runtime.access import OperatorToken
 from common.runtime.blocks import open_blocks
 from common.runtime.clock import SystemClock
@@ -32,7 +33,7 @@ from shuffler.collection import Collection
 from shuffler.coordinator_servicer import CoordinatorServicer
 from shuffler.delivery import Deliveries
 from shuffler.former_files import convert_former_files
-from shuffler.front_end_server import start_front_end
+from shuffler.front_end.server import start_front_end
 from shuffler.inclusion import InclusionProofs
 from shuffler.metrics import BatchMetrics
 from shuffler.receipts import Receipts
@@ -51,7 +52,6 @@ class ShufflerService(Service):
 
     internal: Listener | None
     """Serves the other processes, if this is the coordinator."""
-
     refusals: RefusalCounts
     store: SubmissionStore
     executor: Executor
@@ -71,9 +71,11 @@ class ShufflerService(Service):
 
 
 async def start(settings: ShufflerSettings) -> Service:
-    """Start the process of the role in the settings."""
+    """Start the process of the role in the settings; raise SettingsError for a worker."""
     if settings.role == "front-end":
         return await start_front_end(settings)
+    if settings.role == "worker":
+        raise SettingsError("a worker is no service: the engine of the executor starts it")
     return await start_coordinator(settings)
 
 

@@ -1,7 +1,6 @@
 """PostgreSQL in its own thread, like common/runtime/database.py for SQLite."""
 
 import asyncio
-import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Concatenate, Final, ParamSpec, TypeVar
@@ -14,7 +13,7 @@ from common.errors import SettingsError, StorageError
 from common.runtime import logs
 from common.runtime.clock import Clock
 from shuffler.metrics import StoreMetrics
-from shuffler.storage.postgres_failures import LOST, postgres_failures
+from shuffler.storage.postgres_failures import postgres_failures
 from shuffler.storage.postgres_schema import check_schema, migrate
 from shuffler.storage.postgres_uuids import accept_uuids
 
@@ -68,7 +67,9 @@ class PostgresConnection:
         self._metrics = metrics
         self._coordinator = coordinator
         self._connection: psycopg.Connection | None = None
-        self._not_before = -math.inf
+        self._failure: str | None = None
+        """The reason why the last attempt to connect failed."""
+        self._not_before = 0.0
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="postgres")
         try:
             self._thread.submit(self._connected).result()
@@ -110,9 +111,20 @@ class PostgresConnection:
         """Return the connection, opened if necessary."""
         if self._connection is not None and not self._connection.closed:
             return self._connection
-        if self._clock.elapsed() < self._not_before:
-            raise StorageError(LOST)
+        if self._failure is not None and self._clock.elapsed() < self._not_before:
+            raise StorageError(self._failure)
         self._not_before = self._clock.elapsed() + _PAUSE
+        try:
+            connection = self._connect()
+        except StorageError as error:
+            self._failure = str(error)
+            raise
+        self._failure = None
+        self._connection = connection
+        self._metrics.record_connected()
+        return connection
+
+    def _connect(self) -> psycopg.Connection:
         with postgres_failures():
             connection = connect(self._uri)
             try:
@@ -121,9 +133,6 @@ class PostgresConnection:
             except BaseException:
                 connection.close()
                 raise
-        self._connection = connection
-        self._not_before = -math.inf
-        self._metrics.record_connected()
         return connection
 
     def _prepare(self, connection: psycopg.Connection) -> None:

@@ -9,7 +9,7 @@ import psycopg
 from common.errors import DamagedStorageError, StorageError
 
 _SERVER: Final = "the PostgreSQL server of the shuffler's store"
-LOST: Final = f"{_SERVER} does not answer, or the connection is lost"
+_LOST: Final = f"{_SERVER} does not answer, or the connection is lost"
 _READ_ONLY: Final = f"{_SERVER} is read-only: a standby, as after a failover"
 _BUSY: Final = f"{_SERVER} did not answer in time"
 _SENTENCES: Final = {
@@ -40,5 +40,5 @@ def postgres_failures() -> Generator[None]:
             raise StorageError(_SENTENCES[error.sqlstate]) from error
         if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
             standby = any(part in str(error) for part in _STANDBY)
-            raise StorageError(_READ_ONLY if standby else LOST) from error
+            raise StorageError(_READ_ONLY if standby else _LOST) from error
         raise

@@ -166,6 +166,8 @@ _TABLES: Final = {"Certificates": "keys.md", "Limits": "running.md"}
 _CERTIFICATE: Final = {
     Caller.ANYONE: "none",
     Caller.SHUFFLER: "`shuffler`",
+    Caller.FRONT_END: "`front-end`",
+    Caller.WORKER: "`worker`",
     Caller.OPERATOR: "`operator`",
     Caller.WORKER: "`worker`",
     Caller.TOKEN_HOLDER: "none",

@@ -110,7 +110,10 @@ def test_the_example_renders_with_every_name_resolved(party: str, tmp_path: Path
         for name in secret["files"]:
             (example / name).parent.mkdir(parents=True, exist_ok=True)
             (example / name).write_text("placeholder", encoding="utf-8")
-    command = [tool("kubectl"), "kustomize", str(example)]
+    kubectl = shutil.which("kubectl")
+    if kubectl is None:  # Debian's is too old
+        pytest.skip("kubectl is not installed")
+    command = [kubectl, "kustomize", str(example)]
     outcome = subprocess.run(command, capture_output=True, text=True, check=False)
 
     assert outcome.returncode == 0, outcome.stderr
@@ -323,7 +326,7 @@ def test_the_settings_load_and_name_mounted_files(party: str) -> None:
             "SHUFFLEDP_SHUFFLER_ANALYZER_IDENTITY": "00" * 32,
         }
         prefix = f"SHUFFLEDP_{party.upper()}"
-        settings = load(_SETTINGS[party], file, environment, prefix, leave_out_unknown=True)
+        settings = load(_SETTINGS[party], file, environment, prefix)
 
         mounts = {Path(mount["mountPath"]) for mount in container["volumeMounts"]}
         keys = (settings.tls_certificate, settings.tls_key, settings.tls_authority)
@@ -471,7 +474,6 @@ def _compose_pairs() -> set[frozenset[str]]:
     }
 
 
-@pytest.mark.skipif(not _COMPOSE.exists(), reason="there is no compose.scale.yaml")
 def test_the_allowed_connections_are_those_of_the_compose_file() -> None:
     """
     Kinds of pods that may connect here, in some direction, share a network there, and the reverse.

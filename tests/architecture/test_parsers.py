@@ -71,6 +71,8 @@ _NOT_FROM_OUTSIDE: Final = {
         "deploy.tasks.task_view.as_json",
         "shuffler.inclusion.write_proof",
         "shuffler.storage.group.Group.entries",
+        "shuffler.storage.postgres_submissions.lock_key",
+        "shuffler.storage.postgres_uuids._UuidsDumper.dump",
     ),
     "data that opened under the batch's key": (
         "analyzer.count_job._rows",

@@ -58,10 +58,10 @@ async def test_front_ends_collect_one_batch_under_one_identity(services: ManySer
             for request in [shuffler_pb2.SubmitRequest(task_digest=digest, envelope=envelope)]
             for stub in stubs
         ]
-        answers = await asyncio.gather(*(call for _, call in singles))
-        for (envelope, _), answer in zip(singles, answers, strict=True):
-            assert is_valid_receipt(identity, digest, envelope, answer.receipt)
-        assert 40 == sum(answer.repeated for answer in answers)
+        receipts = await asyncio.gather(*(call for _, call in singles))
+        for (envelope, _), single in zip(singles, receipts, strict=True):
+            assert is_valid_receipt(identity, digest, envelope, single.receipt)
+        assert 40 == sum(single.repeated for single in receipts)
         result = await result_of(services, signed)
         assert BatchState.ERASED is await final_state(services, signed)
         status = shuffler_pb2.GetBatchStatusRequest(task_digest=digest)
@@ -134,11 +134,13 @@ async def test_only_front_ends_get_keys_and_only_the_coordinator_has_an_operator
     token = (directory / "shuffler" / "operator.token").read_text(encoding="ascii").strip()
     close = shuffler_pb2.CloseBatchRequest(task_digest=signed.digest())
     unknown = shuffler_pb2.GetBatchStatusRequest(task_digest=bytes(32))
-    async with services.front_end_stubs() as [stub, *_]:
+    async with services.front_end_stubs() as [front_end, *_]:
         header = (("authorization", f"Bearer {token}"),)
-        call = stub.CloseBatch(close, metadata=header, timeout=DEADLINE)
+        call = front_end.CloseBatch(close, metadata=header, timeout=DEADLINE)
         assert "UNAUTHENTICATED" == (await refusal(call))[0]
-        assert "NOT_FOUND" == (await refusal(stub.GetBatchStatus(unknown, timeout=DEADLINE)))[0]
+        assert (
+            "NOT_FOUND" == (await refusal(front_end.GetBatchStatus(unknown, timeout=DEADLINE)))[0]
+        )
 
 
 async def test_refusals_of_all_front_ends_are_counted(services: ManyServices) -> None:

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from protos.shuffledp.v1 import shuffler_pb2_grpc
-from shuffler.front_end_server import FrontEndService, start_front_end
+from shuffler.front_end.server import FrontEndService, start_front_end
 from shuffler.settings import ShufflerSettings
 from tests.support.services import Services
 

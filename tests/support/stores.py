@@ -47,13 +47,14 @@ def submission(number: int, content: bytes = b"c") -> bytes:
 async def append(
     store: SubmissionStore,
     *submissions: bytes,
+    batch_id: BatchId = BATCH,
     deadline: int = DEADLINE,
     tokens: Sequence[bytes] = (),
 ) -> list[Outcome]:
     """Store submissions in one call, with their tokens if given; return the outcomes in order."""
     group, places = form_group(submissions, KEY)
     arrival = Arrival(
-        batch_id=BATCH,
+        batch_id=batch_id,
         key=KEY,
         groups=[group],
         deadline=deadline,
@@ -68,7 +69,7 @@ async def users(store: SubmissionStore) -> int:
     return (await store.get(SIGNED.digest())).n_users
 
 
-def stored(store: SubmissionStore) -> list[bytes]:
+def stored(store: SubmissionStore, batch_id: BatchId = BATCH) -> list[bytes]:
     """Return the sealed reports of every submission, group by group."""
-    found = store.group_source().read(BATCH, 0, 1 << NUMBER_BITS)
+    found = store.group_source().read(batch_id, 0, 1 << NUMBER_BITS)
     return [open_group(number, sealed, KEY) for number, sealed in found]

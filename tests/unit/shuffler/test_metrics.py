@@ -2,6 +2,9 @@ import pytest
 
 from common.errors import StorageError
 from common.messages.submission import Outcome
+from common.runtime.metrics import WINDOW, ProcessMetrics
+from deploy.audit.harness.clock import ManualClock
+from shuffler.metrics import StoreMetrics
 from tests.support.scrapes import series_of, value
 from tests.support.shuffler_core import CASE, DIGEST, Shuffler
 
@@ -77,3 +80,28 @@ async def test_refusals_are_counted_once_despite_disk_failures(
     await shuffler.advance()
 
     assert 1 == _number(shuffler, "submissions_refused_total", cause="malformed")
+
+
+def test_the_slowest_transaction_shows_in_the_next_window() -> None:
+    """Single transactions do not show; nothing shows before the store is connected."""
+    clock = ManualClock(0.0)
+    process_metrics = ProcessMetrics("shuffler", clock)
+    store = StoreMetrics(process_metrics, clock)
+
+    def shown(name: str) -> float | None:
+        return process_metrics.metrics.registry.get_sample_value(name)
+
+    assert shown("shuffledp_store_connected") is None
+    store.record_connected()
+    for seconds in (0.5, 2.0, 1.0):
+        store.record_commit(seconds)
+    assert (1, None) == (
+        shown("shuffledp_store_connected"),
+        shown("shuffledp_store_commit_seconds"),
+    )
+    clock.seconds = WINDOW
+    store.record_commit(0.25)
+    store.record_lost()
+    assert (0, 2) == (shown("shuffledp_store_connected"), shown("shuffledp_store_commit_seconds"))
+    clock.seconds = 2 * WINDOW
+    assert 0.25 == shown("shuffledp_store_commit_seconds")

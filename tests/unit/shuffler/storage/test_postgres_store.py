@@ -3,13 +3,20 @@
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
+from contextlib import suppress
 
+import numpy as np
+import psycopg
 import pytest
 
+from common.crypto.signing import SignedTask
+from common.errors import SettingsError, StorageError
+from common.messages.batch import BatchId, BatchState
 from common.messages.submission import Outcome
 from shuffler.storage.postgres_store import PostgresStore
-from tests.support.postgres import PostgresServer
-from tests.support.stores import BATCH, SIGNED, append, postgres_store, submission, users
+from tests.support.postgres import PostgresServer, postgres_server
+from tests.support.stores import BATCH, SIGNED, append, postgres_store, stored, submission, users
+from tests.support.tasks import published
 
 
 @pytest.fixture
@@ -42,3 +49,185 @@ async def test_one_id_or_token_is_stored_once_whichever_front_end_it_reaches(
         assert {Outcome.STORED: 1, Outcome.TOKEN_USED: 2} == outcomes
 
     assert 40 == await users(stores[0])
+
+
+@pytest.mark.parametrize(
+    ("races", "seed"), [(10, 1), pytest.param(1000, 2, marks=pytest.mark.slow)]
+)
+async def test_the_users_at_the_closing_are_the_stored_ones(
+    postgres: PostgresServer, races: int, seed: int
+) -> None:
+    """Closing, or expiring, races with three processes that store."""
+    rng, seen = np.random.default_rng(seed), list[int]()
+    uri = postgres.database()
+    closing = postgres_store(uri, lambda *moved: seen.append(moved[3]))
+    front_ends = [postgres_store(uri, coordinator=False) for _ in range(3)]
+    for _ in range(races):
+        signed = published().signed
+        batch_id = BatchId(rng.bytes(16))
+        await closing.open_batch(batch_id, signed)
+
+        async def submit(store: PostgresStore, number: int, batch_id: BatchId) -> list[Outcome]:
+            await asyncio.sleep(rng.uniform(0, 0.02))
+            return await append(store, submission(number), batch_id=batch_id)
+
+        async def close(signed: SignedTask) -> None:
+            await asyncio.sleep(rng.uniform(0, 0.02))
+            await closing.set_state(await closing.get(signed.digest()), BatchState.CLOSED)
+
+        calls = [
+            submit(store, 9 * n + k, batch_id)
+            for n, store in enumerate(front_ends)
+            for k in range(9)
+        ]
+        outcomes, _ = await asyncio.gather(asyncio.gather(*calls), close(signed))
+        n_stored = outcomes.count([Outcome.STORED])
+        assert {Outcome.STORED, Outcome.CLOSED} >= {outcome for [outcome] in outcomes}
+        found = await closing.get(signed.digest())
+        assert n_stored == seen[-1] == found.n_users
+        assert 60 * n_stored == sum(map(len, stored(closing, batch_id)))
+    for store in (closing, *front_ends):
+        store.close()
+
+
+async def test_a_killed_server_loses_nothing_that_was_acknowledged() -> None:
+    """Calls in between fail as safe to retry; the coordinator has its lock again."""
+    with postgres_server("") as server:
+        uri = server.database()
+        stores = [postgres_store(uri), postgres_store(uri, coordinator=False)]
+        await stores[0].open_batch(BATCH, SIGNED)
+        acknowledged, failed = set[int](), set[int]()
+
+        async def submit(number: int) -> None:
+            try:
+                assert [Outcome.STORED] == await append(stores[number % 2], submission(number))
+                acknowledged.add(number)
+            except StorageError:
+                failed.add(number)
+
+        sending = [asyncio.create_task(submit(number)) for number in range(400)]
+        await asyncio.sleep(0.02)
+        await asyncio.to_thread(server.stop)
+        await asyncio.gather(*sending)
+        with pytest.raises(StorageError, match="does not answer, or the connection is lost"):
+            await append(stores[1], submission(400))
+        await asyncio.to_thread(server.start)
+        for store in stores:
+            await _connected(store)
+        again = await append(stores[1], *map(submission, range(400)))
+        with pytest.raises(SettingsError, match="another coordinator uses this store"):
+            postgres_store(uri)
+        assert 400 == await users(stores[0])
+        assert 400 * 60 == sum(map(len, stored(stores[0])))
+        for store in stores:
+            store.close()
+
+    assert failed
+    assert {Outcome.REPEATED} >= {again[number] for number in acknowledged}
+
+
+async def _connected(store: PostgresStore) -> None:
+    async with asyncio.timeout(10):
+        while True:
+            with suppress(StorageError):
+                await store.get(SIGNED.digest())
+                return
+            await asyncio.sleep(0.1)
+
+
+async def test_a_read_only_server_is_named_and_left_for_another(postgres: PostgresServer) -> None:
+    """As a standby refuses writes after a failover; reading goes on, and later writing."""
+    uri = postgres.database()
+    store = postgres_store(uri)
+    await store.open_batch(BATCH, SIGNED)
+    name = uri.partition("?")[0].rpartition("/")[2]
+    with psycopg.connect(postgres.uri("postgres"), autocommit=True) as admin:
+        admin.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
+        admin.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (name,)
+        )
+        with pytest.raises(StorageError, match="connection is lost"):
+            await append(store, submission(1))
+        for _ in range(2):
+            with pytest.raises(StorageError, match="is read-only: a standby, as after a failover"):
+                await append(store, submission(1))
+        admin.execute(f"ALTER DATABASE {name} RESET default_transaction_read_only")
+    await _connected(store)
+    assert [Outcome.STORED] == await append(store, submission(1))
+    store.close()
+
+
+async def test_a_full_disk_is_named(stores: list[PostgresStore]) -> None:
+    """The connection, and with it the coordinator's lock, stays."""
+
+    def fail(_: psycopg.Connection) -> None:
+        raise psycopg.errors.DiskFull
+
+    before = await stores[0]._connection.run(_pid)
+    with pytest.raises(
+        StorageError, match="the disk of the PostgreSQL server of the shuffler's store is full"
+    ):
+        await stores[0]._connection.run(fail)
+
+    assert before == await stores[0]._connection.run(_pid)
+
+
+def _pid(connection: psycopg.Connection) -> int:
+    return connection.info.backend_pid
+
+
+async def test_schemas_of_other_versions_are_refused_with_the_reason(
+    postgres: PostgresServer,
+) -> None:
+    """A front-end waits for its coordinator; a program that is too old must be upgraded."""
+    uri = postgres.database()
+    with pytest.raises(SettingsError, match="version 0; this program needs 1: start or upgrade"):
+        postgres_store(uri, coordinator=False)
+    store = postgres_store(uri)
+    front_end = postgres_store(uri, coordinator=False)
+    await store.open_batch(BATCH, SIGNED)
+    with psycopg.connect(uri, autocommit=True) as admin:
+        admin.execute("UPDATE schema_version SET version = 3, readable_from = 2")
+    with pytest.raises(StorageError, match="readable from 2; this program has 1: upgrade it"):
+        await append(front_end, submission(1))
+    for each in (store, front_end):
+        each.close()
+    for coordinator in (True, False):
+        with pytest.raises(SettingsError, match="is version 3, readable from 2; this program has"):
+            postgres_store(uri, coordinator=coordinator)
+
+
+async def test_a_server_that_cannot_be_reached_is_named_at_the_start(
+    postgres: PostgresServer,
+) -> None:
+    """The operator sees libpq's reason, and no password."""
+    with pytest.raises(SettingsError, match=r"does not answer.*does not exist") as caught:
+        postgres_store(postgres.uri("nobody").replace("postgres@", "postgres:secret@"))
+
+    assert "secret" not in str(caught.value)
+
+
+async def test_the_database_has_no_other_columns(stores: list[PostgresStore]) -> None:
+    """Submissions leave sealed groups with random numbers, and keyed hashes; then nothing."""
+
+    def columns(connection: psycopg.Connection) -> dict[str, str]:
+        query = (
+            "SELECT table_name, string_agg(column_name, ' ' ORDER BY ordinal_position) "
+            "FROM information_schema.columns WHERE table_schema = 'public' GROUP BY 1"
+        )
+        return dict(connection.execute(query).fetchall())
+
+    shared = {
+        "schema_version": "version readable_from",
+        "batches": "batch_id task_digest task signature state n_reports shuffle_seconds",
+        "users": "batch_id writer n",
+        "refusals": "batch_id writer outcome n",
+    }
+    own = {"tags": "tag content", "groups": "number sealed", "tokens": "token"}
+    found = await stores[0]._connection.run(columns)
+    assert shared | {f"{kind}_{BATCH.hex()}": names for kind, names in own.items()} == found
+    batch = await stores[0].get(SIGNED.digest())
+    await stores[0].set_state(batch, BatchState.EXPIRED)
+    await stores[0].sweep()
+
+    assert shared == await stores[0]._connection.run(columns)

@@ -18,8 +18,8 @@ from common.runtime.tls import identity_for, internal_identity
 from protos.shuffledp.v1 import shuffler_pb2_grpc
 from shuffler.admission import ConnectionLimit, token_check
 from shuffler.collection import Collection
-from shuffler.coordinator_client import CoordinatorClient
-from shuffler.front_end import FrontEndBatches
+from shuffler.front_end.batches import FrontEndBatches
+from shuffler.front_end.coordinator_client import CoordinatorClient
 from shuffler.inclusion import InclusionProofs
 from shuffler.receipts import Receipts
 from shuffler.refusals import RefusalCounts

@@ -9,7 +9,7 @@ from common.errors import BatchStateError, OverloadError, StorageError
 from common.runtime import logs
 from common.task_digest import TaskDigest
 from shuffler.active_batches import ActiveBatch, FinishedBatch
-from shuffler.coordinator_client import Coordinator, HeldBatch
+from shuffler.front_end.coordinator_client import Coordinator, HeldBatch
 from shuffler.storage.submission_store import OPEN_STATES, SubmissionStore
 
 _CHECK_SECONDS: Final = 60.0

@@ -1,0 +1,1 @@
+"""Collect submissions in several processes, with keys from the coordinator."""
