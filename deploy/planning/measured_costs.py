@@ -3,7 +3,7 @@ Measured costs of submissions and reports: the constants of the capacity model.
 
 Processor time is in openings: the time in which one core opens a sealed report of the default
 suite, which is what machines mostly differ in. Other costs are bytes. Values of `bench_capacity`
-are medians of four runs with 200,000 reports; those of blocks are maxima.
+are medians of two to four runs with 200,000 reports; those of blocks are maxima.
 """
 
 from collections.abc import Mapping

@@ -7,7 +7,7 @@ from typing import Concatenate, Final, ParamSpec, TypeVar
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
-from psycopg.errors import ReadOnlySqlTransaction
+from psycopg.errors import LockNotAvailable, ReadOnlySqlTransaction
 
 from common.errors import SettingsError, StorageError
 from common.runtime import logs
@@ -40,7 +40,10 @@ _SESSION: Final = (
         "WHERE current_setting('synchronous_commit') = 'off'"
     ),
 )
-_COORDINATOR_LOCK: Final = "SELECT pg_try_advisory_lock(1397114448, 1)"
+_COORDINATOR_LOCK: Final = (
+    "SET LOCAL lock_timeout = '3s'",  # the server may just be ending the session before
+    "SELECT pg_advisory_lock(1397114448, 1)",
+)
 """A space of its own: the locks of batches have one number of 64 bits."""
 _PAUSE: Final = 1.0
 """Seconds between attempts to connect; calls in between fail at once."""
@@ -139,11 +142,14 @@ class PostgresConnection:
         if not self._coordinator:
             check_schema(connection)
             return
-        if connection.execute(_COORDINATOR_LOCK).fetchone() != (True,):
+        try:
+            for statement in _COORDINATOR_LOCK:
+                connection.execute(statement)
+        except LockNotAvailable:
             raise StorageError(
                 "another coordinator uses this store: stop it, or wait until the server notices "
                 "its end"
-            )
+            ) from None
         migrate(connection)
 
     def _disconnect(self) -> None:

@@ -14,7 +14,7 @@ from packaging.requirements import Requirement
 
 from analyzer.settings import AnalyzerSettings
 from common.runtime.metrics import DEFINITIONS
-from common.runtime.settings import ServiceSettings, load
+from common.runtime.settings import KeyHolderSettings, ServiceSettings, load
 from deploy.docker.__main__ import DEFAULT_BASE
 from deploy.docker.deployment import SCALE_GROUPS
 from deploy.docker.engine import IMAGES, SCALE_IMAGES
@@ -276,6 +276,36 @@ def test_the_settings_of_containers_are_valid(party: str) -> None:
     named = {path for path in (*paths, getattr(settings, "state_key", None)) if path}
     assert {Path("/run/secrets") / one for one in secrets} == named
     assert Path("/var/lib/shuffledp/state") == settings.state_directory
+
+
+@pytest.mark.skipif(
+    not {"role", "executor"} <= KeyHolderSettings.__annotations__.keys(),
+    reason="processes have no roles or engines yet",
+)
+@pytest.mark.parametrize(
+    ("name", "party"),
+    [
+        (name, party)
+        for name, one in _SCALED.items()
+        for party in ROLES
+        if f"SHUFFLEDP_{party.upper()}_ROLE" in one.get("environment", {})
+    ],
+)
+def test_the_settings_of_the_scale_deployment_are_valid(name: str, party: str) -> None:
+    """Each process with a role loads its settings; a worker has its environment alone."""
+    environment = {
+        key: text.replace("${SHUFFLEDP_ANALYZER_IDENTITY:-}", "00" * 32)
+        for key, text in _SCALED[name]["environment"].items()
+    }
+    file = _ROOT / "deploy" / "settings" / f"{party}.toml"
+    settings = load(
+        _SETTINGS[party],
+        None if "-worker-" in name else file,
+        environment,
+        f"SHUFFLEDP_{party.upper()}",
+    )
+
+    assert isinstance(settings, KeyHolderSettings)
 
 
 def test_a_persons_device_is_not_measured() -> None:
