@@ -10,7 +10,7 @@ STAMP := .venv/.installed
 IMAGES = SHUFFLEDP_BASE="$(BASE)" SHUFFLEDP_BUILDER="$(BUILDER)"
 LOCK = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --no-header
 
-.PHONY: help install demo test test-all audit mutants containers-test images up up-scale down docs lint protos bench vectors lock clean
+.PHONY: help install demo test test-all audit mutants containers-test images up up-scale down docs lint scale-test protos bench vectors lock clean
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -34,6 +34,13 @@ test: install  ## everything that must hold (a few minutes)
 
 test-all: install  ## also the long suites
 	$(BIN)/python -m pytest -q -n logical --dist worksteal
+
+USERS ?= 200000
+KILLS ?= 50
+SEED ?= 1
+scale-test: install  ## kill front-ends, PostgreSQL, engines and coordinators at random (USERS=, KILLS=, SEED=)
+	SHUFFLEDP_SCALE_USERS=$(USERS) SHUFFLEDP_SCALE_KILLS=$(KILLS) SHUFFLEDP_SCALE_SEED=$(SEED) \
+	    $(BIN)/python -m pytest -q -s tests/scale
 
 audit: install  ## simulate attacks by every coalition (20 seconds)
 	@mkdir -p .audit

@@ -89,6 +89,8 @@ class StoreMetrics:
         self._clock = clock
         self._slowest: dict[int, float] = {}
         """Seconds of the slowest transaction of each window."""
+        self._committed = False
+        """Whether there has been a transaction."""
         self._metrics.on_collect(self._measure_slowest)
 
     def record_connected(self) -> None:
@@ -102,11 +104,13 @@ class StoreMetrics:
     def record_commit(self, seconds: float) -> None:
         """Record a committed transaction, reading ones included."""
         window = self._window()
+        self._committed = True
         self._slowest[window] = max(seconds, self._slowest.get(window, 0.0))
 
     def _measure_slowest(self) -> None:
         now = self._window()
-        if slowest := self._slowest.get(now - 1):
+        if self._committed:
+            slowest = self._slowest.get(now - 1, 0.0)
             self._metrics.set("shuffledp_store_commit_seconds", slowest)
         for window in list(self._slowest):
             if window < now - 1:

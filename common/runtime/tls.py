@@ -10,7 +10,13 @@ import grpc
 
 from common.errors import SettingsError
 from common.runtime import logs
-from common.runtime.certificates import AUTHORITY, WARN_DAYS, Authority, Certificate
+from common.runtime.certificates import (
+    AUTHORITY,
+    INTERNAL_ROLES,
+    WARN_DAYS,
+    Authority,
+    Certificate,
+)
 from common.runtime.clock import Clock
 
 if TYPE_CHECKING:  # clients need no settings
@@ -192,20 +198,19 @@ def development_files(directory: Path, party: str, clock: Clock) -> TlsFiles:
     return files
 
 
-ROLES: Final = ("coordinator", "front-end", "worker")
-"""The names in certificates of a party's own authority."""
-
-
 def internal_identity(directory: Path, role: str, clock: Clock) -> Tls:
     """
     Open the TLS identity of one of a party's processes.
 
-    The coordinator creates what is missing: the authority, and a certificate for each role.
+    The coordinator creates what is missing: the authority, and a certificate for each role. It
+    creates nothing if the authority's key is kept elsewhere.
 
     Raises the errors of `Tls.open`.
     """
-    if role == "coordinator":
-        for name in ROLES:
+    authority = directory / f"{AUTHORITY}.pem"
+    kept_elsewhere = authority.exists() and not authority.with_suffix(".key").exists()
+    if role == "coordinator" and not kept_elsewhere:
+        for name in INTERNAL_ROLES:
             development_files(directory, name, clock)
     return Tls.open(TlsFiles.within(directory, role), role, clock)
 

@@ -82,9 +82,11 @@ class FrontEndBatches:
         return found
 
     async def check(self) -> None:
-        """Drop the keys of batches that are permuted or expired; raise StorageError if unknown."""
-        if not self._held:
-            return
+        """
+        Drop the keys of batches that are permuted or expired; raise StorageError if unknown.
+
+        An idle front-end thereby also notices a lost store.
+        """
         states = await self._store.states()
         finished = [
             held.batch

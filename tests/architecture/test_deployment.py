@@ -278,10 +278,6 @@ def test_the_settings_of_containers_are_valid(party: str) -> None:
     assert Path("/var/lib/shuffledp/state") == settings.state_directory
 
 
-@pytest.mark.skipif(
-    not {"role", "executor"} <= KeyHolderSettings.__annotations__.keys(),
-    reason="processes have no roles or engines yet",
-)
 @pytest.mark.parametrize(
     ("name", "party"),
     [

@@ -6,7 +6,13 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from common.errors import SettingsError
-from common.runtime.tls import Tls, TlsFiles, TlsIdentity, development_files
+from common.runtime.tls import (
+    Tls,
+    TlsFiles,
+    TlsIdentity,
+    development_files,
+    internal_identity,
+)
 from deploy.audit.harness.clock import ManualClock
 
 
@@ -123,3 +129,19 @@ def test_a_damaged_certificate_is_refused_when_it_is_read(
 
     with pytest.raises(SettingsError, match="does not hold a certificate in PEM"):
         Tls.open(files, "analyzer", ManualClock())
+
+
+def test_a_coordinator_makes_certificates_only_where_its_authoritys_key_is(tmp_path: Path) -> None:
+    """Where an operator made them, the directory stays as it is: it may be read-only."""
+    made, given, clock = tmp_path / "made", tmp_path / "given", ManualClock()
+    internal_identity(made, "coordinator", clock)
+    given.mkdir()
+    for name in ("authority.pem", "coordinator.pem", "coordinator.key"):
+        (given / name).write_bytes((made / name).read_bytes())
+    (given / "coordinator.key").chmod(0o600)
+    names = {path.name for path in given.iterdir()}
+
+    assert {"front-end.pem", "worker.key", "scheduler.pem"} <= {p.name for p in made.iterdir()}
+    opened = internal_identity(given, "coordinator", clock)
+    assert (made / "coordinator.pem").read_bytes() == opened.identity.certificate
+    assert names == {path.name for path in given.iterdir()}
