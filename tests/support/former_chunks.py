@@ -10,6 +10,7 @@ from typing import Final
 from common.messages.batch import BatchManifest
 
 _FORMER: Final = """
+DROP TABLE schema_version;
 DROP TABLE parts;
 DROP TABLE batches;
 CREATE TABLE batches (

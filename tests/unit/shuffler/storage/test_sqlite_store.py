@@ -73,7 +73,7 @@ async def test_the_database_has_no_other_columns(store: SqliteStore) -> None:
     } == {table: " ".join(name for owner, name in found if owner == table) for table, _ in found}
 
 
-async def test_a_damaged_page_loses_nosubmission_unnoticed(tmp_path: Path) -> None:
+async def test_a_damaged_page_loses_no_submission_unnoticed(tmp_path: Path) -> None:
     """Reading fails, or returns every group unchanged, or the number of users shows the loss."""
     path = tmp_path / "spool.sqlite"
     store = sqlite_store(path)

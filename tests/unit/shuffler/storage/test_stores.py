@@ -155,7 +155,7 @@ async def test_concurrent_calls_with_one_id_store_it_once(store: SubmissionStore
 
 
 @pytest.mark.parametrize("closed", [False, True])
-async def test_a_latesubmission_is_only_compared(store: SubmissionStore, *, closed: bool) -> None:
+async def test_a_late_submission_is_only_compared(store: SubmissionStore, *, closed: bool) -> None:
     """After the deadline or the closing, a retry is recognised and a new submission refused."""
     await append(store, submission(1))
     if closed:
@@ -166,7 +166,7 @@ async def test_a_latesubmission_is_only_compared(store: SubmissionStore, *, clos
     assert 1 == await users(store)
 
 
-async def testsubmissions_do_not_keep_the_order_of_arrival(store: SubmissionStore) -> None:
+async def test_submissions_do_not_keep_the_order_of_arrival(store: SubmissionStore) -> None:
     """Keyed hashes sort a group, random numbers the groups; 40 stay in order with chance 1/40!."""
     for number in range(40):
         await append(store, submission(number, bytes([number])))
