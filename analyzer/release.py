@@ -131,6 +131,7 @@ class Releases:
                     await self._release_or_mark_unusable(delivered)
                 if await self._store.result(delivered.task_digest) is not None:
                     await self._staging.erase(delivered)
+                    await self._executor.forget_keys()
             except Exception as error:  # noqa: BLE001  # retried, since the batch is staged
                 _log_failure("batch not released yet", delivered, error)
                 self._metrics.record_failure(error)
