@@ -11,6 +11,7 @@ rest is authenticated [RFC9180, XWing]. Sealing draws a fresh key for each repor
 ciphertexts differ.
 """
 
+import hashlib
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final, Self
@@ -25,7 +26,7 @@ from common.crypto.hpke import HpkePrivateKey, report_context
 from common.crypto.hpke_pool import open_each
 from common.errors import DamagedStorageError, UnusableBatchError
 from common.mechanisms.base import Counts, Randomizer
-from common.messages.batch import BatchId, BatchManifest
+from common.messages.batch import CONTENT_HASH_BYTES, BatchId, BatchManifest
 from common.messages.inclusion_proof import (
     HASH_BYTES,
     Tree,
@@ -78,6 +79,8 @@ class CountJob:
     n_reports: int
     n_parts: int
     """Parts of the delivery."""
+    content_hashes: bytes = field(repr=False)
+    """SHA-256 of every part, concatenated."""
     n_ranges: int
     """Ranges of the salted leaf."""
     slices_per_range: int
@@ -99,6 +102,7 @@ class CountJob:
         staging_key: BatchKey,
         salt: bytes,
         blocks: Blocks,
+        content_hashes: bytes,
     ) -> Self:
         """Divide a batch that has arrived in `n_parts` parts into ranges and slices."""
         n_ranges = range_count(manifest.n_reports)
@@ -112,6 +116,7 @@ class CountJob:
             blocks=blocks,
             n_reports=manifest.n_reports,
             n_parts=n_parts,
+            content_hashes=content_hashes,
             n_ranges=n_ranges,
             slices_per_range=min(_MAX_SLICES, max(1, slices_per_range)),
         )
@@ -140,8 +145,15 @@ class CountJob:
         """Open the batch's blocks."""
         return SealedBlocks(self.blocks, self.folder, BatchKey(self.staging_key))
 
-    def split(self, part: int) -> None:
-        """Split an arrived part's reports, each behind its salted leaf. Cost: 2 µs per report."""
+    def split(self, part: int) -> int:
+        """
+        Split an arrived part's reports, each behind its salted leaf; return the repeats dropped.
+
+        They are dropped here already: all copies of a report fall into one range, which would not
+        fit into memory if somebody sent too many.
+
+        Cost: 2 µs per report.
+        """
         size, sealed, blocks = (
             self.task.sealed_report_bytes,
             self._arrived(part),
@@ -149,8 +161,10 @@ class CountJob:
         )
         leaves = salted_leaves(leaves_of(sealed, size), self.salt)
         rows = np.hstack([leaves, _rows(sealed, size)])
-        for number, of_range in enumerate(split_ranges(rows, self.n_ranges)):
+        distinct = distinct_rows(rows)
+        for number, of_range in enumerate(split_ranges(distinct, self.n_ranges)):
             blocks.put(f"{SPLIT}/{part}.{number}", of_range.tobytes())
+        return len(rows) - len(distinct)
 
     def merge(self, number: int) -> tuple[int, int]:
         """Drop the repeats of one range; return its numbers of distinct and of repeated reports."""
@@ -218,12 +232,18 @@ class CountJob:
         return total.reshape(none.shape)
 
     def _arrived(self, part: int) -> bytes:
+        damage = f"part {part} of the batch's {self.n_parts} staged parts is damaged on the disk"
         try:
-            return self.sealed_blocks().get(f"{ARRIVED}/{part}")
+            content = self.sealed_blocks().get(f"{ARRIVED}/{part}")
         except DamagedStorageError as error:  # there is no copy to compute it from
-            raise UnusableBatchError(
-                f"part {part} of the batch's {self.n_parts} staged parts is damaged on the disk"
-            ) from error
+            raise UnusableBatchError(damage) from error
+        # An earlier block of this number, under the same key, opens as well.
+        if (
+            hashlib.sha256(content).digest()
+            != self.content_hashes[CONTENT_HASH_BYTES * part : CONTENT_HASH_BYTES * (part + 1)]
+        ):
+            raise UnusableBatchError(damage)
+        return content
 
     def _slices_of(self, number: int) -> range:
         """Return the numbers of a range's slices."""

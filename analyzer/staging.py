@@ -7,10 +7,10 @@ acknowledged. Everything else is computed from the parts, so a crash loses no re
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -42,8 +42,11 @@ from common.task.task import Task, cached_task
 from common.task_digest import TaskDigest
 from common.wire.batches import commitment_to_bytes
 
-MAX_PART_BYTES: Final = 2**29
-"""Maximum bytes of a part, which is held in memory while it arrives."""
+MAX_PART_BYTES: Final = 2**28
+"""Maximum bytes of a part, which is held in memory while it arrives: a shuffler's parts of 10^9
+reports of 60 bytes have half as many."""
+_PARTS_AT_ONCE: Final = 2
+"""Parts that are held in memory together; other calls wait."""
 
 
 class Staging:
@@ -70,6 +73,7 @@ class Staging:
         self._rng = rng
         self._blocks = blocks
         self._executor = executor
+        self._in_memory = asyncio.Semaphore(_PARTS_AT_ONCE)
         self._receiving: set[tuple[TaskDigest, int]] = set()
         """Parts that are being received."""
         self._finishing: dict[TaskDigest, asyncio.Task[BatchManifest]] = {}
@@ -106,7 +110,7 @@ class Staging:
             if earlier is not None and earlier.manifest.batch_id != manifest.batch_id:
                 await asyncio.to_thread(self._blocks.erase, earlier.manifest.batch_id)
             await self._check_budgets(manifest, task)
-            await self._store.run(delivery_table.accept_delivery, manifest.batch_id, n_parts)
+            await self._store.run(delivery_table.accept_delivery, manifest, n_parts)
         return list(delivery.arrived), delivery.staged
 
     async def receive(
@@ -140,15 +144,18 @@ class Staging:
             delivery = await self._begun(part.task_digest)
             if not _is_wanted(part, delivery, size):
                 return
-            if ask_for_reports is not None:
-                await ask_for_reports()
-            content = await _read(part, chunks, size)
-            batch_id = delivery.manifest.batch_id
-            blocks, name = self._blocks.open(batch_id), f"{ARRIVED}/{part.part}"
-            await asyncio.to_thread(blocks.put, name, memoryview(content), durable=True)
-            await self._store.run(delivery_table.add_part, batch_id, part)
+            async with self._in_memory:
+                if ask_for_reports is not None:
+                    await ask_for_reports()
+                content = await _read(part, chunks, size)
+                await _to_the_end(self._store_part(delivery.manifest.batch_id, part, content))
         finally:
             self._receiving.discard(call)
+
+    async def _store_part(self, batch_id: BatchId, part: BatchPart, content: bytearray) -> None:
+        blocks, name = self._blocks.open(batch_id), f"{ARRIVED}/{part.part}"
+        await asyncio.to_thread(blocks.put, name, memoryview(content), durable=True)
+        await self._store.run(delivery_table.add_part, batch_id, part)
 
     async def finish(self, digest: TaskDigest) -> BatchManifest:
         """
@@ -229,10 +236,10 @@ class Staging:
         self._merged.pop(manifest.batch_id, None)
 
     async def _merge(self, job: CountJob) -> int:
-        await self._executor.run(CountJob.split, job, range(job.n_parts))
+        dropped = await self._executor.run(CountJob.split, job, range(job.n_parts))
         merged = await self._executor.run(CountJob.merge, job, range(job.n_ranges))
         await asyncio.to_thread(job.sealed_blocks().delete, SPLIT)
-        n_merged = sum(distinct + repeated for distinct, repeated in merged)
+        n_merged = sum(dropped) + sum(distinct + repeated for distinct, repeated in merged)
         if n_merged != job.n_reports:
             raise DamagedStorageError(f"{job.n_reports} reports arrived; {n_merged} were merged")
         self._merged[job.batch_id] = sum(distinct for distinct, _ in merged)
@@ -252,6 +259,9 @@ class Staging:
             staging_key=self._blocks.key(manifest.batch_id),
             salt=salt,
             blocks=self._blocks.blocks,
+            content_hashes=b"".join(
+                delivery.arrived[part].content_hash for part in sorted(delivery.arrived)
+            ),
         )
 
     async def erase(self, manifest: BatchManifest) -> None:
@@ -296,6 +306,20 @@ class Staging:
             await self._store.mark_unusable(manifest, str(error))
             self._metrics.record_unusable(manifest.task_digest, quarantined=False)
             raise
+
+
+async def _to_the_end(work: Coroutine[Any, Any, None]) -> None:
+    """
+    Wait until work has ended, even if the caller hangs up.
+
+    Otherwise a thread could write one part of a number while another is accepted.
+    """
+    task = asyncio.create_task(work)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        raise
 
 
 @contextmanager

@@ -120,7 +120,7 @@ class ActiveBatches:
         self._rng = rng
         self._unfinished: dict[TaskDigest, ActiveBatch] = {}
         self._finished: dict[TaskDigest, FinishedBatch] = {}
-        """Batches that finished in this run, quarantined ones, and others requested in this run."""
+        """Finished batches that were requested, or finished, in this run; and quarantined ones."""
         self._beginning: dict[TaskDigest, asyncio.Task[ActiveBatch | FinishedBatch]] = {}
         self._looking_up: dict[TaskDigest, asyncio.Task[ActiveBatch | FinishedBatch]] = {}
         self._parsing = asyncio.Lock()
@@ -210,8 +210,8 @@ class ActiveBatches:
         for name in self._state.names(_KEY_FILES):
             if name not in known:
                 raise SettingsError(
-                    f"the state directory's database has no batch for the key file {name}; it is "
-                    "another database, or an old copy. Restore the right database; if it is lost, "
+                    f"the shuffler's store has no batch for the key file {name}; it is "
+                    "another store, or an old copy. Restore the right one; if it is lost, "
                     "remove the key file"
                 )
             if name not in needed:

@@ -48,7 +48,9 @@ class ProofJob:
         """Salt the leaves of one part's reports, and split them into ranges. Cost: 2 µs each."""
         blocks = self._sealed_blocks()
         leaves = leaves_of(blocks.get(f"{PERMUTED}/{part}"), self.report_bytes)
-        ranges = split_ranges(salted_leaves(leaves, self.salt), self.n_ranges)
+        # All copies of a leaf fall into one range, which must fit into memory.
+        distinct = distinct_rows(salted_leaves(leaves, self.salt))
+        ranges = split_ranges(distinct, self.n_ranges)
         for number, rows in enumerate(ranges):
             blocks.put(f"{LEAVES}/{part}.{number}", rows.tobytes())
 

@@ -123,10 +123,12 @@ def begin_delivery(
     return Delivery(manifest=manifest, n_parts=0, staged=False, arrived={})
 
 
-def accept_delivery(connection: sqlite3.Connection, batch_id: BatchId, n_parts: int) -> None:
-    """Accept a delivery that has begun."""
+def accept_delivery(connection: sqlite3.Connection, manifest: BatchManifest, n_parts: int) -> None:
+    """Accept a delivery that has begun, unless another one has replaced it."""
     connection.execute(
-        "UPDATE batches SET n_parts = ? WHERE batch_id = ? AND n_parts = 0", (n_parts, batch_id)
+        "UPDATE batches SET n_parts = ? "
+        "WHERE batch_id = ? AND n_users = ? AND n_reports = ? AND n_parts = 0",
+        (n_parts, manifest.batch_id, manifest.n_users, manifest.n_reports),
     )
 
 

@@ -171,7 +171,8 @@ def _release(
 
 def _mark_unusable(connection: sqlite3.Connection, manifest: BatchManifest, failure: str) -> None:
     connection.execute(
-        "UPDATE batches SET failure = ? WHERE task_digest = ?", (failure, manifest.task_digest)
+        "UPDATE batches SET failure = ? WHERE task_digest = ? AND batch_id = ?",
+        (failure, manifest.task_digest, manifest.batch_id),
     )
 
 

@@ -31,7 +31,7 @@ class BatchKey:
         return secrets.token_bytes(KEY_BYTES)
 
     def private_bytes(self) -> bytes:
-        """Return the raw key, for a worker process; it must not be logged or sent."""
+        """Return the raw key, for this party's own processes; it must not be logged."""
         return self._raw
 
     def tag(self, content: bytes | memoryview) -> bytes:

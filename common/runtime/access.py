@@ -122,7 +122,9 @@ class CallKind(Enum):
     SHUFFLER_OPERATION = Limits(calls=16, peer_calls=8, read_seconds=10, seconds=30)
     """An operator's calls to the shuffler."""
     INTERNAL = Limits(calls=256, peer_calls=128, read_seconds=10, seconds=60)
-    """Calls between processes of one party."""
+    """A front-end's calls to the coordinator."""
+    JOB = Limits(calls=512, peer_calls=256, read_seconds=10, seconds=60)
+    """Workers' calls to their coordinator; devices, through front-ends, cannot fill these."""
     CONTRIBUTION = Limits(calls=1024, peer_calls=1024, read_seconds=10, seconds=600)
     """A person's own call to their device."""
     HEALTH = Limits(calls=64, peer_calls=2, read_seconds=5, seconds=10)
@@ -173,7 +175,7 @@ CALLS: Final[Mapping[str, Call]] = MappingProxyType(
         "/shuffledp.v1.Analyzer/ListTasks": Call(Caller.OPERATOR, CallKind.ANALYZER_OPERATION),
         "/shuffledp.v1.Analyzer/DescribeTask": Call(Caller.OPERATOR, CallKind.ANALYZER_OPERATION),
         "/shuffledp.v1.Analyzer/GetLedger": Call(Caller.OPERATOR, CallKind.ANALYZER_OPERATION),
-        "/shuffledp.v1.Jobs/GetJob": Call(Caller.WORKER, CallKind.INTERNAL),
+        "/shuffledp.v1.Jobs/GetJob": Call(Caller.WORKER, CallKind.JOB),
         "/grpc.health.v1.Health/Check": Call(Caller.ANYONE, CallKind.HEALTH),
         _REFLECTION: Call(Caller.ANYONE, CallKind.REFLECTION),
     }

@@ -18,7 +18,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from common.crypto.hpke_pool import HpkePool
-from common.errors import EngineAwayError, SettingsError
+from common.errors import EngineAwayError, PeerError, SettingsError, WireError
 from common.runtime import logs
 from common.runtime.executor import (
     ATTEMPTS,
@@ -120,7 +120,10 @@ class EngineExecutor:
                     with suppress(_LostPartError):
                         call = (self._remote, kind, folder, stage, part)
                         return await self._result(client, client.submit(*call, pure=False))
-        raise EngineAwayError(f"the engine lost a part {ATTEMPTS} times: its workers die")
+        raise EngineAwayError(
+            f"the engine lost a part {ATTEMPTS} times: its workers die, do not reach the "
+            "coordinator, or have another version or wrong settings"
+        )
 
     async def _result(self, client: "Client", future: "Future[Any]") -> Any:  # noqa: ANN401  # any stage's
         """Wait for a part; raise _LostPartError if its worker dies, or its scheduler is lost."""
@@ -138,6 +141,8 @@ class EngineExecutor:
                 workerless = 0.0 if self._workers() else workerless + _CHECK_SECONDS
                 if workerless >= self._patience:
                     raise EngineAwayError("the engine has no workers")
+        except (PeerError, WireError, SettingsError) as error:  # of another version, or misplaced
+            raise _LostPartError from error
         except (KilledWorker, CancelledError, OSError) as error:
             if future.status == "error" and not isinstance(error, KilledWorker):
                 raise  # the part's own

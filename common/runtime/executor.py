@@ -2,8 +2,8 @@
 Run the parts of a batch in this machine's worker processes.
 
 A job holds all that a batch's parts are computed from; its methods are the stages, each a pure
-function of a part's number. Parts exchange data through blocks and return only small public
-results, so a part can be computed again anywhere, any number of times.
+function of a part's number. Parts exchange data through blocks and return only small
+results, which stay within the party, so a part can be computed again anywhere, any number of times.
 """
 
 import asyncio

@@ -12,8 +12,8 @@ class Schema:
     """
     The steps that lead to a program's schema.
 
-    A step is a script of SQL from one version to the next. Steps are additive, so that programs of
-    earlier versions go on with a newer database while a service is upgraded.
+    A step is a script of SQL from one version to the next. Steps are additive, so earlier
+    versions keep working with a newer database while a service is upgraded.
     """
 
     steps: tuple[str, ...]

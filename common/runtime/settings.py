@@ -129,7 +129,7 @@ class KeyHolderSettings(ServiceSettings):
     """host:port on a private network where the coordinator serves the other roles."""
     internal_tls_directory: FilePath | None = None
     """Directory with the certificate of this process's role and of the party's own authority, which
-    issues no other certificates. Who holds one of them can ask the coordinator for keys."""
+    issues no other certificates. Anyone who holds one can ask the coordinator for keys."""
     blocks: Annotated[str, AfterValidator(_blocks_url)] | None = field(default=None, repr=False)
     """file:///FOLDER or s3://BUCKET/PREFIX for the blocks of batches, shared by the processes of
     this party alone; None for STATE/blocks."""

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Final
 
 from common.crypto.hpke import HpkePrivateKey
-from common.errors import BatchStateError, OverloadError, StorageError
+from common.errors import BatchStateError, OverloadError
 from common.runtime import logs
 from common.task_digest import TaskDigest
 from shuffler.active_batches import ActiveBatch, FinishedBatch
@@ -14,7 +14,7 @@ from shuffler.storage.submission_store import OPEN_STATES, SubmissionStore
 
 _CHECK_SECONDS: Final = 60.0
 """Seconds between checks of the held batches' states."""
-_MAX_LOOKUPS: Final = 256
+_MAX_LOOKUPS: Final = 32
 """Maximum number of tasks that are requested from the coordinator at once."""
 
 
@@ -35,7 +35,7 @@ class FrontEndBatches:
         self._forget = forget
         self._held: dict[TaskDigest, HeldBatch] = {}
         self._finished: dict[TaskDigest, FinishedBatch] = {}
-        self._asking: dict[TaskDigest, asyncio.Task[ActiveBatch | FinishedBatch]] = {}
+        self._asking: dict[tuple[TaskDigest, bool], asyncio.Task[ActiveBatch | FinishedBatch]] = {}
 
     async def find_or_begin(self, digest: TaskDigest) -> ActiveBatch | FinishedBatch:
         """Return the batch of a task, begun on first use; see `Batches.find_or_begin`."""
@@ -58,21 +58,20 @@ class FrontEndBatches:
 
     async def _ask(self, digest: TaskDigest, *, begin: bool) -> ActiveBatch | FinishedBatch:
         """Ask the coordinator, once for all concurrent callers who want the same."""
-        if not begin:
-            return await self._fetch(digest, begin=False)
-        if digest not in self._asking:
+        wanted = (digest, begin)
+        if wanted not in self._asking:
             if len(self._asking) >= _MAX_LOOKUPS:
                 raise OverloadError(f"{_MAX_LOOKUPS} task lookups are running; try again later")
-            asking = asyncio.create_task(self._fetch(digest, begin=True))
-            self._asking[digest] = asking
+            asking = asyncio.create_task(self._fetch(digest, begin=begin))
+            self._asking[wanted] = asking
 
             def ended(task: "asyncio.Task[ActiveBatch | FinishedBatch]") -> None:
-                del self._asking[digest]
+                del self._asking[wanted]
                 if not task.cancelled():
                     task.exception()  # marked as retrieved, even if every caller has hung up
 
             asking.add_done_callback(ended)
-        return await asyncio.shield(self._asking[digest])
+        return await asyncio.shield(self._asking[wanted])
 
     async def _fetch(self, digest: TaskDigest, *, begin: bool) -> ActiveBatch | FinishedBatch:
         found = await self._coordinator.get_batch(digest, begin=begin)
@@ -107,5 +106,5 @@ class FrontEndBatches:
             await asyncio.sleep(pause)
             try:
                 await self.check()
-            except StorageError as error:
+            except Exception as error:  # noqa: BLE001  # retried: keys must not be held for ever
                 logs.event("batches not checked", {"error": type(error).__name__}, level="WARNING")

@@ -6,7 +6,7 @@ from typing import Final, Protocol
 from common.crypto.batch_key import KEY_BYTES, BatchKey
 from common.crypto.hpke import HpkePrivateKey
 from common.crypto.signing import IDENTITY_BYTES, SigningIdentity
-from common.errors import PeerRefusalError, UnknownTaskError
+from common.errors import CallerError, PeerError, PeerRefusalError, UnknownTaskError
 from common.messages.batch import BATCH_ID_BYTES, BatchId
 from common.runtime.rpc import SHORT_DEADLINE, FreshChannel, reply
 from common.task.task import Task
@@ -59,6 +59,8 @@ class CoordinatorClient:
         except PeerRefusalError as error:
             if error.status == UnknownTaskError.status:
                 raise UnknownTaskError(str(error)) from error
+            if error.status == CallerError.status:  # not the device's fault
+                raise PeerError("the coordinator refuses this front-end's certificate") from error
             raise
         batch_id = BatchId(parse_fixed("batch_id", answer.batch_id, BATCH_ID_BYTES))
         rule = ClosingRule(

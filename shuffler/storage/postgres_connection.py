@@ -32,6 +32,8 @@ _CONNECTION: Final = {
 _SESSION: Final = (
     "SET statement_timeout = '120s'",
     "SET lock_timeout = '30s'",
+    # A state is read after the batch's lock was taken, not as of the transaction's begin.
+    "SET default_transaction_isolation = 'read committed'",
     # A process that vanished in the middle of a transaction must not hold a batch for ever.
     "SET idle_in_transaction_session_timeout = '30s'",
     # An acknowledged submission is durable. Stricter settings of the server stay.
@@ -167,8 +169,16 @@ class PostgresConnection:
 
 
 def connect(uri: str) -> psycopg.Connection:
-    """Open a connection without transactions of its own; raise psycopg.Error."""
-    given = conninfo_to_dict(uri)
+    """
+    Open a connection without transactions of its own.
+
+    Raises SettingsError for a malformed URI, which is not quoted as it may hold a password; else
+    psycopg.Error.
+    """
+    try:
+        given = conninfo_to_dict(uri)
+    except psycopg.ProgrammingError:
+        raise SettingsError("store is not a valid postgresql:// URI") from None
     defaults = {name: value for name, value in _CONNECTION.items() if name not in given}
     if "," in str(given.get("host", "")):
         defaults.setdefault("target_session_attrs", "read-write")

@@ -101,10 +101,12 @@ async def test_an_engine_computes_what_one_machine_computes(party: EngineParty) 
         while series_of(metrics).get(("shuffledp_engine_workers", ())) != 2:
             await asyncio.sleep(0.05)
         before = party.engine.worker_processes()
-        await party.executor.forget_keys()
-        after = party.engine.worker_processes()
+        after = before
+        while len(before - after) < 2:  # one that has only just registered is not restarted
+            await party.executor.forget_keys()
+            after = party.engine.worker_processes()
 
-    assert 2 == len(before - after) == len(after - before)
+    assert len(after - before) >= 2
     assert expected == found
     assert {*_STAGES} == {path.name for path in marks.iterdir()}
     assert series_of(metrics)["shuffledp_parts_retried_total", (("stage", "permute"),)] > 0

@@ -13,7 +13,7 @@ from common.messages.batch import BatchId, BatchManifest
 from common.messages.inclusion_proof import Tree, bits_for
 from common.runtime.blocks import FolderBlocks
 from common.runtime.executor import Executor
-from deploy.audit.harness.analyzer_core import InlineExecutor, parts_of
+from deploy.audit.harness.analyzer_core import InlineExecutor, part_header, parts_of
 from tests.support.leaves import SALT
 from tests.support.tasks import PublishedTask
 
@@ -46,6 +46,10 @@ def job_over(
         staging_key=BatchKey(bytes(range(32))),
         salt=SALT,
         blocks=FolderBlocks(path),
+        content_hashes=b"".join(
+            part_header(case.signed.digest(), number, reports).content_hash
+            for number, reports in enumerate(parts_of(sealed, n_parts))
+        ),
     )
     job = replace(job, private_key=case.analyzer_key.private_bytes(), **changes)
     for number, reports in enumerate(parts_of(sealed, n_parts)):
@@ -55,12 +59,13 @@ def job_over(
 
 async def merge(job: CountJob, executor: Executor) -> tuple[CountJob, Tree, int]:
     """Run the stages of staging; return the job with its depth, the tree, and the repeats."""
-    await executor.run(CountJob.split, job, range(job.n_parts))
+    dropped = await executor.run(CountJob.split, job, range(job.n_parts))
     merged = await executor.run(CountJob.merge, job, range(job.n_ranges))
     n_distinct = sum(distinct for distinct, _ in merged)
     job = replace(job, bits=bits_for(n_distinct))
     roots = await executor.run(CountJob.hash_buckets, job, range(job.n_subtrees))
-    return job, Tree(n_distinct, b"".join(roots)), sum(repeated for _, repeated in merged)
+    n_repeated = sum(dropped) + sum(repeated for _, repeated in merged)
+    return job, Tree(n_distinct, b"".join(roots)), n_repeated
 
 
 async def count(job: CountJob, executor: Executor | None = None) -> BatchCounts:

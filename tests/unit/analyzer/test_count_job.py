@@ -88,6 +88,25 @@ async def test_a_batch_of_copies_has_fewer_buckets_than_ranges(tmp_path: Path) -
     assert expected.root == tree.root
 
 
+def test_copies_are_dropped_before_they_meet_in_one_range(tmp_path: Path) -> None:
+    """A worker that merges the range of a report holds at most one copy from each part."""
+    sealed = [bytes(60)] * 1000 + [bytes([number]) * 60 for number in range(1, 9)]
+    job = job_over(tmp_path, _CASE, sealed, n_parts=2)
+    dropped = [job.split(part) for part in range(job.n_parts)]
+    blocks = list((tmp_path / job.folder / "split").iterdir())
+
+    assert 999 - 1 == sum(dropped)
+    assert sum(path.stat().st_size for path in blocks) < 10 * 92 + 100 * len(blocks)
+
+
+def test_an_earlier_block_in_a_parts_place_is_not_counted(tmp_path: Path) -> None:
+    """It opens under the same key and name, but the delivery recorded another hash."""
+    job = job_over(tmp_path, _CASE, _batch())
+    job.sealed_blocks().put("arrived/1", bytes(60))
+    with pytest.raises(UnusableBatchError, match="part 1"):
+        job.split(1)
+
+
 @pytest.mark.usefixtures("_fine")
 async def test_sentinels_reports_are_not_counted(tmp_path: Path) -> None:
     """They are dropped with their copies, which count as repeats; no other report is."""

@@ -1,5 +1,7 @@
 import asyncio
 import shutil
+import threading
+import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +19,7 @@ from common.errors import (
 )
 from common.messages.batch import BatchId, BatchManifest
 from common.messages.inclusion_proof import BatchCommitment, leaf, leaves_of
+from common.runtime.blocks import SealedBlocks
 from deploy.audit.harness.analyzer_core import chunks_of, part_header, parts_of
 from tests.support.analyzer_core import BATCH, AnalyzerCore
 from tests.support.leaves import GrownTree, commitment_over
@@ -62,7 +65,7 @@ async def _chunks(*chunks: bytes) -> AsyncIterator[bytes]:
         (
             {"n_reports": 2**29 // 60 + 1},
             [],
-            r"a part has 5368709\d\d bytes; it may have at most 536870912",
+            r"a part has 5368709\d\d bytes; it may have at most 268435456",
         ),
     ],
 )
@@ -139,6 +142,34 @@ async def test_one_part_is_delivered_by_one_call_at_a_time(analyzer: AnalyzerCor
     await first
 
     assert "ABORTED" == caught.value.status
+    assert ([0], False) == await analyzer.releases.begin_delivery(analyzer.manifest(3), 1)
+
+
+async def test_a_part_whose_call_was_cancelled_is_stored_before_another_is_accepted(
+    analyzer: AnalyzerCore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else its thread could replace the block of a part that was accepted meanwhile."""
+    sealed, writing, written = analyzer.sealed(3), threading.Event(), threading.Event()
+    header, put = part_header(analyzer.signed.digest(), 0, sealed), SealedBlocks.put
+
+    def slow(*args: Any, **kwargs: Any) -> None:
+        writing.set()
+        time.sleep(0.2)
+        put(*args, **kwargs)
+        written.set()
+
+    monkeypatch.setattr(SealedBlocks, "put", slow)
+    await analyzer.releases.begin_delivery(analyzer.manifest(3), 1)
+    call = asyncio.create_task(analyzer.releases.deliver_part(header, chunks_of(sealed)))
+    await asyncio.to_thread(writing.wait)
+    call.cancel()
+    await asyncio.sleep(0)
+    with pytest.raises(DeliveryUnderWayError):
+        await analyzer.releases.deliver_part(header, chunks_of(sealed))
+    with pytest.raises(asyncio.CancelledError):
+        await call
+
+    assert written.is_set()
     assert ([0], False) == await analyzer.releases.begin_delivery(analyzer.manifest(3), 1)
 
 

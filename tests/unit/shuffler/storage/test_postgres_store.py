@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from typing import Final
 
 import numpy as np
 import psycopg
@@ -17,6 +18,8 @@ from shuffler.storage.postgres_store import PostgresStore
 from tests.support.postgres import PostgresServer, postgres_server
 from tests.support.stores import BATCH, SIGNED, append, postgres_store, stored, submission, users
 from tests.support.tasks import published
+
+_SENT: Final = 2000
 
 
 @pytest.fixture
@@ -105,20 +108,20 @@ async def test_a_killed_server_loses_nothing_that_was_acknowledged() -> None:
             except StorageError:
                 failed.add(number)
 
-        sending = [asyncio.create_task(submit(number)) for number in range(400)]
+        sending = [asyncio.create_task(submit(number)) for number in range(_SENT)]
         await asyncio.sleep(0.02)
         await asyncio.to_thread(server.stop)
         await asyncio.gather(*sending)
         with pytest.raises(StorageError, match="does not answer, or the connection is lost"):
-            await append(stores[1], submission(400))
+            await append(stores[1], submission(_SENT))
         await asyncio.to_thread(server.start)
         for store in stores:
             await _connected(store)
-        again = await append(stores[1], *map(submission, range(400)))
+        again = await append(stores[1], *map(submission, range(_SENT)))
         with pytest.raises(SettingsError, match="another coordinator uses this store"):
             postgres_store(uri)
-        assert 400 == await users(stores[0])
-        assert 400 * 60 == sum(map(len, stored(stores[0])))
+        assert _SENT == await users(stores[0])
+        assert _SENT * 60 == sum(map(len, stored(stores[0])))
         for store in stores:
             store.close()
 
@@ -231,3 +234,33 @@ async def test_the_database_has_no_other_columns(stores: list[PostgresStore]) ->
     await stores[0].sweep()
 
     assert shared == await stores[0]._connection.run(columns)
+
+
+async def test_a_malformed_uri_is_refused_without_its_password() -> None:
+    """Libpq's own message would quote it."""
+    with pytest.raises(SettingsError, match="not a valid postgresql:// URI") as caught:
+        postgres_store("postgresql://user:50%off@/database")
+
+    assert caught.value.__cause__ is None
+    assert "off" not in str(caught.value)
+
+
+async def test_a_batch_closes_exactly_whatever_the_databases_default_isolation(
+    postgres: PostgresServer,
+) -> None:
+    """A store that waited for the closing's lock reads the state afterwards."""
+    uri = postgres.database()
+    with psycopg.connect(uri, autocommit=True) as connection:
+        name = uri.partition("?")[0].rpartition("/")[2]
+        connection.execute(
+            f"ALTER DATABASE {name} SET default_transaction_isolation = 'repeatable read'"
+        )
+    store = postgres_store(uri)
+    try:
+        shown = await store._connection.run(
+            lambda c: c.execute("SHOW transaction_isolation").fetchone()
+        )
+    finally:
+        store.close()
+
+    assert ("read committed",) == shown
