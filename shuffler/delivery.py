@@ -77,15 +77,19 @@ class Deliveries:
         """
         states = await self._store.states()
         closed = {batch_id for batch_id, state in states.items() if state is BatchState.CLOSED}
-        await asyncio.to_thread(self._seeds.sweep, closed)
+        unfinished = {batch for batch, state in states.items() if state not in FINAL_STATES}
+        await asyncio.to_thread(self._seeds.sweep, closed, unfinished)
         for folder in await asyncio.to_thread(self._blocks.folders):
             if not _BATCH_FOLDERS.fullmatch(folder):
                 continue
-            state = states.get(BatchId(bytes.fromhex(folder)), BatchState.ERASED)
+            batch_id = BatchId(bytes.fromhex(folder))
+            state = states.get(batch_id, BatchState.ERASED)
             if state in _PERMUTED_STATES:
                 for subfolder in (*SCRATCH, LEAVES):
                     await asyncio.to_thread(self._blocks.delete, f"{folder}/{subfolder}")
-            elif state is not None:
+            elif state in FINAL_STATES or (
+                state is not None and not self._seeds.was_used(batch_id)  # else it was set back
+            ):
                 await asyncio.to_thread(self._blocks.delete, folder)
 
     async def run(self) -> None:
@@ -134,6 +138,7 @@ class Deliveries:
             event = due_event(stored.state, stored.n_users, batch.closing_rule, self._clock.now())
             if stored.state in FINAL_STATES:  # all steps are repeated if one fails
                 self._batches.destroy_key(stored)
+                self._seeds.forget(stored.batch_id)
                 await self._store.clean_up(stored)
                 if stored.state in DESTROYED_STATES:
                     await asyncio.to_thread(self._blocks.delete, stored.batch_id.hex())

@@ -250,6 +250,7 @@ async def test_a_start_destroys_the_seed_of_a_recorded_permutation(shuffler: Shu
     [batch] = shuffler.batches.unfinished()
     shuffler.analyzer.reachable = False
     await shuffler.advance()
+    next(shuffler.path.glob("seed-*.used")).unlink()
     BatchSeeds(shuffler.open_state()).of(batch.batch_id)
     assert 1 == len(_seeds(shuffler))
     await shuffler.restart()
@@ -301,6 +302,36 @@ async def test_a_seed_is_destroyed_before_the_delivery_without_a_restart(
     await shuffler.advance()
 
     assert [] == _seeds(shuffler)
+
+
+async def test_a_batch_is_not_permuted_again_on_a_store_that_was_set_back(
+    shuffler: Shuffler,
+) -> None:
+    """Parts of two orders, or of two samples, would reach the analyzer."""
+    await shuffler.submit(5)
+    shuffler.analyzer.reachable = False
+    backup = shuffler.path / "backup.sqlite"
+
+    def copy(connection: sqlite3.Connection) -> None:
+        with closing(sqlite3.connect(backup)) as other:
+            connection.commit()
+            connection.backup(other)
+
+    await shuffler.store._database.run(copy)
+    await shuffler.advance()
+    assert BatchState.PERMUTED is await shuffler.state()
+    order = await _permuted(shuffler)
+    shuffler.store.close()
+    for path in shuffler.path.glob("spool.sqlite*"):
+        path.unlink()
+    backup.rename(shuffler.path / "spool.sqlite")
+    await shuffler.start()
+    shuffler.analyzer.reachable = True
+    await shuffler.advance()
+
+    assert BatchState.PERMUTED is not await shuffler.state()
+    assert ([], []) == (shuffler.analyzer.delivered, _seeds(shuffler))
+    assert order == await _permuted(shuffler)
 
 
 async def test_a_batch_of_several_parts_is_delivered(
