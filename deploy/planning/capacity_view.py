@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from itertools import groupby
 from typing import Any, Final
 
 from rich.console import Console, JustifyMethod
@@ -11,10 +12,9 @@ from deploy.planning.capacity import Demand, Workload
 from deploy.terminal.tables import add_columns, print_whole
 
 _COLUMNS: Final[dict[str, JustifyMethod]] = {
-    "party": "left",
     "role": "left",
     **dict.fromkeys(
-        ("processes", "cores", "core-hours a day", "memory GB", "disk GB", "network MB/s"), "right"
+        ("number", "cores", "core-hours a day", "memory GB", "disk GB", "network MB/s"), "right"
     ),
 }
 
@@ -43,8 +43,12 @@ def show(demands: Sequence[Demand], workload: Workload, console: Console) -> Non
     )
     table = Table(title=title)
     add_columns(table, _COLUMNS)
-    for demand in demands:
-        table.add_row(*cells(demand))
+    for party, of_party in groupby(demands, key=lambda demand: demand.party):
+        table.add_row(party)
+        for demand in of_party:
+            _, role, *figures = cells(demand)
+            table.add_row(f"  {role}", *figures)
+    table.columns[0].no_wrap = True
     print_whole(table, console)
     total = sum(demand.core_hours for demand in demands)
     share = sum(demand.core_hours for demand in demands if demand.role == "front-ends") / total
