@@ -231,6 +231,11 @@ class CountJob:
             total[cells] += counts
         return total.reshape(none.shape)
 
+    def check_arrived(self) -> None:
+        """Raise UnusableBatchError if an arrived part is missing or damaged here."""
+        for part in range(self.n_parts):
+            self._arrived(part)
+
     def _arrived(self, part: int) -> bytes:
         damage = f"part {part} of the batch's {self.n_parts} staged parts is damaged on the disk"
         try:

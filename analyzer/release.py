@@ -159,10 +159,8 @@ class Releases:
         job, n_distinct = await self._staging.merged(delivered)
         leaves = b"".join(leaf for sentinel in sentinels for leaf in sentinel.leaves)
         job = replace(job, private_key=key.private_bytes(), sentinel_leaves=leaves)
-        parts = range(job.n_parts if sentinels else 0)
-        matches = SentinelMatches.joined(
-            sentinels, await self._executor.run(CountJob.match, job, parts)
-        )
+        found = await self._staging.run_on_arrived(CountJob.match, job) if sentinels else []
+        matches = SentinelMatches.joined(sentinels, found)
         await asyncio.to_thread(check_sentinels, matches, task)
         batch = without_sentinels(delivered, matches, task)
         try:

@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
@@ -41,6 +41,8 @@ from common.runtime.executor import Executor
 from common.task.task import Task, cached_task
 from common.task_digest import TaskDigest
 from common.wire.batches import commitment_to_bytes
+
+T = TypeVar("T")
 
 MAX_PART_BYTES: Final = 2**28
 """Maximum bytes of a part, which is held in memory while it arrives: a shuffler's parts of 10^9
@@ -236,7 +238,7 @@ class Staging:
         self._merged.pop(manifest.batch_id, None)
 
     async def _merge(self, job: CountJob) -> int:
-        dropped = await self._executor.run(CountJob.split, job, range(job.n_parts))
+        dropped = await self.run_on_arrived(CountJob.split, job)
         merged = await self._executor.run(CountJob.merge, job, range(job.n_ranges))
         await asyncio.to_thread(job.sealed_blocks().delete, SPLIT)
         n_merged = sum(dropped) + sum(distinct + repeated for distinct, repeated in merged)
@@ -244,6 +246,21 @@ class Staging:
             raise DamagedStorageError(f"{job.n_reports} reports arrived; {n_merged} were merged")
         self._merged[job.batch_id] = sum(distinct for distinct, _ in merged)
         return self._merged[job.batch_id]
+
+    async def run_on_arrived(self, stage: Callable[[CountJob, int], T], job: CountJob) -> list[T]:
+        """
+        Run a stage for each part that arrived.
+
+        Raises UnusableBatchError if a part is damaged for this process too; DamagedStorageError if
+        only a worker cannot read it, which may mount another block store.
+        """
+        try:
+            return await self._executor.run(stage, job, range(job.n_parts))
+        except UnusableBatchError as error:
+            await asyncio.to_thread(job.check_arrived)
+            raise DamagedStorageError(
+                "a worker cannot read a part that its coordinator can: check the worker's blocks"
+            ) from error
 
     async def _job(self, delivery: Delivery) -> CountJob:
         """Return a batch's job, with a salt that is drawn once, when all reports have arrived."""

@@ -88,6 +88,7 @@ _NOT_FROM_OUTSIDE: Final = {
         "common.runtime.health_check.check",
         "common.runtime.metrics.memory_limit",
         "shuffler.delivery.Deliveries.resume",
+        "shuffler.storage.batch_seeds._batch_of",
         "shuffler.storage.group_source.SqliteGroups.read",
         "deploy.terminal.files.read_file",
         "analyzer.storage.store._add_columns",

@@ -19,7 +19,7 @@ from common.errors import (
 )
 from common.messages.batch import BatchId, BatchManifest
 from common.messages.inclusion_proof import BatchCommitment, leaf, leaves_of
-from common.runtime.blocks import SealedBlocks
+from common.runtime.blocks import FolderBlocks, SealedBlocks
 from deploy.audit.harness.analyzer_core import chunks_of, part_header, parts_of
 from tests.support.analyzer_core import BATCH, AnalyzerCore
 from tests.support.leaves import GrownTree, commitment_over
@@ -324,6 +324,27 @@ async def test_parts_damaged_before_they_are_staged_are_delivered_again(
     await analyzer.settle()
 
     assert _USERS == (await analyzer.result()).n_users
+
+
+async def test_a_worker_that_mounts_other_blocks_does_not_make_a_batch_unusable(
+    analyzer: AnalyzerCore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The coordinator reads the part itself; the batch is staged once the worker is right."""
+    sealed, run = analyzer.sealed(5), analyzer.executor.run
+
+    async def misplaced(stage: Any, job: Any, parts: Any) -> list[Any]:
+        other = replace(job, blocks=FolderBlocks(analyzer.path / "elsewhere"))
+        return await run(stage, other, parts)
+
+    monkeypatch.setattr(analyzer.executor, "run", misplaced)
+    with pytest.raises(DamagedStorageError, match="a worker cannot read a part"):
+        await analyzer.deliver_parts(analyzer.manifest(5), sealed)
+    monkeypatch.undo()
+    assert ([0, 1], False) == await analyzer.releases.begin_delivery(analyzer.manifest(5), 2)
+    await analyzer.releases.finish_delivery(analyzer.signed.digest())
+    await analyzer.settle()
+
+    assert 5 == (await analyzer.result()).n_users
 
 
 async def test_a_start_erases_what_no_batch_needs(analyzer: AnalyzerCore) -> None:
