@@ -6,7 +6,7 @@ the data stays in sealed blocks, and a worker fetches the job with its keys from
 The engine therefore holds no state: if its scheduler or a worker dies, lost parts are computed
 again.
 
-Whoever may connect to an engine can run code in it. So it requires certificates of an authority
+Anyone who connects to an engine can run code in it. So it requires certificates of an authority
 that signs for this party's own processes alone.
 """
 

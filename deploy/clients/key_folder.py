@@ -50,7 +50,7 @@ class KeyFolder:
             )
         if len({name in PARTIES for name in (*parties, *self._folders())}) > 1:
             raise SettingsError(
-                "one authority must not certify parties and roles: whoever holds a certificate of "
+                "one authority must not certify parties and roles: anyone with a certificate of "
                 "a party's internal authority can run code in its engine"
             )
         existing = [party for party in parties if party in self._folders()]

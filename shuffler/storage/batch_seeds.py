@@ -38,7 +38,7 @@ class BatchSeeds:
         return self._state.secret(_name(_SEED_FILES, batch_id), new_seed)
 
     def destroy(self, batch_id: BatchId) -> None:
-        """Destroy a batch's seed, for good. Idempotent."""
+        """Destroy a batch's seed; none is drawn for it again. Idempotent."""
         if not self.was_used(batch_id):
             self._state.publish(_name(_MARKS, batch_id), "")
         self._state.destroy(_name(_SEED_FILES, batch_id))

@@ -2,7 +2,7 @@
 Submissions in PostgreSQL: stored once, whichever front-end they reach.
 
 Unique keys of the database find repeats. A transaction that stores holds the batch's lock shared
-while it reads the batch's state; whoever changes the state holds it alone. So the number of users
+while it reads the batch's state; one that changes the state holds it alone. So the number of users
 at the closing is the number of stored submissions, and tables are dropped only while unused.
 Tags are inserted in ascending order, so that transactions never wait for each other in a circle.
 """

@@ -13,11 +13,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from concurrent.futures import Future
+from collections.abc import AsyncIterator, Awaitable
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import numpy as np
 import pytest
@@ -36,8 +35,6 @@ from tests.support.analyzer_core import AnalyzerCore
 from tests.support.analyzers import CountingAnalyzer, word_sum
 from tests.support.shuffler_core import Shuffler
 from tests.support.tasks import published
-
-T = TypeVar("T")
 
 _USUAL: Final = 1_000_000
 _CALL: Final = 1000
@@ -59,23 +56,6 @@ def _strip(key: HpkePrivateKey, sealed: bytes, sealed_bytes: int, context: SealC
     return Opened(plaintexts=plaintexts, readable=b"\1" * len(rows))
 
 
-class _StrippingPool(InlinePool):
-    """Strips instead of opening."""
-
-    def open_and(
-        self,
-        key: HpkePrivateKey,
-        work: Callable[[Opened], T],
-        sealed: bytes,
-        sealed_bytes: int,
-        context: SealContext,
-    ) -> Future[T]:
-        """Strip one chunk, then run `work` on it."""
-        future: Future[T] = Future()
-        future.set_result(work(_strip(key, sealed, sealed_bytes, context)))
-        return future
-
-
 def _peak_mib() -> float:
     """Peak resident memory; getrusage would count what a parent held before the fork."""
     status = Path("/proc/self/status").read_text(encoding="ascii")
@@ -90,7 +70,7 @@ async def _seconds(work: Awaitable[object]) -> float:
 
 def _shuffler(folder: Path, n_users: int, **changes: Any) -> Shuffler:
     case = published(n_min=n_users, target_size=n_users + 1, **_TASK | changes)
-    return Shuffler(folder, case=case, pool=_StrippingPool())
+    return Shuffler(folder, case=case, pool=InlinePool(_strip))
 
 
 async def _shuffle(n_users: int, folder: Path) -> dict[str, float]:

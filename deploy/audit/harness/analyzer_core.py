@@ -46,7 +46,9 @@ _TIMEOUT: Final = 60.0
 class InlinePool(HpkePool):
     """A pool that opens in the caller's thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, opening: Callable[..., Opened] = open_each) -> None:
+        """`opening` replaces the function that opens a chunk."""
+        self._opening = opening
         self.processes = 2
         """Number of workers for which callers split their work."""
 
@@ -60,7 +62,7 @@ class InlinePool(HpkePool):
     ) -> Future[T]:
         """Open one chunk, then run `work` on it."""
         future: Future[T] = Future()
-        future.set_result(work(open_each(key, sealed, sealed_bytes, context)))
+        future.set_result(work(self._opening(key, sealed, sealed_bytes, context)))
         return future
 
 

@@ -1,8 +1,6 @@
 """A front-end's batches, whose keys it gets from the coordinator."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
@@ -31,15 +29,6 @@ class _Coordinator:
         if isinstance(found, FinishedBatch):
             return found
         return HeldBatch(batch=found, envelope_key=batches.envelope_key(found))
-
-
-@pytest.fixture
-async def shuffler(tmp_path: Path) -> AsyncIterator[Shuffler]:
-    """A coordinator's core."""
-    started = Shuffler(tmp_path)
-    await started.start()
-    yield started
-    started.store.close()
 
 
 async def test_a_batch_is_fetched_once_and_its_keys_dropped_when_it_is_permuted(

@@ -90,7 +90,7 @@ def test_a_development_folder_is_shown_and_renewed_too(tmp_path: Path) -> None:
 
 
 def test_parties_and_roles_have_different_authorities(tmp_path: Path) -> None:
-    """Whoever has a role's certificate can run code in an engine, so no party may."""
+    """Anyone with a role's certificate can run code in an engine, so no party may."""
     keys = KeyFolder(tmp_path)
     keys.make(["coordinator", "worker"], [], _NOW)
 
