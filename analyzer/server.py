@@ -30,7 +30,7 @@ from common.runtime.key_store import Rotation
 from common.runtime.metrics import ProcessMetrics
 from common.runtime.service import Listener, Service
 from common.runtime.state_directory import StateDirectory
-from common.runtime.tls import identity_for, internal_identity
+from common.runtime.tls import identity_for
 from protos.shuffledp.v1 import analyzer_pb2_grpc
 
 
@@ -134,17 +134,11 @@ async def start(settings: AnalyzerSettings) -> AnalyzerService:
         add_services,
         process_metrics,
         operator_token=keys.operator_token,
-        background=(rotation.run, releases.measure_budgets),
+        background=(rotation.run, releases.measure_budgets, executor.keep_connected),
     )
-    internal = None
-    if settings.internal_tls_directory is not None:
-        internal = await Listener.start_internal(
-            settings,
-            internal_identity(settings.internal_tls_directory, "coordinator", clock),
-            "shuffledp.v1.Jobs",
-            partial(serve_jobs, jobs=jobs),
-            process_metrics,
-        )
+    internal = await Listener.start_internal(
+        settings, clock, "shuffledp.v1.Jobs", partial(serve_jobs, jobs=jobs), process_metrics
+    )
     return AnalyzerService(
         listener=listener,
         internal=internal,

@@ -5,13 +5,15 @@ from common.wire.fields import digest_from_wire
 from common.wire.tasks import signed_task_to_wire
 from protos.shuffledp.v1 import coordinator_pb2, coordinator_pb2_grpc
 from shuffler.active_batches import ActiveBatch, Batches
+from shuffler.storage.submission_store import OPEN_STATES, SubmissionStore
 
 
 class CoordinatorServicer(coordinator_pb2_grpc.ShufflerCoordinatorServicer):
     """Serves front-ends with keys; common/runtime/access.py lists who may call which method."""
 
-    def __init__(self, batches: Batches, identity: SigningIdentity) -> None:
+    def __init__(self, batches: Batches, store: SubmissionStore, identity: SigningIdentity) -> None:
         self._batches = batches
+        self._store = store
         self._identity = identity
 
     async def GetIdentity(
@@ -23,7 +25,7 @@ class CoordinatorServicer(coordinator_pb2_grpc.ShufflerCoordinatorServicer):
     async def GetBatch(
         self, request: coordinator_pb2.GetBatchRequest, _context: object
     ) -> coordinator_pb2.GetBatchResponse:
-        """Return a task's batch, with its keys until it is finished."""
+        """Return a task's batch, with its keys until it is permuted."""
         find = self._batches.find_or_begin if request.begin else self._batches.find
         batch = await find(digest_from_wire(request.task_digest))
         answer = coordinator_pb2.GetBatchResponse(
@@ -32,7 +34,10 @@ class CoordinatorServicer(coordinator_pb2_grpc.ShufflerCoordinatorServicer):
             target_size=batch.closing_rule.target_size,
             deadline=batch.closing_rule.deadline,
         )
-        if isinstance(batch, ActiveBatch):
+        if (
+            isinstance(batch, ActiveBatch)
+            and (await self._store.get(batch.digest)).state in OPEN_STATES
+        ):
             collecting = coordinator_pb2.CollectingBatch(
                 task=signed_task_to_wire(batch.signed),
                 batch_key=batch.key.private_bytes(),

@@ -24,7 +24,7 @@ from common.runtime.metrics import ProcessMetrics
 from common.runtime.rpc import FreshChannel, open_channel
 from common.runtime.service import Listener, Service
 from common.runtime.state_directory import StateDirectory
-from common.runtime.tls import identity_for, internal_identity
+from common.runtime.tls import identity_for
 from protos.shuffledp.v1 import coordinator_pb2_grpc, shuffler_pb2_grpc
 from shuffler.active_batches import ActiveBatches
 from shuffler.admission import ConnectionLimit, token_check
@@ -181,19 +181,19 @@ async def start_coordinator(settings: ShufflerSettings) -> ShufflerService:
             deliveries.run,
             rotation.run,
             inclusions.run,
+            executor.keep_connected,
             partial(refusals.run, store),
             partial(refusals.follow, store),
         ),
     )
-    internal = None
-    if settings.internal_tls_directory is not None:
-        internal = await Listener.start_internal(
-            settings,
-            internal_identity(settings.internal_tls_directory, "coordinator", clock),
-            "shuffledp.v1.ShufflerCoordinator",
-            partial(_add_internal_services, CoordinatorServicer(batches, identity), jobs),
-            process_metrics,
-        )
+    servicer = CoordinatorServicer(batches, store, identity)
+    internal = await Listener.start_internal(
+        settings,
+        clock,
+        "shuffledp.v1.ShufflerCoordinator",
+        partial(_add_internal_services, servicer, jobs),
+        process_metrics,
+    )
     return ShufflerService(
         listener=listener,
         internal=internal,

@@ -29,6 +29,9 @@ from common.runtime.state_directory import atomic_write
 
 PARTIES: Final = ("analyzer", "shuffler", "user_agent", "operator")
 """The parties that a certificate may name."""
+FRONT_END: Final = "shuffler-front-end"
+"""What the certificate of a shuffler's front-end names: devices accept it as the shuffler's, the
+analyzer does not."""
 INTERNAL_ROLES: Final = ("coordinator", "front-end", "worker", "scheduler", "postgres")
 """What a certificate by a party's internal authority may name: one of its own processes."""
 AUTHORITY: Final = "authority"
@@ -155,8 +158,9 @@ class Authority:
         """
         Issue a certificate with a new key to a party, and write PARTY.pem and PARTY.key.
 
-        The certificate names the party, loopback and the hosts. It expires a year after `now` (in
-        seconds since 1970 UTC) or, if earlier, with the authority. Earlier certificates stay valid.
+        The certificate names the party, loopback and the hosts; a front-end's also names the
+        shuffler, which it serves as. It expires a year after `now` (in seconds since 1970 UTC) or,
+        if earlier, with the authority. Earlier certificates stay valid.
 
         Raises:
             SettingsError: A host is invalid or has a party's name, or the authority has expired.
@@ -164,7 +168,7 @@ class Authority:
         if set(hosts) & set(PARTIES):
             raise SettingsError(f"a host must not have a party's name: {', '.join(PARTIES)}")
         key = ec.generate_private_key(ec.SECP256R1())
-        names = dict.fromkeys((party, *_LOOPBACK, *hosts))
+        names = dict.fromkeys((*_names_of(party), *_LOOPBACK, *hosts))
         usages = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
         times = (_moment(now), min(_moment(now) + _LIFETIME, self.certificate.end))
         if times[1] <= times[0]:
@@ -187,8 +191,13 @@ class Authority:
 
 def extra_hosts(certificate: Certificate) -> list[str]:
     """Return the hosts that a certificate names besides its party and loopback."""
-    usual = {certificate.name, *_LOOPBACK}
+    usual = {*_names_of(certificate.name), *_LOOPBACK}
     return [name for name in certificate.names if name not in usual]
+
+
+def _names_of(party: str) -> tuple[str, ...]:
+    """Return the names that a server's certificate must have, the party's own first."""
+    return (party, "shuffler") if party == FRONT_END else (party,)
 
 
 def _general_name(name: str) -> x509.GeneralName:

@@ -43,6 +43,8 @@ RemotePart = Callable[[str, str, str, int], Awaitable[Any]]
 """Runs a part in a worker: `PartRunner.run`, as a module-level function."""
 
 _CLOSE_SECONDS: Final = 5.0
+_CONNECT_SECONDS: Final = 10.0
+"""Seconds between checks for a lost engine while no part runs."""
 _CHECK_SECONDS: Final = 1.0
 """Seconds between checks that the scheduler is still connected."""
 _PATIENCE: Final = 30.0
@@ -69,7 +71,7 @@ class EngineExecutor:
         patience: float = _PATIENCE,
     ) -> None:
         """
-        Run parts on the scheduler at `address`, tls://HOST:PORT; connect at the first one.
+        Run parts on the scheduler at `address`, tls://HOST:PORT.
 
         `jobs` offers jobs to the workers, which run `remote`. Without a scheduler or a worker for
         `patience` seconds, parts fail. Raises SettingsError without Dask.
@@ -166,6 +168,13 @@ class EngineExecutor:
             self._running -= 1
             async with self._changed:
                 self._changed.notify_all()
+
+    async def keep_connected(self) -> None:
+        """Stay connected while no part runs; see `Executor.keep_connected`."""
+        while True:
+            with suppress(EngineAwayError):
+                await self._connected()
+            await asyncio.sleep(_CONNECT_SECONDS)
 
     async def forget_keys(self) -> None:
         """Restart all workers once no part runs; see `Executor.forget_keys`."""

@@ -48,6 +48,9 @@ class Executor(Protocol):
         Raises the first error of a part; a part whose worker dies is computed again.
         """
 
+    async def keep_connected(self) -> None:
+        """Connect to the engine, again after a loss: it should show before a batch needs it."""
+
     async def forget_keys(self) -> None:
         """Replace workers that may hold a destroyed key in memory, as soon as possible."""
 
@@ -127,6 +130,9 @@ class LocalExecutor:
                     except BrokenProcessPool:
                         self._metrics.record_retry(stage.__name__)
                 return await asyncio.wrap_future(self._pool.submit(stage, job, part))
+
+    async def keep_connected(self) -> None:
+        """Do nothing: there is no engine."""
 
     async def forget_keys(self) -> None:
         """Do nothing: the pool replaces its workers when an encryption key is destroyed."""

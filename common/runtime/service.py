@@ -21,11 +21,12 @@ from common.errors import ShuffleDpError
 from common.runtime import logs
 from common.runtime.access import OperatorToken, asks_for_certificates, connections_of
 from common.runtime.admission_interceptor import AdmissionInterceptor
+from common.runtime.clock import Clock
 from common.runtime.metrics import MetricsServer, ProcessMetrics
 from common.runtime.rpc import bind, make_server
 from common.runtime.settings import KeyHolderSettings, ServiceSettings, load
 from common.runtime.state_directory import StateDirectory
-from common.runtime.tls import Tls
+from common.runtime.tls import Tls, internal_identity
 
 S = TypeVar("S", bound=ServiceSettings)
 
@@ -88,16 +89,19 @@ class Listener:
     async def start_internal(
         cls,
         settings: KeyHolderSettings,
-        tls: Tls,
+        clock: Clock,
         name: str,
         add_services: Callable[[grpc.aio.Server], None],
         process_metrics: ProcessMetrics,
-    ) -> "Listener":
+    ) -> "Listener | None":
         """
-        Serve the other processes of this party at `coordinator_listen`.
+        Serve the other processes of this party at `coordinator_listen`, if the settings name it.
 
-        Raises SettingsError if the server cannot listen on its address.
+        Raises SettingsError if a certificate is unusable, or the address taken.
         """
+        if settings.internal_tls_directory is None:
+            return None
+        tls = internal_identity(settings.internal_tls_directory, "coordinator", clock)
         server, address, checks = await _serve(
             str(settings.coordinator_listen), tls, name, add_services, process_metrics
         )

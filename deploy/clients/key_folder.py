@@ -16,6 +16,7 @@ from typing import Final
 from common.errors import SettingsError
 from common.runtime.certificates import (
     AUTHORITY,
+    FRONT_END,
     INTERNAL_ROLES,
     PARTIES,
     Authority,
@@ -25,7 +26,8 @@ from common.runtime.certificates import (
 from common.runtime.state_directory import atomic_write
 
 _NAME: Final = "shuffledp authority"
-_NAMES: Final = (*PARTIES, *INTERNAL_ROLES)
+_CERTIFIED: Final = (*PARTIES, FRONT_END)
+_NAMES: Final = (*_CERTIFIED, *INTERNAL_ROLES)
 _OWNER_ONLY: Final = 0o700
 
 
@@ -45,10 +47,10 @@ class KeyFolder:
         unknown = sorted(set(parties) - set(_NAMES))
         if unknown:
             raise SettingsError(
-                f"unknown party: {', '.join(unknown)}; the parties are {', '.join(PARTIES)}, and "
-                f"the roles within one {', '.join(INTERNAL_ROLES)}"
+                f"unknown party: {', '.join(unknown)}; the parties are {', '.join(_CERTIFIED)}, "
+                f"and the roles within one {', '.join(INTERNAL_ROLES)}"
             )
-        if len({name in PARTIES for name in (*parties, *self._folders())}) > 1:
+        if len({name in _CERTIFIED for name in (*parties, *self._folders())}) > 1:
             raise SettingsError(
                 "one authority must not certify parties and roles: anyone with a certificate of "
                 "a party's internal authority can run code in its engine"

@@ -2,7 +2,8 @@
 Create the keys that containers need before their first start; keep existing ones.
 
     SECRETS/authority.pem, authority.key          the authority; no service gets its key
-    SECRETS/PARTY/PARTY.pem, PARTY.key            for the analyzer, shuffler and operator
+    SECRETS/PARTY/PARTY.pem, PARTY.key            for the analyzer, shuffler and operator; for
+                                                  scale-out also for shuffler-front-end
     SECRETS/PARTY/state.key                       encrypts the party's state
     SECRETS/PARTY/operator.token, identity.pub    for the operator, and for pinning the party
     SECRETS/PARTY/internal/                       for scale-out: the party's internal authority
@@ -23,7 +24,7 @@ from typing import Final
 
 from common.errors import ShuffleDpError
 from common.runtime.access import OperatorToken
-from common.runtime.certificates import INTERNAL_ROLES
+from common.runtime.certificates import FRONT_END, INTERNAL_ROLES
 from common.runtime.clock import SystemClock
 from common.runtime.key_store import load_identity
 from common.runtime.state_directory import StateDirectory, atomic_write
@@ -55,11 +56,13 @@ def prepare_certificates(secrets: Path, now: float, *, internal: bool = False) -
     """
     Create missing certificates (authority, analyzer, shuffler, operator) in an existing folder.
 
-    With `internal`, also each party's internal authority and its roles' certificates. Raises
-    SettingsError if a file cannot be written or does not match the others.
+    With `internal`, also a certificate for the shuffler's front-ends, and each party's internal
+    authority and its roles' certificates. Raises SettingsError if a file cannot be written or does
+    not match the others.
     """
     _make_missing(secrets, _CERTIFIED, now)
     if internal:
+        _make_missing(secrets, (FRONT_END,), now)
         for party, roles in ROLES.items():
             _make_missing(secrets / party / "internal", roles, now)
 

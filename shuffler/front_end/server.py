@@ -10,6 +10,7 @@ from common.crypto.hpke_pool import HpkePool
 from common.crypto.key_ring import DAY
 from common.crypto.signing import PublicIdentity
 from common.runtime.blocks import open_blocks
+from common.runtime.certificates import FRONT_END
 from common.runtime.clock import SystemClock
 from common.runtime.metrics import ProcessMetrics
 from common.runtime.rpc import FreshChannel, open_channel
@@ -59,7 +60,7 @@ async def start_front_end(settings: ShufflerSettings) -> FrontEndService:
     """
     clock = SystemClock()
     process_metrics = ProcessMetrics("shuffler", clock)
-    tls = identity_for(settings, "shuffler", clock)
+    tls = identity_for(settings, FRONT_END, clock)
     own = internal_identity(Path(settings.internal_tls_directory or ""), "front-end", clock)
     channel = FreshChannel(
         lambda renewed: open_channel(

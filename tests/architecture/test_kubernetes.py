@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from analyzer.settings import AnalyzerSettings
+from common.runtime.certificates import FRONT_END
 from common.runtime.settings import KeyHolderSettings, load
 from shuffler.settings import ShufflerSettings
 from tests.support.tools import tool
@@ -107,7 +108,7 @@ def test_the_example_renders_with_every_name_resolved(party: str, tmp_path: Path
     shutil.copytree(_FOLDER, tmp_path / "kubernetes")
     example = tmp_path / "kubernetes" / "example" / party
     for secret in _kustomization(example)["secretGenerator"]:
-        for name in secret["files"]:
+        for name in (file.rpartition("=")[2] for file in secret["files"]):
             (example / name).parent.mkdir(parents=True, exist_ok=True)
             (example / name).write_text("placeholder", encoding="utf-8")
     kubectl = shutil.which("kubectl")
@@ -242,13 +243,13 @@ def test_a_process_gets_no_other_roles_certificate(party: str) -> None:
     for name, pod in _pods(party).items():
         mounted = {one["secret"]["secretName"] for one in pod["volumes"] if "secret" in one}
         expected = {f"internal-{name}"}
-        expected |= {"party"} if name in {"front-end", "coordinator"} else set()
+        expected |= {"front-end": {"party-front-end"}, "coordinator": {"party"}}.get(name, set())
         expected |= {"state-key"} if name == "coordinator" else set()
         assert expected == mounted
     for secret in _kustomization(_FOLDER / "example" / party)["secretGenerator"]:
         role = secret["name"].removeprefix("internal-")
         names = {Path(file).name for file in secret["files"]}
-        owner = party if role == "party" else role
+        owner = {"party": party, "party-front-end": FRONT_END}.get(role, role)
         own = {"authority.pem", f"{owner}.pem", f"{owner}.key"}
         assert names == ({"state.key"} if role == "state-key" else own)
 

@@ -10,7 +10,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from common.errors import SettingsError
 from common.runtime.access import CALLS, Caller
-from common.runtime.certificates import Authority
+from common.runtime.certificates import FRONT_END, Authority
 from common.runtime.clock import SystemClock
 from common.runtime.rpc import open_channel
 from common.runtime.tls import Tls, TlsFiles, development_files
@@ -44,6 +44,7 @@ async def test_a_certificate_opens_the_calls_of_its_party_and_no_others(
         "operator": [_DENIED, _DENIED, "OK", "FAILED_PRECONDITION"],
         "user_agent": [_DENIED] * 4,
         "analyzer": [_DENIED] * 4,
+        FRONT_END: [_DENIED] * 4,
     }.items():
         async with services.channel_as(name) as channel:
             stub = analyzer_pb2_grpc.AnalyzerStub(channel)

@@ -16,7 +16,7 @@ from common.messages.inclusion_proof import bits_for
 from common.runtime.blocks import FolderBlocks
 from common.runtime.clock import SystemClock
 from common.runtime.executor import Executor, LocalExecutor, PartMetrics
-from common.runtime.metrics import ProcessMetrics
+from common.runtime.metrics import Metrics, ProcessMetrics
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
 from shuffler.proof_job import ProofJob
 from shuffler.shuffle import shuffle
@@ -75,11 +75,16 @@ async def _run(job: ShuffleJob, executor: Executor) -> list[object]:
     return [summary.n_reports, permuted, leaves, hashes]
 
 
+async def _see_both_workers(metrics: Metrics) -> None:
+    while series_of(metrics).get(("shuffledp_engine_workers", ())) != 2:
+        await asyncio.sleep(0.05)
+
+
 async def test_an_engine_computes_what_one_machine_computes(party: EngineParty) -> None:
     """
     A worker dies in each stage, and the scheduler with all workers in one.
 
-    When a key is destroyed, both workers are replaced.
+    The workers are counted before the first part. When a key is destroyed, both are replaced.
     """
     job, pool = await _job(party), HpkePool(1)
     own = PartMetrics(ProcessMetrics("shuffler", SystemClock()).metrics, SystemClock())
@@ -88,9 +93,11 @@ async def test_an_engine_computes_what_one_machine_computes(party: EngineParty) 
     marks, metrics = party.folder / "marks", party.metrics.metrics
     waits = marks / "permute.wait"
     waits.touch()
+    upkeep = asyncio.create_task(party.executor.keep_connected())
     on_engine = replace(job, blocks=FolderBlocks(party.folder / "engine"))
-    running = asyncio.create_task(_run(on_engine, party.executor))
     async with asyncio.timeout(120):
+        await _see_both_workers(metrics)
+        running = asyncio.create_task(_run(on_engine, party.executor))
         while not (marks / "permute").exists():
             await asyncio.sleep(0.05)
         party.engine.kill("scheduler")
@@ -98,14 +105,14 @@ async def test_an_engine_computes_what_one_machine_computes(party: EngineParty) 
         await party.engine.start_scheduler()
         party.engine.start_workers()
         found = await running
-        while series_of(metrics).get(("shuffledp_engine_workers", ())) != 2:
-            await asyncio.sleep(0.05)
+        await _see_both_workers(metrics)
         before = party.engine.worker_processes()
         after = before
         while len(before - after) < 2:  # one that has only just registered is not restarted
             await party.executor.forget_keys()
             after = party.engine.worker_processes()
 
+    upkeep.cancel()
     assert len(after - before) >= 2
     assert expected == found
     assert {*_STAGES} == {path.name for path in marks.iterdir()}

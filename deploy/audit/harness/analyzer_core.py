@@ -79,6 +79,9 @@ class InlineExecutor:
         self.parts[stage.__name__] += len(results)
         return results
 
+    async def keep_connected(self) -> None:
+        """Do nothing."""
+
     async def forget_keys(self) -> None:
         """Do nothing."""
 

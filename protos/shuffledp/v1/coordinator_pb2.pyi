@@ -93,7 +93,7 @@ class GetBatchResponse(_message.Message):
     deadline: _builtins.int
     @_builtins.property
     def collecting(self) -> Global___CollectingBatch:
-        """absent once the batch is finished"""
+        """absent once the batch is permuted"""
 
     def __init__(
         self,

@@ -7,11 +7,12 @@ import pytest
 
 from analyzer.registry import AnalyzerKeys
 from common.errors import SettingsError
-from common.runtime.certificates import Certificate
+from common.runtime.certificates import FRONT_END, Certificate
 from common.runtime.clock import SystemClock
 from common.runtime.settings import KeyHolderSettings
 from common.runtime.state_directory import StateDirectory
 from common.runtime.tls import TlsFiles
+from deploy.clients.key_folder import KeyFolder
 from deploy.docker.preparation import PARTIES, ROLES, prepare_certificates, prepare_party
 
 _NOW = SystemClock().now()
@@ -68,6 +69,18 @@ def test_a_partys_processes_have_an_authority_of_their_own(tmp_path: Path, party
         assert [party] == [name for name, issuer in issuers.items() if own.is_issued_by(issuer)]
 
 
+def test_front_ends_have_a_certificate_that_serves_as_the_shufflers(tmp_path: Path) -> None:
+    """Its first name, which a caller is known by, is another; renewing it keeps both."""
+    secrets, _ = _prepare(tmp_path)
+    KeyFolder(secrets).renew(FRONT_END, _NOW)
+
+    own = secrets / FRONT_END
+    certificate = Certificate.read(own / f"{FRONT_END}.pem")
+    assert [FRONT_END, "shuffler", "localhost", "127.0.0.1"] == certificate.names
+    assert FRONT_END == certificate.name
+    TlsFiles.within(own, FRONT_END).check(FRONT_END, _NOW)
+
+
 def test_preparing_again_changes_nothing(tmp_path: Path) -> None:
     """Pinned identities and copied certificates stay valid."""
     secrets, _ = _prepare(tmp_path)
@@ -83,7 +96,7 @@ def test_what_is_secret_is_its_owners_alone(tmp_path: Path) -> None:
 
     modes = {path: stat.S_IMODE(path.stat().st_mode) for path in [secrets, *secrets.rglob("*")]}
     secret = {path for path in modes if path.suffix in {".key", ".token"}}
-    assert 8 + sum(1 + len(roles) for roles in ROLES.values()) == len(secret)
+    assert 9 + sum(1 + len(roles) for roles in ROLES.values()) == len(secret)
     assert {0o600} == {modes[path] for path in secret}
     assert {0o711} == {mode for path, mode in modes.items() if path.is_dir()}
 
