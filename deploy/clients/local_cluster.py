@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Self
+from typing import ClassVar, Final, Self
 
 from common.errors import SettingsError
 from common.runtime.service import GRPC_SILENCE
@@ -50,6 +50,8 @@ class Cluster:
     analyzer: Child
     shuffler: Child
     user_agent: Child
+    _modules: ClassVar[Mapping[str, str]] = {}
+    """Modules that are run in place of a party's own."""
 
     def __init__(
         self, directory: Path, environment: Mapping[str, str] = GRPC_SILENCE, **shared: str
@@ -143,7 +145,7 @@ class Cluster:
         file.write_text("".join(lines), encoding="utf-8")
         with log.open("ab") as output:
             process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", party, "--settings", str(file)),
+                *(sys.executable, "-m", self._modules.get(party, party), "--settings", str(file)),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,

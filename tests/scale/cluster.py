@@ -4,11 +4,23 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Final, Self, TypeVar
+from typing import ClassVar, Final, Self, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
+from common.crypto.hpke import report_context
+from common.crypto.hpke_pool import open_each
+from common.crypto.signing import SignedTask
 from common.errors import SettingsError
+from common.messages.submission import PLAIN_REPORT
+from common.runtime.key_store import KeyStore
+from common.runtime.settings import KeyHolderSettings
+from common.runtime.state_directory import StateDirectory
+from common.task.task import Task
 from deploy.clients.local_cluster import Child, Cluster
 from tests.scale.chaos import Restart
+from tests.scale.recording_analyzer import recorded_parts
 from tests.support.engines import Engine, free_port
 from tests.support.postgres import PostgresServer
 
@@ -20,6 +32,8 @@ T = TypeVar("T")
 
 class ScaleCluster(Cluster):
     """Three front-ends on PostgreSQL, two coordinators, and an engine of two workers for each."""
+
+    _modules: ClassVar[Mapping[str, str]] = {"analyzer": "tests.scale.recording_analyzer"}
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory)
@@ -83,6 +97,19 @@ class ScaleCluster(Cluster):
             internal_tls_directory=str(self._engines["shuffler"].certificates),
             blocks=self._blocks("shuffler"),
         )
+
+    def items_in_order(self, signed: SignedTask) -> NDArray[np.int64]:
+        """Open the reports that the analyzer recorded; return their items in order of delivery."""
+        task, folder = Task.from_bytes(signed.task_bytes), recorded_parts(self.analyzer.state)
+        state = StateDirectory.open(self.analyzer.state)
+        keys = KeyStore(
+            state, KeyHolderSettings(state_directory=state.path, plaintext=True).schedule()
+        )
+        key = keys.private_key(task.suite, task.analyzer_key, whose="analyzer_key")
+        parts = sorted(folder.iterdir(), key=lambda path: int(path.name))
+        sealed = b"".join(path.read_bytes() for path in parts)
+        opened = open_each(key, sealed, task.sealed_report_bytes, report_context(signed.digest()))
+        return np.frombuffer(opened.plaintexts, PLAIN_REPORT)["item"].astype(np.int64)
 
     def victims(self) -> Mapping[str, Restart]:
         """Return what can be killed: each is killed and started again."""

@@ -31,18 +31,18 @@ _DEADLINE: Final = 30.0
 _ARRIVED: Final = {Outcome.STORED, Outcome.REPEATED}
 
 
-def seal(signed: SignedTask, seed: int, call: int) -> tuple[list[bytes], list[bytes]]:
+def seal(signed: SignedTask, seed: int, calls: int, call: int) -> tuple[list[bytes], list[bytes]]:
     """
     Seal the envelopes of one call's users, and others under the first users' submission ids.
 
-    User n of a call holds item n, modulo the number of items; `expected` draws the same reports.
+    All users of a call hold the same item; `expected` draws the same reports.
     """
     task = Task.from_bytes(signed.task_bytes)
     contributor = GroupContributor(task, signed.digest())
     ids = [
         np.random.default_rng((seed, call, user)).bytes(SUBMISSION_ID_BYTES) for user in range(CALL)
     ]
-    values = [user % task.domain_size for user in range(CALL)]
+    values = [_item(task.domain_size, calls, call)] * CALL
     envelopes = contributor.prepare_group(values, ids, np.random.default_rng((seed, call)))
     others = contributor.prepare_group(
         values[:_HOSTILE], ids[:_HOSTILE], np.random.default_rng((seed, call, 0, 1))
@@ -53,11 +53,19 @@ def seal(signed: SignedTask, seed: int, call: int) -> tuple[list[bytes], list[by
 def expected(signed: SignedTask, seed: int, calls: int) -> NDArray[np.int64]:
     """Count all users' reports by item, as one machine would."""
     mechanism = mechanism_of(Task.from_bytes(signed.task_bytes))
-    values = np.arange(CALL) % mechanism.domain_size
     reports = [
-        mechanism.randomize(values, np.random.default_rng((seed, call))) for call in range(calls)
+        mechanism.randomize(
+            np.full(CALL, _item(mechanism.domain_size, calls, call)),
+            np.random.default_rng((seed, call)),
+        )
+        for call in range(calls)
     ]
     return mechanism.tally(np.concatenate(reports))
+
+
+def _item(domain_size: int, calls: int, call: int) -> int:
+    """Return the item of a call's users, which rises from call to call."""
+    return call * domain_size // calls
 
 
 class Users:
@@ -80,7 +88,7 @@ class Users:
 
             async def send_one(call: int) -> None:
                 async with room:
-                    work = partial(seal, self._signed, self._seed, call)
+                    work = partial(seal, self._signed, self._seed, calls, call)
                     await self._send(*await loop.run_in_executor(pool, work))
 
             async with asyncio.TaskGroup() as group:

@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 import pytest
 
+from deploy.audit.statistics import p_blocks, p_neighbours, p_rank
 from tests.scale.chaos import Chaos
 from tests.scale.cluster import ScaleCluster
 from tests.scale.sender import CALL, Users, expected
@@ -23,12 +24,19 @@ _USERS: Final = int(os.environ.get("SHUFFLEDP_SCALE_USERS", "2000"))
 _KILLS: Final = int(os.environ.get("SHUFFLEDP_SCALE_KILLS", "8"))
 _SEED: Final = int(os.environ.get("SHUFFLEDP_SCALE_SEED", "1"))
 _ITEMS: Final = 50
+_LEVEL: Final = 1e-7
+"""Level of each test of the order."""
 _PATIENCE: Final = 1200.0
 
 
 @pytest.mark.slow
 async def test_every_acknowledged_user_is_counted_once(tmp_path: Path) -> None:
-    """A third of the kills fall while the batch is shuffled, delivered and counted."""
+    """
+    A third of the kills fall while the batch is shuffled, delivered and counted.
+
+    Items rise with the calls, so a delivery that keeps traces of the order of arrival fails; by
+    chance one of three tests fails with probability below 1e-6, over the runs' own randomness.
+    """
     calls = _USERS // CALL
     async with ScaleCluster(tmp_path) as cluster:
         signed = await publish(
@@ -49,6 +57,7 @@ async def test_every_acknowledged_user_is_counted_once(tmp_path: Path) -> None:
         await chaos.kill(_KILLS // 3)
         async with cluster.operator() as operator, asyncio.timeout(_PATIENCE):
             result = await operator.wait_for_result(signed.digest())
+        delivered = cluster.items_in_order(signed)
 
     sys.stdout.write(
         f"kills {dict(chaos.kills)}, retries {users.retries}, repeated {users.repeated}\n"
@@ -56,3 +65,10 @@ async def test_every_acknowledged_user_is_counted_once(tmp_path: Path) -> None:
     assert calls * CALL == users.acknowledged == result.n_users == result.n_reports
     assert 0 == sum(result.refused.values())
     np.testing.assert_array_equal(expected(signed, _SEED, calls), counts_of(signed, result))
+    np.testing.assert_array_equal(
+        np.bincount(delivered, minlength=_ITEMS), counts_of(signed, result)
+    )
+    ties = np.random.default_rng(_SEED).random(len(delivered))
+    arrived = np.argsort(np.lexsort((ties, delivered)))
+    levels = p_rank(arrived), p_blocks(arrived), p_neighbours(delivered)
+    assert _LEVEL < min(1.0 if level is None else level for level in levels), levels
