@@ -24,15 +24,22 @@ _FAST: Final = "fsync=off\nfull_page_writes=off\n"
 class PostgresServer:
     """A server on a Unix socket in its own directory."""
 
-    def __init__(self, settings: str = _FAST) -> None:
-        self._initdb = tool("initdb", _PATH)
+    def __init__(self, settings: str = _FAST, primary: "PostgresServer | None" = None) -> None:
+        """Create an empty server, or a standby of a running one."""
         self._control = tool("pg_ctl", _PATH)
         self.path = Path(tempfile.mkdtemp(prefix="shuffledp-postgres-"))
         self._user: list[str] = []
         if os.getuid() == 0:  # PostgreSQL refuses to run as root
             self._user = ["runuser", "-u", "postgres", "--"]
             shutil.chown(self.path, "postgres")
-        self._run(self._initdb, "-D", self.data, "--no-sync", "-A", "trust", "-U", "postgres")
+        if primary is None:
+            initdb = tool("initdb", _PATH)
+            self._run(initdb, "-D", self.data, "--no-sync", "-A", "trust", "-U", "postgres")
+        else:
+            copy = tool("pg_basebackup", _PATH)
+            self._run(
+                copy, "-D", self.data, "-c", "fast", "-R", "-h", primary.path, "-U", "postgres"
+            )
         configuration = self.data / "postgresql.conf"
         with configuration.open("a", encoding="utf-8") as file:
             file.write(
@@ -53,6 +60,16 @@ class PostgresServer:
     def stop(self, mode: str = "immediate") -> None:
         """Stop; `immediate` ends it as a crash does."""
         self._run(self._control, "-D", self.data, "-w", "-m", mode, "stop")
+
+    def promote(self) -> None:
+        """Let a standby accept writes."""
+        self._run(self._control, "-D", self.data, "-w", "-t", "60", "promote")
+
+    def wait_for_standbys(self) -> None:
+        """Acknowledge a commit from now on once a standby has it."""
+        with psycopg.connect(self.uri("postgres"), autocommit=True) as connection:
+            connection.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
+            connection.execute("SELECT pg_reload_conf()")
 
     def database(self) -> str:
         """Create an empty database; return its URI."""
@@ -82,9 +99,11 @@ class PostgresServer:
 
 
 @contextmanager
-def postgres_server(settings: str = _FAST) -> Iterator[PostgresServer]:
-    """Yield a running server."""
-    server = PostgresServer(settings)
+def postgres_server(
+    settings: str = _FAST, primary: PostgresServer | None = None
+) -> Iterator[PostgresServer]:
+    """Yield a running server, or a standby of another."""
+    server = PostgresServer(settings, primary)
     try:
         server.start()
         yield server

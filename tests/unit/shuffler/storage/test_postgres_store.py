@@ -3,7 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Final
 
 import numpy as np
@@ -20,6 +20,7 @@ from tests.support.stores import BATCH, SIGNED, append, postgres_store, stored, 
 from tests.support.tasks import published
 
 _SENT: Final = 2000
+_LOST: Final = "does not answer, or the connection is lost|is read-only: a standby"
 
 
 @pytest.fixture
@@ -93,10 +94,20 @@ async def test_the_users_at_the_closing_are_the_stored_ones(
         store.close()
 
 
-async def test_a_killed_server_loses_nothing_that_was_acknowledged() -> None:
-    """Calls in between fail as safe to retry; the coordinator has its lock again."""
-    with postgres_server("") as server:
-        uri = server.database()
+@pytest.mark.parametrize("failover", [False, pytest.param(True, marks=pytest.mark.slow)])
+async def test_a_killed_server_loses_nothing_that_was_acknowledged(*, failover: bool) -> None:
+    """
+    It starts again, or a synchronous standby replaces it.
+
+    Calls in between fail as safe to retry; the coordinator has its lock again.
+    """
+    with ExitStack() as servers:
+        server = servers.enter_context(postgres_server(""))
+        uri, go_on = server.database(), server.start
+        if failover:
+            standby = servers.enter_context(postgres_server("", server))
+            server.wait_for_standbys()
+            uri, go_on = f"{uri},{standby.path}", standby.promote
         stores = [postgres_store(uri), postgres_store(uri, coordinator=False)]
         await stores[0].open_batch(BATCH, SIGNED)
         acknowledged, failed = set[int](), set[int]()
@@ -112,9 +123,9 @@ async def test_a_killed_server_loses_nothing_that_was_acknowledged() -> None:
         await asyncio.sleep(0.02)
         await asyncio.to_thread(server.stop)
         await asyncio.gather(*sending)
-        with pytest.raises(StorageError, match="does not answer, or the connection is lost"):
+        with pytest.raises(StorageError, match=_LOST):
             await append(stores[1], submission(_SENT))
-        await asyncio.to_thread(server.start)
+        await asyncio.to_thread(go_on)
         for store in stores:
             await _connected(store)
         again = await append(stores[1], *map(submission, range(_SENT)))
