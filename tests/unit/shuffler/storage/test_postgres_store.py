@@ -113,6 +113,7 @@ async def test_a_killed_server_loses_nothing_that_was_acknowledged(*, failover: 
         acknowledged, failed = set[int](), set[int]()
 
         async def submit(number: int) -> None:
+            await asyncio.sleep(number / _SENT)
             try:
                 assert [Outcome.STORED] == await append(stores[number % 2], submission(number))
                 acknowledged.add(number)
@@ -120,7 +121,7 @@ async def test_a_killed_server_loses_nothing_that_was_acknowledged(*, failover: 
                 failed.add(number)
 
         sending = [asyncio.create_task(submit(number)) for number in range(_SENT)]
-        await asyncio.sleep(0.02)
+        await asyncio.sleep(0.3)
         await asyncio.to_thread(server.stop)
         await asyncio.gather(*sending)
         with pytest.raises(StorageError, match=_LOST):
