@@ -20,6 +20,7 @@ class Chaos:
         self._victims = victims
         self._choices = random.Random(seed)  # noqa: S311  # when to kill is no secret
         self._down: dict[str, asyncio.Task[None]] = {}
+        self._restarts: list[asyncio.Task[None]] = []
         self.kills: Counter[str] = Counter()
         self.started = time.monotonic()
 
@@ -32,7 +33,8 @@ class Chaos:
             victim = self._choices.choice(sorted(self._victims.keys() - self._down.keys()))
             self.kills[victim] += 1
             self._down[victim] = asyncio.create_task(self._restart(victim))
-        await asyncio.gather(*self._down.values())
+            self._restarts.append(self._down[victim])
+        await asyncio.gather(*self._restarts)
 
     async def _restart(self, victim: str) -> None:
         try:

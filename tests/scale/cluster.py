@@ -41,6 +41,8 @@ class ScaleCluster(Cluster):
         self._postgres = PostgresServer(settings="")  # durable: it is killed
         self._internal = {party: f"127.0.0.1:{free_port()}" for party in ("analyzer", "shuffler")}
         self._engines: dict[str, Engine] = {}
+        self._restarting = {party: asyncio.Lock() for party in self._internal}
+        """Held while an engine's processes restart: a scheduler restarts with its workers."""
 
     async def __aenter__(self) -> Self:
         try:
@@ -120,10 +122,10 @@ class ScaleCluster(Cluster):
         }
         for number in range(_FRONT_ENDS):
             found[f"front-end-{number}"] = partial(self._restart_front_end, number)
-        for party, engine in self._engines.items():
-            found[f"{party}-scheduler"] = partial(self._restart_scheduler, engine)
+        for party in self._engines:
+            found[f"{party}-scheduler"] = partial(self._restart_scheduler, party)
             for number in range(_WORKERS):
-                found[f"{party}-worker-{number}"] = partial(self._restart_worker, engine, number)
+                found[f"{party}-worker-{number}"] = partial(self._restart_worker, party, number)
         return found
 
     async def stop(self) -> None:
@@ -150,13 +152,16 @@ class ScaleCluster(Cluster):
         start = partial(self._start_front_end, number, child.address)
         self.front_ends[number] = await _supervised(start)
 
-    async def _restart_scheduler(self, engine: Engine) -> None:
-        await asyncio.to_thread(engine.kill, "scheduler")
-        await engine.start_scheduler()
-        engine.start_workers()
+    async def _restart_scheduler(self, party: str) -> None:
+        engine = self._engines[party]
+        async with self._restarting[party]:
+            await asyncio.to_thread(engine.kill, "scheduler")
+            await engine.start_scheduler()
+            engine.start_workers()
 
-    async def _restart_worker(self, engine: Engine, number: int) -> None:
-        await asyncio.to_thread(engine.restart_worker, number)
+    async def _restart_worker(self, party: str, number: int) -> None:
+        async with self._restarting[party]:
+            await asyncio.to_thread(self._engines[party].restart_worker, number)
 
     def _coordinator(self, party: str) -> dict[str, str]:
         """Return the settings of a party's coordinator."""
