@@ -122,7 +122,7 @@ class ItemNoiseRelease:
         return self.delta
 
 
-class _Classes:
+class RatioClasses:
     """Outcomes of the noise, sorted or grouped by their likelihood ratio r = f/g."""
 
     def __init__(self, ratios: Vector, masses: Vector, certain: float) -> None:
@@ -158,13 +158,13 @@ def _sums_from(terms: Vector) -> Vector:
 
 
 @lru_cache(maxsize=_CACHE_SIZE)
-def _classes(noise: ItemDistribution, beta: float) -> _Classes:
+def _classes(noise: ItemDistribution, beta: float) -> RatioClasses:
     if isinstance(noise, Geometric):
         return _geometric_classes(noise, beta)
     return _binomial_classes(noise, beta)
 
 
-def _binomial_classes(distribution: Binomial, beta: float) -> _Classes:
+def _binomial_classes(distribution: Binomial, beta: float) -> RatioClasses:
     """Return outcomes sorted by g(k-1) / g(k) = k(1-c) / ((n-k+1)c), which rises with k."""
     window = BinomialWindow.of(distribution, _TAIL)
     k = window.outcomes
@@ -178,10 +178,10 @@ def _binomial_classes(distribution: Binomial, beta: float) -> _Classes:
     # For k1, f below the window is at most g there, and f above it at most f_above. For k2, add g.
     f_above = beta * float(window.masses[-1]) + window.above
     certain = f_above + window.below + window.below + window.above
-    return _Classes((1 - beta) + beta * before, window.masses, certain)
+    return RatioClasses((1 - beta) + beta * before, window.masses, certain)
 
 
-def _geometric_classes(distribution: Geometric, beta: float) -> _Classes:
+def _geometric_classes(distribution: Geometric, beta: float) -> RatioClasses:
     """
     Return outcomes grouped by g(k-1) / g(k): 0 at k = 0, `left` up to the peak, 1/`right` beyond.
 
@@ -202,4 +202,4 @@ def _geometric_classes(distribution: Geometric, beta: float) -> _Classes:
     ratios = (1 - beta) + beta * np.array([0.0, left, 1 / right])
     masses = weights / total * (1 + _GEOMETRIC_ERROR)
     certain = beta * math.exp(span) / total * (1 + _GEOMETRIC_ERROR) + _LOST_TO_UNDERFLOW
-    return _Classes(ratios, masses, certain)
+    return RatioClasses(ratios, masses, certain)

@@ -1,0 +1,240 @@
+"""
+Privacy from clusters of positive and negative reports: the protocol `signed`.
+
+Each of N honest trials shows room k with probability s_k, and a shown room is filled with
+probability f_k: it then holds a cluster of i positive and j negative reports of a uniform item. The
+adversary sees all lengths, so every shown room. Label each shown room: v or v' if it holds a
+cluster of these items, o if of another, and v or v' by a fair coin if it is empty. Labels do not
+depend on values. A room is labelled v with probability
+
+    g_k = f_k/d + (1 - f_k)/2,   and then holds a cluster with probability  a_k = f_k / (d·g_k).
+
+Given the numbers m_k and m'_k of rooms labelled v and v', the counts on v and v' are independent
+and have the laws L_m and L_m', with generating functions Π (1 - a_k + a_k·ψ_k)^m_k where ψ_k
+generates the types of room k. The victim adds one positive report to one of them, so
+
+    δ(ε) ≤ E[ Σ (L_m(c1 - 1)·L_m'(c2) - e^ε·L_m(c1)·L_m'(c2 - 1))_+ ],
+
+where c - 1 has one positive report less. More rooms cannot help the adversary, who could add them,
+so δ falls in every m_k. The proof is in docs/theory/accounting.md.
+
+Every figure is an upper bound:
+
+* numbers of rooms are charged at the low edges of bins, and everything below the first one in full;
+* laws are computed by fast Fourier transform; its error and the mass beyond the grid are charged;
+* outcomes of tiny probability are charged in full; the rest is added up as in `item_noise`.
+
+Run by the analyzer, the user agent and the planner. Replace-one neighbours.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Final, Self
+
+import numpy as np
+import scipy
+from numpy.typing import NDArray
+
+from common.accounting.binomial import RELATIVE_ERROR
+from common.accounting.count_distributions import Binomial
+from common.accounting.epsilon_search import MAX_EPSILON, least_epsilon
+from common.accounting.item_noise import RatioClasses
+from common.errors import AccountingError
+from common.mechanisms.base import Vector
+
+_DEVIATIONS: Final = (0.6, 0.8, 1, 1.25, 1.5, 1.75, 2, 2.25, 2.5, 2.75, 3, 3.5, 4, 5, 6, 7)
+"""Low edges of the bins, in standard deviations below the mean number of rooms."""
+_TRANSFORM_ERROR: Final = 1e-11
+"""Bound on the absolute error of a law; measured against a recursion of positive terms, 3e-14."""
+_LEAST_PROBABILITY: Final = 1e-18
+"""Outcomes of smaller probability are charged in full."""
+_TAIL: Final = 1e-14
+"""Maximum probability beyond the grid of a law, on either axis."""
+_MAX_CELLS: Final = 2**24
+_LOST_TO_UNDERFLOW: Final = 1e-300
+_CACHE_SIZE: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """A number of reports that a trial may show, and what they hold."""
+
+    shown: float
+    """Probability that a trial shows the room."""
+    filled: float
+    """Probability that a shown room holds a cluster; above 0 and at most 1."""
+    types: tuple[tuple[int, int, float], ...]
+    """Positive and negative reports of each type of cluster, and its share of the clusters."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterRelease:
+    """One round of the protocol `signed`."""
+
+    trials: int
+    """Trials of all honest users, the victim among them."""
+    domain_size: int
+    rooms: tuple[Room, ...]
+    local_epsilon: float = field(default=math.inf, init=False)
+    """Infinite: a device's own report is its value."""
+
+    def delta(self, epsilon: float) -> float:
+        """
+        Return an upper bound on δ at ε.
+
+        Raises:
+            AccountingError: epsilon is negative or not a number, or the laws need too much memory.
+
+        Cost: about a second for new parameters, then milliseconds.
+        """
+        if not epsilon >= 0:
+            raise AccountingError(f"epsilon is {epsilon}; it must be at least 0")
+        bins, missed = _bins(self)
+        return min(1.0, missed + sum(weight * law.delta(epsilon) for weight, law in bins))
+
+    def epsilon(self, delta: float) -> float:
+        """Return an upper bound on ε at δ, to a relative 1e-5; infinite if nothing is certified."""
+        return least_epsilon(self.delta, delta=delta, local_epsilon=math.inf)
+
+    def curve(
+        self,
+        epsilons: Sequence[float],  # noqa: ARG002  # the curve is the same everywhere
+        tolerance: float,  # noqa: ARG002
+    ) -> Callable[[float], float]:
+        """Return `delta` itself: a mixture of pairs of distributions is a pair."""
+        return self.delta
+
+
+class _Law:
+    """The counts on one item, with and without the victim's report."""
+
+    def __init__(self, law: Vector, tail: float) -> None:
+        """Take probabilities of the counts, shape (positive, negative), and the mass beyond."""
+        none = np.zeros((1, law.shape[1]))
+        without, with_report = np.concatenate([law, none]), np.concatenate([none, law])
+        kept = (without > _LEAST_PROBABILITY) & (with_report > _LEAST_PROBABILITY)
+        certain = float(without[~kept].sum() + with_report[~kept].sum())
+        ratios, masses = with_report[kept] / without[kept], without[kept]
+        order = np.argsort(ratios)
+        self._classes = RatioClasses(ratios[order], masses[order], certain)
+        self._error = 2 * (_TRANSFORM_ERROR + 2 * tail)
+
+    def delta(self, epsilon: float) -> float:
+        """Return an upper bound on δ at ε, if both items have this law."""
+        growth = math.exp(min(epsilon, MAX_EPSILON))
+        return min(1.0, self._classes.delta(epsilon) + (1 + growth) * self._error)
+
+
+@lru_cache(maxsize=_CACHE_SIZE)
+def _bins(release: ClusterRelease) -> tuple[list[tuple[float, _Law]], float]:
+    """
+    Return a weight and a law for each bin of the numbers of rooms, and the mass below all of them.
+
+    The rooms labelled v and v' are binomial numbers. A bin holds the outcomes in which all of them
+    are at least its low edges, but not all at least those of the bin before.
+    """
+    labelled, fillings = [], []
+    for room in release.rooms:
+        share = (1 - room.filled * (1 - 2 / release.domain_size)) / 2
+        labelled.append(Binomial(release.trials, min(1.0, room.shown * share)))
+        fillings.append(min(1.0, room.filled / (release.domain_size * share)))
+    # Emptier rooms are cheap, so that their low edges may lie deeper.
+    fullest = max(room.filled for room in release.rooms)
+    weights: dict[tuple[int, ...], float] = {}
+    before = 1.0
+    for deviations in _DEVIATIONS:
+        edges = tuple(
+            _low_edge(number, deviations * fullest / room.filled)
+            for number, room in zip(labelled, release.rooms, strict=True)
+        )
+        missed = min(before, 2 * sum(map(_below, labelled, edges)))
+        weights[edges] = weights.get(edges, 0.0) + before - missed
+        before = missed
+    laws = _Laws(release.rooms, fillings, next(iter(weights)))
+    return [(weight, laws.of(edges)) for edges, weight in weights.items() if weight], before
+
+
+def _low_edge(number: Binomial, deviations: float) -> int:
+    mean = number.trials * number.chance
+    return max(0, math.ceil(mean - deviations * math.sqrt(mean * (1 - number.chance))))
+
+
+def _below(number: Binomial, edge: int) -> float:
+    """Return P(X < edge), rounded up."""
+    if edge <= 0:
+        return 0.0
+    return float(number.tails(np.array([edge - 1.0]))[0][0]) * (1 + RELATIVE_ERROR)
+
+
+class _Laws:
+    """Laws of the counts on one item, given the numbers of rooms that are labelled with it."""
+
+    def __init__(
+        self, rooms: Sequence[Room], fillings: Sequence[float], most: Sequence[int]
+    ) -> None:
+        """Lay out a grid for numbers up to `most`; a labelled room is filled as `fillings` say."""
+        axes = [_Axis.of(rooms, fillings, most, axis) for axis in (0, 1)]
+        self._shape = (axes[0].size, axes[1].size)
+        self._tail = sum(axis.tail for axis in axes)
+        if math.prod(self._shape) > _MAX_CELLS:
+            raise AccountingError(
+                f"the counts on one item take {math.prod(self._shape):,} cells; at most "
+                f"{_MAX_CELLS:,} can be computed"
+            )
+        self._logs = [
+            self._log_transform(room, filling)
+            for room, filling in zip(rooms, fillings, strict=True)
+        ]
+
+    def _log_transform(self, room: Room, filling: float) -> NDArray[np.complex128]:
+        types = np.zeros(self._shape)
+        for plus, minus, share in room.types:
+            types[plus, minus] += share
+        transform = 1 + filling * (scipy.fft.rfft2(types) - 1)
+        transform[transform == 0] = _LOST_TO_UNDERFLOW
+        logs: NDArray[np.complex128] = np.log(transform)
+        return logs
+
+    def of(self, numbers: Sequence[int]) -> _Law:
+        """Return the law for these numbers of rooms."""
+        return _Law(self.probabilities(numbers), self._tail)
+
+    def probabilities(self, numbers: Sequence[int]) -> Vector:
+        """Return the probabilities of the counts, shape (positive, negative)."""
+        total = sum(n * log for n, log in zip(numbers, self._logs, strict=True))
+        return np.maximum(scipy.fft.irfft2(np.exp(total), s=self._shape), 0.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Axis:
+    """One axis of a grid of counts."""
+
+    size: int
+    tail: float
+    """Bound on the probability that a count is at least `size`."""
+
+    @classmethod
+    def of(
+        cls, rooms: Sequence[Room], fillings: Sequence[float], numbers: Sequence[int], axis: int
+    ) -> Self:
+        """Return the grid of positive (0) or negative (1) reports in these numbers of rooms."""
+        jumps = [np.array([each[axis] for each in room.types]) for room in rooms]
+        shares = [np.array([each[2] for each in room.types]) for room in rooms]
+        parts = list(zip(numbers, fillings, jumps, shares, strict=True))
+        largest = max(1, *(int(jump.max()) for jump in jumps))
+        mean, square = (
+            sum(n * filling * float(share @ jump**power) for n, filling, jump, share in parts)
+            for power in (1, 2)
+        )
+        # Chernoff's bound [BLM13, Section 2.2]: each h gives one.
+        steps = np.geomspace(1e-3, 30, 60) / largest
+        log_moments = sum(
+            n * np.log1p(filling * (np.expm1(np.outer(steps, jump)) @ share))
+            for n, filling, jump, share in parts
+        )
+        size = math.ceil(mean + 8 * math.sqrt(square) + 10.5 * largest + 20)
+        while (beyond := math.exp(min(0.0, float((log_moments - steps * size).min())))) > _TAIL:
+            size = math.ceil(1.1 * size)
+        return cls(size=int(scipy.fft.next_fast_len(size, real=True)), tail=beyond)

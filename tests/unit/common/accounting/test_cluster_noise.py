@@ -1,0 +1,234 @@
+"""The accountant of clusters: reference figures, enumeration, a recursion, and monotony."""
+
+import itertools
+import json
+import math
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from common.accounting.cluster_noise import ClusterRelease, Room, _Laws
+from common.errors import AccountingError
+
+_VECTORS = json.loads(
+    (Path(__file__).parents[3] / "vectors" / "signed.json").read_text(encoding="utf-8")
+)
+_SUM = 2**32
+_TYPES = {(law["epsilon"], *law["sizes"]): law["types"] for law in _VECTORS["laws"]}
+
+Types = tuple[tuple[int, int, float], ...]
+Outcomes = Counter[tuple[int, ...]]
+"""Probabilities of positive counts by item, followed by negative ones."""
+
+
+def _room(shown: float, filled: float, types: Any) -> Room:
+    total = sum(weight for *_, weight in types)
+    return Room(shown, filled, tuple((plus, minus, w / total) for plus, minus, w in types))
+
+
+def _rooms(types: Any, vector: Any) -> tuple[Room, ...]:
+    """Return the rooms of a vector: one that everybody shows, or each with the types that fit."""
+    if "rooms" not in vector:
+        return (_room(1.0, vector["chance_weight"] / _SUM, types),)
+    found, below = [], 0
+    for room in vector["rooms"]:
+        own = [each for each in types if below < each[0] + each[1] <= room["size"]]
+        found.append(_room(room["shown_weight"] / _SUM, room["filled_weight"] / _SUM, own))
+        below = room["size"]
+    return tuple(found)
+
+
+def _cases() -> Iterator[tuple[dict[str, Any], ClusterRelease]]:
+    """Yield each vector with a figure, and its release."""
+    for law in _VECTORS["laws"]:
+        for kind in ("full", "rooms"):
+            vector = {**law, **law[kind]}
+            yield vector, _release(vector, _rooms(law["types"], law[kind]))
+    for more in _VECTORS["more"]:
+        types = _TYPES[more["law"][0], *more["law"][1]]
+        yield more, _release(more, _rooms(types, more))
+
+
+def _release(vector: Any, rooms: tuple[Room, ...]) -> ClusterRelease:
+    return ClusterRelease(trials=vector["users"], domain_size=vector["items"], rooms=rooms)
+
+
+@pytest.mark.parametrize(
+    ("vector", "release"),
+    [
+        pytest.param(*case, marks=[pytest.mark.slow] if case[0].get("epsilon", 1) < 0.5 else [])
+        for case in _cases()
+    ],
+)
+def test_reference_figures_are_met_from_above(
+    vector: dict[str, Any], release: ClusterRelease
+) -> None:
+    """Not below independent items by more than 2%, nor above the reference accountant by 2%."""
+    if "epsilon_upper" in vector:
+        assert vector["epsilon_upper"] == pytest.approx(release.epsilon(1e-6), rel=2e-3)
+    else:
+        found = release.delta(vector["epsilon"])
+        assert 0.98 * vector["delta_ideal"] <= found <= 1.02 * vector["delta_upper"]
+
+
+def _exact_delta(release: ClusterRelease, epsilon: float) -> float:
+    """
+    Return the exact δ, all rooms and all counts seen, by enumeration.
+
+    The victim holds item 0 or 1; the others' own reports are known, and subtracted.
+    """
+    d, rooms = release.domain_size, release.rooms
+    contents: list[Outcomes] = []
+    for room in rooms:
+        content: Outcomes = Counter({(0,) * 2 * d: 1.0 - room.filled})
+        for plus, minus, share in room.types:
+            for item in range(d):
+                counts = [0] * 2 * d
+                counts[item], counts[d + item] = plus, minus
+                content[tuple(counts)] += room.filled * share / d  # type: ignore[assignment]
+        contents.append(content)
+    hidden = 1 - sum(room.shown for room in rooms)
+    total = 0.0
+    for shown in itertools.product(range(release.trials + 1), repeat=len(rooms)):
+        rest = release.trials - sum(shown)
+        if rest < 0:
+            continue
+        chance = math.factorial(release.trials) / math.factorial(rest) * hidden**rest
+        law: Outcomes = Counter({(0,) * 2 * d: 1.0})
+        for room, number, content in zip(rooms, shown, contents, strict=True):
+            chance *= room.shown**number / math.factorial(number)
+            for _ in range(number):
+                law = _sum(law, content)
+        for (first, second, *others), one in law.items():
+            other = law[first + 1, second - 1, *others]
+            total += chance * max(0.0, one - math.exp(epsilon) * other)
+        # Counts that are possible only with item 1 do not add to the excess of item 0.
+    return total
+
+
+def _sum(one: Outcomes, other: Outcomes) -> Outcomes:
+    total: Outcomes = Counter()
+    for counts, chance in one.items():
+        for more, share in other.items():
+            total[tuple(a + b for a, b in zip(counts, more, strict=True))] += chance * share
+    return total
+
+
+def _tiny() -> Iterator[ClusterRelease]:
+    """Yield every instance of at most three trials and items, with one or two rooms."""
+    shares: list[Types] = [
+        ((1, 0, 1.0),),
+        ((1, 0, 0.5), (0, 1, 0.5)),
+        ((1, 0, 0.4), (0, 1, 0.4), (1, 1, 0.2)),
+        ((2, 1, 0.8), (2, 0, 0.2)),
+    ]
+    for trials, items in itertools.product((1, 2, 3), (2, 3)):
+        for shown, filled, types in itertools.product((0.5, 0.875, 1.0), (0.25, 0.875), shares):
+            yield ClusterRelease(
+                trials=trials, domain_size=items, rooms=(Room(shown, filled, types),)
+            )
+        for filled, other in itertools.product((0.5, 0.875), (0.625, 0.9)):
+            rooms = (Room(0.375, filled, shares[1]), Room(0.5, other, shares[3]))
+            yield ClusterRelease(trials=trials, domain_size=items, rooms=rooms)
+
+
+def _without_bins(release: ClusterRelease, epsilon: float) -> float:
+    """Return the expected bound over the exact numbers of rooms labelled with each of two items."""
+    n, rooms, growth = release.trials, release.rooms, math.exp(epsilon)
+    shares = [(1 - room.filled * (1 - 2 / release.domain_size)) / 2 for room in rooms]
+    fillings = [
+        room.filled / (release.domain_size * share)
+        for room, share in zip(rooms, shares, strict=True)
+    ]
+    laws = _Laws(rooms, fillings, [n] * len(rooms))
+    chances = [room.shown * share for room, share in zip(rooms, shares, strict=True)] * 2
+    total = 0.0
+    for labelled in itertools.product(range(n + 1), repeat=2 * len(rooms)):
+        rest = n - sum(labelled)
+        if rest < 0:
+            continue
+        chance = math.factorial(n) / math.factorial(rest) * (1 - sum(chances)) ** rest
+        for number, each in zip(labelled, chances, strict=True):
+            chance *= each**number / math.factorial(number)
+        most = 2 * n + 1  # no cluster has more than two reports of a sign
+        one, other = (
+            laws.probabilities(part)[:most, :most]
+            for part in (labelled[: len(rooms)], labelled[len(rooms) :])
+        )
+        none = np.zeros((1, one.shape[1]))
+        with_report, without = (
+            np.outer(np.concatenate([none, first]), np.concatenate([second, none]))
+            for first, second in ((one, other), (other, one))
+        )
+        total += chance * np.maximum(with_report - growth * without.T, 0).sum()
+    return total
+
+
+def test_no_tiny_instance_has_a_larger_delta() -> None:
+    """Over 160 instances at three ε, each enumerated with all rooms, items and lengths seen."""
+    for release in _tiny():
+        for epsilon in (0.1, 0.5, 1.5):
+            expected = _without_bins(release, epsilon)
+            assert _exact_delta(release, epsilon) <= expected + 1e-12
+            assert expected <= release.delta(epsilon) + 1e-12
+
+
+@pytest.mark.parametrize("vector", _VECTORS["tiny"])
+def test_tiny_reference_figures_are_met(vector: dict[str, Any]) -> None:
+    """Both enumerations here agree with independent ones."""
+    rooms = tuple(_room(room["shown"], room["filled"], room["types"]) for room in vector["rooms"])
+    trials, epsilon = vector["users"] * vector["trials"], vector["epsilon"]
+    release = ClusterRelease(trials=trials, domain_size=vector["items"], rooms=rooms)
+
+    assert vector["delta_bound_without_bins"] <= release.delta(epsilon) * (1 + 1e-9)
+    if trials <= 4 and vector["items"] <= 3:
+        without = pytest.approx(_without_bins(release, epsilon), rel=1e-9)
+        assert vector["delta_bound_without_bins"] == without
+        exact = pytest.approx(_exact_delta(release, epsilon), rel=1e-9)
+        assert vector["delta_true_lengths_seen"] == exact
+
+
+def test_a_law_agrees_with_a_recursion_of_positive_terms() -> None:
+    """Rooms are added one by one, without subtraction or transform."""
+    types: Types = ((3, 1, 0.5), (1, 0, 0.3), (0, 1, 0.15), (0, 2, 0.05))
+    room, n, filling = Room(1.0, 0.9, types), 400, 0.05
+    found = _Laws([room], [filling], [n]).probabilities([n])
+    height, width = found.shape
+    expected = np.zeros((height, width))
+    expected[0, 0] = 1.0
+    for _ in range(n):  # one room after the other
+        before, expected = expected, (1 - filling) * expected
+        for plus, minus, share in types:
+            more = before[: height - plus, : width - minus]
+            expected[plus:, minus:] += filling * share * more
+
+    assert np.abs(found - expected).sum() < 1e-12
+
+
+def test_more_trials_and_a_larger_epsilon_never_raise_delta() -> None:
+    """Other users can only help."""
+    law = _VECTORS["laws"][5]
+    rooms = _rooms(law["types"], law["rooms"])
+    numbers = (100_000, 300_000, 602_325, 2_000_000)
+    table = np.array(
+        [
+            [_release({"users": n, "items": 915}, rooms).delta(epsilon) for n in numbers]
+            for epsilon in (0.0, 0.3, 1.0, 1.2)
+        ]
+    )
+
+    assert (np.diff(table, axis=0) < 1e-10).all()  # the transform's error grows with ε
+    assert (np.diff(table, axis=1) < 0).all()
+
+
+def test_what_cannot_be_computed_is_refused() -> None:
+    """Counts on too large a grid, and an ε that is none."""
+    huge = (Room(1.0, 0.9, ((255, 0, 0.5), (0, 255, 0.5))),)
+    with pytest.raises(AccountingError, match="cells; at most"):
+        ClusterRelease(trials=10**9, domain_size=2, rooms=huge).delta(1.0)
+    with pytest.raises(AccountingError, match="epsilon is nan"):
+        ClusterRelease(trials=9, domain_size=2, rooms=huge).delta(math.nan)
