@@ -78,7 +78,7 @@ _OF_ALL: Final = (
     _METRIC(
         "shuffledp_certificate_days_left",
         "Whole days until a certificate expires; negative afterwards.",
-        {"certificate": ("own", "authority")},
+        {"certificate": ("own", "authority", "internal own", "internal authority")},
         absent=True,
     ),
     _METRIC(
@@ -440,8 +440,9 @@ class ProcessMetrics:
             for state in KeyState:
                 self.metrics.set("shuffledp_keys", states.count(state), {"state": state.value})
 
-    def watch_certificates(self, files: TlsFiles) -> None:
+    def watch_certificates(self, files: TlsFiles, *, internal: bool = False) -> None:
         """Measure the certificates' remaining time at each reading, since they may be renewed."""
+        prefix = "internal " * internal
 
         @self.metrics.on_collect
         def measure_days_left() -> None:
@@ -451,18 +452,19 @@ class ProcessMetrics:
                     if path is not None:
                         days = Certificate.read(path).days_left(self._clock.now())
                         self.metrics.set(
-                            "shuffledp_certificate_days_left", days, {"certificate": name}
+                            "shuffledp_certificate_days_left", days, {"certificate": prefix + name}
                         )
 
-    def watch_disk(self, directory: Path) -> None:
-        """Measure a disk's free space and size at each reading, if the party has these metrics."""
+    def watch_disks(self, *directories: Path) -> None:
+        """Measure the fullest disk's free space and size, if the party has these metrics."""
         if not self.metrics.has("shuffledp_state_free_bytes"):
             return
 
         @self.metrics.on_collect
         def measure_space() -> None:
             with suppress(OSError):
-                found = shutil.disk_usage(directory)
+                disks = map(shutil.disk_usage, directories)
+                found = min(disks, key=lambda disk: disk.free / disk.total)
                 step = max(1, found.total // _DISK_STEPS)
                 self.metrics.set("shuffledp_state_free_bytes", found.free // step * step)
                 self.metrics.set("shuffledp_state_size_bytes", found.total)

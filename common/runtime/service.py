@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
+from urllib.parse import unquote, urlsplit
 
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
@@ -102,6 +103,7 @@ class Listener:
         if settings.internal_tls_directory is None:
             return None
         tls = internal_identity(settings.internal_tls_directory, "coordinator", clock)
+        process_metrics.watch_certificates(tls.files, internal=True)
         server, address, checks = await _serve(
             str(settings.coordinator_listen), tls, name, add_services, process_metrics
         )
@@ -173,11 +175,20 @@ def _serve_metrics(
         return None
     if tls is not None:
         process_metrics.watch_certificates(tls.files)
-    process_metrics.watch_disk(settings.state_directory)
+    process_metrics.watch_disks(*_directories(settings))
     process_metrics.watch_loop(asyncio.get_running_loop())
     server = MetricsServer(settings.metrics_listen, process_metrics.metrics)
     StateDirectory.open(settings.state_directory).publish("metrics_address", server.address)
     return server
+
+
+def _directories(settings: ServiceSettings) -> list[Path]:
+    """Return the directories that a service writes to."""
+    found = [settings.state_directory]
+    if isinstance(settings, KeyHolderSettings) and settings.blocks is not None:
+        url = urlsplit(settings.blocks)
+        found += [Path(unquote(url.path))] if url.scheme == "file" else []
+    return found
 
 
 def main(party: str, settings_class: type[S], start: Callable[[S], Awaitable[Service]]) -> None:

@@ -24,7 +24,9 @@ app = typer.Typer()
 )
 def capacity(
     reports_per_day: Annotated[float, typer.Option(help="Sealed reports, dummies included.")],
-    deadline: Annotated[float, typer.Option(help="Hours from a batch's close to its result.")],
+    deadline: Annotated[
+        float, typer.Option(help="Hours, such as 6, from a batch's close to its result.")
+    ],
     reports_per_user: Annotated[
         int, typer.Option(help="Reports of one user, dummies included.")
     ] = 2,

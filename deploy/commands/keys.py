@@ -8,7 +8,7 @@ import typer
 from rich.table import Table
 
 from common.crypto.hpke import fingerprint
-from common.runtime.certificates import PARTIES, WARN_DAYS
+from common.runtime.certificates import FRONT_END, INTERNAL_ROLES, PARTIES, WARN_DAYS
 from common.runtime.clock import SystemClock
 from common.runtime.key_store import load_identity, renew_identity
 from common.runtime.state_directory import StateDirectory
@@ -37,7 +37,10 @@ def make(
     directory: Directory,
     party: Annotated[
         list[str] | None,
-        typer.Option(help=f"Certificate to create, repeatable: {', '.join(PARTIES)}.  [all]"),
+        typer.Option(
+            help=f"Certificate to create, repeatable: {', '.join(PARTIES)} [these four]; "
+            f"{FRONT_END}; or, for a party's internal authority, {', '.join(INTERNAL_ROLES)}."
+        ),
     ] = None,
     host: Annotated[
         list[str] | None, typer.Option(help="Host name or address of a service; repeatable.")

@@ -159,8 +159,9 @@ def _batch_demands(workload: Workload) -> Iterator[Demand]:
         blocks = reports * cost(f"{party} blocks")
         moved = 2 * blocks * workers / work  # written once, read once
         for role, processes, cores, seconds, disk, network in (
-            ("coordinator", 1, busy / delivery, busy, kept, size / delivery),
-            ("workers", workers, workers, work, blocks, moved),
+            ("coordinator", 1, busy / delivery, busy, 0.0, size / delivery),
+            ("workers", workers, workers, work, 0.0, moved),
+            ("blocks", 0, 0.0, 0.0, blocks + kept, 0.0),
         ):
             yield Demand(
                 party=party,

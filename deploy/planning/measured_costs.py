@@ -3,7 +3,8 @@ Measured costs of submissions and reports: the constants of the capacity model.
 
 Processor time is in openings: the time in which one core opens a sealed report of the default
 suite, which is what machines mostly differ in. Other costs are bytes. Values of `bench_capacity`
-are medians of two to four runs with 200,000 reports; those of blocks are maxima.
+are medians of two to four runs with 200,000 reports; those of blocks, and of `bench_stores` with
+81,000 submissions, are maxima.
 """
 
 from collections.abc import Mapping
@@ -12,7 +13,7 @@ from types import MappingProxyType
 from typing import Final
 
 _BENCH: Final = "bench_capacity"
-_PROTOTYPE: Final = "prototype on PostgreSQL 15, at 65 µs per opening"
+_STORES: Final = "bench_stores, PostgreSQL 15"
 _FORMAT: Final = "sealed report of a categorical task"
 _KEPT: Final = "a hash, for the 30 days of keep_inclusion_days"
 
@@ -34,8 +35,8 @@ COSTS: Final[Mapping[str, MeasuredCost]] = MappingProxyType(
         "device": MeasuredCost(52, _SUBMISSION),
         "bulk": MeasuredCost(0.126, _SUBMISSION),
         "bulk opening": MeasuredCost(1.02, _SUBMISSION),
-        "device row": MeasuredCost(0.71, _SUBMISSION, _PROTOTYPE),
-        "bulk row": MeasuredCost(0.15, _SUBMISSION, _PROTOTYPE),
+        "device row": MeasuredCost(0.57, _SUBMISSION, _STORES),
+        "bulk row": MeasuredCost(0.115, _SUBMISSION, _STORES),
         "shuffle": MeasuredCost(0.012, _REPORT),
         "prove": MeasuredCost(0.04, _REPORT),
         "send": MeasuredCost(0.019, _REPORT),
@@ -44,8 +45,8 @@ COSTS: Final[Mapping[str, MeasuredCost]] = MappingProxyType(
         "batch": MeasuredCost(12e3, "openings per batch"),
         "device bytes": MeasuredCost(7200, "bytes per submission"),
         "bulk bytes": MeasuredCost(187, "bytes per submission"),
-        "row bytes": MeasuredCost(169, "bytes per submission, without its reports", _PROTOTYPE),
-        "index bytes": MeasuredCost(76, "bytes per submission", _PROTOTYPE),
+        "row bytes": MeasuredCost(68, "bytes per submission, without its reports", _STORES),
+        "index bytes": MeasuredCost(43, "bytes per submission", _STORES),
         "report bytes": MeasuredCost(60, "bytes per report", _FORMAT),
         "proof bytes": MeasuredCost(32 * 30, "bytes per report", _KEPT),
         "shuffler blocks": MeasuredCost(125, "bytes per report"),

@@ -52,7 +52,7 @@ async def start_front_end(settings: ShufflerSettings) -> FrontEndService:
     """
     Start a front-end, which collects submissions and answers devices.
 
-    It has no keys or database of its own, and no operator.
+    It gets its keys and its signing identity from the coordinator, and has no operator.
 
     Raises:
         SettingsError: A setting is wrong, or the store cannot be used.
@@ -62,6 +62,7 @@ async def start_front_end(settings: ShufflerSettings) -> FrontEndService:
     process_metrics = ProcessMetrics("shuffler", clock)
     tls = identity_for(settings, FRONT_END, clock)
     own = internal_identity(Path(settings.internal_tls_directory or ""), "front-end", clock)
+    process_metrics.watch_certificates(own.files, internal=True)
     channel = FreshChannel(
         lambda renewed: open_channel(
             str(settings.coordinator),

@@ -1,10 +1,12 @@
 import asyncio
+import shutil
 import subprocess
 import sys
 import time
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -25,6 +27,9 @@ from common.runtime.metrics import (
     measure,
     memory_limit,
 )
+from common.runtime.service import _directories
+from common.runtime.settings import KeyHolderSettings
+from common.runtime.tls import development_files
 from common.task_digest import TaskDigest
 from common.version import VERSION
 from deploy.audit.harness.clock import ManualClock
@@ -97,13 +102,42 @@ def test_a_failure_shows_for_exactly_the_next_five_minutes(
 def test_free_space_is_shown_in_hundredths_of_the_disk(tmp_path: Path) -> None:
     """No single file changes it visibly."""
     process = ProcessMetrics("shuffler", ManualClock())
-    process.watch_disk(tmp_path)
+    process.watch_disks(tmp_path)
     series = series_of(process.metrics)
     size = value(series, "shuffledp_state_size_bytes")
     free = value(series, "shuffledp_state_free_bytes")
 
     assert 0 <= free <= size
     assert 0 == free % (size // 100)
+
+
+def test_the_fullest_disk_and_internal_certificates_are_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk of blocks counts like that of the state."""
+    disks = {
+        "state": SimpleNamespace(total=100, free=50),
+        "blocks": SimpleNamespace(total=1000, free=50),
+    }
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: disks[path.name])
+    settings = KeyHolderSettings(
+        state_directory=tmp_path / "state", plaintext=True, blocks=f"file://{tmp_path}/blocks"
+    )
+    clock = ManualClock()
+    process = ProcessMetrics("shuffler", clock)
+    process.watch_disks(*_directories(settings))
+    process.watch_certificates(development_files(tmp_path, "shuffler", clock))
+    process.watch_certificates(development_files(tmp_path, "coordinator", clock), internal=True)
+    series = series_of(process.metrics)
+
+    assert (50, 1000) == (
+        value(series, "shuffledp_state_free_bytes"),
+        value(series, "shuffledp_state_size_bytes"),
+    )
+    names = ("own", "authority", "internal own", "internal authority")
+    assert [365, 3650] * 2 == [
+        value(series, "shuffledp_certificate_days_left", certificate=name) for name in names
+    ]
 
 
 def test_the_memory_limit_is_the_smaller_of_container_and_machine(tmp_path: Path) -> None:

@@ -140,7 +140,7 @@ def test_the_command_prints_json_or_a_table() -> None:
     table = CliRunner().invoke(app, [*command, "--opening-microseconds", "65"])
 
     assert [0, 0] == [printed.exit_code, table.exit_code]
-    assert ["front-ends", "PostgreSQL", *2 * ["coordinator", "workers"]] == [
+    assert ["front-ends", "PostgreSQL", *2 * ["coordinator", "workers", "blocks"]] == [
         demand["role"] for demand in demands
     ]
     assert "of them for the front-ends" in table.stdout
