@@ -2,12 +2,15 @@
 
 import asyncio
 import errno
+import inspect
 import math
 import os
+import re
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
+from operator import getitem
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar, get_origin
 
 import typer
 
@@ -43,6 +46,17 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 Client = TypeVar("Client")
 Answer = TypeVar("Answer")
+
+
+def describe_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Move the texts under `Options:` in a command's docstring to the help of its parameters."""
+    command.__doc__, _, texts = inspect.cleandoc(command.__doc__ or "").partition("\n\nOptions:\n")
+    for name, text in re.findall(r"(?m)^ {4}(\w+): (.+(?:\n {8}.+)*)", texts):
+        hint: Any = command.__annotations__[name]
+        if get_origin(hint) is not Annotated:
+            hint = command.__annotations__[name] = getitem(Annotated, (hint, typer.Option()))
+        hint.__metadata__[0].help = re.sub(r"\n +", " ", text)
+    return command
 
 
 def parse_cap(text: str) -> float:

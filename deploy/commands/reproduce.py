@@ -8,7 +8,7 @@ from typing import Annotated, Final
 import typer
 
 from common.errors import SettingsError
-from deploy.commands.options import AsJson
+from deploy.commands.options import AsJson, describe_options
 from deploy.simulate.experiments.key_value import key_value
 from deploy.simulate.experiments.projection import projection
 from deploy.simulate.experiments.rappor import exponential, states
@@ -31,26 +31,24 @@ EXPERIMENTS: Final[Mapping[str, Callable[[int, Progress], Report]]] = {
 
 
 @app.command(no_args_is_help=True, epilog=example("shuffledp reproduce key-value --plot pairs"))
+@describe_options
 def reproduce(
-    experiment: Annotated[
-        str,
-        typer.Argument(
-            help="rappor-states or rappor-50-states (COVID-19 cases by US state), "
-            "rappor-exponential (100 texts among 200 candidates), projection (Multi-RPHM, Multi-HM "
-            "and better baselines; a few minutes), or key-value (PrivKV and PrivKVM)."
-        ),
-    ],
-    seed: Annotated[
-        int, typer.Option(min=0, help="Random seed; the same seed repeats the run.")
-    ] = 1,
-    plot: Annotated[
-        Path | None, typer.Option(help="Write a figure under this name, as PNG and SVG.")
-    ] = None,
+    experiment: Annotated[str, typer.Argument()],
+    seed: Annotated[int, typer.Option(min=0)] = 1,
+    plot: Path | None = None,
     json: AsJson = False,
 ) -> None:
-    """Repeat a paper's experiment, without encryption, and print the results.
+    """
+    Repeat a paper's experiment, without encryption, and print the results.
 
     docs/researchers/experiments.md compares them with the papers' claims.
+
+    Options:
+        experiment: rappor-states or rappor-50-states (COVID-19 cases by US state),
+            rappor-exponential (100 texts among 200 candidates), projection (Multi-RPHM, Multi-HM
+            and better baselines; a few minutes), or key-value (PrivKV and PrivKVM).
+        seed: Random seed; the same seed repeats the run.
+        plot: Write a figure under this name, as PNG and SVG.
     """
     if experiment not in EXPERIMENTS:
         raise SettingsError(f"experiment must be one of: {', '.join(EXPERIMENTS)}")

@@ -9,7 +9,7 @@ import typer
 
 from common.errors import SettingsError
 from common.protocols import Kind, protocol_named, protocols_of
-from deploy.commands.options import AsJson, TaskKind, parse_cap
+from deploy.commands.options import AsJson, TaskKind, describe_options, parse_cap
 from deploy.datasets.catalogue import IPUMS_1940_CITY, SHIPPED
 from deploy.datasets.sample_people import people_of, sample_people
 from deploy.datasets.sources import dataset as read_dataset
@@ -50,6 +50,7 @@ _FIGURES: Final = {
         "shuffledp simulate --task-kind mean --dataset sleep.csv --column hours",
     )
 )
+@describe_options
 def simulate(
     protocol: Annotated[
         list[str] | None,
@@ -58,11 +59,8 @@ def simulate(
             "kinds all]"
         ),
     ] = None,
-    central_epsilon: Annotated[
-        list[float] | None,
-        typer.Option(help="Target epsilon against the analyzer; repeatable.  [0.2]"),
-    ] = None,
-    delta: Annotated[float, typer.Option(help="Delta of every target.")] = 1e-6,
+    central_epsilon: list[float] | None = None,
+    delta: float = 1e-6,
     task_kind: TaskKind = "categorical",
     dataset: Annotated[
         str | None,
@@ -71,54 +69,42 @@ def simulate(
             "zipf:SIZE[,EXPONENT], uniform:SIZE.  [ipums1940_city; or the demo's people]"
         ),
     ] = None,
-    column: Annotated[
-        str | None,
-        typer.Option(
-            help="Column of values in the file. If the file has a column named count, each row is "
-            "a value and its count; otherwise each row is a person.  [value]"
-        ),
-    ] = None,
-    users: Annotated[int | None, typer.Option(help="Number of people to use.  [all]")] = None,
-    accounting: Annotated[
-        str | None,
-        typer.Option(help="Bounds for parameters: published, tight or both; items only.  [tight]"),
-    ] = None,
-    repeat: Annotated[int, typer.Option(min=1, help="Collections per setting.")] = 3,
-    messages_cap: Annotated[
-        float | None,
-        typer.Option(
-            help="Maximum expected messages per user; items only.  [5, or as many as a bound needs]"
-        ),
-    ] = None,
-    local_cap: Annotated[
-        str, typer.Option(help="Maximum local epsilon of a report, or none.")
-    ] = "none",
-    seed: Annotated[
-        int, typer.Option(min=0, help="Random seed; the same seed repeats the run.")
-    ] = 1,
-    by_value: Annotated[
-        bool,
-        typer.Option(
-            "--by-value",
-            help="Show the true figure of every value beside its estimates; always shown for few "
-            "values.",
-        ),
-    ] = False,
-    plot: Annotated[
-        Path | None, typer.Option(help="Write a figure under this name, as PNG and SVG.")
-    ] = None,
-    csv: Annotated[Path | None, typer.Option(help="Write every figure as CSV.")] = None,
-    figure_number: Annotated[
-        int | None,
-        typer.Option(
-            "--figure",
-            help="The OD-HP paper's figure 3 (IPUMS), 4 (Kosarak) or 5 (run time): its protocols "
-            "and targets, with both accountings. Written to figureN.png and .svg, or to --plot.",
-        ),
-    ] = None,
+    column: str | None = None,
+    users: int | None = None,
+    accounting: str | None = None,
+    repeat: Annotated[int, typer.Option(min=1)] = 3,
+    messages_cap: float | None = None,
+    local_cap: str = "none",
+    seed: Annotated[int, typer.Option(min=0)] = 1,
+    by_value: Annotated[bool, typer.Option("--by-value")] = False,
+    plot: Path | None = None,
+    csv: Path | None = None,
+    figure_number: Annotated[int | None, typer.Option("--figure")] = None,
     json: AsJson = False,
 ) -> None:
-    """Simulate protocols on a data set, without encryption, and compare errors with theory."""
+    """
+    Simulate protocols on a data set, without encryption, and compare errors with theory.
+
+    Options:
+        central_epsilon: Target epsilon against the analyzer; repeatable.  [0.2]
+        delta: Delta of every target.
+        column: Column of values in the file. If the file has a column named count, each row is a
+            value and its count; otherwise each row is a person.  [value]
+        users: Number of people to use.  [all]
+        accounting: Bounds for parameters: published, tight or both; items only.  [tight]
+        repeat: Collections per setting.
+        messages_cap: Maximum expected messages per user; items only.  [5, or as many as a bound
+            needs]
+        local_cap: Maximum local epsilon of a report, or none.
+        seed: Random seed; the same seed repeats the run.
+        by_value: Show the true figure of every value beside its estimates; always shown for few
+            values.
+        plot: Write a figure under this name, as PNG and SVG.
+        csv: Write every figure as CSV.
+        figure_number: The OD-HP paper's figure 3 (IPUMS), 4 (Kosarak) or 5 (run time): its
+            protocols and targets, with both accountings. Written to figureN.png and .svg, or to
+            --plot.
+    """
     kind, targets, names, source = task_kind, central_epsilon, protocol, dataset
     of_items = {"accounting": accounting, "messages-cap": messages_cap, "figure": figure_number}
     _check_options(kind, of_items)
