@@ -41,7 +41,6 @@ from common.task.dummy_spec import DummySpec
 from deploy.tasks.value_parser import parse_numbers
 
 Subject = MatchCountReduction | BlanketPair
-"""A randomizer as the accountant models it."""
 
 _BLANKET: Final = "privacy blanket, general form, rounded up ([BBGN19]; common/accounting)"
 _HASHED: Final = {"grr": False, "local-hashing": True}
@@ -202,7 +201,6 @@ class Query:
         )
 
     def _random_dummies(self) -> CountDistribution | None:
-        """Return the query's distribution of random dummies, if any."""
         keys = _KEYS.values()
         given = {key: numbers for key in keys if (numbers := getattr(self, key)) is not None}
         if len(given) > 1:
@@ -226,12 +224,11 @@ class Query:
                 "compute delta; in a file, give delta or eps"
             )
         epsilon_of, delta_of = _BOUNDS[type(subject)]
-        epsilon = (
-            self.eps or 0.0
-            if self.delta is None
-            else epsilon_of(subject, anonymity_set, self.delta)
-        )
-        delta = delta_of(subject, anonymity_set, epsilon) if self.delta is None else self.delta
+        if self.delta is None:
+            epsilon = self.eps or 0.0
+            delta = delta_of(subject, anonymity_set, epsilon)
+        else:
+            epsilon, delta = epsilon_of(subject, anonymity_set, self.delta), self.delta
         random_dummies = anonymity_set.random_dummies
         honest = anonymity_set.users - anonymity_set.colluders
         assumptions = [

@@ -45,9 +45,8 @@ class OperatorClient(ServiceClient):
         """
         Open a channel to host:port; raise SettingsError if a file cannot be read.
 
-        `authority` is the certificate file of the trusted authority; without it, the channel is
-        plaintext, on loopback only. `certificate` and `key` are by default the files operator.pem
-        and operator.key beside `authority`.
+        Without the authority's certificate file, it is plaintext, on loopback only. `certificate`
+        and `key` are by default the files operator.pem and operator.key beside `authority`.
         """
         identity = trusted = None
         if authority is not None:

@@ -1,6 +1,5 @@
 """`shuffledp capacity`: predict the machines that a number of reports per day needs."""
 
-
 import typer
 
 from deploy.commands.options import AsJson, describe_options

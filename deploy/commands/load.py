@@ -19,7 +19,7 @@ from deploy.commands.options import (
 from deploy.datasets.catalogue import IPUMS_1940_CITY
 from deploy.load import report
 from deploy.load import target as targets
-from deploy.load.behaviour import MISBEHAVING, shares_from
+from deploy.load.behaviour import NAMES, shares_from
 from deploy.load.plan import LoadPlan, Mode, Pattern, TargetKind, check_options, ramp_from
 from deploy.load.run import execute
 from deploy.load.users import SealedUsers
@@ -31,7 +31,6 @@ from deploy.terminal.json_output import print_json
 
 app = typer.Typer()
 
-_KINDS = ", ".join(kind.name.lower() for kind in MISBEHAVING)
 _DEFAULT_USERS = 1000
 _MIN = 1e-6
 _MAX_SECONDS = 1e7
@@ -71,7 +70,7 @@ def load(
     p99_limit: Annotated[float, typer.Option(min=_MIN)] = math.inf,
     misbehaving: Annotated[
         str,
-        typer.Option(help=f"Share of users who misbehave: 0.1, or malformed=0.02,… ({_KINDS})."),
+        typer.Option(help=f"Share of users who misbehave: 0.1, or malformed=0.02,… ({NAMES})."),
     ] = "0",
     processes: Annotated[int, typer.Option(min=1, max=256)] = 1,
     patience: Annotated[float, typer.Option(min=0, max=_MAX_SECONDS)] = 120.0,

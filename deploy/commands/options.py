@@ -85,12 +85,7 @@ def read_identity(file: Path) -> PublicIdentity:
 
 
 def read_shuffler_key(file: Path) -> bytes:
-    """
-    Read the shuffler's public key; refuse links, which could point to an operator's secret.
-
-    Raises SettingsError for a link or an unreadable file, WireError if it is not hexadecimal. The
-    key's length is checked where it is used.
-    """
+    """Read the shuffler's public key; refuse links, which could point to an operator's secret."""
     try:
         return bytes.fromhex(_read_ascii(file, flags=os.O_NOFOLLOW))
     except ValueError as error:

@@ -1,8 +1,4 @@
-"""
-Draw populations of every kind of data, from shipped data, from files, or synthetic.
-
-For demos and simulations only: the randomness is seeded.
-"""
+"""Draw seeded populations of every kind of data: from shipped data, from files, or synthetic."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -22,7 +18,6 @@ from deploy.tasks.value_parser import parse_value
 MAX_SAMPLE: Final = 1_000_000
 """Largest synthetic population, and largest population from a file."""
 _MAX_CANDIDATES: Final = 1000
-"""Maximum number of a file's texts that become candidates."""
 _PATIENTS: Final = 100_000
 """Default number of people drawn from the 31,670,031 COVID-19 cases."""
 _ABSENT: Final = (
@@ -51,12 +46,7 @@ class SamplePeople:
 
 
 def sample_people(kind: Kind, n_users: int | None, seed: int | None) -> SamplePeople:
-    """
-    Draw n_users people; by default 100,000 for items and texts, 20,000 for other kinds.
-
-    Items and texts are the states of COVID-19 cases; other values are synthetic. Raises TaskError
-    if n_users is out of range.
-    """
+    """Draw n_users people; by default 100,000 for items and texts, 20,000 for other kinds."""
     rng = np.random.default_rng(seed)
     if kind in {"categorical", "string"}:
         return _patients(kind, _PATIENTS if n_users is None else n_users, rng)
@@ -76,7 +66,6 @@ def sample_people(kind: Kind, n_users: int | None, seed: int | None) -> SamplePe
 
 
 def _patients(kind: Kind, n_users: int, rng: np.random.Generator) -> SamplePeople:
-    """Draw the states of COVID-19 cases, as items or as texts."""
     data = load(COVID_US_STATES)
     items = data.draw(n_users, rng)
     shares = np.bincount(items, minlength=data.domain_size) / n_users
@@ -172,11 +161,7 @@ def people_of(data: Dataset, kind: Kind, n_users: int | None, seed: int | None) 
     Draw n_users people, by default all, of a data set whose labels are values of a kind.
 
     Labels have the format of `shuffledp contribute`. Ranges of numbers are the observed ones;
-    candidates are the most frequent texts.
-
-    Raises:
-        TaskError: There are no labels, a label is not a value of the kind, vectors have different
-            lengths, all numbers are equal, or n_users exceeds the data set or MAX_SAMPLE.
+    candidates are the most frequent texts. Raises TaskError if a label or n_users does not fit.
     """
     users = data.n_users if n_users is None else n_users
     if not data.labels or users > MAX_SAMPLE:

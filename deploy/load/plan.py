@@ -30,7 +30,6 @@ class Ramp:
     """Rising rates, each tried for `step_seconds`, until the services fail to keep up."""
 
     first: float
-    """Users per second."""
     last: float
     steps: int
     step_seconds: float = 10.0
@@ -78,7 +77,6 @@ class LoadPlan:
 
     n_users: int = 1000
     shares: Mapping[Behaviour, float] = field(default_factory=dict)
-    """Shares of misbehaving users."""
     dataset: str = IPUMS_1940_CITY
     """Source of items, as `deploy.datasets.sources` names it; other kinds of values are random."""
     mode: Mode = "users"
@@ -118,9 +116,8 @@ def arrivals(
     """
     Draw the arrival times of an open loop: ascending seconds from the start, below count / rate.
 
-    In an open loop no user waits for another's answer, and latency counts from the scheduled time.
-    A generator that delays requests while a service is slow, and measures from the delayed start,
-    misses the longest waits (coordinated omission).
+    No user waits for another's answer, and latency counts from the scheduled time. Measuring from a
+    delayed start would miss the longest waits (coordinated omission).
 
     Arrivals are a Poisson process conditioned on its count: uniform times, so the rate is exact.
     With `burst`, groups of `burst` users arrive at once, at even intervals.

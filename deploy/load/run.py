@@ -43,7 +43,6 @@ T = TypeVar("T")
 _ANSWER_SECONDS: Final = 1800.0
 """Timeout in seconds for the shuffler's counts, and for a closed batch's result."""
 _PAUSE: Final = 1.0
-"""Seconds before asking an unresponsive service again."""
 _FOREIGN_REPLIES: Final = 60
 """Successive refusals by a proxy before giving up: it may refuse while the service restarts."""
 _MAX_IN_FLIGHT: Final = 4096
@@ -64,9 +63,8 @@ async def execute(
     """
     Run a load test with newly sealed users of a plan, or with replayed ones.
 
-    With `prepare`, only seal users into this file, and return None. With `close`, close the batch
-    at the end. Raises PlanError if the batch is not collecting or not empty, SettingsError if the
-    replayed users are for another task.
+    With `prepare`, only seal users into this file, and return None. Raises PlanError if the batch
+    is not collecting or not empty, SettingsError if the replayed users are for another task.
     """
     async with connecting as target:
         if replayed is not None and target.signed.digest() != replayed.signed.digest():
@@ -92,10 +90,9 @@ async def run(
     """
     Send the users, wait for the result if there will be one, and reconcile all counts.
 
-    The last user, who is honest, submits after all others have finished: until then the batch stays
-    open, and no submission is answered `closed`. With `close`, close a batch that is still open at
-    the end. Raises PlanError if the batch would close before the last user, SettingsError if a
-    sending process dies.
+    The last user submits after all others have finished, so that no submission is answered
+    `closed`. With `close`, close a batch that is still open at the end. Raises PlanError if the
+    batch would close before the last user, SettingsError if a sending process dies.
     """
     finished = LoadReport(plan=plan, target=target, users=users)
     stored = expected_answers(users.kinds)[Outcome.STORED]
@@ -126,24 +123,21 @@ async def run(
 async def _send(finished: LoadReport, bars: ProgressBars) -> None:
     """Send all users at the rates of the ramp or the plan, then the last user."""
     plan, others = finished.plan, finished.users.n_users - 1
-    phases = [("Users", plan.rate, others)] if others else []
-    if plan.ramp is not None:
-        phases = [(f"{rate:.0f} users per second", rate, count) for rate, count in plan.ramp.phases]
     spawn, more = multiprocessing.get_context("spawn"), plan.processes - 1
     with ProcessPoolExecutor(max(1, more), spawn) as pool:
         await asyncio.gather(*(wrap_future(pool.submit(Tally)) for _ in range(more)))
         phase = partial(_phase, finished, bars, pool, np.random.default_rng(plan.seed))
-        for name, rate, count in phases:
-            if (left := others - finished.n_users) < count:
-                finished.notes.append(
-                    f"The step of {name} needs {count} users; only {left} are left."
-                )
+        if others and plan.ramp is None:
+            await phase("Users", plan.rate, others)
+        for rate, count in plan.ramp.phases if plan.ramp else ():
+            name, left = f"{rate:.0f} users per second", others - finished.n_users
+            if left < count:
+                note = f"The step of {name} needs {count} users; only {left} are left."
+                finished.notes.append(note)
                 break
-            seen = await phase(name, rate, count)
-            if plan.ramp is not None and rate is not None:
-                finished.add_step(plan.ramp, rate, seen)
-                if finished.failure_reason is not None:
-                    break
+            finished.add_step(rate, await phase(name, rate, count))
+            if finished.failure_reason is not None:
+                break
         if finished.n_users == others:
             await phase("The last user", None, 1)
 
@@ -243,11 +237,7 @@ async def contribute_all(
     *,
     progress: Callable[[int], None] = lambda _: None,
 ) -> None:
-    """
-    Contribute each value as an honest user, in bulk; for the demo and tests.
-
-    `progress` gets the number of newly sealed users. Raises BatchStateError if any is not stored.
-    """
+    """Contribute values as honest users, in bulk; raise BatchStateError if one is not stored."""
     kinds, plan = np.zeros(len(values), np.uint8), LoadPlan(mode="bulk")
     users = await asyncio.to_thread(seal_values, signed, kinds, values, progress)
     tally = await Sender(to, users, plan, repeat(0.0), plan.in_flight).run()

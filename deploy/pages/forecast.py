@@ -31,11 +31,7 @@ def forecast(history: Sequence[Sample], goal: int) -> Forecast | None:
     If arrivals are a Poisson process and k users arrived in T seconds, the time until r more arrive
     is T · r / (k + 1/2) times a random number with the F distribution of 2r and 2k + 1 degrees of
     freedom, under Jeffreys' prior for the rate. The forecast spans the 90 % ranges of all WINDOWS;
-    `latest` is infinite if no user arrived in one of them.
-
-    Args:
-        history: Samples in order of time; the last one is the present.
-        goal: Number of users; if already reached, the range is 0 to 0.
+    `latest` is infinite if no user arrived in one of them. The last sample is the present.
     """
     if not history:
         return None
@@ -49,15 +45,13 @@ def forecast(history: Sequence[Sample], goal: int) -> Forecast | None:
         seconds, arrived = now - since, n_users - before
         if seconds < MIN_HISTORY:
             continue
-        high = math.inf
-        if arrived > 0:
-            scale = seconds * missing / (arrived + 0.5)
-            low, high = (
-                scale * float(fdtri(2 * missing, 2 * arrived + 1, chance))
-                for chance in (_TAIL, 1 - _TAIL)
-            )
-            soonest = min(soonest, low)
-        latest = max(latest, high if math.isfinite(high) else math.inf)
+        if arrived == 0:
+            latest = math.inf
+            continue
+        scale = seconds * missing / (arrived + 0.5)
+        low, high = scale * fdtri(2 * missing, 2 * arrived + 1, [_TAIL, 1 - _TAIL])
+        soonest = min(soonest, float(low))
+        latest = max(latest, float(high) if math.isfinite(high) else math.inf)
     return Forecast(soonest, latest) if soonest < math.inf else None
 
 

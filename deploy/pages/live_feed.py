@@ -62,10 +62,10 @@ class LiveFeed:
 
     def take_error(self, error: ShuffleDpError) -> None:
         """Show an error on the page; a task unknown to the shuffler has not been fetched yet."""
+        text = f"The request to the shuffler failed: {error}."
         if isinstance(error, PeerRefusalError) and error.status == UnknownTaskError.status:
-            self.answer = self._render("No device has fetched this task from the shuffler yet.")
-            return
-        self.answer = self._render(f"The request to the shuffler failed: {error}.")
+            text = "No device has fetched this task from the shuffler yet."
+        self.answer = self._render(text)
 
     def _render(self, error: str) -> bytes:
         batch = None if self._progress is None else self._batch(self._progress)

@@ -21,12 +21,7 @@ _MIN_STATED_SHARE: Final = 0.99
 
 
 def check_fits(result: Result, task: Task) -> None:
-    """
-    Check that a result belongs to a task, by its digest, its parameters and its counts.
-
-    Raises:
-        WireError: The result does not fit the task; the message names the first difference.
-    """
+    """Check a result's digest, parameters and counts; raise WireError with the first difference."""
     digest = SignedTask(task_bytes=task.to_bytes(), signature=b"").digest()
     buckets = task.item_mechanism.buckets if task.kind == "categorical" else 0
     for name, stated, signed in (
@@ -112,15 +107,10 @@ def _check_reports(result: Result, task: Task) -> None:
 
 def recompute_guarantees(result: Result, task: Task) -> Result:
     """
-    Recompute a result's guarantees, and check that no stated guarantee is too strong.
+    Return a result with recomputed guarantees and published claim.
 
-    Returns:
-        The result, with recomputed guarantees and published claim in place of the analyzer's.
-
-    Raises:
-        WireError: A guarantee is missing, is against an unknown coalition, or has an epsilon or
-            delta more than 1 % too low; the message names the coalition.
-        AccountingError: The accountant has no formula for the task.
+    Raises WireError if a guarantee is missing, is against an unknown coalition, or has an epsilon
+    or delta more than 1 % too low; AccountingError if there is no formula for the task.
 
     Cost: up to four searches for ε, tenths of a second each.
     """

@@ -45,9 +45,8 @@ def collect(
     """
     Simulate a collection, and count its reports by cell.
 
-    `users` is the number of users with each item, shape (domain_size,). With `one_by_one`, every
-    report is simulated; otherwise cell counts are drawn, ignoring the maximum of dummies per user
-    (`most`), which is practically never reached.
+    `users` counts the users of each item, shape (domain_size,). Without `one_by_one`, cell counts
+    are drawn, ignoring the maximum of dummies per user, which is practically never reached.
     """
     simulate = _simulate_reports if one_by_one else _draw
     counts = simulate(task, mechanism, users, rng)

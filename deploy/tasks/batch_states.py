@@ -46,6 +46,5 @@ BATCH_STATES: Final[Mapping[BatchState, tuple[str, str]]] = {
         ),
     ),
 }
-"""Headline and description of each state."""
 SENTINELS_INCLUDED: Final = "an operator's sentinels included; n_min must be met without them"
 """Printed beside every number of users."""

@@ -35,11 +35,7 @@ _HASHING: Final = frozenset({"local-hashing", "string-hashing"})
 
 
 def preview(draft: TaskDraft, *, now: float) -> Task:
-    """
-    Return the task for a draft at `now` (UNIX time), with a placeholder key and nonce.
-
-    Raises TaskError if the draft breaks a rule, or if no finite ε can be claimed for n_min users.
-    """
+    """Return a draft's task at `now` (UNIX time) with placeholder keys, or raise TaskError."""
     # Imported here: other commands do not need the analyzer's code.
     from analyzer.registry import check_deadline  # noqa: PLC0415
     from analyzer.task_builder import complete  # noqa: PLC0415
@@ -137,7 +133,6 @@ def _describe_values(task: Task) -> str:
 
 
 def _describe_shuffler(shuffler: ShufflerSpec) -> str:
-    """Describe the shuffler's operations."""
     steps = ["permutes"]
     if shuffler.keep_probability < 1:
         steps.append(

@@ -32,8 +32,7 @@ def private_opener() -> Iterator[Callable[[str], bool]]:
     """
     Yield a function like `show_in_browser` for a page whose address is secret.
 
-    All users of the machine can read a browser's command line, so the browser opens a private file
-    that redirects to the page.
+    All users can read a browser's command line, so it opens a private file that redirects.
     """
     with TemporaryDirectory(prefix="shuffledp-") as folder:  # readable by this user alone
 

@@ -33,8 +33,7 @@ def atomic_output(path: Path) -> Generator[Path]:
     """
     Yield a path to write to, so that the output file is replaced completely or not at all.
 
-    The path is a temporary file beside the output file, with the same mode. It replaces the output
-    file at the end of the block, or is deleted if the block fails. Links and special files, such as
+    It is a temporary file with the same mode, in the same folder. Links and special files, such as
     /dev/stdout, are written in place. Raises SettingsError if the file cannot be written.
     """
     with writing(path):
