@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 
@@ -110,15 +110,10 @@ def _viewers(n_users: int, size: int, rng: np.random.Generator) -> list[Any]:
     ]
 
 
-class _Question(NamedTuple):
-    title: str
-    draft: Mapping[str, Any]
-    answer: Callable[[int, int, np.random.Generator], list[Any]]
-    """Draws values, given the number of people and the number of numbers or keys."""
-
-
-_QUESTIONS: Final[Mapping[Kind, _Question]] = {
-    "mean": _Question(
+_Answer = Callable[[int, int, np.random.Generator], list[Any]]
+"""Draws values, given the number of people and the number of numbers or keys."""
+_QUESTIONS: Final[Mapping[Kind, tuple[str, Mapping[str, Any], _Answer]]] = {
+    "mean": (
         "the hours that a person slept, 0 to 24",
         {
             "protocol": "piecewise",
@@ -128,7 +123,7 @@ _QUESTIONS: Final[Mapping[Kind, _Question]] = {
         },
         _sleepers,
     ),
-    "vector": _Question(
+    "vector": (
         "a guest's marks from 1 to 5 on eight questions",
         {
             "protocol": "multi-hm",
@@ -142,7 +137,7 @@ _QUESTIONS: Final[Mapping[Kind, _Question]] = {
         },
         _guests,
     ),
-    "key-value": _Question(
+    "key-value": (
         "the films (of twelve) that a person saw, with 0 to 5 stars for each",
         {
             "protocol": "priv-kv",
@@ -177,25 +172,30 @@ def people_of(data: Dataset, kind: Kind, n_users: int | None, seed: int | None) 
     except ValueRangeError as error:
         raise TaskError(f"{data.name} has a value that is not {kind} data: {error}") from error
     facts: dict[str, Any]
+    title = data.title
     if kind == "string":
         order = np.argsort(-counts, kind="stable")[:_MAX_CANDIDATES]
         names = tuple(parsed[at] for at in order)
         facts = {"draft": {}, "truth": counts[order] / users, "candidates": names}
-    elif kind == "key-value":
-        size = 1 + max((key for value in parsed for key in value), default=0)
-        low, high = _range([number for value in parsed for number in value.values()])
-        draft = {"domain_size": size, "pairs": PairDraft(low=low, high=high)}
-        facts = {"draft": draft, **_truth(parsed, counts, size)}
     else:
         rows = [value if isinstance(value, tuple) else (value,) for value in parsed]
-        if len({len(row) for row in rows}) > 1:
+        numbers, size = [number for row in rows for number in row], len(rows[0])
+        if kind == "key-value":
+            numbers = [number for value in parsed for number in value.values()]
+            size = 1 + max((key for value in parsed for key in value), default=0)
+        elif len({len(row) for row in rows}) > 1:
             raise TaskError(f"values of {data.name} have different lengths; they must be equal")
-        low, high = _range([number for row in rows for number in row])
-        size = len(rows[0])
-        draft = {"domain_size": size, "numbers": NumberDraft(low=low, high=high)}
-        facts = {"draft": draft, **_truth(parsed, counts, size)}
+        if len(set(numbers)) < 2:  # noqa: PLR2004  # both ends of a range
+            raise TaskError("all numbers of the file are equal; the range needs two different ones")
+        ends = {"low": float(min(numbers)), "high": float(max(numbers))}
+        title += ", range {low:g} to {high:g}".format(**ends)
+        spread = (
+            {"pairs": PairDraft(**ends)}
+            if kind == "key-value"
+            else {"numbers": NumberDraft(**ends)}
+        )
+        facts = {"draft": {"domain_size": size, **spread}, **_truth(parsed, counts, size)}
     values = [value for value, many in zip(parsed, counts, strict=True) for _ in range(many)]
-    title = data.title if kind == "string" else f"{data.title}, range {low:g} to {high:g}"
     return SamplePeople(kind=kind, title=title, values=values, **facts)
 
 
@@ -210,10 +210,3 @@ def _truth(values: list[Any], counts: Counts, size: int) -> dict[str, Any]:
             owners[key] += many
             sums[key] += many * number
     return {"truth": owners / counts.sum(), "true_means": sums / np.maximum(owners, 1)}
-
-
-def _range(numbers: list[float]) -> tuple[float, float]:
-    """Return the least and the largest number; raise TaskError unless two numbers differ."""
-    if len(set(numbers)) < 2:  # noqa: PLR2004  # both ends of a range
-        raise TaskError("all numbers of the file are equal; the range needs two different ones")
-    return float(min(numbers)), float(max(numbers))

@@ -73,29 +73,23 @@ def ramp_from(text: str, *, step_seconds: float = 10.0, p99_limit: float = math.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadPlan:
-    """The simulated users, and how they arrive and send."""
+    """The simulated users, and how they arrive and send: see the options of `shuffledp load`."""
 
     n_users: int = 1000
     shares: Mapping[Behaviour, float] = field(default_factory=dict)
     dataset: str = IPUMS_1940_CITY
-    """Source of items, as `deploy.datasets.sources` names it; other kinds of values are random."""
+    """Source of items; other kinds of values are random."""
     mode: Mode = "users"
-    """`users`: one connection per user. `bulk`: many users per call."""
     rate: float | None = None
     """Users per second in an open loop; None for a closed loop."""
     concurrency: int | None = None
-    """Users (in bulk: calls) in flight in a closed loop; None: 64, or 4 calls per process."""
     pattern: Pattern = "steady"
-    """Arrivals of an open loop. `steady`: a Poisson process. `burst`: `burst` users at once."""
     burst: int = 100
     ramp: Ramp | None = None
     processes: int = 1
     patience: float = 120.0
-    """Seconds that a user retries while services do not answer."""
     fetch_task: bool = False
-    """Whether each user fetches the task first, as a device does; `users` mode only."""
     seed: int | None = None
-    """Seed for people, behaviours and arrival times. Sealing is never repeatable."""
 
     @property
     def in_flight(self) -> int:

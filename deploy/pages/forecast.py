@@ -60,9 +60,4 @@ def quiet_seconds(history: Sequence[Sample]) -> float:
     if not history:
         return 0.0
     now, n_users = history[-1]
-    since = now
-    for seconds, there in reversed(history):
-        if there < n_users:
-            break
-        since = seconds
-    return now - since
+    return now - min(seconds for seconds, there in history if there == n_users)

@@ -35,9 +35,8 @@ def check_fits(result: Result, task: Task) -> None:
         if stated != signed:
             raise WireError(f"the result's {name} is {stated}; the task's is {signed}")
     if result.n_users < task.n_min:
-        raise WireError(
-            f"the result has {result.n_users} users; the task needs at least {task.n_min}"
-        )
+        rule = f"the task needs at least {task.n_min}"
+        raise WireError(f"the result has {result.n_users} users; {rule}")
     _check_reports(result, task)
 
 

@@ -47,14 +47,12 @@ def preview(draft: TaskDraft, *, now: float) -> Task:
 
 def describe_claim(task: Task) -> str:
     """Return sentences on the task's claimed guarantees and its budget."""
-    amplified = task.central_epsilon < task.local_epsilon
-    honest = (
-        f"if {honest_share(task.n_min, task.assumed_honest_fraction)} users are honest"
-        if task.composition.amplified
-        else "even if no other user is honest"
-    )
+    honest = "even if no other user is honest"
+    if task.composition.amplified:
+        users = honest_share(task.n_min, task.assumed_honest_fraction)
+        honest = f"if {users} users are honest"
     releases = "all releases about this population" if task.population else "this release"
-    room = f"\n{CLAIM_ROOM_NOTE}" if amplified else ""
+    room = f"\n{CLAIM_ROOM_NOTE}" if task.central_epsilon < task.local_epsilon else ""
     return (
         f"Claimed guarantees: epsilon {rounded_up(task.central_epsilon)} at delta "
         f"{rounded_up(task.delta)} against the analyzer, {honest}; "
