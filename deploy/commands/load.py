@@ -8,14 +8,7 @@ from typing import Annotated
 import typer
 
 from common.errors import PlanError
-from deploy.commands.options import (
-    AsJson,
-    Authority,
-    Certificate,
-    CertificateKey,
-    describe_options,
-    task_digest,
-)
+from deploy.commands import options
 from deploy.datasets.catalogue import IPUMS_1940_CITY
 from deploy.load import report
 from deploy.load import target as targets
@@ -43,14 +36,14 @@ _MAX_SECONDS = 1e7
         "--shuffler-token-file state/shuffler/operator.token --users 20000 --mode bulk",
     )
 )
-@describe_options
+@options.describe_options
 def load(
     context: typer.Context,
     task: Annotated[str | None, typer.Argument()] = None,
     shuffler: str | None = None,
     local: Annotated[bool, typer.Option("--local")] = False,
     sink: Annotated[bool, typer.Option("--sink")] = False,
-    authority: Authority = None,
+    authority: options.Authority = None,
     draft: Path | None = None,
     users: Annotated[
         int | None,
@@ -79,15 +72,15 @@ def load(
     replay: Path | None = None,
     analyzer: str | None = None,
     token_file: Path | None = None,
-    certificate: Certificate = None,
-    key: CertificateKey = None,
+    certificate: options.Certificate = None,
+    key: options.CertificateKey = None,
     shuffler_token_file: Path | None = None,
     i_run_these_services: Annotated[  # noqa: ARG001  # `check_options` sees that it is given
         bool, typer.Option("--i-run-these-services")
     ] = False,
     close: Annotated[bool, typer.Option("--close")] = False,
     metrics: list[str] | None = None,
-    json: AsJson = False,
+    json: options.AsJson = False,
 ) -> None:
     """
     Send many simulated users' answers to a task, and reconcile all counts.
@@ -162,10 +155,14 @@ def load(
             targets.unpublished(plan, draft) if replayed is None else replayed.signed
         )
     else:
+        if replayed is not None and task is None:
+            digest = replayed.signed.digest()
+        else:
+            digest = options.task_digest(task or "")
         connecting = targets.connect(
             kind,
             shuffler or "",
-            replayed.signed.digest() if replayed and task is None else task_digest(task or ""),
+            digest,
             authority=authority,
             analyzer=analyzer,
             token_file=token_file,

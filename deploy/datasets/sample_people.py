@@ -153,10 +153,10 @@ _QUESTIONS: Final[Mapping[Kind, tuple[str, Mapping[str, Any], _Answer]]] = {
 
 def people_of(data: Dataset, kind: Kind, n_users: int | None, seed: int | None) -> SamplePeople:
     """
-    Draw n_users people, by default all, of a data set whose labels are values of a kind.
+    Draw people, by default all, of a data set whose labels have the format of `contribute`.
 
-    Labels have the format of `shuffledp contribute`. Ranges of numbers are the observed ones;
-    candidates are the most frequent texts. Raises TaskError if a label or n_users does not fit.
+    Ranges of numbers are the observed ones; candidates are the most frequent texts. Raises
+    TaskError if a label or n_users does not fit.
     """
     users = data.n_users if n_users is None else n_users
     if not data.labels or users > MAX_SAMPLE:
@@ -172,30 +172,24 @@ def people_of(data: Dataset, kind: Kind, n_users: int | None, seed: int | None) 
     except ValueRangeError as error:
         raise TaskError(f"{data.name} has a value that is not {kind} data: {error}") from error
     facts: dict[str, Any]
-    title = data.title
     if kind == "string":
         order = np.argsort(-counts, kind="stable")[:_MAX_CANDIDATES]
         names = tuple(parsed[at] for at in order)
         facts = {"draft": {}, "truth": counts[order] / users, "candidates": names}
+    elif kind == "key-value":
+        size = 1 + max((key for value in parsed for key in value), default=0)
+        low, high = _range([number for value in parsed for number in value.values()])
+        draft = {"domain_size": size, "pairs": PairDraft(low=low, high=high)}
+        facts = {"draft": draft, **_truth(parsed, counts, size)}
     else:
         rows = [value if isinstance(value, tuple) else (value,) for value in parsed]
-        numbers, size = [number for row in rows for number in row], len(rows[0])
-        if kind == "key-value":
-            numbers = [number for value in parsed for number in value.values()]
-            size = 1 + max((key for value in parsed for key in value), default=0)
-        elif len({len(row) for row in rows}) > 1:
+        if len({len(row) for row in rows}) > 1:
             raise TaskError(f"values of {data.name} have different lengths; they must be equal")
-        if len(set(numbers)) < 2:  # noqa: PLR2004  # both ends of a range
-            raise TaskError("all numbers of the file are equal; the range needs two different ones")
-        ends = {"low": float(min(numbers)), "high": float(max(numbers))}
-        title += ", range {low:g} to {high:g}".format(**ends)
-        spread = (
-            {"pairs": PairDraft(**ends)}
-            if kind == "key-value"
-            else {"numbers": NumberDraft(**ends)}
-        )
-        facts = {"draft": {"domain_size": size, **spread}, **_truth(parsed, counts, size)}
+        low, high = _range([number for row in rows for number in row])
+        draft = {"domain_size": len(rows[0]), "numbers": NumberDraft(low=low, high=high)}
+        facts = {"draft": draft, **_truth(parsed, counts, len(rows[0]))}
     values = [value for value, many in zip(parsed, counts, strict=True) for _ in range(many)]
+    title = data.title if kind == "string" else f"{data.title}, range {low:g} to {high:g}"
     return SamplePeople(kind=kind, title=title, values=values, **facts)
 
 
@@ -210,3 +204,10 @@ def _truth(values: list[Any], counts: Counts, size: int) -> dict[str, Any]:
             owners[key] += many
             sums[key] += many * number
     return {"truth": owners / counts.sum(), "true_means": sums / np.maximum(owners, 1)}
+
+
+def _range(numbers: list[float]) -> tuple[float, float]:
+    """Return the least and the largest number; raise TaskError unless two numbers differ."""
+    if len(set(numbers)) < 2:  # noqa: PLR2004  # both ends of a range
+        raise TaskError("all numbers of the file are equal; the range needs two different ones")
+    return float(min(numbers)), float(max(numbers))

@@ -73,10 +73,9 @@ def _synthetic(distribution: str, parts: list[str], n_users: int) -> Dataset:
 
 def apportion(weights: NDArray[np.float64], n_users: int) -> NDArray[np.int64]:
     """
-    Divide n_users people among items in proportion to weights, by the largest-remainder method.
+    Divide people among items in proportion to weights, by the largest-remainder method.
 
-    Ties go to lower items. `weights` has shape (domain_size,) and is overwritten, to save memory.
-    Raises TaskError if n_users is not in 1 .. MAX_PEOPLE.
+    Ties go to lower items. `weights`, shape (domain_size,), is overwritten, to save memory.
     """
     check_int_range("users", n_users, 1, MAX_PEOPLE)
     weights /= weights.sum()

@@ -16,16 +16,8 @@ from typing import Final, TypeVar
 
 import numpy as np
 
+from common import errors
 from common.crypto.signing import SignedTask
-from common.errors import (
-    BatchStateError,
-    ForeignReplyError,
-    PeerError,
-    PeerRefusalError,
-    PlanError,
-    SettingsError,
-    ShuffleDpError,
-)
 from common.messages.result import Result
 from common.messages.submission import REFUSALS, Outcome, Value
 from common.runtime.access import CallKind
@@ -61,14 +53,14 @@ async def execute(
     close: bool = False,
 ) -> LoadReport | None:
     """
-    Run a load test with newly sealed users of a plan, or with replayed ones.
+    Run a load test with newly sealed or replayed users; with `prepare`, only seal them.
 
-    With `prepare`, only seal users into this file, and return None. Raises PlanError if the batch
-    is not collecting or not empty, SettingsError if the replayed users are for another task.
+    Raises PlanError if the batch is not collecting or not empty, SettingsError if the replayed
+    users are for another task.
     """
     async with connecting as target:
         if replayed is not None and target.signed.digest() != replayed.signed.digest():
-            raise SettingsError("the users were prepared for another task")
+            raise errors.SettingsError("the users were prepared for another task")
         if prepare is None:
             await target.check_empty()  # before sealing, which may take a long time
         users = replayed
@@ -88,16 +80,15 @@ async def run(
     plan: LoadPlan, target: Target, users: SealedUsers, bars: ProgressBars, *, close: bool = False
 ) -> LoadReport:
     """
-    Send the users, wait for the result if there will be one, and reconcile all counts.
+    Send the users, the last one after all others have finished; reconcile all counts.
 
-    The last user submits after all others have finished, so that no submission is answered
-    `closed`. With `close`, close a batch that is still open at the end. Raises PlanError if the
-    batch would close before the last user, SettingsError if a sending process dies.
+    With `close`, close a batch that is still open at the end. Raises PlanError if the batch would
+    close before the last user, SettingsError if a sending process dies.
     """
     finished = LoadReport(plan=plan, target=target, users=users)
     stored = expected_answers(users.kinds)[Outcome.STORED]
     if target.kind != "sink" and stored > finished.task.target_size:
-        raise PlanError(
+        raise errors.PlanError(
             f"the batch would close before the last user: {stored} users would be stored, and the "
             f"task's target_size is {finished.task.target_size}"
         )
@@ -106,11 +97,11 @@ async def run(
         try:
             await _send(finished, bars)
         except BrokenProcessPool as error:
-            raise SettingsError("a sending process died: the run is lost") from error
+            raise errors.SettingsError("a sending process died: the run is lost") from error
         try:
             counts = await _counts(target)
             finished.result = await _result(finished, bars, close=close)
-        except ShuffleDpError as error:
+        except errors.ShuffleDpError as error:
             finished.failure = error
     if target.kind != "sink":
         finished.rows = compare(finished.kinds, finished.tally, counts, finished.result)
@@ -189,14 +180,14 @@ async def _answer(ask: Callable[[], Awaitable[T]], what: str) -> T:
             while True:
                 try:
                     return await ask()
-                except ForeignReplyError:
+                except errors.ForeignReplyError:
                     foreign += 1
                     if foreign == _FOREIGN_REPLIES:
                         raise
-                except PeerError:
+                except errors.PeerError:
                     foreign = 0
                 await asyncio.sleep(_PAUSE)
-    raise PeerError(f"{what} did not arrive within {_ANSWER_SECONDS:g} seconds")
+    raise errors.PeerError(f"{what} did not arrive within {_ANSWER_SECONDS:g} seconds")
 
 
 async def _counts(target: Target) -> dict[str, int]:
@@ -218,7 +209,7 @@ async def _result(finished: LoadReport, bars: ProgressBars, *, close: bool) -> R
         try:
             await target.shuffler.close_batch(digest)
             closes = True
-        except PeerRefusalError as error:
+        except errors.PeerRefusalError as error:
             finished.notes.append(f"The batch could not be closed: {error}.")
     if target.operator is None:
         return None
@@ -243,4 +234,4 @@ async def contribute_all(
     tally = await Sender(to, users, plan, repeat(0.0), plan.in_flight).run()
     if lost := len(values) - tally.answers[Outcome.STORED]:
         causes = ", ".join({*tally.refusals, *tally.failures, *tally.answers} - {Outcome.STORED})
-        raise BatchStateError(f"{lost} submissions were not stored: {causes}")
+        raise errors.BatchStateError(f"{lost} submissions were not stored: {causes}")

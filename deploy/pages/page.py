@@ -1,9 +1,4 @@
-"""
-Render pages: single files that contain their styles, scripts and data.
-
-A page loads no other file. Its content security policy allows only the page's own script, by hash,
-so untrusted text never runs.
-"""
+"""Render self-contained pages. Their security policy allows only their own script, by hash."""
 
 import base64
 import hashlib
@@ -50,12 +45,11 @@ def render(
     **fields: object,
 ) -> str:
     """
-    Render a page, to be written as UTF-8.
+    Render a page from a template that extends base.html, with `fields` as escaped variables.
 
-    The template extends base.html; `fields` are its variables, whose text is escaped. Style sheets
-    follow page.css; scripts run as one after the page is parsed. `data`, which may hold untrusted
-    text, is for the scripts, in the element `page-data`. With `polls_server`, requests to the
-    page's own server are allowed; all others are forbidden.
+    Style sheets follow page.css; scripts run as one after the page is parsed. `data` for the
+    scripts may hold untrusted text. With `polls_server`, requests to the page's own server are
+    allowed; all others are forbidden.
     """
     script = f'(() => {{\n"use strict";\n{_joined(scripts)}\n}})();' if scripts else ""
     return _ENVIRONMENT.get_template(template).render(

@@ -48,8 +48,7 @@ def next_draft(
     """
     Return the draft of iteration `number`, from 1 on, or raise TaskError. Run by the operator.
 
-    The local_epsilon of `total` is that of all iterations together, and the default of
-    budget_epsilon. `previous` is the result of the previous iteration, None for the first.
+    The local_epsilon of `total` is that of all iterations. `previous` is None for the first.
     """
     if protocol_named(total.protocol).kind != "key-value":
         raise TaskError(f"the protocol {total.protocol} is not for pairs, so it has no iterations")

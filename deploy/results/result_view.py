@@ -10,15 +10,7 @@ from common.errors import SettingsError
 from common.mechanisms.base import Vector
 from common.mechanisms.rappor.decoder import decode
 from common.mechanisms.registry import rappor_of
-from common.messages.result import (
-    BitTable,
-    Estimate,
-    Histogram,
-    Interval,
-    KeyValues,
-    Means,
-    interval_half_width,
-)
+from common.messages import result
 from common.task.specs import KeyValueSpec, NumberSpec, spec_as
 from common.task.task import Task
 from deploy.datasets.sample_people import SamplePeople
@@ -85,7 +77,7 @@ class ResultView:
 
 
 def result_view(
-    estimate: Estimate,
+    estimate: result.Estimate,
     task: Task,
     *,
     most: int,
@@ -99,19 +91,21 @@ def result_view(
     users of a demo, whose true figures are shown too. Raises SettingsError if candidates are given
     for other data; ReportError, TaskError or ValueRangeError if they cannot be decoded.
     """
-    if isinstance(estimate, BitTable):
+    if isinstance(estimate, result.BitTable):
         return _texts(estimate, task, most, candidates, people)
     if candidates:
         raise SettingsError(f"candidates are for texts; this task collects {task.kind} data")
     truth = people.truth if people else None
-    if isinstance(estimate, Histogram):
+    if isinstance(estimate, result.Histogram):
         return _histogram(estimate, task, most, truth)
-    if isinstance(estimate, Means):
+    if isinstance(estimate, result.Means):
         return _means(estimate, task, most, truth)
     return _key_values(estimate, task, most, people)
 
 
-def _histogram(estimate: Histogram, task: Task, most: int, truth: Vector | None) -> ResultView:
+def _histogram(
+    estimate: result.Histogram, task: Task, most: int, truth: Vector | None
+) -> ResultView:
     shares, size = estimate.frequencies, len(estimate.frequencies)
     labels, refined = _labels(task, size), estimate.refined.tolist()
     shown, part = _largest(shares, truth, most)
@@ -144,7 +138,7 @@ def _histogram(estimate: Histogram, task: Task, most: int, truth: Vector | None)
     )
 
 
-def _means(estimate: Means, task: Task, most: int, truth: Vector | None) -> ResultView:
+def _means(estimate: result.Means, task: Task, most: int, truth: Vector | None) -> ResultView:
     means, size, shrunk = estimate.means, len(estimate.means), estimate.shrunk.tolist()
     errors, error_fields = "", {}
     if truth is not None:
@@ -188,7 +182,7 @@ def _means(estimate: Means, task: Task, most: int, truth: Vector | None) -> Resu
 
 
 def _key_values(
-    estimate: KeyValues, task: Task, most: int, people: SamplePeople | None
+    estimate: result.KeyValues, task: Task, most: int, people: SamplePeople | None
 ) -> ResultView:
     spec, size = spec_as(task.mechanism, KeyValueSpec), len(estimate.means_with_fakes)
     shares, means = (people.truth, people.true_means) if people else (None, None)
@@ -252,7 +246,11 @@ def _key_values(
 
 
 def _texts(
-    bit_table: BitTable, task: Task, most: int, given: Sequence[str], people: SamplePeople | None
+    bit_table: result.BitTable,
+    task: Task,
+    most: int,
+    given: Sequence[str],
+    people: SamplePeople | None,
 ) -> ResultView:
     candidates = given or (people.candidates if people else ()) or task.labels
     cohorts, bits = bit_table.bit_counts.shape
@@ -277,7 +275,7 @@ def _texts(
     }
     note = "Every text is one of the task's labels; the shares sum to 1 only up to noise."
     if not decoding.exhaustive:
-        half_width = interval_half_width(CONFIDENCE) * decoding.unexplained_error
+        half_width = result.interval_half_width(CONFIDENCE) * decoding.unexplained_error
         note = (
             f"Unexplained: {100 * decoding.unexplained:.2f} ± {100 * half_width:.2f}"
             "\N{NO-BREAK SPACE}% of users hold a text that is not a candidate."
@@ -342,7 +340,7 @@ def _largest(shares: Vector, truth: Vector | None, most: int) -> tuple[list[int]
     return order.tolist(), _part(len(shares), most, selection)
 
 
-def _covered(interval: Interval, truth: Vector) -> str:
+def _covered(interval: result.Interval, truth: Vector) -> str:
     """Return a sentence with the number of intervals that cover the truth."""
     low, high = interval
     covered = int(((low <= truth) & (truth <= high)).sum())

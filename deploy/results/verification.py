@@ -1,9 +1,4 @@
-"""
-Check a released result against its signed task. Run by the operator.
-
-Tasks are signed; results are not. So every figure that follows from the task and the counts is
-recomputed and compared.
-"""
+"""Check the figures of a result that follow from its signed task. Run by the operator."""
 
 from dataclasses import replace
 from typing import Final
@@ -108,10 +103,8 @@ def recompute_guarantees(result: Result, task: Task) -> Result:
     """
     Return a result with recomputed guarantees and published claim.
 
-    Raises WireError if a guarantee is missing, is against an unknown coalition, or has an epsilon
-    or delta more than 1 % too low; AccountingError if there is no formula for the task.
-
-    Cost: up to four searches for ε, tenths of a second each.
+    Raises WireError if a guarantee is missing, is against an unknown coalition, or is more than
+    1 % too strong. Cost: up to four searches for ε, tenths of a second each.
     """
     n_refused = sum(result.refused.values())
     computed = guarantees(task, result.n_users, n_refused)

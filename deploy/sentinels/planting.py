@@ -1,9 +1,4 @@
-"""
-Plant an operator's sentinels: ordinary submissions whose reports the analyzer looks for.
-
-Device code prepares and sends them one by one, each over its own connection. The operator chooses
-the network address that they come from.
-"""
+"""Plant an operator's sentinels: submissions by device code, each over its own connection."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
@@ -58,12 +53,8 @@ class SentinelRun:
         ones are confirmed, so that an undelivered one does not count as missing. A second run with
         the same file resends the unacknowledged ones unchanged. Returns all, with their states.
 
-        Raises:
-            SettingsError: There are fewer tokens than sentinels, or the file cannot be opened.
-            ProofError: The shuffler returned another task, or a task signed by somebody else.
-            BatchStateError: `count` exceeds target_size - n_min of the task.
-            PeerRefusalError: The analyzer refused the sentinels; nothing was sent.
-            PeerError: Nothing was sent to an unreachable party, or a receipt did not verify.
+        Raises SettingsError for too few tokens or a wrong file, ProofError for a wrong task,
+        BatchStateError if `count` exceeds target_size - n_min, and PeerRefusalError or PeerError.
         """
         if self.tokens is not None and len(self.tokens) < count:
             raise SettingsError(

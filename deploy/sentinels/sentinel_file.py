@@ -1,8 +1,8 @@
 """
 An operator's sentinel file: an append-only log of JSON lines, each flushed to disk.
 
-The first line names the task and the number of sentinels. Before any sentinel is registered, each
-has a line with the bytes to send; each change of state adds a line. A partial last line is dropped.
+The first line names the task and the number of sentinels. Each has a line with the bytes to send,
+before it is registered, and a line per change of state. A partial last line is dropped.
 The file distinguishes sentinels from users: keep it secret.
 """
 

@@ -1,8 +1,7 @@
 """
-Simulate one collection of items, without network or encryption.
+Simulate one collection of items by the services' own code, without network or encryption.
 
-Randomizers, dummies, the shuffler's draws and the estimator are the services' own code. For large
-collections, only cell counts are drawn, from the same distribution as the reports' counts.
+For large collections, only cell counts are drawn, from the distribution of the reports' counts.
 """
 
 from dataclasses import dataclass

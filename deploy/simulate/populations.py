@@ -1,8 +1,4 @@
-"""
-Simulate one collection of any kind of value, without network or encryption.
-
-Randomizers and estimators are the services' own code; the randomness is seeded.
-"""
+"""Simulate one collection of any kind of value, by the services' own code, without encryption."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -26,12 +22,8 @@ from common.task.task import Task
 from deploy.datasets.catalogue import Dataset
 from deploy.datasets.sample_people import SamplePeople
 from deploy.planning.value_design import predicted_mse
+from deploy.simulate import baselines
 from deploy.simulate.accuracy import ByValue, Repeat, histogram_errors, mse
-from deploy.simulate.baselines import (
-    CentralErrors,
-    central_errors_of_items,
-    central_errors_of_means,
-)
 from deploy.simulate.collection import collect, estimate_histogram, few_enough_reports
 
 _QUESTION_FIELDS: Final = ("labels", "numbers", "texts", "pairs")
@@ -98,7 +90,7 @@ class Population:
         users = self.source.sample_counts(self.n_users, np.random.default_rng((seed[0], seed[2])))
         return _repeat_items(task, users, seed, one_by_one=one_by_one)
 
-    def central_errors(self, epsilon: float, delta: float, seed: int) -> CentralErrors:
+    def central_errors(self, epsilon: float, delta: float, seed: int) -> baselines.CentralErrors:
         """
         Return the errors of central mechanisms; for items, on the first repeat's users.
 
@@ -106,15 +98,17 @@ class Population:
         """
         if not isinstance(self.source, SamplePeople):
             users = self.source.sample_counts(self.n_users, np.random.default_rng((seed, 0)))
-            return central_errors_of_items(users, epsilon, delta)
+            return baselines.central_errors_of_items(users, epsilon, delta)
         if self.kind == "string":
-            errors = central_errors_of_items(np.array([self.n_users, 0]), epsilon, delta)
+            errors = baselines.central_errors_of_items(np.array([self.n_users, 0]), epsilon, delta)
             return {name: errors[name] for name in ("laplace_mse", "gaussian_mse")}
         half = 0.5
         if self.kind != "key-value":
             numbers = self.source.draft.get("numbers") or NumberDraft()
             half = (numbers.high - numbers.low) / 2
-        return central_errors_of_means(self.n_users, self.domain_size, half, epsilon, delta)
+        return baselines.central_errors_of_means(
+            self.n_users, self.domain_size, half, epsilon, delta
+        )
 
 
 _mechanism: Final = lru_cache(maxsize=1)(mechanism_of)

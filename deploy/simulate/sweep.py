@@ -1,9 +1,4 @@
-"""
-Simulate protocols × targets × repeats on all cores.
-
-Worker processes first choose every protocol's parameters for every target, then run all repeats,
-each with its own seed.
-"""
+"""Simulate protocols × targets × repeats on all cores; each repeat has its own seed."""
 
 import dataclasses
 import multiprocessing
@@ -119,11 +114,8 @@ def run(sweep: Sweep, progress: Progress, pool: Executor | None = None) -> list[
 
 @contextmanager
 def _processes() -> Generator[Executor]:
-    """
-    Yield a pool of one process per core, each with one thread: more doubled the run time.
-
-    OpenBLAS reads its variable when it is loaded, so the variable is set before workers start.
-    """
+    """Yield a pool of one process per core, each with one thread: more doubled the run time."""
+    # OpenBLAS reads its variable when it is loaded, in the workers.
     before = os.environ.get(_BLAS_THREADS)
     os.environ[_BLAS_THREADS] = "1"
     context = multiprocessing.get_context("spawn")

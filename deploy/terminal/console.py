@@ -30,9 +30,9 @@ def show_in_browser(address: str) -> bool:
 @contextmanager
 def private_opener() -> Iterator[Callable[[str], bool]]:
     """
-    Yield a function like `show_in_browser` for a page whose address is secret.
+    Yield a function that opens a secret address through a private file that redirects to it.
 
-    All users can read a browser's command line, so it opens a private file that redirects.
+    All users of a machine can read a browser's command line.
     """
     with TemporaryDirectory(prefix="shuffledp-") as folder:  # readable by this user alone
 

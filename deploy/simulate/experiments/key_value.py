@@ -2,9 +2,8 @@
 Compare the bias and variance of means by PrivKV and by PrivKVM at one total local ε.
 
 Users without a key report a fake value, which biases the mean. PrivKVM draws fakes with the
-previous iteration's mean, and splits the ε of values over its iterations. The alternative is one
-round whose estimate corrects for fakes by a formula [GLCXC20]. The population is synthetic, because
-the data of [YHMZ19] is not available.
+previous iteration's mean; the alternative is one round, corrected by a formula [GLCXC20]. The
+population is synthetic, because the data of [YHMZ19] is not available.
 """
 
 from collections.abc import Sequence
@@ -117,10 +116,8 @@ def run(experiment: KeyValueExperiment, progress: Progress) -> list[dict[str, An
     Run every method on the same users, who are drawn again for each repeat.
 
     Returns JSON fields per total ε and method, averaged over keys, for values in -1 .. 1: the bias
-    towards 0 (`pull`) and its standard error, the standard deviation of a mean over repeats
-    (`spread`), and the root mean squared error.
-
-    Cost: about 20 ms per iteration for 200,000 users.
+    towards 0 (`pull`), the standard deviation over repeats (`spread`), and the root mean squared
+    error. Cost: about 20 ms per iteration for 200,000 users.
     """
     methods = list[_Method]()
     for epsilon in experiment.local_epsilons:

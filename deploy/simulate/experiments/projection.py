@@ -112,8 +112,8 @@ def centred(mechanism: MultiRphm, means: Vector) -> Vector:
     """
     Restore the common level of all attributes that projection removes, by post-processing.
 
-    A vector of equal means m projects to m times R's column sums. The level m is fitted to the
-    projected means by least squares; then the part of that vector orthogonal to R is added.
+    A vector of equal means projects to a multiple of R's column sums. The level is fitted by least
+    squares; then the part of that vector orthogonal to R is added.
     """
     matrix = mechanism.matrix
     sums = matrix.sum(axis=0)

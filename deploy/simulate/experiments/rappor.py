@@ -1,11 +1,9 @@
 """
 Decode RAPPOR reports of known populations under several settings.
 
-The first population is COVID-19 cases by US state, after [HZ22]. The paper's 26 states and
-parameters are not available: this code uses the first 26 states by name, or all 50, and other
-parameters. The second is strings of exponentially falling shares, with as many absent candidates,
-after the simulations of [EPK14] and the demonstration of [GRappor]. Bit counts are drawn from their
-exact distribution.
+The first population is COVID-19 cases by US state, after [HZ22]; the paper's 26 states and
+parameters are not available. The second is strings of exponentially falling shares, with as many
+absent candidates, after [EPK14] and [GRappor]. Bit counts are drawn from their exact distribution.
 """
 
 from collections.abc import Sequence
