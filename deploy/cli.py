@@ -22,7 +22,7 @@ _COMMANDS: Final = {
     "plan": ("plan", "Find the best parameters that meet a guarantee."),
     "capacity": ("capacity", "Predict the cores, memory, disk and network that reports need."),
     "simulate": ("simulate", "Compare protocols on a data set."),
-    "reproduce": ("reproduce", "Repeat published experiments."),
+    "reproduce": ("simulate", "Repeat published experiments."),
     "audit": ("audit", "Simulate attacks by every coalition."),
     "load": ("load", "Load-test the services and reconcile all counts."),
     "init": ("profile", "Write a profile: default options for operators."),

@@ -16,7 +16,7 @@ from deploy.planning import plan_view
 from deploy.planning.planner import plan as find_plan
 from deploy.planning.requirements import Requirements, Trust
 from deploy.tasks.value_parser import parse_numbers
-from deploy.terminal.console import terminal
+from deploy.terminal.console import print_written, terminal
 from deploy.terminal.files import check_folder, write
 from deploy.terminal.help_examples import example
 from deploy.terminal.json_output import print_json
@@ -118,8 +118,7 @@ def plan(
             style="dim",
             highlight=False,
         )
-    if output is not None:
-        console.print(f"Written to {output}.")
+    print_written([output], console)
 
 
 def _range(kind: Kind, low: float | None, high: float | None) -> dict[str, Any]:

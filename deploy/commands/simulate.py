@@ -1,7 +1,8 @@
-"""`shuffledp simulate`: compare protocols on a data set."""
+"""`shuffledp simulate` and `reproduce`: compare protocols, and repeat published experiments."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -14,17 +15,27 @@ from deploy.datasets.catalogue import IPUMS_1940_CITY, SHIPPED
 from deploy.datasets.sample_people import people_of, sample_people
 from deploy.datasets.sources import dataset as read_dataset
 from deploy.simulate import table
+from deploy.simulate.experiments.key_value import key_value
+from deploy.simulate.experiments.projection import projection
+from deploy.simulate.experiments.rappor import exponential, states
 from deploy.simulate.plot import comparison, draw
 from deploy.simulate.populations import Population
 from deploy.simulate.sweep import Sweep, run
 from deploy.simulate.sweep_row import Accounting
-from deploy.terminal.console import terminal
+from deploy.terminal.console import print_written, terminal
 from deploy.terminal.files import check_folder, write
 from deploy.terminal.help_examples import example
 from deploy.terminal.json_output import print_json
 
 app = typer.Typer()
 
+EXPERIMENTS: Final[Mapping[str, Callable[[int, table.Progress], table.Report]]] = {
+    "rappor-states": states,
+    "rappor-50-states": partial(states, n_states=50),
+    "rappor-exponential": exponential,
+    "projection": projection,
+    "key-value": key_value,
+}
 _ACCOUNTINGS: Final[Mapping[str | None, tuple[Accounting, ...]]] = {
     None: ("tight",),
     "published": ("published",),
@@ -136,8 +147,7 @@ def simulate(
     if plot is not None:
         title = f"{people.title}: {people.n_users:,} users, δ = {delta:g}, {repeat} repeats"
         written += draw(comparison(rows), plot, title=title)
-    for path in written:
-        console.print(f"Written to {path}.", markup=False, soft_wrap=True)
+    print_written(written, console)
     if json:
         print_json([row.as_json(by_value=by_value) for row in rows])
         return
@@ -177,3 +187,36 @@ def _population(
         return Population.of_values(sample_people(kind, users, seed))
     data = read_dataset(source, users, column=column)
     return Population.of_values(people_of(data, kind, users, seed), data.name)
+
+
+@app.command(no_args_is_help=True, epilog=example("shuffledp reproduce key-value --plot pairs"))
+@describe_options
+def reproduce(
+    experiment: Annotated[str, typer.Argument()],
+    seed: Annotated[int, typer.Option(min=0)] = 1,
+    plot: Path | None = None,
+    json: AsJson = False,
+) -> None:
+    """
+    Repeat a paper's experiment, without encryption, and print the results.
+
+    docs/researchers/experiments.md compares them with the papers' claims.
+
+    Options:
+        experiment: rappor-states or rappor-50-states (COVID-19 cases by US state),
+            rappor-exponential (100 texts among 200 candidates), projection (Multi-RPHM, Multi-HM
+            and better baselines; a few minutes), or key-value (PrivKV and PrivKVM).
+        seed: Random seed; the same seed repeats the run.
+        plot: Write a figure under this name, as PNG and SVG.
+    """
+    if experiment not in EXPERIMENTS:
+        raise SettingsError(f"experiment must be one of: {', '.join(EXPERIMENTS)}")
+    check_folder(plot)
+    console = terminal(stderr=json)
+    with table.progress_bar(console) as progress:
+        report = EXPERIMENTS[experiment](seed, partial(progress, "Running"))
+    table.show_report(report, console)
+    if plot is not None:
+        print_written(draw(report.points, plot, title=report.title), console)
+    if json:
+        print_json(report.figures)

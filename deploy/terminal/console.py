@@ -4,7 +4,7 @@ import html
 import os
 import sys
 import webbrowser
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,6 +18,12 @@ _DISPLAYS: Final = ("DISPLAY", "WAYLAND_DISPLAY")
 def terminal(*, stderr: bool = False) -> Console:
     """Return a console for command output, without emoji codes, which would change labels."""
     return Console(stderr=stderr, emoji=False)
+
+
+def print_written(paths: Iterable[Path | None], console: Console) -> None:
+    """Print the names of the files that a command has written."""
+    for path in filter(None, paths):
+        console.print(f"Written to {path}.", markup=False, soft_wrap=True)
 
 
 def show_in_browser(address: str) -> bool:
