@@ -160,11 +160,8 @@ def _print(
         console.print(f"Written to {folder.path}.", markup=False, soft_wrap=True)
     if identity is not None:
         console.print(f"Fingerprint of the analyzer's signing identity: {identity}.")
-    soon = [row["party"] for row in listed if row["ends_soon"]]
-    if soon:
-        console.print(
-            f"Renew these, which expire in less than {WARN_DAYS} days: {', '.join(soon)}."
-        )
+    if soon := ", ".join(row["party"] for row in listed if row["ends_soon"]):
+        console.print(f"Renew these, which expire in less than {WARN_DAYS} days: {soon}.")
 
 
 @tokens_app.command("make", epilog=_TOKENS_EXAMPLE)

@@ -11,6 +11,7 @@ from common.mechanisms.base import Counts, Vector
 from common.messages.submission import Value
 from common.protocols import Kind
 from common.task.draft import NumberDraft, PairDraft, TextDraft
+from common.task.specs import check_int_range
 from deploy.datasets.catalogue import COVID_US_STATES, Dataset, load
 from deploy.tasks.demo_task import DEMO_PARAMETERS
 from deploy.tasks.value_parser import parse_value
@@ -51,8 +52,7 @@ def sample_people(kind: Kind, n_users: int | None, seed: int | None) -> SamplePe
     if kind in {"categorical", "string"}:
         return _patients(kind, _PATIENTS if n_users is None else n_users, rng)
     people = 20_000 if n_users is None else n_users
-    if not 1 <= people <= MAX_SAMPLE:
-        raise TaskError(f"users is {people}; it must lie between 1 and {MAX_SAMPLE}")
+    check_int_range("users", people, 1, MAX_SAMPLE)
     title, draft, answer = _QUESTIONS[kind]
     size = draft.get("domain_size", 1)
     values = answer(people, size, rng)
