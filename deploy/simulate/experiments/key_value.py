@@ -7,8 +7,8 @@ population is synthetic, because the data of [YHMZ19] is not available.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Final, Literal, NamedTuple
+from dataclasses import asdict, dataclass
+from typing import Any, Final, Literal
 
 import numpy as np
 
@@ -26,7 +26,8 @@ _WIDTH: Final = 0.2
 """Half the width of the range of a key's values."""
 
 
-class _Method(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class _Method:
     """An estimation method with its total local ε and number of iterations."""
 
     local_epsilon: float
@@ -101,7 +102,7 @@ class KeyValueExperiment:
         expected, deviations = self.theory(method)
         corrected = method.method == _CORRECTED
         in_theory = 0.0 if corrected else float(((truth - expected) * np.sign(truth)).mean())
-        return method._asdict() | {
+        return asdict(method) | {
             "pull": bias.mean,
             "pull_error": bias.standard_error,
             "pull_theory": in_theory,
