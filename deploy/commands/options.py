@@ -8,9 +8,10 @@ import os
 import re
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
+from copy import copy
 from operator import getitem
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_origin
+from typing import Annotated, Any, TypeVar, get_args, get_origin
 
 import typer
 
@@ -53,9 +54,10 @@ def describe_options(command: Callable[..., None]) -> Callable[..., None]:
     command.__doc__, _, texts = inspect.cleandoc(command.__doc__ or "").partition("\n\nOptions:\n")
     for name, text in re.findall(r"(?m)^ {4}(\w+): (.+(?:\n {8}.+)*)", texts):
         hint: Any = command.__annotations__[name]
-        if get_origin(hint) is not Annotated:
-            hint = command.__annotations__[name] = getitem(Annotated, (hint, typer.Option()))
-        hint.__metadata__[0].help = re.sub(r"\n +", " ", text)
+        kind, given = get_args(hint) if get_origin(hint) is Annotated else (hint, typer.Option())
+        option = copy(given)  # several commands may share it
+        option.help = re.sub(r"\n +", " ", text)
+        command.__annotations__[name] = getitem(Annotated, (kind, option))
     return command
 
 

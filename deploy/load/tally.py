@@ -34,7 +34,6 @@ class Tally:
     acknowledged: int = 0
     """Users whose submission the shuffler acknowledged as stored."""
     answers: Counter[Outcome] = field(default_factory=Counter)
-    """Final answers to submissions."""
     refusals: Counter[str] = field(default_factory=Counter)
     """Final answers that no simulated user should get, by text."""
     failures: Counter[str] = field(default_factory=Counter)

@@ -60,9 +60,7 @@ class Target:
     """Function that returns process ids on this machine, by party."""
     pages: Mapping[str, str] = field(default_factory=dict)
     operator: OperatorClient | None = None
-    """Client of the analyzer's operator, who reads the result."""
     shuffler: ShufflerClient | None = None
-    """Client of the shuffler's operator, who closes the batch and reads its counts."""
 
     async def check_empty(self) -> None:
         """Raise PlanError if the batch is not collecting or not empty; skip without the token."""

@@ -36,7 +36,6 @@ class SentinelRun:
     connect: Callable[[], AbstractAsyncContextManager[Shuffler]]
     file: Path
     rng: np.random.Generator
-    """Source of values, reports and pauses."""
     tokens: Sequence[bytes] | None = None
     """Tokens, one per sentinel, the same in every run; None if the shuffler requires none."""
     analyzer_identity: PublicIdentity | None = None
