@@ -22,7 +22,7 @@ _COMMANDS: Final = {
     "plan": ("plan", "Find the best parameters that meet a guarantee."),
     "capacity": ("capacity", "Predict the cores, memory, disk and network that reports need."),
     "simulate": ("simulate", "Compare protocols on a data set."),
-    "reproduce": ("reproduce", "Repeat published experiments."),
+    "reproduce": ("simulate", "Repeat published experiments."),
     "audit": ("audit", "Simulate attacks by every coalition."),
     "load": ("load", "Load-test the services and reconcile all counts."),
     "init": ("profile", "Write a profile: default options for operators."),
@@ -35,9 +35,8 @@ _COMMANDS: Final = {
     "receipt": ("person", "Show whether your value was counted."),
     "sentinels": ("sentinels", "Send test submissions that the analyzer recognises."),
     "keys": ("keys", "Create certificates and signing identities."),
-    "tokens": ("tokens", "Create tokens that let each user submit once."),
+    "tokens": ("keys", "Create tokens that let each user submit once."),
 }
-"""Module and summary of each command."""
 _OF_A_PERSON: Final = {
     "contribute": "takes the digest only; it asks for the value, or reads it from standard input",
     "receipt": "takes the digest only",

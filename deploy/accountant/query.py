@@ -8,31 +8,13 @@ from typing import Annotated, Any, Final, Self
 from pydantic import BeforeValidator, Field
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 
+from common.accounting import count_distributions as counts
 from common.accounting.amplification import delta_upper, epsilon_upper
 from common.accounting.anonymity_set import AnonymitySet
 from common.accounting.assumptions import FORMULA_1
-from common.accounting.count_distributions import (
-    Binomial,
-    CountDistribution,
-    Groups,
-    NegativeBinomial,
-    Poisson,
-)
+from common.accounting.reference import general_blanket, randomizers
 from common.accounting.reference.attack import epsilon_lower
-from common.accounting.reference.general_blanket import (
-    BlanketPair,
-    blanket_delta,
-    blanket_epsilon,
-    laplace_pair,
-    rappor_pair,
-)
 from common.accounting.reference.other_bounds import compare
-from common.accounting.reference.randomizers import (
-    duchi,
-    optimized_unary,
-    piecewise,
-    symmetric_unary,
-)
 from common.errors import AccountingError, TaskError
 from common.mechanisms.reduction import MatchCountReduction
 from common.messages.guarantee import REPLACE_ONE, Guarantee
@@ -40,22 +22,21 @@ from common.runtime.validation import STRICT, validated
 from common.task.dummy_spec import DummySpec
 from deploy.tasks.value_parser import parse_numbers
 
-Subject = MatchCountReduction | BlanketPair
-"""A randomizer as the accountant models it."""
+Subject = MatchCountReduction | general_blanket.BlanketPair
 
 _BLANKET: Final = "privacy blanket, general form, rounded up ([BBGN19]; common/accounting)"
 _HASHED: Final = {"grr": False, "local-hashing": True}
 """Mechanisms with an alphabet, and whether they hash values."""
 _OF_EPSILON: Final[Mapping[str, Callable[[float], Subject]]] = {
-    "symmetric-unary": symmetric_unary,
-    "optimized-unary": optimized_unary,
-    "duchi": duchi,
-    "piecewise": piecewise,
-    "laplace": laplace_pair,
+    "symmetric-unary": randomizers.symmetric_unary,
+    "optimized-unary": randomizers.optimized_unary,
+    "duchi": randomizers.duchi,
+    "piecewise": randomizers.piecewise,
+    "laplace": general_blanket.laplace_pair,
 }
 _BOUNDS: Final[Mapping[type, tuple[Callable[..., float], Callable[..., float]]]] = {
     MatchCountReduction: (epsilon_upper, delta_upper),
-    BlanketPair: (blanket_epsilon, blanket_delta),
+    general_blanket.BlanketPair: (general_blanket.blanket_epsilon, general_blanket.blanket_delta),
 }
 """Functions for ε at a δ and for δ at an ε, by type of the randomizer."""
 MECHANISMS: Final = (*_HASHED, *_OF_EPSILON, "rappor")
@@ -81,17 +62,17 @@ def parse_distribution(text: str) -> dict[str, Any]:
     return {_KEYS[name]: numbers[0] if (name, len(numbers)) == ("poisson", 1) else numbers}
 
 
-def _distribution(key: str, numbers: tuple[float, ...]) -> CountDistribution:
+def _distribution(key: str, numbers: tuple[float, ...]) -> counts.CountDistribution:
     """Return the distribution of a query's key and numbers, or raise AccountingError."""
     match key, numbers:
         case "M_poisson", (mean,):
-            return Poisson(mean)
+            return counts.Poisson(mean)
         case "M_negbin", (r, mean):
-            return NegativeBinomial(r, mean)
+            return counts.NegativeBinomial(r, mean)
         case "M_binom", (trials, chance) if trials.is_integer():
-            return Binomial(int(trials), chance)
+            return counts.Binomial(int(trials), chance)
         case "M_groups", (size, *distribution) if size.is_integer():
-            return Groups(_distribution("M_binom", tuple(distribution)), int(size))
+            return counts.Groups(_distribution("M_binom", tuple(distribution)), int(size))
     raise AccountingError(_DISTRIBUTION_RULE)
 
 
@@ -154,7 +135,7 @@ class Query:
                 raise AccountingError("rappor's local epsilon follows from F,P,Q,HASHES; remove it")
             match self.rappor or ():
                 case (f, p, q, hashes) if hashes.is_integer():
-                    return rappor_pair(f, p, q, hashes=int(hashes))
+                    return general_blanket.rappor_pair(f, p, q, hashes=int(hashes))
             raise AccountingError("rappor needs four numbers, F,P,Q,HASHES; HASHES must be whole")
         if self.rappor is not None:
             raise AccountingError(f"the mechanism is {mechanism}; F,P,Q,HASHES are for rappor only")
@@ -192,7 +173,7 @@ class Query:
                     f"dummies per user is {self.m}; it must be whole if a distribution of random "
                     "dummies is given"
                 )
-            random_dummies = Binomial(adding, per_user.extra_probability)
+            random_dummies = counts.Binomial(adding, per_user.extra_probability)
         return AnonymitySet(
             users=self.n,
             dummies=self.M + self.M_shuffler + adding * per_user.per_user,
@@ -201,8 +182,7 @@ class Query:
             colluders=self.colluders,
         )
 
-    def _random_dummies(self) -> CountDistribution | None:
-        """Return the query's distribution of random dummies, if any."""
+    def _random_dummies(self) -> counts.CountDistribution | None:
         keys = _KEYS.values()
         given = {key: numbers for key in keys if (numbers := getattr(self, key)) is not None}
         if len(given) > 1:
@@ -219,19 +199,18 @@ class Query:
     def answer(self) -> Guarantee:
         """Return the guarantee that answers the query, or raise AccountingError."""
         subject, anonymity_set = self.subject, self.anonymity_set
-        general = isinstance(subject, BlanketPair)
+        general = isinstance(subject, general_blanket.BlanketPair)
         if (self.delta is None) == (self.eps is None):
             raise AccountingError(
                 "give exactly one of --delta, to compute epsilon, and --central-epsilon, to "
                 "compute delta; in a file, give delta or eps"
             )
         epsilon_of, delta_of = _BOUNDS[type(subject)]
-        epsilon = (
-            self.eps or 0.0
-            if self.delta is None
-            else epsilon_of(subject, anonymity_set, self.delta)
-        )
-        delta = delta_of(subject, anonymity_set, epsilon) if self.delta is None else self.delta
+        if self.delta is None:
+            epsilon = self.eps or 0.0
+            delta = delta_of(subject, anonymity_set, epsilon)
+        else:
+            epsilon, delta = epsilon_of(subject, anonymity_set, self.delta), self.delta
         random_dummies = anonymity_set.random_dummies
         honest = anonymity_set.users - anonymity_set.colluders
         assumptions = [
@@ -256,7 +235,7 @@ class Query:
         """Return an attack's lower bound and published bounds, or the reason for none, as JSON."""
         if self.delta is None:
             return {"compare": "bounds can be compared at a delta, but epsilon is given"}
-        if isinstance(self.subject, BlanketPair):
+        if isinstance(self.subject, general_blanket.BlanketPair):
             names = ", ".join(_HASHED)
             return {"compare": f"bounds can be compared only for {names}, not for {self.kind}"}
         return {

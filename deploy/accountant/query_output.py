@@ -29,7 +29,6 @@ def answer_file(path: Path, *, comparing: bool = False) -> list[dict[str, Any]]:
 
 
 def _answer_entry(fields: object, *, comparing: bool) -> dict[str, Any]:
-    """Return the answer to one entry of a file, or its error."""
     if not isinstance(fields, dict):
         return {"error": "a query must be a JSON object"}
     try:

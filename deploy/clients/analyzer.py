@@ -43,11 +43,9 @@ class OperatorClient(ServiceClient):
         key: Path | None = None,
     ) -> Self:
         """
-        Open a channel to host:port; raise SettingsError if a file cannot be read.
+        Open a channel to host:port; without an authority, in plaintext, on loopback only.
 
-        `authority` is the certificate file of the trusted authority; without it, the channel is
-        plaintext, on loopback only. `certificate` and `key` are by default the files operator.pem
-        and operator.key beside `authority`.
+        `certificate` and `key` are by default operator.pem and operator.key beside `authority`.
         """
         identity = trusted = None
         if authority is not None:

@@ -17,7 +17,6 @@ class ServiceClient:
     _PARTY: ClassVar[str]
     """The service's name in errors."""
     _STUB: ClassVar[Any]
-    """The service's generated stub class."""
 
     def __init__(self, channel: grpc.aio.Channel, address: str, token: str = "") -> None:
         self._channel = channel

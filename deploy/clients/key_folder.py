@@ -38,12 +38,7 @@ class KeyFolder:
     path: Path
 
     def make(self, parties: Sequence[str], hosts: Sequence[str], now: float) -> None:
-        """
-        Create the authority unless it exists, and a certificate with these hosts for each party.
-
-        Instead of parties, `parties` may be roles of one party, for its internal authority. Raises
-        SettingsError if a name is unknown, has a certificate, or mixes both; or if writing fails.
-        """
+        """Create a missing authority, and certificates of parties, or of roles within one party."""
         unknown = sorted(set(parties) - set(_NAMES))
         if unknown:
             raise SettingsError(
@@ -66,19 +61,13 @@ class KeyFolder:
                 Authority.make(self.path, _NAME, now)
             authority = Authority.read(self.path)
             for party in parties:
-                folder = self.path / party
-                folder.mkdir(mode=_OWNER_ONLY, exist_ok=True)
-                self._issue(authority, folder, party, hosts, now)
+                (self.path / party).mkdir(mode=_OWNER_ONLY, exist_ok=True)
+                self._issue(authority, self.path / party, party, hosts, now)
         except OSError as error:
             raise SettingsError(f"{error.filename} cannot be written: {error.strerror}") from error
 
     def renew(self, party: str | None, now: float) -> None:
-        """
-        Issue new certificates for the same hosts to a party, or to all parties that have one.
-
-        The authority stays the same; the old certificate stays valid until it expires. Raises
-        SettingsError if there is no authority or no certificate to renew.
-        """
+        """Issue new certificates for the same hosts to a party, or to all that have one."""
         authority = Authority.read(self.path)
         folders = {name: path for name, path in self._folders().items() if party in {None, name}}
         if not folders:
@@ -89,11 +78,10 @@ class KeyFolder:
 
     def show(self) -> dict[str, tuple[Path, Certificate]]:
         """Return certificates' files and contents by name; raise SettingsError if none exist."""
-        folders = {AUTHORITY: self.path} | self._folders()
-        files = {name: folder / f"{name}.pem" for name, folder in folders.items()}
-        shown = {
-            name: (file, Certificate.read(file)) for name, file in files.items() if file.exists()
-        }
+        shown = {}
+        for name, folder in ({AUTHORITY: self.path} | self._folders()).items():
+            if (file := folder / f"{name}.pem").exists():
+                shown[name] = (file, Certificate.read(file))
         if not shown:
             raise SettingsError(
                 f"{self.path} has no certificate; create some with shuffledp keys make"

@@ -56,7 +56,6 @@ class Cluster:
     def __init__(
         self, directory: Path, environment: Mapping[str, str] = GRPC_SILENCE, **shared: str
     ) -> None:
-        """Store the folder, environment variables and common settings of the services."""
         self._directory = directory
         self._environment = environment
         self._shared = {"tls_directory": str(directory / "tls"), **shared}
@@ -128,11 +127,7 @@ class Cluster:
     async def _start(
         self, party: str, listen: str, name: str = "", **extra: str | float | bool
     ) -> Child:
-        """
-        Start a service, and wait for its address; raise SettingsError if the service exits.
-
-        `name` names its files if the party has several processes.
-        """
+        """Start a service with files under `name`, by default the party, and await its address."""
         name = name or party
         state = self._directory / name
         state.mkdir(mode=0o700, parents=True, exist_ok=True)

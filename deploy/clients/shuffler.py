@@ -21,12 +21,7 @@ class ShufflerClient(ServiceClient):
 
     @classmethod
     def connect(cls, address: str, authority: Path | None, token_file: Path | None = None) -> Self:
-        """
-        Open a channel to host:port; raise SettingsError if a file cannot be read.
-
-        `authority` is the certificate file of the trusted authority; without it, the channel is
-        plaintext, on loopback only. Without a token, only public calls work.
-        """
+        """Open a channel to host:port; without an authority, in plaintext, on loopback only."""
         trusted = None if authority is None else read_file(authority)
         token = "" if token_file is None else read_token(token_file)
         return cls(open_channel(address, "shuffler", trusted), address, token)

@@ -19,12 +19,7 @@ _REFUSED_ADVICE: Final = (
 async def send(
     agent: str, digest: TaskDigest, value: Value, person: str
 ) -> user_agent_pb2.ContributeResponse:
-    """
-    Contribute a value through a user agent on a Unix socket, and return the agent's response.
-
-    Raises SettingsError if `agent` does not begin with unix:, ValueRangeError if the value does not
-    fit the wire format, PeerRefusalError if the agent refuses the value.
-    """
+    """Contribute through an agent on a Unix socket; raise PeerRefusalError if it refuses."""
     request = contribution_to_wire(digest, value, person)
     try:
         return cast("user_agent_pb2.ContributeResponse", await _call(agent, "Contribute", request))

@@ -9,7 +9,7 @@ import typer
 from common.errors import SettingsError
 from deploy.accountant import query_output
 from deploy.accountant.query import MECHANISMS, Query, parse_distribution
-from deploy.commands.options import AsJson
+from deploy.commands.options import AsJson, describe_options
 from deploy.tasks.value_parser import parse_numbers
 from deploy.terminal.console import terminal
 from deploy.terminal.help_examples import example
@@ -24,70 +24,54 @@ app = typer.Typer()
         "--local-epsilon 4 --dummies 20000 --delta 1e-6 --compare"
     )
 )
+@describe_options
 def account(
     context: typer.Context,
     *,
     mechanism: Annotated[
         str, typer.Option(help=f"One of {', '.join(MECHANISMS)}.")
     ] = "local-hashing",
-    users: Annotated[
-        int | None,
-        typer.Option(help="Users in the batch, including the victim.  [required, or --batch]"),
-    ] = None,
-    alphabet: Annotated[
-        int | None,
-        typer.Option(help="Number of items (grr) or buckets (local-hashing); required for both."),
-    ] = None,
-    local_epsilon: Annotated[
-        float | None, typer.Option(help="inf: no local noise.  [required, except for rappor]")
-    ] = None,
-    collision: Annotated[
-        float | None,
-        typer.Option(help="Probability that two values share a bucket.  [1 / --alphabet]"),
-    ] = None,
-    rappor: Annotated[
-        str | None,
-        typer.Option(help="F,P,Q,HASHES: RAPPOR's parameters for one report, named as in [EPK14]."),
-    ] = None,
-    dummies: Annotated[int, typer.Option(help="Number of honest dummies in the batch.")] = 0,
-    random_dummies: Annotated[
-        str | None,
-        typer.Option(
-            help="Random dummies: binomial:TRIALS,PROBABILITY, poisson:MEAN, "
-            "negative-binomial:R,MEAN or groups:SIZE,TRIALS,PROBABILITY."
-        ),
-    ] = None,
-    dummies_per_user: Annotated[
-        float,
-        typer.Option(help="Dummies per user, such as 1.3, excluding --colluders and --skippers."),
-    ] = 0.0,
-    shuffler_dummies: Annotated[int, typer.Option(help="Uniform dummies from the shuffler.")] = 0,
-    known_dummies: Annotated[int, typer.Option(help="Dummies that the analyzer recognises.")] = 0,
-    colluders: Annotated[
-        int, typer.Option(help="Users who reveal their messages to the analyzer.")
-    ] = 0,
-    skippers: Annotated[int, typer.Option(help="Users who skip their dummies.")] = 0,
-    delta: Annotated[float | None, typer.Option(help="Compute epsilon at this delta.")] = None,
-    central_epsilon: Annotated[
-        float | None, typer.Option(help="Compute delta at this epsilon.")
-    ] = None,
-    compare: Annotated[
-        bool,
-        typer.Option(
-            "--compare",
-            help="Also print the lower bound that an attack proves, and published bounds.",
-        ),
-    ] = False,
-    batch: Annotated[
-        Path | None,
-        typer.Option(help="Answer a JSON list of queries instead; see docs/theory/accounting.md."),
-    ] = None,
+    users: int | None = None,
+    alphabet: int | None = None,
+    local_epsilon: float | None = None,
+    collision: float | None = None,
+    rappor: str | None = None,
+    dummies: int = 0,
+    random_dummies: str | None = None,
+    dummies_per_user: float = 0.0,
+    shuffler_dummies: int = 0,
+    known_dummies: int = 0,
+    colluders: int = 0,
+    skippers: int = 0,
+    delta: float | None = None,
+    central_epsilon: float | None = None,
+    compare: Annotated[bool, typer.Option("--compare")] = False,
+    batch: Path | None = None,
     json: AsJson = False,
 ) -> None:
     """
     Compute an upper bound on epsilon or delta against the analyzer, for an honest shuffler.
 
     For the claims of a whole task, use `shuffledp task create --dry-run`.
+
+    Options:
+        users: Users in the batch, including the victim.  [required, or --batch]
+        alphabet: Number of items (grr) or buckets (local-hashing); required for both.
+        local_epsilon: inf: no local noise.  [required, except for rappor]
+        collision: Probability that two values share a bucket.  [1 / --alphabet]
+        rappor: F,P,Q,HASHES: RAPPOR's parameters for one report, named as in [EPK14].
+        dummies: Number of honest dummies in the batch.
+        random_dummies: Random dummies: binomial:TRIALS,PROBABILITY, poisson:MEAN,
+            negative-binomial:R,MEAN or groups:SIZE,TRIALS,PROBABILITY.
+        dummies_per_user: Dummies per user, such as 1.3, excluding --colluders and --skippers.
+        shuffler_dummies: Uniform dummies from the shuffler.
+        known_dummies: Dummies that the analyzer recognises.
+        colluders: Users who reveal their messages to the analyzer.
+        skippers: Users who skip their dummies.
+        delta: Compute epsilon at this delta.
+        central_epsilon: Compute delta at this epsilon.
+        compare: Also print the lower bound that an attack proves, and published bounds.
+        batch: Answer a JSON list of queries instead; see docs/theory/accounting.md.
     """
     if batch is not None:
         sources = {name: context.get_parameter_source(name) for name in context.params}

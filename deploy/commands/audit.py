@@ -6,7 +6,7 @@ from typing import Annotated, Final
 import typer
 
 from common.errors import SettingsError
-from deploy.commands.options import AsJson, OpenPage
+from deploy.commands.options import AsJson, OpenPage, describe_options
 from deploy.terminal.console import terminal
 from deploy.terminal.files import check_folder
 from deploy.terminal.help_examples import example
@@ -17,50 +17,20 @@ _FAILED: Final = 1
 
 
 @app.command(epilog=example("shuffledp audit --quick --html audit.html"))
+@describe_options
 def audit(
-    quick: Annotated[
-        bool, typer.Option("--quick", help="Small samples: 20 seconds on two cores.  [default]")
-    ] = False,
-    full: Annotated[
-        bool,
-        typer.Option("--full", help="Samples at least ten times larger, to detect smaller faults."),
-    ] = False,
-    task_file: Annotated[
-        Path | None,
-        typer.Option(help="A published task: task.json from `shuffledp task show --save`."),
-    ] = None,
-    draft: Annotated[
-        Path | None, typer.Option(help="A task's draft.  [a built-in task: od-hp, 915 values]")
-    ] = None,
-    users: Annotated[
-        int | None,
-        typer.Option(
-            min=1, help="Number of users for whom guarantees are stated.  [n_min of the task]"
-        ),
-    ] = None,
-    scenario: Annotated[
-        list[str] | None,
-        typer.Option(help="Run only this scenario; repeatable. See --list.  [all]"),
-    ] = None,
-    seed: Annotated[
-        int, typer.Option(min=0, help="Random seed; the same seed repeats the figures.")
-    ] = 1,
-    processes: Annotated[int, typer.Option(min=0, help="Parallel processes; 0: one per core.")] = 0,
-    self_test: Annotated[
-        bool,
-        typer.Option(
-            "--self-test",
-            help="Instead of an audit, run every scenario (or those of --scenario) with a "
-            "deliberate weakness and check that it fails; writes no files.",
-        ),
-    ] = False,
-    list_them: Annotated[bool, typer.Option("--list", help="List the scenarios and exit.")] = False,
-    output: Annotated[Path, typer.Option(help="Output file for the findings.")] = Path(
-        "audit.json"
-    ),
-    html: Annotated[Path, typer.Option(help="Output file for the report as a page.")] = Path(
-        "audit.html"
-    ),
+    quick: Annotated[bool, typer.Option("--quick")] = False,
+    full: Annotated[bool, typer.Option("--full")] = False,
+    task_file: Path | None = None,
+    draft: Path | None = None,
+    users: Annotated[int | None, typer.Option(min=1)] = None,
+    scenario: list[str] | None = None,
+    seed: Annotated[int, typer.Option(min=0)] = 1,
+    processes: Annotated[int, typer.Option(min=0)] = 0,
+    self_test: Annotated[bool, typer.Option("--self-test")] = False,
+    list_them: Annotated[bool, typer.Option("--list")] = False,
+    output: Path = Path("audit.json"),
+    html: Path = Path("audit.html"),
     open_it: OpenPage = False,
     json: AsJson = False,
 ) -> None:
@@ -68,6 +38,21 @@ def audit(
     Simulate attacks by every coalition against the deployed code.
 
     The exit status is 1 if a check fails.
+
+    Options:
+        quick: Small samples: 20 seconds on two cores.  [default]
+        full: Samples at least ten times larger, to detect smaller faults.
+        task_file: A published task: task.json from `shuffledp task show --save`.
+        draft: A task's draft.  [a built-in task: od-hp, 915 values]
+        users: Number of users for whom guarantees are stated.  [n_min of the task]
+        scenario: Run only this scenario; repeatable. See --list.  [all]
+        seed: Random seed; the same seed repeats the figures.
+        processes: Parallel processes; 0: one per core.
+        self_test: Instead of an audit, run every scenario (or those of --scenario) with a
+            deliberate weakness and check that it fails; writes no files.
+        list_them: List the scenarios and exit.
+        output: Output file for the findings.
+        html: Output file for the report as a page.
     """
     # Imported here: these load all three services, which is slow.
     from deploy.audit import command  # noqa: PLC0415

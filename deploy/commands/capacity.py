@@ -1,10 +1,8 @@
 """`shuffledp capacity`: predict the machines that a number of reports per day needs."""
 
-from typing import Annotated
-
 import typer
 
-from deploy.commands.options import AsJson
+from deploy.commands.options import AsJson, describe_options
 from deploy.planning import capacity_view
 from deploy.planning.capacity import Workload, predict
 from deploy.planning.opening_time import measure_opening_seconds
@@ -22,35 +20,30 @@ app = typer.Typer()
         "--opening-microseconds 50 --json",
     )
 )
+@describe_options
 def capacity(
-    reports_per_day: Annotated[float, typer.Option(help="Sealed reports, dummies included.")],
-    deadline: Annotated[
-        float, typer.Option(help="Hours, such as 6, from a batch's close to its result.")
-    ],
-    reports_per_user: Annotated[
-        int, typer.Option(help="Reports of one user, dummies included.")
-    ] = 2,
-    bulk_share: Annotated[
-        float,
-        typer.Option(
-            help="Share of submissions that relays send in bulk; other devices connect themselves."
-        ),
-    ] = 0.0,
-    peak: Annotated[
-        float, typer.Option(help="Peak rate of submissions, as a multiple of the average.")
-    ] = 3.0,
-    opening_microseconds: Annotated[
-        float | None,
-        typer.Option(
-            help="Time in which a core opens a sealed report.  [measured here, for a second]"
-        ),
-    ] = None,
+    reports_per_day: float,
+    deadline: float,
+    reports_per_user: int = 2,
+    bulk_share: float = 0.0,
+    peak: float = 3.0,
+    opening_microseconds: float | None = None,
     json: AsJson = False,
 ) -> None:
-    """Predict the cores, memory, disk and network of each party for a day's reports.
+    """
+    Predict the cores, memory, disk and network of each party for a day's reports.
 
     A day's reports are one batch. The prediction scales measured costs; see
     docs/operators/capacity.md.
+
+    Options:
+        reports_per_day: Sealed reports, dummies included.
+        deadline: Hours, such as 6, from a batch's close to its result.
+        reports_per_user: Reports of one user, dummies included.
+        bulk_share: Share of submissions that relays send in bulk; other devices connect themselves.
+        peak: Peak rate of submissions, as a multiple of the average.
+        opening_microseconds: Time in which a core opens a sealed report.  [measured here, for a
+            second]
     """
     if opening_microseconds is None:
         opening_microseconds = 1e6 * measure_opening_seconds()

@@ -7,7 +7,7 @@ import typer
 
 from common.errors import SettingsError
 from common.protocols import Kind
-from deploy.commands.options import AsJson, OpenPage
+from deploy.commands.options import AsJson, OpenPage, describe_options
 from deploy.commands.result import print_estimates
 from deploy.datasets.sample_people import sample_people
 from deploy.demo import demo as demonstration
@@ -25,36 +25,30 @@ app = typer.Typer()
         "shuffledp demo --users 5000 --seed 7", "shuffledp demo --task-kind vector --users 5000"
     )
 )
+@describe_options
 def demo(
-    users: Annotated[
-        str,
-        typer.Option(
-            help="Number of people, or 'all': 100,000 of the 31,670,031 cases by state, or "
-            "20,000 simulated people for other kinds."
-        ),
-    ] = "20000",
-    task_kind: Annotated[
-        Kind,
-        typer.Option(
-            help="Kind of value to collect: categorical (US states), string (US states as texts), "
-            "mean (hours of sleep), vector (marks on eight questions), key-value (films seen and "
-            "their stars)."
-        ),
-    ] = "categorical",
-    seed: Annotated[
-        int | None,
-        typer.Option(min=0, help="Seed for choosing the people; the noise is always fresh."),
-    ] = None,
-    output: Annotated[Path, typer.Option(help="Output file for the result.")] = Path("result.json"),
-    html: Annotated[Path, typer.Option(help="Output file for the result as a page.")] = Path(
-        "result.html"
-    ),
+    users: str = "20000",
+    task_kind: Kind = "categorical",
+    seed: Annotated[int | None, typer.Option(min=0)] = None,
+    output: Path = Path("result.json"),
+    html: Path = Path("result.html"),
     open_it: OpenPage = False,
     json: AsJson = False,
 ) -> None:
-    """Collect values privately with three local processes; compare the result with the truth.
+    """
+    Collect values privately with three local processes; compare the result with the truth.
 
     The default is a histogram of confirmed COVID-19 cases by US state.
+
+    Options:
+        users: Number of people, or 'all': 100,000 of the 31,670,031 cases by state, or 20,000
+            simulated people for other kinds.
+        task_kind: Kind of value to collect: categorical (US states), string (US states as texts),
+            mean (hours of sleep), vector (marks on eight questions), key-value (films seen and
+            their stars).
+        seed: Seed for choosing the people; the noise is always fresh.
+        output: Output file for the result.
+        html: Output file for the result as a page.
     """
     if users != "all" and not (users.isascii() and users.isdecimal()):
         raise SettingsError("users must be a whole number, or 'all'")

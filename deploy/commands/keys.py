@@ -1,20 +1,23 @@
-"""`shuffledp keys`: certificates for services and operators, and services' identities."""
+"""`shuffledp keys` and `tokens`: certificates, services' identities, and users' tokens."""
 
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 from rich.table import Table
 
 from common.crypto.hpke import fingerprint
+from common.crypto.signing import TokenIssuer
+from common.errors import SettingsError
 from common.runtime.certificates import FRONT_END, INTERNAL_ROLES, PARTIES, WARN_DAYS
 from common.runtime.clock import SystemClock
 from common.runtime.key_store import load_identity, renew_identity
-from common.runtime.state_directory import StateDirectory
+from common.runtime.state_directory import StateDirectory, atomic_write
 from deploy.clients.key_folder import KeyFolder
 from deploy.commands.options import AsJson, read_identity
 from deploy.terminal.console import terminal
+from deploy.terminal.files import check_folder, writing
 from deploy.terminal.help_examples import example
 from deploy.terminal.json_output import print_json
 from deploy.terminal.tables import add_columns
@@ -26,6 +29,17 @@ keys_app = typer.Typer(
     epilog=example("shuffledp keys make keys --host analyzer.example.org"),
 )
 app.add_typer(keys_app, name="keys")
+_TOKENS_EXAMPLE: Final = example(
+    "shuffledp tokens make 500 --out tokens.txt --key-directory issuer"
+)
+tokens_app = typer.Typer(
+    help="Tokens: each lets one person submit once to each task.",
+    no_args_is_help=True,
+    epilog=_TOKENS_EXAMPLE,
+)
+app.add_typer(tokens_app, name="tokens")
+
+MAX_TOKENS: Final = 1_000_000
 
 Directory = Annotated[Path, typer.Argument(help="Folder of the authority.")]
 
@@ -47,8 +61,7 @@ def make(
     ] = None,
     json: AsJson = False,
 ) -> None:
-    """
-    Create an authority and certificates.
+    """Create an authority and certificates.
 
     Copy each party's folder to its machine: PARTY.pem, PARTY.key and authority.pem, for the
     settings tls_certificate, tls_key and tls_authority. Keep authority.key away from services.
@@ -64,8 +77,7 @@ def renew(
     party: Annotated[str | None, typer.Argument(help="Party to renew.  [all]")] = None,
     json: AsJson = False,
 ) -> None:
-    """
-    Issue new certificates under the same authority.
+    """Issue new certificates under the same authority.
 
     They have new keys; old certificates stay valid until they expire. Copy the new files over the
     old ones: a service uses them from the next connection on, without a restart.
@@ -107,8 +119,7 @@ def identity(
     ] = False,
     json: AsJson = False,
 ) -> None:
-    """
-    Print, create or renew a party's signing identity.
+    """Print, create or renew a party's signing identity.
 
     Others pin the printed identity, which is also in identity.pub in that folder. After a renewal,
     everyone who pins the old identity refuses the new one's signatures. Renew between two
@@ -152,8 +163,40 @@ def _print(
         console.print(f"Written to {folder.path}.", markup=False, soft_wrap=True)
     if identity is not None:
         console.print(f"Fingerprint of the analyzer's signing identity: {identity}.")
-    soon = [row["party"] for row in listed if row["ends_soon"]]
-    if soon:
-        console.print(
-            f"Renew these, which expire in less than {WARN_DAYS} days: {', '.join(soon)}."
-        )
+    if soon := ", ".join(row["party"] for row in listed if row["ends_soon"]):
+        console.print(f"Renew these, which expire in less than {WARN_DAYS} days: {soon}.")
+
+
+@tokens_app.command("make", epilog=_TOKENS_EXAMPLE)
+def make_tokens(
+    count: Annotated[int, typer.Argument(min=1, max=MAX_TOKENS, help="Number of tokens.")],
+    out: Annotated[Path, typer.Option(help="New file for the tokens, one per line.")],
+    key_directory: Annotated[
+        Path, typer.Option(help="Folder of the token key, which is created on first use.")
+    ],
+    json: AsJson = False,
+) -> None:
+    """Create tokens to hand out, one per person.
+
+    A person stores theirs in their agent's token_file. Tokens are valid for all tasks of shufflers
+    with the printed token_identity.
+    """
+    check_folder(out)
+    if out.exists():
+        raise SettingsError(f"{out} already exists and may hold tokens in use")
+    issuer = TokenIssuer(
+        StateDirectory.open(key_directory).secret("token.key", TokenIssuer.generate)
+    )
+    lines = "".join(f"{issuer.issue().hex()}\n" for _ in range(count))
+    with writing(out):
+        atomic_write(out, lines.encode(), 0o600)
+    identity = issuer.identity().raw.hex()
+    if json:
+        print_json({"tokens": count, "file": str(out), "token_identity": identity})
+        return
+    terminal().print(
+        f"{count} tokens written to {out}. For the shuffler's settings:\n"
+        f'token_identity = "{identity}"',
+        markup=False,
+        soft_wrap=True,
+    )

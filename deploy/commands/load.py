@@ -8,11 +8,11 @@ from typing import Annotated
 import typer
 
 from common.errors import PlanError
-from deploy.commands.options import AsJson, Authority, Certificate, CertificateKey, task_digest
+from deploy.commands import options
 from deploy.datasets.catalogue import IPUMS_1940_CITY
 from deploy.load import report
 from deploy.load import target as targets
-from deploy.load.behaviour import MISBEHAVING, shares_from
+from deploy.load.behaviour import NAMES, shares_from
 from deploy.load.plan import LoadPlan, Mode, Pattern, TargetKind, check_options, ramp_from
 from deploy.load.run import execute
 from deploy.load.users import SealedUsers
@@ -24,7 +24,6 @@ from deploy.terminal.json_output import print_json
 
 app = typer.Typer()
 
-_KINDS = ", ".join(kind.name.lower() for kind in MISBEHAVING)
 _DEFAULT_USERS = 1000
 _MIN = 1e-6
 _MAX_SECONDS = 1e7
@@ -37,139 +36,89 @@ _MAX_SECONDS = 1e7
         "--shuffler-token-file state/shuffler/operator.token --users 20000 --mode bulk",
     )
 )
+@options.describe_options
 def load(
     context: typer.Context,
-    task: Annotated[
-        str | None,
-        typer.Argument(help="The task's digest, for --shuffler; not needed with --replay."),
-    ] = None,
-    shuffler: Annotated[
-        str | None, typer.Option(help="Address of the shuffler under load, host:port.")
-    ] = None,
-    local: Annotated[
-        bool, typer.Option("--local", help="Start services here, publish a task and test them.")
-    ] = False,
-    sink: Annotated[
-        bool,
-        typer.Option(
-            "--sink", help="Send to a server that stores nothing, to measure this program."
-        ),
-    ] = False,
-    authority: Authority = None,
-    draft: Annotated[
-        Path | None,
-        typer.Option(help="Draft, for --local or --sink.  [a built-in task: od-hp, 915 values]"),
-    ] = None,
+    task: Annotated[str | None, typer.Argument()] = None,
+    shuffler: str | None = None,
+    local: Annotated[bool, typer.Option("--local")] = False,
+    sink: Annotated[bool, typer.Option("--sink")] = False,
+    authority: options.Authority = None,
+    draft: Path | None = None,
     users: Annotated[
         int | None,
         typer.Option(
             min=1, max=10**9, help=f"Simulated users.  [{_DEFAULT_USERS}, or enough for --ramp]"
         ),
     ] = None,
-    dataset: Annotated[
-        str, typer.Option(help="Source of the values: a shipped data set, a file, or zipf:SIZE.")
-    ] = IPUMS_1940_CITY,
-    seed: Annotated[
-        int | None, typer.Option(min=0, help="Seed for values, behaviours and arrival times.")
-    ] = None,
-    mode: Annotated[
-        Mode, typer.Option(help="users: one connection per user. bulk: many users per call.")
-    ] = "users",
-    rate: Annotated[
-        float | None,
-        typer.Option(
-            min=_MIN,
-            max=1e9,
-            help="Users who arrive per second, whether or not the services keep up.",
-        ),
-    ] = None,
-    concurrency: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            max=100_000,
-            help="Without --rate: concurrent users, or concurrent bulk calls.  [64; 4]",
-        ),
-    ] = None,
-    pattern: Annotated[
-        Pattern, typer.Option(help="Arrivals with --rate. steady: at random. burst: many at once.")
-    ] = "steady",
-    burst: Annotated[int, typer.Option(min=1, help="Users per burst, with --pattern burst.")] = 100,
-    ramp: Annotated[
-        str | None,
-        typer.Option(
-            help="FROM:TO:STEPS users per second: raise the rate stepwise until the services fall "
-            "behind."
-        ),
-    ] = None,
-    step_seconds: Annotated[
-        float, typer.Option(min=_MIN, max=_MAX_SECONDS, help="Seconds per step of --ramp.")
-    ] = 10.0,
-    p99_limit: Annotated[
-        float,
-        typer.Option(min=_MIN, help="Milliseconds; --ramp ends when 1 in 100 users waits longer."),
-    ] = math.inf,
+    dataset: str = IPUMS_1940_CITY,
+    seed: Annotated[int | None, typer.Option(min=0)] = None,
+    mode: Mode = "users",
+    rate: Annotated[float | None, typer.Option(min=_MIN, max=1e9)] = None,
+    concurrency: Annotated[int | None, typer.Option(min=1, max=100_000)] = None,
+    pattern: Pattern = "steady",
+    burst: Annotated[int, typer.Option(min=1)] = 100,
+    ramp: str | None = None,
+    step_seconds: Annotated[float, typer.Option(min=_MIN, max=_MAX_SECONDS)] = 10.0,
+    p99_limit: Annotated[float, typer.Option(min=_MIN)] = math.inf,
     misbehaving: Annotated[
         str,
-        typer.Option(help=f"Share of users who misbehave: 0.1, or malformed=0.02,… ({_KINDS})."),
+        typer.Option(help=f"Share of users who misbehave: 0.1, or malformed=0.02,… ({NAMES})."),
     ] = "0",
-    processes: Annotated[
-        int, typer.Option(min=1, max=256, help="Number of sending processes.")
-    ] = 1,
-    patience: Annotated[
-        float,
-        typer.Option(
-            min=0,
-            max=_MAX_SECONDS,
-            help="Seconds that a user retries while services do not answer.",
-        ),
-    ] = 120.0,
-    fetch_task: Annotated[
-        bool, typer.Option("--fetch-task", help="Each user fetches the task first.")
-    ] = False,
-    prepare: Annotated[
-        Path | None, typer.Option(help="Only seal the submissions into this file; send nothing.")
-    ] = None,
-    replay: Annotated[
-        Path | None, typer.Option(help="Send the submissions prepared in this file.")
-    ] = None,
-    analyzer: Annotated[
-        str | None, typer.Option(help="Address of the analyzer, to check the result too.")
-    ] = None,
-    token_file: Annotated[
-        Path | None,
-        typer.Option(help="The analyzer's operator token: operator.token in its state directory."),
-    ] = None,
-    certificate: Certificate = None,
-    key: CertificateKey = None,
-    shuffler_token_file: Annotated[
-        Path | None,
-        typer.Option(
-            help="The shuffler's operator token, to check that the batch is empty and to check "
-            "the shuffler's counts."
-        ),
-    ] = None,
+    processes: Annotated[int, typer.Option(min=1, max=256)] = 1,
+    patience: Annotated[float, typer.Option(min=0, max=_MAX_SECONDS)] = 120.0,
+    fetch_task: Annotated[bool, typer.Option("--fetch-task")] = False,
+    prepare: Path | None = None,
+    replay: Path | None = None,
+    analyzer: str | None = None,
+    token_file: Path | None = None,
+    certificate: options.Certificate = None,
+    key: options.CertificateKey = None,
+    shuffler_token_file: Path | None = None,
     i_run_these_services: Annotated[  # noqa: ARG001  # `check_options` sees that it is given
-        bool,
-        typer.Option(
-            "--i-run-these-services",
-            help="Send without --shuffler-token-file. Simulated answers spoil a real collection.",
-        ),
+        bool, typer.Option("--i-run-these-services")
     ] = False,
-    close: Annotated[
-        bool, typer.Option("--close", help="Close the batch at the end if it has enough users.")
-    ] = False,
-    metrics: Annotated[
-        list[str] | None,
-        typer.Option(help="A service's metrics, PARTY=http://HOST:PORT/metrics; repeatable."),
-    ] = None,
-    json: AsJson = False,
+    close: Annotated[bool, typer.Option("--close")] = False,
+    metrics: list[str] | None = None,
+    json: options.AsJson = False,
 ) -> None:
-    """Send many simulated users' answers to a task, and reconcile all counts.
+    """
+    Send many simulated users' answers to a task, and reconcile all counts.
 
     All submissions are sealed before the first is sent. Only the operator may send to running
     services, with --shuffler-token-file or --i-run-these-services. The exit status is 1 if a count
     is wrong or missing.
+
+    Options:
+        task: The task's digest, for --shuffler; not needed with --replay.
+        shuffler: Address of the shuffler under load, host:port.
+        local: Start services here, publish a task and test them.
+        sink: Send to a server that stores nothing, to measure this program.
+        draft: Draft, for --local or --sink.  [a built-in task: od-hp, 915 values]
+        dataset: Source of the values: a shipped data set, a file, or zipf:SIZE.
+        seed: Seed for values, behaviours and arrival times.
+        mode: users: one connection per user. bulk: many users per call.
+        rate: Users who arrive per second, whether or not the services keep up.
+        concurrency: Without --rate: concurrent users, or concurrent bulk calls.  [64; 4]
+        pattern: Arrivals with --rate. steady: at random. burst: many at once.
+        burst: Users per burst, with --pattern burst.
+        ramp: FROM:TO:STEPS users per second: raise the rate stepwise until the services fall
+            behind.
+        step_seconds: Seconds per step of --ramp.
+        p99_limit: Milliseconds; --ramp ends when 1 in 100 users waits longer.
+        processes: Number of sending processes.
+        patience: Seconds that a user retries while services do not answer.
+        fetch_task: Each user fetches the task first.
+        prepare: Only seal the submissions into this file; send nothing.
+        replay: Send the submissions prepared in this file.
+        analyzer: Address of the analyzer, to check the result too.
+        token_file: The analyzer's operator token: operator.token in its state directory.
+        shuffler_token_file: The shuffler's operator token, to check that the batch is empty and to
+            check the shuffler's counts.
+        i_run_these_services: Send without --shuffler-token-file. Simulated answers spoil a real
+            collection.
+        close: Close the batch at the end if it has enough users.
+        metrics: A service's metrics, PARTY=http://HOST:PORT/metrics; repeatable.
     """
     if (shuffler is not None) + local + sink != 1:
         raise PlanError("choose a target: --shuffler ADDRESS with a task, --local, or --sink")
@@ -206,10 +155,14 @@ def load(
             targets.unpublished(plan, draft) if replayed is None else replayed.signed
         )
     else:
+        if replayed is not None and task is None:
+            digest = replayed.signed.digest()
+        else:
+            digest = options.task_digest(task or "")
         connecting = targets.connect(
             kind,
             shuffler or "",
-            replayed.signed.digest() if replayed and task is None else task_digest(task or ""),
+            digest,
             authority=authority,
             analyzer=analyzer,
             token_file=token_file,

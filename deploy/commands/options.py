@@ -2,12 +2,16 @@
 
 import asyncio
 import errno
+import inspect
 import math
 import os
+import re
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
+from copy import copy
+from operator import getitem
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar, get_args, get_origin
 
 import typer
 
@@ -45,6 +49,18 @@ Client = TypeVar("Client")
 Answer = TypeVar("Answer")
 
 
+def describe_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Move the texts under `Options:` in a command's docstring to the help of its parameters."""
+    command.__doc__, _, texts = inspect.cleandoc(command.__doc__ or "").partition("\n\nOptions:\n")
+    for name, text in re.findall(r"(?m)^ {4}(\w+): (.+(?:\n {8}.+)*)", texts):
+        hint: Any = command.__annotations__[name]
+        kind, given = get_args(hint) if get_origin(hint) is Annotated else (hint, typer.Option())
+        option = copy(given)  # several commands may share it
+        option.help = re.sub(r"\n +", " ", text)
+        command.__annotations__[name] = getitem(Annotated, (kind, option))
+    return command
+
+
 def parse_cap(text: str) -> float:
     """Parse a cap on the local ε, `none` for no cap, or raise SettingsError."""
     try:
@@ -71,12 +87,7 @@ def read_identity(file: Path) -> PublicIdentity:
 
 
 def read_shuffler_key(file: Path) -> bytes:
-    """
-    Read the shuffler's public key; refuse links, which could point to an operator's secret.
-
-    Raises SettingsError for a link or an unreadable file, WireError if it is not hexadecimal. The
-    key's length is checked where it is used.
-    """
+    """Read the shuffler's public key; refuse links, which could point to an operator's secret."""
     try:
         return bytes.fromhex(_read_ascii(file, flags=os.O_NOFOLLOW))
     except ValueError as error:

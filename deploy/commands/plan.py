@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
 import typer
 
@@ -11,12 +11,12 @@ from common.errors import PlanError
 from common.protocols import Kind
 from common.runtime.clock import SystemClock
 from common.task.draft import NumberDraft, PairDraft
-from deploy.commands.options import AsJson, TaskKind, parse_cap
+from deploy.commands.options import AsJson, TaskKind, describe_options, parse_cap
 from deploy.planning import plan_view
 from deploy.planning.planner import plan as find_plan
 from deploy.planning.requirements import Requirements, Trust
 from deploy.tasks.value_parser import parse_numbers
-from deploy.terminal.console import terminal
+from deploy.terminal.console import print_written, terminal
 from deploy.terminal.files import check_folder, write
 from deploy.terminal.help_examples import example
 from deploy.terminal.json_output import print_json
@@ -39,67 +39,50 @@ _COUNTED: Final[Mapping[Kind, str]] = {
         "--central-epsilon 0.5",
     )
 )
+@describe_options
 def plan(
-    users: Annotated[
-        int, typer.Option(help="Expected number of users, for which the error is minimised.")
-    ],
-    central_epsilon: Annotated[
-        float, typer.Option(help="Target epsilon against the analyzer, for all rounds together.")
-    ],
-    domain_size: Annotated[
-        int | None,
-        typer.Option(help="Number of possible values, of numbers in a vector, or of keys."),
-    ] = None,
+    users: int,
+    central_epsilon: float,
+    domain_size: int | None = None,
     task_kind: TaskKind = "categorical",
-    low: Annotated[
-        float | None,
-        typer.Option(help="Lower end of the value range, for numbers and pairs.  [-1]"),
-    ] = None,
-    high: Annotated[
-        float | None, typer.Option(help="Upper end of the value range, for numbers and pairs.  [1]")
-    ] = None,
-    n_min: Annotated[
-        int | None, typer.Option(help="Minimum users for which the guarantee must hold.  [all]")
-    ] = None,
-    delta: Annotated[float, typer.Option(help="Target delta, for all rounds together.")] = 1e-6,
-    local_cap: Annotated[
-        str | None,
-        typer.Option(
-            help="Maximum epsilon per answer against the shuffler and analyzer together, or none.  "
-            "[4, the default limit of devices]"
-        ),
-    ] = None,
-    messages_cap: Annotated[
-        float, typer.Option(help="Maximum expected messages per user; items only.")
-    ] = math.inf,
-    rounds: Annotated[
-        int, typer.Option(help="Number of tasks for the same users; items only.")
-    ] = 1,
-    honest_fraction: Annotated[
-        float, typer.Option(help="Share of users on whom the guarantee relies.")
-    ] = 1.0,
-    population: Annotated[
-        str, typer.Option(help="Name of the population in the draft; required for several rounds.")
-    ] = "",
-    trust: Annotated[
-        Trust,
-        typer.Option(
-            help="Trust in the shuffler: anonymity (it permutes and forgets senders), "
-            "shuffler-dummies (it also adds dummies), or none; items only."
-        ),
-    ] = "anonymity",
-    head: Annotated[
-        str, typer.Option(help="Largest expected shares, such as 0.2,0.05; items only.")
-    ] = "0.05",
-    max_mse: Annotated[
-        float, typer.Option(help="Maximum useful mean squared error of a share; items only.")
-    ] = math.inf,
-    output: Annotated[
-        Path | None, typer.Option(help="Write a draft for `shuffledp task create`.")
-    ] = None,
+    low: float | None = None,
+    high: float | None = None,
+    n_min: int | None = None,
+    delta: float = 1e-6,
+    local_cap: str | None = None,
+    messages_cap: float = math.inf,
+    rounds: int = 1,
+    honest_fraction: float = 1.0,
+    population: str = "",
+    trust: Trust = "anonymity",
+    head: str = "0.05",
+    max_mse: float = math.inf,
+    output: Path | None = None,
     json: AsJson = False,
 ) -> None:
-    """Find the protocol and parameters with the least error under a privacy target."""
+    """
+    Find the protocol and parameters with the least error under a privacy target.
+
+    Options:
+        users: Expected number of users, for which the error is minimised.
+        central_epsilon: Target epsilon against the analyzer, for all rounds together.
+        domain_size: Number of possible values, of numbers in a vector, or of keys.
+        low: Lower end of the value range, for numbers and pairs.  [-1]
+        high: Upper end of the value range, for numbers and pairs.  [1]
+        n_min: Minimum users for which the guarantee must hold.  [all]
+        delta: Target delta, for all rounds together.
+        local_cap: Maximum epsilon per answer against the shuffler and analyzer together, or
+            none.  [4, the default limit of devices]
+        messages_cap: Maximum expected messages per user; items only.
+        rounds: Number of tasks for the same users; items only.
+        honest_fraction: Share of users on whom the guarantee relies.
+        population: Name of the population in the draft; required for several rounds.
+        trust: Trust in the shuffler: anonymity (it permutes and forgets senders), shuffler-dummies
+            (it also adds dummies), or none; items only.
+        head: Largest expected shares, such as 0.2,0.05; items only.
+        max_mse: Maximum useful mean squared error of a share; items only.
+        output: Write a draft for `shuffledp task create`.
+    """
     check_folder(output)
     console, cap = terminal(stderr=json), plan_view.default_local_cap(rounds)
     if domain_size is None and task_kind in _COUNTED:
@@ -135,8 +118,7 @@ def plan(
             style="dim",
             highlight=False,
         )
-    if output is not None:
-        console.print(f"Written to {output}.")
+    print_written([output], console)
 
 
 def _range(kind: Kind, low: float | None, high: float | None) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from deploy.results.result_view import MAX_ROWS, ResultView, result_view
 from deploy.results.verification import check_fits, recompute_guarantees
 from deploy.tasks import drafts as draft_file
 from deploy.tasks.population_budgets import PopulationBudgets, budgets_by_population
-from deploy.terminal.console import terminal
+from deploy.terminal.console import print_written, terminal
 from deploy.terminal.escape import escaped
 from deploy.terminal.files import check_folder, write
 from deploy.terminal.help_examples import AT_ANALYZER, example
@@ -92,12 +92,7 @@ def result(
         print_json({**as_json(found), "labels": signed.labels, **view.fields})
         return
     print_result(found, view, terminal())
-    _print_written(html, csv, parquet)
-
-
-def _print_written(*paths: Path | None) -> None:
-    for path in filter(None, paths):
-        terminal().print(f"Written to {path}.", markup=False)
+    print_written((html, csv, parquet), terminal())
 
 
 def print_result(found: Result, view: ResultView, console: Console) -> None:
@@ -153,7 +148,7 @@ def ledger(
         print_json(ledger_view.as_json(entries, head, populations))
         return
     ledger_view.show(entries, head, populations, terminal())
-    _print_written(html)
+    print_written([html], terminal())
 
 
 @app.command(
@@ -181,4 +176,4 @@ def iterate(
     whole = draft_file.read(draft, _NO_KEY)
     before = None if after is None else read_iterated(after)
     write(output, draft_file.as_toml(next_draft(whole, iterations, number, before)))
-    _print_written(output)
+    print_written([output], terminal())

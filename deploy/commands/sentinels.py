@@ -36,45 +36,40 @@ app.add_typer(sentinels_app, name="sentinels")
 
 
 @sentinels_app.command("plant", short_help="Send and register test submissions.", epilog=_EXAMPLE)
+@options.describe_options
 def plant_sentinels(
-    task: Annotated[str, typer.Option(help="The task's digest, 64 hexadecimal digits.")],
-    count: Annotated[int, typer.Option(min=1, max=10_000, help="Number of sentinels to send.")],
-    shuffler: Annotated[str, typer.Option(help="Address of the shuffler, host:port.")],
+    task: str,
+    count: Annotated[int, typer.Option(min=1, max=10_000)],
+    shuffler: str,
     analyzer: options.AnalyzerAddress,
     token_file: options.TokenFile,
-    output: Annotated[
-        Path,
-        typer.Option(
-            help="File that records the sentinels; an existing file is continued. Never show it to "
-            "the shuffler."
-        ),
-    ],
-    over: Annotated[
-        float, typer.Option(min=0.0, help="Seconds over which to send them, at random times.")
-    ] = 0.0,
-    tokens: Annotated[
-        Path | None,
-        typer.Option(
-            help="User tokens, one per line, if the shuffler requires them. Uses the first COUNT; "
-            "never give these to users."
-        ),
-    ] = None,
+    output: Path,
+    over: Annotated[float, typer.Option(min=0.0)] = 0.0,
+    tokens: Path | None = None,
     authority: options.Authority = None,
     certificate: options.Certificate = None,
     key: options.CertificateKey = None,
-    analyzer_identity: Annotated[
-        Path | None,
-        typer.Option(help="The analyzer's identity.pub, to verify the task's signature."),
-    ] = None,
-    shuffler_identity: Annotated[
-        Path | None, typer.Option(help="The shuffler's identity.pub, to verify receipts.")
-    ] = None,
+    analyzer_identity: Path | None = None,
+    shuffler_identity: Path | None = None,
     json: options.AsJson = False,
 ) -> None:
-    """Register test submissions with the analyzer, and send them through the shuffler.
+    """
+    Register test submissions with the analyzer, and send them through the shuffler.
 
     After an interruption, run the same command again: it resends, byte for byte, every sentinel
     that the shuffler has not acknowledged.
+
+    Options:
+        task: The task's digest, 64 hexadecimal digits.
+        count: Number of sentinels to send.
+        shuffler: Address of the shuffler, host:port.
+        output: File that records the sentinels; an existing file is continued. Never show it to the
+            shuffler.
+        over: Seconds over which to send them, at random times.
+        tokens: User tokens, one per line, if the shuffler requires them. Uses the first COUNT;
+            never give these to users.
+        analyzer_identity: The analyzer's identity.pub, to verify the task's signature.
+        shuffler_identity: The shuffler's identity.pub, to verify receipts.
     """
     check_folder(output)
     digest = options.task_digest(task)

@@ -1,7 +1,8 @@
-"""`shuffledp simulate`: compare protocols on a data set."""
+"""`shuffledp simulate` and `reproduce`: compare protocols, and repeat published experiments."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -9,22 +10,32 @@ import typer
 
 from common.errors import SettingsError
 from common.protocols import Kind, protocol_named, protocols_of
-from deploy.commands.options import AsJson, TaskKind, parse_cap
+from deploy.commands.options import AsJson, TaskKind, describe_options, parse_cap
 from deploy.datasets.catalogue import IPUMS_1940_CITY, SHIPPED
 from deploy.datasets.sample_people import people_of, sample_people
 from deploy.datasets.sources import dataset as read_dataset
 from deploy.simulate import table
+from deploy.simulate.experiments.key_value import key_value
+from deploy.simulate.experiments.projection import projection
+from deploy.simulate.experiments.rappor import exponential, states
 from deploy.simulate.plot import comparison, draw
 from deploy.simulate.populations import Population
 from deploy.simulate.sweep import Sweep, run
 from deploy.simulate.sweep_row import Accounting
-from deploy.terminal.console import terminal
+from deploy.terminal.console import print_written, terminal
 from deploy.terminal.files import check_folder, write
 from deploy.terminal.help_examples import example
 from deploy.terminal.json_output import print_json
 
 app = typer.Typer()
 
+EXPERIMENTS: Final[Mapping[str, Callable[[int, table.Progress], table.Report]]] = {
+    "rappor-states": states,
+    "rappor-50-states": partial(states, n_states=50),
+    "rappor-exponential": exponential,
+    "projection": projection,
+    "key-value": key_value,
+}
 _ACCOUNTINGS: Final[Mapping[str | None, tuple[Accounting, ...]]] = {
     None: ("tight",),
     "published": ("published",),
@@ -50,6 +61,7 @@ _FIGURES: Final = {
         "shuffledp simulate --task-kind mean --dataset sleep.csv --column hours",
     )
 )
+@describe_options
 def simulate(
     protocol: Annotated[
         list[str] | None,
@@ -58,11 +70,8 @@ def simulate(
             "kinds all]"
         ),
     ] = None,
-    central_epsilon: Annotated[
-        list[float] | None,
-        typer.Option(help="Target epsilon against the analyzer; repeatable.  [0.2]"),
-    ] = None,
-    delta: Annotated[float, typer.Option(help="Delta of every target.")] = 1e-6,
+    central_epsilon: list[float] | None = None,
+    delta: float = 1e-6,
     task_kind: TaskKind = "categorical",
     dataset: Annotated[
         str | None,
@@ -71,54 +80,42 @@ def simulate(
             "zipf:SIZE[,EXPONENT], uniform:SIZE.  [ipums1940_city; or the demo's people]"
         ),
     ] = None,
-    column: Annotated[
-        str | None,
-        typer.Option(
-            help="Column of values in the file. If the file has a column named count, each row is "
-            "a value and its count; otherwise each row is a person.  [value]"
-        ),
-    ] = None,
-    users: Annotated[int | None, typer.Option(help="Number of people to use.  [all]")] = None,
-    accounting: Annotated[
-        str | None,
-        typer.Option(help="Bounds for parameters: published, tight or both; items only.  [tight]"),
-    ] = None,
-    repeat: Annotated[int, typer.Option(min=1, help="Collections per setting.")] = 3,
-    messages_cap: Annotated[
-        float | None,
-        typer.Option(
-            help="Maximum expected messages per user; items only.  [5, or as many as a bound needs]"
-        ),
-    ] = None,
-    local_cap: Annotated[
-        str, typer.Option(help="Maximum local epsilon of a report, or none.")
-    ] = "none",
-    seed: Annotated[
-        int, typer.Option(min=0, help="Random seed; the same seed repeats the run.")
-    ] = 1,
-    by_value: Annotated[
-        bool,
-        typer.Option(
-            "--by-value",
-            help="Show the true figure of every value beside its estimates; always shown for few "
-            "values.",
-        ),
-    ] = False,
-    plot: Annotated[
-        Path | None, typer.Option(help="Write a figure under this name, as PNG and SVG.")
-    ] = None,
-    csv: Annotated[Path | None, typer.Option(help="Write every figure as CSV.")] = None,
-    figure_number: Annotated[
-        int | None,
-        typer.Option(
-            "--figure",
-            help="The OD-HP paper's figure 3 (IPUMS), 4 (Kosarak) or 5 (run time): its protocols "
-            "and targets, with both accountings. Written to figureN.png and .svg, or to --plot.",
-        ),
-    ] = None,
+    column: str | None = None,
+    users: int | None = None,
+    accounting: str | None = None,
+    repeat: Annotated[int, typer.Option(min=1)] = 3,
+    messages_cap: float | None = None,
+    local_cap: str = "none",
+    seed: Annotated[int, typer.Option(min=0)] = 1,
+    by_value: Annotated[bool, typer.Option("--by-value")] = False,
+    plot: Path | None = None,
+    csv: Path | None = None,
+    figure_number: Annotated[int | None, typer.Option("--figure")] = None,
     json: AsJson = False,
 ) -> None:
-    """Simulate protocols on a data set, without encryption, and compare errors with theory."""
+    """
+    Simulate protocols on a data set, without encryption, and compare errors with theory.
+
+    Options:
+        central_epsilon: Target epsilon against the analyzer; repeatable.  [0.2]
+        delta: Delta of every target.
+        column: Column of values in the file. If the file has a column named count, each row is a
+            value and its count; otherwise each row is a person.  [value]
+        users: Number of people to use.  [all]
+        accounting: Bounds for parameters: published, tight or both; items only.  [tight]
+        repeat: Collections per setting.
+        messages_cap: Maximum expected messages per user; items only.  [5, or as many as a bound
+            needs]
+        local_cap: Maximum local epsilon of a report, or none.
+        seed: Random seed; the same seed repeats the run.
+        by_value: Show the true figure of every value beside its estimates; always shown for few
+            values.
+        plot: Write a figure under this name, as PNG and SVG.
+        csv: Write every figure as CSV.
+        figure_number: The OD-HP paper's figure 3 (IPUMS), 4 (Kosarak) or 5 (run time): its
+            protocols and targets, with both accountings. Written to figureN.png and .svg, or to
+            --plot.
+    """
     kind, targets, names, source = task_kind, central_epsilon, protocol, dataset
     of_items = {"accounting": accounting, "messages-cap": messages_cap, "figure": figure_number}
     _check_options(kind, of_items)
@@ -150,8 +147,7 @@ def simulate(
     if plot is not None:
         title = f"{people.title}: {people.n_users:,} users, δ = {delta:g}, {repeat} repeats"
         written += draw(comparison(rows), plot, title=title)
-    for path in written:
-        console.print(f"Written to {path}.", markup=False, soft_wrap=True)
+    print_written(written, console)
     if json:
         print_json([row.as_json(by_value=by_value) for row in rows])
         return
@@ -191,3 +187,36 @@ def _population(
         return Population.of_values(sample_people(kind, users, seed))
     data = read_dataset(source, users, column=column)
     return Population.of_values(people_of(data, kind, users, seed), data.name)
+
+
+@app.command(no_args_is_help=True, epilog=example("shuffledp reproduce key-value --plot pairs"))
+@describe_options
+def reproduce(
+    experiment: Annotated[str, typer.Argument()],
+    seed: Annotated[int, typer.Option(min=0)] = 1,
+    plot: Path | None = None,
+    json: AsJson = False,
+) -> None:
+    """
+    Repeat a paper's experiment, without encryption, and print the results.
+
+    docs/researchers/experiments.md compares them with the papers' claims.
+
+    Options:
+        experiment: rappor-states or rappor-50-states (COVID-19 cases by US state),
+            rappor-exponential (100 texts among 200 candidates), projection (Multi-RPHM, Multi-HM
+            and better baselines; a few minutes), or key-value (PrivKV and PrivKVM).
+        seed: Random seed; the same seed repeats the run.
+        plot: Write a figure under this name, as PNG and SVG.
+    """
+    if experiment not in EXPERIMENTS:
+        raise SettingsError(f"experiment must be one of: {', '.join(EXPERIMENTS)}")
+    check_folder(plot)
+    console = terminal(stderr=json)
+    with table.progress_bar(console) as progress:
+        report = EXPERIMENTS[experiment](seed, partial(progress, "Running"))
+    table.show_report(report, console)
+    if plot is not None:
+        print_written(draw(report.points, plot, title=report.title), console)
+    if json:
+        print_json(report.figures)

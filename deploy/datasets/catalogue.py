@@ -51,12 +51,7 @@ class Dataset:
         return rng.permutation(np.repeat(np.arange(self.domain_size), counts))
 
     def sample_counts(self, n_users: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        """
-        Draw n_users people without replacement; return counts by item, shape (domain_size,).
-
-        Raises TaskError if n_users is not in 1 .. self.n_users. Cost: a hypergeometric draw per
-        item.
-        """
+        """Draw n_users people without replacement; return counts, shape (domain_size,)."""
         self.check_users(n_users)
         drawn = rng.multivariate_hypergeometric(self.counts, n_users, method="marginals")
         return np.asarray(drawn, dtype=np.int64)
@@ -78,7 +73,6 @@ SHIPPED: Final = MappingProxyType(
         COVID_US_STATES: "Confirmed COVID-19 cases by US state, until 18 April 2021",
     }
 )
-"""Titles of the shipped data sets, by name."""
 
 
 def load(name: str) -> Dataset:

@@ -36,44 +36,31 @@ class Table(NamedTuple):
 
 
 def read(path: Path, column: str = VALUE) -> Table:
-    """
-    Read a file's column of values, and its column `count` if there is one.
-
-    Raises:
-        TaskError: The file cannot be read, has an unknown ending, breaks a format rule, or is
-            Parquet and pyarrow is not installed.
-    """
+    """Read a file's column of values, and its column `count` if it has one, or raise TaskError."""
     name = path.name
     ending = name.lower()
+    if not ending.endswith(ENDINGS):
+        raise TaskError(f"{name} must end with {' or '.join(ENDINGS)}")
     try:
         if ending.endswith(".parquet"):
             return _parquet(path, column)
-        if ending.endswith(".csv.gz"):
-            with gzip.open(path, "rt", encoding="utf-8-sig", newline="") as file:
-                return read_csv(_lines(file, name), name=name, column=column)
-        if ending.endswith(".csv"):
-            with path.open(encoding="utf-8-sig", newline="") as file:
-                return read_csv(_lines(file, name), name=name, column=column)
+        open_text: Any = gzip.open if ending.endswith(".gz") else Path.open
+        with open_text(path, "rt", encoding="utf-8-sig", newline="") as file:
+            return read_csv(_lines(file, name), name=name, column=column)
     except (OSError, EOFError, zlib.error) as error:  # OSError: gzip's own errors too
         reason = error.strerror if isinstance(error, OSError) else None
         raise TaskError(f"{name} cannot be read: {reason or 'it is truncated'}") from error
-    raise TaskError(f"{name} must end with {' or '.join(ENDINGS)}")
 
 
 def read_csv(lines: Iterable[str], *, name: str, column: str = VALUE) -> Table:
-    """
-    Read the CSV lines of the file `name`: a header and rows. Empty lines are ignored.
-
-    Raises:
-        TaskError: The lines break a rule of the format. The message names the row, never its text.
-    """
+    """Read CSV lines: a header and rows. The message of a TaskError names a row, never its text."""
     try:
         rows = csv.reader(lines, strict=True)
         header = [title.strip() for title in next(rows, [])]
         if not header:
             raise TaskError(f"{name} is empty; its first line must be value or value,count")
         indices = [header.index(title) for title in _columns(header, name, column)]
-        return _tabulate(_fields(rows, indices, name), name, counted=len(indices) > 1)
+        return _tabulate(_fields(rows, indices, name), name)
     except (csv.Error, UnicodeDecodeError) as error:
         raise TaskError(f"{name} is not comma-separated UTF-8 text") from error
 
@@ -92,17 +79,15 @@ def _fields(
     rows: Iterable[list[str]], indices: Sequence[int], name: str
 ) -> Iterator[tuple[int, list[str]]]:
     """Yield every nonempty row's number, from 1 on, and its stripped fields at these indices."""
+    needed = max(indices) + 1
     for number, row in enumerate(rows, start=1):
-        if row and len(row) <= max(indices):
-            raise TaskError(
-                f"row {number} of {name} has {len(row)} columns; it needs {max(indices) + 1}"
-            )
+        if 0 < len(row) < needed:
+            raise TaskError(f"row {number} of {name} has {len(row)} columns; it needs {needed}")
         if row:
             yield number, [row[index].strip() for index in indices]
 
 
 def _parquet(path: Path, column: str) -> Table:
-    """Read a Parquet file with pyarrow."""
     name = path.name
     try:
         parquet: Any = importlib.import_module("pyarrow.parquet")
@@ -115,8 +100,7 @@ def _parquet(path: Path, column: str) -> Table:
     try:
         with parquet.ParquetFile(path) as file:
             columns = _columns(file.schema_arrow.names, name, column)
-            rows = enumerate(_parquet_rows(file, columns, name), start=1)
-            return _tabulate(rows, name, counted=len(columns) > 1)
+            return _tabulate(enumerate(_parquet_rows(file, columns, name), start=1), name)
     except (broken, UnicodeDecodeError) as error:
         raise TaskError(f"{name} is not a valid Parquet file") from error
 
@@ -147,10 +131,11 @@ def _columns(header: Sequence[str], name: str, column: str) -> list[str]:
     return columns
 
 
-def _tabulate(rows: Iterable[tuple[int, list[str]]], name: str, *, counted: bool) -> Table:
-    """Return the table of numbered rows, which are people or, if `counted`, items."""
-    people = Counter[str]()
+def _tabulate(rows: Iterable[tuple[int, list[str]]], name: str) -> Table:
+    """Return the table of numbered rows, which are people or, if they have a count, items."""
+    people, counted = Counter[str](), False
     for number, (value, *count) in rows:
+        counted = bool(count)
         if len(value) > MAX_LABEL_CHARACTERS:
             raise TaskError(
                 f"the value of row {number} of {name} has {len(value)} characters; "

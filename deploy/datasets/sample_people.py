@@ -1,12 +1,8 @@
-"""
-Draw populations of every kind of data, from shipped data, from files, or synthetic.
-
-For demos and simulations only: the randomness is seeded.
-"""
+"""Draw seeded populations of every kind of data: from shipped data, from files, or synthetic."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 
@@ -15,6 +11,7 @@ from common.mechanisms.base import Counts, Vector
 from common.messages.submission import Value
 from common.protocols import Kind
 from common.task.draft import NumberDraft, PairDraft, TextDraft
+from common.task.specs import check_int_range
 from deploy.datasets.catalogue import COVID_US_STATES, Dataset, load
 from deploy.tasks.demo_task import DEMO_PARAMETERS
 from deploy.tasks.value_parser import parse_value
@@ -22,7 +19,6 @@ from deploy.tasks.value_parser import parse_value
 MAX_SAMPLE: Final = 1_000_000
 """Largest synthetic population, and largest population from a file."""
 _MAX_CANDIDATES: Final = 1000
-"""Maximum number of a file's texts that become candidates."""
 _PATIENTS: Final = 100_000
 """Default number of people drawn from the 31,670,031 COVID-19 cases."""
 _ABSENT: Final = (
@@ -51,18 +47,12 @@ class SamplePeople:
 
 
 def sample_people(kind: Kind, n_users: int | None, seed: int | None) -> SamplePeople:
-    """
-    Draw n_users people; by default 100,000 for items and texts, 20,000 for other kinds.
-
-    Items and texts are the states of COVID-19 cases; other values are synthetic. Raises TaskError
-    if n_users is out of range.
-    """
+    """Draw n_users people; by default 100,000 for items and texts, 20,000 for other kinds."""
     rng = np.random.default_rng(seed)
     if kind in {"categorical", "string"}:
         return _patients(kind, _PATIENTS if n_users is None else n_users, rng)
     people = 20_000 if n_users is None else n_users
-    if not 1 <= people <= MAX_SAMPLE:
-        raise TaskError(f"users is {people}; it must lie between 1 and {MAX_SAMPLE}")
+    check_int_range("users", people, 1, MAX_SAMPLE)
     title, draft, answer = _QUESTIONS[kind]
     size = draft.get("domain_size", 1)
     values = answer(people, size, rng)
@@ -76,7 +66,6 @@ def sample_people(kind: Kind, n_users: int | None, seed: int | None) -> SamplePe
 
 
 def _patients(kind: Kind, n_users: int, rng: np.random.Generator) -> SamplePeople:
-    """Draw the states of COVID-19 cases, as items or as texts."""
     data = load(COVID_US_STATES)
     items = data.draw(n_users, rng)
     shares = np.bincount(items, minlength=data.domain_size) / n_users
@@ -121,15 +110,10 @@ def _viewers(n_users: int, size: int, rng: np.random.Generator) -> list[Any]:
     ]
 
 
-class _Question(NamedTuple):
-    title: str
-    draft: Mapping[str, Any]
-    answer: Callable[[int, int, np.random.Generator], list[Any]]
-    """Draws values, given the number of people and the number of numbers or keys."""
-
-
-_QUESTIONS: Final[Mapping[Kind, _Question]] = {
-    "mean": _Question(
+_Answer = Callable[[int, int, np.random.Generator], list[Any]]
+"""Draws values, given the number of people and the number of numbers or keys."""
+_QUESTIONS: Final[Mapping[Kind, tuple[str, Mapping[str, Any], _Answer]]] = {
+    "mean": (
         "the hours that a person slept, 0 to 24",
         {
             "protocol": "piecewise",
@@ -139,7 +123,7 @@ _QUESTIONS: Final[Mapping[Kind, _Question]] = {
         },
         _sleepers,
     ),
-    "vector": _Question(
+    "vector": (
         "a guest's marks from 1 to 5 on eight questions",
         {
             "protocol": "multi-hm",
@@ -153,7 +137,7 @@ _QUESTIONS: Final[Mapping[Kind, _Question]] = {
         },
         _guests,
     ),
-    "key-value": _Question(
+    "key-value": (
         "the films (of twelve) that a person saw, with 0 to 5 stars for each",
         {
             "protocol": "priv-kv",
@@ -169,14 +153,10 @@ _QUESTIONS: Final[Mapping[Kind, _Question]] = {
 
 def people_of(data: Dataset, kind: Kind, n_users: int | None, seed: int | None) -> SamplePeople:
     """
-    Draw n_users people, by default all, of a data set whose labels are values of a kind.
+    Draw people, by default all, of a data set whose labels have the format of `contribute`.
 
-    Labels have the format of `shuffledp contribute`. Ranges of numbers are the observed ones;
-    candidates are the most frequent texts.
-
-    Raises:
-        TaskError: There are no labels, a label is not a value of the kind, vectors have different
-            lengths, all numbers are equal, or n_users exceeds the data set or MAX_SAMPLE.
+    Ranges of numbers are the observed ones; candidates are the most frequent texts. Raises
+    TaskError if a label or n_users does not fit.
     """
     users = data.n_users if n_users is None else n_users
     if not data.labels or users > MAX_SAMPLE:
@@ -206,9 +186,8 @@ def people_of(data: Dataset, kind: Kind, n_users: int | None, seed: int | None) 
         if len({len(row) for row in rows}) > 1:
             raise TaskError(f"values of {data.name} have different lengths; they must be equal")
         low, high = _range([number for row in rows for number in row])
-        size = len(rows[0])
-        draft = {"domain_size": size, "numbers": NumberDraft(low=low, high=high)}
-        facts = {"draft": draft, **_truth(parsed, counts, size)}
+        draft = {"domain_size": len(rows[0]), "numbers": NumberDraft(low=low, high=high)}
+        facts = {"draft": draft, **_truth(parsed, counts, len(rows[0]))}
     values = [value for value, many in zip(parsed, counts, strict=True) for _ in range(many)]
     title = data.title if kind == "string" else f"{data.title}, range {low:g} to {high:g}"
     return SamplePeople(kind=kind, title=title, values=values, **facts)

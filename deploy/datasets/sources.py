@@ -21,30 +21,22 @@ _FORMS: Final = "zipf:SIZE, zipf:SIZE,EXPONENT"
 
 def dataset(text: str, n_users: int | None = None, column: str | None = None) -> Dataset:
     """
-    Return the data set with this name.
+    Return a data set, or raise TaskError if there is none, or none with n_users people.
 
-    Args:
-        text: Name of a shipped data set; path of a .csv, .csv.gz or .parquet file; `zipf:SIZE`,
-            `zipf:SIZE,EXPONENT` or `uniform:SIZE`.
-        n_users: Number of people of a synthetic distribution, by default a million; for other data
-            sets, number of people that must be available.
-        column: Column of a file's values, by default `value`.
-
-    Raises:
-        TaskError: There is no such data set, it breaks a rule, or it has fewer than n_users people.
+    `text` names a shipped data set, a file, or a distribution: `zipf:SIZE`, `zipf:SIZE,EXPONENT` or
+    `uniform:SIZE`, of n_users people, by default a million. `column` is that of a file's values.
     """
     is_file = text.lower().endswith(files.ENDINGS)
     if column is not None and not is_file:
         raise TaskError(f"the column is {column}; only a file has columns")
     distribution, colon, numbers = text.partition(":")
     if colon and distribution in _NAMES:
-        return _synthetic(
-            distribution, numbers.split(","), _DEFAULT_USERS if n_users is None else n_users
-        )
+        people = _DEFAULT_USERS if n_users is None else n_users
+        return _synthetic(distribution, numbers.split(","), people)
     if is_file:
         path = Path(text)
-        title = f"The file {path.name}"
         table = files.read(path, VALUE if column is None else column)
+        title = f"The file {path.name}"
         data = Dataset(name=path.name, title=title, labels=table.values, counts=table.counts)
     elif text in catalogue.SHIPPED:
         data = catalogue.load(text)
@@ -70,23 +62,20 @@ def _synthetic(distribution: str, parts: list[str], n_users: int) -> Dataset:
     check_int_range(f"the items of a {_NAMES[distribution]} distribution", size, 2, MAX_DOMAIN_SIZE)
     if not 0 <= exponent <= _MAX_EXPONENT:
         raise TaskError(f"exponent is {exponent}; it must lie between 0 and {_MAX_EXPONENT:g}")
+    name, title = f"zipf:{size},{exponent:g}", f"Zipf with exponent {exponent:g}"
     if distribution == "uniform":
-        name, title, exponent = f"uniform:{size}", f"uniform over {size:,} items", 0.0
-    else:
-        name = f"zipf:{size},{exponent:g}"
-        title = f"Zipf with exponent {exponent:g} over {size:,} items"
+        name, title, exponent = f"uniform:{size}", "uniform", 0.0
     weights = np.arange(1, size + 1, dtype=np.float64)
     np.power(weights, -exponent, out=weights)
-    counts = apportion(weights, n_users)
-    return Dataset(name=name, title=f"Synthetic: {title}", labels=(), counts=counts)
+    title = f"Synthetic: {title} over {size:,} items"
+    return Dataset(name=name, title=title, labels=(), counts=apportion(weights, n_users))
 
 
 def apportion(weights: NDArray[np.float64], n_users: int) -> NDArray[np.int64]:
     """
-    Divide n_users people among items in proportion to weights, by the largest-remainder method.
+    Divide people among items in proportion to weights, by the largest-remainder method.
 
-    Ties go to lower items. `weights` has shape (domain_size,) and is overwritten, to save memory.
-    Raises TaskError if n_users is not in 1 .. MAX_PEOPLE.
+    Ties go to lower items. `weights`, shape (domain_size,), is overwritten, to save memory.
     """
     check_int_range("users", n_users, 1, MAX_PEOPLE)
     weights /= weights.sum()

@@ -47,7 +47,6 @@ class DemoRun:
     task: Task
     result: Result
     people: SamplePeople
-    """The users and their true values."""
     submit_seconds: float
     shuffle_seconds: float
 
@@ -81,11 +80,7 @@ def run(people: SamplePeople, *, output: Path, html: Path, console: Console) -> 
 
 
 async def collect(people: SamplePeople, *, directory: Path, console: Console) -> DemoRun:
-    """
-    Start the three services, publish a task, contribute all values and wait for the result.
-
-    The services' state is in `directory`. The seed that selected the people never seeds the noise.
-    """
+    """Start the three services in a directory, collect all values, and wait for the result."""
     n_users = len(people.values)
     bulk = max(0, n_users - _THROUGH_USER_AGENT)
     console.print("Starting the analyzer, shuffler and user agent …")

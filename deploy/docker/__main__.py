@@ -11,7 +11,6 @@ from deploy.docker.deployment import Deployment
 from deploy.docker.engine import IMAGES, SCALE_IMAGES, Engine
 
 DEFAULT_BASE: Final = "python:3.12-slim-bookworm"
-"""Default base image, as in the Dockerfile."""
 
 
 def _print(line: str) -> None:

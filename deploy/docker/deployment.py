@@ -37,10 +37,8 @@ class Deployment:
     """Whether to run the scale deployment, under the same names and keys."""
     project: str = "shuffledp"
     tag: str = "local"
-    """Tag of the images."""
     secrets: Path = _FOLDER / "secrets"
     variables_file: Path = _FOLDER / ".env"
-    """Environment file of the compose project."""
 
     @property
     def file(self) -> Path:

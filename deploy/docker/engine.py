@@ -5,6 +5,7 @@ import shutil
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from subprocess import CompletedProcess, TimeoutExpired
 from typing import Final, Self
@@ -23,14 +24,11 @@ _VARIANTS: Final[Mapping[str, tuple[str, str]]] = {
     "haproxy": ("debian", "PACKAGE=haproxy"),
     "prometheus": ("debian", "PACKAGE=prometheus"),
 }
-"""Target and argument of each variant."""
 
 _CHECK_SECONDS: Final = 20.0
-"""Timeout in seconds of a command that checks for an engine."""
 _COMMAND_SECONDS: Final = 540.0
-"""Timeout in seconds of every other command, such as a build."""
+"""Timeouts of a command that checks for an engine, and of every other command."""
 _ERROR_LINES: Final = 25
-"""Number of last output lines that an error message quotes."""
 _COMPOSE: Final = (("docker", "compose"), ("docker-compose",))
 _INSTALL: Final = "Debian: apt-get install --no-install-recommends docker.io docker-compose"
 
@@ -71,11 +69,7 @@ class Engine:
     def run(
         self, *arguments: str, text: str = "", check: bool = True, compose: bool = False
     ) -> CompletedProcess[str]:
-        """
-        Run a docker or compose command with `text` as its standard input.
-
-        Raises EngineError if it times out, or if it fails and `check` is true.
-        """
+        """Run a command with `text` as its input. Raises EngineError if it times out or fails."""
         command = (*(self.compose if compose else ("docker",)), *arguments)
         name = " ".join(command[:3])
         try:
@@ -92,11 +86,7 @@ class Engine:
         return self.run(*arguments, text=text).stdout.strip()
 
     def build(self, image: str, name: str, base: str, builder: str, *options: str) -> None:
-        """
-        Build one of IMAGES or SCALE_IMAGES on the image `base`. Raises EngineError.
-
-        The image `builder` runs the build; it holds the same Python, and pip.
-        """
+        """Build one of IMAGES or SCALE_IMAGES; `builder` has the Python of `base`, and pip."""
         file = f"--file={ROOT / 'deploy' / 'docker' / 'Dockerfile'}"
         target, *variant = _VARIANTS.get(image, (image,))
         arguments = (f"BASE={base}", f"BUILDER={builder}", *variant)
@@ -114,12 +104,5 @@ def _answers(command: tuple[str, ...], environment: Mapping[str, str]) -> bool:
 def _run(
     command: tuple[str, ...], environment: Mapping[str, str], text: str, seconds: float
 ) -> CompletedProcess[str]:
-    return subprocess.run(  # noqa: S603  # the engine, found on the PATH
-        command,
-        input=text,
-        capture_output=True,
-        text=True,
-        timeout=seconds,
-        env={**os.environ, **environment},
-        check=False,
-    )
+    run = partial(subprocess.run, capture_output=True, text=True, check=False)
+    return run(command, input=text, timeout=seconds, env={**os.environ, **environment})

@@ -9,10 +9,9 @@ Create the keys that containers need before their first start; keep existing one
     SECRETS/PARTY/internal/                       for scale-out: the party's internal authority
     SECRETS/PARTY/internal/ROLE/                  and what each of its processes gets
 
-Containers mount these files with their owner and mode, so they belong to the user that services run
-as. `make up` runs this module in the operator's image: first for certificates, without volumes;
-then for each party, with only that party's volume and secrets. A link that a compromised service
-leaves in its volume therefore cannot reach another party's secrets.
+`make up` runs this module in the operator's image, as the user that services run as: first for
+certificates, without volumes; then for each party, with only that party's volume and secrets. A
+link that a compromised service leaves in its volume cannot reach another party's secrets.
 """
 
 import argparse
@@ -53,13 +52,7 @@ _STATE: Final = Path("/var/lib/shuffledp/state")
 
 
 def prepare_certificates(secrets: Path, now: float, *, internal: bool = False) -> None:
-    """
-    Create missing certificates (authority, analyzer, shuffler, operator) in an existing folder.
-
-    With `internal`, also a certificate for the shuffler's front-ends, and each party's internal
-    authority and its roles' certificates. Raises SettingsError if a file cannot be written or does
-    not match the others.
-    """
+    """Create missing certificates in a folder; with `internal`, also those for scale-out."""
     _make_missing(secrets, _CERTIFIED, now)
     if internal:
         _make_missing(secrets, (FRONT_END,), now)
@@ -79,8 +72,7 @@ def prepare_party(secrets: Path, state: Path) -> None:
     """
     Create a party's state key, identity and operator token, and copy the last two to its secrets.
 
-    Treats the state directory as untrusted. Raises SettingsError if a file cannot be written, does
-    not match the others, or is a link.
+    Treats the state directory as untrusted: raises SettingsError for a link or a wrong file.
     """
     directory = StateDirectory.open(state, secrets / "state.key")
     identity = load_identity(directory).public_identity()

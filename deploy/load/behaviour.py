@@ -41,17 +41,12 @@ COUNTED: Final = (Behaviour.HONEST, Behaviour.DUPLICATE, Behaviour.FLOODING, Beh
 """Behaviours of users whose value must be counted once."""
 
 MISBEHAVING: Final = tuple(kind for kind in Behaviour if kind is not Behaviour.HONEST)
-
-_ROUNDING: Final = 1e-9
+NAMES: Final = ", ".join(kind.name.lower() for kind in MISBEHAVING)
+"""The misbehaviours, as `shares_from` reads them."""
 
 
 def shares_from(text: str) -> dict[Behaviour, float]:
-    """
-    Parse the shares of misbehaving users, such as `malformed=.02,duplicate=.1`.
-
-    One number is split evenly over all behaviours. Raises PlanError if a share is invalid or no
-    user would be honest.
-    """
+    """Parse shares of behaviours, or one share split evenly over all, or raise PlanError."""
     try:
         if "=" in text:
             pairs = (part.split("=") for part in text.split(","))
@@ -59,14 +54,12 @@ def shares_from(text: str) -> dict[Behaviour, float]:
         else:
             shares = dict.fromkeys(MISBEHAVING, float(text) / len(MISBEHAVING))
     except (KeyError, ValueError) as error:
-        names = ", ".join(kind.name.lower() for kind in MISBEHAVING)
         raise PlanError(
             f"misbehaving must be a share, such as 0.1, or shares of behaviours, such as "
-            f"malformed=0.02,duplicate=0.1; the behaviours are {names}"
+            f"malformed=0.02,duplicate=0.1; the behaviours are {NAMES}"
         ) from error
     total = sum(shares.values())
-    fits = all(share >= 0 for share in shares.values()) and total < 1 - _ROUNDING
-    if Behaviour.HONEST in shares or not fits:
+    if Behaviour.HONEST in shares or min(shares.values()) < 0 or not total < 1 - 1e-9:
         raise PlanError(
             f"the shares of misbehaving users sum to {total:g}; each must be at least 0, and their "
             "sum below 1"
@@ -77,11 +70,7 @@ def shares_from(text: str) -> dict[Behaviour, float]:
 def assign(
     n_users: int, shares: Mapping[Behaviour, float], rng: np.random.Generator
 ) -> NDArray[np.uint8]:
-    """
-    Assign behaviours in random order, in rounded numbers; the last of n_users is honest.
-
-    Raises PlanError if no user would be honest.
-    """
+    """Assign behaviours in random order; the last user is honest. Raises PlanError if none is."""
     kinds = np.zeros(n_users, dtype=np.uint8)
     numbers = {kind: round(share * n_users) for kind, share in shares.items()}
     misbehaving = np.repeat(list(numbers), list(numbers.values())).astype(np.uint8)

@@ -30,7 +30,6 @@ class Ramp:
     """Rising rates, each tried for `step_seconds`, until the services fail to keep up."""
 
     first: float
-    """Users per second."""
     last: float
     steps: int
     step_seconds: float = 10.0
@@ -74,30 +73,23 @@ def ramp_from(text: str, *, step_seconds: float = 10.0, p99_limit: float = math.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadPlan:
-    """The simulated users, and how they arrive and send."""
+    """The simulated users, and how they arrive and send: see the options of `shuffledp load`."""
 
     n_users: int = 1000
     shares: Mapping[Behaviour, float] = field(default_factory=dict)
-    """Shares of misbehaving users."""
     dataset: str = IPUMS_1940_CITY
-    """Source of items, as `deploy.datasets.sources` names it; other kinds of values are random."""
+    """Source of items; other kinds of values are random."""
     mode: Mode = "users"
-    """`users`: one connection per user. `bulk`: many users per call."""
     rate: float | None = None
     """Users per second in an open loop; None for a closed loop."""
     concurrency: int | None = None
-    """Users (in bulk: calls) in flight in a closed loop; None: 64, or 4 calls per process."""
     pattern: Pattern = "steady"
-    """Arrivals of an open loop. `steady`: a Poisson process. `burst`: `burst` users at once."""
     burst: int = 100
     ramp: Ramp | None = None
     processes: int = 1
     patience: float = 120.0
-    """Seconds that a user retries while services do not answer."""
     fetch_task: bool = False
-    """Whether each user fetches the task first, as a device does; `users` mode only."""
     seed: int | None = None
-    """Seed for people, behaviours and arrival times. Sealing is never repeatable."""
 
     @property
     def in_flight(self) -> int:
@@ -118,9 +110,8 @@ def arrivals(
     """
     Draw the arrival times of an open loop: ascending seconds from the start, below count / rate.
 
-    In an open loop no user waits for another's answer, and latency counts from the scheduled time.
-    A generator that delays requests while a service is slow, and measures from the delayed start,
-    misses the longest waits (coordinated omission).
+    No user waits for another's answer, and latency counts from the scheduled time. Measuring from a
+    delayed start would miss the longest waits (coordinated omission).
 
     Arrivals are a Poisson process conditioned on its count: uniform times, so the rate is exact.
     With `burst`, groups of `burst` users arrive at once, at even intervals.

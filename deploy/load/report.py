@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.console import Console, JustifyMethod
+from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn
 from rich.table import Table
 
@@ -15,11 +15,12 @@ from common.errors import ShuffleDpError
 from common.messages.result import Histogram, Result
 from common.messages.submission import Outcome
 from common.task.task import Task
-from deploy.load.plan import LoadPlan, Ramp
+from deploy.load.plan import LoadPlan
 from deploy.load.tally import CountRow, Tally
 from deploy.load.target import Target
 from deploy.load.usage import PartyUsage
 from deploy.load.users import SealedUsers
+from deploy.results.result_view import mse_of
 from deploy.terminal.escape import escaped, visible
 from deploy.terminal.tables import add_columns, print_whole
 
@@ -38,7 +39,6 @@ class LoadReport:
     """Users sent so far, from the first of `users` on."""
     tally: Tally = field(default_factory=Tally)
     steps: list[dict[str, Any]] = field(default_factory=list)
-    """Figures of each step of a ramp."""
     failure_reason: str | None = None
     """Reason why the last rate of a ramp did not hold; None if it held."""
     rows: list[CountRow] = field(default_factory=list)
@@ -58,9 +58,9 @@ class LoadReport:
         """Behaviours of the users sent so far."""
         return self.users.kinds[: self.n_users]
 
-    def add_step(self, ramp: Ramp, rate: float, seen: Tally) -> None:
-        """Add the tally of one step of a ramp, and set `failure_reason`."""
-        self.failure_reason = ramp.broken_by(rate, seen)
+    def add_step(self, rate: float, seen: Tally) -> None:
+        """Add the tally of one step of the ramp, and set `failure_reason`."""
+        self.failure_reason = self.plan.ramp.broken_by(rate, seen) if self.plan.ramp else None
         self.steps.append(
             {
                 "offered_users": rate,
@@ -84,7 +84,7 @@ class LoadReport:
         if not isinstance(found, Histogram):
             return dict.fromkeys(("mse", "mse_theory", "mse_over_theory"))
         theory, truth = found.mse_theory, self.users.truth(self.n_users, self.task.domain_size)
-        mse = float(np.mean((found.frequencies - truth) ** 2))
+        mse = mse_of(found.frequencies, truth)
         ratio = mse / theory if theory else None
         return {"mse": mse, "mse_theory": theory, "mse_over_theory": ratio}
 
@@ -93,13 +93,8 @@ class ProgressBars(Progress):
     """A progress bar per phase of a run."""
 
     def __init__(self, console: Console) -> None:
-        text = (
-            "{task.description}",
-            BarColumn(_BAR_WIDTH),
-            MofNCompleteColumn(),
-            "{task.fields[seen]}",
-        )
-        super().__init__(*text, TimeElapsedColumn(), console=console)
+        counts = (BarColumn(_BAR_WIDTH), MofNCompleteColumn(), "{task.fields[seen]}")
+        super().__init__("{task.description}", *counts, TimeElapsedColumn(), console=console)
 
     def start_phase(self, name: str, users: int | None) -> None:
         """Finish the last bar and start one for this many users; None if unknown."""
@@ -123,12 +118,7 @@ class ProgressBars(Progress):
 
 
 def as_json(finished: LoadReport) -> dict[str, Any]:
-    """
-    Return the whole report as JSON-ready data.
-
-    Under `rates`, `offered_users` is the planned rate, None in a closed loop; the others are
-    averages over `Tally.seconds`.
-    """
+    """Return the JSON fields of a report; rates are averages over `Tally.seconds`."""
     plan, tally, result = finished.plan, finished.tally, finished.result
     held = [step["offered_users"] for step in finished.steps if step["holds"]]
     reports = tally.answers[Outcome.STORED] * finished.task.reports_per_user
@@ -205,10 +195,9 @@ def show(finished: LoadReport, console: Console) -> None:
         console.print(f"Last rate that held: {held}. Failure: {ramp['broke'] or 'none'}.")
     if finished.rows:
         _print_rows("Counts", fields["counts"], console)
-        if finished.counts_match:
-            console.print("All known counts match the expected ones.")
-        else:
-            console.print("Counts differ from the expected ones.", style="bold red")
+        match = finished.counts_match
+        text = f"{'All known counts match' if match else 'Counts differ from'} the expected ones."
+        console.print(text, style="" if match else "bold red")
     usage = [{"party": party} | figures for party, figures in fields["services"].items()]
     _print_rows("Usage", usage, console)
     for note in finished.notes:
@@ -218,14 +207,9 @@ def show(finished: LoadReport, console: Console) -> None:
 def _print_rows(title: str, rows: Sequence[Mapping[str, object]], console: Console) -> None:
     """Print rows as a table, with headings from the first row's keys."""
     table = Table(title=title)
-    for row in rows[:1]:
-        sides: dict[str, JustifyMethod] = {
-            name.replace("expected_", "").replace("_", " "): "left"
-            if isinstance(value, str)
-            else "right"
-            for name, value in row.items()
-        }
-        add_columns(table, sides)
+    for name, value in rows[0].items() if rows else ():
+        heading = name.replace("expected_", "").replace("_", " ")
+        add_columns(table, {heading: "left" if isinstance(value, str) else "right"})
     for row in rows:
         table.add_row(*(escaped(_cell(value)) for value in row.values()))
     print_whole(table, console)

@@ -16,16 +16,8 @@ from typing import Final, TypeVar
 
 import numpy as np
 
+from common import errors
 from common.crypto.signing import SignedTask
-from common.errors import (
-    BatchStateError,
-    ForeignReplyError,
-    PeerError,
-    PeerRefusalError,
-    PlanError,
-    SettingsError,
-    ShuffleDpError,
-)
 from common.messages.result import Result
 from common.messages.submission import REFUSALS, Outcome, Value
 from common.runtime.access import CallKind
@@ -43,7 +35,6 @@ T = TypeVar("T")
 _ANSWER_SECONDS: Final = 1800.0
 """Timeout in seconds for the shuffler's counts, and for a closed batch's result."""
 _PAUSE: Final = 1.0
-"""Seconds before asking an unresponsive service again."""
 _FOREIGN_REPLIES: Final = 60
 """Successive refusals by a proxy before giving up: it may refuse while the service restarts."""
 _MAX_IN_FLIGHT: Final = 4096
@@ -62,15 +53,14 @@ async def execute(
     close: bool = False,
 ) -> LoadReport | None:
     """
-    Run a load test with newly sealed users of a plan, or with replayed ones.
+    Run a load test with newly sealed or replayed users; with `prepare`, only seal them.
 
-    With `prepare`, only seal users into this file, and return None. With `close`, close the batch
-    at the end. Raises PlanError if the batch is not collecting or not empty, SettingsError if the
-    replayed users are for another task.
+    Raises PlanError if the batch is not collecting or not empty, SettingsError if the replayed
+    users are for another task.
     """
     async with connecting as target:
         if replayed is not None and target.signed.digest() != replayed.signed.digest():
-            raise SettingsError("the users were prepared for another task")
+            raise errors.SettingsError("the users were prepared for another task")
         if prepare is None:
             await target.check_empty()  # before sealing, which may take a long time
         users = replayed
@@ -90,17 +80,15 @@ async def run(
     plan: LoadPlan, target: Target, users: SealedUsers, bars: ProgressBars, *, close: bool = False
 ) -> LoadReport:
     """
-    Send the users, wait for the result if there will be one, and reconcile all counts.
+    Send the users, the last one after all others have finished; reconcile all counts.
 
-    The last user, who is honest, submits after all others have finished: until then the batch stays
-    open, and no submission is answered `closed`. With `close`, close a batch that is still open at
-    the end. Raises PlanError if the batch would close before the last user, SettingsError if a
-    sending process dies.
+    With `close`, close a batch that is still open at the end. Raises PlanError if the batch would
+    close before the last user, SettingsError if a sending process dies.
     """
     finished = LoadReport(plan=plan, target=target, users=users)
     stored = expected_answers(users.kinds)[Outcome.STORED]
     if target.kind != "sink" and stored > finished.task.target_size:
-        raise PlanError(
+        raise errors.PlanError(
             f"the batch would close before the last user: {stored} users would be stored, and the "
             f"task's target_size is {finished.task.target_size}"
         )
@@ -109,11 +97,11 @@ async def run(
         try:
             await _send(finished, bars)
         except BrokenProcessPool as error:
-            raise SettingsError("a sending process died: the run is lost") from error
+            raise errors.SettingsError("a sending process died: the run is lost") from error
         try:
             counts = await _counts(target)
             finished.result = await _result(finished, bars, close=close)
-        except ShuffleDpError as error:
+        except errors.ShuffleDpError as error:
             finished.failure = error
     if target.kind != "sink":
         finished.rows = compare(finished.kinds, finished.tally, counts, finished.result)
@@ -126,24 +114,21 @@ async def run(
 async def _send(finished: LoadReport, bars: ProgressBars) -> None:
     """Send all users at the rates of the ramp or the plan, then the last user."""
     plan, others = finished.plan, finished.users.n_users - 1
-    phases = [("Users", plan.rate, others)] if others else []
-    if plan.ramp is not None:
-        phases = [(f"{rate:.0f} users per second", rate, count) for rate, count in plan.ramp.phases]
     spawn, more = multiprocessing.get_context("spawn"), plan.processes - 1
     with ProcessPoolExecutor(max(1, more), spawn) as pool:
         await asyncio.gather(*(wrap_future(pool.submit(Tally)) for _ in range(more)))
         phase = partial(_phase, finished, bars, pool, np.random.default_rng(plan.seed))
-        for name, rate, count in phases:
-            if (left := others - finished.n_users) < count:
-                finished.notes.append(
-                    f"The step of {name} needs {count} users; only {left} are left."
-                )
+        if others and plan.ramp is None:
+            await phase("Users", plan.rate, others)
+        for rate, count in plan.ramp.phases if plan.ramp else ():
+            name, left = f"{rate:.0f} users per second", others - finished.n_users
+            if left < count:
+                note = f"The step of {name} needs {count} users; only {left} are left."
+                finished.notes.append(note)
                 break
-            seen = await phase(name, rate, count)
-            if plan.ramp is not None and rate is not None:
-                finished.add_step(plan.ramp, rate, seen)
-                if finished.failure_reason is not None:
-                    break
+            finished.add_step(rate, await phase(name, rate, count))
+            if finished.failure_reason is not None:
+                break
         if finished.n_users == others:
             await phase("The last user", None, 1)
 
@@ -195,14 +180,14 @@ async def _answer(ask: Callable[[], Awaitable[T]], what: str) -> T:
             while True:
                 try:
                     return await ask()
-                except ForeignReplyError:
+                except errors.ForeignReplyError:
                     foreign += 1
                     if foreign == _FOREIGN_REPLIES:
                         raise
-                except PeerError:
+                except errors.PeerError:
                     foreign = 0
                 await asyncio.sleep(_PAUSE)
-    raise PeerError(f"{what} did not arrive within {_ANSWER_SECONDS:g} seconds")
+    raise errors.PeerError(f"{what} did not arrive within {_ANSWER_SECONDS:g} seconds")
 
 
 async def _counts(target: Target) -> dict[str, int]:
@@ -224,7 +209,7 @@ async def _result(finished: LoadReport, bars: ProgressBars, *, close: bool) -> R
         try:
             await target.shuffler.close_batch(digest)
             closes = True
-        except PeerRefusalError as error:
+        except errors.PeerRefusalError as error:
             finished.notes.append(f"The batch could not be closed: {error}.")
     if target.operator is None:
         return None
@@ -243,14 +228,10 @@ async def contribute_all(
     *,
     progress: Callable[[int], None] = lambda _: None,
 ) -> None:
-    """
-    Contribute each value as an honest user, in bulk; for the demo and tests.
-
-    `progress` gets the number of newly sealed users. Raises BatchStateError if any is not stored.
-    """
+    """Contribute values as honest users, in bulk; raise BatchStateError if one is not stored."""
     kinds, plan = np.zeros(len(values), np.uint8), LoadPlan(mode="bulk")
     users = await asyncio.to_thread(seal_values, signed, kinds, values, progress)
     tally = await Sender(to, users, plan, repeat(0.0), plan.in_flight).run()
     if lost := len(values) - tally.answers[Outcome.STORED]:
         causes = ", ".join({*tally.refusals, *tally.failures, *tally.answers} - {Outcome.STORED})
-        raise BatchStateError(f"{lost} submissions were not stored: {causes}")
+        raise errors.BatchStateError(f"{lost} submissions were not stored: {causes}")

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 import grpc
 
@@ -24,6 +24,9 @@ from deploy.load.users import SealedUsers
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
 
 T = TypeVar("T")
+_Stub: TypeAlias = "shuffler_pb2_grpc.ShufflerAsyncStub"
+_Sent = Mapping[int, Sequence[bytes]]
+"""Envelopes by user."""
 
 _DEADLINE: Final = 60.0
 _BULK_DEADLINE: Final = 330.0
@@ -150,13 +153,7 @@ class Sender:
                 self.tally.failures["no connection for a user who drops out"] += 1
             call.cancel()
 
-    async def _send_alone(
-        self,
-        stub: "shuffler_pb2_grpc.ShufflerAsyncStub",
-        sent: Mapping[int, Sequence[bytes]],
-        intended: float,
-    ) -> None:
-        """Send one user's submissions, one by one or as a flood."""
+    async def _send_alone(self, stub: _Stub, sent: _Sent, intended: float) -> None:
         [(user, (envelope, *more))] = sent.items()
         flood: list[asyncio.Task[Outcome | None]] = []
         try:
@@ -165,10 +162,8 @@ class Sender:
                     fetch = shuffler_pb2.FetchTaskRequest(task_digest=self._digest)
                     await self._persist(partial(stub.FetchTask, fetch, timeout=_DEADLINE), 0)
                 if self.users.kinds[user] == Behaviour.FLOODING:
-                    flood = [
-                        asyncio.create_task(self._submit(stub, copy, once=True)) for copy in more
-                    ]
-                    more = []
+                    copies = (self._submit(stub, copy, once=True) for copy in more)
+                    flood, more = list(map(asyncio.create_task, copies)), []
                 outcome = await self._submit(stub, envelope)
             self.tally.acknowledged += outcome in _ARRIVED
             for again in more:
@@ -176,9 +171,7 @@ class Sender:
         finally:
             await asyncio.gather(*flood)
 
-    async def _submit(
-        self, stub: "shuffler_pb2_grpc.ShufflerAsyncStub", envelope: bytes, *, once: bool = False
-    ) -> Outcome | None:
+    async def _submit(self, stub: _Stub, envelope: bytes, *, once: bool = False) -> Outcome | None:
         """Submit once, or until a final answer; return None if it is missing or unexpected."""
         request = shuffler_pb2.SubmitRequest(task_digest=self._digest, envelope=envelope)
         try:
@@ -197,21 +190,14 @@ class Sender:
             self.tally.answers[outcome] += 1
         return outcome
 
-    async def _send_together(
-        self,
-        stub: "shuffler_pb2_grpc.ShufflerAsyncStub",
-        sent: Mapping[int, Sequence[bytes]],
-        intended: float,
-    ) -> None:
-        """Send some users' submissions in bulk."""
+    async def _send_together(self, stub: _Stub, sent: _Sent, intended: float) -> None:
         entries = [(user, envelope) for user, found in sent.items() for envelope in found]
         arrived: set[int] = set()
         with self._waiting(intended):
             for start in range(0, len(entries), self._most):
                 owners, envelopes = zip(*entries[start : start + self._most], strict=True)
-                request = shuffler_pb2.SubmitBulkRequest(
-                    task_digest=self._digest, envelopes=envelopes
-                )
+                request = shuffler_pb2.SubmitBulkRequest(envelopes=envelopes)
+                request.task_digest = self._digest
                 call = partial(stub.SubmitBulk, request, timeout=_BULK_DEADLINE)
                 outcomes = outcomes_from_wire(await self._persist(call, len(envelopes)))
                 self.tally.answers.update(outcomes)

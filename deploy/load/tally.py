@@ -31,11 +31,9 @@ class Tally:
     """Counts of the answers to some users."""
 
     finished: int = 0
-    """Users who have finished, with or without an answer."""
     acknowledged: int = 0
     """Users whose submission the shuffler acknowledged as stored."""
     answers: Counter[Outcome] = field(default_factory=Counter)
-    """Final answers to submissions."""
     refusals: Counter[str] = field(default_factory=Counter)
     """Final answers that no simulated user should get, by text."""
     failures: Counter[str] = field(default_factory=Counter)
@@ -46,7 +44,6 @@ class Tally:
     shed: int = 0
     """Unanswered copies of a flood, which are never retried."""
     given_up: int = 0
-    """Users who gave up."""
     dropped: int = 0
     """Users who left before sending anything, as intended."""
     first: float = float("inf")
@@ -105,19 +102,11 @@ def compare(
     kinds: NDArray[np.uint8], seen: Tally, counts: Mapping[str, int], result: Result | None
 ) -> list[CountRow]:
     """
-    Compare users' answers and the services' counts with the expected ones.
+    Compare the answers to users of these kinds, and the services' counts, with the expected ones.
 
-    The row `given up` must be 0, because submissions of users who gave up may still be stored. A
-    crashed shuffler loses the refusals of its last second but no stored submission, so after
-    unanswered attempts its refusals have only an upper bound. The shuffler's `closed` count must
-    equal the users' `closed` answers; refusals that no simulated user causes must not occur. The
-    result must count every stored user once and refuse no report.
-
-    Args:
-        kinds: Behaviours of all users sent.
-        seen: Answers to those users.
-        counts: The shuffler's counts by `Outcome`; `stored`: users in the batch. Empty if unknown.
-        result: The released result; None if unknown.
+    Users who gave up may still be stored, so there must be none. A crashed shuffler loses the
+    refusals of its last second, so after unanswered attempts these have only an upper bound.
+    `counts`, by `Outcome`, are empty and `result` is None if unknown.
     """
     expected, got, lost = expected_answers(kinds), seen.answers, seen.lost
     stored, repeated = expected[Outcome.STORED], expected[Outcome.REPEATED] - seen.shed

@@ -59,11 +59,8 @@ class Target:
     processes: Callable[[], Mapping[str, int]] = dict
     """Function that returns process ids on this machine, by party."""
     pages: Mapping[str, str] = field(default_factory=dict)
-    """URLs of metrics pages, by party."""
     operator: OperatorClient | None = None
-    """Client of the analyzer's operator, who reads the result."""
     shuffler: ShufflerClient | None = None
-    """Client of the shuffler's operator, who closes the batch and reads its counts."""
 
     async def check_empty(self) -> None:
         """Raise PlanError if the batch is not collecting or not empty; skip without the token."""
@@ -94,22 +91,16 @@ async def connect(
     metrics: Sequence[str] = (),
     processes: Callable[[], Mapping[str, int]] = dict,
 ) -> AsyncIterator[Target]:
-    """
-    Connect to services with the given operators' files, and fetch the task as devices do.
-
-    Each of `metrics` is PARTY=URL; `processes` returns process ids on this machine, by party.
-    """
+    """Connect with the given operators' files, and fetch the task as devices do."""
     trusted = None if authority is None else read_file(authority)
     async with AsyncExitStack() as stack:
         operator = watcher = None
         if analyzer is not None and token_file is not None:
-            operator = await stack.enter_async_context(
-                OperatorClient.connect(analyzer, authority, token_file, certificate, key)
-            )
+            client = OperatorClient.connect(analyzer, authority, token_file, certificate, key)
+            operator = await stack.enter_async_context(client)
         if shuffler_token_file is not None:
-            watcher = await stack.enter_async_context(
-                ShufflerClient.connect(shuffler, authority, shuffler_token_file)
-            )
+            at_shuffler = ShufflerClient.connect(shuffler, authority, shuffler_token_file)
+            watcher = await stack.enter_async_context(at_shuffler)
         async with open_channel(shuffler, "shuffler", trusted) as channel:
             signed = await RemoteShuffler(channel).fetch_task(digest)
         Task.verified(signed, digest, None)
@@ -126,10 +117,9 @@ async def connect(
 
 def load_draft(file: Path | None, plan: LoadPlan, key: bytes) -> TaskDraft:
     """
-    Return a draft, from a TOML file or the demo's, for the users of a plan.
+    Return a draft, from a file or the demo's, that closes with the last user of a plan or in a day.
 
-    The draft's target_size is the expected number of stored submissions, its n_min at most that;
-    its deadline is in a day. With a ramp, n_min is 1, because an early end may leave users unsent.
+    With a ramp, n_min is 1, because an early end may leave users unsent.
     """
     kinds = assign(plan.n_users, plan.shares, np.random.default_rng(plan.seed))
     stored, now = expected_answers(kinds)[Outcome.STORED], time.time()
@@ -176,11 +166,7 @@ def unpublished(plan: LoadPlan, file: Path | None = None) -> SignedTask:
 
 @asynccontextmanager
 async def sink(signed: SignedTask) -> AsyncIterator[Target]:
-    """
-    Start a server in a separate process that answers like a shuffler and stores nothing.
-
-    Used to measure the load generator itself.
-    """
+    """Start a server in a separate process that answers like a shuffler and stores nothing."""
     spawn = multiprocessing.get_context("spawn")
     receiver, sender = spawn.Pipe()
     with tempfile.TemporaryDirectory(prefix="shuffledp-load-") as folder:

@@ -19,7 +19,6 @@ from common.runtime.metrics import Usage, measure
 
 GENERATOR: Final = "load generator"
 SINK: Final = "sink"
-"""Name of the sink's process."""
 _PERIOD: Final = 0.5
 """Seconds between samples; a shorter peak may be missed."""
 _TIMEOUT: Final = 5.0
@@ -65,7 +64,6 @@ class Meter:
             self._sample()
 
     def _sample(self) -> None:
-        """Sample each reachable party."""
         self.record(GENERATOR, _measure_generator())
         for party, pid in self._processes().items():
             with suppress(psutil.Error):  # it has ended

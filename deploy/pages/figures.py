@@ -68,19 +68,15 @@ def format_certainty(epsilon: float, delta: float) -> str:
     It is 1/2 + TV/2 for a total variation TV ≤ (e^ε - 1 + 2δ) / (e^ε + 1) [KOV15], so at most
     (e^ε + δ) / (1 + e^ε). Formatted in percent, rounded up; "nearly 100 %" close to 1.
     """
-    if epsilon == 0 == delta:
-        return "50\N{NO-BREAK SPACE}%"
     with localcontext(prec=50):
         power = Decimal(repr(min(epsilon, 700.0))).exp()
         left = 100 * (1 - Decimal(repr(delta))) / (1 + power)  # percent below 100
-        if left <= 0:
-            return "100\N{NO-BREAK SPACE}%"
-        digits = max(1, 1 - left.adjusted())
-        if digits > 6:  # noqa: PLR2004  # shows up to six nines
-            return "nearly 100\N{NO-BREAK SPACE}%"
-        return (
-            f"{(100 - left).quantize(Decimal(1).scaleb(-digits), ROUND_CEILING)}\N{NO-BREAK SPACE}%"
-        )
+        percent, digits = "nearly 100", max(1, 1 - left.adjusted())
+        if epsilon == 0 == delta or left <= 0:
+            percent = "100" if delta else "50"
+        elif digits <= 6:  # noqa: PLR2004  # shows up to six nines
+            percent = f"{(100 - left).quantize(Decimal(1).scaleb(-digits), ROUND_CEILING)}"
+    return f"{percent}\N{NO-BREAK SPACE}%"
 
 
 def format_scientific(number: float) -> str:

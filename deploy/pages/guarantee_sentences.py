@@ -33,7 +33,6 @@ _COALITIONS: Final[Mapping[str, tuple[str, str]]] = {
         "If an eavesdropper records all traffic between devices and services",
     ),
 }
-"""Name and attack of each coalition."""
 
 
 class GuaranteeSentence(NamedTuple):

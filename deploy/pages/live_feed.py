@@ -1,9 +1,12 @@
 """Data for the live page: a batch's latest progress, and a forecast from its history."""
 
 import json
+import math
 from collections import deque
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from scipy.special import fdtri
 
 from common.errors import PeerRefusalError, ShuffleDpError, UnknownTaskError
 from common.messages.batch import BatchProgress, BatchState
@@ -11,10 +14,18 @@ from common.messages.submission import Outcome
 from common.runtime.clock import Clock
 from common.task_digest import TaskDigest
 from deploy.pages.figures import format_count
-from deploy.pages.forecast import MIN_HISTORY, WINDOWS, Sample, forecast, quiet_seconds
 from deploy.pages.page import fragment, render
-from deploy.tasks.batch_states import BATCH_STATES
+from deploy.tasks.task_view import BATCH_STATES
 
+Sample = tuple[float, int]
+"""Time in seconds, and the number of users at that time."""
+
+WINDOWS: Final = (60.0, 600.0)
+"""Lookback windows in seconds; the forecast covers the arrival rates of both."""
+MIN_HISTORY: Final = 15.0
+"""Minimum seconds of history for a forecast."""
+_TAIL: Final = 0.05
+"""Probability below and above the range of each window."""
 _KEPT_SECONDS: Final = max(WINDOWS) + 60
 _MAX_SAMPLES: Final = 1000
 _REFUSALS: Final[Mapping[str, str]] = {
@@ -62,10 +73,10 @@ class LiveFeed:
 
     def take_error(self, error: ShuffleDpError) -> None:
         """Show an error on the page; a task unknown to the shuffler has not been fetched yet."""
+        text = f"The request to the shuffler failed: {error}."
         if isinstance(error, PeerRefusalError) and error.status == UnknownTaskError.status:
-            self.answer = self._render("No device has fetched this task from the shuffler yet.")
-            return
-        self.answer = self._render(f"The request to the shuffler failed: {error}.")
+            text = "No device has fetched this task from the shuffler yet."
+        self.answer = self._render(text)
 
     def _render(self, error: str) -> bytes:
         batch = None if self._progress is None else self._batch(self._progress)
@@ -109,3 +120,49 @@ def _curve(history: tuple[Sample, ...]) -> str:
         for seconds, n_users in history
     )
     return "L".join(points) if len(history) > 1 else ""
+
+
+class Forecast(NamedTuple):
+    """Range of the remaining time, in seconds from now."""
+
+    soonest: float
+    latest: float
+
+
+def forecast(history: Sequence[Sample], goal: int) -> Forecast | None:
+    """
+    Forecast when `goal` users will be reached; None without arrivals or with too little history.
+
+    If arrivals are a Poisson process and k users arrived in T seconds, the time until r more arrive
+    is T · r / (k + 1/2) times a random number with the F distribution of 2r and 2k + 1 degrees of
+    freedom, under Jeffreys' prior for the rate. The forecast spans the 90 % ranges of all WINDOWS;
+    `latest` is infinite if no user arrived in one of them. The last sample is the present.
+    """
+    if not history:
+        return None
+    now, n_users = history[-1]
+    missing = goal - n_users
+    if missing <= 0:
+        return Forecast(0.0, 0.0)
+    soonest, latest = math.inf, 0.0
+    for window in WINDOWS:
+        since, before = next(sample for sample in history if sample[0] >= now - window)
+        seconds, arrived = now - since, n_users - before
+        if seconds < MIN_HISTORY:
+            continue
+        if arrived == 0:
+            latest = math.inf
+            continue
+        scale = seconds * missing / (arrived + 0.5)
+        low, high = scale * fdtri(2 * missing, 2 * arrived + 1, [_TAIL, 1 - _TAIL])
+        soonest = min(soonest, float(low))
+        latest = max(latest, float(high) if math.isfinite(high) else math.inf)
+    return Forecast(soonest, latest) if soonest < math.inf else None
+
+
+def quiet_seconds(history: Sequence[Sample]) -> float:
+    """Return the seconds since the last arrival, or the start of the history; 0 without history."""
+    if not history:
+        return 0.0
+    now, n_users = history[-1]
+    return now - min(seconds for seconds, there in history if there == n_users)

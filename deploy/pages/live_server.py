@@ -27,14 +27,7 @@ _HEADERS: Final = (
 
 @contextmanager
 def live_server(page: bytes, feed: LiveFeed, secret: str, port: int = 0) -> Iterator[str]:
-    """
-    Serve a page and its feed on loopback, in a separate thread; yield the address.
-
-    `secret` is the first part of the path. Port 0 selects any free port.
-
-    Raises:
-        SettingsError: The port cannot be served, for example because it is in use.
-    """
+    """Serve a page and its feed on loopback, below a secret path; yield the address."""
     try:
         server = _Server((_LOOPBACK, port), partial(_Handler, page, feed, secret))
     except OSError as error:

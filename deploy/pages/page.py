@@ -1,9 +1,4 @@
-"""
-Render pages: single files that contain their styles, scripts and data.
-
-A page loads no other file. Its content security policy allows only the page's own script, by hash,
-so untrusted text never runs.
-"""
+"""Render self-contained pages. Their security policy allows only their own script, by hash."""
 
 import base64
 import hashlib
@@ -22,11 +17,7 @@ from deploy.terminal.durations import format_duration, format_range, format_time
 
 _LOADER: Final = PackageLoader("deploy", "pages")
 _ENVIRONMENT: Final = Environment(
-    loader=_LOADER,
-    autoescape=True,
-    undefined=StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
+    loader=_LOADER, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
 )
 _ENVIRONMENT.globals |= {"infinity": math.inf, "keep_sum": KEEP_SUM}
 _ENVIRONMENT.filters |= {
@@ -54,16 +45,11 @@ def render(
     **fields: object,
 ) -> str:
     """
-    Render a page, to be written as UTF-8.
+    Render a page from a template that extends base.html, with `fields` as escaped variables.
 
-    Args:
-        template: File in this folder that extends base.html.
-        version: Version of this program, shown in the footer.
-        styles: Additional style sheets in this folder, after page.css.
-        scripts: Scripts in this folder, run as one after the page is parsed.
-        data: Data for the scripts, as JSON in the element `page-data`. May hold untrusted text.
-        polls_server: Allow requests to the page's own server; all other requests are forbidden.
-        **fields: Variables of the template. Text is escaped.
+    Style sheets follow page.css; scripts run as one after the page is parsed. `data` for the
+    scripts may hold untrusted text. With `polls_server`, requests to the page's own server are
+    allowed; all others are forbidden.
     """
     script = f'(() => {{\n"use strict";\n{_joined(scripts)}\n}})();' if scripts else ""
     return _ENVIRONMENT.get_template(template).render(
@@ -93,12 +79,7 @@ def content_policy(script: str, *, polls_server: bool) -> str:
 
 
 def embedded_json(value: object) -> Markup:
-    """
-    Serialize a value to JSON that is safe inside a script element, whatever text it contains.
-
-    Escapes `<`, `>` and `&`, so that no text ends the element or begins a comment. The output is
-    ASCII, so even invalid Unicode can be written.
-    """
+    """Serialize to ASCII JSON that is safe inside a script element: it has no `<`, `>` and `&`."""
     text = json.dumps(value, separators=(",", ":"), allow_nan=False)
     for character in "<>&":
         text = text.replace(character, f"\\u{ord(character):04x}")
@@ -106,5 +87,4 @@ def embedded_json(value: object) -> Markup:
 
 
 def _joined(names: Sequence[str]) -> str:
-    """Return the text of files in this folder, joined."""
     return "\n".join(_LOADER.get_source(_ENVIRONMENT, name)[0] for name in names)

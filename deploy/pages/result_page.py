@@ -69,12 +69,7 @@ def result_page(result: Result, task: Task, view: ResultView, *, version: str) -
 def histogram_data(
     histogram: Histogram, n_users: int, view: ResultView, labels: Sequence[str]
 ) -> dict[str, Any]:
-    """
-    Return a histogram's data for the page's scripts, with figures as 32-bit floats.
-
-    Of more than MAX_VALUES values, only those with the largest estimates are returned. `labels`
-    is untrusted text, one label per value, or empty.
-    """
+    """Return data for the page's scripts: of too many values, those with the largest estimates."""
     size, truth = len(histogram.frequencies), view.truth
     held = np.arange(size)
     if size > MAX_VALUES:

@@ -12,15 +12,7 @@ _MAX_BYTES: Final = 16 * 1024 * 1024
 
 
 def read_candidates(path: Path) -> tuple[str, ...]:
-    """
-    Read candidate texts from a UTF-8 file, one per line; empty lines are ignored.
-
-    Candidates are normalized like texts on devices. A byte order mark is ignored.
-
-    Raises:
-        SettingsError: The file cannot be read, is too long or not UTF-8, has no candidate or too
-            many, or repeats one after normalization.
-    """
+    """Read candidates, one per line of a UTF-8 file, and normalize them as devices do."""
     raw = read_file(path)
     if len(raw) > _MAX_BYTES:
         raise SettingsError(f"{path} has {len(raw)} bytes; it may have at most {_MAX_BYTES}")
@@ -33,7 +25,6 @@ def read_candidates(path: Path) -> tuple[str, ...]:
         raise SettingsError(
             f"{path} has {len(texts)} candidates; it must have 1 to {MAX_CANDIDATES}"
         )
-    if len(set(texts)) < len(texts):
-        repeated = len(texts) - len(set(texts))
+    if repeated := len(texts) - len(set(texts)):
         raise SettingsError(f"{path} repeats {repeated} candidates; each must appear once")
     return texts

@@ -45,10 +45,8 @@ class EstimateTable:
     """Heading of the estimates, such as share or mean."""
     interval: str = INTERVAL
     names: Sequence[str]
-    """Names of all estimates. Untrusted text."""
     values: Vector
     errors: Vector
-    """Standard errors of the values."""
     shown: Sequence[int]
     """Indices of the estimates to print, in order."""
     more: Mapping[str, Sequence[str | float]] = field(default_factory=dict)
@@ -56,7 +54,6 @@ class EstimateTable:
     truth: Vector | None = None
     """True values, in a demo."""
     notes: Sequence[str] = ()
-    """Sentences to print below the table."""
 
     @cached_property
     def ends(self) -> Interval:

@@ -20,7 +20,6 @@ _FORMULA: Final = re.compile(r"[=+\-@\t\r]")
 _FORMULA_WITHIN: Final = re.compile(r'([;,\t\r\n]"*)(?=[=+\-@])')
 """A formula after a separator, where a spreadsheet that ignores quotes would start a cell."""
 _TEXT_COLUMNS: Final = frozenset({"label", "text"})
-"""Columns of untrusted text."""
 _NUMBER: Final = re.compile(r"-?[0-9]+(\.[0-9]+)?")
 
 
@@ -63,14 +62,7 @@ def estimate_as_json(estimate: Estimate) -> dict[str, Any]:
 
 
 def write_csv(path: Path, columns: Columns) -> None:
-    """
-    Write columns as CSV, with a header, in full precision.
-
-    Formulas in columns `label` and `text` are escaped, so that spreadsheets do not evaluate them.
-
-    Raises:
-        SettingsError: The file cannot be written.
-    """
+    """Write columns as CSV; escape formulas in texts, so that spreadsheets do not evaluate them."""
     columns = {
         name: [_no_formula(str(text)) for text in column] if name in _TEXT_COLUMNS else column
         for name, column in columns.items()
@@ -90,12 +82,7 @@ def _no_formula(label: str) -> str:
 
 
 def write_parquet(path: Path, result: Result, columns: Columns) -> None:
-    """
-    Write columns as Parquet, with metadata: task digest, users, confidence, and bias of means.
-
-    Raises:
-        SettingsError: The file cannot be written, or pyarrow is not installed.
-    """
+    """Write columns as Parquet with metadata; raise SettingsError without pyarrow."""
     try:
         import pyarrow as pa  # noqa: PLC0415  # installed with the extra `research` only
         from pyarrow import parquet  # noqa: PLC0415  # likewise

@@ -31,12 +31,7 @@ class Iterated:
 
 
 def read_iterated(path: Path) -> Iterated:
-    """
-    Read an iteration's result from a file written by `shuffledp result --json`.
-
-    Raises:
-        SettingsError: The file cannot be read, is over 64 MiB, or is no result of key-value data.
-    """
+    """Read an iteration's result from `shuffledp result --json`, or raise SettingsError."""
     try:
         if (size := path.stat().st_size) > _MAX_BYTES:
             raise SettingsError(f"{path} has {size} bytes; a result has at most {_MAX_BYTES}")
@@ -51,18 +46,9 @@ def next_draft(
     total: TaskDraft, iterations: int, number: int, previous: Iterated | None
 ) -> TaskDraft:
     """
-    Return the draft of one iteration. Run by the operator.
+    Return the draft of iteration `number`, from 1 on, or raise TaskError. Run by the operator.
 
-    Args:
-        total: The draft for all iterations together. Its local_epsilon is their total, and the
-            default of budget_epsilon.
-        iterations: Number of iterations.
-        number: Number of this iteration, starting at 1.
-        previous: The result of the previous iteration; None for the first.
-
-    Raises:
-        TaskError: The draft is not for pairs, names no population or has an invalid parameter; the
-            number is out of range; or `previous` is missing, unexpected or for another draft.
+    The local_epsilon of `total` is that of all iterations. `previous` is None for the first.
     """
     if protocol_named(total.protocol).kind != "key-value":
         raise TaskError(f"the protocol {total.protocol} is not for pairs, so it has no iterations")

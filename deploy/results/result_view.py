@@ -10,15 +10,7 @@ from common.errors import SettingsError
 from common.mechanisms.base import Vector
 from common.mechanisms.rappor.decoder import decode
 from common.mechanisms.registry import rappor_of
-from common.messages.result import (
-    BitTable,
-    Estimate,
-    Histogram,
-    Interval,
-    KeyValues,
-    Means,
-    interval_half_width,
-)
+from common.messages import result
 from common.task.specs import KeyValueSpec, NumberSpec, spec_as
 from common.task.task import Task
 from deploy.datasets.sample_people import SamplePeople
@@ -39,6 +31,15 @@ _OWN_INTERVAL: Final = (
 )
 _SHARES_NOTE: Final = (
     "; among many intervals, some miss. Refined shares are at least 0 and sum to 1."
+)
+_FAKES_INCLUDED: Final = (
+    "This task does not estimate shares of owners. Users without a key report a fake value; no "
+    "interval includes the bias caused by fakes."
+)
+_OWNERS_MEAN: Final = "Mean of the owners' values"
+_FAKES_REMOVED: Final = (
+    "Users without a key sometimes report it with a fake value. The estimate removes the resulting "
+    "bias of means; it is imprecise for keys with few owners."
 )
 _DETECTED: Final = (
     "Candidates detected: {:,} of {:,}. The probability that any of them does not occur is "
@@ -76,7 +77,7 @@ class ResultView:
 
 
 def result_view(
-    estimate: Estimate,
+    estimate: result.Estimate,
     task: Task,
     *,
     most: int,
@@ -84,33 +85,27 @@ def result_view(
     people: SamplePeople | None = None,
 ) -> ResultView:
     """
-    Build the view of a result.
+    Build the view of a result, with at most `most` rows in each table.
 
-    Args:
-        estimate: The released estimate.
-        task: The task of the estimate.
-        most: Maximum rows of each table.
-        candidates: Candidate texts, for a task on texts. Default: the demo's texts, or the labels.
-        people: In a demo, the users, whose true shares or means are added to the tables.
-
-    Raises:
-        SettingsError: Candidates are given for data other than texts, or scikit-learn is missing.
-        ReportError: No text was reported.
-        TaskError: Two candidates set the same bits, or there are too many for the cohorts.
-        ValueRangeError: A candidate is too long, or is not one of the labels.
+    The default of `candidates`, for texts, are the demo's, or the task's labels. `people` are the
+    users of a demo, whose true figures are shown too. Raises SettingsError if candidates are given
+    for other data; ReportError, TaskError or ValueRangeError if they cannot be decoded.
     """
-    if isinstance(estimate, BitTable):
+    if isinstance(estimate, result.BitTable):
         return _texts(estimate, task, most, candidates, people)
     if candidates:
         raise SettingsError(f"candidates are for texts; this task collects {task.kind} data")
-    if isinstance(estimate, Histogram):
-        return _histogram(estimate, task, most, people.truth if people else None)
-    if isinstance(estimate, Means):
-        return _means(estimate, task, most, people.truth if people else None)
+    truth = people.truth if people else None
+    if isinstance(estimate, result.Histogram):
+        return _histogram(estimate, task, most, truth)
+    if isinstance(estimate, result.Means):
+        return _means(estimate, task, most, truth)
     return _key_values(estimate, task, most, people)
 
 
-def _histogram(estimate: Histogram, task: Task, most: int, truth: Vector | None) -> ResultView:
+def _histogram(
+    estimate: result.Histogram, task: Task, most: int, truth: Vector | None
+) -> ResultView:
     shares, size = estimate.frequencies, len(estimate.frequencies)
     labels, refined = _labels(task, size), estimate.refined.tolist()
     shown, part = _largest(shares, truth, most)
@@ -143,7 +138,7 @@ def _histogram(estimate: Histogram, task: Task, most: int, truth: Vector | None)
     )
 
 
-def _means(estimate: Means, task: Task, most: int, truth: Vector | None) -> ResultView:
+def _means(estimate: result.Means, task: Task, most: int, truth: Vector | None) -> ResultView:
     means, size, shrunk = estimate.means, len(estimate.means), estimate.shrunk.tolist()
     errors, error_fields = "", {}
     if truth is not None:
@@ -187,7 +182,7 @@ def _means(estimate: Means, task: Task, most: int, truth: Vector | None) -> Resu
 
 
 def _key_values(
-    estimate: KeyValues, task: Task, most: int, people: SamplePeople | None
+    estimate: result.KeyValues, task: Task, most: int, people: SamplePeople | None
 ) -> ResultView:
     spec, size = spec_as(task.mechanism, KeyValueSpec), len(estimate.means_with_fakes)
     shares, means = (people.truth, people.true_means) if people else (None, None)
@@ -200,7 +195,8 @@ def _key_values(
     reports, columns = estimate.reports.tolist(), {"key": range(size), "label": _labels(task, size)}
     errors, error_fields, part = "", {}, "{:,} most owned" if owners else "first {:,}"
 
-    def table(title: str, values: Vector, errors: Vector, **others: Any) -> EstimateTable:  # noqa: ANN401  # other fields
+    def table(title: str, figures: tuple[Vector, Vector], **others: Any) -> EstimateTable:  # noqa: ANN401  # other fields
+        values, errors = figures
         return EstimateTable(
             title=title + _part(size, len(reported[:most]), part),
             name="key",
@@ -213,47 +209,22 @@ def _key_values(
         )
 
     if owners is None:
-        note = (
-            "This task does not estimate shares of owners. Users without a key report a fake "
-            "value; no interval includes the bias caused by fakes."
-        )
-        tables = [
-            table(
-                f"Mean of the reports on each of {size:,} keys, fakes included",
-                estimate.means_with_fakes,
-                estimate.errors_with_fakes,
-                value="mean with fakes",
-                interval=NOISE_ALONE,
-                truth=means,
-                notes=(note, *notes),
-            )
-        ]
+        title = f"Mean of the reports on each of {size:,} keys, fakes included"
+        figures = (estimate.means_with_fakes, estimate.errors_with_fakes)
+        given = {"truth": means, "interval": NOISE_ALONE, "notes": (_FAKES_INCLUDED, *notes)}
+        tables = [table(title, figures, value="mean with fakes", **given)]
         if means is not None:
             mse = mse_of(estimate.means_with_fakes, means)
             error_fields = {"mse_vs_truth": mse}
             errors = f"Mean squared error of means, fakes included, {mse:.3g}."
     else:
-        note = (
-            "Users without a key sometimes report it with a fake value. The estimate removes the "
-            "resulting bias of means; it is imprecise for keys with few owners."
-        )
+        title = f"Share of users who own each of {size:,} keys"
+        own = (f"{_OWN_INTERVAL.format('share')}.", *notes)
+        share_figures = (owners.frequencies, owners.frequency_errors)
+        mean_figures = (owners.means, owners.mean_errors)
         tables = [
-            table(
-                f"Share of users who own each of {size:,} keys",
-                owners.frequencies,
-                owners.frequency_errors,
-                value="share",
-                truth=shares,
-                notes=(f"{_OWN_INTERVAL.format('share')}.", *notes),
-            ),
-            table(
-                "Mean of the owners' values",
-                owners.means,
-                owners.mean_errors,
-                value="mean",
-                truth=means,
-                notes=(note,),
-            ),
+            table(title, share_figures, value="share", truth=shares, notes=own),
+            table(_OWNERS_MEAN, mean_figures, value="mean", truth=means, notes=(_FAKES_REMOVED,)),
         ]
         columns |= tables[0].columns() | tables[1].columns("mean_")
         if shares is not None and means is not None:
@@ -275,7 +246,11 @@ def _key_values(
 
 
 def _texts(
-    bit_table: BitTable, task: Task, most: int, given: Sequence[str], people: SamplePeople | None
+    bit_table: result.BitTable,
+    task: Task,
+    most: int,
+    given: Sequence[str],
+    people: SamplePeople | None,
 ) -> ResultView:
     candidates = given or (people.candidates if people else ()) or task.labels
     cohorts, bits = bit_table.bit_counts.shape
@@ -300,7 +275,7 @@ def _texts(
     }
     note = "Every text is one of the task's labels; the shares sum to 1 only up to noise."
     if not decoding.exhaustive:
-        half_width = interval_half_width(CONFIDENCE) * decoding.unexplained_error
+        half_width = result.interval_half_width(CONFIDENCE) * decoding.unexplained_error
         note = (
             f"Unexplained: {100 * decoding.unexplained:.2f} ± {100 * half_width:.2f}"
             "\N{NO-BREAK SPACE}% of users hold a text that is not a candidate."
@@ -365,7 +340,7 @@ def _largest(shares: Vector, truth: Vector | None, most: int) -> tuple[list[int]
     return order.tolist(), _part(len(shares), most, selection)
 
 
-def _covered(interval: Interval, truth: Vector) -> str:
+def _covered(interval: result.Interval, truth: Vector) -> str:
     """Return a sentence with the number of intervals that cover the truth."""
     low, high = interval
     covered = int(((low <= truth) & (truth <= high)).sum())

@@ -1,9 +1,4 @@
-"""
-Check a released result against its signed task. Run by the operator.
-
-Tasks are signed; results are not. So every figure that follows from the task and the counts is
-recomputed and compared.
-"""
+"""Check the figures of a result that follow from its signed task. Run by the operator."""
 
 from dataclasses import replace
 from typing import Final
@@ -21,12 +16,7 @@ _MIN_STATED_SHARE: Final = 0.99
 
 
 def check_fits(result: Result, task: Task) -> None:
-    """
-    Check that a result belongs to a task, by its digest, its parameters and its counts.
-
-    Raises:
-        WireError: The result does not fit the task; the message names the first difference.
-    """
+    """Check a result's digest, parameters and counts; raise WireError with the first difference."""
     digest = SignedTask(task_bytes=task.to_bytes(), signature=b"").digest()
     buckets = task.item_mechanism.buckets if task.kind == "categorical" else 0
     for name, stated, signed in (
@@ -40,9 +30,8 @@ def check_fits(result: Result, task: Task) -> None:
         if stated != signed:
             raise WireError(f"the result's {name} is {stated}; the task's is {signed}")
     if result.n_users < task.n_min:
-        raise WireError(
-            f"the result has {result.n_users} users; the task needs at least {task.n_min}"
-        )
+        rule = f"the task needs at least {task.n_min}"
+        raise WireError(f"the result has {result.n_users} users; {rule}")
     _check_reports(result, task)
 
 
@@ -112,17 +101,10 @@ def _check_reports(result: Result, task: Task) -> None:
 
 def recompute_guarantees(result: Result, task: Task) -> Result:
     """
-    Recompute a result's guarantees, and check that no stated guarantee is too strong.
+    Return a result with recomputed guarantees and published claim.
 
-    Returns:
-        The result, with recomputed guarantees and published claim in place of the analyzer's.
-
-    Raises:
-        WireError: A guarantee is missing, is against an unknown coalition, or has an epsilon or
-            delta more than 1 % too low; the message names the coalition.
-        AccountingError: The accountant has no formula for the task.
-
-    Cost: up to four searches for ε, tenths of a second each.
+    Raises WireError if a guarantee is missing, is against an unknown coalition, or is more than
+    1 % too strong. Cost: up to four searches for ε, tenths of a second each.
     """
     n_refused = sum(result.refused.values())
     computed = guarantees(task, result.n_users, n_refused)

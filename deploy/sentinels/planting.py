@@ -1,9 +1,4 @@
-"""
-Plant an operator's sentinels: ordinary submissions whose reports the analyzer looks for.
-
-Device code prepares and sends them one by one, each over its own connection. The operator chooses
-the network address that they come from.
-"""
+"""Plant an operator's sentinels: submissions by device code, each over its own connection."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
@@ -38,13 +33,9 @@ class SentinelRun:
 
     digest: TaskDigest
     analyzer: OperatorClient
-    """Client of the analyzer, at which sentinels are registered."""
     connect: Callable[[], AbstractAsyncContextManager[Shuffler]]
-    """Opens a new connection to the shuffler."""
     file: Path
-    """The operator's sentinel file, new or existing: see `SentinelFile`."""
     rng: np.random.Generator
-    """Source of values, reports and pauses."""
     tokens: Sequence[bytes] | None = None
     """Tokens, one per sentinel, the same in every run; None if the shuffler requires none."""
     analyzer_identity: PublicIdentity | None = None
@@ -52,7 +43,6 @@ class SentinelRun:
     shuffler_identity: PublicIdentity | None = None
     """Required signer of receipts; None to skip the check."""
     wait: Callable[[float], Awaitable[None]] = asyncio.sleep
-    """Waits for a number of seconds."""
 
     async def plant(self, count: int, over: float) -> list[PlantedSentinel]:
         """
@@ -62,14 +52,8 @@ class SentinelRun:
         ones are confirmed, so that an undelivered one does not count as missing. A second run with
         the same file resends the unacknowledged ones unchanged. Returns all, with their states.
 
-        Raises:
-            SettingsError: There are fewer tokens than sentinels, or the file cannot be opened.
-            ProofError: The shuffler returned another task, or a task signed by somebody else.
-            BatchStateError: `count` exceeds target_size - n_min of the task.
-            PeerRefusalError: The analyzer does not know the task, has its batch already, or has
-                no room beside earlier sentinels; nothing was sent.
-            PeerError: A party cannot be reached, and nothing was sent; or a receipt does not
-                verify, and sending stopped.
+        Raises SettingsError for too few tokens or a wrong file, ProofError for a wrong task,
+        BatchStateError if `count` exceeds target_size - n_min, and PeerRefusalError or PeerError.
         """
         if self.tokens is not None and len(self.tokens) < count:
             raise SettingsError(
@@ -92,11 +76,7 @@ class SentinelRun:
                 for _ in range(count - len(file.sentinels))
             )
             sent = {SentinelState.STORED, SentinelState.ACKNOWLEDGED}
-            left = [
-                number
-                for number, sentinel in enumerate(file.sentinels)
-                if sentinel.state not in sent
-            ]
+            left = [n for n, known in enumerate(file.sentinels) if known.state not in sent]
             await self._register(file.sentinels, acknowledged=False)
             await self._confirm(file)
             times = np.sort(self.rng.random(len(left))) * over
@@ -129,15 +109,12 @@ class SentinelRun:
 
     async def _confirm(self, file: SentinelFile) -> None:
         """Confirm stored sentinels; a later call retries if the analyzer was unreachable."""
-        stored = {
-            number: sentinel
-            for number, sentinel in enumerate(file.sentinels)
-            if sentinel.state is SentinelState.STORED
-        }
+        sentinels = file.sentinels
+        stored = [n for n, known in enumerate(sentinels) if known.state is SentinelState.STORED]
         if not stored:
             return
         try:
-            await self._register(stored.values(), acknowledged=True)
+            await self._register((sentinels[number] for number in stored), acknowledged=True)
         except PeerRefusalError as error:
             if error.status != BatchStateError.status:
                 raise

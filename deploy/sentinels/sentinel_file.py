@@ -1,8 +1,8 @@
 """
 An operator's sentinel file: an append-only log of JSON lines, each flushed to disk.
 
-The first line names the task and the number of sentinels. Before any sentinel is registered, each
-has a line with the bytes to send; each change of state adds a line. A partial last line is dropped.
+The first line names the task and the number of sentinels. Each has a line with the bytes to send,
+before it is registered, and a line per change of state. A partial last line is dropped.
 The file distinguishes sentinels from users: keep it secret.
 """
 
@@ -105,13 +105,7 @@ class SentinelFile:
     @classmethod
     @contextmanager
     def opened(cls, path: Path, digest: TaskDigest, count: int) -> Generator[Self]:
-        """
-        Open or create a file for `count` sentinels, locked and readable by its owner only.
-
-        Raises:
-            SettingsError: The file cannot be written, is locked by another process, is for another
-                task or number of sentinels, is damaged, or is not a sentinel file.
-        """
+        """Open or create a file, and lock it; raise SettingsError if it does not fit."""
         with ExitStack() as stack:
             with writing(path):
                 descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, _OWNER_ONLY)

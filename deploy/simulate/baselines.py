@@ -2,10 +2,10 @@
 
 import math
 from collections.abc import Mapping
-from itertools import pairwise
 from typing import Final
 
 import numpy as np
+from scipy.integrate import quad_vec
 
 from common.accounting.epsilon_search import gaussian_mu
 from common.mechanisms.base import Counts, Vector
@@ -27,10 +27,6 @@ the item selected by permute-and-flip [MS20] or the exponential mechanism [MT07]
 """
 _MAX_EXPONENT: Final = 1000.0
 """Selection weights below e^-1000 are rounded up to e^-1000."""
-_NODES: Final = 24
-"""Gauss-Legendre nodes per integration interval."""
-_BLOCK: Final = 1 << 15
-"""Number of distinct gaps processed at once, to bound memory."""
 
 
 def central_errors_of_items(counts: Counts, epsilon: float, delta: float) -> CentralErrors:
@@ -75,18 +71,13 @@ def permute_and_flip(gaps: Vector, epsilon: float) -> Vector:
     """
     distinct, inverse, repeats = np.unique(gaps, return_inverse=True, return_counts=True)
     heads = np.exp(-np.minimum(distinct * epsilon / 2, _MAX_EXPONENT))
+
+    def of_others(y: float) -> Vector:
+        logs = np.log1p(-heads * y)
+        return np.asarray(np.exp(repeats @ logs - logs))
+
     # With y = 1-t the product decays like e^(-y·Σp), so intervals double in length from y = 0.
-    intervals = max(1, math.ceil(math.log2(1 + (heads * repeats).sum())) + 1)
-    edges = np.concatenate([[0.0], 2.0 ** -np.arange(intervals - 1.0, -1.0, -1.0)])
-    nodes, weights = np.polynomial.legendre.leggauss(_NODES)
-    blocks = [slice(start, start + _BLOCK) for start in range(0, len(distinct), _BLOCK)]
-    integrals = np.zeros(len(distinct))
-    for low, high in pairwise(edges.tolist()):
-        y = low + (nodes + 1) / 2 * (high - low)
-        logs = np.zeros(_NODES)
-        for block in blocks:
-            logs += repeats[block] @ np.log1p(-heads[block, None] * y)
-        for block in blocks:
-            others = logs - np.log1p(-heads[block, None] * y)
-            integrals[block] += np.exp(others) @ (weights / 2 * (high - low))
+    doublings = math.ceil(math.log2(1 + (heads * repeats).sum()))
+    edges = 2.0 ** -np.arange(1, doublings + 1)
+    integrals = quad_vec(of_others, 0, 1, epsabs=0, epsrel=1e-12, norm="max", points=edges)[0]
     return np.asarray((heads * integrals)[inverse], dtype=np.float64)

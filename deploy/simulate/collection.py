@@ -1,8 +1,7 @@
 """
-Simulate one collection of items, without network or encryption.
+Simulate one collection of items by the services' own code, without network or encryption.
 
-Randomizers, dummies, the shuffler's draws and the estimator are the services' own code. For large
-collections, only cell counts are drawn, from the same distribution as the reports' counts.
+For large collections, only cell counts are drawn, from the distribution of the reports' counts.
 """
 
 from dataclasses import dataclass
@@ -45,9 +44,8 @@ def collect(
     """
     Simulate a collection, and count its reports by cell.
 
-    `users` is the number of users with each item, shape (domain_size,). With `one_by_one`, every
-    report is simulated; otherwise cell counts are drawn, ignoring the maximum of dummies per user
-    (`most`), which is practically never reached.
+    `users` counts the users of each item, shape (domain_size,). Without `one_by_one`, cell counts
+    are drawn, ignoring the maximum of dummies per user, which is practically never reached.
     """
     simulate = _simulate_reports if one_by_one else _draw
     counts = simulate(task, mechanism, users, rng)

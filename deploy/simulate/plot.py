@@ -13,7 +13,6 @@ from deploy.terminal.files import writing
 _STYLE: Final = {"font.size": 9, "axes.grid": True, "grid.alpha": 0.25, "legend.fontsize": 7}
 _DPI: Final = 150
 _WIDTH, _HEIGHT = 5.5, 3.7
-"""Size of a panel in inches."""
 _ESTIMATES: Final = {"mse": "as debiased", "mse_refined": "as refined", "mse_shrunk": "as shrunk"}
 _BOUNDS: Final = {"published": "each protocol's published bound", "tight": "tight accounting"}
 
@@ -41,9 +40,7 @@ def draw(points: Sequence[Point], path: Path, *, title: str) -> tuple[Path, Path
     """
     Draw a panel for each `Axes` under one title; write PNG and SVG, and return their paths.
 
-    Panels and series are drawn in the order of their points. A panel's y axis is logarithmic if all
-    its points are above 0. The suffix of `path` is replaced. Raises SettingsError if there are no
-    points, matplotlib is not installed, or the files cannot be written.
+    A panel's y axis is logarithmic if all its points are above 0. Raises SettingsError.
     """
     if not points:
         raise SettingsError("every setting was skipped, so there is nothing to draw")

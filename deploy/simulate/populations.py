@@ -1,8 +1,4 @@
-"""
-Simulate one collection of any kind of value, without network or encryption.
-
-Randomizers and estimators are the services' own code; the randomness is seeded.
-"""
+"""Simulate one collection of any kind of value, by the services' own code, without encryption."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -26,12 +22,8 @@ from common.task.task import Task
 from deploy.datasets.catalogue import Dataset
 from deploy.datasets.sample_people import SamplePeople
 from deploy.planning.value_design import predicted_mse
+from deploy.simulate import baselines
 from deploy.simulate.accuracy import ByValue, Repeat, histogram_errors, mse
-from deploy.simulate.baselines import (
-    CentralErrors,
-    central_errors_of_items,
-    central_errors_of_means,
-)
 from deploy.simulate.collection import collect, estimate_histogram, few_enough_reports
 
 _QUESTION_FIELDS: Final = ("labels", "numbers", "texts", "pairs")
@@ -92,35 +84,31 @@ class Population:
         return {"labels": tuple(self.value_names)} if labelled else {}
 
     def repeat(self, task: Task, seed: Seed, *, one_by_one: bool) -> Repeat:
-        """
-        Collect every user's answer once, estimate as the services do, and compare with the truth.
-
-        Sampled users depend only on the seeds of the sweep and repeat. `one_by_one`: simulate every
-        report of items, even of a large collection.
-        """
+        """Collect every answer once, estimate as the services do, and compare with the truth."""
         if isinstance(self.source, SamplePeople):
             return _REPEATS[self.kind](task, self.source, np.random.default_rng(seed))
         users = self.source.sample_counts(self.n_users, np.random.default_rng((seed[0], seed[2])))
         return _repeat_items(task, users, seed, one_by_one=one_by_one)
 
-    def central_errors(self, epsilon: float, delta: float, seed: int) -> CentralErrors:
+    def central_errors(self, epsilon: float, delta: float, seed: int) -> baselines.CentralErrors:
         """
         Return the errors of central mechanisms; for items, on the first repeat's users.
 
-        Texts are released as a histogram, numbers as means over their range, and the owners of each
-        key as means of 0 or 1.
+        Texts are released as a histogram, the owners of each key as means of 0 or 1.
         """
         if not isinstance(self.source, SamplePeople):
             users = self.source.sample_counts(self.n_users, np.random.default_rng((seed, 0)))
-            return central_errors_of_items(users, epsilon, delta)
+            return baselines.central_errors_of_items(users, epsilon, delta)
         if self.kind == "string":
-            errors = central_errors_of_items(np.array([self.n_users, 0]), epsilon, delta)
+            errors = baselines.central_errors_of_items(np.array([self.n_users, 0]), epsilon, delta)
             return {name: errors[name] for name in ("laplace_mse", "gaussian_mse")}
         half = 0.5
         if self.kind != "key-value":
             numbers = self.source.draft.get("numbers") or NumberDraft()
             half = (numbers.high - numbers.low) / 2
-        return central_errors_of_means(self.n_users, self.domain_size, half, epsilon, delta)
+        return baselines.central_errors_of_means(
+            self.n_users, self.domain_size, half, epsilon, delta
+        )
 
 
 _mechanism: Final = lru_cache(maxsize=1)(mechanism_of)
@@ -166,29 +154,23 @@ def _repeat_numbers(task: Task, people: SamplePeople, rng: np.random.Generator) 
     unit = to_unit(table, spec.low, spec.high)
     cells = numbers.tally(numbers.randomize(unit, rng))
     result = cast("Means", estimate_result(task, numbers, cells, Mixture(n_real=len(table))))
+    estimates = {"mse": result.means, "mse_shrunk": result.shrunk}
     return Repeat(
         seconds=time.perf_counter() - started,
-        errors={
-            "mse": mse(result.means, people.truth),
-            "mse_shrunk": mse(result.shrunk, people.truth),
-        },
+        errors={name: mse(estimate, people.truth) for name, estimate in estimates.items()},
         mse_theory=float(((spec.high - spec.low) / 2) ** 2 * numbers.variance(unit).mean()),
         by_value=ByValue(people.truth, result.means, result.standard_errors),
     )
 
 
 def _repeat_pairs(task: Task, people: SamplePeople, rng: np.random.Generator) -> Repeat:
-    """Simulate pairs, and compare the estimated shares of owners with the truth."""
     started = time.perf_counter()
     spec, priv_kv = spec_as(task.mechanism, KeyValueSpec), priv_kv_of(task)
     owned = [sorted(cast("Mapping[int, float]", value).items()) for value in people.values]
     offsets = np.cumsum([0, *map(len, owned)])
     keys, values = np.array([pair for pairs in owned for pair in pairs]).reshape(-1, 2).T
-    pairs = Pairs(
-        offsets=offsets.astype(np.int64),
-        keys=keys.astype(np.int64),
-        values=to_unit(values, spec.low, spec.high),
-    )
+    unit = to_unit(values, spec.low, spec.high)
+    pairs = Pairs(offsets=offsets.astype(np.int64), keys=keys.astype(np.int64), values=unit)
     result = priv_kv.estimate(priv_kv.tally(priv_kv.randomize(pairs, rng)))
     seconds = time.perf_counter() - started
     means = to_unit(cast("Vector", people.true_means), spec.low, spec.high)

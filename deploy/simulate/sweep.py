@@ -1,9 +1,4 @@
-"""
-Simulate protocols × targets × repeats on all cores.
-
-Worker processes first choose every protocol's parameters for every target, then run all repeats,
-each with its own seed.
-"""
+"""Simulate protocols × targets × repeats on all cores; each repeat has its own seed."""
 
 import dataclasses
 import multiprocessing
@@ -35,6 +30,8 @@ _MAX_SEEDS: Final = 2**21
 _BLAS_THREADS: Final = "OPENBLAS_NUM_THREADS"
 
 T = TypeVar("T")
+Progress = Callable[[str, int, int], None]
+"""Function that receives a step's name, the work done and the total."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -56,11 +53,10 @@ class Sweep:
     def requirements(self, protocol: str, central_epsilon: float) -> Requirements:
         """Return the planner's requirements for a protocol at a target ε."""
         people = self.population
-        item_options: dict[str, Any] = {
-            "messages_cap": self.messages_cap,
-            "trust": "shuffler-dummies",
-            "most_seeds": _MAX_SEEDS,
-        }
+        item_options: dict[str, Any] = {}
+        if people.kind == "categorical":
+            item_options = {"trust": "shuffler-dummies", "messages_cap": self.messages_cap}
+            item_options["most_seeds"] = _MAX_SEEDS
         return Requirements(
             kind=people.kind,
             n_users=people.n_users,
@@ -70,19 +66,15 @@ class Sweep:
             delta=self.delta,
             local_cap=self.local_cap,
             draft_fields=people.draft_fields(protocol),
-            **(item_options if people.kind == "categorical" else {}),
+            **item_options,
         )
 
 
-def run(
-    sweep: Sweep, progress: Callable[[str, int, int], None], pool: Executor | None = None
-) -> list[SweepRow]:
+def run(sweep: Sweep, progress: Progress, pool: Executor | None = None) -> list[SweepRow]:
     """
     Run every setting of a sweep in `pool`, by default one process per core.
 
-    Calls `progress` with the name of the step, the work done and the total. Returns a row per
-    protocol, accounting and target, in that order; skipped settings have no repeats. Raises
-    PlanError if a target is out of range.
+    Returns a row per protocol, accounting and target, in that order, or raises PlanError.
     """
     if pool is None:
         with _processes() as workers:
@@ -91,7 +83,7 @@ def run(
     settings = list(product(sweep.protocols, sweep.accounting, sweep.central_epsilons))
     requirements = [sweep.requirements(protocol, epsilon) for protocol, _, epsilon in settings]
     choosing = pool.map(_choose_task, settings, requirements)
-    chosen = _track(choosing, lambda n: progress("Choosing parameters", n, len(settings)))
+    chosen = list(_track(choosing, progress, "Choosing parameters", len(settings)))
     jobs = [
         (fields["task"], (sweep.seed, index, number))
         for index, fields in enumerate(chosen)
@@ -101,7 +93,7 @@ def run(
     repeat = partial(_repeat, people, one_by_one=sweep.one_by_one)
     chunk = max(1, len(jobs) // (8 * (os.cpu_count() or 1)))
     collecting = pool.map(repeat, jobs, chunksize=chunk)
-    repeats = iter(_track(collecting, lambda n: progress("Collecting", n, len(jobs))))
+    repeats = _track(collecting, progress, "Collecting", len(jobs))
     central = {
         epsilon: people.central_errors(epsilon, sweep.delta, sweep.seed)
         for epsilon in sweep.central_epsilons
@@ -122,12 +114,8 @@ def run(
 
 @contextmanager
 def _processes() -> Generator[Executor]:
-    """
-    Yield a pool of one process per core, each with one thread for linear algebra.
-
-    More threads than cores doubled the run time. OpenBLAS reads its environment variable when it is
-    loaded, so the variable is set before the workers are spawned.
-    """
+    """Yield a pool of one process per core, each with one thread: more doubled the run time."""
+    # OpenBLAS reads its variable when it is loaded, in the workers.
     before = os.environ.get(_BLAS_THREADS)
     os.environ[_BLAS_THREADS] = "1"
     context = multiprocessing.get_context("spawn")
@@ -141,14 +129,11 @@ def _processes() -> Generator[Executor]:
             os.environ[_BLAS_THREADS] = before
 
 
-def _track(results: Iterator[T], report: Callable[[int], None]) -> list[T]:
-    """Collect the results, and report their number after each one."""
-    done = list[T]()
-    report(0)
-    for result in results:
-        done.append(result)
-        report(len(done))
-    return done
+def _track(results: Iterator[T], progress: Progress, step: str, total: int) -> Iterator[T]:
+    progress(step, 0, total)
+    for done, result in enumerate(results, start=1):
+        progress(step, done, total)
+        yield result
 
 
 def _choose_task(setting: tuple[str, Accounting, float], target: Requirements) -> dict[str, Any]:
@@ -156,18 +141,15 @@ def _choose_task(setting: tuple[str, Accounting, float], target: Requirements) -
     protocol, accounting, _ = setting
     items = target.kind == "categorical"
     try:
-        if not items:
-            design: Design = value_design(protocol, target)
-        elif accounting == "published":
-            design = published_design(protocol, target)
-        else:
-            design = tight_design(protocol, target)
+        published = accounting == "published"
+        design_items = published_design if published else tight_design
+        design: Design = (design_items if items else value_design)(protocol, target)
         task = task_of(design)
     except ShuffleDpError as error:
         return {"refusal": str(error)}
     amplified = items and protocol not in NOT_AMPLIFIED
-    published = published_claim(task, target.n_users, 0) if amplified else ""
-    return {"task": task, "note": design.note, "published": published}
+    claim = published_claim(task, target.n_users, 0) if amplified else ""
+    return {"task": task, "note": design.note, "published": claim}
 
 
 def task_of(design: Design) -> Task:

@@ -28,7 +28,6 @@ Progress = Callable[[int, int], None]
 """Function that receives an experiment's completed work and its total."""
 
 _MAX_VALUES: Final = 20
-"""Maximum rows of the table by value."""
 _ALWAYS_SHOWN: Final = 12
 """Maximum number of values for which --by-value is the default."""
 _SETTING: Final = {"protocol", "ε", "central ε", "local ε"}
@@ -81,12 +80,10 @@ class Report:
     """The results of one experiment."""
 
     title: str
-    """Title of the printed report and of the figure."""
     explanation: str
     tables: Mapping[str, Sequence[Mapping[str, str]]]
     """Rows by title of the table; a row maps every column's heading to its cell."""
     figures: Any
-    """The results as JSON."""
     points: Sequence[Point]
 
 
@@ -138,11 +135,9 @@ def remarks(rows: Sequence[SweepRow]) -> list[str]:
     """Return sentences on skipped settings, on parameters, and on the limits of theory."""
     targets: dict[str, list[float]] = {}
     for row in rows:
+        text = f"{row.protocol}: {row.note}" * bool(row.note)
         if row.task is None:
-            by = _ACCOUNTINGS[row.accounting]
-            text = f"{row.protocol} ({by}) is skipped: {row.refusal}"
-        else:
-            text = f"{row.protocol}: {row.note}" if row.note else ""
+            text = f"{row.protocol} ({_ACCOUNTINGS[row.accounting]}) is skipped: {row.refusal}"
         targets.setdefault(text, []).append(row.target_epsilon)
     names = {row.protocol for row in rows if row.task is not None}
     limits = [sentence for name, sentence in _LIMITS_OF_THEORY.items() if name in names]
@@ -179,7 +174,6 @@ def _print(rows: Sequence[Mapping[str, str]], console: Console, always: Sequence
 
 
 def _cells(row: SweepRow, task: Task, *, both: bool) -> dict[str, str]:
-    """Return a row's cells by heading."""
     fields = row.as_json()
     has_theory = fields["mse_theory"] > 0 and row.protocol not in BIASED
     fields |= {
@@ -229,8 +223,7 @@ def _parameters(task: Task) -> str:
 
 def _show_by_value(rows: Sequence[SweepRow], console: Console) -> None:
     """Print the largest true figures beside the first repeat's estimates of them."""
-    known = [(row, row.repeats[0].by_value) for row in rows if row.repeats]
-    shown = [(row, by_value) for row, by_value in known if by_value is not None]
+    shown = [(row, known) for row in rows if row.repeats and (known := row.repeats[0].by_value)]
     if not shown:
         return
     people, truth = rows[0].population, shown[0][1].truth

@@ -23,15 +23,10 @@ TASK_FILES: Final = ("task.json", "task.sig")
 """File names of a task's bytes and of its signature."""
 _READABLE: Final = 0o644
 _DRAFT: Final = with_config(STRICT)(TaskDraft)
-"""TaskDraft with strict type checks by pydantic."""
 
 
 def read(path: Path, shuffler_key: bytes) -> TaskDraft:
-    """
-    Read a draft from a TOML file, or raise TaskError.
-
-    Keys are TaskDraft's fields; `deadline` is a TOML date-time or a UNIX time in seconds.
-    """
+    """Read TaskDraft's fields from TOML; `deadline` is a date-time or a UNIX time."""
     keys = read_toml(path, TaskError, max_bytes=MAX_DRAFT_BYTES)
     if "shuffler_key" in keys:
         raise TaskError("unknown key in the draft: shuffler_key; the key comes from the shuffler")
@@ -91,13 +86,7 @@ def _literal(value: object) -> str:
 
 
 def save_task(folder: Path, signed: SignedTask) -> None:
-    """
-    Write a task and its signature to TASK_FILES in a folder, which is created if it is missing.
-
-    The SHA-256 of the task's file is the task's digest. Each file is replaced atomically. Raises
-    SettingsError if one cannot be written. To verify the files without this program, see
-    docs/auditors/verify-a-task.md.
-    """
+    """Write a task and its signature to TASK_FILES in a new or existing folder."""
     for name, content in zip(TASK_FILES, (signed.task_bytes, signed.signature), strict=True):
         with writing(folder / name):
             folder.mkdir(exist_ok=True)

@@ -58,12 +58,7 @@ class PopulationBudgets:
 async def budgets_by_population(
     entries: Sequence[LedgerEntry], analyzer: LedgerReader
 ) -> tuple[PopulationBudgets, ...]:
-    """
-    Return every population's budgets, by decreasing spent share, from a verified ledger.
-
-    Raises LedgerError if an entry names another population than its signed task. Cost: a call per
-    entry, and up to seconds of accounting for a population with many releases.
-    """
+    """Return every population's budgets, by decreasing spent share, or raise LedgerError."""
     releases = await _by_population(entries, analyzer)
     budgets = [_compose(name, spent) for name, spent in releases.items() if name]
     return tuple(sorted(budgets, key=lambda population: population.share, reverse=True))

@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from rich.console import Console
@@ -16,7 +16,6 @@ from common.task.dummy_spec import ShufflerSpec
 from common.task.specs import INSTANT_SUM, PERMANENT_SUM, KeyValueSpec, NumberSpec, RapporSpec
 from common.task.task import NONCE_BYTES, Task, honest_share
 from common.task_digest import TaskDigest
-from deploy.tasks.batch_states import BATCH_STATES, SENTINELS_INCLUDED
 from deploy.terminal.durations import format_time
 from deploy.terminal.escape import escaped, visible
 from deploy.terminal.tables import CLAIM_ROOM_NOTE, print_guarantees
@@ -31,15 +30,54 @@ TASK_STATES: Final = {
     TaskState.RELEASED: "released: print the result with shuffledp result",
     TaskState.UNUSABLE: "unusable: the batch cannot be released",
 }
+BATCH_STATES: Final[Mapping[BatchState, tuple[str, str]]] = {
+    BatchState.COLLECTING: (
+        "Collecting",
+        "Users can submit until the batch reaches its target size or the deadline passes.",
+    ),
+    BatchState.CLOSED: (
+        "Closed, being shuffled",
+        "The batch is closed. The shuffler is permuting its reports.",
+    ),
+    BatchState.PERMUTED: (
+        "Shuffled, being delivered",
+        "The reports are permuted and on their way to the analyzer.",
+    ),
+    BatchState.DELIVERED: (
+        "Delivered, being erased",
+        "The analyzer has all reports. The shuffler is destroying its copies.",
+    ),
+    BatchState.ERASED: (
+        "Delivered and erased",
+        (
+            "The analyzer has all reports. The shuffler has destroyed its copies, their key last. "
+            "It may keep hashes of sealed reports for some weeks, for inclusion proofs, and keeps "
+            "the numbers of users and of refused submissions."
+        ),
+    ),
+    BatchState.EXPIRED: (
+        "Expired: nothing was released",
+        (
+            "At the deadline the batch had fewer than n_min users. The shuffler has deleted their "
+            "submissions and destroyed the key last; it keeps no hashes. It keeps the numbers of "
+            "users and of refused submissions."
+        ),
+    ),
+    BatchState.QUARANTINED: (
+        "Quarantined: nothing was released",
+        (
+            "The analyzer refused the batch. The shuffler keeps it, sealed, for the operator to "
+            "investigate; the logs of both services name the kind of error."
+        ),
+    ),
+}
+SENTINELS_INCLUDED: Final = "an operator's sentinels included; n_min must be met without them"
+"""Printed beside every number of users."""
 _HASHING: Final = frozenset({"local-hashing", "string-hashing"})
 
 
 def preview(draft: TaskDraft, *, now: float) -> Task:
-    """
-    Return the task for a draft at `now` (UNIX time), with a placeholder key and nonce.
-
-    Raises TaskError if the draft breaks a rule, or if no finite ε can be claimed for n_min users.
-    """
+    """Return a draft's task at `now` (UNIX time) with placeholder keys, or raise TaskError."""
     # Imported here: other commands do not need the analyzer's code.
     from analyzer.registry import check_deadline  # noqa: PLC0415
     from analyzer.task_builder import complete  # noqa: PLC0415
@@ -51,14 +89,12 @@ def preview(draft: TaskDraft, *, now: float) -> Task:
 
 def describe_claim(task: Task) -> str:
     """Return sentences on the task's claimed guarantees and its budget."""
-    amplified = task.central_epsilon < task.local_epsilon
-    honest = (
-        f"if {honest_share(task.n_min, task.assumed_honest_fraction)} users are honest"
-        if task.composition.amplified
-        else "even if no other user is honest"
-    )
+    honest = "even if no other user is honest"
+    if task.composition.amplified:
+        users = honest_share(task.n_min, task.assumed_honest_fraction)
+        honest = f"if {users} users are honest"
     releases = "all releases about this population" if task.population else "this release"
-    room = f"\n{CLAIM_ROOM_NOTE}" if amplified else ""
+    room = f"\n{CLAIM_ROOM_NOTE}" if task.central_epsilon < task.local_epsilon else ""
     return (
         f"Claimed guarantees: epsilon {rounded_up(task.central_epsilon)} at delta "
         f"{rounded_up(task.delta)} against the analyzer, {honest}; "
@@ -137,7 +173,6 @@ def _describe_values(task: Task) -> str:
 
 
 def _describe_shuffler(shuffler: ShufflerSpec) -> str:
-    """Describe the shuffler's operations."""
     steps = ["permutes"]
     if shuffler.keep_probability < 1:
         steps.append(

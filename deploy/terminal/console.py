@@ -4,7 +4,7 @@ import html
 import os
 import sys
 import webbrowser
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,6 +20,12 @@ def terminal(*, stderr: bool = False) -> Console:
     return Console(stderr=stderr, emoji=False)
 
 
+def print_written(paths: Iterable[Path | None], console: Console) -> None:
+    """Print the names of the files that a command has written."""
+    for path in filter(None, paths):
+        console.print(f"Written to {path}.", markup=False, soft_wrap=True)
+
+
 def show_in_browser(address: str) -> bool:
     """Open a page in a graphical browser; return False if there is none."""
     if sys.platform.startswith("linux") and not any(os.environ.get(name) for name in _DISPLAYS):
@@ -30,10 +36,9 @@ def show_in_browser(address: str) -> bool:
 @contextmanager
 def private_opener() -> Iterator[Callable[[str], bool]]:
     """
-    Yield a function like `show_in_browser` for a page whose address is secret.
+    Yield a function that opens a secret address through a private file that redirects to it.
 
-    All users of the machine can read a browser's command line, so the browser opens a private file
-    that redirects to the page.
+    All users of a machine can read a browser's command line.
     """
     with TemporaryDirectory(prefix="shuffledp-") as folder:  # readable by this user alone
 

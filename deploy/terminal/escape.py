@@ -20,9 +20,6 @@ def visible(text: str) -> str:
 
 
 def escaped(text: str) -> str:
-    """
-    Escape control characters and markup in untrusted text for rich.
-
-    The added blank keeps `escape` from doubling a backslash at the end, so append no markup.
-    """
+    """Escape control characters and markup in untrusted text for rich; append no markup to it."""
+    # The blank keeps `escape` from doubling a backslash at the end.
     return escape(f"{visible(text)} ")[:-1]

@@ -31,11 +31,9 @@ def check_folder(path: Path | None) -> None:
 @contextmanager
 def atomic_output(path: Path) -> Generator[Path]:
     """
-    Yield a path to write to, so that the output file is replaced completely or not at all.
+    Yield a temporary path that replaces the output file at the end, or is deleted on a failure.
 
-    The path is a temporary file beside the output file, with the same mode. It replaces the output
-    file at the end of the block, or is deleted if the block fails. Links and special files, such as
-    /dev/stdout, are written in place. Raises SettingsError if the file cannot be written.
+    Links and special files, such as /dev/stdout, are written in place. Raises SettingsError.
     """
     with writing(path):
         if path.is_symlink() or (path.exists() and not path.is_file()):

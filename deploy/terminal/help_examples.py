@@ -1,5 +1,7 @@
 """Examples in command help, with line breaks that a shell accepts."""
 
+import re
+from textwrap import TextWrapper
 from typing import Final
 
 AT_ANALYZER: Final = (
@@ -11,7 +13,13 @@ AT_SHUFFLER: Final = (
     "--authority state/tls/authority.pem"
 )
 """Options of operators' commands that call the shuffler; `AT_ANALYZER` is for the analyzer."""
-_WIDTH: Final = 78
+_WRAPPER: Final = TextWrapper(
+    76,
+    initial_indent="  ",
+    subsequent_indent="    ",
+    break_on_hyphens=False,
+    break_long_words=False,
+)
 
 
 def example(*commands: str) -> str:
@@ -22,12 +30,5 @@ def example(*commands: str) -> str:
 
 def _wrapped(command: str) -> str:
     """Wrap a command before its options to a terminal's width, with backslashes."""
-    first, *options = command.replace(" --", "\0--").split("\0")
-    lines = [f"  {first}"]
-    for option in options:
-        if len(lines[-1]) + len(option) + 3 > _WIDTH:
-            lines[-1] += " \\"
-            lines.append(f"    {option}")
-        else:
-            lines[-1] += f" {option}"
-    return "\n".join(lines)
+    unbroken = re.sub(" (?!--)", "\0", command)
+    return " \\\n".join(_WRAPPER.wrap(unbroken)).replace("\0", " ")

@@ -31,10 +31,9 @@ def fit_table(
     console: Console,
 ) -> tuple[Table, bool]:
     """
-    Build a table from headings, dropping columns until it fits the console's width.
+    Build a table, dropping columns, in the order of `dispensable`, until it fits the console.
 
-    Columns are dropped in the order of `dispensable`; unknown headings are ignored. Returns the
-    table, and whether a column was dropped.
+    Returns the table, and whether a column was dropped.
     """
     unfolded = console.options.update(max_width=_MAX_WIDTH)
     shown, droppable = list(headings), [heading for heading in dispensable if heading in headings]
@@ -46,11 +45,7 @@ def fit_table(
 
 
 def print_whole(table: Table, console: Console) -> None:
-    """
-    Print a table without folding or truncating right-justified figures.
-
-    Lines wrap if the figures need more width than the console has.
-    """
+    """Print a table without folding or truncating right-justified figures; long lines wrap."""
     for column in table.columns:
         if column.justify == "right":
             widths = (console.measure(cell).maximum for cell in column.cells)

@@ -1,9 +1,7 @@
 """
 Compare random projection before Multi-HM (Multi-RPHM) [Sun+20] with shrinking Multi-HM's estimate.
 
-In the paper all attributes have one distribution, and Multi-RPHM's error is below Multi-HM's and
-close to that of projecting alone. This experiment adds three ways to shrink Multi-HM's estimate,
-and attributes with different means.
+To the paper's experiment, this adds three ways to shrink, and attributes with different means.
 
 Projection helps because it shrinks. With q attributes instead of d, each gets d/q times as many
 reports, and Rᵀ spreads the q estimates over d attributes: (q/d)² of Multi-HM's noise remains, and
@@ -58,9 +56,7 @@ def settings(populations: Sequence[Attributes] = ("alike", "differing")) -> list
     """Return the paper's settings for each population, with d = 400 at ε = 2 in addition."""
     axes = [(d, _EPSILON) for d in (200, 300, 400, 500, 600)]
     axes += [(_DIMENSION, epsilon) for epsilon in (0.6, 0.8, 1.2, 1.4, 2.0)]
-    return [
-        VectorSetting(population, d, epsilon) for population in populations for d, epsilon in axes
-    ]
+    return [VectorSetting(name, d, epsilon) for name in populations for d, epsilon in axes]
 
 
 def run(
@@ -71,11 +67,7 @@ def run(
     n_users: int = 10_000,
     runs: int = 10,
 ) -> Measured:
-    """
-    Measure the errors of every estimate; each run draws new users and a new projection.
-
-    Cost: about half a second per run of 400 dimensions; a minute or two for the paper's settings.
-    """
+    """Measure the errors of every estimate; each run draws new users and a new projection."""
     measured = {}
     for index, setting in enumerate(chosen):
         errors = list[dict[str, float]]()
@@ -120,8 +112,8 @@ def centred(mechanism: MultiRphm, means: Vector) -> Vector:
     """
     Restore the common level of all attributes that projection removes, by post-processing.
 
-    A vector of equal means m projects to m times R's column sums. The level m is fitted to the
-    projected means by least squares; then the part of that vector orthogonal to R is added.
+    A vector of equal means projects to a multiple of R's column sums. The level is fitted by least
+    squares; then the part of that vector orthogonal to R is added.
     """
     matrix = mechanism.matrix
     sums = matrix.sum(axis=0)
@@ -138,11 +130,13 @@ def projection(seed: int, progress: Progress) -> Report:
 def report(measured: Measured) -> Report:
     """Return a table per population, and points of the errors by d at ε = 1 and by ε at d = 400."""
     tables: dict[str, list[dict[str, str]]] = {}
-    points = list[Point]()
+    points, figures = list[Point](), []
     for setting, errors in measured.items():
         title, d, epsilon = _TITLES[setting.population], setting.dimensions, setting.local_epsilon
         cells = {name: error.format(".3g") for name, error in errors.items()}
         tables.setdefault(title, []).append({"d": f"{d}", "ε": f"{epsilon:g}", **cells})
+        fields = {name: dataclasses.asdict(error) for name, error in errors.items()}
+        figures.append({"setting": dataclasses.asdict(setting), "errors": fields})
         for plotted, x, label in (
             (epsilon == _EPSILON, d, "dimensions, at ε = 1"),
             (d == _DIMENSION, epsilon, "local ε, at 400 dimensions"),
@@ -157,12 +151,6 @@ def report(measured: Measured) -> Report:
         title="Random projection before Multi-HM [Sun+20]",
         explanation="mean squared error per attribute, ± one standard error over the runs.",
         tables=tables,
-        figures=[
-            {
-                "setting": dataclasses.asdict(setting),
-                "errors": {name: dataclasses.asdict(error) for name, error in errors.items()},
-            }
-            for setting, errors in measured.items()
-        ],
+        figures=figures,
         points=sorted(points, key=lambda point: (point.axes, point.x)),
     )

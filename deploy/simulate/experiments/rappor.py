@@ -1,11 +1,9 @@
 """
 Decode RAPPOR reports of known populations under several settings.
 
-The first population is COVID-19 cases by US state, after [HZ22]. The paper's 26 states and
-parameters are not available: this code uses the first 26 states by name, or all 50, and other
-parameters. The second is strings of exponentially falling shares, with as many absent candidates,
-after the simulations of [EPK14] and the demonstration of [GRappor]. Bit counts are drawn from their
-exact distribution.
+The first population is COVID-19 cases by US state, after [HZ22]; the paper's 26 states and
+parameters are not available. The second is strings of exponentially falling shares, with as many
+absent candidates, after [EPK14] and [GRappor]. Bit counts are drawn from their exact distribution.
 """
 
 from collections.abc import Sequence
@@ -29,7 +27,6 @@ _NO_STATES: Final = (
     *("American Samoa", "Diamond Princess", "District of Columbia", "Grand Princess", "Guam"),
     *("Northern Mariana Islands", "Puerto Rico", "Virgin Islands"),
 )
-"""Rows of the data set that are not states."""
 _PRESENT: Final = 100
 _ABSENT: Final = 100
 _USERS: Final = 1_000_000
@@ -87,12 +84,7 @@ def exponential_people(present: int, n_users: int) -> Counts:
 def run(
     names: Sequence[str], people: Counts, settings: Sequence[Setting], seed: int, progress: Progress
 ) -> list[dict[str, Any]]:
-    """
-    Collect a report from every user under each setting, and decode; return JSON fields per setting.
-
-    `people`, shape (candidates,), counts the users of each of `names`. The field `l1` is the sum
-    of absolute errors of the candidates' shares.
-    """
+    """Collect a report from every user under each setting, and decode; return JSON fields."""
     figures = list[dict[str, Any]]()
     present = np.flatnonzero(people)
     texts = [names[index] for index in present.tolist()]
@@ -164,15 +156,11 @@ def _points(figures: dict[str, Any]) -> list[Point]:
     axes = Axes(parameters, "candidates", "share")
     names, people = figures["candidates"], np.array(figures["people"])
     xs: Sequence[float | str] = names if len(names) <= _MAX_NAMES else range(len(names))
-    shares, estimates, errors = (
-        (np.array(counts) / people.sum()).tolist()
-        for counts in (people, figures["counts"], figures["standard_errors"])
+    counts, estimate = (
+        (figures["counts"], figures["standard_errors"]),
+        "estimate ± 2 standard errors",
     )
-    estimate = "estimate ± 2 standard errors"
-    return [
-        *(Point(axes, "truth", x, share) for x, share in zip(xs, shares, strict=True)),
-        *(
-            Point(axes, estimate, x, share, 2 * error)
-            for x, share, error in zip(xs, estimates, errors, strict=True)
-        ),
-    ]
+    shares, estimates, errors = (np.array([people, *counts]) / people.sum()).tolist()
+    truth = [Point(axes, "truth", x, share) for x, share in zip(xs, shares, strict=True)]
+    found = zip(xs, estimates, errors, strict=True)
+    return truth + [Point(axes, estimate, x, share, 2 * error) for x, share, error in found]
