@@ -58,7 +58,7 @@ def run_self_test(run: AuditRun, console: Console, *, json: bool) -> bool:
                 "weakness": result.scenario.weakness,
                 "applies": result.applies,
                 "rang": result.detected,
-                "said": [row.sentence for row in result.failed],
+                "said": [row.sentence for row in result.weakened.failed],
             }
             for result in results
         ]

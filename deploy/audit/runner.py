@@ -42,7 +42,7 @@ def scenarios_named(names: Sequence[str]) -> tuple[Scenario, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class AuditRun:
-    """Scenarios to run on one subject, and how to run them."""
+    """Scenarios to run on one subject."""
 
     subject: AuditSubject
     seed: int
@@ -60,7 +60,7 @@ class AuditRun:
         return [scenario for scenario in self.scenarios if kind in scenario.kinds]
 
     def audit(self, command: str = "") -> AuditReport:
-        """Run the scenarios and report the findings; the command line `command` repeats the run."""
+        """Run the scenarios and report the findings; `command` is the command line, if any."""
         started, subject, scenarios = time.perf_counter(), self.subject, self._fitting
         outcomes = self._run_all([(scenario, False) for scenario in scenarios])
         return AuditReport(
@@ -91,15 +91,9 @@ class AuditRun:
         outcomes = self._run_all(jobs)
         return tuple(
             SelfTestResult(
-                scenario=scenario,
-                failed=weakened.failed,
-                crashed=weakened.crashed,
-                failed_before=honest.failed,
-                applies=bool(weakened.findings),
+                scenario=scenario, honest=outcomes[place], weakened=outcomes[len(scenarios) + place]
             )
-            for scenario, honest, weakened in zip(
-                scenarios, outcomes[: len(scenarios)], outcomes[len(scenarios) :], strict=True
-            )
+            for place, scenario in enumerate(scenarios)
         )
 
     def _run_all(self, jobs: Sequence[tuple[Scenario, bool]]) -> list[Findings]:
@@ -149,5 +143,4 @@ def run(
 
 
 def _run_named(name: str, subject: AuditSubject, seed: int, weakened: bool) -> Findings:  # noqa: FBT001  # positional for the pool
-    [scenario] = scenarios_named([name])
-    return run(scenario, subject, seed, weakened=weakened)
+    return run(scenarios_named([name])[0], subject, seed, weakened=weakened)
