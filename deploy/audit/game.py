@@ -45,9 +45,12 @@ class GameResult:
     trials: int
     """Draws under each value."""
     roc: tuple[tuple[float, float], ...]
+    statistic: str = ""
 
 
-def run_game(first: Scores, second: Scores, *, delta: float = 0.0) -> GameResult:
+def run_game(
+    first: Scores, second: Scores, *, delta: float = 0.0, statistic: str = ""
+) -> GameResult:
     """Compute a lower bound on ε at δ from an attack's scores under each value, shape (trials,)."""
     # Rounding removes the last digits of sums, which depend on the order of the terms.
     first, second = np.round(first, _DIGITS), np.round(second, _DIGITS)
@@ -65,6 +68,7 @@ def run_game(first: Scores, second: Scores, *, delta: float = 0.0) -> GameResult
         ceiling=ceiling(trials, delta),
         advantage=float(true[balanced] - false[balanced]),
         trials=trials,
+        statistic=statistic,
         roc=(
             (0.0, 0.0),
             *zip(false[shown].tolist(), true[shown].tolist(), strict=True),
@@ -96,7 +100,7 @@ def _thresholds(first: Scores, second: Scores) -> Scores:
 def game_row(
     *,
     claimed: Guarantee,
-    exact: float | None,
+    exact: float | None = None,
     result: GameResult | None = None,
     required_epsilon: float = 0.0,
     **fields: Any,  # noqa: ANN401  # fields of a Finding

@@ -117,11 +117,11 @@ def run_printed(
     """
     Refute the printed theorem of OD-HP, whose dummies reuse the seed of their user's report.
 
-    The analyzer can then group each user's messages by seed. The deployed code draws reports and
-    dummies; overwriting the dummies' seeds gives the printed algorithm. In the game that refutes
-    Theorem 1 [CC24], all users but the victim hold one value z, and each group's likelihoods are
-    divided by those of z. The audited task does not matter. `fresh_seeds` removes the
-    flaw, so that the refutation must fail: dummies keep their own seeds.
+    The analyzer can then group each user's messages by seed. Overwriting the seeds of the deployed
+    code's dummies gives the printed algorithm. In the game that refutes Theorem 1 [CC24], all users
+    but the victim hold one value z, and each group's likelihoods are divided by those of z. The
+    audited task does not matter. With `fresh_seeds`, dummies keep their own seeds, and the
+    refutation must fail.
     """
     printed_weights = ResponseWeights.for_epsilon(_LOCAL_EPSILON)
     mechanism = StringHashing(_PRINTED_ITEMS, _BUCKETS, printed_weights, bytes(32))
@@ -129,15 +129,31 @@ def run_printed(
     claim = od_hp_theorem_1(mechanism.reduction, population, _DELTA)
     trials = max(_MIN_TRIALS, subject.sizes.batches // _MESSAGES_PER_TRIAL)
     together = max(1, _MAX_MESSAGES // (_PRINTED_USERS * (1 + _DUMMIES)))
+    parts = [min(together, trials - start) for start in range(0, trials, together)]
 
-    def world(item: int) -> Vector:
-        parts = [min(together, trials - start) for start in range(0, trials, together)]
-        drawn = [
-            _printed_scores(mechanism, item, part, rng, fresh_seeds=fresh_seeds) for part in parts
-        ]
-        return np.concatenate(drawn)
+    def log_odds(item: int, batches: int) -> Vector:
+        """Draw batches whose first user holds an item; return their log odds of x against x'."""
+        held = np.full((batches, _PRINTED_USERS), _Z, dtype=np.int64)
+        held[:, 0] = item
+        true = mechanism.randomize(held.ravel(), rng)
+        dummies = mechanism.dummies(held.size * _DUMMIES, rng)
+        if not fresh_seeds:
+            dummies["seed"] = np.repeat(true["seed"], _DUMMIES)
+        messages = np.concatenate([true, dummies])
+        _, first, group = np.unique(messages["seed"], return_index=True, return_inverse=True)
+        users: NDArray[np.int64] = np.arange(held.size)
+        batch = np.concatenate([users, np.repeat(users, _DUMMIES)])[first] // _PRINTED_USERS
+        x, other, z = (
+            np.bincount(group, weights=weights(mechanism, messages, value))
+            for value in (_X, _OTHER_X, _Z)
+        )
+        odds = [np.bincount(batch, weights=likelihoods / z) for likelihoods in (x, other)]
+        return np.asarray(np.log(odds[0]) - np.log(odds[1]))
 
-    result = run_game(world(_X), world(_OTHER_X), delta=_DELTA)
+    first, second = (
+        np.concatenate([log_odds(item, part) for part in parts]) for item in (_X, _OTHER_X)
+    )
+    result = run_game(first, second, delta=_DELTA)
     claimed = Guarantee(
         coalition="analyzer",
         epsilon=claim,
@@ -148,7 +164,6 @@ def run_printed(
     )
     row = game_row(
         claimed=claimed,
-        exact=None,
         result=result,
         statistic="likelihood ratio of messages grouped by their seed",
         subject="OD-HP as printed",
@@ -166,30 +181,3 @@ def run_printed(
         "deploy the algorithm as it is printed.",
     )
     return (row,)
-
-
-def _printed_scores(
-    mechanism: StringHashing,
-    item: int,
-    batches: int,
-    rng: np.random.Generator,
-    *,
-    fresh_seeds: bool,
-) -> Vector:
-    """Draw batches whose first user holds an item, and return their log odds of x against x'."""
-    held = np.full((batches, _PRINTED_USERS), _Z, dtype=np.int64)
-    held[:, 0] = item
-    true = mechanism.randomize(held.ravel(), rng)
-    dummies = mechanism.dummies(held.size * _DUMMIES, rng)
-    if not fresh_seeds:
-        dummies["seed"] = np.repeat(true["seed"], _DUMMIES)
-    messages = np.concatenate([true, dummies])
-    _, first, group = np.unique(messages["seed"], return_index=True, return_inverse=True)
-    users: NDArray[np.int64] = np.arange(held.size)
-    batch = np.concatenate([users, np.repeat(users, _DUMMIES)])[first] // _PRINTED_USERS
-    x, other, z = (
-        np.bincount(group, weights=weights(mechanism, messages, value))
-        for value in range(len(_PRINTED_ITEMS))
-    )
-    odds = [np.bincount(batch, weights=likelihoods / z) for likelihoods in (x, other)]
-    return np.asarray(np.log(odds[0]) - np.log(odds[1]))

@@ -15,14 +15,13 @@ import numpy as np
 
 from common.accounting.assumptions import ENCRYPTED
 from common.accounting.guarantees import analyzer_guarantee, guarantees_under, local_guarantee
+from common.mechanisms.hashing.local_hashing import LocalHashing
 from common.messages.guarantee import Coalition, Guarantee
 from common.task.dummy_spec import PERMUTE_ONLY
 from deploy.audit.coalitions.messages import (
+    draw_messages,
     proven_epsilon,
     report_worlds,
-    true_reports,
-    user_dummies,
-    user_messages,
     user_worlds,
 )
 from deploy.audit.distributions.support import support_distribution
@@ -37,6 +36,7 @@ from deploy.audit.game import GameResult, game_row, run_game
 from deploy.audit.scenario import AuditSubject
 from deploy.audit.statistics import p_poisson
 from deploy.pages.guarantee_sentences import best_guarantees
+from deploy.simulate.collection import draw_group_dummies
 from shuffler.permutation import permute
 
 Permute = Callable[[np.ndarray, np.random.Generator], np.ndarray]
@@ -100,12 +100,9 @@ def _recognised_report(
         exact = subject.mechanism.local_epsilon
         required = exact if not noisy or needed <= most else 0.0
     for pair in worst_values(task) if task.kind != "categorical" else ():
-        worlds = []
-        for value in pair:
-            reports = draw_reports(task, value, reports_each(subject), rng)
-            odds = log_likelihood(task, pair[0], reports) - log_likelihood(task, pair[1], reports)
-            worlds.append(np.nan_to_num(odds))
-        results.append(run_game(*worlds))
+        drawn = [draw_reports(task, value, reports_each(subject), rng) for value in pair]
+        odds = [log_likelihood(task, pair[0], r) - log_likelihood(task, pair[1], r) for r in drawn]
+        results.append(run_game(*map(np.nan_to_num, odds)))
     return game_row(
         result=max(results, key=lambda result: result.empirical_epsilon_lower),
         claimed=claimed,
@@ -114,12 +111,12 @@ def _recognised_report(
         tests=len(results),
         title="Your own report, recognised",
         statistic="likelihood ratio of the one report",
-        sentence=(
-            "If the shuffler and analyzer pool what they saw, they know which report is yours; "
-            "only the noise that your device added to it still protects you."
+        sentence="If the shuffler and analyzer pool what they saw, "
+        + (
+            "they know which report is yours; only the noise that your device added to it still "
+            "protects you."
             if noisy
-            else "If the shuffler and analyzer pool what they saw, they can read your value: "
-            "reports carry no noise."
+            else "they can read your value: reports carry no noise."
         ),
         advice=_POOLED_ADVICE if noisy else "Choose a protocol with local noise.",
     )
@@ -136,11 +133,10 @@ def _with_dummies(
     parameters = dataclasses.replace(
         parameters, reduction=subject.mechanism.reduction, shuffler=PERMUTE_ONLY
     )
-    alone = parameters.anonymity_set_of(subject.n_users, 1, 1, 0)
     return game_row(
         result=run_game(*user_worlds(subject, trials, rng), delta=claimed.delta),
         claimed=stated(claimed),
-        exact=proven_epsilon(parameters, alone) if claimed.delta > 0 else None,
+        exact=proven_epsilon(parameters, 1, 1) if claimed.delta > 0 else None,
         title="Your report among your own dummies",
         statistic="likelihood ratio of all messages of one user",
         sentence="Your own dummies make it slightly less certain which of your messages is the "
@@ -151,9 +147,9 @@ def _with_dummies(
 
 def _trials(subject: AuditSubject) -> tuple[int, int]:
     """
-    Return the number of trials that shows 90 % of the local ε, and the maximum allowed.
+    Return the number n of trials that shows 90 % of the local ε, and the maximum allowed.
 
-    In n trials, the bounds on the support probabilities p and q lower ε by about z/√(np) + z/√(nq).
+    The bounds on the support probabilities p and q lower ε by about z/√(np) + z/√(nq).
     """
     own, epsilon = support_distribution(subject.task).own, subject.task.local_epsilon
     least, most = subject.sizes.games, _MAX_TRIALS * subject.sizes.games
@@ -174,20 +170,25 @@ def run_n_minus_one(
     """
     Run the attack by a shuffler that replaces all reports except the victim's with its own.
 
-    The shuffler subtracts its reports and dummies from the published result. The remaining counts
-    show how often the victim's messages support each item, and so determine the likelihood ratio.
-    No findings without amplification. `permuted` can inject a weakness: it then loses reports.
+    It subtracts its reports and dummies from the published result. The remaining counts show how
+    often the victim's messages support each item, and so determine the likelihood ratio. No
+    findings without amplification. `permuted` can inject a weakness: it then loses reports.
     """
     parameters, task = subject.parameters, subject.task
     if parameters.reduction is None:
         return ()
     trials = int(subject.sizes.games / (1 + task.dummies.expected_per_user))
     worlds = user_worlds(subject, trials, rng)
-    found = sum(_recovered(subject, rng, permuted) for _ in range(_FORGED_BATCHES))
+    found, dummies = 0, subject.mechanism.dummies
+    for _ in range(_FORGED_BATCHES):
+        sent, _ = draw_messages(subject, np.zeros((1, 1), dtype=np.int64), 1, rng)
+        reports = np.concatenate([sent, dummies(_FORGED_REPORTS, rng)])
+        rows = np.ascontiguousarray(reports).view(np.uint8).reshape(len(reports), -1)
+        found += Counter(map(bytes, permuted(rows, rng))) == Counter(map(bytes, rows))
     if task.shuffler.only_permutes:
         claimed = analyzer_guarantee(parameters, subject.n_users, honest=1)
         claimed = dataclasses.replace(claimed, assumptions=_N_MINUS_ONE_ASSUMPTIONS)
-        exact = proven_epsilon(parameters, parameters.anonymity_set_of(subject.n_users, 1, 1, 0))
+        exact = proven_epsilon(parameters, 1, 1)
     else:
         claimed, exact = local_guarantee("analyzer", parameters), subject.mechanism.local_epsilon
     row = game_row(
@@ -203,22 +204,13 @@ def run_n_minus_one(
         advice="Require tokens, plant sentinels, and let devices check that they were counted: "
         "this detects missing reports.",
     )
+    lost = (
+        f"Only {found} of {_FORGED_BATCHES} forged batches held exactly the forged reports and the "
+        "victim's messages."
+    )
     if found < _FORGED_BATCHES:
-        row = dataclasses.replace(
-            row,
-            verdict="broken",
-            sentence=f"Only {found} of {_FORGED_BATCHES} forged batches held exactly the forged "
-            "reports and the victim's messages.",
-        )
+        row = dataclasses.replace(row, verdict="broken", sentence=lost)
     return (row,)
-
-
-def _recovered(subject: AuditSubject, rng: np.random.Generator, permuted: Permute) -> bool:
-    """Permute one user's messages among forged reports; return whether all are still there."""
-    sent = user_messages(subject, 0, 1, rng).reports
-    reports = np.concatenate([sent, subject.mechanism.dummies(_FORGED_REPORTS, rng)])
-    rows = np.ascontiguousarray(reports).view(np.uint8).reshape(len(reports), -1)
-    return Counter(map(bytes, permuted(rows, rng))) == Counter(map(bytes, rows))
 
 
 def run_linking(
@@ -233,19 +225,18 @@ def run_linking(
     if "seed" not in (mechanism.report_dtype.names or ()):
         return ()
     n_users = _LINKED_USERS
-    first, second = (true_reports(mechanism, 0, n_users, rng).reports["seed"] for _ in range(2))
+    held = np.zeros(n_users, dtype=np.int64)
+    first, second = (mechanism.randomize(held, rng)["seed"] for _ in range(2))
     if reuse_seeds:
         second = first
-    seeds = getattr(getattr(mechanism, "family", None), "seeds", 2**64)
+    seeds = mechanism.family.seeds if isinstance(mechanism, LocalHashing) else 2**64
     linked = int((first == second).sum())
     checks.test("the same seed in two rounds", p_poisson(linked, n_users / seeds))
     if task.dummies.maximum and task.dummies.uniform:
-        sent = user_dummies(task, mechanism, n_users, rng)
-        equal = int((sent.reports["seed"] == first[sent.trial]).sum())
-        checks.test(
-            "a dummy with the seed of its user's report",
-            p_poisson(equal, len(sent.reports) / seeds),
-        )
+        numbers, dummies = draw_group_dummies(mechanism, task.dummies, n_users, rng)
+        equal = int((dummies["seed"] == np.repeat(first, numbers)).sum())
+        p_equal = p_poisson(equal, len(dummies) / seeds)
+        checks.test("a dummy with the seed of its user's report", p_equal)
     neighbours = int((first[1:] == first[:-1]).sum())
     checks.test("the same seed in neighbouring users", p_poisson(neighbours, n_users / seeds))
     row = checks.finding(

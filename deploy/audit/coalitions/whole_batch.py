@@ -2,9 +2,8 @@
 Attacks on a whole batch by the analyzer: alone, with colluding users, on users without dummies,
 over several rounds, and on users split into groups.
 
-Colluding users hand over their reports and dummies, which leaves the honest users' part of the
-batch. With many honest users no game has power; the claim then rests on the computed attack and on
-tests of the code's distributions.
+Colluding users hand over their reports and dummies. With many honest users no game has power; the
+claim then rests on the computed attack and on tests of the code's distributions.
 """
 
 import dataclasses
@@ -23,10 +22,9 @@ from common.accounting.guarantees import (
     skippers_guarantee,
 )
 from common.messages.guarantee import rounded_up
-from common.task.task import Task
+from common.task.task import Task, honest_share
 from deploy.audit.coalitions.messages import (
     FEW_USERS,
-    STATISTIC,
     proven_epsilon,
     report_worlds,
     run_batch_game,
@@ -51,14 +49,13 @@ def run_colluders(
     """
     Run the attack with numbers of colluders from none to all users but the victim.
 
-    Without amplification, one finding states the local guarantee. `count_colluders_as_honest`
-    injects a weakness into the claims; no findings if they stay the same.
+    Without amplification, one finding states the local guarantee. With `count_colluders_as_honest`,
+    the claims are wrong; no findings if they stay the same.
     """
     n_users, parameters = subject.n_users, subject.parameters
     if parameters.reduction is None:
         row = game_row(
             claimed=local_guarantee("analyzer", parameters),
-            exact=None,
             title="Guarantee without a shuffler",
             statistic="measured against the shuffler and analyzer together",
             sentence="Under this protocol only the noise of your own report protects you, with or "
@@ -76,20 +73,16 @@ def run_colluders(
         claimed = analyzer_guarantee(
             parameters, n_users, n_users if count_colluders_as_honest else left
         )
-        measured: dict[str, Any] = {}
-        if left <= FEW_USERS:
-            measured["result"] = run_batch_game(subject, left, left, rng)
-            measured["statistic"] = STATISTIC
         row = game_row(
             claimed=claimed,
-            exact=proven_epsilon(parameters, parameters.anonymity_set_of(n_users, left, left, 0)),
+            exact=proven_epsilon(parameters, left, left),
+            result=run_batch_game(subject, left, left, rng) if left <= FEW_USERS else None,
             title=f"{left:,} of {n_users:,} users honest",
             sentence=f"Anything that the analyzer and {n_users - left:,} colluding users see is "
             "at most e^ε times as likely under one value of yours as under another, plus δ: "
             f"ε = {rounded_up(claimed.epsilon)}.",
             advice="Ask more people, or raise n_min: the more people answer, the less each answer "
             "reveals. Require tokens, so that nobody can answer under many names.",
-            **measured,
         )
         rows.append(row)
         points.append(
@@ -112,44 +105,40 @@ def run_skippers(
     """
     Compute the effect of users who add no dummies, and measure it among few users.
 
-    No findings for a task without dummies or without amplification. `count_skipped_dummies`
-    injects a weakness: the claims assume the dummies of all users, and the attack knows all
-    messages but the victim's; no findings if no attack is computed.
+    No findings without dummies or amplification. `count_skipped_dummies` injects a weakness: the
+    claims assume the dummies of all users, and the attack knows all messages but the victim's; no
+    findings if no attack is computed.
     """
     if not subject.task.dummies.maximum or subject.parameters.reduction is None:
         return ()
-    n_users, parameters = subject.n_users, subject.parameters
-    claims = [
+    parameters, n_users, few = subject.parameters, subject.n_users, _GAME_USERS
+    claim, few_claim = (
         skippers_guarantee(parameters, users, adding=users if count_skipped_dummies else 1)
-        for users in (n_users, _GAME_USERS)
-    ]
-    attacks = [
-        proven_epsilon(
-            parameters,
-            parameters.anonymity_set_of(users, 1 if count_skipped_dummies else users, 1, 0),
-        )
-        for users in (n_users, _GAME_USERS)
-    ]
-    if count_skipped_dummies and attacks[1] is None:
+        for users in (n_users, few)
+    )
+    attack, few_attack = (
+        proven_epsilon(parameters, 1 if count_skipped_dummies else users, 1)
+        for users in (n_users, few)
+    )
+    if count_skipped_dummies and few_attack is None:
         return ()
     computed = game_row(
-        claimed=claims[0],
-        exact=attacks[0],
+        claimed=claim,
+        exact=attack,
         title=f"{n_users - 1:,} of {n_users:,} users add no dummies",
         sentence="Users who skip their dummies leave fewer reports to hide among: ε = "
-        f"{rounded_up(claims[0].epsilon)} if all but you do.",
+        f"{rounded_up(claim.epsilon)} if all but you do.",
         advice="Set assumed_honest_fraction below 1: the task's claim then relies on that share of "
         "its users only.",
     )
     measured = game_row(
-        result=run_batch_game(subject, 1 if count_skipped_dummies else _GAME_USERS, 1, rng),
-        claimed=claims[1],
-        exact=attacks[1],
+        claimed=few_claim,
+        exact=few_attack,
+        result=run_batch_game(subject, 1 if count_skipped_dummies else few, 1, rng),
         aside=True,
-        title=f"{_GAME_USERS - 1} of {_GAME_USERS} users add no dummies",
-        statistic=STATISTIC,
-        sentence=f"If only one of {_GAME_USERS} users adds dummies, the attack gains no more than "
-        "is claimed for that case.",
+        title=f"{few - 1} of {few} users add no dummies",
+        sentence=f"If only one of {few} users adds dummies, the attack gains no more than is "
+        "claimed for that case.",
     )
     return (computed, measured)
 
@@ -160,8 +149,7 @@ def run_rounds(
     """
     Attack the same users over several rounds, as the analyzer alone and with the shuffler.
 
-    `count_one_round` injects a weakness into the claims; no findings without local noise, where
-    one round reveals the value.
+    With `count_one_round`, the claims are wrong; no findings without local noise.
     """
     if count_one_round and math.isinf(subject.task.local_epsilon):
         return ()
@@ -184,22 +172,17 @@ def run_rounds(
         return tuple(rows)
     few = min(_GAME_USERS, n_users)
     for rounds, honest in (*((number, n_users) for number in _ROUNDS), (_POOLED_ROUNDS, few)):
-        parameters = dataclasses.replace(subject.parameters, rounds=rounds)
         claimed = analyzer_guarantee(counted(rounds), n_users, honest=honest)
-        measured: dict[str, Any] = {}
-        if honest < n_users:
-            measured["result"] = run_batch_game(subject, honest, honest, rng, rounds=rounds)
-            measured["statistic"] = f"{STATISTIC}, over {rounds} rounds"
+        game = run_batch_game(subject, honest, honest, rng, rounds) if honest < n_users else None
+        parameters = dataclasses.replace(subject.parameters, rounds=rounds)
         rows.append(
             _rounds_row(
                 claimed=claimed,
-                exact=proven_epsilon(
-                    parameters, parameters.anonymity_set_of(n_users, honest, honest, 0)
-                ),
+                exact=proven_epsilon(parameters, honest, honest),
+                result=game,
                 title=f"{rounds} rounds, {honest:,} of {n_users:,} users honest",
                 sentence=f"After {rounds} such rounds, ε = {rounded_up(claimed.epsilon)} bounds "
                 "what the analyzer has learned about you.",
-                **measured,
             )
         )
     return tuple(rows)
@@ -229,9 +212,10 @@ def run_partition(
     if parameters.reduction is None:
         return ()
     claimed = claimed_guarantee(parameters, task.n_min)
+    honest = honest_share(task.n_min, task.assumed_honest_fraction)
     smallest = game_row(
         claimed=dataclasses.replace(claimed, epsilon=task.central_epsilon),
-        exact=proven_epsilon(parameters, parameters.anonymity_set(task.n_min)),
+        exact=proven_epsilon(parameters, honest, honest),
         title=f"Users split into groups of n_min = {task.n_min:,}",
         sentence="However the analyzer splits its users into tasks, no batch of fewer than n_min "
         "users is released, and every device has checked the guarantee for that number: "
