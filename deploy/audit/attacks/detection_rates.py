@@ -25,7 +25,7 @@ _SUBMISSIONS: Final = 200
 _SENTINELS: Final = 10
 _DROPPED: Final = 20
 _SAMPLED_SENTINELS: Final = 600
-"""Number of sentinels if the task lets the shuffler drop reports."""
+"""Sentinels if the task lets the shuffler drop reports."""
 _SAMPLED_SHARE: Final = 0.9
 """Share of the reports kept by the task's sampling that a dishonest shuffler loses."""
 _ORDERS: Final = 100
@@ -41,15 +41,17 @@ def sentinel_rate(
     Drop or replace m of N submissions, s of them sentinels; test how often this is detected.
 
     A sentinel is missing with probability 1 - C(N-s, m) / C(N, m). If the task lets the shuffler
-    keep each report with probability κ, and a share φ of those is lost, Bin(s, κ(1-φ)) sentinels'
-    reports remain; the analyzer rejects numbers outside quantiles of Bin(s, κ). `planted=False`
-    injects a weakness: the analyzer knows no sentinel.
+    keep each report with probability κ, and a share φ of those is lost, Bin(s, κ(1-φ)) sentinels
+    remain, and numbers outside quantiles of Bin(s, κ) are rejected. Unless `planted`, the analyzer
+    knows no sentinel: a weakness.
     """
     task, trials = subject.task, max(_ORDERS, subject.sizes.orders // _ORDERS_PER_TRIAL)
     kept, s = task.shuffler.keep_probability, _SENTINELS
     others, lost = _SUBMISSIONS - s, _DROPPED
     expected = 1 - math.comb(others, lost) / math.comb(_SUBMISSIONS, lost)
+    share = f"{_DROPPED / _SUBMISSIONS:.0%} of the submissions"
     if kept < 1:
+        share = f"{_SAMPLED_SHARE:.0%} of the reports that the task's sampling keeps"
         s, others = _SAMPLED_SENTINELS, 0
         honest, cheated = stats.binom(s, kept), stats.binom(s, kept * (1 - _SAMPLED_SHARE))
         fewest, most = honest.ppf(FALSE_ALARM / 2), honest.isf(FALSE_ALARM / 2)
@@ -65,9 +67,6 @@ def sentinel_rate(
         rejected += rejects(remaining, sentinels if planted else [], task)
     checks = Checks()
     checks.test("rate of rejected batches", p_binomial(rejected, trials, expected))
-    share = f"{_DROPPED / _SUBMISSIONS:.0%} of the submissions"
-    if kept < 1:
-        share = f"{_SAMPLED_SHARE:.0%} of the reports that the task's sampling keeps"
     return checks.finding(
         title=f"Detection by {s} sentinels if {share} are {loss}",
         heading="server disruption",
@@ -83,11 +82,7 @@ def sentinel_rate(
 def run_kept_order(
     subject: AuditSubject, rng: np.random.Generator, *, planted: bool = True
 ) -> Rows:
-    """
-    Check that unshuffled batches of sentinels are rejected and shuffled ones are not.
-
-    `planted=False` injects a weakness: the analyzer knows no sentinel.
-    """
+    """Check that unshuffled batches of sentinels are rejected and shuffled ones are not."""
     # The order test does not depend on sampling.
     spec = replace(subject.task.shuffler, keep_weight=KEEP_SUM)
     task, checks = replace(subject.task, shuffler=spec), Checks()
@@ -114,7 +109,7 @@ def run_kept_order(
 
 
 def rejects(batch: list[bytes], sentinels: list[bytes], task: Task) -> bool:
-    """Return whether an analyzer that knows these sentinels rejects the batch."""
+    """Return whether an analyzer that knows these sentinels rejects a batch."""
     known = [Sentinel(leaves=(leaf(report),), acknowledged=True) for report in sentinels]
     found = match_part(b"".join(batch), _REPORT_BYTES, list(map(leaf, sentinels)))
     try:

@@ -9,9 +9,8 @@ one report of weight h and k further ones of weight h', the sum rises by
 
     λ·[(h - r·q + k·(h' - r·q_dummy)) / (p - q) - f_T]
 
-on average, with f_T the targets' share among the other users. [CJG21] has the case k = 0; the same
-expectation covers dummies. The report of a user who holds a target weighs r·q + p - q on average,
-which raises the sum by λ·(1 - f_T) for every mechanism.
+on average, with f_T the targets' share among the other users. [CJG21] has the case k = 0. The
+report of a user who holds a target weighs r·q + p - q on average.
 """
 
 from dataclasses import dataclass
@@ -60,32 +59,19 @@ class Leverage:
         return self.own_floor + self.signal
 
     def answers(self, own: float, *, further: float = 0.0, each: float = 0.0) -> float:
-        """
-        Return the number of honest answers that raise the targets as much as one submission does.
-
-        The submission has one report of weight `own` and `further` reports of weight `each`.
-        """
+        """Return how many honest answers raise the targets as much as a submission's reports."""
         moved = own - self.own_floor + further * (each - self.dummy_floor)
         return moved / self.signal
 
     def gain(self, share: float, own: float, *, further: float, each: float, held: float) -> float:
-        """
-        Return the mean rise of the sum of the targets' shares, by the formula of this module.
-
-        λ is `share`, h is `own`, k is `further`, h' is `each`, and f_T is `held`.
-        """
+        """Return the mean rise; λ is `share`, h `own`, k `further`, h' `each`, and f_T `held`."""
         return share * (self.answers(own, further=further, each=each) - held)
 
 
 def leverage(
     task: Task, mechanism: Mechanism, targets: Items, rng: np.random.Generator
 ) -> Leverage:
-    """
-    Compute the weights of reports for distinct targets, shape (r,).
-
-    Raises:
-        TypeError: Reports of the mechanism do not support items.
-    """
+    """Compute the weights of reports for distinct targets, shape (r,)."""
     one_item, bits = isinstance(mechanism, Grr), isinstance(mechanism, UnaryEncoding)
     if not isinstance(mechanism, SupportCounting):
         raise TypeError(f"reports of {type(mechanism).__name__} support no items")
@@ -107,10 +93,7 @@ def crafted(mechanism: Mechanism, targets: Items, rng: np.random.Generator) -> R
     """
     Return the report that raises distinct targets most above the mean of all items; shape (1,).
 
-    Raises:
-        TypeError: No attack on this mechanism is implemented.
-
-    Cost: a transform over the finite field, or r passes over the tried reports.
+    Raises TypeError if no attack on this mechanism is implemented.
     """
     if isinstance(mechanism, Grr):
         return plain_reports(targets[:1])
@@ -128,11 +111,7 @@ def crafted(mechanism: Mechanism, targets: Items, rng: np.random.Generator) -> R
 
 
 def uniform(mechanism: Mechanism, count: int, rng: np.random.Generator) -> Reports:
-    """
-    Draw valid reports uniformly [CJG21]; shape (count,).
-
-    Dummies are uniform, except for unary encodings, whose dummies set few bits.
-    """
+    """Draw valid reports uniformly [CJG21]: dummies, or vectors with half of their bits set."""
     if not isinstance(mechanism, UnaryEncoding):
         return mechanism.dummies(count, rng)
     bits = rng.integers(0, 2, size=(count, mechanism.domain_size), dtype=np.uint8)
@@ -156,10 +135,10 @@ def _packed(mechanism: UnaryEncoding, bits: NDArray[np.uint8]) -> Reports:
 
 def _of_family(mechanism: LocalHashing, targets: Items) -> Reports:
     """
-    Search the hash family for the report that raises the targets most above the mean of all items.
+    Search the hash family for the best report: one transform computes the gain of every cell.
 
-    One transform computes the gain of every cell. Seed 0 is skipped: it raises all items equally.
-    Rows follow the canonical seeds, whose leading nonzero digit is 1.
+    Seed 0 is skipped: it raises all items equally. Rows follow the canonical seeds, whose leading
+    nonzero digit is 1.
     """
     values = np.full(mechanism.domain_size, -len(targets) / mechanism.domain_size)
     values[targets] += 1.0

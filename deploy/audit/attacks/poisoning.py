@@ -1,11 +1,12 @@
 """
 Poisoning by fake users: the measured rise of the targets' estimates against its formula [CJG21].
 
-The deployed code counts and estimates a simulated collection with fake users.
+The deployed code counts and estimates a simulated collection.
 """
 
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Final, Literal
 
@@ -60,25 +61,22 @@ def poison(
     Args:
         subject: The audited task.
         rng: Draws users and reports.
-        first: A fake user's first report: an honest answer for a target, a uniformly random
-            report, or the crafted one.
-        sentence: The finding's sentence. `{answers}` becomes the number of honest answers that
-            raise the targets as much as one fake user.
-        title: The finding's title. `{number}` becomes the number of reports per fake user.
-        submissions: Number of submissions whose reports are all crafted; 0: one `first` report and
-            honest dummies.
+        first: A fake user's first report: an honest answer for a target, or a uniform report.
+        sentence: In it, `{answers}` becomes the number of honest answers that raise the targets as
+            much as one fake user.
+        title: In it, `{number}` becomes the number of reports per fake user.
+        submissions: Submissions full of crafted reports; 0: one `first` report and honest dummies.
         refused: Whether the attack is harmless or refused; otherwise it is a known limit.
         factor: Factor on a crafted report's weight in the formula; below 1 injects a weakness.
-        counted_twice: Inject a weakness: the analyzer counts the reports of fake users twice.
+        counted_twice: Injects a weakness: the analyzer counts the reports of fake users twice.
         parse: Parser that must refuse a submission with a wrong number of reports.
-
-    Cost: a simulated collection, tenths of a second.
     """
     task, mechanism, checks = subject.task, subject.mechanism, Checks()
     if not isinstance(mechanism, SupportCounting):
         return ()
     users, n_fakes, targets = _users(subject, rng)
-    one_by_one = few_enough_reports(task, int(users.sum()))
+    n_honest, n_users = int(users.sum()), int(users.sum()) + n_fakes
+    one_by_one = few_enough_reports(task, n_honest)
     honest = collect(task, mechanism, users, rng, one_by_one=one_by_one)
     lever, kept_share = leverage(task, mechanism, targets, rng), task.shuffler.keep_probability
     number = submissions * task.reports_per_user or 1
@@ -107,8 +105,6 @@ def poison(
     if n_drawn:
         p_weight = 2 * math.exp(-2 * off**2 / (n_drawn * lever.high**2))  # [BLM13, Theorem 2.8]
         checks.test("weight of the drawn reports", min(1.0, p_weight))
-
-    n_honest, n_users = int(users.sum()), int(users.sum()) + n_fakes
     before, after = (
         float(mechanism.debias(counts, mixture_of(task, among, counted=counted))[targets].sum())
         for counts, among, counted in (
@@ -123,9 +119,13 @@ def poison(
     size = scale * (n_users * abs(after) + n_honest * abs(before)) + abs(floors) + abs(weight) + 1
     rises = abs(rise + floors - weight) <= _REL_TOL * size
     checks.require("the estimate rises by the weight of the fake reports", rises)
-    if submissions > 1:
-        _check_refused(checks, task, number, parse)
     per_user = task.reports_per_user
+    for wrong in (0, per_user - 1, per_user + 1, number) if submissions > 1 else ():
+        refusal = True
+        with suppress(WireError):
+            parse(bytes(SUBMISSION_ID_BYTES + wrong * task.sealed_report_bytes), task)
+            refusal = False
+        checks.require(f"the shuffler refuses a submission of {wrong} reports", refusal)
     most = _answers(lever.answers(lever.high, further=per_user - 1, each=lever.high))
     row = checks.finding(
         title=title.format(number=number),
@@ -151,11 +151,7 @@ def poison(
 
 
 def _users(subject: AuditSubject, rng: np.random.Generator) -> tuple[Counts, int, Items]:
-    """
-    Return the honest users by item, the number of fake users, and the targets.
-
-    Items have a Zipf distribution; the targets are the rarest.
-    """
+    """Return the honest users by item, by Zipf's law, the number of fakes, and the rarest items."""
     task, most = subject.task, _MAX_USERS
     if isinstance(subject.mechanism, StringHashing):
         pairs = task.domain_size * (1 + task.dummies.expected_per_user)
@@ -166,18 +162,6 @@ def _users(subject: AuditSubject, rng: np.random.Generator) -> tuple[Counts, int
     users = rng.multinomial(n_users - n_fakes, popularity / popularity.sum())
     r = min(_MAX_TARGETS, task.domain_size // 2)
     return users, n_fakes, np.arange(task.domain_size - r, task.domain_size, dtype=np.int64)
-
-
-def _check_refused(checks: Checks, task: Task, number: int, parse: Parse) -> None:
-    """Check that the shuffler refuses submissions with a wrong number of reports."""
-    for reports in (0, task.reports_per_user - 1, task.reports_per_user + 1, number):
-        plaintext = bytes(SUBMISSION_ID_BYTES + reports * task.sealed_report_bytes)
-        try:
-            parse(plaintext, task)
-            refused = False
-        except WireError:
-            refused = True
-        checks.require(f"the shuffler refuses a submission of {reports} reports", refused)
 
 
 def unchecked_parse(plaintext: bytes, task: Task) -> Submission:  # noqa: ARG001  # it replaces `unpack`
