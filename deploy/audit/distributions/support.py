@@ -1,8 +1,7 @@
 """
 Reference probabilities that reports support a value, and reference numbers of dummies.
 
-Computed from ε by the papers' formulas, independently of the mechanisms' integer weights, so that
-an error in a randomizer's weights is detected.
+Computed from ε by the papers' formulas, independently of the mechanisms' integer weights.
 """
 
 import math
@@ -38,12 +37,18 @@ def support_distribution(task: Task) -> SupportDistribution:
     if name in {"local-hashing", "string-hashing"}:
         return _response(power, buckets, other=1 / buckets)
     if name in {"symmetric-unary", "optimized-unary"}:
-        root = math.sqrt(power)
-        own, other = (
-            (root / (root + 1), 1 / (root + 1)) if "sym" in name else (0.5, 1 / (power + 1))
-        )
+        own, other = 0.5, 1 / (power + 1)
+        if name == "symmetric-unary":
+            own, other = 1 / (1 + power**-0.5), 1 / (power**0.5 + 1)
         return SupportDistribution(own=own, other=other, dummy=other, independent=True)
-    return _square_wave(power, size, max(size, buckets))
+    # Square wave: the `width` places around a value have weight e^ε each.
+    places = max(size, buckets)
+    width = places - size + 1
+    total, shared = width * power + size - 1, max(0, 2 * width - places)
+    far = (shared * power + (width - shared)) / total
+    return SupportDistribution(
+        own=width * power / total, other=far, dummy=width / places, far_only=True
+    )
 
 
 def _response(power: float, answers: int, *, other: float | None) -> SupportDistribution:
@@ -53,17 +58,6 @@ def _response(power: float, answers: int, *, other: float | None) -> SupportDist
         other=1 / (power + answers - 1) if other is None else other,
         dummy=1 / answers,
         independent=other is not None,
-    )
-
-
-def _square_wave(power: float, size: int, places: int) -> SupportDistribution:
-    """Return the probabilities if the `width` places around a value have weight e^ε each."""
-    width = places - size + 1
-    total = width * power + size - 1
-    shared = max(0, 2 * width - places)
-    far = (shared * power + (width - shared)) / total
-    return SupportDistribution(
-        own=width * power / total, other=far, dummy=width / places, far_only=True
     )
 
 

@@ -21,15 +21,8 @@ from common.mechanisms.numeric.multi_rphm import projection
 from common.mechanisms.rappor.rappor import Rappor
 from common.mechanisms.registry import randomizer_of
 from common.messages.submission import Value
-from common.task.specs import (
-    INSTANT_SUM,
-    MIX_SUM,
-    PERMANENT_SUM,
-    KeyValueSpec,
-    NumberSpec,
-    RapporSpec,
-    spec_as,
-)
+from common.task import specs
+from common.task.specs import KeyValueSpec, NumberSpec, RapporSpec, spec_as
 from common.task.task import Task
 from deploy.audit.scenario import AuditSubject
 from user_agent.contribution import encoder_for
@@ -76,10 +69,8 @@ def report_parts(task: Task, value: Value, reports: Reports) -> Iterator[ReportP
     if task.kind == "string":
         yield from _text_parts(task, str(value), reports)
     elif task.kind == "key-value":
-        spec = spec_as(task.mechanism, KeyValueSpec)
-        owned = cast("dict[int, float]", value)
         cells = reports["key"].astype(np.int64) * 3 + reports["answer"]
-        chances = _pair_distribution(spec, task.domain_size, owned)
+        chances = _pair_distribution(task, cast("dict[int, float]", value))
         yield ReportPart(name="keys and answers", cells=cells, chances=chances[np.newaxis])
     else:
         yield from _number_parts(task, value, reports)
@@ -105,7 +96,7 @@ def _number_parts(task: Task, value: Value, reports: Reports) -> Iterator[Report
     if "bits" in names:
         if len(numbers) <= _MAX_CORNER_DIMENSIONS:
             cells = reports["bits"][:, 0].astype(np.int64)
-            chances = _corner_distribution(spec, numbers.tolist())
+            chances = _corner_distribution(spec, numbers)
             yield ReportPart(name="corners", cells=cells, chances=chances[np.newaxis])
         return
     answers = np.stack([_answer_distribution(spec, number) for number in numbers.tolist()])
@@ -131,7 +122,7 @@ def _answer_distribution(spec: NumberSpec, number: float) -> Vector:
     place = _rounded(spec, number, lambda point: _band(spec, point))
     if spec.name == "piecewise":
         return place
-    mixed = spec.piecewise_weight / MIX_SUM
+    mixed = spec.piecewise_weight / specs.MIX_SUM
     return np.concatenate([(1 - mixed) * bit, mixed * place])
 
 
@@ -158,33 +149,27 @@ def _laplace(spec: NumberSpec, point: int) -> Vector:
     return chances
 
 
-def _corner_distribution(spec: NumberSpec, numbers: Sequence[float]) -> Vector:
+def _corner_distribution(spec: NumberSpec, numbers: Vector) -> Vector:
     """Return the distribution of mean-est's corner; bit j of its index is coordinate j."""
     corners = list(itertools.product((-1, 1), repeat=len(numbers)))
     table = np.array(corners)[:, ::-1]  # the first coordinate changes fastest
     toward = np.where(table @ table.T > 0, float(spec.true_weight), float(spec.other_weight))
     toward /= toward.sum(axis=1, keepdims=True)
-    rounded = np.prod((1 + table * np.asarray(numbers)) / 2, axis=1)
+    rounded = np.prod((1 + table * numbers) / 2, axis=1)
     return np.asarray(rounded @ toward)
 
 
-def _pair_distribution(spec: KeyValueSpec, keys: int, owned: dict[int, float]) -> Vector:
+def _pair_distribution(task: Task, owned: dict[int, float]) -> Vector:
     """Return the distribution of (key, answer), with answers absent, - and +; shape (3·keys,)."""
+    spec, keys = spec_as(task.mechanism, KeyValueSpec), range(task.domain_size)
     truthful = spec.key_true_weight / (spec.key_true_weight + spec.key_other_weight)
-    signal = (spec.value_true_weight - spec.value_other_weight) / (
-        spec.value_true_weight + spec.value_other_weight
-    )
-    chances = np.empty((keys, 3))
-    for key in range(keys):
-        present = truthful if key in owned else 1 - truthful
-        fake = spec.fakes[key] if spec.fakes else (spec.low + spec.high) / 2
-        number = to_unit(owned.get(key, fake), spec.low, spec.high)
-        chances[key] = (
-            1 - present,
-            present * (1 - signal * number) / 2,
-            present * (1 + signal * number) / 2,
-        )
-    return chances.ravel() / keys
+    true, other = spec.value_true_weight, spec.value_other_weight
+    fakes = spec.fakes or [(spec.low + spec.high) / 2] * len(keys)
+    present = np.array([truthful if key in owned else 1 - truthful for key in keys])
+    held = np.array([to_unit(owned.get(key, fakes[key]), spec.low, spec.high) for key in keys])
+    plus = (1 + held * (true - other) / (true + other)) / 2
+    chances = np.stack([1 - present, present * (1 - plus), present * plus], axis=1)
+    return np.asarray(chances.ravel() / len(keys))
 
 
 def _text_parts(task: Task, text: str, reports: Reports) -> Iterator[ReportPart]:
@@ -192,11 +177,8 @@ def _text_parts(task: Task, text: str, reports: Reports) -> Iterator[ReportPart]
     spec, cohort = spec_as(task.mechanism, RapporSpec), reports["cohort"].astype(np.int64)
     even = np.full((1, spec.cohorts), 1 / spec.cohorts)
     yield ReportPart(name="cohorts", cells=cohort, chances=even)
-    f, p, q = (
-        spec.permanent_weight / PERMANENT_SUM,
-        spec.unset_weight / INSTANT_SUM,
-        spec.set_weight / INSTANT_SUM,
-    )
+    f = spec.permanent_weight / specs.PERMANENT_SUM
+    p, q = (weight / specs.INSTANT_SUM for weight in (spec.unset_weight, spec.set_weight))
     shown = np.array([(1 - f) * p + f * (p + q) / 2, (1 - f) * q + f * (p + q) / 2])
     chances = np.stack([1 - shown, shown], axis=1)
     bits = np.unpackbits(reports["bits"], axis=1, count=spec.bits, bitorder="little")
@@ -210,8 +192,8 @@ def set_bits(spec: RapporSpec, labels: Sequence[str], text: str) -> NDArray[np.b
     """
     Return which bits a text sets in each cohort; shape (cohorts, bits).
 
-    With the encoding `labels`, a text sets the bit of its index. Otherwise bit numbers are bytes
-    (pairs above 256 bits) of the MD5 of big-endian cohort and text, as in the public client.
+    The bit of the label, or those whose numbers are bytes (pairs above 256 bits) of the MD5 of
+    big-endian cohort and text, as in the public client.
     """
     bits = np.zeros((spec.cohorts, spec.bits), dtype=np.bool_)
     if spec.encoding == "labels":
@@ -220,10 +202,8 @@ def set_bits(spec: RapporSpec, labels: Sequence[str], text: str) -> NDArray[np.b
     width = 1 if spec.bits <= 256 else 2  # noqa: PLR2004  # the values of one byte
     for cohort in range(spec.cohorts):
         message = cohort.to_bytes(4, "big") + text.encode()
-        digest = md5(message, usedforsecurity=False).digest()
-        for start in range(0, width * spec.hashes, width):
-            number = int.from_bytes(digest[start : start + width], "little")
-            bits[cohort, number % spec.bits] = True
+        digest = md5(message, usedforsecurity=False).digest()[: width * spec.hashes]
+        bits[cohort, np.frombuffer(digest, dtype=f"<u{width}").astype(int) % spec.bits] = True
     return bits
 
 
@@ -248,8 +228,12 @@ def worst_values(task: Task) -> tuple[tuple[Value, Value], ...]:
     """Return the pairs of values that are easiest to distinguish."""
     if task.kind == "categorical":
         return ((0, task.domain_size - 1),)
-    if task.kind == "string":
-        return (_far_texts(task),)
+    if task.kind == "string":  # the texts whose bits differ most, over all cohorts
+        rappor = spec_as(task.mechanism, RapporSpec)
+        texts = task.labels[:_MAX_TEXTS] or tuple(f"t{number}" for number in range(_MAX_TEXTS))
+        bits = {text: set_bits(rappor, task.labels, text) for text in texts}
+        pairs = itertools.combinations(texts, 2)
+        return (max(pairs, key=lambda pair: int((bits[pair[0]] != bits[pair[1]]).sum())),)
     low, high = _range(task)
     if task.kind == "mean":
         return ((high, low),)
@@ -267,15 +251,6 @@ def worst_values(task: Task) -> tuple[tuple[Value, Value], ...]:
 def _range(task: Task) -> tuple[float, float]:
     spec = cast("KeyValueSpec | NumberSpec", task.mechanism)
     return spec.low, spec.high
-
-
-def _far_texts(task: Task) -> tuple[str, str]:
-    """Return the two of 24 labels or sample texts whose bits differ most, over all cohorts."""
-    spec = spec_as(task.mechanism, RapporSpec)
-    texts = task.labels[:_MAX_TEXTS] or tuple(f"t{number}" for number in range(_MAX_TEXTS))
-    bits = {text: set_bits(spec, task.labels, text) for text in texts}
-    pairs = itertools.combinations(texts, 2)
-    return max(pairs, key=lambda pair: int((bits[pair[0]] != bits[pair[1]]).sum()))
 
 
 def reports_each(subject: AuditSubject) -> int:

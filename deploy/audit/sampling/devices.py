@@ -61,9 +61,8 @@ def run_devices(
     checks.require("every submission has a unique id", n_ids == users)
     together = b"".join(submission.sealed_reports for submission in submissions)
     sealed = split_every(together, task.sealed_report_bytes)
-    checks.require(
-        "every submission has the same number of reports", len(sealed) == users * per_user
-    )
+    same = len(sealed) == users * per_user
+    checks.require("every submission has the same number of reports", same)
     checks.require("no ciphertext repeats", len(set(sealed)) == len(sealed))
     opened = [analyzer.open(report, report_context(_DIGEST)) for report in sealed]
     reports: Reports = np.frombuffer(b"".join(opened), dtype=subject.mechanism.report_dtype)
@@ -85,8 +84,8 @@ def _check_places(
     """
     Test reports of shape (users, per_user).
 
-    The number of dummies must not depend on the value. Padding must be equally frequent in every
-    position, and so must reports that support the true value.
+    The number of dummies must not depend on the value, nor the position of padding and of reports
+    that support the true value.
     """
     mechanism, dummies = subject.mechanism, subject.task.dummies
     null, per_user = is_null(reports.ravel()).reshape(reports.shape), reports.shape[1]
@@ -104,15 +103,13 @@ def _check_places(
             checks.test("padding in every position", p_binomial(seen, len(values), chance))
     if dummies.uniform:
         support, own = support_distribution(subject.task), np.zeros(reports.shape, dtype=np.bool_)
-        for value in np.unique(values):
-            holders = values == value
-            supports = mechanism.supports(reports[holders].ravel(), int(value))
-            own[holders] = supports.reshape(-1, per_user)
+        for value in np.unique(values).tolist():
+            supports = mechanism.supports(reports[values == value].ravel(), value)
+            own[values == value] = supports.reshape(-1, per_user)
         own &= ~null
-        expected = support.own + dummies.expected_per_user * support.dummy
-        chance = min(1.0, expected / per_user)
+        chance = (support.own + dummies.expected_per_user * support.dummy) / per_user
         for place in places:
-            p_value = p_binomial(int(own[:, place].sum()), len(own), chance)
+            p_value = p_binomial(int(own[:, place].sum()), len(own), min(1.0, chance))
             checks.test("the user's own report in every position", p_value)
 
 
@@ -120,7 +117,7 @@ def run_draws(subject: AuditSubject, rng: np.random.Generator, *, left_out: int 
     """
     Test the task's numbers of dummies and its sampling; no findings if it has neither.
 
-    `left_out` injects a weakness: the number of dummies that devices and the shuffler leave out.
+    `left_out` injects a weakness: devices and the shuffler leave out this many dummies.
     """
     checks, number, task = Checks(), subject.sizes.reports // 2, subject.task
     if not task.dummies.maximum and task.shuffler.only_permutes:

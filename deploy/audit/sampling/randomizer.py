@@ -1,9 +1,8 @@
 """
 Tests of the task's reports and dummies against the distributions that its guarantees assume.
 
-For items, the tests count how often reports support the true item, another item, and two items at
-once, and check that seeds are uniform. Reports on texts, numbers and pairs are compared with their
-exact distributions, cell by cell.
+Reports on items are tested by the items that they support, by seeds and by buckets; reports on
+texts, numbers and pairs by their exact distributions, cell by cell.
 """
 
 from typing import Final
@@ -17,15 +16,9 @@ from common.mechanisms.hashing.local_hashing import LocalHashing
 from common.mechanisms.hashing.string_hashing import StringHashing
 from common.messages.submission import Value
 from common.task.task import Task
+from deploy.audit.distributions import value_reports
 from deploy.audit.distributions.support import support_distribution
-from deploy.audit.distributions.value_reports import (
-    Draw,
-    draw_reports,
-    report_parts,
-    reports_each,
-    usual_value,
-    worst_values,
-)
+from deploy.audit.distributions.value_reports import Draw
 from deploy.audit.finding import Checks, Rows
 from deploy.audit.scenario import AuditSubject
 from deploy.audit.statistics import joint_p, p_binomial, p_cells, p_poisson, p_shares
@@ -45,15 +38,15 @@ _ITEM_MECHANISMS: Final = frozenset({"grr", "warner", "square-wave"})
 
 
 def run_randomizer(
-    subject: AuditSubject, rng: np.random.Generator, *, draw: Draw = draw_reports
+    subject: AuditSubject, rng: np.random.Generator, *, draw: Draw = value_reports.draw_reports
 ) -> Rows:
     """Test the audited task's reports, drawn by `draw`, and the dummies of tasks on items."""
     checks, task = Checks(), subject.task
     if task.kind == "categorical":
         _check_items(checks, subject, draw, rng)
     else:
-        for value in (*worst_values(task)[0], usual_value(task)):
-            reports = draw(task, value, reports_each(subject), rng)
+        for value in (*value_reports.worst_values(task)[0], value_reports.usual_value(task)):
+            reports = draw(task, value, value_reports.reports_each(subject), rng)
             _check_parts(checks, task, value, reports)
     row = checks.finding(
         heading="correctness",
@@ -148,7 +141,7 @@ def _check_seeds(
 def _check_places(
     checks: Checks, subject: AuditSubject, reports: Reports, value: int | None
 ) -> None:
-    """Test the buckets or positions that reports name, relative to those of the value."""
+    """Test the buckets or positions that reports name, relative to the value's."""
     task, mechanism = subject.task, subject.mechanism
     own = support_distribution(task).own
     if isinstance(mechanism, LocalHashing | StringHashing):
@@ -174,7 +167,7 @@ def _check_places(
 def _check_parts(checks: Checks, task: Task, value: Value, reports: Reports) -> None:
     """Test each part of reports on texts, numbers or pairs against its distribution."""
     levels: dict[str, list[float]] = {}
-    for part in report_parts(task, value, reports):
+    for part in value_reports.report_parts(task, value, reports):
         for number, chances in enumerate(part.chances):
             cells = part.cells if part.which is None else part.cells[part.which == number]
             seen = np.bincount(cells, minlength=len(chances))
