@@ -71,7 +71,6 @@ class Finding:
     """ε that a perfect attack would show in this number of trials."""
     confidence: float | None = None
     trials: int = 0
-    """Number of collections, reports or orders drawn."""
     advantage: float | None = None
     """True positive rate minus false positive rate of the best guess; an estimate."""
     statistic: str = ""
@@ -80,7 +79,6 @@ class Finding:
     """Value by a formula, if the measured quantity is not an ε."""
     measured: float | None = None
     tests: int = 0
-    """Number of statistical tests; each errs with probability at most TEST_LEVEL."""
     roc: tuple[tuple[float, float], ...] = ()
     """Measured points of (false, true) positive rates."""
 
@@ -123,7 +121,6 @@ class Findings:
     findings: tuple[Finding, ...] = ()
     curves: tuple[Curve, ...] = ()
     crashed: bool = False
-    """Whether the scenario could not be run."""
 
     @property
     def failed(self) -> tuple[Finding, ...]:

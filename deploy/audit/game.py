@@ -23,7 +23,6 @@ from deploy.audit.statistics import CONFIDENCE, ceiling, epsilon_bounds
 Scores = NDArray[np.float64]
 
 _THRESHOLD_SHARE: Final = 0.25
-"""Share of the draws used to choose the threshold."""
 _THRESHOLDS: Final = 400
 _ROC_POINTS: Final = 60
 _DIGITS: Final = 9

@@ -84,7 +84,6 @@ class Scenario:
     weakness_options: Mapping[str, Any] = field(default_factory=dict)
     """Options that make `check` fail, or return no findings where the weakness does not apply."""
     kinds: tuple[Kind, ...] = ("categorical",)
-    """Supported kinds of value."""
 
     def run(
         self, subject: AuditSubject, rng: np.random.Generator, *, weakened: bool = False

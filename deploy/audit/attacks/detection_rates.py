@@ -25,7 +25,6 @@ _SUBMISSIONS: Final = 200
 _SENTINELS: Final = 10
 _DROPPED: Final = 20
 _SAMPLED_SENTINELS: Final = 600
-"""Sentinels if the task lets the shuffler drop reports."""
 _SAMPLED_SHARE: Final = 0.9
 """Share of the reports kept by the task's sampling that a dishonest shuffler loses."""
 _ORDERS: Final = 100

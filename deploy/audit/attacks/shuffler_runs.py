@@ -39,7 +39,6 @@ _MAX_REPORTS: Final = 2500
 _SIZES: Final = (16, 64, 256)
 """Values of n_min to try."""
 _BEYOND_N_MIN: Final = 6
-"""Users beyond n_min, so that some can be dropped."""
 _VICTIM: Final = 3
 _INVENTED: Final = 5
 _REFUSED_SHARE: Final = 0.05

@@ -45,7 +45,6 @@ _MIN_TRIALS: Final = 1000
 _MESSAGES_PER_TRIAL: Final = 1500
 """Divisor that turns the sample size in messages into the number of trials."""
 _MAX_MESSAGES: Final = 10**6
-"""Maximum number of messages drawn at once."""
 
 
 def run_pure_dump(subject: AuditSubject, rng: np.random.Generator, *, noisy: bool = False) -> Rows:

@@ -57,7 +57,6 @@ _POOLED_ADVICE: Final = (
     "organisations operate them."
 )
 _LINKED_USERS: Final = 200_000
-"""Number of users whose seeds are compared."""
 _FORGED_REPORTS: Final = 200
 _FORGED_BATCHES: Final = 50
 _N_MINUS_ONE_ASSUMPTIONS: Final = (
@@ -65,7 +64,6 @@ _N_MINUS_ONE_ASSUMPTIONS: Final = (
     "the analyzer shows the shuffler the counts that it publishes, and nothing else",
     ENCRYPTED,
 )
-"""Assumptions that remain under the n-1 attack."""
 
 
 def run_pooled(

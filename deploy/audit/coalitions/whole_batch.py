@@ -38,7 +38,6 @@ _SHARES: Final = (0.0, 0.9)
 _GAME_USERS: Final = 10
 """Number of honest users in games on missing dummies and on rounds."""
 _HONEST_USERS: Final = (FEW_USERS, _GAME_USERS, 1)
-"""Numbers of honest users in games with colluding users."""
 _POOLED_ROUNDS: Final = 2
 _ROUNDS: Final = (2, 10, 30)
 

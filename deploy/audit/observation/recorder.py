@@ -48,11 +48,9 @@ _REPORTS_PER_USER: Final = 11
 """Reports per user for which the sample size is set; if users send more, fewer take part."""
 _MIN_USERS: Final = 40
 _AGENT_USERS: Final = 20
-"""Users who answer through the user agent."""
 _SINGLE_USERS: Final = 50
 """Users without an agent who call the shuffler themselves; all others submit in bulk."""
 _BULK_SIZE: Final = 96
-"""Submissions in one bulk call."""
 _MAX_LABELS: Final = 1000
 _TIMEOUT: Final = 120.0
 """Timeout of the run in seconds; each user adds one second."""

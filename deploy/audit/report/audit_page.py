@@ -20,7 +20,6 @@ from deploy.pages.page import render
 NOT_TRIED: Final = "not tried"
 
 FindingsById = dict[str, Finding]
-"""Findings by their id on the page."""
 
 
 def audit_page(report: AuditReport) -> str:
@@ -124,7 +123,6 @@ _FIGURES: Final[dict[str, tuple[str, Callable[[float], str]]]] = {
     "Expected": ("expected", _plain),
     "Measured": ("measured", _plain),
 }
-"""Field and format of each figure of a finding."""
 
 
 def _figures(finding: Finding) -> Iterable[tuple[str, str]]:

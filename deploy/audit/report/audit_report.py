@@ -32,7 +32,6 @@ class AuditReport:
     """Sample sizes; see scenario.py."""
     seed: int
     version: str
-    """Program version."""
     seconds: float
     outcomes: tuple[Findings, ...]
     """One outcome per scenario, in report order."""

@@ -18,7 +18,6 @@ from deploy.terminal.tables import add_columns, fit_table, print_whole
 
 _NONE: Final = "-"
 _STYLES: Final = {True: "", False: "bold red"}
-"""Styles of passed and failed rows."""
 
 _FIGURES: Final[dict[str, tuple[str, Callable[[float], str]]]] = {
     "claimed": ("claim_epsilon", rounded_up),
@@ -28,7 +27,6 @@ _FIGURES: Final[dict[str, tuple[str, Callable[[float], str]]]] = {
     "expected": ("expected", "{:.4g}".format),
     "found": ("measured", "{:.4g}".format),
 }
-"""Field and format of each column."""
 _DISPENSABLE: Final = ("expected", "found", "ceiling")
 """Columns dropped on a narrow terminal; audit.json and the page contain them."""
 _TITLE_FRACTION: Final = 3

@@ -28,10 +28,8 @@ _END_POSITIONS: Final = 6
 """Number of positions tested at each end of a submission."""
 _SLOW_DIVISOR: Final = 20
 """Divisor of the number of users if each is drawn separately."""
-_BATCH_SIZE: Final = 100
-"""Number of reports in a small batch."""
-_BATCHES: Final = 4_000
-"""Number of small batches."""
+_SMALL_BATCH: Final = 100
+_SMALL_BATCHES: Final = 4_000
 
 
 def seeded_alike(_: np.random.Generator) -> np.random.Generator:
@@ -160,8 +158,8 @@ def _check_shuffler(
     """Test the shuffler's sampling, and its dummies per item and per pair of items."""
     kept = int(draw_kept(spec, number, rng).sum())
     checks.test("reports that the shuffler keeps", p_binomial(kept, number, spec.keep_probability))
-    batches = np.array([draw_kept(spec, _BATCH_SIZE, rng).sum() for _ in range(_BATCHES)])
-    binomial = stats.binom.pmf(np.arange(_BATCH_SIZE + 1), _BATCH_SIZE, spec.keep_probability)
+    batches = np.array([draw_kept(spec, _SMALL_BATCH, rng).sum() for _ in range(_SMALL_BATCHES)])
+    binomial = stats.binom.pmf(np.arange(_SMALL_BATCH + 1), _SMALL_BATCH, spec.keep_probability)
     checks.cells("number of reports kept in a small batch", batches, binomial)
     if spec.law == "none":
         return

@@ -19,14 +19,12 @@ from deploy.audit.statistics import Places, p_blocks, p_poisson, p_rank, p_succe
 from shuffler.permutation import SealedReports, permute, throw
 
 Ordering = Callable[[int, np.random.Generator], Places]
-"""Draws the order of a number of reports."""
 
 _SMALL_BATCHES: Final = (2, 3, 4)
 _MIN_EXPECTED: Final = 105
 """Minimum expected count of each order of a small batch."""
 _LARGE_BATCH: Final = 20_000
 _MAX_LARGE_BATCHES: Final = 20
-"""Maximum number of large batches; each takes five tests."""
 _BLOCKS: Final = 20
 _MAX_DISTANCE: Final = 10
 """Maximum arrival distance at which delivered neighbours count as near."""

@@ -25,10 +25,8 @@ from deploy.audit.statistics import joint_p, p_binomial, p_cells, p_poisson, p_s
 
 _MAX_BYTES: Final = 50_000_000
 """Maximum bytes of reports drawn for one value."""
-_MAX_VALUES: Final = 500
-"""Maximum number of values on which reports are drawn."""
-_MAX_ITEMS: Final = 12
-"""Maximum number of items whose support is tested."""
+_TESTED_VALUES: Final = 500
+_TESTED_ITEMS: Final = 12
 _MIN_SEEDS_PER_CELL: Final = 200
 """Minimum expected count of seeds in each tested cell."""
 _PRODUCTION_DIVISOR: Final = 8
@@ -68,7 +66,7 @@ def _check_items(
         ("every value", subject.sizes.reports, rng),
         ("every value, production generator", number // _PRODUCTION_DIVISOR, secure_generator()),
     ):
-        values = np.unique(np.linspace(0, task.domain_size - 1, _MAX_VALUES).astype(np.int64))
+        values = np.unique(np.linspace(0, task.domain_size - 1, _TESTED_VALUES).astype(np.int64))
         each = max(1, count // len(values))
         own = [
             int(mechanism.supports(draw(task, value, each, source), value).sum())
@@ -99,7 +97,7 @@ def _check_support(
     """Test how often reports on a value, or dummies, support one item and two at once."""
     mechanism, support = subject.mechanism, support_distribution(subject.task)
     last = mechanism.domain_size - 1
-    for item in np.unique(np.linspace(0, last, _MAX_ITEMS).astype(int)).tolist():
+    for item in np.unique(np.linspace(0, last, _TESTED_ITEMS).astype(int)).tolist():
         if value is None:
             name, chance = "a dummy supports an item", support.dummy
         elif item == value:
