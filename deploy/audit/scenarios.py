@@ -17,7 +17,7 @@ from deploy.audit.coalitions.whole_batch import (
     run_skippers,
     without_n_min,
 )
-from deploy.audit.distributions.value_reports import draw_for_others
+from deploy.audit.distributions import draw_for_others
 from deploy.audit.observation.party_views import observe_services
 from deploy.audit.sampling.devices import run_devices, run_draws, seeded_alike
 from deploy.audit.sampling.orders import CUT, run_orders

@@ -24,11 +24,11 @@ from deploy.audit.coalitions.messages import (
     report_worlds,
     user_worlds,
 )
-from deploy.audit.distributions.support import support_distribution
-from deploy.audit.distributions.value_reports import (
+from deploy.audit.distributions import (
     draw_reports,
     log_likelihood,
     reports_each,
+    support_distribution,
     worst_values,
 )
 from deploy.audit.finding import Checks, Finding, Rows

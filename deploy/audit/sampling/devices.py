@@ -13,7 +13,7 @@ from common.mechanisms.base import Reports, is_null
 from common.messages.submission import unpack
 from common.task.dummy_spec import ShufflerSpec
 from common.task_digest import DIGEST_BYTES, TaskDigest
-from deploy.audit.distributions.support import added_dummies, extra_dummies, support_distribution
+from deploy.audit.distributions import added_dummies, extra_dummies, support_distribution
 from deploy.audit.finding import Checks, Rows
 from deploy.audit.scenario import AuditSubject
 from deploy.audit.statistics import p_binomial, p_cells

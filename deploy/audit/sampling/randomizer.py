@@ -16,9 +16,8 @@ from common.mechanisms.hashing.local_hashing import LocalHashing
 from common.mechanisms.hashing.string_hashing import StringHashing
 from common.messages.submission import Value
 from common.task.task import Task
-from deploy.audit.distributions import value_reports
-from deploy.audit.distributions.support import support_distribution
-from deploy.audit.distributions.value_reports import Draw
+from deploy.audit import distributions
+from deploy.audit.distributions import Draw, support_distribution
 from deploy.audit.finding import Checks, Rows
 from deploy.audit.scenario import AuditSubject
 from deploy.audit.statistics import joint_p, p_binomial, p_cells, p_poisson, p_shares
@@ -36,15 +35,15 @@ _ITEM_MECHANISMS: Final = frozenset({"grr", "warner", "square-wave"})
 
 
 def run_randomizer(
-    subject: AuditSubject, rng: np.random.Generator, *, draw: Draw = value_reports.draw_reports
+    subject: AuditSubject, rng: np.random.Generator, *, draw: Draw = distributions.draw_reports
 ) -> Rows:
     """Test the audited task's reports, drawn by `draw`, and the dummies of tasks on items."""
     checks, task = Checks(), subject.task
     if task.kind == "categorical":
         _check_items(checks, subject, draw, rng)
     else:
-        for value in (*value_reports.worst_values(task)[0], value_reports.usual_value(task)):
-            reports = draw(task, value, value_reports.reports_each(subject), rng)
+        for value in (*distributions.worst_values(task)[0], distributions.usual_value(task)):
+            reports = draw(task, value, distributions.reports_each(subject), rng)
             _check_parts(checks, task, value, reports)
     row = checks.finding(
         heading="correctness",
@@ -165,7 +164,7 @@ def _check_places(
 def _check_parts(checks: Checks, task: Task, value: Value, reports: Reports) -> None:
     """Test each part of reports on texts, numbers or pairs against its distribution."""
     levels: dict[str, list[float]] = {}
-    for part in value_reports.report_parts(task, value, reports):
+    for part in distributions.report_parts(task, value, reports):
         for number, chances in enumerate(part.chances):
             cells = part.cells if part.which is None else part.cells[part.which == number]
             seen = np.bincount(cells, minlength=len(chances))
