@@ -153,7 +153,17 @@ def report_parts(task: Task, value: Value, reports: Reports) -> Iterator[ReportP
         yield from _number_parts(task, value, reports)
 
 
-def log_likelihood(task: Task, value: Value, reports: Reports) -> Vector:
+def likelihood_worlds(
+    subject: AuditSubject, pair: tuple[Value, Value], rng: np.random.Generator
+) -> list[Vector]:
+    """Draw the log likelihood ratios of reports on the first value, then on the second."""
+    task, (first, second), count = subject.task, pair, reports_each(subject)
+    drawn = [draw_reports(task, value, count, rng) for value in pair]
+    odds = [_log_likelihood(task, first, r) - _log_likelihood(task, second, r) for r in drawn]
+    return list(map(np.nan_to_num, odds))
+
+
+def _log_likelihood(task: Task, value: Value, reports: Reports) -> Vector:
     """Return the log likelihood of each report under a value, up to a constant; shape (n,)."""
     total = np.zeros(len(reports))
     for part in report_parts(task, value, reports):

@@ -24,13 +24,7 @@ from deploy.audit.coalitions.messages import (
     report_worlds,
     user_worlds,
 )
-from deploy.audit.distributions import (
-    draw_reports,
-    log_likelihood,
-    reports_each,
-    support_distribution,
-    worst_values,
-)
+from deploy.audit.distributions import likelihood_worlds, support_distribution, worst_values
 from deploy.audit.finding import Checks, Finding, Rows
 from deploy.audit.game import GameResult, game_row, run_game
 from deploy.audit.scenario import AuditSubject
@@ -97,10 +91,9 @@ def _recognised_report(
         results.append(run_game(*report_worlds(subject.mechanism, min(needed, most), rng)))
         exact = subject.mechanism.local_epsilon
         required = exact if not noisy or needed <= most else 0.0
-    for pair in worst_values(task) if task.kind != "categorical" else ():
-        drawn = [draw_reports(task, value, reports_each(subject), rng) for value in pair]
-        odds = [log_likelihood(task, pair[0], r) - log_likelihood(task, pair[1], r) for r in drawn]
-        results.append(run_game(*map(np.nan_to_num, odds)))
+    else:
+        worlds = [likelihood_worlds(subject, pair, rng) for pair in worst_values(task)]
+        results += [run_game(*scores) for scores in worlds]
     return game_row(
         result=max(results, key=lambda result: result.empirical_epsilon_lower),
         claimed=claimed,

@@ -14,21 +14,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from common.accounting.guarantees import (
-    PrivacyParameters,
-    analyzer_guarantee,
-    claimed_guarantee,
-    local_guarantee,
-    skippers_guarantee,
-)
+from common.accounting import guarantees
+from common.accounting.guarantees import PrivacyParameters
 from common.messages.guarantee import rounded_up
 from common.task.task import Task, honest_share
-from deploy.audit.coalitions.messages import (
-    FEW_USERS,
-    proven_epsilon,
-    report_worlds,
-    run_batch_game,
-)
+from deploy.audit.coalitions import messages
+from deploy.audit.coalitions.messages import FEW_USERS, proven_epsilon
 from deploy.audit.finding import Checks, Curve, CurvePoint, Finding, Findings, Rows
 from deploy.audit.game import game_row, run_game
 from deploy.audit.scenario import AuditSubject
@@ -54,7 +45,7 @@ def run_colluders(
     n_users, parameters = subject.n_users, subject.parameters
     if parameters.reduction is None:
         row = game_row(
-            claimed=local_guarantee("analyzer", parameters),
+            claimed=guarantees.local_guarantee("analyzer", parameters),
             title="Guarantee without a shuffler",
             statistic="measured against the shuffler and analyzer together",
             sentence="Under this protocol only the noise of your own report protects you, with or "
@@ -62,20 +53,22 @@ def run_colluders(
         )
         return Findings() if count_colluders_as_honest else Findings((row,))
     if count_colluders_as_honest:
-        alone, all_honest = (analyzer_guarantee(parameters, n_users, left) for left in (1, n_users))
+        alone, all_honest = (
+            guarantees.analyzer_guarantee(parameters, n_users, left) for left in (1, n_users)
+        )
         if alone.epsilon <= all_honest.epsilon:
             return Findings()
     numbers = {max(1, n_users - int(share * n_users)) for share in _SHARES}
     numbers |= {number for number in _HONEST_USERS if number <= n_users}
     points, rows = list[CurvePoint](), list[Finding]()
     for left in sorted(numbers, reverse=True):
-        claimed = analyzer_guarantee(
+        claimed = guarantees.analyzer_guarantee(
             parameters, n_users, n_users if count_colluders_as_honest else left
         )
         row = game_row(
             claimed=claimed,
             exact=proven_epsilon(parameters, left, left),
-            result=run_batch_game(subject, left, left, rng) if left <= FEW_USERS else None,
+            result=messages.run_batch_game(subject, left, left, rng) if left <= FEW_USERS else None,
             title=f"{left:,} of {n_users:,} users honest",
             sentence=f"Anything that the analyzer and {n_users - left:,} colluding users see is "
             "at most e^ε times as likely under one value of yours as under another, plus δ: "
@@ -112,7 +105,9 @@ def run_skippers(
         return ()
     parameters, n_users, few = subject.parameters, subject.n_users, _GAME_USERS
     claim, few_claim = (
-        skippers_guarantee(parameters, users, adding=users if count_skipped_dummies else 1)
+        guarantees.skippers_guarantee(
+            parameters, users, adding=users if count_skipped_dummies else 1
+        )
         for users in (n_users, few)
     )
     attack, few_attack = (
@@ -133,7 +128,7 @@ def run_skippers(
     measured = game_row(
         claimed=few_claim,
         exact=few_attack,
-        result=run_batch_game(subject, 1 if count_skipped_dummies else few, 1, rng),
+        result=messages.run_batch_game(subject, 1 if count_skipped_dummies else few, 1, rng),
         aside=True,
         title=f"{few - 1} of {few} users add no dummies",
         sentence=f"If only one of {few} users adds dummies, the attack gains no more than is "
@@ -156,10 +151,10 @@ def run_rounds(
     def counted(rounds: int) -> PrivacyParameters:
         return dataclasses.replace(subject.parameters, rounds=1 if count_one_round else rounds)
 
-    worlds = report_worlds(subject.mechanism, subject.sizes.games, rng, _POOLED_ROUNDS)
+    worlds = messages.report_worlds(subject.mechanism, subject.sizes.games, rng, _POOLED_ROUNDS)
     linked = _rounds_row(
         result=run_game(*worlds),
-        claimed=local_guarantee("shuffler+analyzer", counted(_POOLED_ROUNDS)),
+        claimed=guarantees.local_guarantee("shuffler+analyzer", counted(_POOLED_ROUNDS)),
         exact=_POOLED_ROUNDS * subject.mechanism.local_epsilon,
         title=f"{_POOLED_ROUNDS} rounds, your reports recognised",
         statistic=f"sum of the log likelihood ratios of {_POOLED_ROUNDS} reports",
@@ -171,8 +166,12 @@ def run_rounds(
         return tuple(rows)
     few = min(_GAME_USERS, n_users)
     for rounds, honest in (*((number, n_users) for number in _ROUNDS), (_POOLED_ROUNDS, few)):
-        claimed = analyzer_guarantee(counted(rounds), n_users, honest=honest)
-        game = run_batch_game(subject, honest, honest, rng, rounds) if honest < n_users else None
+        claimed = guarantees.analyzer_guarantee(counted(rounds), n_users, honest=honest)
+        game = (
+            messages.run_batch_game(subject, honest, honest, rng, rounds)
+            if honest < n_users
+            else None
+        )
         parameters = dataclasses.replace(subject.parameters, rounds=rounds)
         rows.append(
             _rounds_row(
@@ -210,7 +209,7 @@ def run_partition(
     task, parameters = subject.task, subject.parameters
     if parameters.reduction is None:
         return ()
-    claimed = claimed_guarantee(parameters, task.n_min)
+    claimed = guarantees.claimed_guarantee(parameters, task.n_min)
     honest = honest_share(task.n_min, task.assumed_honest_fraction)
     smallest = game_row(
         claimed=dataclasses.replace(claimed, epsilon=task.central_epsilon),
