@@ -15,6 +15,7 @@ from hashlib import md5
 from typing import Any, Final, cast
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import NDArray
 from scipy import stats
 
@@ -31,7 +32,7 @@ from common.task.task import Task
 from deploy.audit.scenario import AuditSubject
 from user_agent.contribution import encoder_for
 
-Draw = Callable[[Task, Value, int, np.random.Generator], Reports]
+Draw = Callable[[Task, Value, int, Generator], Reports]
 """Draws the reports of `count` users who all hold the same value."""
 
 _USUAL_NUMBERS: Final = (-0.73, 0.31)
@@ -154,7 +155,7 @@ def report_parts(task: Task, value: Value, reports: Reports) -> Iterator[ReportP
 
 
 def likelihood_worlds(
-    subject: AuditSubject, pair: tuple[Value, Value], rng: np.random.Generator
+    subject: AuditSubject, pair: tuple[Value, Value], rng: Generator
 ) -> list[Vector]:
     """Draw the log likelihood ratios of reports on the first value, then on the second."""
     task, (first, second), count = subject.task, pair, reports_each(subject)
@@ -348,7 +349,7 @@ def reports_each(subject: AuditSubject) -> int:
     return max(_MIN_TEXTS, subject.sizes.games // _TEXT_DIVISOR) // hashes
 
 
-def draw_reports(task: Task, value: Value, count: int, rng: np.random.Generator) -> Reports:
+def draw_reports(task: Task, value: Value, count: int, rng: Generator) -> Reports:
     """Draw `count` reports on one value as devices do."""
     randomizer = randomizer_of(task)
     if task.kind == "string":
@@ -363,7 +364,7 @@ def draw_reports(task: Task, value: Value, count: int, rng: np.random.Generator)
     return np.concatenate([randomizer.randomize(_repeat(laid_out, part), rng) for part in parts])
 
 
-def draw_for_others(task: Task, value: Value, count: int, rng: np.random.Generator) -> Reports:
+def draw_for_others(task: Task, value: Value, count: int, rng: Generator) -> Reports:
     """Draw `count` reports in random order: four in five on a value, one in five on another."""
     other = next(held for pair in worst_values(task) for held in pair if held != value)
     wrong = count // _WRONG_DEVICES

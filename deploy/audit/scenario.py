@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final, get_args
 
-import numpy as np
+from numpy.random import Generator
 
 from common.accounting.guarantees import PrivacyParameters
 from common.mechanisms.base import Mechanism
@@ -85,9 +85,7 @@ class Scenario:
     """Options that make `check` fail, or return no findings where the weakness does not apply."""
     kinds: tuple[Kind, ...] = ("categorical",)
 
-    def run(
-        self, subject: AuditSubject, rng: np.random.Generator, *, weakened: bool = False
-    ) -> Findings:
+    def run(self, subject: AuditSubject, rng: Generator, *, weakened: bool = False) -> Findings:
         """Run the scenario, with its weakness if `weakened`; add its name and missing titles."""
         found = self.check(subject, rng, **(self.weakness_options if weakened else {}))
         outcome = found if isinstance(found, Findings) else Findings(found)

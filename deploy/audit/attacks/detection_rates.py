@@ -4,7 +4,7 @@ import math
 from dataclasses import replace
 from typing import Final, Literal
 
-import numpy as np
+from numpy.random import Generator
 from scipy import stats
 
 from analyzer.sentinels import FALSE_ALARM, SentinelMatches, check_sentinels, match_part
@@ -34,7 +34,7 @@ ORDER_SENTINELS: Final = 16
 
 
 def sentinel_rate(
-    subject: AuditSubject, rng: np.random.Generator, *, loss: Loss, planted: bool = True
+    subject: AuditSubject, rng: Generator, *, loss: Loss, planted: bool = True
 ) -> Finding:
     """
     Drop or replace m of N submissions, s of them sentinels; test how often this is detected.
@@ -78,9 +78,7 @@ def sentinel_rate(
     )
 
 
-def run_kept_order(
-    subject: AuditSubject, rng: np.random.Generator, *, planted: bool = True
-) -> Rows:
+def run_kept_order(subject: AuditSubject, rng: Generator, *, planted: bool = True) -> Rows:
     """Check that unshuffled batches of sentinels are rejected and shuffled ones are not."""
     # The order test does not depend on sampling.
     spec = replace(subject.task.shuffler, keep_weight=KEEP_SUM)
@@ -118,5 +116,5 @@ def rejects(batch: list[bytes], sentinels: list[bytes], task: Task) -> bool:
     return False
 
 
-def _draw_reports(count: int, rng: np.random.Generator) -> list[bytes]:
+def _draw_reports(count: int, rng: Generator) -> list[bytes]:
     return [rng.bytes(_REPORT_BYTES) for _ in range(count)]

@@ -20,6 +20,7 @@ from functools import partial
 from typing import Final, Literal
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import NDArray
 
 from analyzer.finalize import mixture_of
@@ -90,9 +91,7 @@ class Leverage:
         return share * (self.answers(own, further=further, each=each) - held)
 
 
-def leverage(
-    task: Task, mechanism: Mechanism, targets: Items, rng: np.random.Generator
-) -> Leverage:
+def leverage(task: Task, mechanism: Mechanism, targets: Items, rng: Generator) -> Leverage:
     """Compute the weights of reports for distinct targets, shape (r,)."""
     one_item, bits = isinstance(mechanism, Grr), isinstance(mechanism, UnaryEncoding)
     if not isinstance(mechanism, SupportCounting):
@@ -111,7 +110,7 @@ def leverage(
     )
 
 
-def crafted(mechanism: Mechanism, targets: Items, rng: np.random.Generator) -> Reports:
+def crafted(mechanism: Mechanism, targets: Items, rng: Generator) -> Reports:
     """
     Return the report that raises distinct targets most above the mean of all items; shape (1,).
 
@@ -132,7 +131,7 @@ def crafted(mechanism: Mechanism, targets: Items, rng: np.random.Generator) -> R
     raise TypeError(f"cannot craft reports of {type(mechanism).__name__}")
 
 
-def uniform(mechanism: Mechanism, count: int, rng: np.random.Generator) -> Reports:
+def uniform(mechanism: Mechanism, count: int, rng: Generator) -> Reports:
     """Draw valid reports uniformly [CJG21]: dummies, or vectors with half of their bits set."""
     if not isinstance(mechanism, UnaryEncoding):
         return mechanism.dummies(count, rng)
@@ -178,7 +177,7 @@ def _of_family(mechanism: LocalHashing, targets: Items) -> Reports:
 
 def poison(
     subject: AuditSubject,
-    rng: np.random.Generator,
+    rng: Generator,
     *,
     first: Literal["answer", "random", "crafted"],
     sentence: str,
@@ -284,7 +283,7 @@ def poison(
     return (row,)
 
 
-def _users(subject: AuditSubject, rng: np.random.Generator) -> tuple[Counts, int, Items]:
+def _users(subject: AuditSubject, rng: Generator) -> tuple[Counts, int, Items]:
     """Return the honest users by item, by Zipf's law, the number of fakes, and the rarest items."""
     task, most = subject.task, _MAX_USERS
     if isinstance(subject.mechanism, StringHashing):

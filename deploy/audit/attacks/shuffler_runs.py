@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
+from numpy.random import Generator
 
 from common.errors import BatchStateError, ConflictError, UnusableBatchError, WireError
 from common.messages.batch import BatchId, BatchManifest
@@ -78,7 +78,7 @@ async def _outcome(parties: InProcessRun) -> _Outcome:
 class _Attack:
     """An attack on collections of one task, with checks of its detection."""
 
-    def __init__(self, draft: TaskDraft, rng: np.random.Generator, *, silent: bool) -> None:
+    def __init__(self, draft: TaskDraft, rng: Generator, *, silent: bool) -> None:
         self.draft, self.rng = draft, rng
         self.silenced = (WireError, ConflictError) if silent else ()
         """Errors that the analyzer does not report."""
@@ -143,7 +143,7 @@ class _Attack:
 def _run(
     attack: Callable[..., Coroutine[Any, Any, None]],
     subject: AuditSubject,
-    rng: np.random.Generator,
+    rng: Generator,
     *,
     silent: bool = False,
     **options: object,
@@ -185,9 +185,7 @@ async def _honest(attack: _Attack, *, tampering: Tampering = shuffles) -> None:
     )
 
 
-def _losing(
-    subject: AuditSubject, rng: np.random.Generator, *, loss: Loss, detection: bool = True
-) -> Rows:
+def _losing(subject: AuditSubject, rng: Generator, *, loss: Loss, detection: bool = True) -> Rows:
     """
     Lose a user's submission, then a sentinel, then many submissions.
 

@@ -12,6 +12,7 @@ import math
 from typing import Final
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import NDArray
 
 from common.accounting.guarantees import PrivacyParameters
@@ -34,7 +35,7 @@ _SLOW_MESSAGES: Final = 50_000
 
 
 def draw_messages(
-    subject: AuditSubject, held: NDArray[np.int64], adding: int, rng: np.random.Generator
+    subject: AuditSubject, held: NDArray[np.int64], adding: int, rng: Generator
 ) -> tuple[Reports, NDArray[np.int64]]:
     """
     Draw all messages of many trials, and return them with the trial of each.
@@ -55,7 +56,7 @@ def compared_items(mechanism: Mechanism) -> tuple[int, int]:
     return 0, mechanism.domain_size - 1
 
 
-def user_worlds(subject: AuditSubject, trials: int, rng: np.random.Generator) -> list[Vector]:
+def user_worlds(subject: AuditSubject, trials: int, rng: Generator) -> list[Vector]:
     """
     Draw the scores of all messages of a user who holds the first item, then the last.
 
@@ -70,7 +71,7 @@ def user_worlds(subject: AuditSubject, trials: int, rng: np.random.Generator) ->
 
 
 def report_worlds(
-    mechanism: Mechanism, trials: int, rng: np.random.Generator, rounds: int = 1
+    mechanism: Mechanism, trials: int, rng: Generator, rounds: int = 1
 ) -> list[Vector]:
     """Draw the scores, summed over rounds, of reports on the first item, then the last."""
     trial = np.arange(trials)
@@ -126,7 +127,7 @@ def proven_epsilon(parameters: PrivacyParameters, honest: int, adding: int) -> f
 
 
 def run_batch_game(
-    subject: AuditSubject, honest: int, adding: int, rng: np.random.Generator, rounds: int = 1
+    subject: AuditSubject, honest: int, adding: int, rng: Generator, rounds: int = 1
 ) -> GameResult:
     """
     Run the attack by an analyzer that knows all messages except those of `honest` users.

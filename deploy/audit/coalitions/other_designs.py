@@ -5,6 +5,7 @@ import math
 from typing import Any, Final
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import NDArray
 
 from common.accounting.anonymity_set import AnonymitySet
@@ -47,7 +48,7 @@ _MESSAGES_PER_TRIAL: Final = 1500
 _MAX_MESSAGES: Final = 10**6
 
 
-def run_pure_dump(subject: AuditSubject, rng: np.random.Generator, *, noisy: bool = False) -> Rows:
+def run_pure_dump(subject: AuditSubject, rng: Generator, *, noisy: bool = False) -> Rows:
     """
     Attack pureDUMP, which has dummies but no noise, as the shuffler and analyzer together.
 
@@ -68,9 +69,7 @@ def run_pure_dump(subject: AuditSubject, rng: np.random.Generator, *, noisy: boo
     )
 
 
-def run_shuffler_dummies(
-    subject: AuditSubject, rng: np.random.Generator, *, noisy: bool = False
-) -> Rows:
+def run_shuffler_dummies(subject: AuditSubject, rng: Generator, *, noisy: bool = False) -> Rows:
     """
     Run the n-1 attack by a shuffler that knows its dummies, the result and all other reports.
 
@@ -110,9 +109,7 @@ def _require_epsilon(row: Finding, epsilon: float) -> Finding:
     return row if row.verdict == "reached" and gained else not_reached(row)
 
 
-def run_printed(
-    subject: AuditSubject, rng: np.random.Generator, *, fresh_seeds: bool = False
-) -> Rows:
+def run_printed(subject: AuditSubject, rng: Generator, *, fresh_seeds: bool = False) -> Rows:
     """
     Refute the printed theorem of OD-HP, whose dummies reuse the seed of their user's report.
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 import numpy as np
+from numpy.random import Generator
 
 from common.accounting.assumptions import ENCRYPTED
 from common.accounting.guarantees import analyzer_guarantee, guarantees_under, local_guarantee
@@ -33,7 +34,7 @@ from deploy.pages.guarantee_sentences import best_guarantees
 from deploy.simulate.collection import draw_group_dummies
 from shuffler.permutation import permute
 
-Permute = Callable[[np.ndarray, np.random.Generator], np.ndarray]
+Permute = Callable[[np.ndarray, Generator], np.ndarray]
 
 TESTED_DELTA: Final = 0.01
 """δ of the game with a user's own dummies: large enough to be measured."""
@@ -60,9 +61,7 @@ _N_MINUS_ONE_ASSUMPTIONS: Final = (
 )
 
 
-def run_pooled(
-    subject: AuditSubject, rng: np.random.Generator, *, understate_epsilon: bool = False
-) -> Rows:
+def run_pooled(subject: AuditSubject, rng: Generator, *, understate_epsilon: bool = False) -> Rows:
     """
     Run the game on one recognised report and, if users add dummies, on all messages of one user.
 
@@ -80,9 +79,7 @@ def run_pooled(
     return tuple(rows)
 
 
-def _recognised_report(
-    subject: AuditSubject, rng: np.random.Generator, claimed: Guarantee
-) -> Finding:
+def _recognised_report(subject: AuditSubject, rng: Generator, claimed: Guarantee) -> Finding:
     """Run the game on one report, for the values that are easiest to distinguish."""
     task, results = subject.task, list[GameResult]()
     noisy, exact, required = math.isfinite(task.local_epsilon), None, 0.0
@@ -114,7 +111,7 @@ def _recognised_report(
 
 
 def _with_dummies(
-    subject: AuditSubject, rng: np.random.Generator, stated: Callable[[Guarantee], Guarantee]
+    subject: AuditSubject, rng: Generator, stated: Callable[[Guarantee], Guarantee]
 ) -> Finding:
     """Measure the effect of the user's own dummies, at a measurable δ."""
     task, parameters = subject.task, dataclasses.replace(subject.parameters, delta=TESTED_DELTA)
@@ -150,14 +147,12 @@ def _trials(subject: AuditSubject) -> tuple[int, int]:
     return max(least, int((_SIGMAS * spread / (_LOST_SHARE * epsilon)) ** 2)), most
 
 
-def permute_and_lose(reports: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def permute_and_lose(reports: np.ndarray, rng: Generator) -> np.ndarray:
     """Permute a batch and lose its last report."""
     return permute(reports, rng)[:-1]
 
 
-def run_n_minus_one(
-    subject: AuditSubject, rng: np.random.Generator, *, permuted: Permute = permute
-) -> Rows:
+def run_n_minus_one(subject: AuditSubject, rng: Generator, *, permuted: Permute = permute) -> Rows:
     """
     Run the attack by a shuffler that replaces all reports except the victim's with its own.
 
@@ -204,9 +199,7 @@ def run_n_minus_one(
     return (row,)
 
 
-def run_linking(
-    subject: AuditSubject, rng: np.random.Generator, *, reuse_seeds: bool = False
-) -> Rows:
+def run_linking(subject: AuditSubject, rng: Generator, *, reuse_seeds: bool = False) -> Rows:
     """
     Check that seeds are equal only by chance, over two rounds and among one user's messages.
 

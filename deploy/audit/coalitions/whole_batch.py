@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
-import numpy as np
+from numpy.random import Generator
 
 from common.accounting import guarantees
 from common.accounting.guarantees import PrivacyParameters
@@ -34,7 +34,7 @@ _ROUNDS: Final = (2, 10, 30)
 
 
 def run_colluders(
-    subject: AuditSubject, rng: np.random.Generator, *, count_colluders_as_honest: bool = False
+    subject: AuditSubject, rng: Generator, *, count_colluders_as_honest: bool = False
 ) -> Findings:
     """
     Run the attack with numbers of colluders from none to all users but the victim.
@@ -92,7 +92,7 @@ def run_colluders(
 
 
 def run_skippers(
-    subject: AuditSubject, rng: np.random.Generator, *, count_skipped_dummies: bool = False
+    subject: AuditSubject, rng: Generator, *, count_skipped_dummies: bool = False
 ) -> Rows:
     """
     Compute the effect of users who add no dummies, and measure it among few users.
@@ -137,9 +137,7 @@ def run_skippers(
     return (computed, measured)
 
 
-def run_rounds(
-    subject: AuditSubject, rng: np.random.Generator, *, count_one_round: bool = False
-) -> Rows:
+def run_rounds(subject: AuditSubject, rng: Generator, *, count_one_round: bool = False) -> Rows:
     """
     Attack the same users over several rounds, as the analyzer alone and with the shuffler.
 
@@ -201,7 +199,7 @@ def without_n_min(task: Task) -> bytes:
 
 def run_partition(
     subject: AuditSubject,
-    rng: np.random.Generator,
+    rng: Generator,
     *,
     encode: Callable[[Task], bytes] = Task.to_bytes,
 ) -> Rows:
@@ -224,9 +222,7 @@ def run_partition(
     return (smallest, _digests(subject, rng, encode))
 
 
-def _digests(
-    subject: AuditSubject, rng: np.random.Generator, encode: Callable[[Task], bytes]
-) -> Finding:
+def _digests(subject: AuditSubject, rng: Generator, encode: Callable[[Task], bytes]) -> Finding:
     """Check that different tasks have different bytes, hence different digests."""
     checks, more = Checks(), math.nextafter(subject.task.delta, 1)
     # Keep the task valid under each single change.

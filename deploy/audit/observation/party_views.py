@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, get_args
 
 import numpy as np
+from numpy.random import Generator
 
 from common.crypto.hpke import split_every
 from common.runtime import logs
@@ -25,9 +26,7 @@ _MIN_DISTINCT_BYTES: Final = 8
 """Minimum distinct bytes of an opened report to search for; others could occur by chance."""
 
 
-def observe_services(
-    subject: AuditSubject, rng: np.random.Generator, *, by_arrival: bool = False
-) -> Rows:
+def observe_services(subject: AuditSubject, rng: Generator, *, by_arrival: bool = False) -> Rows:
     """Run the three services once, and check each party's view; `by_arrival` is a weakness."""
     record = record_run(subject, rng)
     if by_arrival:

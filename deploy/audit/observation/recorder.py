@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import NDArray
 
 from common.crypto import hpke
@@ -194,7 +195,7 @@ def stored_groups(state: Path, digest: bytes) -> tuple[bytes, ...]:
     )
 
 
-def record_run(subject: AuditSubject, rng: np.random.Generator) -> RunRecord:
+def record_run(subject: AuditSubject, rng: Generator) -> RunRecord:
     """
     Run the audited task once, reduced to a small batch, and record the run.
 
@@ -233,7 +234,7 @@ def _captured_logs() -> Iterator[io.StringIO]:
 
 
 class _Recorder:
-    def __init__(self, services: Services, n_users: int, rng: np.random.Generator) -> None:
+    def __init__(self, services: Services, n_users: int, rng: Generator) -> None:
         self._services, self._n_users, self._rng = services, n_users, rng
         self._before_shuffler = Relay(party="shuffler")
         self._before_analyzer = Relay(
@@ -359,5 +360,5 @@ class _Recorder:
         return store.private_key(suite, public, whose=f"{party}_key")
 
 
-def _planted_word(rng: np.random.Generator) -> str:
+def _planted_word(rng: Generator) -> str:
     return f"planted-{rng.bytes(8).hex()}"

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Final
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import NDArray
 from scipy import stats
 
@@ -20,7 +21,7 @@ from deploy.audit.statistics import p_binomial, p_cells
 from shuffler.item_dummies import draw_item_dummies, draw_kept
 from user_agent.contribution import Contributor, draw_dummies, draw_dummy_counts
 
-Source = Callable[[np.random.Generator], np.random.Generator]
+Source = Callable[[Generator], Generator]
 """Returns the generator of one answer, given the scenario's generator."""
 
 _DIGEST: Final = TaskDigest(bytes(DIGEST_BYTES))
@@ -32,14 +33,12 @@ _SMALL_BATCH: Final = 100
 _SMALL_BATCHES: Final = 4_000
 
 
-def seeded_alike(_: np.random.Generator) -> np.random.Generator:
+def seeded_alike(_: Generator) -> Generator:
     """Return a generator with the same seed for every answer."""
     return np.random.default_rng(1)
 
 
-def run_devices(
-    subject: AuditSubject, rng: np.random.Generator, *, source: Source = lambda rng: rng
-) -> Rows:
+def run_devices(subject: AuditSubject, rng: Generator, *, source: Source = lambda rng: rng) -> Rows:
     """Prepare sealed submissions to the audited task, open them, and test their contents."""
     checks, per_user = Checks(), subject.task.reports_per_user
     analyzer, shuffler = (HpkePrivateKey.generate(subject.task.suite) for _ in range(2))
@@ -111,7 +110,7 @@ def _check_places(
             checks.test("the user's own report in every position", p_value)
 
 
-def run_draws(subject: AuditSubject, rng: np.random.Generator, *, left_out: int = 0) -> Rows:
+def run_draws(subject: AuditSubject, rng: Generator, *, left_out: int = 0) -> Rows:
     """
     Test the task's numbers of dummies and its sampling; no findings if it has neither.
 
@@ -139,7 +138,7 @@ def run_draws(subject: AuditSubject, rng: np.random.Generator, *, left_out: int 
 
 
 def _check_named(
-    checks: Checks, subject: AuditSubject, n_users: int, left_out: int, rng: np.random.Generator
+    checks: Checks, subject: AuditSubject, n_users: int, left_out: int, rng: Generator
 ) -> None:
     """Test dummies that name items: their number, their items, and that no item repeats."""
     mechanism, spec = subject.mechanism, subject.task.dummies
@@ -153,7 +152,7 @@ def _check_named(
 
 
 def _check_shuffler(
-    checks: Checks, spec: ShufflerSpec, number: int, left_out: int, rng: np.random.Generator
+    checks: Checks, spec: ShufflerSpec, number: int, left_out: int, rng: Generator
 ) -> None:
     """Test the shuffler's sampling, and its dummies per item and per pair of items."""
     kept = int(draw_kept(spec, number, rng).sum())

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 import numpy as np
+from numpy.random import Generator
 
 from common.crypto.randomness import secure_generator
 from deploy.audit.finding import Checks, Rows
@@ -18,7 +19,7 @@ from deploy.audit.scenario import AuditSubject
 from deploy.audit.statistics import Places, p_blocks, p_poisson, p_rank, p_successions
 from shuffler.permutation import SealedReports, permute, throw
 
-Ordering = Callable[[int, np.random.Generator], Places]
+Ordering = Callable[[int, Generator], Places]
 
 _SMALL_BATCHES: Final = (2, 3, 4)
 _MIN_EXPECTED: Final = 105
@@ -30,7 +31,7 @@ _MAX_DISTANCE: Final = 10
 """Maximum arrival distance at which delivered neighbours count as near."""
 
 
-def shuffled(n: int, rng: np.random.Generator, *, parts: int = 1, buckets: int = 1) -> Places:
+def shuffled(n: int, rng: Generator, *, parts: int = 1, buckets: int = 1) -> Places:
     """Order n reports, which contain their arrival index, like the shuffler."""
     arrived: SealedReports = np.arange(n, dtype=np.uint32).view(np.uint8).reshape(n, 4)
     thrown = [throw(reports, buckets, rng) for reports in np.array_split(arrived, parts)]
@@ -39,12 +40,12 @@ def shuffled(n: int, rng: np.random.Generator, *, parts: int = 1, buckets: int =
     return ordered.view(np.uint32)[:, 0].astype(np.int64)
 
 
-def in_buckets(n: int, rng: np.random.Generator) -> Places:
+def in_buckets(n: int, rng: Generator) -> Places:
     """Order n reports like a large batch, with many parts and three buckets."""
     return shuffled(n, rng, parts=max(1, n // 3), buckets=3)
 
 
-def cut_once(n: int, rng: np.random.Generator) -> Places:
+def cut_once(n: int, rng: Generator) -> Places:
     """Rotate the batch by a random offset; the order is random but not uniform."""
     return np.roll(np.arange(n), int(rng.integers(n)))
 
@@ -55,9 +56,7 @@ _DEPLOYED: Final[Orderings] = {"in one bucket": (shuffled, 1.0), "in buckets": (
 CUT: Final[Orderings] = {"cut once": (cut_once, 1.0)}
 
 
-def run_orders(
-    subject: AuditSubject, rng: np.random.Generator, *, orderings: Orderings = _DEPLOYED
-) -> Rows:
+def run_orders(subject: AuditSubject, rng: Generator, *, orderings: Orderings = _DEPLOYED) -> Rows:
     """Test that orderings are uniform."""
     checks, sizes = Checks(), subject.sizes.orders
     for name, (ordering, share) in orderings.items():
@@ -95,7 +94,7 @@ def check_order(checks: Checks, name: str, order: Places) -> None:
 
 
 def _check_every_order(
-    checks: Checks, name: str, ordering: Ordering, drawn: tuple[int, int], rng: np.random.Generator
+    checks: Checks, name: str, ordering: Ordering, drawn: tuple[int, int], rng: Generator
 ) -> None:
     """Test that all orders are equally likely. `drawn`: number of draws, reports per draw."""
     orders, size = drawn

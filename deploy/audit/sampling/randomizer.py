@@ -8,6 +8,7 @@ texts, numbers and pairs by their exact distributions, cell by cell.
 from typing import Final
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import NDArray
 
 from common.crypto.randomness import secure_generator
@@ -35,7 +36,7 @@ _ITEM_MECHANISMS: Final = frozenset({"grr", "warner", "square-wave"})
 
 
 def run_randomizer(
-    subject: AuditSubject, rng: np.random.Generator, *, draw: Draw = distributions.draw_reports
+    subject: AuditSubject, rng: Generator, *, draw: Draw = distributions.draw_reports
 ) -> Rows:
     """Test the audited task's reports, drawn by `draw`, and the dummies of tasks on items."""
     checks, task = Checks(), subject.task
@@ -55,9 +56,7 @@ def run_randomizer(
     return (row,)
 
 
-def _check_items(
-    checks: Checks, subject: AuditSubject, draw: Draw, rng: np.random.Generator
-) -> None:
+def _check_items(checks: Checks, subject: AuditSubject, draw: Draw, rng: Generator) -> None:
     """Test reports on items, and uniform dummies."""
     task, mechanism, support = subject.task, subject.mechanism, support_distribution(subject.task)
     number = min(subject.sizes.reports, _MAX_BYTES // mechanism.report_dtype.itemsize)
