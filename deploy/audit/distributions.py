@@ -154,9 +154,7 @@ def report_parts(task: Task, value: Value, reports: Reports) -> Iterator[ReportP
         yield from _number_parts(task, value, reports)
 
 
-def likelihood_worlds(
-    subject: AuditSubject, pair: tuple[Value, Value], rng: Generator
-) -> list[Vector]:
+def value_worlds(subject: AuditSubject, pair: tuple[Value, Value], rng: Generator) -> list[Vector]:
     """Draw the log likelihood ratios of reports on the first value, then on the second."""
     task, (first, second), count = subject.task, pair, reports_each(subject)
     drawn = [draw_reports(task, value, count, rng) for value in pair]

@@ -47,9 +47,7 @@ class GameResult:
     statistic: str = ""
 
 
-def run_game(
-    first: Scores, second: Scores, *, delta: float = 0.0, statistic: str = ""
-) -> GameResult:
+def run_game(first: Scores, second: Scores, *, delta: float = 0, statistic: str = "") -> GameResult:
     """Compute a lower bound on ε at δ from an attack's scores under each value, shape (trials,)."""
     # Rounding removes the last digits of sums, which depend on the order of the terms.
     first, second = np.round(first, _DIGITS), np.round(second, _DIGITS)

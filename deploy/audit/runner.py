@@ -78,9 +78,7 @@ class AuditRun:
                 for scenario, outcome in zip(scenarios, outcomes, strict=True)
                 if not outcome.findings
             ),
-            other_kinds=tuple(
-                scenario.name for scenario in self.scenarios if scenario not in scenarios
-            ),
+            other_kinds=tuple(one.name for one in self.scenarios if one not in scenarios),
             command=command,
         )
 

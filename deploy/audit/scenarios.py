@@ -30,7 +30,7 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
         title="Users do not add their dummies",
         check=whole_batch.run_skippers,
         weakness="The claims count skipped dummies and colluding users.",
-        weakness_options={"count_skipped_dummies": True},
+        weakness_options={"count_skipped": True},
     ),
     Scenario(
         name="n-1",

@@ -260,12 +260,11 @@ def poison(
             refusal = False
         checks.require(f"the shuffler refuses a submission of {wrong} reports", refusal)
     most = _answers(lever.answers(lever.high, further=per_user - 1, each=lever.high))
+    answers = _answers(lever.answers(own, further=number - 1, each=own))
     row = checks.finding(
         title=title.format(number=number),
         heading="sender disruption",
-        sentence=sentence.format(
-            answers=_answers(lever.answers(own, further=number - 1, each=own))
-        ),
+        sentence=sentence.format(answers=answers),
         known_limit=not refused,
         coalition=f"{_FAKE_SHARE:.0%} of the users",
         theorem="[CJG21]",

@@ -87,10 +87,8 @@ def weights(mechanism: Mechanism, reports: Reports, item: int) -> Vector:
     """Return w(item) of each report, or its likelihood if it has no reduction, up to a factor."""
     supported, reduction = mechanism.supports(reports, item), mechanism.reduction
     if reduction is None:
-        return np.asarray(1 + math.expm1(mechanism.local_epsilon) * supported, dtype=np.float64)
-    return np.asarray(
-        reduction.blanket + reduction.signal * reduction.answers * supported, dtype=np.float64
-    )
+        return np.asarray(1 + math.expm1(mechanism.local_epsilon) * supported)
+    return np.asarray(reduction.blanket + reduction.signal * reduction.answers * supported)
 
 
 def scores(mechanism: Mechanism, reports: Reports, trial: NDArray[np.int64], trials: int) -> Vector:

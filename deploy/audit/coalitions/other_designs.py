@@ -1,7 +1,7 @@
 """Designs that an attack must break: pureDUMP, shuffler-made dummies, and OD-HP as printed."""
 
-import dataclasses
 import math
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -64,7 +64,7 @@ def run_pure_dump(subject: AuditSubject, rng: Generator, *, noisy: bool = False)
     )
     name = f"pureDUMP over {_ITEMS} values"
     return tuple(
-        _require_epsilon(dataclasses.replace(row, subject=name, advice=""), least)
+        _require_epsilon(replace(row, subject=name, advice=""), least)
         for row, least in zip(run_pooled(other, rng), (math.inf, 0.0), strict=True)
     )
 
@@ -84,7 +84,7 @@ def run_shuffler_dummies(subject: AuditSubject, rng: Generator, *, noisy: bool =
             local_epsilon=1.0 if noisy else local_epsilon,
         )
         [row] = run_n_minus_one(other, rng)
-        row = dataclasses.replace(
+        row = replace(
             row,
             subject=design,
             title="The shuffler subtracts its own dummies",
@@ -146,9 +146,7 @@ def run_printed(subject: AuditSubject, rng: Generator, *, fresh_seeds: bool = Fa
         odds = [np.bincount(batch, weights=likelihoods / z) for likelihoods in (x, other)]
         return np.asarray(np.log(odds[0]) - np.log(odds[1]))
 
-    first, second = (
-        np.concatenate([log_odds(item, part) for part in parts]) for item in (_X, _OTHER_X)
-    )
+    first, second = (np.concatenate([log_odds(item, n) for n in parts]) for item in (_X, _OTHER_X))
     result = run_game(first, second, delta=_DELTA)
     claimed = Guarantee(
         coalition="analyzer",
@@ -167,8 +165,8 @@ def run_printed(subject: AuditSubject, rng: Generator, *, fresh_seeds: bool = Fa
         sentence="",
     )
     if row.verdict != "contradicted":
-        return (dataclasses.replace(not_reached(row), verdict="not refuted"),)
-    row = dataclasses.replace(
+        return (replace(not_reached(row), verdict="not refuted"),)
+    row = replace(
         row,
         verdict="refuted",
         sentence="The printed algorithm lets the analyzer group each user's messages by their "

@@ -5,10 +5,10 @@ The shuffler and analyzer together link each opened report to its sender. A shuf
 by replacing all other reports (the n-1 attack). The analyzer links messages with equal seeds.
 """
 
-import dataclasses
 import math
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -25,7 +25,7 @@ from deploy.audit.coalitions.messages import (
     report_worlds,
     user_worlds,
 )
-from deploy.audit.distributions import likelihood_worlds, support_distribution, worst_values
+from deploy.audit.distributions import support_distribution, value_worlds, worst_values
 from deploy.audit.finding import Checks, Finding, Rows
 from deploy.audit.game import GameResult, game_row, run_game
 from deploy.audit.scenario import AuditSubject
@@ -69,7 +69,7 @@ def run_pooled(subject: AuditSubject, rng: Generator, *, understate_epsilon: boo
     """
 
     def stated(claimed: Guarantee) -> Guarantee:
-        understated = dataclasses.replace(claimed, epsilon=min(claimed.epsilon / 4, 5.0))
+        understated = replace(claimed, epsilon=min(claimed.epsilon / 4, 5.0))
         return understated if understate_epsilon else claimed
 
     claimed = stated(local_guarantee(_COALITION, subject.parameters))
@@ -89,7 +89,7 @@ def _recognised_report(subject: AuditSubject, rng: Generator, claimed: Guarantee
         exact = subject.mechanism.local_epsilon
         required = exact if not noisy or needed <= most else 0.0
     else:
-        worlds = [likelihood_worlds(subject, pair, rng) for pair in worst_values(task)]
+        worlds = [value_worlds(subject, pair, rng) for pair in worst_values(task)]
         results += [run_game(*scores) for scores in worlds]
     return game_row(
         result=max(results, key=lambda result: result.empirical_epsilon_lower),
@@ -114,13 +114,11 @@ def _with_dummies(
     subject: AuditSubject, rng: Generator, stated: Callable[[Guarantee], Guarantee]
 ) -> Finding:
     """Measure the effect of the user's own dummies, at a measurable δ."""
-    task, parameters = subject.task, dataclasses.replace(subject.parameters, delta=TESTED_DELTA)
+    task, parameters = subject.task, replace(subject.parameters, delta=TESTED_DELTA)
     claimed = best_guarantees(guarantees_under(parameters, subject.n_users))[_COALITION]
     messages = 1 + task.dummies.expected_per_user
     trials = int(subject.sizes.games * min(1.0, _MAX_MESSAGES / messages))
-    parameters = dataclasses.replace(
-        parameters, reduction=subject.mechanism.reduction, shuffler=PERMUTE_ONLY
-    )
+    parameters = replace(parameters, reduction=subject.mechanism.reduction, shuffler=PERMUTE_ONLY)
     return game_row(
         result=run_game(*user_worlds(subject, trials, rng), delta=claimed.delta),
         claimed=stated(claimed),
@@ -173,7 +171,7 @@ def run_n_minus_one(subject: AuditSubject, rng: Generator, *, permuted: Permute 
         found += Counter(map(bytes, permuted(rows, rng))) == Counter(map(bytes, rows))
     if task.shuffler.only_permutes:
         claimed = analyzer_guarantee(parameters, subject.n_users, honest=1)
-        claimed = dataclasses.replace(claimed, assumptions=_N_MINUS_ONE_ASSUMPTIONS)
+        claimed = replace(claimed, assumptions=_N_MINUS_ONE_ASSUMPTIONS)
         exact = proven_epsilon(parameters, 1, 1)
     else:
         claimed, exact = local_guarantee("analyzer", parameters), subject.mechanism.local_epsilon
@@ -195,7 +193,7 @@ def run_n_minus_one(subject: AuditSubject, rng: Generator, *, permuted: Permute 
         "victim's messages."
     )
     if found < _FORGED_BATCHES:
-        row = dataclasses.replace(row, verdict="broken", sentence=lost)
+        row = replace(row, verdict="broken", sentence=lost)
     return (row,)
 
 

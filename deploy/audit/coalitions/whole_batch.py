@@ -6,9 +6,9 @@ Colluding users hand over their reports and dummies. With many honest users no g
 claim then rests on the computed attack and on tests of the code's distributions.
 """
 
-import dataclasses
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
@@ -62,9 +62,8 @@ def run_colluders(
     numbers |= {number for number in _HONEST_USERS if number <= n_users}
     points, rows = list[CurvePoint](), list[Finding]()
     for left in sorted(numbers, reverse=True):
-        claimed = guarantees.analyzer_guarantee(
-            parameters, n_users, n_users if count_colluders_as_honest else left
-        )
+        counted = n_users if count_colluders_as_honest else left
+        claimed = guarantees.analyzer_guarantee(parameters, n_users, counted)
         row = game_row(
             claimed=claimed,
             exact=proven_epsilon(parameters, left, left),
@@ -91,13 +90,11 @@ def run_colluders(
     return Findings(tuple(rows), (curve,))
 
 
-def run_skippers(
-    subject: AuditSubject, rng: Generator, *, count_skipped_dummies: bool = False
-) -> Rows:
+def run_skippers(subject: AuditSubject, rng: Generator, *, count_skipped: bool = False) -> Rows:
     """
     Compute the effect of users who add no dummies, and measure it among few users.
 
-    No findings without dummies or amplification. `count_skipped_dummies` injects a weakness: the
+    No findings without dummies or amplification. `count_skipped` injects a weakness: the
     claims assume the dummies of all users, and the attack knows all messages but the victim's; no
     findings if no attack is computed.
     """
@@ -105,16 +102,13 @@ def run_skippers(
         return ()
     parameters, n_users, few = subject.parameters, subject.n_users, _GAME_USERS
     claim, few_claim = (
-        guarantees.skippers_guarantee(
-            parameters, users, adding=users if count_skipped_dummies else 1
-        )
+        guarantees.skippers_guarantee(parameters, users, adding=users if count_skipped else 1)
         for users in (n_users, few)
     )
     attack, few_attack = (
-        proven_epsilon(parameters, 1 if count_skipped_dummies else users, 1)
-        for users in (n_users, few)
+        proven_epsilon(parameters, 1 if count_skipped else users, 1) for users in (n_users, few)
     )
-    if count_skipped_dummies and few_attack is None:
+    if count_skipped and few_attack is None:
         return ()
     computed = game_row(
         claimed=claim,
@@ -128,7 +122,7 @@ def run_skippers(
     measured = game_row(
         claimed=few_claim,
         exact=few_attack,
-        result=messages.run_batch_game(subject, 1 if count_skipped_dummies else few, 1, rng),
+        result=messages.run_batch_game(subject, 1 if count_skipped else few, 1, rng),
         aside=True,
         title=f"{few - 1} of {few} users add no dummies",
         sentence=f"If only one of {few} users adds dummies, the attack gains no more than is "
@@ -147,7 +141,7 @@ def run_rounds(subject: AuditSubject, rng: Generator, *, count_one_round: bool =
         return ()
 
     def counted(rounds: int) -> PrivacyParameters:
-        return dataclasses.replace(subject.parameters, rounds=1 if count_one_round else rounds)
+        return replace(subject.parameters, rounds=1 if count_one_round else rounds)
 
     worlds = messages.report_worlds(subject.mechanism, subject.sizes.games, rng, _POOLED_ROUNDS)
     linked = _rounds_row(
@@ -170,7 +164,7 @@ def run_rounds(subject: AuditSubject, rng: Generator, *, count_one_round: bool =
             if honest < n_users
             else None
         )
-        parameters = dataclasses.replace(subject.parameters, rounds=rounds)
+        parameters = replace(subject.parameters, rounds=rounds)
         rows.append(
             _rounds_row(
                 claimed=claimed,
@@ -194,14 +188,11 @@ _rounds_row = partial(
 
 def without_n_min(task: Task) -> bytes:
     """Encode a task with n_min set to 2, so that its digest does not cover n_min."""
-    return dataclasses.replace(task, n_min=2).to_bytes()
+    return replace(task, n_min=2).to_bytes()
 
 
 def run_partition(
-    subject: AuditSubject,
-    rng: Generator,
-    *,
-    encode: Callable[[Task], bytes] = Task.to_bytes,
+    subject: AuditSubject, rng: Generator, *, encode: Callable[[Task], bytes] = Task.to_bytes
 ) -> Rows:
     """Check the smallest group's claim and distinct digests; no findings without amplification."""
     task, parameters = subject.task, subject.parameters
@@ -210,7 +201,7 @@ def run_partition(
     claimed = guarantees.claimed_guarantee(parameters, task.n_min)
     honest = honest_share(task.n_min, task.assumed_honest_fraction)
     smallest = game_row(
-        claimed=dataclasses.replace(claimed, epsilon=task.central_epsilon),
+        claimed=replace(claimed, epsilon=task.central_epsilon),
         exact=proven_epsilon(parameters, honest, honest),
         title=f"Users split into groups of n_min = {task.n_min:,}",
         sentence="However the analyzer splits its users into tasks, no batch of fewer than n_min "
@@ -226,7 +217,7 @@ def _digests(subject: AuditSubject, rng: Generator, encode: Callable[[Task], byt
     """Check that different tasks have different bytes, hence different digests."""
     checks, more = Checks(), math.nextafter(subject.task.delta, 1)
     # Keep the task valid under each single change.
-    task = dataclasses.replace(
+    task = replace(
         subject.task,
         target_size=max(subject.task.n_min + 1, subject.task.target_size),
         budget_delta=max(more, subject.task.budget_delta),
@@ -241,7 +232,7 @@ def _digests(subject: AuditSubject, rng: Generator, encode: Callable[[Task], byt
         "delta": more,
     }
     for name, value in changed.items():
-        other = encode(dataclasses.replace(task, **{name: value}))
+        other = encode(replace(task, **{name: value}))
         checks.require(f"another {name} changes the digest", other not in encodings)
         encodings.add(other)
     return checks.finding(

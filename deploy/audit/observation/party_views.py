@@ -98,9 +98,8 @@ def analyzer_view(record: RunRecord) -> Finding:
     users = order[order >= 0]
     checks.test("rank correlation with arrival", statistics.p_rank(users))
     checks.test("neighbours that arrived as neighbours", statistics.p_successions(users))
-    checks.test(
-        "neighbours of one user", statistics.p_neighbours(users // record.task.reports_per_user)
-    )
+    owners = users // record.task.reports_per_user
+    checks.test("neighbours of one user", statistics.p_neighbours(owners))
     checks.test("blocks of arrival by blocks of delivery", statistics.p_blocks(users))
     if not (order >= 0).all():
         checks.test("places of the shuffler's dummies", statistics.p_rank_sum(order < 0))
@@ -200,9 +199,7 @@ def _requests(calls: Sequence[RelayedCall]) -> bytes:
 
 def _secrets(record: RunRecord, *kinds: str) -> Patterns:
     """Return byte strings by kind, leaving out opened reports that could occur by chance."""
-    texts = {
-        text for text in record.opened if text is not None and len(set(text)) >= _MIN_DISTINCT_BYTES
-    }
+    texts = {text for text in record.opened if text and len(set(text)) >= _MIN_DISTINCT_BYTES}
     ids = [submission.submission_id for submission in record.submissions]
     known = {
         "sealed report": _every(byte_search.start_encodings, record.sent),

@@ -56,7 +56,8 @@ _MAX_LABELS: Final = 1000
 _TIMEOUT: Final = 120.0
 """Timeout of the run in seconds; each user adds one second."""
 _METRICS: Final = {"metrics_listen": "127.0.0.1:0"}
-_CAPS_OFF: Final[dict[str, Any]] = {
+_AGENT: Final[dict[str, Any]] = {
+    **_METRICS,
     "local_epsilon_cap": float("inf"),
     "total_local_epsilon_cap": float("inf"),
     "total_central_epsilon_cap": 1e6,
@@ -237,9 +238,7 @@ class _Recorder:
     def __init__(self, services: Services, n_users: int, rng: Generator) -> None:
         self._services, self._n_users, self._rng = services, n_users, rng
         self._before_shuffler = Relay(party="shuffler")
-        self._before_analyzer = Relay(
-            party="analyzer", on_delivery=lambda: self._look("delivering")
-        )
+        self._before_analyzer = Relay(on_delivery=lambda: self._look("delivering"))
         self._disks = dict[tuple[str, Moment], dict[str, bytes]]()
         self._batch_keys, self._metrics = dict[str, bytes](), dict[str, str]()
 
@@ -250,9 +249,7 @@ class _Recorder:
         await self._before_analyzer.start(tls, services.analyzer.address)
         await services.start_shuffler(analyzer=self._before_analyzer.address, **_METRICS)
         await self._before_shuffler.start(tls, services.shuffler.address)
-        await services.start_user_agent(
-            shuffler=self._before_shuffler.address, **_METRICS, **_CAPS_OFF
-        )
+        await services.start_user_agent(shuffler=self._before_shuffler.address, **_AGENT)
         try:
             async with asyncio.timeout(_TIMEOUT + self._n_users):
                 return await self._collect_and_release(draft)

@@ -10,11 +10,7 @@ from deploy.audit.report.audit_report import AuditReport, WeakestPoint, weakest_
 from deploy.audit.report.recommendations import changes
 from deploy.audit.statistics import FAMILY_LEVEL, TEST_LEVEL
 from deploy.pages import figures
-from deploy.pages.guarantee_sentences import (
-    best_guarantees,
-    coalition_name,
-    guarantee_sentences,
-)
+from deploy.pages.guarantee_sentences import best_guarantees, coalition_name, guarantee_sentences
 from deploy.pages.page import render
 
 NOT_TRIED: Final = "not tried"

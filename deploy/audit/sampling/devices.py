@@ -25,7 +25,7 @@ Source = Callable[[Generator], Generator]
 """Returns the generator of one answer, given the scenario's generator."""
 
 _DIGEST: Final = TaskDigest(bytes(DIGEST_BYTES))
-_END_POSITIONS: Final = 6
+_ENDS: Final = 6
 """Number of positions tested at each end of a submission."""
 _SLOW_DIVISOR: Final = 20
 """Divisor of the number of users if each is drawn separately."""
@@ -52,7 +52,7 @@ def run_devices(subject: AuditSubject, rng: Generator, *, source: Source = lambd
     lengths = {len(envelope) for envelope in envelopes}
     checks.require("all envelopes have one length", lengths == {task.envelope_bytes})
     submissions = [
-        unpack(shuffler.open(envelope, envelope_context(_DIGEST)), task) for envelope in envelopes
+        unpack(shuffler.open(text, envelope_context(_DIGEST)), task) for text in envelopes
     ]
     n_ids = len({submission.submission_id for submission in submissions})
     checks.require("every submission has a unique id", n_ids == users)
@@ -87,9 +87,7 @@ def _check_places(
     mechanism, dummies = subject.mechanism, subject.task.dummies
     null, per_user = is_null(reports.ravel()).reshape(reports.shape), reports.shape[1]
     checks.require("only valid reports and padding", bool(mechanism.valid(reports[~null]).all()))
-    places = [
-        place for place in range(per_user) if min(place, per_user - 1 - place) < _END_POSITIONS
-    ]
+    places = [place for place in range(per_user) if min(place, per_user - 1 - place) < _ENDS]
     padding, chances = null.sum(axis=1), extra_dummies(dummies)[::-1]
     for group in (values >= 0, values < subject.task.domain_size // 2, values % 2 == 0):
         checks.cells("numbers of dummies, for every group of values", padding[group], chances)

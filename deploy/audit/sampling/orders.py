@@ -85,9 +85,8 @@ def check_order(checks: Checks, name: str, order: Places) -> None:
     checks.test(f"{name}: neighbours stay neighbours", p_successions(order))
     steps = np.abs(np.diff(order))
     near = 2 * sum(n - step for step in range(1, _MAX_DISTANCE + 1)) / n
-    checks.test(
-        f"{name}: neighbours stay near", p_poisson(int((steps <= _MAX_DISTANCE).sum()), near)
-    )
+    seen = int((steps <= _MAX_DISTANCE).sum())
+    checks.test(f"{name}: neighbours stay near", p_poisson(seen, near))
     checks.test(f"{name}: positions kept", p_poisson(int((order == places).sum()), 1.0))
     checks.test(f"{name}: early stays early", p_rank(order))
     checks.test(f"{name}: blocks spread", p_blocks(order, _BLOCKS))

@@ -18,7 +18,7 @@ from common.mechanisms.hashing.string_hashing import StringHashing
 from common.messages.submission import Value
 from common.task.task import Task
 from deploy.audit import distributions
-from deploy.audit.distributions import Draw, support_distribution
+from deploy.audit.distributions import Draw, draw_reports, support_distribution
 from deploy.audit.finding import Checks, Rows
 from deploy.audit.scenario import AuditSubject
 from deploy.audit.statistics import joint_p, p_binomial, p_cells, p_poisson, p_shares
@@ -35,9 +35,7 @@ _ITEM_MECHANISMS: Final = frozenset({"grr", "warner", "square-wave"})
 """Mechanisms whose reports name one item or one position."""
 
 
-def run_randomizer(
-    subject: AuditSubject, rng: Generator, *, draw: Draw = distributions.draw_reports
-) -> Rows:
+def run_randomizer(subject: AuditSubject, rng: Generator, *, draw: Draw = draw_reports) -> Rows:
     """Test the audited task's reports, drawn by `draw`, and the dummies of tasks on items."""
     checks, task = Checks(), subject.task
     if task.kind == "categorical":
@@ -72,14 +70,12 @@ def _check_items(checks: Checks, subject: AuditSubject, draw: Draw, rng: Generat
         ]
         checks.test(f"a report: {name}", p_shares(own, each, support.own))
     for value in (0, task.domain_size - 1):
-        _check_drawn(checks, subject, draw(task, value, number, rng), value)
+        _check_draw(checks, subject, draw(task, value, number, rng), value)
     if task.composition.dummy_distributions:
-        _check_drawn(checks, subject, mechanism.dummies(number, rng), None)
+        _check_draw(checks, subject, mechanism.dummies(number, rng), None)
 
 
-def _check_drawn(
-    checks: Checks, subject: AuditSubject, reports: Reports, value: int | None
-) -> None:
+def _check_draw(checks: Checks, subject: AuditSubject, reports: Reports, value: int | None) -> None:
     """Test supported items, seeds and positions of reports on a value, or of dummies (None)."""
     what, mechanism = "a dummy" if value is None else "a report", subject.mechanism
     checks.require(f"{what}: valid", bool(mechanism.valid(reports).all()))
