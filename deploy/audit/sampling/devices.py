@@ -12,7 +12,6 @@ from scipy import stats
 from common.crypto.hpke import HpkePrivateKey, envelope_context, report_context, split_every
 from common.mechanisms.base import Reports, is_null
 from common.messages.submission import unpack
-from common.task.dummy_spec import ShufflerSpec
 from common.task_digest import DIGEST_BYTES, TaskDigest
 from deploy.audit.distributions import added_dummies, extra_dummies, support_distribution
 from deploy.audit.finding import Checks, Rows
@@ -115,16 +114,36 @@ def run_draws(subject: AuditSubject, rng: Generator, *, left_out: int = 0) -> Ro
     `left_out` injects a weakness: devices and the shuffler leave out this many dummies.
     """
     checks, number, task = Checks(), subject.sizes.reports // 2, subject.task
-    if not task.dummies.maximum and task.shuffler.only_permutes:
+    mechanism, spec = subject.mechanism, task.shuffler
+    if not task.dummies.maximum and spec.only_permutes:
         return ()
     if task.dummies.uniform:
         counts = np.maximum(draw_dummy_counts(task.dummies, number, rng) - left_out, 0)
         extra = counts - task.dummies.per_user
         checks.cells("numbers of dummies", extra, extra_dummies(task.dummies))
     elif task.dummies.maximum:
-        _check_named(checks, subject, number // _SLOW_DIVISOR, left_out, rng)
-    if not task.shuffler.only_permutes:
-        _check_shuffler(checks, task.shuffler, number, left_out, rng)
+        users = range(number // _SLOW_DIVISOR)
+        drawn = [draw_dummies(mechanism, task.dummies, rng)[left_out:] for _ in users]
+        sizes, chances = np.array(list(map(len, drawn))), extra_dummies(task.dummies)
+        checks.cells("numbers of dummies that name items", sizes, chances)
+        named = mechanism.tally(np.concatenate(drawn))
+        checks.test("items that dummies name", p_cells(named, np.ones(len(named))))
+        once = all(mechanism.tally(dummies).max() <= 1 for dummies in drawn if len(dummies))
+        checks.require("no item repeats", once)
+    if not spec.only_permutes:
+        kept, chance = int(draw_kept(spec, number, rng).sum()), spec.keep_probability
+        checks.test("reports that the shuffler keeps", p_binomial(kept, number, chance))
+        batches = np.array(
+            [draw_kept(spec, _SMALL_BATCH, rng).sum() for _ in range(_SMALL_BATCHES)]
+        )
+        binomial = stats.binom.pmf(np.arange(_SMALL_BATCH + 1), _SMALL_BATCH, chance)
+        checks.cells("number of reports kept in a small batch", batches, binomial)
+    if spec.law != "none":
+        numbers, chances = draw_item_dummies(spec, number, rng) - left_out, added_dummies(spec)
+        numbers = np.maximum(numbers, 0)
+        checks.cells(f"the shuffler's {spec.law} dummies", numbers, chances)
+        pairs = numbers[: number // 2 * 2].reshape(-1, 2).sum(axis=1)
+        checks.cells("its dummies of two items", pairs, np.convolve(chances, chances))
     row = checks.finding(
         heading="correctness",
         sentence="Devices add as many dummies, and the shuffler drops and adds as many reports, as "
@@ -133,35 +152,3 @@ def run_draws(subject: AuditSubject, rng: Generator, *, left_out: int = 0) -> Ro
         advice="Do not collect with this version: its guarantees do not describe it.",
     )
     return (row,)
-
-
-def _check_named(
-    checks: Checks, subject: AuditSubject, n_users: int, left_out: int, rng: Generator
-) -> None:
-    """Test dummies that name items: their number, their items, and that no item repeats."""
-    mechanism, spec = subject.mechanism, subject.task.dummies
-    drawn = [draw_dummies(mechanism, spec, rng)[left_out:] for _ in range(n_users)]
-    numbers = np.array([len(dummies) for dummies in drawn])
-    checks.cells("numbers of dummies that name items", numbers, extra_dummies(spec))
-    named = mechanism.tally(np.concatenate(drawn))
-    checks.test("items that dummies name", p_cells(named, np.ones(len(named))))
-    once = all(mechanism.tally(dummies).max() <= 1 for dummies in drawn if len(dummies))
-    checks.require("no item repeats", once)
-
-
-def _check_shuffler(
-    checks: Checks, spec: ShufflerSpec, number: int, left_out: int, rng: Generator
-) -> None:
-    """Test the shuffler's sampling, and its dummies per item and per pair of items."""
-    kept = int(draw_kept(spec, number, rng).sum())
-    checks.test("reports that the shuffler keeps", p_binomial(kept, number, spec.keep_probability))
-    batches = np.array([draw_kept(spec, _SMALL_BATCH, rng).sum() for _ in range(_SMALL_BATCHES)])
-    binomial = stats.binom.pmf(np.arange(_SMALL_BATCH + 1), _SMALL_BATCH, spec.keep_probability)
-    checks.cells("number of reports kept in a small batch", batches, binomial)
-    if spec.law == "none":
-        return
-    numbers = np.maximum(draw_item_dummies(spec, number, rng) - left_out, 0)
-    chances = added_dummies(spec)
-    checks.cells(f"the shuffler's {spec.law} dummies", numbers, chances)
-    pairs = numbers[: number // 2 * 2].reshape(-1, 2).sum(axis=1)
-    checks.cells("its dummies of two items", pairs, np.convolve(chances, chances))

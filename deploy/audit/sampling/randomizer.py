@@ -69,20 +69,18 @@ def _check_items(checks: Checks, subject: AuditSubject, draw: Draw, rng: Generat
             for value in values.tolist()
         ]
         checks.test(f"a report: {name}", p_shares(own, each, support.own))
-    for value in (0, task.domain_size - 1):
-        _check_draw(checks, subject, draw(task, value, number, rng), value)
+    samples: list[tuple[int | None, Reports]] = [
+        (value, draw(task, value, number, rng)) for value in (0, task.domain_size - 1)
+    ]
     if task.composition.dummy_distributions:
-        _check_draw(checks, subject, mechanism.dummies(number, rng), None)
-
-
-def _check_draw(checks: Checks, subject: AuditSubject, reports: Reports, value: int | None) -> None:
-    """Test supported items, seeds and positions of reports on a value, or of dummies (None)."""
-    what, mechanism = "a dummy" if value is None else "a report", subject.mechanism
-    checks.require(f"{what}: valid", bool(mechanism.valid(reports).all()))
-    _check_support(checks, subject, reports, value)
-    if "seed" in (reports.dtype.names or ()):
-        _check_seeds(checks, what, mechanism, reports["seed"].astype(np.uint64))
-    _check_places(checks, subject, reports, value)
+        samples.append((None, mechanism.dummies(number, rng)))
+    for value, reports in samples:
+        what = "a dummy" if value is None else "a report"
+        checks.require(f"{what}: valid", bool(mechanism.valid(reports).all()))
+        _check_support(checks, subject, reports, value)
+        if "seed" in (reports.dtype.names or ()):
+            _check_seeds(checks, what, mechanism, reports["seed"].astype(np.uint64))
+        _check_places(checks, subject, reports, value)
 
 
 def _check_support(
