@@ -28,12 +28,7 @@ Progress = Callable[[str, int, int], None]
 
 
 def scenarios_named(names: Sequence[str]) -> tuple[Scenario, ...]:
-    """
-    Return scenarios by name, in report order; all of them if no name is given.
-
-    Raises:
-        SettingsError: A name is unknown.
-    """
+    """Return named scenarios, or all, in report order; raise SettingsError for an unknown name."""
     for name in names:
         if name not in {scenario.name for scenario in SCENARIOS}:
             raise SettingsError(f"there is no scenario {name[:64]!r}; --list shows all")

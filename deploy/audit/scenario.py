@@ -82,7 +82,7 @@ class Scenario:
     weakness: str
     """Weakness that `--self-test` injects, in one sentence."""
     weakness_options: Mapping[str, Any] = field(default_factory=dict)
-    """Options that make `check` fail, or return no findings where the weakness does not apply."""
+    """Options that inject it: `check` then fails, or has no findings if it does not apply."""
     kinds: tuple[Kind, ...] = ("categorical",)
 
     def run(self, subject: AuditSubject, rng: Generator, *, weakened: bool = False) -> Findings:

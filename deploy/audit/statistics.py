@@ -84,8 +84,7 @@ def p_cells(observed: NDArray[np.int64], chances: NDArray[np.float64]) -> float 
     """
     Test counts of draws per cell: each exactly, and many cells also by χ² [Pea00].
 
-    A cell of probability 0 must be empty. Neighbouring cells are merged until each expects enough
-    draws.
+    A cell of probability 0 must be empty. Neighbours are merged until each expects enough draws.
     """
     if observed[chances == 0].any():
         return 0.0

@@ -41,8 +41,7 @@ def sentinel_rate(
 
     A sentinel is missing with probability 1 - C(N-s, m) / C(N, m). If the task lets the shuffler
     keep each report with probability κ, and a share φ of those is lost, Bin(s, κ(1-φ)) sentinels
-    remain, and numbers outside quantiles of Bin(s, κ) are rejected. Unless `planted`, the analyzer
-    knows no sentinel: a weakness.
+    remain, and numbers outside quantiles of Bin(s, κ) are rejected.
     """
     task, trials = subject.task, max(_ORDERS, subject.sizes.orders // _ORDERS_PER_TRIAL)
     kept, s = task.shuffler.keep_probability, _SENTINELS

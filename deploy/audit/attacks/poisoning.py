@@ -111,11 +111,7 @@ def leverage(task: Task, mechanism: Mechanism, targets: Items, rng: Generator) -
 
 
 def crafted(mechanism: Mechanism, targets: Items, rng: Generator) -> Reports:
-    """
-    Return the report that raises distinct targets most above the mean of all items; shape (1,).
-
-    Raises TypeError if no attack on this mechanism is implemented.
-    """
+    """Return the report, shape (1,), that raises targets most above the mean of all items."""
     if isinstance(mechanism, Grr):
         return plain_reports(targets[:1])
     if isinstance(mechanism, UnaryEncoding):
@@ -156,10 +152,9 @@ def _packed(mechanism: UnaryEncoding, bits: NDArray[np.uint8]) -> Reports:
 
 def _of_family(mechanism: LocalHashing, targets: Items) -> Reports:
     """
-    Search the hash family for the best report: one transform computes the gain of every cell.
+    Search the hash family for the best report; one transform computes the gain of every cell.
 
-    Seed 0 is skipped: it raises all items equally. Rows follow the canonical seeds, whose leading
-    nonzero digit is 1.
+    Seed 0 raises all items equally. Rows follow the canonical seeds, with leading nonzero digit 1.
     """
     values = np.full(mechanism.domain_size, -len(targets) / mechanism.domain_size)
     values[targets] += 1.0

@@ -148,11 +148,7 @@ def _run(
     silent: bool = False,
     **options: object,
 ) -> Rows:
-    """
-    Run an attack on a reduced task; no findings if no small batch has a finite claim.
-
-    `silent` injects a weakness: the analyzer reports no error.
-    """
+    """Run an attack on a reduced task; no findings if no small batch has a finite claim."""
     draft = reduced_draft(subject.task_bytes, most_reports=_MAX_REPORTS, n_users=_SIZES)
     if draft is None:
         return ()
@@ -186,11 +182,7 @@ async def _honest(attack: _Attack, *, tampering: Tampering = shuffles) -> None:
 
 
 def _losing(subject: AuditSubject, rng: Generator, *, loss: Loss, detection: bool = True) -> Rows:
-    """
-    Lose a user's submission, then a sentinel, then many submissions.
-
-    `detection=False` injects a weakness: devices check nothing, and the analyzer knows no sentinel.
-    """
+    """Lose a user's submission, then a sentinel, then many submissions."""
     rows = _run(_lost, subject, rng, loss=loss, detection=detection)
     return (*rows, detection_rates.sentinel_rate(subject, rng, loss=loss, planted=detection))
 
@@ -234,11 +226,7 @@ async def _lost(attack: _Attack, *, loss: Loss, detection: bool) -> None:
 
 
 async def _duplicating(attack: _Attack, *, accept_copies: bool = False) -> None:
-    """
-    Replace the reports of one user, then of all users but one, with copies of a user's reports.
-
-    `accept_copies` injects a weakness: the analyzer releases batches of copies.
-    """
+    """Replace one user's reports, then all but one user's, with copies of a user's reports."""
     checks, share = attack.checks, 1.0 if accept_copies else _REFUSED_SHARE
     for times in (1, attack.n_users - 1):
         outcome = await attack.run(duplicates(0, times=times), most_refused_share=share)

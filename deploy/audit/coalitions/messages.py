@@ -57,11 +57,7 @@ def compared_items(mechanism: Mechanism) -> tuple[int, int]:
 
 
 def user_worlds(subject: AuditSubject, trials: int, rng: Generator) -> list[Vector]:
-    """
-    Draw the scores of all messages of a user who holds the first item, then the last.
-
-    Each has shape (trials,), with fewer trials where dummies are drawn user by user.
-    """
+    """Draw a user's message scores for each compared item, in at most `trials` trials."""
     trials = trials if subject.task.dummies.uniform else min(trials, _SLOW_MESSAGES)
     mechanism = subject.mechanism
     return [

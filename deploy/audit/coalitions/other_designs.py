@@ -49,11 +49,7 @@ _MAX_MESSAGES: Final = 10**6
 
 
 def run_pure_dump(subject: AuditSubject, rng: Generator, *, noisy: bool = False) -> Rows:
-    """
-    Attack pureDUMP, which has dummies but no noise, as the shuffler and analyzer together.
-
-    `noisy` injects a weakness: reports carry local noise.
-    """
+    """Attack pureDUMP, which has dummies but no noise, as the shuffler and analyzer together."""
     other = _other_design(
         subject,
         protocol="mixdump" if noisy else "puredump",
@@ -70,11 +66,7 @@ def run_pure_dump(subject: AuditSubject, rng: Generator, *, noisy: bool = False)
 
 
 def run_shuffler_dummies(subject: AuditSubject, rng: Generator, *, noisy: bool = False) -> Rows:
-    """
-    Run the n-1 attack by a shuffler that knows its dummies, the result and all other reports.
-
-    `noisy` injects a weakness: users add more noise than the design specifies.
-    """
+    """Run the n-1 attack by a shuffler that knows its dummies, the result and all other reports."""
     rows = list[Finding]()
     for design, protocol, local_epsilon in _SHUFFLER_MADE:
         other = _other_design(

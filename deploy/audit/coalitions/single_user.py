@@ -62,11 +62,7 @@ _N_MINUS_ONE_ASSUMPTIONS: Final = (
 
 
 def run_pooled(subject: AuditSubject, rng: Generator, *, understate_epsilon: bool = False) -> Rows:
-    """
-    Run the game on one recognised report and, if users add dummies, on all messages of one user.
-
-    `understate_epsilon` injects a weakness: the claims state a quarter of their ε, at most 5.
-    """
+    """Run the game on one recognised report and, if users add dummies, on all of their messages."""
 
     def stated(claimed: Guarantee) -> Guarantee:
         understated = replace(claimed, epsilon=min(claimed.epsilon / 4, 5.0))
@@ -156,7 +152,7 @@ def run_n_minus_one(subject: AuditSubject, rng: Generator, *, permuted: Permute 
 
     It subtracts its reports and dummies from the published result. The remaining counts show how
     often the victim's messages support each item, and so determine the likelihood ratio. No
-    findings without amplification. `permuted` can inject a weakness: it then loses reports.
+    findings without amplification.
     """
     parameters, task = subject.parameters, subject.task
     if parameters.reduction is None:
@@ -198,11 +194,7 @@ def run_n_minus_one(subject: AuditSubject, rng: Generator, *, permuted: Permute 
 
 
 def run_linking(subject: AuditSubject, rng: Generator, *, reuse_seeds: bool = False) -> Rows:
-    """
-    Check that seeds are equal only by chance, over two rounds and among one user's messages.
-
-    No findings if reports have no seed. `reuse_seeds` injects a weakness: devices keep their seed.
-    """
+    """Check that seeds, if any, repeat only by chance, in two rounds and in one user's messages."""
     mechanism, task, checks = subject.mechanism, subject.task, Checks()
     if "seed" not in (mechanism.report_dtype.names or ()):
         return ()

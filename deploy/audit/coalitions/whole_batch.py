@@ -39,8 +39,7 @@ def run_colluders(
     """
     Run the attack with numbers of colluders from none to all users but the victim.
 
-    Without amplification, one finding states the local guarantee. With `count_colluders_as_honest`,
-    the claims are wrong; no findings if they stay the same.
+    Without amplification, one finding states the local guarantee.
     """
     n_users, parameters = subject.n_users, subject.parameters
     if parameters.reduction is None:
@@ -94,9 +93,8 @@ def run_skippers(subject: AuditSubject, rng: Generator, *, count_skipped: bool =
     """
     Compute the effect of users who add no dummies, and measure it among few users.
 
-    No findings without dummies or amplification. `count_skipped` injects a weakness: the
-    claims assume the dummies of all users, and the attack knows all messages but the victim's; no
-    findings if no attack is computed.
+    No findings without dummies or amplification. If `count_skipped`, the attack knows all messages
+    but the victim's, and there are no findings if no attack is computed.
     """
     if not subject.task.dummies.maximum or subject.parameters.reduction is None:
         return ()
@@ -132,11 +130,7 @@ def run_skippers(subject: AuditSubject, rng: Generator, *, count_skipped: bool =
 
 
 def run_rounds(subject: AuditSubject, rng: Generator, *, count_one_round: bool = False) -> Rows:
-    """
-    Attack the same users over several rounds, as the analyzer alone and with the shuffler.
-
-    With `count_one_round`, the claims are wrong; no findings without local noise.
-    """
+    """Attack the same users over several rounds, as the analyzer alone and with the shuffler."""
     if count_one_round and math.isinf(subject.task.local_epsilon):
         return ()
 

@@ -40,11 +40,7 @@ class RelayedCall:
 
 @dataclass
 class Relay(grpc.GenericRpcHandler):
-    """
-    A relay that has the service's certificate and forwards every call.
-
-    The relay calls `on_delivery` when a delivery begins.
-    """
+    """A relay with the service's certificate; calls `on_delivery` when a delivery begins."""
 
     party: Literal["analyzer", "shuffler"] = "analyzer"
     on_delivery: Callable[[], None] = lambda: None

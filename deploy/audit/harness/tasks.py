@@ -28,12 +28,7 @@ _MAX_DUMMIES: Final = 8
 
 
 def sample_task(**fields: Any) -> Task:  # noqa: ANN401  # fields of a draft
-    """
-    Create a task from a draft's fields; default labels name the items.
-
-    Raises:
-        TaskError: The fields break a rule.
-    """
+    """Create a task from a draft's fields; default labels name the items."""
     size = fields["domain_size"]
     plain: dict[str, Any] = {
         "labels": tuple(f"item {item}" for item in range(size)),
@@ -53,11 +48,9 @@ def reduced_draft(
     """
     Reduce a task on items to one that a few users complete in seconds; None if impossible.
 
-    Keeps protocol and noise; reduces items and buckets, and dummies if necessary. A batch may have
-    at most `most_reports` reports, and ε must be finite. This does not change which party detects
-    an attack. `n_users` contains values of n_min to try, in order.
-
-    Cost: tenths of a second per value of n_min, for a search for ε.
+    Keeps protocol and noise; reduces items, buckets and, if necessary, dummies, which does not
+    change who detects an attack. A batch may have at most `most_reports` reports, and ε must be
+    finite. `n_users`: values of n_min to try, in order. Cost: tenths of a second for each.
     """
     task = Task.from_bytes(task_bytes)
     key = HpkePrivateKey.generate(task.suite).public_key().raw

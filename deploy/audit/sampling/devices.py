@@ -77,12 +77,7 @@ def run_devices(subject: AuditSubject, rng: Generator, *, source: Source = lambd
 def _check_places(
     checks: Checks, subject: AuditSubject, values: NDArray[np.int64], reports: Reports
 ) -> None:
-    """
-    Test reports of shape (users, per_user).
-
-    The number of dummies must not depend on the value, nor the position of padding and of reports
-    that support the true value.
-    """
+    """Test reports, shape (users, per_user): no number or position may depend on the value."""
     mechanism, dummies = subject.mechanism, subject.task.dummies
     null, per_user = is_null(reports.ravel()).reshape(reports.shape), reports.shape[1]
     checks.require("only valid reports and padding", bool(mechanism.valid(reports[~null]).all()))
@@ -108,11 +103,7 @@ def _check_places(
 
 
 def run_draws(subject: AuditSubject, rng: Generator, *, left_out: int = 0) -> Rows:
-    """
-    Test the task's numbers of dummies and its sampling; no findings if it has neither.
-
-    `left_out` injects a weakness: devices and the shuffler leave out this many dummies.
-    """
+    """Test the task's numbers of dummies and its sampling; no findings if it has neither."""
     checks, number, task = Checks(), subject.sizes.reports // 2, subject.task
     mechanism, spec = subject.mechanism, task.shuffler
     if not task.dummies.maximum and spec.only_permutes:
