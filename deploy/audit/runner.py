@@ -91,26 +91,22 @@ class AuditRun:
 
     def _run_all(self, jobs: Sequence[tuple[Scenario, bool]]) -> list[Findings]:
         """Run (scenario, weakened) jobs; return the outcomes in order."""
-        outcomes = dict[int, Findings]()
-
-        def record(place: int, outcome: Findings) -> None:
-            outcomes[place] = outcome
-            self.progress(jobs[place][0].title, len(outcomes), len(jobs))
-
         self.progress("", 0, len(jobs))
         if self.processes == 1:
-            for place, (scenario, weakened) in enumerate(jobs):
-                record(place, run(scenario, self.subject, self.seed, weakened=weakened))
-            return list(outcomes.values())
+            outcomes = list[Findings]()
+            for scenario, weakened in jobs:
+                outcomes.append(run(scenario, self.subject, self.seed, weakened=weakened))
+                self.progress(scenario.title, len(outcomes), len(jobs))
+            return outcomes
         context, workers = multiprocessing.get_context("spawn"), self.processes or os.cpu_count()
         with ProcessPoolExecutor(workers, mp_context=context, initializer=end_with_parent) as pool:
             sent = {  # by name: not all scenarios can be pickled
-                pool.submit(_run_named, scenario.name, self.subject, self.seed, weakened): place
-                for place, (scenario, weakened) in enumerate(jobs)
+                pool.submit(_run_named, scenario.name, self.subject, self.seed, weakened): scenario
+                for scenario, weakened in jobs
             }
-            for future in as_completed(sent):
-                record(sent[future], future.result())
-        return [outcomes[place] for place in range(len(jobs))]
+            for done, future in enumerate(as_completed(sent), start=1):
+                self.progress(sent[future].title, done, len(jobs))
+            return [future.result() for future in sent]
 
 
 def run(

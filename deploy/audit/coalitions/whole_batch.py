@@ -204,18 +204,10 @@ def run_partition(
         advice="Raise n_min: it bounds the smallest group. Operators set the shuffler's "
         "minimum_batch, and devices their total_central_epsilon_cap.",
     )
-    return (smallest, _digests(subject, rng, encode))
-
-
-def _digests(subject: AuditSubject, rng: Generator, encode: Callable[[Task], bytes]) -> Finding:
-    """Check that different tasks have different bytes, hence different digests."""
-    checks, more = Checks(), math.nextafter(subject.task.delta, 1)
-    # Keep the task valid under each single change.
-    task = replace(
-        subject.task,
-        target_size=max(subject.task.n_min + 1, subject.task.target_size),
-        budget_delta=max(more, subject.task.budget_delta),
-    )
+    # Different tasks need different bytes, hence digests. Keep the task valid under each change.
+    checks, more = Checks(), math.nextafter(task.delta, 1)
+    target, budget = max(task.n_min + 1, task.target_size), max(more, task.budget_delta)
+    task = replace(task, target_size=target, budget_delta=budget)
     encodings = {encode(task)}
     changed: dict[str, Any] = {
         "nonce": rng.bytes(len(task.nonce)),
@@ -229,10 +221,11 @@ def _digests(subject: AuditSubject, rng: Generator, encode: Callable[[Task], byt
         other = encode(replace(task, **{name: value}))
         checks.require(f"another {name} changes the digest", other not in encodings)
         encodings.add(other)
-    return checks.finding(
+    digests = checks.finding(
         title="Keys and parameters are part of a task's digest",
         coalition="analyzer",
         sentence="A different key, deadline or n_min gives a task with a different digest, which "
         "users can compare.",
         advice="Do not collect with this version: tasks with the same digest can differ.",
     )
+    return (smallest, digests)

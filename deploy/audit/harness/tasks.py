@@ -17,8 +17,6 @@ from common.task.task import NONCE_BYTES, Task
 FAR_FUTURE: Final = 4_000_000_000
 _UNUSED_KEY: Final = bytes(31) + b"\x09"
 """A valid public key whose private key is never used."""
-_SAMPLE_USERS: Final = 100_000
-_SAMPLE_DELTA: Final = 1e-6
 _DELTA: Final = 0.5
 """δ of a reduced task, large enough for a finite guarantee with a few dozen users."""
 _MAX_EPSILON: Final = 100.0
@@ -29,12 +27,11 @@ _MAX_DUMMIES: Final = 8
 
 def sample_task(**fields: Any) -> Task:  # noqa: ANN401  # fields of a draft
     """Create a task from a draft's fields; default labels name the items."""
-    size = fields["domain_size"]
     plain: dict[str, Any] = {
-        "labels": tuple(f"item {item}" for item in range(size)),
-        "delta": _SAMPLE_DELTA,
-        "n_min": _SAMPLE_USERS,
-        "target_size": _SAMPLE_USERS,
+        "labels": tuple(f"item {item}" for item in range(fields["domain_size"])),
+        "delta": 1e-6,
+        "n_min": 100_000,
+        "target_size": 100_000,
         "deadline": FAR_FUTURE,
     }
     draft = TaskDraft(shuffler_key=_UNUSED_KEY, **plain | fields)
