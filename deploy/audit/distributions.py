@@ -86,10 +86,8 @@ def support_distribution(task: Task) -> SupportDistribution:
     places = max(size, buckets)
     width = places - size + 1
     total, shared = width * power + size - 1, max(0, 2 * width - places)
-    far = (shared * power + (width - shared)) / total
-    return SupportDistribution(
-        own=width * power / total, other=far, dummy=width / places, far_only=True
-    )
+    own, far = width * power / total, (shared * power + (width - shared)) / total
+    return SupportDistribution(own=own, other=far, dummy=width / places, far_only=True)
 
 
 def _response(power: float, answers: int, *, other: float | None) -> SupportDistribution:

@@ -66,9 +66,7 @@ def user_worlds(subject: AuditSubject, trials: int, rng: Generator) -> list[Vect
     ]
 
 
-def report_worlds(
-    mechanism: Mechanism, trials: int, rng: Generator, rounds: int = 1
-) -> list[Vector]:
+def report_worlds(mechanism: Mechanism, trials: int, rng: Generator, rounds: int) -> list[Vector]:
     """Draw the scores, summed over rounds, of reports on the first item, then the last."""
     trial = np.arange(trials)
 

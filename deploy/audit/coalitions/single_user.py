@@ -81,7 +81,7 @@ def _recognised_report(subject: AuditSubject, rng: Generator, claimed: Guarantee
     noisy, exact, required = math.isfinite(task.local_epsilon), None, 0.0
     if task.kind == "categorical":
         needed, most = _trials(subject)
-        results.append(run_game(*report_worlds(subject.mechanism, min(needed, most), rng)))
+        results.append(run_game(*report_worlds(subject.mechanism, min(needed, most), rng, 1)))
         exact = subject.mechanism.local_epsilon
         required = exact if not noisy or needed <= most else 0.0
     else:

@@ -58,9 +58,8 @@ class Services:
             "total_central_epsilon_cap": 20.0,
             "several_persons": True,
         }
-        self.user_agent: UserAgentService = await user_agent.server.start(
-            UserAgentSettings(**settings | changes)
-        )
+        complete = UserAgentSettings(**settings | changes)
+        self.user_agent: UserAgentService = await user_agent.server.start(complete)
 
     def _settings(self, party: str, listen: str) -> dict[str, Any]:
         return {

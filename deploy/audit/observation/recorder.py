@@ -274,9 +274,8 @@ class _Recorder:
                 self._services.shuffler.address, authority, state / "operator.token"
             ) as shuffler_operator,
         ):
-            signed = await analyzer_operator.create_task(
-                dataclasses.replace(draft, labels=named, shuffler_key=key)
-            )
+            wanted = dataclasses.replace(draft, labels=named, shuffler_key=key)
+            signed = await analyzer_operator.create_task(wanted)
             task, digest = Task.from_bytes(signed.task_bytes), signed.digest()
             analyzer_key = self._private_key("analyzer", task.suite, task.analyzer_key)
             shuffler_key = self._private_key("shuffler", task.suite, task.shuffler_key)

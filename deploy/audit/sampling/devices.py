@@ -29,7 +29,7 @@ _ENDS: Final = 6
 _SLOW_DIVISOR: Final = 20
 """Divisor of the number of users if each is drawn separately."""
 _SMALL_BATCH: Final = 100
-_SMALL_BATCHES: Final = 4_000
+_BATCHES: Final = 4_000
 
 
 def seeded_alike(_: Generator) -> Generator:
@@ -50,9 +50,8 @@ def run_devices(subject: AuditSubject, rng: Generator, *, source: Source = lambd
     envelopes = [contributor.prepare(value, source(rng)).envelope for value in values.tolist()]
     lengths = {len(envelope) for envelope in envelopes}
     checks.require("all envelopes have one length", lengths == {task.envelope_bytes})
-    submissions = [
-        unpack(shuffler.open(text, envelope_context(_DIGEST)), task) for text in envelopes
-    ]
+    context = envelope_context(_DIGEST)
+    submissions = [unpack(shuffler.open(envelope, context), task) for envelope in envelopes]
     n_ids = len({submission.submission_id for submission in submissions})
     checks.require("every submission has a unique id", n_ids == users)
     together = b"".join(submission.sealed_reports for submission in submissions)
@@ -124,9 +123,7 @@ def run_draws(subject: AuditSubject, rng: Generator, *, left_out: int = 0) -> Ro
     if not spec.only_permutes:
         kept, chance = int(draw_kept(spec, number, rng).sum()), spec.keep_probability
         checks.test("reports that the shuffler keeps", p_binomial(kept, number, chance))
-        batches = np.array(
-            [draw_kept(spec, _SMALL_BATCH, rng).sum() for _ in range(_SMALL_BATCHES)]
-        )
+        batches = np.array([draw_kept(spec, _SMALL_BATCH, rng).sum() for _ in range(_BATCHES)])
         binomial = stats.binom.pmf(np.arange(_SMALL_BATCH + 1), _SMALL_BATCH, chance)
         checks.cells("number of reports kept in a small batch", batches, binomial)
     if spec.law != "none":
