@@ -104,9 +104,10 @@ def _check_places(
 def run_draws(subject: AuditSubject, rng: Generator, *, left_out: int = 0) -> Rows:
     """Test the task's numbers of dummies and its sampling; no findings if it has neither."""
     checks, number, task = Checks(), subject.sizes.reports // 2, subject.task
-    mechanism, spec = subject.mechanism, task.shuffler
+    spec = task.shuffler
     if not task.dummies.maximum and spec.only_permutes:
         return ()
+    mechanism = subject.mechanism
     if task.dummies.uniform:
         counts = np.maximum(draw_dummy_counts(task.dummies, number, rng) - left_out, 0)
         extra = counts - task.dummies.per_user
