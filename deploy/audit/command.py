@@ -12,7 +12,7 @@ from rich.table import Table
 from analyzer.task_builder import complete
 from common.crypto.hpke import HpkePrivateKey
 from common.errors import SettingsError, TaskError
-from common.task.task import MAX_TASK_BYTES, NONCE_BYTES, Task
+from common.task.task import NONCE_BYTES, Task
 from deploy.audit.report.audit_page import audit_page
 from deploy.audit.report.audit_report import as_json
 from deploy.audit.report.report_table import show_report, show_self_tests
@@ -23,7 +23,7 @@ from deploy.datasets.catalogue import IPUMS_1940_CITY, load
 from deploy.tasks import drafts as draft_file
 from deploy.tasks.demo_task import DEMO_PARAMETERS, closing_draft
 from deploy.terminal.console import show_in_browser
-from deploy.terminal.files import write
+from deploy.terminal.files import read_file, write
 from deploy.terminal.json_output import dumps, print_json
 
 _DEMO_USERS: Final = 20_000
@@ -58,7 +58,7 @@ def run_self_test(run: AuditRun, console: Console, *, json: bool) -> bool:
                 "weakness": result.scenario.weakness,
                 "applies": result.applies,
                 "rang": result.detected,
-                "said": [row.sentence for row in result.failed],
+                "said": [row.sentence for row in result.weakened.failed],
             }
             for result in results
         ]
@@ -109,10 +109,7 @@ def subject_from(
 def _read(path: Path) -> Task:
     """Read a published task."""
     try:
-        with path.open("rb") as file:
-            return Task.from_bytes(file.read(MAX_TASK_BYTES + 1))
-    except OSError as error:
-        raise SettingsError(f"{path} cannot be read: {error.strerror}") from error
+        return Task.from_bytes(read_file(path))
     except TaskError as error:
         raise TaskError(f"{path}: {error}; use --draft for a draft") from error
 

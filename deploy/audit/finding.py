@@ -1,9 +1,9 @@
 """One finding of an audit: the claim, the measurement, and the verdict."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,72 +12,56 @@ from deploy.audit.statistics import CONFIDENCE, TEST_LEVEL, p_cells
 
 Heading = Literal["anonymity", "correctness", "sender disruption", "server disruption"]
 
-HEADINGS: Final = MappingProxyType[Heading, str](
-    {
-        "anonymity": "What a coalition learns about one person.",
-        "correctness": "Whether the code's random draws, counts and guarantees are as stated.",
-        "sender disruption": "Effects of dishonest users on the result.",
-        "server disruption": "Effects of a dishonest shuffler or analyzer on the result.",
-    }
-)
+HEADINGS: Final[Mapping[Heading, str]] = {
+    "anonymity": "What a coalition learns about one person.",
+    "correctness": "Whether the code's random draws, counts and guarantees are as stated.",
+    "sender disruption": "Effects of dishonest users on the result.",
+    "server disruption": "Effects of a dishonest shuffler or analyzer on the result.",
+}
 """Headings of the report in order, with their descriptions."""
 
-Verdict = Literal[
-    "reached",
-    "not reached",
-    "not contradicted",
-    "contradicted",
-    "refuted",
-    "not refuted",
-    "holds",
-    "broken",
-    "known limit",
-]
+_Passing = Literal["reached", "not contradicted", "refuted", "holds", "known limit"]
+Verdict = Literal[_Passing, "not reached", "contradicted", "not refuted", "broken"]
+PASSING: Final[frozenset[str]] = frozenset(get_args(_Passing))
 
-PASSING: Final = frozenset({"reached", "not contradicted", "refuted", "holds", "known limit"})
-
-VERDICT_DESCRIPTIONS: Final = MappingProxyType(
-    {
-        "reached": "an attack gains 90\N{NO-BREAK SPACE}% of the claim or more, computed or "
-        "measured: the claim is nearly tight",
-        "not reached": "an attack that is known to succeed did not: the audit is broken",
-        "not contradicted": "no attack tried gains more than the claim; see the ceiling",
-        "contradicted": "an attack gains more than the claim: the claim is false",
-        "refuted": "a claim known to be false was refuted",
-        "not refuted": "a claim known to be false was not refuted: the audit is broken",
-        "holds": "a check of something that must be true passed",
-        "broken": "a check of something that must be true failed",
-        "known limit": "an attack that nothing here prevents; its gain is as calculated",
-    }
-)
+VERDICT_DESCRIPTIONS: Final[Mapping[str, str]] = {
+    "reached": "an attack gains 90\N{NO-BREAK SPACE}% of the claim or more, computed or "
+    "measured: the claim is nearly tight",
+    "not reached": "an attack that is known to succeed did not: the audit is broken",
+    "not contradicted": "no attack tried gains more than the claim; see the ceiling",
+    "contradicted": "an attack gains more than the claim: the claim is false",
+    "refuted": "a claim known to be false was refuted",
+    "not refuted": "a claim known to be false was not refuted: the audit is broken",
+    "holds": "a check of something that must be true passed",
+    "broken": "a check of something that must be true failed",
+    "known limit": "an attack that nothing here prevents; its gain is as calculated",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One scenario's result against one coalition. All ε of a finding are at its delta."""
+    """One result against one coalition. All ε are at `delta`."""
 
     scenario: str = ""
-    """Name of the scenario, set by Scenario.run; several findings can share it."""
+    """Name of the scenario, set by Scenario.run."""
     title: str = ""
-    """Short name of the check; by default, the scenario's title."""
+    """By default, the scenario's title."""
     heading: Heading
     coalition: str
     """Parties that pool their views; `nobody` for a check of the running code itself."""
     verdict: Verdict
     sentence: str
-    """The meaning of the verdict in plain words."""
+    """Meaning of the verdict."""
     subject: str = ""
     """Name of the attacked design, if it is not the audited task."""
     aside: bool = False
     """Whether the claim is for several rounds or fewer users, and not the task's own."""
     advice: str = ""
-    """Suggested remedy."""
     claim_epsilon: float | None = None
     """Claimed ε; infinite if nothing is claimed."""
     delta: float | None = None
     theorem: str = ""
     neighbouring: str = ""
-    """Neighbouring relation of the claim."""
     assumptions: tuple[str, ...] = ()
     exact_epsilon: float | None = None
     """Computed ε that the attack reaches: exact, or a lower bound."""
@@ -87,7 +71,6 @@ class Finding:
     """ε that a perfect attack would show in this number of trials."""
     confidence: float | None = None
     trials: int = 0
-    """Number of collections, reports or orders drawn."""
     advantage: float | None = None
     """True positive rate minus false positive rate of the best guess; an estimate."""
     statistic: str = ""
@@ -96,7 +79,6 @@ class Finding:
     """Value by a formula, if the measured quantity is not an ε."""
     measured: float | None = None
     tests: int = 0
-    """Number of statistical tests; each errs with probability at most TEST_LEVEL."""
     roc: tuple[tuple[float, float], ...] = ()
     """Measured points of (false, true) positive rates."""
 
@@ -107,7 +89,7 @@ class Finding:
 
     @property
     def passed(self) -> bool:
-        """Whether the verdict passes."""
+        """Whether the verdict is not a failure."""
         return self.verdict in PASSING
 
 
@@ -139,7 +121,6 @@ class Findings:
     findings: tuple[Finding, ...] = ()
     curves: tuple[Curve, ...] = ()
     crashed: bool = False
-    """Whether the scenario could not be run."""
 
     @property
     def failed(self) -> tuple[Finding, ...]:
@@ -167,11 +148,7 @@ class Checks:
         self._tests[name] = min(level, self._tests.get(name, 1.0))
 
     def cells(self, name: str, drawn: NDArray[np.int64], chances: NDArray[np.float64]) -> None:
-        """
-        Test drawn cell numbers, shape (n,), against the cells' relative probabilities, shape (k,).
-
-        A number outside 0 .. k-1 fails.
-        """
+        """Test cell numbers in 0 .. k-1, shape (n,), against relative probabilities, shape (k,)."""
         inside = bool(((drawn >= 0) & (drawn < len(chances))).all())
         self.require(f"{name}: within the range", inside)
         if inside and len(chances) > 1:
@@ -200,23 +177,21 @@ class Checks:
         """Create the finding, which names all failures; `advice` is kept only if there are any."""
         failures, advice = self.failures, fields.pop("advice", "")
         passing: Verdict = "known limit" if known_limit else "holds"
+        statistic = list[str](fields.pop("notes", ()))
+        if self._tests:
+            name = min(self._tests, key=lambda test: self._tests[test])
+            figures = f"tests: {self._n_tests}, smallest p: {self._tests[name]:.2g} ({name})"
+            statistic.append(figures)
+        if self._facts:
+            statistic.append(f"facts checked: {len(self._facts)}")
         return Finding(
             heading=heading,
             coalition=fields.pop("coalition", "nobody"),
             verdict="broken" if failures else passing,
             sentence=f"Failed: {'; '.join(failures)}." if failures else sentence,
             advice=advice if failures else "",
-            statistic="; ".join([*fields.pop("notes", ()), *self._statistic()]),
+            statistic="; ".join(statistic),
             confidence=CONFIDENCE if self._n_tests else None,
             tests=self._n_tests,
             **fields,
         )
-
-    def _statistic(self) -> list[str]:
-        parts = []
-        if self._tests:
-            name = min(self._tests, key=lambda test: self._tests[test])
-            parts.append(f"tests: {self._n_tests}, smallest p: {self._tests[name]:.2g} ({name})")
-        if self._facts:
-            parts.append(f"facts checked: {len(self._facts)}")
-        return parts

@@ -1,12 +1,11 @@
 """
 The distinguishing game: which of two values does the victim hold?
 
-The adversary's view is drawn many times under each of the two values and reduced to a score: the
-higher the score, the likelier the first value. A quarter of the draws serves to choose a threshold,
-the rest to measure it. An adversary that guesses "the first" at or above the threshold is right
-with probability t under the first value and wrong with probability f under the second. (ε, δ)
-allows t ≤ e^ε·f + δ, so ε is at least ln((t - δ) / f), and bounds on t and f bound ε [JE19].
-Guesses of "the second" below a threshold are bounded likewise.
+The adversary's view is drawn many times under each value and reduced to a score: the higher the
+score, the likelier the first value. A quarter of the draws serves to choose a threshold, the rest
+to measure it. Guessing "the first" at or above the threshold is right with probability t under the
+first value and wrong with probability f under the second. (ε, δ) allows t ≤ e^ε·f + δ, so ε is at
+least ln((t - δ) / f), and bounds on t and f bound ε [JE19]; likewise for "the second" below it.
 """
 
 import dataclasses
@@ -24,7 +23,6 @@ from deploy.audit.statistics import CONFIDENCE, ceiling, epsilon_bounds
 Scores = NDArray[np.float64]
 
 _THRESHOLD_SHARE: Final = 0.25
-"""Share of the draws used to choose the threshold."""
 _THRESHOLDS: Final = 400
 _ROC_POINTS: Final = 60
 _DIGITS: Final = 9
@@ -46,14 +44,11 @@ class GameResult:
     trials: int
     """Draws under each value."""
     roc: tuple[tuple[float, float], ...]
+    statistic: str = ""
 
 
-def run_game(first: Scores, second: Scores, *, delta: float = 0.0) -> GameResult:
-    """
-    Compute a lower bound on ε at δ from an attack's scores under each value, shape (trials,).
-
-    Cost: a sort of the scores.
-    """
+def run_game(first: Scores, second: Scores, *, delta: float = 0, statistic: str = "") -> GameResult:
+    """Compute a lower bound on ε at δ from an attack's scores under each value, shape (trials,)."""
     # Rounding removes the last digits of sums, which depend on the order of the terms.
     first, second = np.round(first, _DIGITS), np.round(second, _DIGITS)
     cut = int(_THRESHOLD_SHARE * len(first))
@@ -63,12 +58,19 @@ def run_game(first: Scores, second: Scores, *, delta: float = 0.0) -> GameResult
     best = int(np.argmax(epsilon_bounds(chosen * trials, trials, delta)))
     balanced = int(np.argmax(chosen[0] - chosen[1]))
     true, false = measured / trials
+    order = np.lexsort((true[: len(thresholds)], false[: len(thresholds)]))
+    shown = order[np.unique(np.linspace(0, len(order) - 1, _ROC_POINTS).astype(int))]
     return GameResult(
         empirical_epsilon_lower=max(0.0, float(epsilon_bounds(measured[:, best], trials, delta))),
         ceiling=ceiling(trials, delta),
         advantage=float(true[balanced] - false[balanced]),
         trials=trials,
-        roc=_roc(true[: len(thresholds)], false[: len(thresholds)]),
+        statistic=statistic,
+        roc=(
+            (0.0, 0.0),
+            *zip(false[shown].tolist(), true[shown].tolist(), strict=True),
+            (1.0, 1.0),
+        ),
     )
 
 
@@ -83,15 +85,6 @@ def _counts(first: Scores, second: Scores, thresholds: Scores) -> Scores:
     return np.stack([hits, misses]).astype(np.float64)
 
 
-def _roc(true: Scores, false: Scores) -> tuple[tuple[float, float], ...]:
-    """Return a few points of the ROC curve for "the first", from (0, 0) to (1, 1)."""
-    order = np.lexsort((true, false))
-    places = np.linspace(0, len(order) - 1, min(len(order), _ROC_POINTS))
-    shown = order[np.unique(places.astype(int))]
-    points = zip(false[shown].tolist(), true[shown].tolist(), strict=True)
-    return ((0.0, 0.0), *points, (1.0, 1.0))
-
-
 def _thresholds(first: Scores, second: Scores) -> Scores:
     """Spread thresholds over the ranks of the scores, denser towards both ends."""
     scores = np.sort(np.concatenate([first, second]))
@@ -104,21 +97,16 @@ def _thresholds(first: Scores, second: Scores) -> Scores:
 def game_row(
     *,
     claimed: Guarantee,
-    exact: float | None,
+    exact: float | None = None,
     result: GameResult | None = None,
     required_epsilon: float = 0.0,
     **fields: Any,  # noqa: ANN401  # fields of a Finding
 ) -> Finding:
     """
-    Create an attack's finding: the claim, and the attack's computed gain, measured gain or both.
+    Create an attack's finding: the claim, and the attack's computed and measured gain, if any.
 
-    Args:
-        claimed: The claim.
-        exact: Computed ε that the attack gains, or None.
-        result: The measured game, or None.
-        required_epsilon: ε that the attack is known to reach, if the ceiling allows it. If the
-            game shows less than three quarters of it, the audit is broken: "not reached".
-        fields: Further fields of the finding.
+    If the game shows less than three quarters of `required_epsilon`, which the attack is known to
+    reach if the ceiling allows it, the audit is broken: "not reached".
     """
     claim = reachable = claimed.epsilon
     gains = [] if exact is None else [exact]
@@ -132,14 +120,8 @@ def game_row(
             reachable, gains = result.ceiling, []
         gains.append(result.empirical_epsilon_lower)
         measured = dataclasses.asdict(result) | {"confidence": CONFIDENCE, "tests": 1}
-    of_claim = {
-        "coalition": claimed.coalition,
-        "claim_epsilon": claim,
-        "delta": claimed.delta,
-        "theorem": claimed.theorem,
-        "neighbouring": claimed.neighbouring,
-        "assumptions": claimed.assumptions,
-    }
+    of_claim = dataclasses.asdict(claimed)
+    of_claim["claim_epsilon"] = of_claim.pop("epsilon")
     gained = max(gains, default=0.0)
     verdict: Verdict = "reached" if gained >= _REACHED_SHARE * reachable else "not contradicted"
     row = Finding(

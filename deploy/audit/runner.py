@@ -28,12 +28,7 @@ Progress = Callable[[str, int, int], None]
 
 
 def scenarios_named(names: Sequence[str]) -> tuple[Scenario, ...]:
-    """
-    Return scenarios by name, in report order; all of them if no name is given.
-
-    Raises:
-        SettingsError: A name is unknown.
-    """
+    """Return named scenarios, or all, in report order; raise SettingsError for an unknown name."""
     for name in names:
         if name not in {scenario.name for scenario in SCENARIOS}:
             raise SettingsError(f"there is no scenario {name[:64]!r}; --list shows all")
@@ -42,7 +37,7 @@ def scenarios_named(names: Sequence[str]) -> tuple[Scenario, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class AuditRun:
-    """Scenarios to run on one subject, and how to run them."""
+    """Scenarios to run on one subject."""
 
     subject: AuditSubject
     seed: int
@@ -60,7 +55,7 @@ class AuditRun:
         return [scenario for scenario in self.scenarios if kind in scenario.kinds]
 
     def audit(self, command: str = "") -> AuditReport:
-        """Run the scenarios and report the findings; the command line `command` repeats the run."""
+        """Run the scenarios and report the findings; `command` is the command line, if any."""
         started, subject, scenarios = time.perf_counter(), self.subject, self._fitting
         outcomes = self._run_all([(scenario, False) for scenario in scenarios])
         return AuditReport(
@@ -78,9 +73,7 @@ class AuditRun:
                 for scenario, outcome in zip(scenarios, outcomes, strict=True)
                 if not outcome.findings
             ),
-            other_kinds=tuple(
-                scenario.name for scenario in self.scenarios if scenario not in scenarios
-            ),
+            other_kinds=tuple(one.name for one in self.scenarios if one not in scenarios),
             command=command,
         )
 
@@ -91,39 +84,29 @@ class AuditRun:
         outcomes = self._run_all(jobs)
         return tuple(
             SelfTestResult(
-                scenario=scenario,
-                failed=weakened.failed,
-                crashed=weakened.crashed,
-                failed_before=honest.failed,
-                applies=bool(weakened.findings),
+                scenario=scenario, honest=outcomes[place], weakened=outcomes[len(scenarios) + place]
             )
-            for scenario, honest, weakened in zip(
-                scenarios, outcomes[: len(scenarios)], outcomes[len(scenarios) :], strict=True
-            )
+            for place, scenario in enumerate(scenarios)
         )
 
     def _run_all(self, jobs: Sequence[tuple[Scenario, bool]]) -> list[Findings]:
         """Run (scenario, weakened) jobs; return the outcomes in order."""
-        outcomes = dict[int, Findings]()
-
-        def record(place: int, outcome: Findings) -> None:
-            outcomes[place] = outcome
-            self.progress(jobs[place][0].title, len(outcomes), len(jobs))
-
         self.progress("", 0, len(jobs))
         if self.processes == 1:
-            for place, (scenario, weakened) in enumerate(jobs):
-                record(place, run(scenario, self.subject, self.seed, weakened=weakened))
-            return list(outcomes.values())
+            outcomes = list[Findings]()
+            for scenario, weakened in jobs:
+                outcomes.append(run(scenario, self.subject, self.seed, weakened=weakened))
+                self.progress(scenario.title, len(outcomes), len(jobs))
+            return outcomes
         context, workers = multiprocessing.get_context("spawn"), self.processes or os.cpu_count()
         with ProcessPoolExecutor(workers, mp_context=context, initializer=end_with_parent) as pool:
             sent = {  # by name: not all scenarios can be pickled
-                pool.submit(_run_named, scenario.name, self.subject, self.seed, weakened): place
-                for place, (scenario, weakened) in enumerate(jobs)
+                pool.submit(_run_named, scenario.name, self.subject, self.seed, weakened): scenario
+                for scenario, weakened in jobs
             }
-            for future in as_completed(sent):
-                record(sent[future], future.result())
-        return [outcomes[place] for place in range(len(jobs))]
+            for done, future in enumerate(as_completed(sent), start=1):
+                self.progress(sent[future].title, done, len(jobs))
+            return [future.result() for future in sent]
 
 
 def run(
@@ -149,5 +132,4 @@ def run(
 
 
 def _run_named(name: str, subject: AuditSubject, seed: int, weakened: bool) -> Findings:  # noqa: FBT001  # positional for the pool
-    [scenario] = scenarios_named([name])
-    return run(scenario, subject, seed, weakened=weakened)
+    return run(scenarios_named([name])[0], subject, seed, weakened=weakened)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final, get_args
 
-import numpy as np
+from numpy.random import Generator
 
 from common.accounting.guarantees import PrivacyParameters
 from common.mechanisms.base import Mechanism
@@ -19,7 +19,7 @@ EVERY_KIND: Final[tuple[Kind, ...]] = get_args(Kind)
 
 @dataclass(frozen=True)
 class SampleSizes:
-    """Sample sizes. Larger samples detect smaller faults and raise the ceilings."""
+    """Larger samples detect smaller faults and raise the ceilings."""
 
     games: int
     """Trials under each value in a game on one user's messages."""
@@ -52,7 +52,7 @@ class AuditSubject:
 
     @cached_property
     def task(self) -> Task:
-        """The task, parsed."""
+        """The task."""
         return Task.from_bytes(self.task_bytes)
 
     @cached_property
@@ -77,24 +77,22 @@ class Scenario:
     """
     Function of the subject, a generator, and the options of the weakness.
 
-    It draws from the generator, so a seed reproduces the figures. Only services, key generation and
-    tests of the production generator use the system's randomness.
+    A seed reproduces the figures, except those of services and of the production generator.
     """
     weakness: str
     """Weakness that `--self-test` injects, in one sentence."""
     weakness_options: Mapping[str, Any] = field(default_factory=dict)
-    """Options that make `check` fail, or return no findings where the weakness does not apply."""
+    """Options that inject it: `check` then fails, or has no findings if it does not apply."""
     kinds: tuple[Kind, ...] = ("categorical",)
-    """Supported kinds of value."""
 
-    def run(
-        self, subject: AuditSubject, rng: np.random.Generator, *, weakened: bool = False
-    ) -> Findings:
+    def run(self, subject: AuditSubject, rng: Generator, *, weakened: bool = False) -> Findings:
         """Run the scenario, with its weakness if `weakened`; add its name and missing titles."""
         found = self.check(subject, rng, **(self.weakness_options if weakened else {}))
         outcome = found if isinstance(found, Findings) else Findings(found)
-        rows = (
-            replace(row, scenario=self.name, title=row.title or self.title)
-            for row in outcome.findings
+        return replace(
+            outcome,
+            findings=tuple(
+                replace(row, scenario=self.name, title=row.title or self.title)
+                for row in outcome.findings
+            ),
         )
-        return Findings(tuple(rows), outcome.curves)

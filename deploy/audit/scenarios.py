@@ -2,33 +2,18 @@
 
 from typing import Final
 
+from deploy.audit import distributions
 from deploy.audit.attacks import poisoning, shuffler_runs
-from deploy.audit.coalitions.other_designs import run_printed, run_pure_dump, run_shuffler_dummies
-from deploy.audit.coalitions.single_user import (
-    permute_and_lose,
-    run_linking,
-    run_n_minus_one,
-    run_pooled,
-)
-from deploy.audit.coalitions.whole_batch import (
-    run_colluders,
-    run_partition,
-    run_rounds,
-    run_skippers,
-    without_n_min,
-)
-from deploy.audit.distributions.value_reports import draw_for_others
+from deploy.audit.coalitions import other_designs, single_user, whole_batch
 from deploy.audit.observation.party_views import observe_services
-from deploy.audit.sampling.devices import run_devices, run_draws, seeded_alike
-from deploy.audit.sampling.orders import CUT, run_orders
-from deploy.audit.sampling.randomizer import run_randomizer
+from deploy.audit.sampling import devices, orders, randomizer
 from deploy.audit.scenario import EVERY_KIND, Scenario
 
 SCENARIOS: Final[tuple[Scenario, ...]] = (
     Scenario(
         name="shuffler+analyzer",
         title="The shuffler and analyzer pool what they saw",
-        check=run_pooled,
+        check=single_user.run_pooled,
         weakness="The task states a quarter of its local epsilon, at most 5.",
         weakness_options={"understate_epsilon": True},
         kinds=EVERY_KIND,
@@ -36,50 +21,50 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
     Scenario(
         name="colluders",
         title="The analyzer, alone and with colluding users",
-        check=run_colluders,
+        check=whole_batch.run_colluders,
         weakness="The claims count colluding users as honest.",
         weakness_options={"count_colluders_as_honest": True},
     ),
     Scenario(
         name="skippers",
         title="Users do not add their dummies",
-        check=run_skippers,
+        check=whole_batch.run_skippers,
         weakness="The claims count skipped dummies and colluding users.",
-        weakness_options={"count_skipped_dummies": True},
+        weakness_options={"count_skipped": True},
     ),
     Scenario(
         name="n-1",
         title="The shuffler replaces all reports but one user's",
-        check=run_n_minus_one,
+        check=single_user.run_n_minus_one,
         weakness="The shuffler loses one report of each batch.",
-        weakness_options={"permuted": permute_and_lose},
+        weakness_options={"permuted": single_user.permute_and_lose},
     ),
     Scenario(
         name="rounds",
         title="The same users answer again",
-        check=run_rounds,
+        check=whole_batch.run_rounds,
         weakness="The claims count one round only.",
         weakness_options={"count_one_round": True},
     ),
     Scenario(
         name="partition",
         title="The analyzer splits its users into groups",
-        check=run_partition,
+        check=whole_batch.run_partition,
         weakness="The task's digest does not cover n_min.",
-        weakness_options={"encode": without_n_min},
+        weakness_options={"encode": whole_batch.without_n_min},
         kinds=EVERY_KIND,
     ),
     Scenario(
         name="linking",
         title="Seeds link no two messages",
-        check=run_linking,
+        check=single_user.run_linking,
         weakness="Devices reuse their seed in the second round.",
         weakness_options={"reuse_seeds": True},
     ),
     Scenario(
         name="reused-seeds",
         title="Dummies reuse their user's seed, as in OD-HP's paper",
-        check=run_printed,
+        check=other_designs.run_printed,
         weakness="The dummies have fresh seeds, so the attack does not refute the printed theorem.",
         weakness_options={"fresh_seeds": True},
         kinds=EVERY_KIND,
@@ -87,7 +72,7 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
     Scenario(
         name="puredump",
         title="pureDUMP against the shuffler and analyzer together",
-        check=run_pure_dump,
+        check=other_designs.run_pure_dump,
         weakness="Reports carry noise, so the attack cannot read them.",
         weakness_options={"noisy": True},
         kinds=EVERY_KIND,
@@ -95,7 +80,7 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
     Scenario(
         name="shuffler-dummies",
         title="The shuffler knows the dummies that it made",
-        check=run_shuffler_dummies,
+        check=other_designs.run_shuffler_dummies,
         weakness="Users add more noise than the design specifies, so the attack gains less.",
         weakness_options={"noisy": True},
         kinds=EVERY_KIND,
@@ -103,23 +88,23 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
     Scenario(
         name="orders",
         title="Every order of a batch is equally likely",
-        check=run_orders,
+        check=orders.run_orders,
         weakness="The shuffler cuts the batch once instead of shuffling it.",
-        weakness_options={"orderings": CUT},
+        weakness_options={"orderings": orders.CUT},
         kinds=EVERY_KIND,
     ),
     Scenario(
         name="randomizer",
         title="Reports and dummies have the task's distributions",
-        check=run_randomizer,
+        check=randomizer.run_randomizer,
         weakness="One device in five answers with a value other than its user's.",
-        weakness_options={"draw": draw_for_others},
+        weakness_options={"draw": distributions.draw_for_others},
         kinds=EVERY_KIND,
     ),
     Scenario(
         name="draws",
         title="Numbers of dummies have the task's distributions",
-        check=run_draws,
+        check=devices.run_draws,
         weakness="Devices and the shuffler leave out one dummy.",
         weakness_options={"left_out": 1},
         kinds=EVERY_KIND,
@@ -127,9 +112,9 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
     Scenario(
         name="devices",
         title="Contents of the submissions that devices seal",
-        check=run_devices,
+        check=devices.run_devices,
         weakness="Devices start their generator from the same seed each time.",
-        weakness_options={"source": seeded_alike},
+        weakness_options={"source": devices.seeded_alike},
     ),
     Scenario(
         name="services",

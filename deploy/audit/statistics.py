@@ -1,12 +1,10 @@
 """
 The statistics of an audit: its significance level, confidence bounds, and p-values.
 
-A run raises a false alarm with probability at most FAMILY_LEVEL: each test errs with probability at
-most TEST_LEVEL and a run makes at most MAX_TESTS, so the union bound holds for any dependence.
-
-Each p-value is at least the probability, under the stated distribution, of a result as extreme.
-Detecting a relative error of 1% in a probability p takes about 700,000·(1 - p)/p draws. A p-value
-is None if there are too few draws for the test to fail.
+A run raises a false alarm with probability at most FAMILY_LEVEL by the union bound: it makes at
+most MAX_TESTS, each of which errs with probability at most TEST_LEVEL. Detecting a relative error
+of 1% in a probability p takes about 700,000·(1 - p)/p draws. A p-value is None if there are too few
+draws for the test to fail.
 """
 
 from collections.abc import Sequence
@@ -36,11 +34,7 @@ def probability_upper(successes: Numbers, trials: int, level: float = TEST_LEVEL
 
 
 def epsilon_bounds(counts: NDArray[np.float64], trials: int, delta: float) -> Numbers:
-    """
-    Return lower bounds on ε at δ, each wrong with probability at most TEST_LEVEL.
-
-    The attack guesses a value in counts[0] trials under that value and counts[1] under the other.
-    """
+    """Return lower bounds on ε at δ from right guesses, counts[0], and wrong ones, counts[1]."""
     true = probability_lower(counts[0], trials, TEST_LEVEL / 2) - delta
     false = probability_upper(counts[1], trials, TEST_LEVEL / 2)
     return np.asarray(np.log(np.maximum(true, 1e-300) / false))
@@ -57,7 +51,7 @@ _CHI_SQUARE_CELLS: Final = 20
 """Minimum number of cells for a χ² test beside the exact test of each cell."""
 _CHI_SQUARE_FACTOR: Final = 2.0
 """Factor on χ² p-values, which are too small in the far tail: with 20 cells of 100 expected draws,
-the true probability of exceeding the 5e-8 quantile is 9e-8; with 800 cells of 50 draws, 6e-8."""
+the true probability of exceeding the 5e-8 quantile is 9e-8."""
 
 
 def p_binomial(successes: int, trials: int, chance: float) -> float:
@@ -77,12 +71,8 @@ def _both_sides(distribution: Any, number: int) -> float:  # noqa: ANN401  # sci
 
 def p_shares(successes: Sequence[int], trials: int, chance: float) -> float:
     """Test several counts of successes in `trials` trials each, and their sum."""
-    seen = np.asarray(successes, dtype=np.int64)
-    levels = [
-        p_binomial(int(seen.sum()), trials * len(seen), chance),
-        len(seen) * min(p_binomial(int(number), trials, chance) for number in seen),
-    ]
-    return joint_p(levels)
+    total = p_binomial(sum(successes), trials * len(successes), chance)
+    return joint_p([total, joint_p([p_binomial(number, trials, chance) for number in successes])])
 
 
 def joint_p(levels: Sequence[float]) -> float:
@@ -94,12 +84,20 @@ def p_cells(observed: NDArray[np.int64], chances: NDArray[np.float64]) -> float 
     """
     Test counts of draws per cell: each exactly, and many cells also by χ² [Pea00].
 
-    A cell of probability 0 must be empty. Returns None if there are too few draws for two cells.
+    A cell of probability 0 must be empty. Neighbours are merged until each expects enough draws.
     """
     if observed[chances == 0].any():
         return 0.0
-    total = int(observed.sum())
-    seen, shares = _merged(observed[chances > 0], chances[chances > 0] / chances.sum(), total)
+    possible, total = chances > 0, int(observed.sum())
+    ends, expected = [0], 0.0
+    for place, share in enumerate((chances[possible] / chances.sum()).tolist(), start=1):
+        expected += share * total
+        if expected >= _MIN_EXPECTED:
+            ends.append(place)
+            expected = 0.0
+    starts = ends[:-1] or [0]  # the remainder joins the last cell
+    seen = np.add.reduceat(observed[possible], starts)
+    shares = np.add.reduceat(chances[possible], starts) / chances.sum()
     if len(shares) < 2:  # noqa: PLR2004  # a single cell cannot fail
         return None
     low, high = stats.binom.cdf(seen, total, shares), stats.binom.sf(seen - 1, total, shares)
@@ -107,21 +105,6 @@ def p_cells(observed: NDArray[np.int64], chances: NDArray[np.float64]) -> float 
     if len(shares) >= _CHI_SQUARE_CELLS:
         levels.append(_CHI_SQUARE_FACTOR * float(stats.chisquare(seen, shares * total).pvalue))
     return joint_p(levels)
-
-
-def _merged(
-    seen: NDArray[np.int64], shares: NDArray[np.float64], total: int
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Merge neighbouring cells until each expects enough draws."""
-    ends, expected = list[int](), 0.0
-    for place, share in enumerate(shares.tolist(), start=1):
-        expected += share * total
-        if expected >= _MIN_EXPECTED:
-            ends.append(place)
-            expected = 0.0
-    starts = [0, *ends[:-1]] if ends else [0]  # the remainder joins the last cell
-    parts = np.add.reduceat(shares, starts)
-    return np.add.reduceat(seen, starts), parts / parts.sum()
 
 
 Places = NDArray[np.int64]
@@ -157,9 +140,8 @@ def p_blocks(before: Places, most: int = _MAX_BLOCKS) -> float | None:
     """
     Test by χ² whether each block of the arrivals spreads evenly over the blocks of the delivery.
 
-    The margins of the b x b table of counts are fixed, so each count is hypergeometric: its
-    variance is (1 - 1/b)²·N/(N-1) times its mean. There are (b-1)² degrees of freedom. Returns None
-    if there are too few reports.
+    The margins of the b x b table are fixed, so each count is hypergeometric: its variance is
+    (1 - 1/b)²·N/(N-1) times its mean. There are (b-1)² degrees of freedom.
     """
     n = len(before)
     blocks = min(most, int(np.sqrt(n / _BLOCK_CELL)))

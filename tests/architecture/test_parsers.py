@@ -57,7 +57,7 @@ _NOT_FROM_OUTSIDE: Final = {
         "common.mechanisms.rappor.bloom.positions",
         "common.mechanisms.rappor.permanent_response.cohort_of",
         "common.mechanisms.rappor.rappor.Rappor.permanent",
-        "deploy.audit.distributions.value_reports.set_bits",
+        "deploy.audit.distributions.set_bits",
         "deploy.audit.sampling.devices.run_devices",
         "deploy.clients.local_cluster.Child.published",
         "deploy.clients.local_cluster.Cluster._start",

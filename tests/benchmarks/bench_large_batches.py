@@ -27,13 +27,12 @@ from common.mechanisms.registry import mechanism_of
 from common.messages.batch import BatchId, BatchManifest, BatchPart, BatchState
 from common.messages.submission import Outcome
 from common.task.task import SUBMISSION_ID_BYTES
-from deploy.audit.harness.analyzer_core import InlinePool
 from shuffler.storage.group import form_group
 from shuffler.storage.submission_store import Arrival
 from tests.benchmarks.conftest import Best, Line
 from tests.support.analyzer_core import AnalyzerCore
 from tests.support.analyzers import CountingAnalyzer, word_sum
-from tests.support.shuffler_core import Shuffler
+from tests.support.shuffler_core import InlinePool, Shuffler
 from tests.support.tasks import published
 
 _USUAL: Final = 1_000_000

@@ -105,7 +105,7 @@ _ALTERATIONS: Final[dict[str, tuple[View, Alteration]]] = {
     ),
     "the result's numbers are correct": (
         analyzer_view,
-        lambda one: {"released": dataclasses.replace(one.result, n_users=_USERS - 1)},
+        lambda one: {"result": dataclasses.replace(one.result, n_users=_USERS - 1)},
     ),
 }
 

@@ -1,12 +1,16 @@
 """A shuffler's core over a fake analyzer and a manual clock."""
 
 import asyncio
+from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
-from common.crypto.hpke_pool import HpkePool
+from common.crypto.hpke import HpkePrivateKey, SealContext
+from common.crypto.hpke_pool import HpkePool, Opened, open_each
 from common.crypto.signing import TokenIdentity
 from common.messages.batch import BatchState
 from common.messages.submission import Outcome
@@ -14,7 +18,7 @@ from common.runtime.blocks import FolderBlocks
 from common.runtime.key_store import KeyStore
 from common.runtime.metrics import ProcessMetrics
 from common.runtime.state_directory import StateDirectory
-from deploy.audit.harness.analyzer_core import InlineExecutor, InlinePool
+from deploy.audit.harness.analyzer_core import InlineExecutor
 from deploy.audit.harness.clock import ManualClock
 from shuffler.active_batches import ActiveBatches
 from shuffler.admission import TokenCheck
@@ -30,8 +34,32 @@ from tests.support.keys import store_holding
 from tests.support.tasks import PublishedTask, published
 from user_agent.contribution import Contributor
 
+T = TypeVar("T")
 CASE = published(n_min=3, target_size=5)
 DIGEST = CASE.signed.digest()
+
+
+class InlinePool(HpkePool):
+    """A pool that opens in the caller's thread."""
+
+    def __init__(self, opening: Callable[..., Opened] = open_each) -> None:
+        """`opening` replaces the function that opens a chunk."""
+        self._opening = opening
+        self.processes = 2
+        """Number of workers for which callers split their work."""
+
+    def open_and(
+        self,
+        key: HpkePrivateKey,
+        work: Callable[[Opened], T],
+        sealed: bytes,
+        sealed_bytes: int,
+        context: SealContext,
+    ) -> Future[T]:
+        """Open one chunk, then run `work` on it."""
+        future: Future[T] = Future()
+        future.set_result(work(self._opening(key, sealed, sealed_bytes, context)))
+        return future
 
 
 @dataclass

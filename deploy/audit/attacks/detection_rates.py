@@ -4,7 +4,7 @@ import math
 from dataclasses import replace
 from typing import Final, Literal
 
-import numpy as np
+from numpy.random import Generator
 from scipy import stats
 
 from analyzer.sentinels import FALSE_ALARM, SentinelMatches, check_sentinels, match_part
@@ -25,7 +25,6 @@ _SUBMISSIONS: Final = 200
 _SENTINELS: Final = 10
 _DROPPED: Final = 20
 _SAMPLED_SENTINELS: Final = 600
-"""Number of sentinels if the task lets the shuffler drop reports."""
 _SAMPLED_SHARE: Final = 0.9
 """Share of the reports kept by the task's sampling that a dishonest shuffler loses."""
 _ORDERS: Final = 100
@@ -35,21 +34,22 @@ ORDER_SENTINELS: Final = 16
 
 
 def sentinel_rate(
-    subject: AuditSubject, rng: np.random.Generator, *, loss: Loss, planted: bool = True
+    subject: AuditSubject, rng: Generator, *, loss: Loss, planted: bool = True
 ) -> Finding:
     """
     Drop or replace m of N submissions, s of them sentinels; test how often this is detected.
 
     A sentinel is missing with probability 1 - C(N-s, m) / C(N, m). If the task lets the shuffler
-    keep each report with probability κ, and a share φ of those is lost, Bin(s, κ(1-φ)) sentinels'
-    reports remain; the analyzer rejects numbers outside quantiles of Bin(s, κ). `planted=False`
-    injects a weakness: the analyzer knows no sentinel.
+    keep each report with probability κ, and a share φ of those is lost, Bin(s, κ(1-φ)) sentinels
+    remain, and numbers outside quantiles of Bin(s, κ) are rejected.
     """
     task, trials = subject.task, max(_ORDERS, subject.sizes.orders // _ORDERS_PER_TRIAL)
     kept, s = task.shuffler.keep_probability, _SENTINELS
     others, lost = _SUBMISSIONS - s, _DROPPED
     expected = 1 - math.comb(others, lost) / math.comb(_SUBMISSIONS, lost)
+    share = f"{_DROPPED / _SUBMISSIONS:.0%} of the submissions"
     if kept < 1:
+        share = f"{_SAMPLED_SHARE:.0%} of the reports that the task's sampling keeps"
         s, others = _SAMPLED_SENTINELS, 0
         honest, cheated = stats.binom(s, kept), stats.binom(s, kept * (1 - _SAMPLED_SHARE))
         fewest, most = honest.ppf(FALSE_ALARM / 2), honest.isf(FALSE_ALARM / 2)
@@ -65,9 +65,6 @@ def sentinel_rate(
         rejected += rejects(remaining, sentinels if planted else [], task)
     checks = Checks()
     checks.test("rate of rejected batches", p_binomial(rejected, trials, expected))
-    share = f"{_DROPPED / _SUBMISSIONS:.0%} of the submissions"
-    if kept < 1:
-        share = f"{_SAMPLED_SHARE:.0%} of the reports that the task's sampling keeps"
     return checks.finding(
         title=f"Detection by {s} sentinels if {share} are {loss}",
         heading="server disruption",
@@ -80,14 +77,8 @@ def sentinel_rate(
     )
 
 
-def run_kept_order(
-    subject: AuditSubject, rng: np.random.Generator, *, planted: bool = True
-) -> Rows:
-    """
-    Check that unshuffled batches of sentinels are rejected and shuffled ones are not.
-
-    `planted=False` injects a weakness: the analyzer knows no sentinel.
-    """
+def run_kept_order(subject: AuditSubject, rng: Generator, *, planted: bool = True) -> Rows:
+    """Check that unshuffled batches of sentinels are rejected and shuffled ones are not."""
     # The order test does not depend on sampling.
     spec = replace(subject.task.shuffler, keep_weight=KEEP_SUM)
     task, checks = replace(subject.task, shuffler=spec), Checks()
@@ -114,7 +105,7 @@ def run_kept_order(
 
 
 def rejects(batch: list[bytes], sentinels: list[bytes], task: Task) -> bool:
-    """Return whether an analyzer that knows these sentinels rejects the batch."""
+    """Return whether an analyzer that knows these sentinels rejects a batch."""
     known = [Sentinel(leaves=(leaf(report),), acknowledged=True) for report in sentinels]
     found = match_part(b"".join(batch), _REPORT_BYTES, list(map(leaf, sentinels)))
     try:
@@ -124,5 +115,5 @@ def rejects(batch: list[bytes], sentinels: list[bytes], task: Task) -> bool:
     return False
 
 
-def _draw_reports(count: int, rng: np.random.Generator) -> list[bytes]:
+def _draw_reports(count: int, rng: Generator) -> list[bytes]:
     return [rng.bytes(_REPORT_BYTES) for _ in range(count)]

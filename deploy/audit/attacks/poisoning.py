@@ -1,31 +1,48 @@
 """
 Poisoning by fake users: the measured rise of the targets' estimates against its formula [CJG21].
 
-The deployed code counts and estimates a simulated collection with fake users.
+The estimator is linear in the support counts. The weight of a report is the number of targets that
+it supports; it adds to n·(p-q) times the sum of the targets' debiased shares. For r targets the
+estimator subtracts r·q per user and r·q_dummy per further report. If a share λ of users each send
+one report of weight h and k further ones of weight h', the sum rises by
+
+    λ·[(h - r·q + k·(h' - r·q_dummy)) / (p - q) - f_T]
+
+on average, with f_T the targets' share among the other users. [CJG21] has the case k = 0. The
+report of a user who holds a target weighs r·q + p - q on average.
 """
 
 import math
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import Final, Literal
 
 import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
 
 from analyzer.finalize import mixture_of
 from common.errors import WireError
-from common.mechanisms.base import Counts, Reports
+from common.mechanisms.base import Counts, Mechanism, Reports, Vector
+from common.mechanisms.hashing.local_hashing import LocalHashing
 from common.mechanisms.hashing.string_hashing import StringHashing
+from common.mechanisms.randomized_response import Grr
 from common.mechanisms.support import SupportCounting
-from common.messages.submission import Submission, unpack
+from common.mechanisms.unary import UnaryEncoding
+from common.messages.submission import Submission, plain_reports, unpack
 from common.task.task import SUBMISSION_ID_BYTES, Task
-from deploy.audit.attacks.leverage import Items, leverage, supported, uniform
 from deploy.audit.finding import Checks, Rows
 from deploy.audit.scenario import AuditSubject, Scenario
 from deploy.simulate.collection import collect, draw_group_dummies, few_enough_reports
 from shuffler.item_dummies import draw_kept
 
+Items = NDArray[np.int64]
+
+_TRIED_REPORTS: Final = 2**18
+"""Number of reports of a string hash that an attacker tries: a minute on a phone."""
 Parse = Callable[[bytes, Task], Submission]
-"""Parser of a submission."""
 
 _FAKE_SHARE: Final = 0.05
 """Share λ of fake users, as in [CJG21]."""
@@ -41,9 +58,121 @@ _FLOOD_FACTOR: Final = 10
 """Number of submissions whose reports a fake user puts into one submission."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Leverage:
+    """Weights of honest, random and crafted reports, for one set of r targets."""
+
+    signal: float
+    """p - q, the difference of true and false support probabilities."""
+    own_floor: float
+    """Weight subtracted per user: r·q."""
+    dummy_floor: float
+    """Weight subtracted per further report: r·q_dummy."""
+    high: float
+    """Maximum weight of a report; the minimum is 0. Together they bound every attack."""
+    uniform: float
+    """Mean weight of a uniformly random valid report."""
+    crafted: Reports
+    """Report that raises the targets most above the mean of all items; shape (1,)."""
+    weight: float
+
+    @property
+    def honest(self) -> float:
+        """Mean weight of an honest report on a target."""
+        return self.own_floor + self.signal
+
+    def answers(self, own: float, *, further: float = 0.0, each: float = 0.0) -> float:
+        """Return how many honest answers raise the targets as much as a submission's reports."""
+        moved = own - self.own_floor + further * (each - self.dummy_floor)
+        return moved / self.signal
+
+    def gain(self, share: float, own: float, *, further: float, each: float, held: float) -> float:
+        """Return the mean rise; λ is `share`, h `own`, k `further`, h' `each`, and f_T `held`."""
+        return share * (self.answers(own, further=further, each=each) - held)
+
+
+def leverage(task: Task, mechanism: Mechanism, targets: Items, rng: Generator) -> Leverage:
+    """Compute the weights of reports for distinct targets, shape (r,)."""
+    one_item, bits = isinstance(mechanism, Grr), isinstance(mechanism, UnaryEncoding)
+    if not isinstance(mechanism, SupportCounting):
+        raise TypeError(f"reports of {type(mechanism).__name__} support no items")
+    worst, r = crafted(mechanism, targets, rng), len(targets)
+    # If the shuffler adds dummies, only those are subtracted, whatever users send.
+    expected = mechanism.q_dummy if task.shuffler.only_permutes else 0.0
+    return Leverage(
+        signal=mechanism.p - mechanism.q,
+        own_floor=r * mechanism.q,
+        dummy_floor=r * expected,
+        high=1.0 if one_item else float(r),
+        uniform=r / 2 if bits else r * mechanism.q_dummy,
+        crafted=worst,
+        weight=float(supported(mechanism, worst, targets)[0]),
+    )
+
+
+def crafted(mechanism: Mechanism, targets: Items, rng: Generator) -> Reports:
+    """Return the report, shape (1,), that raises targets most above the mean of all items."""
+    if isinstance(mechanism, Grr):
+        return plain_reports(targets[:1])
+    if isinstance(mechanism, UnaryEncoding):
+        bits = np.zeros((1, mechanism.domain_size), dtype=np.uint8)
+        bits[0, targets] = 1
+        return _packed(mechanism, bits)
+    if isinstance(mechanism, LocalHashing):
+        return _of_family(mechanism, targets)
+    if isinstance(mechanism, StringHashing):
+        tried = mechanism.dummies(_TRIED_REPORTS, rng)  # uniform seeds and buckets
+        best = int(supported(mechanism, tried, targets).argmax())
+        return tried[best : best + 1]
+    raise TypeError(f"cannot craft reports of {type(mechanism).__name__}")
+
+
+def uniform(mechanism: Mechanism, count: int, rng: Generator) -> Reports:
+    """Draw valid reports uniformly [CJG21]: dummies, or vectors with half of their bits set."""
+    if not isinstance(mechanism, UnaryEncoding):
+        return mechanism.dummies(count, rng)
+    bits = rng.integers(0, 2, size=(count, mechanism.domain_size), dtype=np.uint8)
+    return _packed(mechanism, bits)
+
+
+def supported(mechanism: Mechanism, reports: Reports, targets: Items) -> Vector:
+    """Count the targets that each report supports; shape (n,). Cost: a pass per target."""
+    held = np.zeros(len(reports))
+    for target in targets.tolist():
+        held += mechanism.supports(reports, target)
+    return held
+
+
+def _packed(mechanism: UnaryEncoding, bits: NDArray[np.uint8]) -> Reports:
+    reports = np.zeros(len(bits), dtype=mechanism.report_dtype)
+    packed = np.packbits(bits, axis=1, bitorder="little")
+    reports["bits"][:, : packed.shape[1]] = packed
+    return reports
+
+
+def _of_family(mechanism: LocalHashing, targets: Items) -> Reports:
+    """
+    Search the hash family for the best report; one transform computes the gain of every cell.
+
+    Seed 0 raises all items equally. Rows follow the canonical seeds, with leading nonzero digit 1.
+    """
+    values = np.full(mechanism.domain_size, -len(targets) / mechanism.domain_size)
+    values[targets] += 1.0
+    family = mechanism.family
+    gains = mechanism.channel(1.0).incidence.forward(values).reshape(family.rows, family.q)
+    row, bucket = divmod(int(gains[1:].argmax()), family.q)
+    digit = 0
+    while row >= family.q**digit:
+        row -= family.q**digit
+        digit += 1
+    report = np.zeros(1, dtype=mechanism.report_dtype)
+    report["seed"], report["bucket"] = family.q**digit + row, bucket
+    return report
+
+
 def poison(
     subject: AuditSubject,
-    rng: np.random.Generator,
+    rng: Generator,
     *,
     first: Literal["answer", "random", "crafted"],
     sentence: str,
@@ -60,25 +189,22 @@ def poison(
     Args:
         subject: The audited task.
         rng: Draws users and reports.
-        first: A fake user's first report: an honest answer for a target, a uniformly random
-            report, or the crafted one.
-        sentence: The finding's sentence. `{answers}` becomes the number of honest answers that
-            raise the targets as much as one fake user.
-        title: The finding's title. `{number}` becomes the number of reports per fake user.
-        submissions: Number of submissions whose reports are all crafted; 0: one `first` report and
-            honest dummies.
+        first: A fake user's first report: an honest answer for a target, or a uniform report.
+        sentence: In it, `{answers}` becomes the number of honest answers that raise the targets as
+            much as one fake user.
+        title: In it, `{number}` becomes the number of reports per fake user.
+        submissions: Submissions full of crafted reports; 0: one `first` report and honest dummies.
         refused: Whether the attack is harmless or refused; otherwise it is a known limit.
         factor: Factor on a crafted report's weight in the formula; below 1 injects a weakness.
-        counted_twice: Inject a weakness: the analyzer counts the reports of fake users twice.
+        counted_twice: Injects a weakness: the analyzer counts the reports of fake users twice.
         parse: Parser that must refuse a submission with a wrong number of reports.
-
-    Cost: a simulated collection, tenths of a second.
     """
     task, mechanism, checks = subject.task, subject.mechanism, Checks()
     if not isinstance(mechanism, SupportCounting):
         return ()
     users, n_fakes, targets = _users(subject, rng)
-    one_by_one = few_enough_reports(task, int(users.sum()))
+    n_honest, n_users = int(users.sum()), int(users.sum()) + n_fakes
+    one_by_one = few_enough_reports(task, n_honest)
     honest = collect(task, mechanism, users, rng, one_by_one=one_by_one)
     lever, kept_share = leverage(task, mechanism, targets, rng), task.shuffler.keep_probability
     number = submissions * task.reports_per_user or 1
@@ -107,8 +233,6 @@ def poison(
     if n_drawn:
         p_weight = 2 * math.exp(-2 * off**2 / (n_drawn * lever.high**2))  # [BLM13, Theorem 2.8]
         checks.test("weight of the drawn reports", min(1.0, p_weight))
-
-    n_honest, n_users = int(users.sum()), int(users.sum()) + n_fakes
     before, after = (
         float(mechanism.debias(counts, mixture_of(task, among, counted=counted))[targets].sum())
         for counts, among, counted in (
@@ -123,16 +247,19 @@ def poison(
     size = scale * (n_users * abs(after) + n_honest * abs(before)) + abs(floors) + abs(weight) + 1
     rises = abs(rise + floors - weight) <= _REL_TOL * size
     checks.require("the estimate rises by the weight of the fake reports", rises)
-    if submissions > 1:
-        _check_refused(checks, task, number, parse)
     per_user = task.reports_per_user
+    for wrong in (0, per_user - 1, per_user + 1, number) if submissions > 1 else ():
+        refusal = True
+        with suppress(WireError):
+            parse(bytes(SUBMISSION_ID_BYTES + wrong * task.sealed_report_bytes), task)
+            refusal = False
+        checks.require(f"the shuffler refuses a submission of {wrong} reports", refusal)
     most = _answers(lever.answers(lever.high, further=per_user - 1, each=lever.high))
+    answers = _answers(lever.answers(own, further=number - 1, each=own))
     row = checks.finding(
         title=title.format(number=number),
         heading="sender disruption",
-        sentence=sentence.format(
-            answers=_answers(lever.answers(own, further=number - 1, each=own))
-        ),
+        sentence=sentence.format(answers=answers),
         known_limit=not refused,
         coalition=f"{_FAKE_SHARE:.0%} of the users",
         theorem="[CJG21]",
@@ -150,12 +277,8 @@ def poison(
     return (row,)
 
 
-def _users(subject: AuditSubject, rng: np.random.Generator) -> tuple[Counts, int, Items]:
-    """
-    Return the honest users by item, the number of fake users, and the targets.
-
-    Items have a Zipf distribution; the targets are the rarest.
-    """
+def _users(subject: AuditSubject, rng: Generator) -> tuple[Counts, int, Items]:
+    """Return the honest users by item, by Zipf's law, the number of fakes, and the rarest items."""
     task, most = subject.task, _MAX_USERS
     if isinstance(subject.mechanism, StringHashing):
         pairs = task.domain_size * (1 + task.dummies.expected_per_user)
@@ -166,18 +289,6 @@ def _users(subject: AuditSubject, rng: np.random.Generator) -> tuple[Counts, int
     users = rng.multinomial(n_users - n_fakes, popularity / popularity.sum())
     r = min(_MAX_TARGETS, task.domain_size // 2)
     return users, n_fakes, np.arange(task.domain_size - r, task.domain_size, dtype=np.int64)
-
-
-def _check_refused(checks: Checks, task: Task, number: int, parse: Parse) -> None:
-    """Check that the shuffler refuses submissions with a wrong number of reports."""
-    for reports in (0, task.reports_per_user - 1, task.reports_per_user + 1, number):
-        plaintext = bytes(SUBMISSION_ID_BYTES + reports * task.sealed_report_bytes)
-        try:
-            parse(plaintext, task)
-            refused = False
-        except WireError:
-            refused = True
-        checks.require(f"the shuffler refuses a submission of {reports} reports", refused)
 
 
 def unchecked_parse(plaintext: bytes, task: Task) -> Submission:  # noqa: ARG001  # it replaces `unpack`

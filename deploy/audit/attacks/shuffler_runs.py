@@ -11,24 +11,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
+from numpy.random import Generator
 
-from common.errors import (
-    BatchStateError,
-    ConflictError,
-    ShuffleDpError,
-    UnusableBatchError,
-    WireError,
-)
+from common.errors import BatchStateError, ConflictError, UnusableBatchError, WireError
 from common.messages.batch import BatchId, BatchManifest
 from common.messages.result import Result
 from common.task.draft import TaskDraft
-from deploy.audit.attacks.detection_rates import (
-    ORDER_SENTINELS,
-    Loss,
-    run_kept_order,
-    sentinel_rate,
-)
+from deploy.audit.attacks import detection_rates
+from deploy.audit.attacks.detection_rates import ORDER_SENTINELS, Loss
 from deploy.audit.finding import Checks, Finding, Rows
 from deploy.audit.harness.in_process_run import (
     InProcessRun,
@@ -44,14 +34,11 @@ from deploy.audit.scenario import AuditSubject, Scenario
 from deploy.results.verification import recompute_guarantees
 from user_agent.device_store import InclusionState
 
-Delivering = Callable[[InProcessRun, BatchManifest, list[bytes]], Awaitable[object]]
-
 _MAX_REPORTS: Final = 2500
 """Maximum number of sealed reports in a batch: half a second of sealing and opening."""
 _SIZES: Final = (16, 64, 256)
 """Values of n_min to try."""
 _BEYOND_N_MIN: Final = 6
-"""Users beyond n_min, so that some can be dropped."""
 _VICTIM: Final = 3
 _INVENTED: Final = 5
 _REFUSED_SHARE: Final = 0.05
@@ -61,9 +48,10 @@ _SECOND, _OTHER = BatchId(b"s" * 16), BatchId(b"o" * 16)
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """The result (None for a rejected batch), the devices' conclusions, and delivered reports."""
+    """The end of a collection."""
 
     result: Result | None
+    """None for a rejected batch."""
     conclusions: Counter[InclusionState]
     delivered: list[bytes]
 
@@ -80,11 +68,9 @@ class _Outcome:
 
 async def _outcome(parties: InProcessRun) -> _Outcome:
     """Wait for the result and for every device's conclusion."""
-    try:
+    result, n_users = None, len(parties.shuffler.users) - parties.n_sentinels
+    with suppress(UnusableBatchError):
         result = await parties.analyzer.releases.result(parties.digest)
-    except UnusableBatchError:
-        result = None
-    n_users = len(parties.shuffler.users) - parties.n_sentinels
     conclusions = Counter(await parties.inclusions(n_users))
     return _Outcome(result, conclusions, parties.shuffler.delivered)
 
@@ -92,10 +78,12 @@ async def _outcome(parties: InProcessRun) -> _Outcome:
 class _Attack:
     """An attack on collections of one task, with checks of its detection."""
 
-    def __init__(self, draft: TaskDraft, rng: np.random.Generator) -> None:
-        self.draft = draft
-        self.rng = rng
+    def __init__(self, draft: TaskDraft, rng: Generator, *, silent: bool) -> None:
+        self.draft, self.rng = draft, rng
+        self.silenced = (WireError, ConflictError) if silent else ()
+        """Errors that the analyzer does not report."""
         self.checks, self.undetected = Checks(), Checks()
+        self.findings: list[Finding] = []
         self.n_users = draft.n_min + _BEYOND_N_MIN
         self.samples = draft.shuffler.keep_probability < 1
         """Whether the task lets the shuffler drop reports."""
@@ -126,83 +114,82 @@ class _Attack:
 
     def released(self, outcome: _Outcome) -> None:
         """Check that the attack is not detected."""
-        self.undetected.require(
-            "the batch is released and no figure reveals the attack", outcome.unsuspicious
-        )
+        name = "the batch is released and no figure reveals the attack"
+        self.undetected.require(name, outcome.unsuspicious)
 
-    async def refuses(
-        self, name: str, call: Awaitable[object], cause: type[ShuffleDpError]
+    async def deliver(
+        self, parties: InProcessRun, manifest: BatchManifest, reports: list[bytes]
     ) -> None:
+        """Deliver a batch, and wait until it is released or rejected."""
+        with suppress(*self.silenced):
+            await parties.analyzer.deliver_parts(manifest, reports)
+            await parties.analyzer.settle()
+
+    async def refuses(self, name: str, call: Awaitable[object], cause: type[Exception]) -> None:
         """Check that a call fails with an error of the class `cause`."""
-        refused = False
-        try:
+        refused = True
+        with suppress(cause):
             await call
-        except ShuffleDpError as error:
-            refused = isinstance(error, cause)
+            refused = False
         self.checks.require(name, refused)
 
-    def finding(self, title: str, sentence: str, **fields: Any) -> Finding:  # noqa: ANN401  # fields of a finding
-        """Return the finding of a detected attack or, with `known_limit`, of an undetected one."""
+    def finding(self, title: str, sentence: str, **fields: Any) -> None:  # noqa: ANN401  # fields of a finding
+        """Add the finding of a detected attack or, with `known_limit`, of an undetected one."""
         checks = self.undetected if fields.get("known_limit") else self.checks
-        default = {"heading": "server disruption", "coalition": "shuffler"}
-        return checks.finding(title=title, sentence=sentence, **default | fields)
+        fields = {"heading": "server disruption", "coalition": "shuffler"} | fields
+        self.findings.append(checks.finding(title=title, sentence=sentence, **fields))
 
 
 def _run(
-    attack: Callable[..., Coroutine[Any, Any, Rows]],
+    attack: Callable[..., Coroutine[Any, Any, None]],
     subject: AuditSubject,
-    rng: np.random.Generator,
+    rng: Generator,
+    *,
+    silent: bool = False,
     **options: object,
 ) -> Rows:
     """Run an attack on a reduced task; no findings if no small batch has a finite claim."""
     draft = reduced_draft(subject.task_bytes, most_reports=_MAX_REPORTS, n_users=_SIZES)
     if draft is None:
         return ()
-    logger = logging.getLogger("shuffledp")
+    attacked, logger = _Attack(draft, rng, silent=silent), logging.getLogger("shuffledp")
     before, logger.disabled = logger.disabled, True  # keep the services' logs off the terminal
     try:
-        return asyncio.run(attack(_Attack(draft, rng), **options))
+        asyncio.run(attack(attacked, **options))
     finally:
         logger.disabled = before
+    return tuple(attacked.findings)
 
 
-async def _honest(attack: _Attack, *, tampering: Tampering = shuffles) -> Rows:
+async def _honest(attack: _Attack, *, tampering: Tampering = shuffles) -> None:
     """Check that an honest shuffler loses no user and raises no alarm; `tampering` breaks this."""
     checks, n, sampled = attack.checks, attack.n_users, attack.samples
     outcome = await attack.run(tampering, sentinels=ORDER_SENTINELS)
     checks.require("the batch is released and no report is refused", outcome.unsuspicious)
     if outcome.result is not None:
         checks.require("sentinels do not count as users", outcome.n_users == n)
-        checks.require(
-            "the analyzer knows every sentinel", outcome.result.n_sentinels == ORDER_SENTINELS
-        )
+        known = outcome.result.n_sentinels == ORDER_SENTINELS
+        checks.require("the analyzer knows every sentinel", known)
         checks.require("no sentinel is missing", sampled or outcome.result.n_sentinels_missing == 0)
     expected = InclusionState.SAMPLED if sampled else InclusionState.COUNTED
     checks.require("no device raises an alarm", outcome.conclusions == {expected: n})
-    finding = attack.finding(
+    attack.finding(
         f"An honest shuffler, {n} users and {ORDER_SENTINELS} sentinels",
         "With an honest shuffler, every user is counted and nothing raises an alarm.",
         heading="correctness",
         coalition="nobody",
     )
-    return (finding,)
 
 
-def _losing(
-    subject: AuditSubject, rng: np.random.Generator, *, loss: Loss, detection: bool = True
-) -> Rows:
-    """
-    Lose a user's submission, then a sentinel, then many submissions.
-
-    `detection=False` injects a weakness: devices check nothing, and the analyzer knows no sentinel.
-    """
+def _losing(subject: AuditSubject, rng: Generator, *, loss: Loss, detection: bool = True) -> Rows:
+    """Lose a user's submission, then a sentinel, then many submissions."""
     rows = _run(_lost, subject, rng, loss=loss, detection=detection)
-    return (*rows, sentinel_rate(subject, rng, loss=loss, planted=detection))
+    return (*rows, detection_rates.sentinel_rate(subject, rng, loss=loss, planted=detection))
 
 
-async def _lost(attack: _Attack, *, loss: Loss, detection: bool) -> Rows:
+async def _lost(attack: _Attack, *, loss: Loss, detection: bool) -> None:
     """Lose a user's submission and, unless the shuffler samples, a sentinel in another run."""
-    n, nothing = attack.n_users, Counter[InclusionState]()
+    checks, n, nothing = attack.checks, attack.n_users, Counter[InclusionState]()
     lose: Callable[[int], Tampering] = drops if loss == "dropped" else replaces
     async with attack.collection() as parties:
         await parties.shuffler.deliver(lose(_VICTIM))
@@ -213,44 +200,33 @@ async def _lost(attack: _Attack, *, loss: Loss, detection: bool) -> Rows:
     conclusions = outcome.conclusions if detection else nothing
     attack.released(outcome)
     if attack.samples:
-        return (
-            attack.finding(
-                f"A user is {loss}, and the task lets the shuffler drop reports",
-                "If the task lets the shuffler drop reports, no device can prove that its report "
-                "was lost on purpose.",
-                known_limit=True,
-            ),
-        )
-    attack.checks.require(
-        "no device accepts a proof that the shuffler signed",
-        forged == {InclusionState.UNCHECKED: n},
-    )
-    attack.checks.require(
-        "the victim's device has proof, and all others are counted",
-        conclusions == {InclusionState.MISSING: 1, InclusionState.COUNTED: n - 1},
-    )
-    held_back = (await attack.run(lose(n + _VICTIM), sentinels=ORDER_SENTINELS)).result is None
-    attack.checks.require("a batch that lacks a sentinel is not released", held_back)
-    return (
         attack.finding(
-            f"A user whose device checks is {loss}, and a sentinel is {loss}",
-            "The user's device has signed proof of the loss, and the analyzer does not release a "
-            "batch that lacks a sentinel.",
-        ),
-        attack.finding(
-            f"A user whose device does not check is {loss}, without sentinels",
-            "If no device checks and no sentinel is planted, the loss is not detected.",
+            f"A user is {loss}, and the task lets the shuffler drop reports",
+            "If the task lets the shuffler drop reports, no device can prove that its report was "
+            "lost on purpose.",
             known_limit=True,
-        ),
+        )
+        return
+    unproven = forged == {InclusionState.UNCHECKED: n}
+    checks.require("no device accepts a proof that the shuffler signed", unproven)
+    proven = conclusions == {InclusionState.MISSING: 1, InclusionState.COUNTED: n - 1}
+    checks.require("the victim's device has proof, and all others are counted", proven)
+    held_back = (await attack.run(lose(n + _VICTIM), sentinels=ORDER_SENTINELS)).result is None
+    checks.require("a batch that lacks a sentinel is not released", held_back)
+    attack.finding(
+        f"A user whose device checks is {loss}, and a sentinel is {loss}",
+        "The user's device has signed proof of the loss, and the analyzer does not release a "
+        "batch that lacks a sentinel.",
+    )
+    attack.finding(
+        f"A user whose device does not check is {loss}, without sentinels",
+        "If no device checks and no sentinel is planted, the loss is not detected.",
+        known_limit=True,
     )
 
 
-async def _duplicating(attack: _Attack, *, accept_copies: bool = False) -> Rows:
-    """
-    Replace the reports of one user, then of all users but one, with copies of a user's reports.
-
-    `accept_copies` injects a weakness: the analyzer releases batches of copies.
-    """
+async def _duplicating(attack: _Attack, *, accept_copies: bool = False) -> None:
+    """Replace one user's reports, then all but one user's, with copies of a user's reports."""
     checks, share = attack.checks, 1.0 if accept_copies else _REFUSED_SHARE
     for times in (1, attack.n_users - 1):
         outcome = await attack.run(duplicates(0, times=times), most_refused_share=share)
@@ -263,39 +239,21 @@ async def _duplicating(attack: _Attack, *, accept_copies: bool = False) -> Rows:
         checks.require("copies are dropped and reported with the result", reported)
         proven = attack.samples or outcome.conclusions[InclusionState.MISSING] == times
         checks.require("the devices whose reports were replaced have proof", proven)
-    return (
-        attack.finding(
-            "One user's submission in place of another's, and in place of everybody's",
-            "Each report counts once. Copies are reported with the result, and a batch with many "
-            "copies is not released.",
-        ),
+    attack.finding(
+        "One user's submission in place of another's, and in place of everybody's",
+        "Each report counts once. Copies are reported with the result, and a batch with many "
+        "copies is not released.",
     )
 
 
-async def deliver(run: InProcessRun, manifest: BatchManifest, reports: list[bytes]) -> object:
-    """Deliver a batch, wait until it is released or rejected, and return the commitment."""
-    commitment = await run.analyzer.deliver_parts(manifest, reports)
-    await run.analyzer.settle()
-    return commitment
-
-
-async def deliver_without_errors(
-    run: InProcessRun, manifest: BatchManifest, reports: list[bytes]
-) -> object:
-    """Deliver a batch like `deliver`; return None if the analyzer refuses it."""
-    with suppress(WireError, ConflictError):
-        return await deliver(run, manifest, reports)
-    return None
-
-
-async def _replaying(attack: _Attack, *, delivering: Delivering = deliver) -> Rows:
+async def _replaying(attack: _Attack) -> None:
     """Deliver a batch again: unchanged, as another batch, and for another task."""
     checks, n = attack.checks, attack.n_users
     async with attack.collection() as parties:
         shuffler, store = parties.shuffler, parties.analyzer.store
         await shuffler.deliver(shuffles)
         first, reports = await store.result(parties.digest), shuffler.delivered
-        await delivering(parties, shuffler.manifest(n, len(reports)), reports)
+        await attack.deliver(parties, shuffler.manifest(n, len(reports)), reports)
         same = first is not None and first == await store.result(parties.digest)
         checks.require("a repeated delivery changes nothing", same)
         _, most = parties.analyzer.task.batch_reports(n + 1)
@@ -303,22 +261,20 @@ async def _replaying(attack: _Attack, *, delivering: Delivering = deliver) -> Ro
             ("the same batch under another manifest", shuffler.manifest(n + 1, most)),
             ("a second batch of a task", shuffler.manifest(n, len(reports), _SECOND)),
         ):
-            call = delivering(parties, manifest, reports)
+            call = attack.deliver(parties, manifest, reports)
             await attack.refuses(f"{name} is refused", call, ConflictError)
         await parties.publish(attack.draft)
-        await delivering(parties, shuffler.manifest(n, len(reports), _OTHER), reports)
+        await attack.deliver(parties, shuffler.manifest(n, len(reports), _OTHER), reports)
         other = await store.result(parties.analyzer.signed.digest())
         checks.require("no other task counts its reports", other is None)
         checks.require("the ledger is charged once", len(await store.ledger(0)) == 1)
-    return (
-        attack.finding(
-            "A batch delivered again, as another batch, and for another task",
-            "A batch that is delivered repeatedly counts once, and only for its task.",
-        ),
+    attack.finding(
+        "A batch delivered again, as another batch, and for another task",
+        "A batch that is delivered repeatedly counts once, and only for its task.",
     )
 
 
-async def _injecting(attack: _Attack, *, delivering: Delivering = deliver) -> Rows:
+async def _injecting(attack: _Attack) -> None:
     """Deliver more or fewer reports than announced or allowed; then invent users."""
     n = attack.n_users
     async with attack.collection() as parties:
@@ -335,35 +291,33 @@ async def _injecting(attack: _Attack, *, delivering: Delivering = deliver) -> Ro
             )
         ):
             manifest = shuffler.manifest(n, announced, BatchId(bytes([number] * 16)))
-            call = delivering(parties, manifest, sent)
+            call = attack.deliver(parties, manifest, sent)
             await attack.refuses(f"{name} are refused", call, WireError)
         attack.checks.require("nothing is charged", not await parties.analyzer.store.ledger(0))
     outcome = await attack.run(invents(_INVENTED))
     attack.released(outcome)
     attack.undetected.require("invented users count", outcome.n_users == n + _INVENTED)
-    return (
-        attack.finding(
-            "More or fewer reports than belong to the users",
-            "The analyzer accepts exactly the announced number of reports, if that many belong to "
-            "the announced users.",
-        ),
-        attack.finding(
-            f"{_INVENTED} invented users added to {n} real ones",
-            "Users whom the shuffler invents are not detected, and the guarantee against the "
-            "analyzer counts them as honest.",
-            expected=float(n + _INVENTED),
-            measured=float(outcome.n_users),
-            known_limit=True,
-        ),
+    attack.finding(
+        "More or fewer reports than belong to the users",
+        "The analyzer accepts exactly the announced number of reports, if that many belong to "
+        "the announced users.",
+    )
+    attack.finding(
+        f"{_INVENTED} invented users added to {n} real ones",
+        "Users whom the shuffler invents are not detected, and the guarantee against the "
+        "analyzer counts them as honest.",
+        expected=float(n + _INVENTED),
+        measured=float(outcome.n_users),
+        known_limit=True,
     )
 
 
-async def _closing_early(attack: _Attack, *, delivering: Delivering = deliver) -> Rows:
+async def _closing_early(attack: _Attack) -> None:
     """Close a batch below n_min; then at n_min, cutting off users who have submitted."""
     checks, n_min = attack.checks, attack.draft.n_min
     async with attack.collection() as parties:
         manifest, reports = parties.shuffler.batch(drops(*range(n_min - 1, attack.n_users)))
-        call = delivering(parties, manifest, reports)
+        call = attack.deliver(parties, manifest, reports)
         await attack.refuses("a batch of one user fewer than n_min is refused", call, WireError)
         checks.require("nothing is charged", not await parties.analyzer.store.ledger(0))
         counted = InclusionState.COUNTED in await parties.inclusions(attack.n_users)
@@ -381,21 +335,18 @@ async def _closing_early(attack: _Attack, *, delivering: Delivering = deliver) -
     attack.undetected.require("the result counts the users in the batch", outcome.n_users == n_min)
     if outcome.result is not None:
         recompute_guarantees(outcome.result, parties.analyzer.task)
-    return (
-        attack.finding(
-            f"Closed with {n_min - 1:,} users, one below n_min; closed without users who had "
-            "submitted",
-            "The analyzer refuses a batch below n_min and charges nothing. Devices that were cut "
-            "off after their receipt have proof of it.",
-        ),
-        attack.finding(
-            f"Closed at n_min, {n_min:,} users, before more could submit",
-            "A shuffler may close as soon as n_min users have submitted; the result's guarantees "
-            "are computed for the users it counts.",
-            expected=float(n_min),
-            measured=float(outcome.n_users),
-            known_limit=True,
-        ),
+    attack.finding(
+        f"Closed with {n_min - 1:,} users, one below n_min; closed without users who had submitted",
+        "The analyzer refuses a batch below n_min and charges nothing. Devices that were cut "
+        "off after their receipt have proof of it.",
+    )
+    attack.finding(
+        f"Closed at n_min, {n_min:,} users, before more could submit",
+        "A shuffler may close as soon as n_min users have submitted; the result's guarantees "
+        "are computed for the users it counts.",
+        expected=float(n_min),
+        measured=float(outcome.n_users),
+        known_limit=True,
     )
 
 
@@ -434,7 +385,7 @@ SCENARIOS: Final = (
     Scenario(
         name="shuffler-keeps-order",
         title="A shuffler that does not shuffle",
-        check=run_kept_order,
+        check=detection_rates.run_kept_order,
         weakness="The analyzer knows no sentinel.",
         weakness_options={"planted": False},
     ),
@@ -444,7 +395,7 @@ SCENARIOS: Final = (
             title=title,
             check=partial(_run, attack),
             weakness=_NO_ERRORS,
-            weakness_options={"delivering": deliver_without_errors},
+            weakness_options={"silent": True},
         )
         for name, title, attack in (
             ("shuffler-replays", "A shuffler that delivers a batch again", _replaying),

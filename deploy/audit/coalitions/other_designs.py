@@ -1,10 +1,11 @@
 """Designs that an attack must break: pureDUMP, shuffler-made dummies, and OD-HP as printed."""
 
-import dataclasses
 import math
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import NDArray
 
 from common.accounting.anonymity_set import AnonymitySet
@@ -45,15 +46,10 @@ _MIN_TRIALS: Final = 1000
 _MESSAGES_PER_TRIAL: Final = 1500
 """Divisor that turns the sample size in messages into the number of trials."""
 _MAX_MESSAGES: Final = 10**6
-"""Maximum number of messages drawn at once."""
 
 
-def run_pure_dump(subject: AuditSubject, rng: np.random.Generator, *, noisy: bool = False) -> Rows:
-    """
-    Attack pureDUMP, which has dummies but no noise, as the shuffler and analyzer together.
-
-    `noisy` injects a weakness: reports carry local noise.
-    """
+def run_pure_dump(subject: AuditSubject, rng: Generator, *, noisy: bool = False) -> Rows:
+    """Attack pureDUMP, which has dummies but no noise, as the shuffler and analyzer together."""
     other = _other_design(
         subject,
         protocol="mixdump" if noisy else "puredump",
@@ -64,19 +60,13 @@ def run_pure_dump(subject: AuditSubject, rng: np.random.Generator, *, noisy: boo
     )
     name = f"pureDUMP over {_ITEMS} values"
     return tuple(
-        _require_epsilon(dataclasses.replace(row, subject=name, advice=""), least)
+        _require_epsilon(replace(row, subject=name, advice=""), least)
         for row, least in zip(run_pooled(other, rng), (math.inf, 0.0), strict=True)
     )
 
 
-def run_shuffler_dummies(
-    subject: AuditSubject, rng: np.random.Generator, *, noisy: bool = False
-) -> Rows:
-    """
-    Run the n-1 attack by a shuffler that knows its dummies, the result and all other reports.
-
-    `noisy` injects a weakness: users add more noise than the design specifies.
-    """
+def run_shuffler_dummies(subject: AuditSubject, rng: Generator, *, noisy: bool = False) -> Rows:
+    """Run the n-1 attack by a shuffler that knows its dummies, the result and all other reports."""
     rows = list[Finding]()
     for design, protocol, local_epsilon in _SHUFFLER_MADE:
         other = _other_design(
@@ -86,7 +76,7 @@ def run_shuffler_dummies(
             local_epsilon=1.0 if noisy else local_epsilon,
         )
         [row] = run_n_minus_one(other, rng)
-        row = dataclasses.replace(
+        row = replace(
             row,
             subject=design,
             title="The shuffler subtracts its own dummies",
@@ -111,17 +101,15 @@ def _require_epsilon(row: Finding, epsilon: float) -> Finding:
     return row if row.verdict == "reached" and gained else not_reached(row)
 
 
-def run_printed(
-    subject: AuditSubject, rng: np.random.Generator, *, fresh_seeds: bool = False
-) -> Rows:
+def run_printed(subject: AuditSubject, rng: Generator, *, fresh_seeds: bool = False) -> Rows:
     """
     Refute the printed theorem of OD-HP, whose dummies reuse the seed of their user's report.
 
-    The analyzer can then group each user's messages by seed. The deployed code draws reports and
-    dummies; overwriting the dummies' seeds gives the printed algorithm. In the game that refutes
-    Theorem 1 [CC24], all users but the victim hold one value z, and each group's likelihoods are
-    divided by those of z. The audited task does not matter. `fresh_seeds` removes the
-    flaw, so that the refutation must fail: dummies keep their own seeds.
+    The analyzer can then group each user's messages by seed. Overwriting the seeds of the deployed
+    code's dummies gives the printed algorithm. In the game that refutes Theorem 1 [CC24], all users
+    but the victim hold one value z, and each group's likelihoods are divided by those of z. The
+    audited task does not matter. With `fresh_seeds`, dummies keep their own seeds, and the
+    refutation must fail.
     """
     printed_weights = ResponseWeights.for_epsilon(_LOCAL_EPSILON)
     mechanism = StringHashing(_PRINTED_ITEMS, _BUCKETS, printed_weights, bytes(32))
@@ -129,15 +117,29 @@ def run_printed(
     claim = od_hp_theorem_1(mechanism.reduction, population, _DELTA)
     trials = max(_MIN_TRIALS, subject.sizes.batches // _MESSAGES_PER_TRIAL)
     together = max(1, _MAX_MESSAGES // (_PRINTED_USERS * (1 + _DUMMIES)))
+    parts = [min(together, trials - start) for start in range(0, trials, together)]
 
-    def world(item: int) -> Vector:
-        parts = [min(together, trials - start) for start in range(0, trials, together)]
-        drawn = [
-            _printed_scores(mechanism, item, part, rng, fresh_seeds=fresh_seeds) for part in parts
-        ]
-        return np.concatenate(drawn)
+    def log_odds(item: int, batches: int) -> Vector:
+        """Draw batches whose first user holds an item; return their log odds of x against x'."""
+        held = np.full((batches, _PRINTED_USERS), _Z, dtype=np.int64)
+        held[:, 0] = item
+        true = mechanism.randomize(held.ravel(), rng)
+        dummies = mechanism.dummies(held.size * _DUMMIES, rng)
+        if not fresh_seeds:
+            dummies["seed"] = np.repeat(true["seed"], _DUMMIES)
+        messages = np.concatenate([true, dummies])
+        _, first, group = np.unique(messages["seed"], return_index=True, return_inverse=True)
+        users: NDArray[np.int64] = np.arange(held.size)
+        batch = np.concatenate([users, np.repeat(users, _DUMMIES)])[first] // _PRINTED_USERS
+        x, other, z = (
+            np.bincount(group, weights=weights(mechanism, messages, value))
+            for value in (_X, _OTHER_X, _Z)
+        )
+        odds = [np.bincount(batch, weights=likelihoods / z) for likelihoods in (x, other)]
+        return np.asarray(np.log(odds[0]) - np.log(odds[1]))
 
-    result = run_game(world(_X), world(_OTHER_X), delta=_DELTA)
+    first, second = (np.concatenate([log_odds(item, n) for n in parts]) for item in (_X, _OTHER_X))
+    result = run_game(first, second, delta=_DELTA)
     claimed = Guarantee(
         coalition="analyzer",
         epsilon=claim,
@@ -148,7 +150,6 @@ def run_printed(
     )
     row = game_row(
         claimed=claimed,
-        exact=None,
         result=result,
         statistic="likelihood ratio of messages grouped by their seed",
         subject="OD-HP as printed",
@@ -156,8 +157,8 @@ def run_printed(
         sentence="",
     )
     if row.verdict != "contradicted":
-        return (dataclasses.replace(not_reached(row), verdict="not refuted"),)
-    row = dataclasses.replace(
+        return (replace(not_reached(row), verdict="not refuted"),)
+    row = replace(
         row,
         verdict="refuted",
         sentence="The printed algorithm lets the analyzer group each user's messages by their "
@@ -166,30 +167,3 @@ def run_printed(
         "deploy the algorithm as it is printed.",
     )
     return (row,)
-
-
-def _printed_scores(
-    mechanism: StringHashing,
-    item: int,
-    batches: int,
-    rng: np.random.Generator,
-    *,
-    fresh_seeds: bool,
-) -> Vector:
-    """Draw batches whose first user holds an item, and return their log odds of x against x'."""
-    held = np.full((batches, _PRINTED_USERS), _Z, dtype=np.int64)
-    held[:, 0] = item
-    true = mechanism.randomize(held.ravel(), rng)
-    dummies = mechanism.dummies(held.size * _DUMMIES, rng)
-    if not fresh_seeds:
-        dummies["seed"] = np.repeat(true["seed"], _DUMMIES)
-    messages = np.concatenate([true, dummies])
-    _, first, group = np.unique(messages["seed"], return_index=True, return_inverse=True)
-    users: NDArray[np.int64] = np.arange(held.size)
-    batch = np.concatenate([users, np.repeat(users, _DUMMIES)])[first] // _PRINTED_USERS
-    x, other, z = (
-        np.bincount(group, weights=weights(mechanism, messages, value))
-        for value in range(len(_PRINTED_ITEMS))
-    )
-    odds = [np.bincount(batch, weights=likelihoods / z) for likelihoods in (x, other)]
-    return np.asarray(np.log(odds[0]) - np.log(odds[1]))

@@ -5,41 +5,36 @@ The shuffler and analyzer together link each opened report to its sender. A shuf
 by replacing all other reports (the n-1 attack). The analyzer links messages with equal seeds.
 """
 
-import dataclasses
 import math
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
+from numpy.random import Generator
 
 from common.accounting.assumptions import ENCRYPTED
 from common.accounting.guarantees import analyzer_guarantee, guarantees_under, local_guarantee
+from common.mechanisms.hashing.local_hashing import LocalHashing
 from common.messages.guarantee import Coalition, Guarantee
 from common.task.dummy_spec import PERMUTE_ONLY
 from deploy.audit.coalitions.messages import (
+    draw_messages,
     proven_epsilon,
     report_worlds,
-    true_reports,
-    user_dummies,
-    user_messages,
     user_worlds,
 )
-from deploy.audit.distributions.support import support_distribution
-from deploy.audit.distributions.value_reports import (
-    draw_reports,
-    log_likelihood,
-    reports_each,
-    worst_values,
-)
+from deploy.audit.distributions import support_distribution, value_worlds, worst_values
 from deploy.audit.finding import Checks, Finding, Rows
 from deploy.audit.game import GameResult, game_row, run_game
 from deploy.audit.scenario import AuditSubject
 from deploy.audit.statistics import p_poisson
 from deploy.pages.guarantee_sentences import best_guarantees
+from deploy.simulate.collection import draw_group_dummies
 from shuffler.permutation import permute
 
-Permute = Callable[[np.ndarray, np.random.Generator], np.ndarray]
+Permute = Callable[[np.ndarray, Generator], np.ndarray]
 
 TESTED_DELTA: Final = 0.01
 """δ of the game with a user's own dummies: large enough to be measured."""
@@ -57,7 +52,6 @@ _POOLED_ADVICE: Final = (
     "organisations operate them."
 )
 _LINKED_USERS: Final = 200_000
-"""Number of users whose seeds are compared."""
 _FORGED_REPORTS: Final = 200
 _FORGED_BATCHES: Final = 50
 _N_MINUS_ONE_ASSUMPTIONS: Final = (
@@ -65,20 +59,13 @@ _N_MINUS_ONE_ASSUMPTIONS: Final = (
     "the analyzer shows the shuffler the counts that it publishes, and nothing else",
     ENCRYPTED,
 )
-"""Assumptions that remain under the n-1 attack."""
 
 
-def run_pooled(
-    subject: AuditSubject, rng: np.random.Generator, *, understate_epsilon: bool = False
-) -> Rows:
-    """
-    Run the game on one recognised report and, if users add dummies, on all messages of one user.
-
-    `understate_epsilon` injects a weakness: the claims state a quarter of their ε, at most 5.
-    """
+def run_pooled(subject: AuditSubject, rng: Generator, *, understate_epsilon: bool = False) -> Rows:
+    """Run the game on one recognised report and, if users add dummies, on all of their messages."""
 
     def stated(claimed: Guarantee) -> Guarantee:
-        understated = dataclasses.replace(claimed, epsilon=min(claimed.epsilon / 4, 5.0))
+        understated = replace(claimed, epsilon=min(claimed.epsilon / 4, 5.0))
         return understated if understate_epsilon else claimed
 
     claimed = stated(local_guarantee(_COALITION, subject.parameters))
@@ -88,24 +75,18 @@ def run_pooled(
     return tuple(rows)
 
 
-def _recognised_report(
-    subject: AuditSubject, rng: np.random.Generator, claimed: Guarantee
-) -> Finding:
+def _recognised_report(subject: AuditSubject, rng: Generator, claimed: Guarantee) -> Finding:
     """Run the game on one report, for the values that are easiest to distinguish."""
     task, results = subject.task, list[GameResult]()
     noisy, exact, required = math.isfinite(task.local_epsilon), None, 0.0
     if task.kind == "categorical":
         needed, most = _trials(subject)
-        results.append(run_game(*report_worlds(subject.mechanism, min(needed, most), rng)))
+        results.append(run_game(*report_worlds(subject.mechanism, min(needed, most), rng, 1)))
         exact = subject.mechanism.local_epsilon
         required = exact if not noisy or needed <= most else 0.0
-    for pair in worst_values(task) if task.kind != "categorical" else ():
-        worlds = []
-        for value in pair:
-            reports = draw_reports(task, value, reports_each(subject), rng)
-            odds = log_likelihood(task, pair[0], reports) - log_likelihood(task, pair[1], reports)
-            worlds.append(np.nan_to_num(odds))
-        results.append(run_game(*worlds))
+    else:
+        worlds = [value_worlds(subject, pair, rng) for pair in worst_values(task)]
+        results += [run_game(*scores) for scores in worlds]
     return game_row(
         result=max(results, key=lambda result: result.empirical_epsilon_lower),
         claimed=claimed,
@@ -114,33 +95,30 @@ def _recognised_report(
         tests=len(results),
         title="Your own report, recognised",
         statistic="likelihood ratio of the one report",
-        sentence=(
-            "If the shuffler and analyzer pool what they saw, they know which report is yours; "
-            "only the noise that your device added to it still protects you."
+        sentence="If the shuffler and analyzer pool what they saw, "
+        + (
+            "they know which report is yours; only the noise that your device added to it still "
+            "protects you."
             if noisy
-            else "If the shuffler and analyzer pool what they saw, they can read your value: "
-            "reports carry no noise."
+            else "they can read your value: reports carry no noise."
         ),
         advice=_POOLED_ADVICE if noisy else "Choose a protocol with local noise.",
     )
 
 
 def _with_dummies(
-    subject: AuditSubject, rng: np.random.Generator, stated: Callable[[Guarantee], Guarantee]
+    subject: AuditSubject, rng: Generator, stated: Callable[[Guarantee], Guarantee]
 ) -> Finding:
     """Measure the effect of the user's own dummies, at a measurable δ."""
-    task, parameters = subject.task, dataclasses.replace(subject.parameters, delta=TESTED_DELTA)
+    task, parameters = subject.task, replace(subject.parameters, delta=TESTED_DELTA)
     claimed = best_guarantees(guarantees_under(parameters, subject.n_users))[_COALITION]
     messages = 1 + task.dummies.expected_per_user
     trials = int(subject.sizes.games * min(1.0, _MAX_MESSAGES / messages))
-    parameters = dataclasses.replace(
-        parameters, reduction=subject.mechanism.reduction, shuffler=PERMUTE_ONLY
-    )
-    alone = parameters.anonymity_set_of(subject.n_users, 1, 1, 0)
+    parameters = replace(parameters, reduction=subject.mechanism.reduction, shuffler=PERMUTE_ONLY)
     return game_row(
         result=run_game(*user_worlds(subject, trials, rng), delta=claimed.delta),
         claimed=stated(claimed),
-        exact=proven_epsilon(parameters, alone) if claimed.delta > 0 else None,
+        exact=proven_epsilon(parameters, 1, 1) if claimed.delta > 0 else None,
         title="Your report among your own dummies",
         statistic="likelihood ratio of all messages of one user",
         sentence="Your own dummies make it slightly less certain which of your messages is the "
@@ -151,9 +129,9 @@ def _with_dummies(
 
 def _trials(subject: AuditSubject) -> tuple[int, int]:
     """
-    Return the number of trials that shows 90 % of the local ε, and the maximum allowed.
+    Return the number n of trials that shows 90 % of the local ε, and the maximum allowed.
 
-    In n trials, the bounds on the support probabilities p and q lower ε by about z/√(np) + z/√(nq).
+    The bounds on the support probabilities p and q lower ε by about z/√(np) + z/√(nq).
     """
     own, epsilon = support_distribution(subject.task).own, subject.task.local_epsilon
     least, most = subject.sizes.games, _MAX_TRIALS * subject.sizes.games
@@ -163,31 +141,34 @@ def _trials(subject: AuditSubject) -> tuple[int, int]:
     return max(least, int((_SIGMAS * spread / (_LOST_SHARE * epsilon)) ** 2)), most
 
 
-def permute_and_lose(reports: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def permute_and_lose(reports: np.ndarray, rng: Generator) -> np.ndarray:
     """Permute a batch and lose its last report."""
     return permute(reports, rng)[:-1]
 
 
-def run_n_minus_one(
-    subject: AuditSubject, rng: np.random.Generator, *, permuted: Permute = permute
-) -> Rows:
+def run_n_minus_one(subject: AuditSubject, rng: Generator, *, permuted: Permute = permute) -> Rows:
     """
     Run the attack by a shuffler that replaces all reports except the victim's with its own.
 
-    The shuffler subtracts its reports and dummies from the published result. The remaining counts
-    show how often the victim's messages support each item, and so determine the likelihood ratio.
-    No findings without amplification. `permuted` can inject a weakness: it then loses reports.
+    It subtracts its reports and dummies from the published result. The remaining counts show how
+    often the victim's messages support each item, and so determine the likelihood ratio. No
+    findings without amplification.
     """
     parameters, task = subject.parameters, subject.task
     if parameters.reduction is None:
         return ()
     trials = int(subject.sizes.games / (1 + task.dummies.expected_per_user))
     worlds = user_worlds(subject, trials, rng)
-    found = sum(_recovered(subject, rng, permuted) for _ in range(_FORGED_BATCHES))
+    found, dummies = 0, subject.mechanism.dummies
+    for _ in range(_FORGED_BATCHES):
+        sent, _ = draw_messages(subject, np.zeros((1, 1), dtype=np.int64), 1, rng)
+        reports = np.concatenate([sent, dummies(_FORGED_REPORTS, rng)])
+        rows = np.ascontiguousarray(reports).view(np.uint8).reshape(len(reports), -1)
+        found += Counter(map(bytes, permuted(rows, rng))) == Counter(map(bytes, rows))
     if task.shuffler.only_permutes:
         claimed = analyzer_guarantee(parameters, subject.n_users, honest=1)
-        claimed = dataclasses.replace(claimed, assumptions=_N_MINUS_ONE_ASSUMPTIONS)
-        exact = proven_epsilon(parameters, parameters.anonymity_set_of(subject.n_users, 1, 1, 0))
+        claimed = replace(claimed, assumptions=_N_MINUS_ONE_ASSUMPTIONS)
+        exact = proven_epsilon(parameters, 1, 1)
     else:
         claimed, exact = local_guarantee("analyzer", parameters), subject.mechanism.local_epsilon
     row = game_row(
@@ -203,49 +184,33 @@ def run_n_minus_one(
         advice="Require tokens, plant sentinels, and let devices check that they were counted: "
         "this detects missing reports.",
     )
+    lost = (
+        f"Only {found} of {_FORGED_BATCHES} forged batches held exactly the forged reports and the "
+        "victim's messages."
+    )
     if found < _FORGED_BATCHES:
-        row = dataclasses.replace(
-            row,
-            verdict="broken",
-            sentence=f"Only {found} of {_FORGED_BATCHES} forged batches held exactly the forged "
-            "reports and the victim's messages.",
-        )
+        row = replace(row, verdict="broken", sentence=lost)
     return (row,)
 
 
-def _recovered(subject: AuditSubject, rng: np.random.Generator, permuted: Permute) -> bool:
-    """Permute one user's messages among forged reports; return whether all are still there."""
-    sent = user_messages(subject, 0, 1, rng).reports
-    reports = np.concatenate([sent, subject.mechanism.dummies(_FORGED_REPORTS, rng)])
-    rows = np.ascontiguousarray(reports).view(np.uint8).reshape(len(reports), -1)
-    return Counter(map(bytes, permuted(rows, rng))) == Counter(map(bytes, rows))
-
-
-def run_linking(
-    subject: AuditSubject, rng: np.random.Generator, *, reuse_seeds: bool = False
-) -> Rows:
-    """
-    Check that seeds are equal only by chance, over two rounds and among one user's messages.
-
-    No findings if reports have no seed. `reuse_seeds` injects a weakness: devices keep their seed.
-    """
+def run_linking(subject: AuditSubject, rng: Generator, *, reuse_seeds: bool = False) -> Rows:
+    """Check that seeds, if any, repeat only by chance, in two rounds and in one user's messages."""
     mechanism, task, checks = subject.mechanism, subject.task, Checks()
     if "seed" not in (mechanism.report_dtype.names or ()):
         return ()
     n_users = _LINKED_USERS
-    first, second = (true_reports(mechanism, 0, n_users, rng).reports["seed"] for _ in range(2))
+    held = np.zeros(n_users, dtype=np.int64)
+    first, second = (mechanism.randomize(held, rng)["seed"] for _ in range(2))
     if reuse_seeds:
         second = first
-    seeds = getattr(getattr(mechanism, "family", None), "seeds", 2**64)
+    seeds = mechanism.family.seeds if isinstance(mechanism, LocalHashing) else 2**64
     linked = int((first == second).sum())
     checks.test("the same seed in two rounds", p_poisson(linked, n_users / seeds))
     if task.dummies.maximum and task.dummies.uniform:
-        sent = user_dummies(task, mechanism, n_users, rng)
-        equal = int((sent.reports["seed"] == first[sent.trial]).sum())
-        checks.test(
-            "a dummy with the seed of its user's report",
-            p_poisson(equal, len(sent.reports) / seeds),
-        )
+        numbers, dummies = draw_group_dummies(mechanism, task.dummies, n_users, rng)
+        equal = int((dummies["seed"] == np.repeat(first, numbers)).sum())
+        p_equal = p_poisson(equal, len(dummies) / seeds)
+        checks.test("a dummy with the seed of its user's report", p_equal)
     neighbours = int((first[1:] == first[:-1]).sum())
     checks.test("the same seed in neighbouring users", p_poisson(neighbours, n_users / seeds))
     row = checks.finding(

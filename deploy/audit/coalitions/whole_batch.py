@@ -2,35 +2,24 @@
 Attacks on a whole batch by the analyzer: alone, with colluding users, on users without dummies,
 over several rounds, and on users split into groups.
 
-Colluding users hand over their reports and dummies, which leaves the honest users' part of the
-batch. With many honest users no game has power; the claim then rests on the computed attack and on
-tests of the code's distributions.
+Colluding users hand over their reports and dummies. With many honest users no game has power; the
+claim then rests on the computed attack and on tests of the code's distributions.
 """
 
-import dataclasses
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-import numpy as np
+from numpy.random import Generator
 
-from common.accounting.guarantees import (
-    PrivacyParameters,
-    analyzer_guarantee,
-    claimed_guarantee,
-    local_guarantee,
-    skippers_guarantee,
-)
+from common.accounting import guarantees
+from common.accounting.guarantees import PrivacyParameters
 from common.messages.guarantee import rounded_up
-from common.task.task import Task
-from deploy.audit.coalitions.messages import (
-    FEW_USERS,
-    STATISTIC,
-    proven_epsilon,
-    report_worlds,
-    run_batch_game,
-)
+from common.task.task import Task, honest_share
+from deploy.audit.coalitions import messages
+from deploy.audit.coalitions.messages import FEW_USERS, proven_epsilon
 from deploy.audit.finding import Checks, Curve, CurvePoint, Finding, Findings, Rows
 from deploy.audit.game import game_row, run_game
 from deploy.audit.scenario import AuditSubject
@@ -40,25 +29,22 @@ _SHARES: Final = (0.0, 0.9)
 _GAME_USERS: Final = 10
 """Number of honest users in games on missing dummies and on rounds."""
 _HONEST_USERS: Final = (FEW_USERS, _GAME_USERS, 1)
-"""Numbers of honest users in games with colluding users."""
 _POOLED_ROUNDS: Final = 2
 _ROUNDS: Final = (2, 10, 30)
 
 
 def run_colluders(
-    subject: AuditSubject, rng: np.random.Generator, *, count_colluders_as_honest: bool = False
+    subject: AuditSubject, rng: Generator, *, count_colluders_as_honest: bool = False
 ) -> Findings:
     """
     Run the attack with numbers of colluders from none to all users but the victim.
 
-    Without amplification, one finding states the local guarantee. `count_colluders_as_honest`
-    injects a weakness into the claims; no findings if they stay the same.
+    Without amplification, one finding states the local guarantee.
     """
     n_users, parameters = subject.n_users, subject.parameters
     if parameters.reduction is None:
         row = game_row(
-            claimed=local_guarantee("analyzer", parameters),
-            exact=None,
+            claimed=guarantees.local_guarantee("analyzer", parameters),
             title="Guarantee without a shuffler",
             statistic="measured against the shuffler and analyzer together",
             sentence="Under this protocol only the noise of your own report protects you, with or "
@@ -66,30 +52,27 @@ def run_colluders(
         )
         return Findings() if count_colluders_as_honest else Findings((row,))
     if count_colluders_as_honest:
-        alone, all_honest = (analyzer_guarantee(parameters, n_users, left) for left in (1, n_users))
+        alone, all_honest = (
+            guarantees.analyzer_guarantee(parameters, n_users, left) for left in (1, n_users)
+        )
         if alone.epsilon <= all_honest.epsilon:
             return Findings()
     numbers = {max(1, n_users - int(share * n_users)) for share in _SHARES}
     numbers |= {number for number in _HONEST_USERS if number <= n_users}
     points, rows = list[CurvePoint](), list[Finding]()
     for left in sorted(numbers, reverse=True):
-        claimed = analyzer_guarantee(
-            parameters, n_users, n_users if count_colluders_as_honest else left
-        )
-        measured: dict[str, Any] = {}
-        if left <= FEW_USERS:
-            measured["result"] = run_batch_game(subject, left, left, rng)
-            measured["statistic"] = STATISTIC
+        counted = n_users if count_colluders_as_honest else left
+        claimed = guarantees.analyzer_guarantee(parameters, n_users, counted)
         row = game_row(
             claimed=claimed,
-            exact=proven_epsilon(parameters, parameters.anonymity_set_of(n_users, left, left, 0)),
+            exact=proven_epsilon(parameters, left, left),
+            result=messages.run_batch_game(subject, left, left, rng) if left <= FEW_USERS else None,
             title=f"{left:,} of {n_users:,} users honest",
             sentence=f"Anything that the analyzer and {n_users - left:,} colluding users see is "
             "at most e^ε times as likely under one value of yours as under another, plus δ: "
             f"ε = {rounded_up(claimed.epsilon)}.",
             advice="Ask more people, or raise n_min: the more people answer, the less each answer "
             "reveals. Require tokens, so that nobody can answer under many names.",
-            **measured,
         )
         rows.append(row)
         points.append(
@@ -106,73 +89,58 @@ def run_colluders(
     return Findings(tuple(rows), (curve,))
 
 
-def run_skippers(
-    subject: AuditSubject, rng: np.random.Generator, *, count_skipped_dummies: bool = False
-) -> Rows:
+def run_skippers(subject: AuditSubject, rng: Generator, *, count_skipped: bool = False) -> Rows:
     """
     Compute the effect of users who add no dummies, and measure it among few users.
 
-    No findings for a task without dummies or without amplification. `count_skipped_dummies`
-    injects a weakness: the claims assume the dummies of all users, and the attack knows all
-    messages but the victim's; no findings if no attack is computed.
+    No findings without dummies or amplification. If `count_skipped`, the attack knows all messages
+    but the victim's, and there are no findings if no attack is computed.
     """
     if not subject.task.dummies.maximum or subject.parameters.reduction is None:
         return ()
-    n_users, parameters = subject.n_users, subject.parameters
-    claims = [
-        skippers_guarantee(parameters, users, adding=users if count_skipped_dummies else 1)
-        for users in (n_users, _GAME_USERS)
-    ]
-    attacks = [
-        proven_epsilon(
-            parameters,
-            parameters.anonymity_set_of(users, 1 if count_skipped_dummies else users, 1, 0),
-        )
-        for users in (n_users, _GAME_USERS)
-    ]
-    if count_skipped_dummies and attacks[1] is None:
+    parameters, n_users, few = subject.parameters, subject.n_users, _GAME_USERS
+    claim, few_claim = (
+        guarantees.skippers_guarantee(parameters, users, adding=users if count_skipped else 1)
+        for users in (n_users, few)
+    )
+    attack, few_attack = (
+        proven_epsilon(parameters, 1 if count_skipped else users, 1) for users in (n_users, few)
+    )
+    if count_skipped and few_attack is None:
         return ()
     computed = game_row(
-        claimed=claims[0],
-        exact=attacks[0],
+        claimed=claim,
+        exact=attack,
         title=f"{n_users - 1:,} of {n_users:,} users add no dummies",
         sentence="Users who skip their dummies leave fewer reports to hide among: ε = "
-        f"{rounded_up(claims[0].epsilon)} if all but you do.",
+        f"{rounded_up(claim.epsilon)} if all but you do.",
         advice="Set assumed_honest_fraction below 1: the task's claim then relies on that share of "
         "its users only.",
     )
     measured = game_row(
-        result=run_batch_game(subject, 1 if count_skipped_dummies else _GAME_USERS, 1, rng),
-        claimed=claims[1],
-        exact=attacks[1],
+        claimed=few_claim,
+        exact=few_attack,
+        result=messages.run_batch_game(subject, 1 if count_skipped else few, 1, rng),
         aside=True,
-        title=f"{_GAME_USERS - 1} of {_GAME_USERS} users add no dummies",
-        statistic=STATISTIC,
-        sentence=f"If only one of {_GAME_USERS} users adds dummies, the attack gains no more than "
-        "is claimed for that case.",
+        title=f"{few - 1} of {few} users add no dummies",
+        sentence=f"If only one of {few} users adds dummies, the attack gains no more than is "
+        "claimed for that case.",
     )
     return (computed, measured)
 
 
-def run_rounds(
-    subject: AuditSubject, rng: np.random.Generator, *, count_one_round: bool = False
-) -> Rows:
-    """
-    Attack the same users over several rounds, as the analyzer alone and with the shuffler.
-
-    `count_one_round` injects a weakness into the claims; no findings without local noise, where
-    one round reveals the value.
-    """
+def run_rounds(subject: AuditSubject, rng: Generator, *, count_one_round: bool = False) -> Rows:
+    """Attack the same users over several rounds, as the analyzer alone and with the shuffler."""
     if count_one_round and math.isinf(subject.task.local_epsilon):
         return ()
 
     def counted(rounds: int) -> PrivacyParameters:
-        return dataclasses.replace(subject.parameters, rounds=1 if count_one_round else rounds)
+        return replace(subject.parameters, rounds=1 if count_one_round else rounds)
 
-    worlds = report_worlds(subject.mechanism, subject.sizes.games, rng, _POOLED_ROUNDS)
+    worlds = messages.report_worlds(subject.mechanism, subject.sizes.games, rng, _POOLED_ROUNDS)
     linked = _rounds_row(
         result=run_game(*worlds),
-        claimed=local_guarantee("shuffler+analyzer", counted(_POOLED_ROUNDS)),
+        claimed=guarantees.local_guarantee("shuffler+analyzer", counted(_POOLED_ROUNDS)),
         exact=_POOLED_ROUNDS * subject.mechanism.local_epsilon,
         title=f"{_POOLED_ROUNDS} rounds, your reports recognised",
         statistic=f"sum of the log likelihood ratios of {_POOLED_ROUNDS} reports",
@@ -184,22 +152,21 @@ def run_rounds(
         return tuple(rows)
     few = min(_GAME_USERS, n_users)
     for rounds, honest in (*((number, n_users) for number in _ROUNDS), (_POOLED_ROUNDS, few)):
-        parameters = dataclasses.replace(subject.parameters, rounds=rounds)
-        claimed = analyzer_guarantee(counted(rounds), n_users, honest=honest)
-        measured: dict[str, Any] = {}
-        if honest < n_users:
-            measured["result"] = run_batch_game(subject, honest, honest, rng, rounds=rounds)
-            measured["statistic"] = f"{STATISTIC}, over {rounds} rounds"
+        claimed = guarantees.analyzer_guarantee(counted(rounds), n_users, honest=honest)
+        game = (
+            messages.run_batch_game(subject, honest, honest, rng, rounds)
+            if honest < n_users
+            else None
+        )
+        parameters = replace(subject.parameters, rounds=rounds)
         rows.append(
             _rounds_row(
                 claimed=claimed,
-                exact=proven_epsilon(
-                    parameters, parameters.anonymity_set_of(n_users, honest, honest, 0)
-                ),
+                exact=proven_epsilon(parameters, honest, honest),
+                result=game,
                 title=f"{rounds} rounds, {honest:,} of {n_users:,} users honest",
                 sentence=f"After {rounds} such rounds, ε = {rounded_up(claimed.epsilon)} bounds "
                 "what the analyzer has learned about you.",
-                **measured,
             )
         )
     return tuple(rows)
@@ -215,23 +182,21 @@ _rounds_row = partial(
 
 def without_n_min(task: Task) -> bytes:
     """Encode a task with n_min set to 2, so that its digest does not cover n_min."""
-    return dataclasses.replace(task, n_min=2).to_bytes()
+    return replace(task, n_min=2).to_bytes()
 
 
 def run_partition(
-    subject: AuditSubject,
-    rng: np.random.Generator,
-    *,
-    encode: Callable[[Task], bytes] = Task.to_bytes,
+    subject: AuditSubject, rng: Generator, *, encode: Callable[[Task], bytes] = Task.to_bytes
 ) -> Rows:
     """Check the smallest group's claim and distinct digests; no findings without amplification."""
     task, parameters = subject.task, subject.parameters
     if parameters.reduction is None:
         return ()
-    claimed = claimed_guarantee(parameters, task.n_min)
+    claimed = guarantees.claimed_guarantee(parameters, task.n_min)
+    honest = honest_share(task.n_min, task.assumed_honest_fraction)
     smallest = game_row(
-        claimed=dataclasses.replace(claimed, epsilon=task.central_epsilon),
-        exact=proven_epsilon(parameters, parameters.anonymity_set(task.n_min)),
+        claimed=replace(claimed, epsilon=task.central_epsilon),
+        exact=proven_epsilon(parameters, honest, honest),
         title=f"Users split into groups of n_min = {task.n_min:,}",
         sentence="However the analyzer splits its users into tasks, no batch of fewer than n_min "
         "users is released, and every device has checked the guarantee for that number: "
@@ -239,20 +204,10 @@ def run_partition(
         advice="Raise n_min: it bounds the smallest group. Operators set the shuffler's "
         "minimum_batch, and devices their total_central_epsilon_cap.",
     )
-    return (smallest, _digests(subject, rng, encode))
-
-
-def _digests(
-    subject: AuditSubject, rng: np.random.Generator, encode: Callable[[Task], bytes]
-) -> Finding:
-    """Check that different tasks have different bytes, hence different digests."""
-    checks, more = Checks(), math.nextafter(subject.task.delta, 1)
-    # Keep the task valid under each single change.
-    task = dataclasses.replace(
-        subject.task,
-        target_size=max(subject.task.n_min + 1, subject.task.target_size),
-        budget_delta=max(more, subject.task.budget_delta),
-    )
+    # Different tasks need different bytes, hence digests. Keep the task valid under each change.
+    checks, more = Checks(), math.nextafter(task.delta, 1)
+    target, budget = max(task.n_min + 1, task.target_size), max(more, task.budget_delta)
+    task = replace(task, target_size=target, budget_delta=budget)
     encodings = {encode(task)}
     changed: dict[str, Any] = {
         "nonce": rng.bytes(len(task.nonce)),
@@ -263,13 +218,14 @@ def _digests(
         "delta": more,
     }
     for name, value in changed.items():
-        other = encode(dataclasses.replace(task, **{name: value}))
+        other = encode(replace(task, **{name: value}))
         checks.require(f"another {name} changes the digest", other not in encodings)
         encodings.add(other)
-    return checks.finding(
+    digests = checks.finding(
         title="Keys and parameters are part of a task's digest",
         coalition="analyzer",
         sentence="A different key, deadline or n_min gives a task with a different digest, which "
         "users can compare.",
         advice="Do not collect with this version: tasks with the same digest can differ.",
     )
+    return (smallest, digests)

@@ -5,7 +5,6 @@ import hashlib
 import itertools
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeVar
@@ -20,8 +19,6 @@ from analyzer.staging import Staging
 from analyzer.storage import task_table
 from analyzer.storage.staged_blocks import StagedBlocks
 from analyzer.storage.store import Store
-from common.crypto.hpke import HpkePrivateKey, SealContext
-from common.crypto.hpke_pool import HpkePool, Opened, open_each
 from common.crypto.key_ring import DAY, Schedule
 from common.crypto.signing import SignedTask
 from common.messages.batch import BatchManifest, BatchPart
@@ -41,29 +38,6 @@ T = TypeVar("T")
 SCHEDULE: Final = Schedule(lifetime=90 * DAY, overlap=2 * DAY, retention=30 * DAY)
 _TIMEOUT: Final = 60.0
 """Timeout of a release, in seconds."""
-
-
-class InlinePool(HpkePool):
-    """A pool that opens in the caller's thread."""
-
-    def __init__(self, opening: Callable[..., Opened] = open_each) -> None:
-        """`opening` replaces the function that opens a chunk."""
-        self._opening = opening
-        self.processes = 2
-        """Number of workers for which callers split their work."""
-
-    def open_and(
-        self,
-        key: HpkePrivateKey,
-        work: Callable[[Opened], T],
-        sealed: bytes,
-        sealed_bytes: int,
-        context: SealContext,
-    ) -> Future[T]:
-        """Open one chunk, then run `work` on it."""
-        future: Future[T] = Future()
-        future.set_result(work(self._opening(key, sealed, sealed_bytes, context)))
-        return future
 
 
 class InlineExecutor:
@@ -91,7 +65,7 @@ class InlineExecutor:
 
 @dataclass
 class AnalyzerCore:
-    """The analyzer's core; `signed` and `task` hold the last published task."""
+    """The analyzer's core; `signed` and `task` are the last published task."""
 
     path: Path
     most_refused_share: float = 0.05

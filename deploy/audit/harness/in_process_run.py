@@ -8,25 +8,15 @@ from typing import Final
 
 import numpy as np
 
-from common.crypto.hpke import (
-    HpkePrivateKey,
-    HpkePublicKey,
-    envelope_context,
-    report_context,
-    split_every,
-)
+from common.crypto import hpke
+from common.crypto.hpke import HpkePrivateKey
 from common.crypto.signing import PublicIdentity, SignedTask, SigningIdentity, sign_receipt
 from common.errors import BatchStateError, ProofError
 from common.mechanisms.base import Reports
 from common.mechanisms.registry import mechanism_of
+from common.messages import inclusion_proof
 from common.messages.batch import BatchId, BatchManifest
-from common.messages.inclusion_proof import (
-    SALT_BYTES,
-    BatchCommitment,
-    InclusionProof,
-    leaves_of,
-    tree_over,
-)
+from common.messages.inclusion_proof import BatchCommitment, InclusionProof
 from common.messages.submission import plain_reports, unpack
 from common.task.draft import TaskDraft
 from common.task.task import Task
@@ -69,7 +59,7 @@ class DishonestShuffler:
         """Sealed reports of the last delivery."""
         self._committed: BatchCommitment | None = None
         self._proofs: dict[bool, list[InclusionProof]] = {}
-        """Proofs of every bucket, made once: the forged ones and the others."""
+        """Proofs of every bucket, forged or not."""
 
     @property
     def task(self) -> Task:
@@ -89,12 +79,13 @@ class DishonestShuffler:
         """Keep an envelope's reports, and return a receipt; raise BatchStateError if closed."""
         if self.closed:
             raise BatchStateError("the batch is closed")
-        submission = unpack(self._key.open(envelope, envelope_context(digest)), self.task)
-        self.users.append(split_every(submission.sealed_reports, self.task.sealed_report_bytes))
+        submission = unpack(self._key.open(envelope, hpke.envelope_context(digest)), self.task)
+        reports = hpke.split_every(submission.sealed_reports, self.task.sealed_report_bytes)
+        self.users.append(reports)
         return sign_receipt(self.identity, digest, envelope)
 
     async def inclusion(self, digest: TaskDigest, prefix: int | None) -> InclusionProof:  # noqa: ARG002  # there is only one task
-        """Return the analyzer's proof or, with `forges`, a self-signed proof of all submissions."""
+        """Return a bucket's proof, or one without a bucket."""
         if self.forges not in self._proofs:
             self._proofs[self.forges] = self._prove()
         proofs = self._proofs[self.forges]
@@ -103,16 +94,17 @@ class DishonestShuffler:
         return proofs[prefix]
 
     def _prove(self) -> list[InclusionProof]:
-        """Prove every bucket of the delivered reports or, with `forges`, of all submitted ones."""
-        reports, signed, salt = self.delivered, self._committed, bytes(SALT_BYTES)
+        """Prove the delivered reports or, with `forges`, sign a proof of all submitted ones."""
+        reports, signed, salt = self.delivered, self._committed, bytes(inclusion_proof.SALT_BYTES)
         if self.forges:
             reports = [report for user in self.users for report in user]
         elif signed is None or self.task.shuffler.keep_probability < 1:
             raise ProofError("the batch has not been delivered, or the task samples")
         else:
             salt = signed.salt
-        leaves = bytearray(leaves_of(b"".join(reports), self.task.sealed_report_bytes))
-        tree, buckets = tree_over(leaves, salt)
+        size = self.task.sealed_report_bytes
+        leaves = bytearray(inclusion_proof.leaves_of(b"".join(reports), size))
+        tree, buckets = inclusion_proof.tree_over(leaves, salt)
         if self.forges or signed is None:
             signed = BatchCommitment.sign(self.identity, self.digest, BATCH, tree, salt)
         return [
@@ -121,12 +113,12 @@ class DishonestShuffler:
         ]
 
     def invented_user(self) -> list[bytes]:
-        """Return the sealed reports of an invented user."""
+        """Seal the reports of an invented user."""
         return self._sealed(mechanism_of(self.task).dummies(self.task.reports_per_user, self.rng))
 
     def _sealed(self, reports: Reports) -> list[bytes]:
-        key = HpkePublicKey(self.task.suite, self.task.analyzer_key)
-        seal = key.sealer(report_context(self.digest))
+        key = hpke.HpkePublicKey(self.task.suite, self.task.analyzer_key)
+        seal = key.sealer(hpke.report_context(self.digest))
         return [seal(report.tobytes()) for report in reports]
 
     def batch(self, tampering: Tampering) -> tuple[BatchManifest, list[bytes]]:
@@ -202,11 +194,8 @@ class InProcessRun:
         self.shuffler_key = HpkePrivateKey.generate(draft.suite)
         await self.publish(draft)
         self.digest = self.analyzer.signed.digest()
-        self.shuffler = DishonestShuffler(
-            self.analyzer,
-            self.shuffler_key,
-            seed=int(self._rng.integers(2**63)),
-        )
+        seed = int(self._rng.integers(2**63))
+        self.shuffler = DishonestShuffler(self.analyzer, self.shuffler_key, seed=seed)
         self.store = DeviceStore(self.path / "budget.sqlite")
         self.agent = self.device(self.shuffler.identity.public_identity())
         self.watch = InclusionMonitor(
@@ -264,9 +253,8 @@ class InProcessRun:
         for _ in range(2):  # the first check only schedules the second
             await self.watch.check_due()
             self.clock.seconds += 2 * _PAUSE
-        found = [
-            await self.store.evidence(f"person {number}", self.digest) for number in range(n_users)
-        ]
+        names = [f"person {number}" for number in range(n_users)]
+        found = [await self.store.evidence(name, self.digest) for name in names]
         return [evidence.inclusion for evidence in found if evidence is not None]
 
     async def stop(self) -> None:

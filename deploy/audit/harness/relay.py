@@ -40,11 +40,7 @@ class RelayedCall:
 
 @dataclass
 class Relay(grpc.GenericRpcHandler):
-    """
-    A relay that has the service's certificate and forwards every call.
-
-    The relay calls `on_delivery` when a delivery begins.
-    """
+    """A relay with the service's certificate; calls `on_delivery` when a delivery begins."""
 
     party: Literal["analyzer", "shuffler"] = "analyzer"
     on_delivery: Callable[[], None] = lambda: None
@@ -53,16 +49,14 @@ class Relay(grpc.GenericRpcHandler):
 
     async def start(self, tls: Path, target: str) -> Self:
         """Listen, and connect to the service. `tls`: directory of the development authority."""
-        clock, before_analyzer = SystemClock(), self.party == "analyzer"
+        clock, to_analyzer = SystemClock(), self.party == "analyzer"
         caller = development_files(tls, "shuffler", clock).read()
-        own = caller if before_analyzer else None
+        own = caller if to_analyzer else None
         self._channel = open_channel(target, self.party, caller.authority, own=own)
         no_limit = (("grpc.max_receive_message_length", -1),)
         self._server = grpc.aio.server(handlers=[self], options=no_limit)
         identity = Tls.open(development_files(tls, self.party, clock), self.party, clock)
-        self.address = bind(
-            self._server, "127.0.0.1:0", identity, ask_for_certificates=before_analyzer
-        )
+        self.address = bind(self._server, "127.0.0.1:0", identity, ask_for_certificates=to_analyzer)
         await self._server.start()
         return self
 

@@ -43,11 +43,9 @@ class Services:
         self.shuffler: ShufflerService = await shuffler.server.start_coordinator(
             ShufflerSettings(**settings | changes)
         )
-        text = (self.directory / "shuffler" / "envelope.pub").read_text(encoding="ascii")
-        self.shuffler_key = bytes.fromhex(text)
-        self.shuffler_identity = (self.directory / "shuffler" / "identity.pub").read_text(
-            encoding="ascii"
-        )
+        state = self.directory / "shuffler"
+        self.shuffler_key = bytes.fromhex((state / "envelope.pub").read_text(encoding="ascii"))
+        self.shuffler_identity = (state / "identity.pub").read_text(encoding="ascii")
 
     async def start_user_agent(self, **changes: Any) -> None:  # noqa: ANN401  # any setting
         """Start a user agent for several people."""
@@ -60,9 +58,8 @@ class Services:
             "total_central_epsilon_cap": 20.0,
             "several_persons": True,
         }
-        self.user_agent: UserAgentService = await user_agent.server.start(
-            UserAgentSettings(**settings | changes)
-        )
+        complete = UserAgentSettings(**settings | changes)
+        self.user_agent: UserAgentService = await user_agent.server.start(complete)
 
     def _settings(self, party: str, listen: str) -> dict[str, Any]:
         return {

@@ -17,8 +17,6 @@ from common.task.task import NONCE_BYTES, Task
 FAR_FUTURE: Final = 4_000_000_000
 _UNUSED_KEY: Final = bytes(31) + b"\x09"
 """A valid public key whose private key is never used."""
-_SAMPLE_USERS: Final = 100_000
-_SAMPLE_DELTA: Final = 1e-6
 _DELTA: Final = 0.5
 """δ of a reduced task, large enough for a finite guarantee with a few dozen users."""
 _MAX_EPSILON: Final = 100.0
@@ -28,18 +26,12 @@ _MAX_DUMMIES: Final = 8
 
 
 def sample_task(**fields: Any) -> Task:  # noqa: ANN401  # fields of a draft
-    """
-    Create a task from a draft's fields; default labels name the items.
-
-    Raises:
-        TaskError: The fields break a rule.
-    """
-    size = fields["domain_size"]
+    """Create a task from a draft's fields; default labels name the items."""
     plain: dict[str, Any] = {
-        "labels": tuple(f"item {item}" for item in range(size)),
-        "delta": _SAMPLE_DELTA,
-        "n_min": _SAMPLE_USERS,
-        "target_size": _SAMPLE_USERS,
+        "labels": tuple(f"item {item}" for item in range(fields["domain_size"])),
+        "delta": 1e-6,
+        "n_min": 100_000,
+        "target_size": 100_000,
         "deadline": FAR_FUTURE,
     }
     draft = TaskDraft(shuffler_key=_UNUSED_KEY, **plain | fields)
@@ -53,11 +45,9 @@ def reduced_draft(
     """
     Reduce a task on items to one that a few users complete in seconds; None if impossible.
 
-    Keeps protocol and noise; reduces items and buckets, and dummies if necessary. A batch may have
-    at most `most_reports` reports, and ε must be finite. This does not change which party detects
-    an attack. `n_users` contains values of n_min to try, in order.
-
-    Cost: tenths of a second per value of n_min, for a search for ε.
+    Keeps protocol and noise; reduces items, buckets and, if necessary, dummies, which does not
+    change who detects an attack. A batch may have at most `most_reports` reports, and ε must be
+    finite. `n_users`: values of n_min to try, in order. Cost: tenths of a second for each.
     """
     task = Task.from_bytes(task_bytes)
     key = HpkePrivateKey.generate(task.suite).public_key().raw

@@ -2,31 +2,20 @@
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, get_args
 
 import numpy as np
+from numpy.random import Generator
 
 from common.crypto.hpke import split_every
 from common.runtime import logs
+from deploy.audit import statistics
 from deploy.audit.finding import Checks, Finding, Rows
 from deploy.audit.harness.relay import GRPC_HEADERS, RelayedCall
-from deploy.audit.observation.byte_search import (
-    encodings,
-    hash_encodings,
-    kinds_found,
-    start_encodings,
-)
+from deploy.audit.observation import byte_search
 from deploy.audit.observation.recorder import MOMENTS, Moment, RunRecord, record_run
 from deploy.audit.scenario import AuditSubject
-from deploy.audit.statistics import (
-    p_blocks,
-    p_group_order,
-    p_neighbours,
-    p_rank,
-    p_rank_sum,
-    p_successions,
-)
 from protos.shuffledp.v1 import analyzer_pb2
 
 Patterns = dict[str, list[bytes]]
@@ -37,14 +26,8 @@ _MIN_DISTINCT_BYTES: Final = 8
 """Minimum distinct bytes of an opened report to search for; others could occur by chance."""
 
 
-def observe_services(
-    subject: AuditSubject, rng: np.random.Generator, *, by_arrival: bool = False
-) -> Rows:
-    """
-    Run the three services once, and check each party's view.
-
-    `by_arrival` injects a weakness: the delivered reports are in arrival order.
-    """
+def observe_services(subject: AuditSubject, rng: Generator, *, by_arrival: bool = False) -> Rows:
+    """Run the three services once, and check each party's view; `by_arrival` is a weakness."""
     record = record_run(subject, rng)
     if by_arrival:
         places, (manifest, reports) = record.places, record.delivery
@@ -65,11 +48,10 @@ def network_view(record: RunRecord) -> Finding:
     lengths = {len(envelope) for envelope in record.envelopes}
     checks.require("all submissions have the task's length", lengths == {task.envelope_bytes})
     singles = [call for call in record.to_shuffler if call.method == "Submit"]
-    for what, sizes in (
-        ("requests", {len(call.requests[0]) for call in singles}),
-        ("answers", {len(call.answer or b"") for call in singles}),
-    ):
-        checks.require(f"all {what} have one length", len(sizes) == 1)
+    requests = {len(call.requests[0]) for call in singles}
+    checks.require("all requests have one length", len(requests) == 1)
+    answers = {len(call.answer or b"") for call in singles}
+    checks.require("all answers have one length", len(answers) == 1)
     return checks.finding(
         title="Network: lengths of messages",
         coalition="network",
@@ -93,7 +75,7 @@ def shuffler_view(record: RunRecord) -> Finding:
             np.array([record.places[report] for report in split_every(group, size)])
             for group in record.groups
         ]
-        checks.test("order on its disk", p_group_order(groups))
+        checks.test("order on its disk", statistics.p_group_order(groups))
     secret = opened | _secrets(record, "sealed report", *_LINKS, "batch key")
     checks.require("the batch's key was recorded", bool(record.batch_keys))
     for moment in MOMENTS:
@@ -114,33 +96,30 @@ def analyzer_view(record: RunRecord) -> Finding:
     """Test the delivery's order, counts and fields; search calls to the analyzer for links."""
     checks, order = Checks(), record.order
     users = order[order >= 0]
-    checks.test("rank correlation with arrival", p_rank(users))
-    checks.test("neighbours that arrived as neighbours", p_successions(users))
-    checks.test("neighbours of one user", p_neighbours(users // record.task.reports_per_user))
-    checks.test("blocks of arrival by blocks of delivery", p_blocks(users))
+    checks.test("rank correlation with arrival", statistics.p_rank(users))
+    checks.test("neighbours that arrived as neighbours", statistics.p_successions(users))
+    owners = users // record.task.reports_per_user
+    checks.test("neighbours of one user", statistics.p_neighbours(owners))
+    checks.test("blocks of arrival by blocks of delivery", statistics.p_blocks(users))
     if not (order >= 0).all():
-        checks.test("places of the shuffler's dummies", p_rank_sum(order < 0))
+        checks.test("places of the shuffler's dummies", statistics.p_rank_sum(order < 0))
     numbers_of_parts = [request for call in record.parts for request in call.requests[:1]]
     once = len(record.deliveries) == 1 and len(set(numbers_of_parts)) == len(numbers_of_parts)
     checks.require("the batch is delivered once", once)
     manifest, delivered = record.delivery
     numbers = (len(record.submissions), len(delivered))
-    stated = (manifest.n_users, manifest.n_reports)
-    checks.require("the manifest's numbers are correct", stated == numbers)
-    result = (record.result.n_users, record.result.n_reports)
-    checks.require("the result's numbers are correct", result == numbers)
-    unchanged = len(set(record.sent) & set(delivered))
-    checks.require(
-        "no report is lost",
-        unchanged == len(record.sent) or record.task.shuffler.keep_probability < 1,
-    )
-    added = record.task.shuffler.law != "none"
-    checks.require("no report is added or repeated", unchanged == len(delivered) or added)
+    for whose, stated in (("manifest", manifest), ("result", record.result)):
+        correct = (stated.n_users, stated.n_reports) == numbers
+        checks.require(f"the {whose}'s numbers are correct", correct)
+    unchanged, shuffler = len(set(record.sent) & set(delivered)), record.task.shuffler
+    kept = unchanged == len(record.sent) or shuffler.keep_probability < 1
+    checks.require("no report is lost", kept)
+    own = unchanged == len(delivered) or shuffler.law != "none"
+    checks.require("no report is added or repeated", own)
     checks.require("every report opens", None not in record.opened)
     last = max(call.begun for call in record.to_shuffler if call.method.startswith("Submit"))
-    checks.require(
-        "the batch is delivered after its last submission", record.deliveries[0].begun > last
-    )
+    after = record.deliveries[0].begun > last
+    checks.require("the batch is delivered after its last submission", after)
     sizes = {len(request) for call in record.parts for request in call.requests[1:-1]}
     checks.require("all messages with reports have one length", len(sizes) <= 1)
     for call in record.to_analyzer:
@@ -180,9 +159,8 @@ def logs_and_metrics(record: RunRecord) -> Finding:
     checks, lines = Checks(), [*map(json.loads, record.logs.splitlines())]
     allowed = {"level", "event", *get_args(logs.Field)}
     checks.require("the services logged", any(line["event"] == "batch released" for line in lines))
-    checks.require(
-        "log lines contain allowed fields only", all(set(line) <= allowed for line in lines)
-    )
+    only_allowed = all(set(line) <= allowed for line in lines)
+    checks.require("log lines contain allowed fields only", only_allowed)
     numbers = {field for line in lines for field in line.values() if isinstance(field, int)}
     checks.require("the only numbers are those of the batch", numbers <= {0, record.result.n_users})
     digits = any(mark.isdigit() for line in lines for mark in line["event"])
@@ -203,7 +181,7 @@ def logs_and_metrics(record: RunRecord) -> Finding:
 
 
 def _search(checks: Checks, patterns: Patterns, haystack: bytes, where: str) -> None:
-    found = kinds_found(patterns, haystack)
+    found = byte_search.kinds_found(patterns, haystack)
     for kind in patterns:
         checks.require(f"no {kind} {where}", kind not in found)
 
@@ -221,27 +199,27 @@ def _requests(calls: Sequence[RelayedCall]) -> bytes:
 
 def _secrets(record: RunRecord, *kinds: str) -> Patterns:
     """Return byte strings by kind, leaving out opened reports that could occur by chance."""
-    texts = {
-        text for text in record.opened if text is not None and len(set(text)) >= _MIN_DISTINCT_BYTES
-    }
+    texts = {text for text in record.opened if text and len(set(text)) >= _MIN_DISTINCT_BYTES}
+    ids = [submission.submission_id for submission in record.submissions]
     known = {
-        "sealed report": [way for report in record.sent for way in start_encodings(report)],
-        "submission id": [
-            way for sent in record.submissions for way in encodings(sent.submission_id)
-        ],
-        "envelope": [way for text in record.envelopes for way in start_encodings(text)],
-        "hash of an envelope": [way for text in record.envelopes for way in hash_encodings(text)],
-        "opened report": [way for text in texts for way in encodings(text)],
+        "sealed report": _every(byte_search.start_encodings, record.sent),
+        "submission id": _every(byte_search.encodings, ids),
+        "envelope": _every(byte_search.start_encodings, record.envelopes),
+        "hash of an envelope": _every(byte_search.hash_encodings, record.envelopes),
+        "opened report": _every(byte_search.encodings, texts),
         "planted name": [name.encode() for name in record.names],
         "label": [record.label.encode()],
-        "batch key": [way for key in record.batch_keys.values() for way in encodings(key)],
+        "batch key": _every(byte_search.encodings, record.batch_keys.values()),
     }
     return {kind: known[kind] for kind in kinds}
 
 
+def _every(encode: Callable[[bytes], list[bytes]], secrets: Iterable[bytes]) -> list[bytes]:
+    return [encoding for secret in secrets for encoding in encode(secret)]
+
+
 def _known_fields(method: str, raw: bytes) -> bytes:
     """Re-encode a request to the analyzer without fields that are unknown to the protocol."""
-    kind: Any = getattr(analyzer_pb2, f"{method}Request")
-    message = kind.FromString(raw)
+    message: Any = getattr(analyzer_pb2, f"{method}Request").FromString(raw)
     message.DiscardUnknownFields()
     return bytes(message.SerializeToString())

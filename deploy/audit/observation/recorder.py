@@ -8,22 +8,17 @@ import sqlite3
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, Literal
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import NDArray
 
+from common.crypto import hpke
 from common.crypto.batch_key import KEY_BYTES, BatchKey
-from common.crypto.hpke import (
-    DEFAULT_SUITE,
-    HpkePrivateKey,
-    envelope_context,
-    report_context,
-    split_every,
-)
 from common.crypto.signing import SignedTask
 from common.messages.batch import BatchManifest
 from common.messages.result import Result
@@ -35,19 +30,14 @@ from common.runtime.state_directory import StateDirectory
 from common.task.draft import TaskDraft
 from common.task.task import Task
 from common.wire.batches import chunk_from_wire, delivery_from_wire, part_from_wire
+from common.wire.submissions import contribution_to_wire
 from deploy.audit.harness.analyzer_core import SCHEDULE
 from deploy.audit.harness.relay import Relay, RelayedCall
 from deploy.audit.harness.services import Services
 from deploy.audit.harness.tasks import reduced_draft
 from deploy.audit.scenario import AuditSubject
 from deploy.clients.shuffler import ShufflerClient
-from protos.shuffledp.v1 import (
-    analyzer_pb2,
-    shuffler_pb2,
-    shuffler_pb2_grpc,
-    user_agent_pb2,
-    user_agent_pb2_grpc,
-)
+from protos.shuffledp.v1 import analyzer_pb2, shuffler_pb2, shuffler_pb2_grpc, user_agent_pb2_grpc
 from shuffler.storage.group import open_group
 from user_agent.contribution import Contributor
 
@@ -59,16 +49,15 @@ _REPORTS_PER_USER: Final = 11
 """Reports per user for which the sample size is set; if users send more, fewer take part."""
 _MIN_USERS: Final = 40
 _AGENT_USERS: Final = 20
-"""Users who answer through the user agent."""
 _SINGLE_USERS: Final = 50
 """Users without an agent who call the shuffler themselves; all others submit in bulk."""
 _BULK_SIZE: Final = 96
-"""Submissions in one bulk call."""
 _MAX_LABELS: Final = 1000
 _TIMEOUT: Final = 120.0
 """Timeout of the run in seconds; each user adds one second."""
 _METRICS: Final = {"metrics_listen": "127.0.0.1:0"}
-_CAPS_OFF: Final[dict[str, Any]] = {
+_AGENT: Final[dict[str, Any]] = {
+    **_METRICS,
     "local_epsilon_cap": float("inf"),
     "total_local_epsilon_cap": float("inf"),
     "total_central_epsilon_cap": 1e6,
@@ -82,8 +71,8 @@ class RunRecord:
     """Messages, files, logs, metrics and the services' private keys of one run."""
 
     signed: SignedTask
-    analyzer_key: HpkePrivateKey
-    shuffler_key: HpkePrivateKey
+    analyzer_key: hpke.HpkePrivateKey
+    shuffler_key: hpke.HpkePrivateKey
     names: tuple[str, ...]
     """Planted names of people, then the planted header value of all calls."""
     label: str
@@ -92,23 +81,16 @@ class RunRecord:
     """Calls by devices, in arrival order."""
     to_analyzer: Sequence[RelayedCall]
     """Calls by the shuffler."""
-    groups: tuple[bytes, ...] = ()
+    groups: tuple[bytes, ...]
     """Decrypted groups of sealed reports on the shuffler's disk during the collection."""
-    disks: dict[tuple[str, Moment], dict[str, bytes]] = field(default_factory=dict)
+    disks: dict[tuple[str, Moment], dict[str, bytes]]
     """Contents of files, by party and moment, then by path."""
-    batch_keys: dict[str, bytes] = field(default_factory=dict)
+    batch_keys: dict[str, bytes]
     """Unwrapped batch keys, by file name."""
-    metrics: dict[str, str] = field(default_factory=dict)
+    metrics: dict[str, str]
     """Metrics pages, by party and moment."""
-    released: Result | None = None
+    result: Result
     logs: str = ""
-
-    @property
-    def result(self) -> Result:
-        """The released result; ValueError if none was recorded."""
-        if self.released is None:
-            raise ValueError("the run was recorded without its result")
-        return self.released
 
     @cached_property
     def task(self) -> Task:
@@ -129,14 +111,14 @@ class RunRecord:
     @cached_property
     def submissions(self) -> list[Submission]:
         """The opened envelopes, in arrival order."""
-        key, context = self.shuffler_key, envelope_context(self.signed.digest())
+        key, context = self.shuffler_key, hpke.envelope_context(self.signed.digest())
         return [unpack(key.open(envelope, context), self.task) for envelope in self.envelopes]
 
     @cached_property
     def sent(self) -> list[bytes]:
         """Sealed reports of all submissions, in arrival order."""
         sealed = b"".join(submission.sealed_reports for submission in self.submissions)
-        return split_every(sealed, self.task.sealed_report_bytes)
+        return hpke.split_every(sealed, self.task.sealed_report_bytes)
 
     @cached_property
     def places(self) -> dict[bytes, int]:
@@ -163,20 +145,19 @@ class RunRecord:
             parts[part_from_wire(first).part] = b"".join(map(chunk_from_wire, rest))
         reports = b"".join(parts[number] for number in sorted(parts))
         manifest, _ = delivery_from_wire(begun)
-        return manifest, split_every(reports, self.task.sealed_report_bytes)
+        return manifest, hpke.split_every(reports, self.task.sealed_report_bytes)
 
     @cached_property
     def opened(self) -> list[bytes | None]:
         """Plaintexts in delivery order; None where a report does not open."""
-        opener = self.analyzer_key.opener(report_context(self.signed.digest()))
+        opener = self.analyzer_key.opener(hpke.report_context(self.signed.digest()))
         return [opener(report) for report in self.delivery[1]]
 
     @cached_property
     def order(self) -> NDArray[np.int64]:
         """Index in `sent` of each delivered report; -1 for the shuffler's own dummies."""
-        return np.array(
-            [self.places.get(report, -1) for report in self.delivery[1]], dtype=np.int64
-        )
+        places = [self.places.get(report, -1) for report in self.delivery[1]]
+        return np.array(places, dtype=np.int64)
 
 
 def files_of(state: Path) -> dict[str, bytes]:
@@ -215,14 +196,12 @@ def stored_groups(state: Path, digest: bytes) -> tuple[bytes, ...]:
     )
 
 
-def record_run(subject: AuditSubject, rng: np.random.Generator) -> RunRecord:
+def record_run(subject: AuditSubject, rng: Generator) -> RunRecord:
     """
     Run the audited task once, reduced to a small batch, and record the run.
 
-    Raises:
-        ValueError: No small batch of the task has a finite guarantee.
-
-    Cost: a few seconds, plus a millisecond per report.
+    Raises ValueError if no small batch of the task has a finite guarantee. Cost: a few seconds,
+    plus a millisecond per report.
     """
     users = subject.sizes.users
     draft = reduced_draft(
@@ -235,10 +214,9 @@ def record_run(subject: AuditSubject, rng: np.random.Generator) -> RunRecord:
     each = subject.task.reports_per_user
     n_users = max(draft.n_min, min(users, max(_MIN_USERS, users * _REPORTS_PER_USER // each)))
     with tempfile.TemporaryDirectory(prefix="shuffledp-audit-") as folder, _captured_logs() as text:
-        recorder = _Recorder(Services(Path(folder)), n_users, rng)
-        asyncio.run(recorder.run(draft))
-        recorder.record.logs = text.getvalue()
-        return recorder.record
+        record = asyncio.run(_Recorder(Services(Path(folder)), n_users, rng).run(draft))
+        record.logs = text.getvalue()
+        return record
 
 
 @contextmanager
@@ -257,76 +235,81 @@ def _captured_logs() -> Iterator[io.StringIO]:
 
 
 class _Recorder:
-    record: RunRecord
-
-    def __init__(self, services: Services, n_users: int, rng: np.random.Generator) -> None:
+    def __init__(self, services: Services, n_users: int, rng: Generator) -> None:
         self._services, self._n_users, self._rng = services, n_users, rng
         self._before_shuffler = Relay(party="shuffler")
-        self._before_analyzer = Relay(
-            party="analyzer", on_delivery=lambda: self._look("delivering")
-        )
+        self._before_analyzer = Relay(on_delivery=lambda: self._look("delivering"))
+        self._disks = dict[tuple[str, Moment], dict[str, bytes]]()
+        self._batch_keys, self._metrics = dict[str, bytes](), dict[str, str]()
 
-    async def run(self, draft: TaskDraft) -> None:
+    async def run(self, draft: TaskDraft) -> RunRecord:
         """Run the services: start, collect, release, stop."""
         services, tls = self._services, self._services.directory / "tls"
         await services.start_analyzer(**_METRICS)
         await self._before_analyzer.start(tls, services.analyzer.address)
         await services.start_shuffler(analyzer=self._before_analyzer.address, **_METRICS)
         await self._before_shuffler.start(tls, services.shuffler.address)
-        await services.start_user_agent(
-            shuffler=self._before_shuffler.address, **_METRICS, **_CAPS_OFF
-        )
+        await services.start_user_agent(shuffler=self._before_shuffler.address, **_AGENT)
         try:
             async with asyncio.timeout(_TIMEOUT + self._n_users):
-                await self._collect_and_release(draft)
+                return await self._collect_and_release(draft)
         finally:
             await services.stop()
             await self._before_shuffler.stop()
             await self._before_analyzer.stop()
 
-    async def _collect_and_release(self, draft: TaskDraft) -> None:
-        rng, shuffler = self._rng, self._services.shuffler
+    async def _collect_and_release(self, draft: TaskDraft) -> RunRecord:
+        rng, state = self._rng, self._state("shuffler")
         values: list[int] = rng.integers(0, draft.domain_size, self._n_users).tolist()
         names = [_planted_word(rng) for _ in range(min(_AGENT_USERS, self._n_users // 4))]
         label, header = _planted_word(rng), _planted_word(rng)
         labels = tuple(f"{label} {item}" for item in range(draft.domain_size))
         named = labels if len(labels) < _MAX_LABELS else ()
-        name = "envelope.pub" if draft.suite == DEFAULT_SUITE else f"envelope-{draft.suite}.pub"
-        key = bytes.fromhex((self._state("shuffler") / name).read_text(encoding="ascii"))
-        token = self._state("shuffler") / "operator.token"
+        suffix = "" if draft.suite == hpke.DEFAULT_SUITE else f"-{draft.suite}"
+        key = bytes.fromhex((state / f"envelope{suffix}.pub").read_text(encoding="ascii"))
         authority = self._services.directory / "tls" / "authority.pem"
         async with (
             self._services.operator() as analyzer_operator,
-            ShufflerClient.connect(shuffler.address, authority, token) as shuffler_operator,
+            ShufflerClient.connect(
+                self._services.shuffler.address, authority, state / "operator.token"
+            ) as shuffler_operator,
         ):
-            signed = await analyzer_operator.create_task(
-                dataclasses.replace(draft, labels=named, shuffler_key=key)
-            )
-            task = Task.from_bytes(signed.task_bytes)
-            self.record = record = RunRecord(
-                signed=signed,
-                analyzer_key=self._private_key("analyzer", task.suite, task.analyzer_key),
-                shuffler_key=self._private_key("shuffler", task.suite, task.shuffler_key),
-                names=(*names, header),
-                label=label,
-                to_shuffler=self._before_shuffler.calls,
-                to_analyzer=self._before_analyzer.calls,
-            )
-            await self._contribute(names, values, header)
+            wanted = dataclasses.replace(draft, labels=named, shuffler_key=key)
+            signed = await analyzer_operator.create_task(wanted)
+            task, digest = Task.from_bytes(signed.task_bytes), signed.digest()
+            analyzer_key = self._private_key("analyzer", task.suite, task.analyzer_key)
+            shuffler_key = self._private_key("shuffler", task.suite, task.shuffler_key)
+            await self._contribute(signed, names, values, header)
             await self._scrape("collecting")
             self._look("collecting")
-            record.groups = stored_groups(self._state("shuffler"), signed.digest())
-            await shuffler_operator.close_batch(signed.digest())
-            record.released = await analyzer_operator.wait_for_result(signed.digest(), pause=0.1)
-            while batch_keys(self._state("shuffler")):  # noqa: ASYNC110  # no call reports that the key is destroyed
+            groups = stored_groups(state, digest)
+            await shuffler_operator.close_batch(digest)
+            result = await analyzer_operator.wait_for_result(digest, pause=0.1)
+            while batch_keys(state):  # noqa: ASYNC110  # no call reports that the key is destroyed
                 await asyncio.sleep(0.05)
             await self._scrape("over")
             self._look("over")
+        return RunRecord(
+            signed=signed,
+            analyzer_key=analyzer_key,
+            shuffler_key=shuffler_key,
+            names=(*names, header),
+            label=label,
+            to_shuffler=self._before_shuffler.calls,
+            to_analyzer=self._before_analyzer.calls,
+            groups=groups,
+            disks=self._disks,
+            batch_keys=self._batch_keys,
+            metrics=self._metrics,
+            result=result,
+        )
 
-    async def _contribute(self, names: Sequence[str], values: Sequence[int], header: str) -> None:
+    async def _contribute(
+        self, signed: SignedTask, names: Sequence[str], values: Sequence[int], header: str
+    ) -> None:
         """Submit through the user agent, then one by one, then in bulk."""
-        digest = self.record.signed.digest()
-        contributor = Contributor(self.record.task, digest)
+        digest = signed.digest()
+        contributor = Contributor(Task.from_bytes(signed.task_bytes), digest)
         envelopes = [contributor.prepare(v, self._rng).envelope for v in values[len(names) :]]
         async with (
             self._services.channel("user_agent", self._services.user_agent.address) as agent,
@@ -335,10 +318,7 @@ class _Recorder:
             person = user_agent_pb2_grpc.UserAgentStub(agent)
             devices = shuffler_pb2_grpc.ShufflerStub(channel)
             calls: list[tuple[Any, Any]] = [
-                (
-                    person.Contribute,
-                    user_agent_pb2.ContributeRequest(task_digest=digest, value=value, person=name),
-                )
+                (person.Contribute, contribution_to_wire(digest, value, name))
                 for name, value in zip(names, values, strict=False)
             ]
             calls += [
@@ -346,10 +326,9 @@ class _Recorder:
                 for envelope in envelopes[:_SINGLE_USERS]
             ]
             for start in range(_SINGLE_USERS, len(envelopes), _BULK_SIZE):
-                bulk = shuffler_pb2.SubmitBulkRequest(
-                    task_digest=digest, envelopes=envelopes[start : start + _BULK_SIZE]
-                )
-                calls.append((devices.SubmitBulk, bulk))
+                bulk = envelopes[start : start + _BULK_SIZE]
+                request = shuffler_pb2.SubmitBulkRequest(task_digest=digest, envelopes=bulk)
+                calls.append((devices.SubmitBulk, request))
             metadata = (("x-request-id", header),)
             for method, request in calls:
                 await reply(method(request, timeout=LONG_DEADLINE, metadata=metadata), "a service")
@@ -359,9 +338,9 @@ class _Recorder:
 
     def _look(self, moment: Moment) -> None:
         """Record the batch keys and, once per moment, the files of all parties."""
-        self.record.batch_keys |= batch_keys(self._state("shuffler"))
+        self._batch_keys |= batch_keys(self._state("shuffler"))
         for party in PARTIES:
-            self.record.disks.setdefault((party, moment), files_of(self._state(party)))
+            self._disks.setdefault((party, moment), files_of(self._state(party)))
 
     async def _scrape(self, moment: Moment) -> None:
         for party in PARTIES:
@@ -369,13 +348,13 @@ class _Recorder:
             host, _, port = address.rpartition(":")
             reader, writer = await asyncio.open_connection(host, int(port))
             writer.write(b"GET /metrics HTTP/1.1\r\n\r\n")
-            self.record.metrics[f"{party} {moment}"] = (await reader.read()).decode()
+            self._metrics[f"{party} {moment}"] = (await reader.read()).decode()
             writer.close()
 
-    def _private_key(self, party: str, suite: str, public: bytes) -> HpkePrivateKey:
+    def _private_key(self, party: str, suite: str, public: bytes) -> hpke.HpkePrivateKey:
         store = KeyStore(StateDirectory.open(self._state(party)), SCHEDULE)
         return store.private_key(suite, public, whose=f"{party}_key")
 
 
-def _planted_word(rng: np.random.Generator) -> str:
+def _planted_word(rng: Generator) -> str:
     return f"planted-{rng.bytes(8).hex()}"

@@ -10,17 +10,12 @@ from deploy.audit.report.audit_report import AuditReport, WeakestPoint, weakest_
 from deploy.audit.report.recommendations import changes
 from deploy.audit.statistics import FAMILY_LEVEL, TEST_LEVEL
 from deploy.pages import figures
-from deploy.pages.guarantee_sentences import (
-    best_guarantees,
-    coalition_name,
-    guarantee_sentences,
-)
+from deploy.pages.guarantee_sentences import best_guarantees, coalition_name, guarantee_sentences
 from deploy.pages.page import render
 
 NOT_TRIED: Final = "not tried"
 
 FindingsById = dict[str, Finding]
-"""Findings by their id on the page."""
 
 
 def audit_page(report: AuditReport) -> str:
@@ -31,11 +26,14 @@ def audit_page(report: AuditReport) -> str:
     failed = {f"failed-{number}": row for number, row in enumerate(report.failed, start=1)}
     sentences = dict(zip(report.guarantees, guarantee_sentences(report.guarantees), strict=True))
     coalitions = coalition_rows(report, point, by_id)
+    title = f"Audit not passed: {len(failed):,} of {len(by_id):,} checks failed"
+    if not failed:
+        title = "Audit passed" if by_id else "Audit not passed: nothing was checked"
     return render(
         "audit.html",
         version=report.version,
         styles=("audit.css",),
-        title=_title(report),
+        title=title,
         report=report,
         digest=report.task_digest.hex(),
         limits={id_: row for id_, row in by_id.items() if row.verdict == "known limit"},
@@ -58,7 +56,7 @@ def audit_page(report: AuditReport) -> str:
         test_level=_one_in(TEST_LEVEL),
         coalition_name=coalition_name,
         verdict_style=_verdict_style,
-        gain=_gain,
+        gain=lambda epsilon: "–" if epsilon is None else figures.format_lower_bound(epsilon),
         figures_of=_figures,
         details_of=_details,
     )
@@ -70,8 +68,8 @@ def coalition_rows(
     """
     Return a row for each coalition, the weakest first, then by falling claim.
 
-    Fields: coalition; whether it is the weakest; the most important attack or None; the attack's
-    description, verdict and id on the page; ε and δ of its claim, or else of the best guarantee.
+    A row has the most important attack or None, its description, verdict and id on the page, and ε
+    and δ of its claim, or else of the best guarantee.
     """
     best = {str(name): guarantee for name, guarantee in best_guarantees(report.guarantees).items()}
     tried = {f.coalition for f in report.findings if report.attacks_by(f.coalition)} - {"nobody"}
@@ -99,14 +97,6 @@ def coalition_rows(
     return sorted(rows, key=lambda row: (not row["weakest"], -(row["claim"] or 0.0)))
 
 
-def _title(report: AuditReport) -> str:
-    if report.passed:
-        return "Audit passed"
-    if not report.findings:
-        return "Audit not passed: nothing was checked"
-    return f"Audit not passed: {len(report.failed):,} of {len(report.findings):,} checks failed"
-
-
 def _findings_by_id(report: AuditReport, heading: Heading) -> FindingsById:
     """Return the findings under a heading by id, failures first."""
     under = [finding for finding in report.findings if finding.heading == heading]
@@ -120,10 +110,6 @@ def _plain(figure: float) -> str:
     return figures.format_scientific(figure) if "e" in f"{figure:,.4g}" else f"{figure:,.4g}"
 
 
-def _gain(epsilon: float | None) -> str:
-    return "–" if epsilon is None else figures.format_lower_bound(epsilon)
-
-
 _FIGURES: Final[dict[str, tuple[str, Callable[[float], str]]]] = {
     "Claimed ε": ("claim_epsilon", figures.format_privacy),
     "At δ": ("delta", figures.format_privacy),
@@ -133,7 +119,6 @@ _FIGURES: Final[dict[str, tuple[str, Callable[[float], str]]]] = {
     "Expected": ("expected", _plain),
     "Measured": ("measured", _plain),
 }
-"""Field and format of each figure of a finding."""
 
 
 def _figures(finding: Finding) -> Iterable[tuple[str, str]]:

@@ -16,9 +16,6 @@ from deploy.audit.statistics import FAMILY_LEVEL, MAX_TESTS
 from deploy.pages.guarantee_sentences import best_guarantees
 from deploy.terminal.json_output import number_or_text
 
-Mode = Literal["quick", "full"]
-"""Sample sizes; see scenario.py."""
-
 _OTHER_CLAIM_VERDICTS: Final = frozenset({"refuted", "not refuted"})
 """Verdicts on claims that are not the task's."""
 
@@ -31,11 +28,10 @@ class AuditReport:
     task_digest: TaskDigest
     n_users: int
     """Number of users for whom guarantees are stated."""
-    mode: Mode
+    mode: Literal["quick", "full"]
+    """Sample sizes; see scenario.py."""
     seed: int
-    """Seed of all draws except those from the system's randomness."""
     version: str
-    """Program version."""
     seconds: float
     outcomes: tuple[Findings, ...]
     """One outcome per scenario, in report order."""
@@ -52,7 +48,19 @@ class AuditReport:
     def findings(self) -> tuple[Finding, ...]:
         """All findings, scenario by scenario, plus a failed one if there are too many tests."""
         rows = tuple(finding for outcome in self.outcomes for finding in outcome.findings)
-        return rows if self.tests <= MAX_TESTS else (*rows, _too_many(self.tests))
+        if self.tests <= MAX_TESTS:
+            return rows
+        too_many = Finding(
+            scenario="audit",
+            title="The number of statistical tests is within its limit",
+            heading="correctness",
+            coalition="nobody",
+            verdict="broken",
+            sentence=f"The run made {self.tests:,} statistical tests; with more than "
+            f"{MAX_TESTS:,}, false alarms are more frequent than stated.",
+            advice="Run fewer scenarios at a time, with --scenario.",
+        )
+        return (*rows, too_many)
 
     @property
     def curves(self) -> tuple[Curve, ...]:
@@ -111,27 +119,21 @@ class AuditReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeakestPoint:
-    """The coalition with the largest guaranteed ε, and its attacks."""
+    """The coalition with the largest guaranteed ε."""
 
     guarantee: Guarantee
     """The strongest guarantee against the coalition."""
     equals: tuple[Coalition, ...]
     """Other coalitions with the same ε."""
-    attacks: tuple[Finding, ...]
-    """The coalition's attacks, as returned by AuditReport.attacks_by."""
-
-    @property
-    def measured(self) -> Finding | None:
-        """The most important finding with a gain, if any."""
-        gains = ((row.empirical_epsilon_lower, row.exact_epsilon, row) for row in self.attacks)
-        rows = (row for measured, computed, row in gains if (measured, computed) != (None, None))
-        return next(rows, None)
+    measured: Finding | None
+    """The coalition's most important attack with a gain, if any."""
 
 
 def weakest_point(report: AuditReport) -> WeakestPoint:
     """Return the weakest point of an audited task."""
     best = best_guarantees(report.guarantees)
     weakest = max(best.values(), key=lambda guarantee: guarantee.epsilon)
+    attacks = report.attacks_by(weakest.coalition)
     return WeakestPoint(
         guarantee=weakest,
         equals=tuple(
@@ -139,7 +141,14 @@ def weakest_point(report: AuditReport) -> WeakestPoint:
             for coalition, guarantee in best.items()
             if guarantee is not weakest and guarantee.epsilon == weakest.epsilon
         ),
-        attacks=report.attacks_by(weakest.coalition),
+        measured=next(
+            (
+                row
+                for row in attacks
+                if (row.empirical_epsilon_lower, row.exact_epsilon) != (None, None)
+            ),
+            None,
+        ),
     )
 
 
@@ -148,46 +157,29 @@ class SelfTestResult:
     """The result of one scenario's self-test."""
 
     scenario: Scenario
-    failed: tuple[Finding, ...]
-    """Findings that fail with the weakness."""
-    crashed: bool
-    """Whether the scenario could not be run with the weakness, which `failed` explains."""
-    failed_before: tuple[Finding, ...]
-    """Findings that fail without the weakness."""
-    applies: bool
-    """Whether the weakness applies to this task."""
+    honest: Findings
+    """Findings without the weakness."""
+    weakened: Findings
+    """Findings with the weakness; none if it does not apply to this task."""
+
+    @property
+    def applies(self) -> bool:
+        """Whether the weakness applies to this task."""
+        return bool(self.weakened.findings)
 
     @property
     def detected(self) -> bool:
         """Whether the scenario fails with the weakness and passes without it."""
-        return bool(self.failed) and not self.crashed and not self.failed_before
+        return bool(self.weakened.failed) and not (self.weakened.crashed or self.honest.failed)
 
     @property
     def passed(self) -> bool:
         """Whether the weakness is detected, or does not apply and nothing fails without it."""
-        return self.detected or not (self.applies or self.failed_before)
-
-
-def _too_many(tests: int) -> Finding:
-    """Return a failed finding: the run made more tests than its error rate allows."""
-    return Finding(
-        scenario="audit",
-        title="The number of statistical tests is within its limit",
-        heading="correctness",
-        coalition="nobody",
-        verdict="broken",
-        sentence=f"The run made {tests:,} statistical tests; with more than {MAX_TESTS:,}, false "
-        "alarms are more frequent than stated.",
-        advice="Run fewer scenarios at a time, with --scenario.",
-    )
+        return self.detected or not (self.applies or self.honest.failed)
 
 
 def as_json(report: AuditReport) -> dict[str, Any]:
-    """
-    Return the fields of audit.json.
-
-    Infinite numbers become "inf", and NaN becomes null.
-    """
+    """Return the fields of audit.json. Infinite numbers become "inf", and NaN becomes null."""
     fields = {
         "shuffledp": report.version,
         "task_digest": report.task_digest.hex(),

@@ -1,12 +1,12 @@
 """Print an audit as terminal tables: claims, measurements and failures."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console, JustifyMethod
+from rich.console import Console
 from rich.table import Table
 
 from common.messages.guarantee import rounded_down, rounded_up
@@ -18,7 +18,6 @@ from deploy.terminal.tables import add_columns, fit_table, print_whole
 
 _NONE: Final = "-"
 _STYLES: Final = {True: "", False: "bold red"}
-"""Styles of passed and failed rows."""
 
 _FIGURES: Final[dict[str, tuple[str, Callable[[float], str]]]] = {
     "claimed": ("claim_epsilon", rounded_up),
@@ -28,12 +27,11 @@ _FIGURES: Final[dict[str, tuple[str, Callable[[float], str]]]] = {
     "expected": ("expected", "{:.4g}".format),
     "found": ("measured", "{:.4g}".format),
 }
-"""Field and format of each column."""
 _DISPENSABLE: Final = ("expected", "found", "ceiling")
 """Columns dropped on a narrow terminal; audit.json and the page contain them."""
 _TITLE_FRACTION: Final = 3
 """Titles use at most the terminal's width divided by this."""
-_LEGEND: Final = {
+_LEGEND: Final[Mapping[str, str]] = {
     "(…)": "the attacked design, if it is not this task",
     "claimed": "a theorem's upper bound on epsilon, at the delta below it or at 0",
     "computed": "epsilon that the attack reaches, calculated",
@@ -47,11 +45,7 @@ _LEGEND: Final = {
 
 
 def show_report(report: AuditReport, console: Console) -> None:
-    """
-    Print a table per heading, a legend, the failures, the weakest point and the overall verdict.
-
-    Figures are never truncated.
-    """
+    """Print tables of whole figures, a legend, the failures, the weakest point and the verdict."""
     show_line = partial(console.print, highlight=False)
     _show_tables(report, console)
     for row in report.failed:
@@ -69,12 +63,10 @@ def show_report(report: AuditReport, console: Console) -> None:
     for change in changes(report, point):
         show_line(f"* {escaped(change.action)}.")
     show_line()
-    for what, names in (
-        ("Nothing to run on this task", report.idle),
-        (f"Not run for {report.task.kind} data", report.other_kinds),
-    ):
-        if names:
-            show_line(f"{what}: {', '.join(names)}.")
+    if report.idle:
+        show_line(f"Nothing to run on this task: {', '.join(report.idle)}.")
+    if report.other_kinds:
+        show_line(f"Not run for {report.task.kind} data: {', '.join(report.other_kinds)}.")
     n_rows, n_failed = len(report.findings), len(report.failed)
     verdict = f"NOT PASSED: {n_failed:,} of {n_rows:,} checks failed."
     if report.passed:
@@ -89,7 +81,7 @@ def show_report(report: AuditReport, console: Console) -> None:
 
 
 def _show_tables(report: AuditReport, console: Console) -> None:
-    """Print a table per heading, and a legend of columns and verdicts."""
+    """Print a table per heading, failures last, and a legend of columns and verdicts."""
     shown, narrow = set[object](), False
     for heading in HEADINGS:
         rows = [finding for finding in report.findings if finding.heading == heading]
@@ -107,28 +99,6 @@ def _show_tables(report: AuditReport, console: Console) -> None:
     if narrow:
         console.print("A wider terminal shows more columns; the JSON has them all.", style="dim")
     console.print()
-
-
-def show_self_tests(results: Sequence[SelfTestResult], console: Console) -> None:
-    """Print each scenario's self-test result, its weakness and its first failed finding."""
-    for result in results:
-        scenario = result.scenario
-        if result.failed_before:
-            outcome = "FAILS WITHOUT THE WEAKNESS"
-        elif not result.applies:
-            outcome = "does not apply to this task"
-        elif result.crashed:
-            outcome = "COULD NOT BE RUN"
-        else:
-            outcome = "weakness detected" if result.detected else "WEAKNESS NOT DETECTED"
-        style = _STYLES[result.passed]
-        console.print(f"{scenario.name}: {outcome}", style=style, markup=False, highlight=False)
-        console.print(f"  weakness: {scenario.weakness}", markup=False, highlight=False)
-        for row in (result.failed_before or result.failed)[:1]:
-            console.print(f"  {row.verdict.upper()}: {escaped(row.sentence)}", highlight=False)
-    failed = sum(not result.passed for result in results)
-    verdict = f"{failed} FAILED THE SELF-TEST" if failed else "every weakness was detected"
-    console.print(f"Scenarios run with a weakness: {len(results)}; {verdict}.")
 
 
 def _table(heading: Heading, rows: Sequence[Finding], console: Console) -> tuple[Table, bool]:
@@ -152,10 +122,7 @@ def _table(heading: Heading, rows: Sequence[Finding], console: Console) -> tuple
             pad_edge=False,
             padding=(0, 1, 0, 0),
         )
-        sides: dict[str, JustifyMethod] = {
-            name: "right" if name in _FIGURES else "left" for name in columns
-        }
-        add_columns(table, sides)
+        add_columns(table, {name: "right" if name in _FIGURES else "left" for name in columns})
         table.columns[0].max_width = console.width // _TITLE_FRACTION
         table.columns[-1].min_width = max(len(word) for row in rows for word in row.verdict.split())
         for row, *texts in zip(rows, *(cells[name] for name in columns), strict=True):
@@ -171,3 +138,23 @@ def _figure(column: str, row: Finding) -> str:
     figure: float | None = getattr(row, name)
     text = _NONE if figure is None or math.isnan(figure) else format_figure(figure)
     return f"{text}\nδ {rounded_up(row.delta)}" if column == "claimed" and row.delta else text
+
+
+def show_self_tests(results: Sequence[SelfTestResult], console: Console) -> None:
+    """Print each scenario's self-test result, its weakness and its first failed finding."""
+    for result in results:
+        outcome = "weakness detected" if result.detected else "WEAKNESS NOT DETECTED"
+        if result.honest.failed:
+            outcome = "FAILS WITHOUT THE WEAKNESS"
+        elif not result.applies:
+            outcome = "does not apply to this task"
+        elif result.weakened.crashed:
+            outcome = "COULD NOT BE RUN"
+        show_line = partial(console.print, highlight=False)
+        show_line(f"{result.scenario.name}: {outcome}", style=_STYLES[result.passed])
+        show_line(f"  weakness: {result.scenario.weakness}")
+        for row in (result.honest.failed or result.weakened.failed)[:1]:
+            show_line(f"  {row.verdict.upper()}: {escaped(row.sentence)}")
+    failed = sum(not result.passed for result in results)
+    verdict = f"{failed} FAILED THE SELF-TEST" if failed else "every weakness was detected"
+    console.print(f"Scenarios run with a weakness: {len(results)}; {verdict}.")

@@ -5,43 +5,39 @@ from collections.abc import Callable
 from typing import Final
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import NDArray
 from scipy import stats
 
 from common.crypto.hpke import HpkePrivateKey, envelope_context, report_context, split_every
 from common.mechanisms.base import Reports, is_null
 from common.messages.submission import unpack
-from common.task.dummy_spec import ShufflerSpec
 from common.task_digest import DIGEST_BYTES, TaskDigest
-from deploy.audit.distributions.support import added_dummies, extra_dummies, support_distribution
+from deploy.audit.distributions import added_dummies, extra_dummies, support_distribution
 from deploy.audit.finding import Checks, Rows
 from deploy.audit.scenario import AuditSubject
 from deploy.audit.statistics import p_binomial, p_cells
 from shuffler.item_dummies import draw_item_dummies, draw_kept
 from user_agent.contribution import Contributor, draw_dummies, draw_dummy_counts
 
-Source = Callable[[np.random.Generator], np.random.Generator]
+Source = Callable[[Generator], Generator]
 """Returns the generator of one answer, given the scenario's generator."""
 
 _DIGEST: Final = TaskDigest(bytes(DIGEST_BYTES))
-_END_POSITIONS: Final = 6
+_ENDS: Final = 6
 """Number of positions tested at each end of a submission."""
 _SLOW_DIVISOR: Final = 20
 """Divisor of the number of users if each is drawn separately."""
-_BATCH_SIZE: Final = 100
-"""Number of reports in a small batch."""
+_SMALL_BATCH: Final = 100
 _BATCHES: Final = 4_000
-"""Number of small batches."""
 
 
-def seeded_alike(_: np.random.Generator) -> np.random.Generator:
+def seeded_alike(_: Generator) -> Generator:
     """Return a generator with the same seed for every answer."""
     return np.random.default_rng(1)
 
 
-def run_devices(
-    subject: AuditSubject, rng: np.random.Generator, *, source: Source = lambda rng: rng
-) -> Rows:
+def run_devices(subject: AuditSubject, rng: Generator, *, source: Source = lambda rng: rng) -> Rows:
     """Prepare sealed submissions to the audited task, open them, and test their contents."""
     checks, per_user = Checks(), subject.task.reports_per_user
     analyzer, shuffler = (HpkePrivateKey.generate(subject.task.suite) for _ in range(2))
@@ -54,16 +50,14 @@ def run_devices(
     envelopes = [contributor.prepare(value, source(rng)).envelope for value in values.tolist()]
     lengths = {len(envelope) for envelope in envelopes}
     checks.require("all envelopes have one length", lengths == {task.envelope_bytes})
-    submissions = [
-        unpack(shuffler.open(envelope, envelope_context(_DIGEST)), task) for envelope in envelopes
-    ]
+    context = envelope_context(_DIGEST)
+    submissions = [unpack(shuffler.open(envelope, context), task) for envelope in envelopes]
     n_ids = len({submission.submission_id for submission in submissions})
     checks.require("every submission has a unique id", n_ids == users)
     together = b"".join(submission.sealed_reports for submission in submissions)
     sealed = split_every(together, task.sealed_report_bytes)
-    checks.require(
-        "every submission has the same number of reports", len(sealed) == users * per_user
-    )
+    same = len(sealed) == users * per_user
+    checks.require("every submission has the same number of reports", same)
     checks.require("no ciphertext repeats", len(set(sealed)) == len(sealed))
     opened = [analyzer.open(report, report_context(_DIGEST)) for report in sealed]
     reports: Reports = np.frombuffer(b"".join(opened), dtype=subject.mechanism.report_dtype)
@@ -82,18 +76,11 @@ def run_devices(
 def _check_places(
     checks: Checks, subject: AuditSubject, values: NDArray[np.int64], reports: Reports
 ) -> None:
-    """
-    Test reports of shape (users, per_user).
-
-    The number of dummies must not depend on the value. Padding must be equally frequent in every
-    position, and so must reports that support the true value.
-    """
+    """Test reports, shape (users, per_user): no number or position may depend on the value."""
     mechanism, dummies = subject.mechanism, subject.task.dummies
     null, per_user = is_null(reports.ravel()).reshape(reports.shape), reports.shape[1]
     checks.require("only valid reports and padding", bool(mechanism.valid(reports[~null]).all()))
-    places = [
-        place for place in range(per_user) if min(place, per_user - 1 - place) < _END_POSITIONS
-    ]
+    places = [place for place in range(per_user) if min(place, per_user - 1 - place) < _ENDS]
     padding, chances = null.sum(axis=1), extra_dummies(dummies)[::-1]
     for group in (values >= 0, values < subject.task.domain_size // 2, values % 2 == 0):
         checks.cells("numbers of dummies, for every group of values", padding[group], chances)
@@ -104,35 +91,48 @@ def _check_places(
             checks.test("padding in every position", p_binomial(seen, len(values), chance))
     if dummies.uniform:
         support, own = support_distribution(subject.task), np.zeros(reports.shape, dtype=np.bool_)
-        for value in np.unique(values):
-            holders = values == value
-            supports = mechanism.supports(reports[holders].ravel(), int(value))
-            own[holders] = supports.reshape(-1, per_user)
+        for value in np.unique(values).tolist():
+            supports = mechanism.supports(reports[values == value].ravel(), value)
+            own[values == value] = supports.reshape(-1, per_user)
         own &= ~null
-        expected = support.own + dummies.expected_per_user * support.dummy
-        chance = min(1.0, expected / per_user)
+        chance = (support.own + dummies.expected_per_user * support.dummy) / per_user
         for place in places:
-            p_value = p_binomial(int(own[:, place].sum()), len(own), chance)
+            p_value = p_binomial(int(own[:, place].sum()), len(own), min(1.0, chance))
             checks.test("the user's own report in every position", p_value)
 
 
-def run_draws(subject: AuditSubject, rng: np.random.Generator, *, left_out: int = 0) -> Rows:
-    """
-    Test the task's numbers of dummies and its sampling; no findings if it has neither.
-
-    `left_out` injects a weakness: the number of dummies that devices and the shuffler leave out.
-    """
+def run_draws(subject: AuditSubject, rng: Generator, *, left_out: int = 0) -> Rows:
+    """Test the task's numbers of dummies and its sampling; no findings if it has neither."""
     checks, number, task = Checks(), subject.sizes.reports // 2, subject.task
-    if not task.dummies.maximum and task.shuffler.only_permutes:
+    spec = task.shuffler
+    if not task.dummies.maximum and spec.only_permutes:
         return ()
+    mechanism = subject.mechanism
     if task.dummies.uniform:
         counts = np.maximum(draw_dummy_counts(task.dummies, number, rng) - left_out, 0)
         extra = counts - task.dummies.per_user
         checks.cells("numbers of dummies", extra, extra_dummies(task.dummies))
     elif task.dummies.maximum:
-        _check_named(checks, subject, number // _SLOW_DIVISOR, left_out, rng)
-    if not task.shuffler.only_permutes:
-        _check_shuffler(checks, task.shuffler, number, left_out, rng)
+        users = range(number // _SLOW_DIVISOR)
+        drawn = [draw_dummies(mechanism, task.dummies, rng)[left_out:] for _ in users]
+        sizes, chances = np.array(list(map(len, drawn))), extra_dummies(task.dummies)
+        checks.cells("numbers of dummies that name items", sizes, chances)
+        named = mechanism.tally(np.concatenate(drawn))
+        checks.test("items that dummies name", p_cells(named, np.ones(len(named))))
+        once = all(mechanism.tally(dummies).max() <= 1 for dummies in drawn if len(dummies))
+        checks.require("no item repeats", once)
+    if not spec.only_permutes:
+        kept, chance = int(draw_kept(spec, number, rng).sum()), spec.keep_probability
+        checks.test("reports that the shuffler keeps", p_binomial(kept, number, chance))
+        batches = np.array([draw_kept(spec, _SMALL_BATCH, rng).sum() for _ in range(_BATCHES)])
+        binomial = stats.binom.pmf(np.arange(_SMALL_BATCH + 1), _SMALL_BATCH, chance)
+        checks.cells("number of reports kept in a small batch", batches, binomial)
+    if spec.law != "none":
+        numbers, chances = draw_item_dummies(spec, number, rng) - left_out, added_dummies(spec)
+        numbers = np.maximum(numbers, 0)
+        checks.cells(f"the shuffler's {spec.law} dummies", numbers, chances)
+        pairs = numbers[: number // 2 * 2].reshape(-1, 2).sum(axis=1)
+        checks.cells("its dummies of two items", pairs, np.convolve(chances, chances))
     row = checks.finding(
         heading="correctness",
         sentence="Devices add as many dummies, and the shuffler drops and adds as many reports, as "
@@ -141,35 +141,3 @@ def run_draws(subject: AuditSubject, rng: np.random.Generator, *, left_out: int 
         advice="Do not collect with this version: its guarantees do not describe it.",
     )
     return (row,)
-
-
-def _check_named(
-    checks: Checks, subject: AuditSubject, n_users: int, left_out: int, rng: np.random.Generator
-) -> None:
-    """Test dummies that name items: their number, their items, and that no item repeats."""
-    mechanism, spec = subject.mechanism, subject.task.dummies
-    drawn = [draw_dummies(mechanism, spec, rng)[left_out:] for _ in range(n_users)]
-    numbers = np.array([len(dummies) for dummies in drawn])
-    checks.cells("numbers of dummies that name items", numbers, extra_dummies(spec))
-    named = mechanism.tally(np.concatenate(drawn))
-    checks.test("items that dummies name", p_cells(named, np.ones(len(named))))
-    once = all(mechanism.tally(dummies).max() <= 1 for dummies in drawn if len(dummies))
-    checks.require("no item repeats", once)
-
-
-def _check_shuffler(
-    checks: Checks, spec: ShufflerSpec, number: int, left_out: int, rng: np.random.Generator
-) -> None:
-    """Test the shuffler's sampling, and its dummies per item and per pair of items."""
-    kept = int(draw_kept(spec, number, rng).sum())
-    checks.test("reports that the shuffler keeps", p_binomial(kept, number, spec.keep_probability))
-    batches = np.array([draw_kept(spec, _BATCH_SIZE, rng).sum() for _ in range(_BATCHES)])
-    binomial = stats.binom.pmf(np.arange(_BATCH_SIZE + 1), _BATCH_SIZE, spec.keep_probability)
-    checks.cells("number of reports kept in a small batch", batches, binomial)
-    if spec.law == "none":
-        return
-    numbers = np.maximum(draw_item_dummies(spec, number, rng) - left_out, 0)
-    chances = added_dummies(spec)
-    checks.cells(f"the shuffler's {spec.law} dummies", numbers, chances)
-    pairs = numbers[: number // 2 * 2].reshape(-1, 2).sum(axis=1)
-    checks.cells("its dummies of two items", pairs, np.convolve(chances, chances))

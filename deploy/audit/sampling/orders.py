@@ -1,17 +1,17 @@
 """
 Tests that the order of a batch is uniform.
 
-For small batches, all orders are counted. For large batches, the tests count neighbours that stay
-neighbours and reports that keep their position, and check whether early reports stay early.
+For small batches, all orders are counted; for large ones, neighbours that stay neighbours, reports
+that keep their position, and early reports that stay early.
 """
 
 import itertools
 import math
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import Final
 
 import numpy as np
+from numpy.random import Generator
 
 from common.crypto.randomness import secure_generator
 from deploy.audit.finding import Checks, Rows
@@ -19,56 +19,45 @@ from deploy.audit.scenario import AuditSubject
 from deploy.audit.statistics import Places, p_blocks, p_poisson, p_rank, p_successions
 from shuffler.permutation import SealedReports, permute, throw
 
-Ordering = Callable[[int, np.random.Generator], Places]
-"""Draws the order of a number of reports."""
+Ordering = Callable[[int, Generator], Places]
 
 _SMALL_BATCHES: Final = (2, 3, 4)
 _MIN_EXPECTED: Final = 105
 """Minimum expected count of each order of a small batch."""
 _LARGE_BATCH: Final = 20_000
 _MAX_LARGE_BATCHES: Final = 20
-"""Maximum number of large batches; each takes five tests."""
 _BLOCKS: Final = 20
 _MAX_DISTANCE: Final = 10
 """Maximum arrival distance at which delivered neighbours count as near."""
 
 
-def in_one_bucket(n: int, rng: np.random.Generator) -> Places:
-    """Order n reports like a small batch, which has one part and one bucket."""
-    return _in_buckets(n, 1, 1, rng)
+def shuffled(n: int, rng: Generator, *, parts: int = 1, buckets: int = 1) -> Places:
+    """Order n reports, which contain their arrival index, like the shuffler."""
+    arrived: SealedReports = np.arange(n, dtype=np.uint32).view(np.uint8).reshape(n, 4)
+    thrown = [throw(reports, buckets, rng) for reports in np.array_split(arrived, parts)]
+    filled = [np.concatenate(reports) for reports in zip(*thrown, strict=True)]
+    ordered = np.concatenate([permute(bucket, rng) for bucket in filled])
+    return ordered.view(np.uint32)[:, 0].astype(np.int64)
 
 
-def in_buckets(n: int, rng: np.random.Generator) -> Places:
+def in_buckets(n: int, rng: Generator) -> Places:
     """Order n reports like a large batch, with many parts and three buckets."""
-    return _in_buckets(n, max(1, n // 3), 3, rng)
+    return shuffled(n, rng, parts=max(1, n // 3), buckets=3)
 
 
-def _in_buckets(n: int, n_parts: int, n_buckets: int, rng: np.random.Generator) -> Places:
-    parts = np.array_split(_numbered(n), n_parts)
-    thrown = [throw(reports, n_buckets, rng) for reports in parts]
-    buckets = [np.concatenate(reports) for reports in zip(*thrown, strict=True)]
-    return _places_of(np.concatenate([permute(bucket, rng) for bucket in buckets]))
-
-
-def cut_once(n: int, rng: np.random.Generator) -> Places:
+def cut_once(n: int, rng: Generator) -> Places:
     """Rotate the batch by a random offset; the order is random but not uniform."""
     return np.roll(np.arange(n), int(rng.integers(n)))
 
 
-_DEPLOYED: Final[Mapping[str, tuple[Ordering, float]]] = MappingProxyType(
-    {"in one bucket": (in_one_bucket, 1.0), "in buckets": (in_buckets, 0.1)}
-)
-"""Permutations of small and of large batches, each with its share of the draws."""
-CUT: Final[Mapping[str, tuple[Ordering, float]]] = MappingProxyType({"cut once": (cut_once, 1.0)})
+Orderings = Mapping[str, tuple[Ordering, float]]
+"""Orderings by name, each with its share of the draws."""
+_DEPLOYED: Final[Orderings] = {"in one bucket": (shuffled, 1.0), "in buckets": (in_buckets, 0.1)}
+CUT: Final[Orderings] = {"cut once": (cut_once, 1.0)}
 
 
-def run_orders(
-    subject: AuditSubject,
-    rng: np.random.Generator,
-    *,
-    orderings: Mapping[str, tuple[Ordering, float]] = _DEPLOYED,
-) -> Rows:
-    """Test that permutations yield uniform orders. `orderings` states each one's share of draws."""
+def run_orders(subject: AuditSubject, rng: Generator, *, orderings: Orderings = _DEPLOYED) -> Rows:
+    """Test that orderings are uniform."""
     checks, sizes = Checks(), subject.sizes.orders
     for name, (ordering, share) in orderings.items():
         for size in _SMALL_BATCHES:
@@ -96,25 +85,15 @@ def check_order(checks: Checks, name: str, order: Places) -> None:
     checks.test(f"{name}: neighbours stay neighbours", p_successions(order))
     steps = np.abs(np.diff(order))
     near = 2 * sum(n - step for step in range(1, _MAX_DISTANCE + 1)) / n
-    checks.test(
-        f"{name}: neighbours stay near", p_poisson(int((steps <= _MAX_DISTANCE).sum()), near)
-    )
+    seen = int((steps <= _MAX_DISTANCE).sum())
+    checks.test(f"{name}: neighbours stay near", p_poisson(seen, near))
     checks.test(f"{name}: positions kept", p_poisson(int((order == places).sum()), 1.0))
     checks.test(f"{name}: early stays early", p_rank(order))
     checks.test(f"{name}: blocks spread", p_blocks(order, _BLOCKS))
 
 
-def _numbered(n: int) -> SealedReports:
-    """Create n reports that contain their arrival index."""
-    return np.arange(n, dtype=np.uint32).view(np.uint8).reshape(n, 4)
-
-
-def _places_of(reports: SealedReports) -> Places:
-    return np.ascontiguousarray(reports).view(np.uint32)[:, 0].astype(np.int64)
-
-
 def _check_every_order(
-    checks: Checks, name: str, ordering: Ordering, drawn: tuple[int, int], rng: np.random.Generator
+    checks: Checks, name: str, ordering: Ordering, drawn: tuple[int, int], rng: Generator
 ) -> None:
     """Test that all orders are equally likely. `drawn`: number of draws, reports per draw."""
     orders, size = drawn

@@ -1,14 +1,14 @@
 """
 Tests of the task's reports and dummies against the distributions that its guarantees assume.
 
-For items, the tests count how often reports support the true item, another item, and two items at
-once, and check that seeds are uniform. Reports on texts, numbers and pairs are compared with their
-exact distributions, cell by cell.
+Reports on items are tested by the items that they support, by seeds and by buckets; reports on
+texts, numbers and pairs by their exact distributions, cell by cell.
 """
 
 from typing import Final
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import NDArray
 
 from common.crypto.randomness import secure_generator
@@ -17,25 +17,16 @@ from common.mechanisms.hashing.local_hashing import LocalHashing
 from common.mechanisms.hashing.string_hashing import StringHashing
 from common.messages.submission import Value
 from common.task.task import Task
-from deploy.audit.distributions.support import support_distribution
-from deploy.audit.distributions.value_reports import (
-    Draw,
-    draw_reports,
-    report_parts,
-    reports_each,
-    usual_value,
-    worst_values,
-)
+from deploy.audit import distributions
+from deploy.audit.distributions import Draw, draw_reports, support_distribution
 from deploy.audit.finding import Checks, Rows
 from deploy.audit.scenario import AuditSubject
 from deploy.audit.statistics import joint_p, p_binomial, p_cells, p_poisson, p_shares
 
 _MAX_BYTES: Final = 50_000_000
 """Maximum bytes of reports drawn for one value."""
-_MAX_VALUES: Final = 500
-"""Maximum number of values on which reports are drawn."""
-_MAX_ITEMS: Final = 12
-"""Maximum number of items whose support is tested."""
+_TESTED_VALUES: Final = 500
+_TESTED_ITEMS: Final = 12
 _MIN_SEEDS_PER_CELL: Final = 200
 """Minimum expected count of seeds in each tested cell."""
 _PRODUCTION_DIVISOR: Final = 8
@@ -44,16 +35,14 @@ _ITEM_MECHANISMS: Final = frozenset({"grr", "warner", "square-wave"})
 """Mechanisms whose reports name one item or one position."""
 
 
-def run_randomizer(
-    subject: AuditSubject, rng: np.random.Generator, *, draw: Draw = draw_reports
-) -> Rows:
+def run_randomizer(subject: AuditSubject, rng: Generator, *, draw: Draw = draw_reports) -> Rows:
     """Test the audited task's reports, drawn by `draw`, and the dummies of tasks on items."""
     checks, task = Checks(), subject.task
     if task.kind == "categorical":
         _check_items(checks, subject, draw, rng)
     else:
-        for value in (*worst_values(task)[0], usual_value(task)):
-            reports = draw(task, value, reports_each(subject), rng)
+        for value in (*distributions.worst_values(task)[0], distributions.usual_value(task)):
+            reports = draw(task, value, distributions.reports_each(subject), rng)
             _check_parts(checks, task, value, reports)
     row = checks.finding(
         heading="correctness",
@@ -65,9 +54,7 @@ def run_randomizer(
     return (row,)
 
 
-def _check_items(
-    checks: Checks, subject: AuditSubject, draw: Draw, rng: np.random.Generator
-) -> None:
+def _check_items(checks: Checks, subject: AuditSubject, draw: Draw, rng: Generator) -> None:
     """Test reports on items, and uniform dummies."""
     task, mechanism, support = subject.task, subject.mechanism, support_distribution(subject.task)
     number = min(subject.sizes.reports, _MAX_BYTES // mechanism.report_dtype.itemsize)
@@ -75,29 +62,25 @@ def _check_items(
         ("every value", subject.sizes.reports, rng),
         ("every value, production generator", number // _PRODUCTION_DIVISOR, secure_generator()),
     ):
-        values = np.unique(np.linspace(0, task.domain_size - 1, _MAX_VALUES).astype(np.int64))
+        values = np.unique(np.linspace(0, task.domain_size - 1, _TESTED_VALUES).astype(np.int64))
         each = max(1, count // len(values))
         own = [
             int(mechanism.supports(draw(task, value, each, source), value).sum())
             for value in values.tolist()
         ]
         checks.test(f"a report: {name}", p_shares(own, each, support.own))
-    for value in (0, task.domain_size - 1):
-        _check_drawn(checks, subject, draw(task, value, number, rng), value)
+    samples: list[tuple[int | None, Reports]] = [
+        (value, draw(task, value, number, rng)) for value in (0, task.domain_size - 1)
+    ]
     if task.composition.dummy_distributions:
-        _check_drawn(checks, subject, mechanism.dummies(number, rng), None)
-
-
-def _check_drawn(
-    checks: Checks, subject: AuditSubject, reports: Reports, value: int | None
-) -> None:
-    """Test supported items, seeds and positions of reports on a value, or of dummies (None)."""
-    what, mechanism = "a dummy" if value is None else "a report", subject.mechanism
-    checks.require(f"{what}: valid", bool(mechanism.valid(reports).all()))
-    _check_support(checks, subject, reports, value)
-    if "seed" in (reports.dtype.names or ()):
-        _check_seeds(checks, what, mechanism, reports["seed"].astype(np.uint64))
-    _check_places(checks, subject, reports, value)
+        samples.append((None, mechanism.dummies(number, rng)))
+    for value, reports in samples:
+        what = "a dummy" if value is None else "a report"
+        checks.require(f"{what}: valid", bool(mechanism.valid(reports).all()))
+        _check_support(checks, subject, reports, value)
+        if "seed" in (reports.dtype.names or ()):
+            _check_seeds(checks, what, mechanism, reports["seed"].astype(np.uint64))
+        _check_places(checks, subject, reports, value)
 
 
 def _check_support(
@@ -106,7 +89,7 @@ def _check_support(
     """Test how often reports on a value, or dummies, support one item and two at once."""
     mechanism, support = subject.mechanism, support_distribution(subject.task)
     last = mechanism.domain_size - 1
-    for item in np.unique(np.linspace(0, last, _MAX_ITEMS).astype(int)).tolist():
+    for item in np.unique(np.linspace(0, last, _TESTED_ITEMS).astype(int)).tolist():
         if value is None:
             name, chance = "a dummy supports an item", support.dummy
         elif item == value:
@@ -148,7 +131,7 @@ def _check_seeds(
 def _check_places(
     checks: Checks, subject: AuditSubject, reports: Reports, value: int | None
 ) -> None:
-    """Test the buckets or positions that reports name, relative to those of the value."""
+    """Test the buckets or positions that reports name, relative to the value's."""
     task, mechanism = subject.task, subject.mechanism
     own = support_distribution(task).own
     if isinstance(mechanism, LocalHashing | StringHashing):
@@ -174,7 +157,7 @@ def _check_places(
 def _check_parts(checks: Checks, task: Task, value: Value, reports: Reports) -> None:
     """Test each part of reports on texts, numbers or pairs against its distribution."""
     levels: dict[str, list[float]] = {}
-    for part in report_parts(task, value, reports):
+    for part in distributions.report_parts(task, value, reports):
         for number, chances in enumerate(part.chances):
             cells = part.cells if part.which is None else part.cells[part.which == number]
             seen = np.bincount(cells, minlength=len(chances))

@@ -98,5 +98,5 @@ def test_every_protocol_passes_its_audit_and_its_self_test(protocol: str) -> Non
     subject = audited(task, n_users=2000)
     results = AuditRun(subject=subject, seed=1, scenarios=scenarios).self_test()
 
-    assert [row.sentence for result in results for row in result.failed_before] == []
+    assert [row.sentence for result in results for row in result.honest.failed] == []
     assert [result.scenario.name for result in results if not result.passed] == []

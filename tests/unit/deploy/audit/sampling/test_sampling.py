@@ -9,8 +9,7 @@ from common.mechanisms.registry import mechanism_of
 from common.mechanisms.support import SupportCounting
 from common.messages.submission import Value
 from common.task.task import Task
-from deploy.audit.distributions.support import support_distribution
-from deploy.audit.distributions.value_reports import draw_reports
+from deploy.audit.distributions import draw_reports, support_distribution
 from deploy.audit.finding import Checks, Finding
 from deploy.audit.sampling.devices import run_devices, run_draws
 from deploy.audit.sampling.orders import check_order

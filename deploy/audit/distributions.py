@@ -1,8 +1,10 @@
 """
-Reports on numbers, texts and pairs: test values, deployed draws and exact distributions.
+Reference distributions of reports and dummies, test values, and draws by the deployed code.
 
-The exact distributions follow [DMNS06], [DJW18], [NXY+16], [WXY+19], [EPK14] and [YHMZ19] with the
-task's integer weights, independently of the mechanisms.
+For items, the probabilities that reports support a value follow from ε by the papers' formulas,
+independently of the mechanisms' integer weights. For numbers, texts and pairs, the exact
+distributions follow [DMNS06], [DJW18], [NXY+16], [WXY+19], [EPK14] and [YHMZ19] with the task's
+integer weights.
 """
 
 import itertools
@@ -13,7 +15,9 @@ from hashlib import md5
 from typing import Any, Final, cast
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import NDArray
+from scipy import stats
 
 from common.mechanisms.base import Reports, Vector
 from common.mechanisms.key_value.pairs import Pairs
@@ -21,20 +25,14 @@ from common.mechanisms.numeric.multi_rphm import projection
 from common.mechanisms.rappor.rappor import Rappor
 from common.mechanisms.registry import randomizer_of
 from common.messages.submission import Value
-from common.task.specs import (
-    INSTANT_SUM,
-    MIX_SUM,
-    PERMANENT_SUM,
-    KeyValueSpec,
-    NumberSpec,
-    RapporSpec,
-    spec_as,
-)
+from common.task import specs
+from common.task.dummy_spec import RATIO_SUM, DummySpec, ShufflerSpec
+from common.task.specs import KeyValueSpec, NumberSpec, RapporSpec, spec_as
 from common.task.task import Task
 from deploy.audit.scenario import AuditSubject
 from user_agent.contribution import encoder_for
 
-Draw = Callable[[Task, Value, int, np.random.Generator], Reports]
+Draw = Callable[[Task, Value, int, Generator], Reports]
 """Draws the reports of `count` users who all hold the same value."""
 
 _USUAL_NUMBERS: Final = (-0.73, 0.31)
@@ -58,6 +56,77 @@ _MAX_CORNER_DIMENSIONS: Final = 8
 """Maximum dimensions for listing all corners of the cube."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SupportDistribution:
+    """Probabilities that a value is supported by a report on it, by another report, by a dummy."""
+
+    own: float
+    other: float
+    dummy: float
+    independent: bool = False
+    """Whether a report supports values independently; otherwise only one, unless `far_only`."""
+    far_only: bool = False
+    """Whether `other` applies only between the first and the last item."""
+
+
+def support_distribution(task: Task) -> SupportDistribution:
+    """Return a task's probabilities by [KBR16] (GRR), [LWLWLS20] (square wave) or [WBLJ17]."""
+    power = math.exp(task.local_epsilon)
+    name, size, buckets = task.mechanism.name, task.domain_size, task.item_mechanism.buckets
+    if name in {"grr", "warner"}:
+        return _response(power, size, other=None)
+    if name in {"local-hashing", "string-hashing"}:
+        return _response(power, buckets, other=1 / buckets)
+    if name in {"symmetric-unary", "optimized-unary"}:
+        own, other = 0.5, 1 / (power + 1)
+        if name == "symmetric-unary":
+            own, other = 1 / (1 + power**-0.5), 1 / (power**0.5 + 1)
+        return SupportDistribution(own=own, other=other, dummy=other, independent=True)
+    # Square wave: the `width` places around a value have weight e^ε each.
+    places = max(size, buckets)
+    width = places - size + 1
+    total, shared = width * power + size - 1, max(0, 2 * width - places)
+    own, far = width * power / total, (shared * power + (width - shared)) / total
+    return SupportDistribution(own=own, other=far, dummy=width / places, far_only=True)
+
+
+def _response(power: float, answers: int, *, other: float | None) -> SupportDistribution:
+    """Return the probabilities of randomized response at e^ε = `power`, which may be infinite."""
+    return SupportDistribution(
+        own=1 / (1 + (answers - 1) / power),
+        other=1 / (power + answers - 1) if other is None else other,
+        dummy=1 / answers,
+        independent=other is not None,
+    )
+
+
+def extra_dummies(spec: DummySpec) -> Vector:
+    """Return the probabilities that a user adds 0, 1, … dummies beyond `per_user`."""
+    if spec.law == "fixed":
+        return np.ones(1)
+    chance, most = spec.extra_weight / 2**32, max(spec.most, spec.trials)
+    places = np.arange(most + 1)
+    if spec.law == "negative-binomial":
+        numbers = stats.nbinom.pmf(places, spec.trials, 1 - chance)
+    else:
+        numbers = stats.binom.pmf(places, spec.trials, chance)
+    kept = (numbers * (places <= spec.most))[: spec.most + 1]
+    return np.asarray(kept / kept.sum())
+
+
+def added_dummies(spec: ShufflerSpec) -> Vector:
+    """Return the probabilities that the shuffler adds 0, 1, …, `most` dummies of one item."""
+    places = np.arange(spec.most + 1)
+    if spec.law == "none":
+        return np.ones(1)
+    if spec.law == "binomial":
+        return np.asarray(stats.binom.pmf(places, spec.trials, 0.5))
+    steps = places - spec.peak
+    left, right = spec.left_weight / RATIO_SUM, spec.right_weight / RATIO_SUM
+    weights = np.where(steps < 0, left ** np.abs(steps), right ** np.abs(steps))
+    return np.asarray(weights / weights.sum())
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ReportPart:
     """One part of each report, with its distribution; parts are independent."""
@@ -76,16 +145,22 @@ def report_parts(task: Task, value: Value, reports: Reports) -> Iterator[ReportP
     if task.kind == "string":
         yield from _text_parts(task, str(value), reports)
     elif task.kind == "key-value":
-        spec = spec_as(task.mechanism, KeyValueSpec)
-        owned = cast("dict[int, float]", value)
         cells = reports["key"].astype(np.int64) * 3 + reports["answer"]
-        chances = _pair_distribution(spec, task.domain_size, owned)
+        chances = _pair_distribution(task, cast("dict[int, float]", value))
         yield ReportPart(name="keys and answers", cells=cells, chances=chances[np.newaxis])
     else:
         yield from _number_parts(task, value, reports)
 
 
-def log_likelihood(task: Task, value: Value, reports: Reports) -> Vector:
+def value_worlds(subject: AuditSubject, pair: tuple[Value, Value], rng: Generator) -> list[Vector]:
+    """Draw the log likelihood ratios of reports on the first value, then on the second."""
+    task, (first, second), count = subject.task, pair, reports_each(subject)
+    drawn = [draw_reports(task, value, count, rng) for value in pair]
+    odds = [_log_likelihood(task, first, r) - _log_likelihood(task, second, r) for r in drawn]
+    return list(map(np.nan_to_num, odds))
+
+
+def _log_likelihood(task: Task, value: Value, reports: Reports) -> Vector:
     """Return the log likelihood of each report under a value, up to a constant; shape (n,)."""
     total = np.zeros(len(reports))
     for part in report_parts(task, value, reports):
@@ -105,7 +180,7 @@ def _number_parts(task: Task, value: Value, reports: Reports) -> Iterator[Report
     if "bits" in names:
         if len(numbers) <= _MAX_CORNER_DIMENSIONS:
             cells = reports["bits"][:, 0].astype(np.int64)
-            chances = _corner_distribution(spec, numbers.tolist())
+            chances = _corner_distribution(spec, numbers)
             yield ReportPart(name="corners", cells=cells, chances=chances[np.newaxis])
         return
     answers = np.stack([_answer_distribution(spec, number) for number in numbers.tolist()])
@@ -131,7 +206,7 @@ def _answer_distribution(spec: NumberSpec, number: float) -> Vector:
     place = _rounded(spec, number, lambda point: _band(spec, point))
     if spec.name == "piecewise":
         return place
-    mixed = spec.piecewise_weight / MIX_SUM
+    mixed = spec.piecewise_weight / specs.MIX_SUM
     return np.concatenate([(1 - mixed) * bit, mixed * place])
 
 
@@ -158,33 +233,27 @@ def _laplace(spec: NumberSpec, point: int) -> Vector:
     return chances
 
 
-def _corner_distribution(spec: NumberSpec, numbers: Sequence[float]) -> Vector:
+def _corner_distribution(spec: NumberSpec, numbers: Vector) -> Vector:
     """Return the distribution of mean-est's corner; bit j of its index is coordinate j."""
     corners = list(itertools.product((-1, 1), repeat=len(numbers)))
     table = np.array(corners)[:, ::-1]  # the first coordinate changes fastest
     toward = np.where(table @ table.T > 0, float(spec.true_weight), float(spec.other_weight))
     toward /= toward.sum(axis=1, keepdims=True)
-    rounded = np.prod((1 + table * np.asarray(numbers)) / 2, axis=1)
+    rounded = np.prod((1 + table * numbers) / 2, axis=1)
     return np.asarray(rounded @ toward)
 
 
-def _pair_distribution(spec: KeyValueSpec, keys: int, owned: dict[int, float]) -> Vector:
+def _pair_distribution(task: Task, owned: dict[int, float]) -> Vector:
     """Return the distribution of (key, answer), with answers absent, - and +; shape (3·keys,)."""
+    spec, keys = spec_as(task.mechanism, KeyValueSpec), range(task.domain_size)
     truthful = spec.key_true_weight / (spec.key_true_weight + spec.key_other_weight)
-    signal = (spec.value_true_weight - spec.value_other_weight) / (
-        spec.value_true_weight + spec.value_other_weight
-    )
-    chances = np.empty((keys, 3))
-    for key in range(keys):
-        present = truthful if key in owned else 1 - truthful
-        fake = spec.fakes[key] if spec.fakes else (spec.low + spec.high) / 2
-        number = to_unit(owned.get(key, fake), spec.low, spec.high)
-        chances[key] = (
-            1 - present,
-            present * (1 - signal * number) / 2,
-            present * (1 + signal * number) / 2,
-        )
-    return chances.ravel() / keys
+    true, other = spec.value_true_weight, spec.value_other_weight
+    fakes = spec.fakes or [(spec.low + spec.high) / 2] * len(keys)
+    present = np.array([truthful if key in owned else 1 - truthful for key in keys])
+    held = np.array([to_unit(owned.get(key, fakes[key]), spec.low, spec.high) for key in keys])
+    plus = (1 + held * (true - other) / (true + other)) / 2
+    chances = np.stack([1 - present, present * (1 - plus), present * plus], axis=1)
+    return np.asarray(chances.ravel() / len(keys))
 
 
 def _text_parts(task: Task, text: str, reports: Reports) -> Iterator[ReportPart]:
@@ -192,11 +261,8 @@ def _text_parts(task: Task, text: str, reports: Reports) -> Iterator[ReportPart]
     spec, cohort = spec_as(task.mechanism, RapporSpec), reports["cohort"].astype(np.int64)
     even = np.full((1, spec.cohorts), 1 / spec.cohorts)
     yield ReportPart(name="cohorts", cells=cohort, chances=even)
-    f, p, q = (
-        spec.permanent_weight / PERMANENT_SUM,
-        spec.unset_weight / INSTANT_SUM,
-        spec.set_weight / INSTANT_SUM,
-    )
+    f = spec.permanent_weight / specs.PERMANENT_SUM
+    p, q = (weight / specs.INSTANT_SUM for weight in (spec.unset_weight, spec.set_weight))
     shown = np.array([(1 - f) * p + f * (p + q) / 2, (1 - f) * q + f * (p + q) / 2])
     chances = np.stack([1 - shown, shown], axis=1)
     bits = np.unpackbits(reports["bits"], axis=1, count=spec.bits, bitorder="little")
@@ -210,8 +276,8 @@ def set_bits(spec: RapporSpec, labels: Sequence[str], text: str) -> NDArray[np.b
     """
     Return which bits a text sets in each cohort; shape (cohorts, bits).
 
-    With the encoding `labels`, a text sets the bit of its index. Otherwise bit numbers are bytes
-    (pairs above 256 bits) of the MD5 of big-endian cohort and text, as in the public client.
+    The bit of the label, or those whose numbers are bytes (pairs above 256 bits) of the MD5 of
+    big-endian cohort and text, as in the public client.
     """
     bits = np.zeros((spec.cohorts, spec.bits), dtype=np.bool_)
     if spec.encoding == "labels":
@@ -220,10 +286,8 @@ def set_bits(spec: RapporSpec, labels: Sequence[str], text: str) -> NDArray[np.b
     width = 1 if spec.bits <= 256 else 2  # noqa: PLR2004  # the values of one byte
     for cohort in range(spec.cohorts):
         message = cohort.to_bytes(4, "big") + text.encode()
-        digest = md5(message, usedforsecurity=False).digest()
-        for start in range(0, width * spec.hashes, width):
-            number = int.from_bytes(digest[start : start + width], "little")
-            bits[cohort, number % spec.bits] = True
+        digest = md5(message, usedforsecurity=False).digest()[: width * spec.hashes]
+        bits[cohort, np.frombuffer(digest, dtype=f"<u{width}").astype(int) % spec.bits] = True
     return bits
 
 
@@ -248,8 +312,12 @@ def worst_values(task: Task) -> tuple[tuple[Value, Value], ...]:
     """Return the pairs of values that are easiest to distinguish."""
     if task.kind == "categorical":
         return ((0, task.domain_size - 1),)
-    if task.kind == "string":
-        return (_far_texts(task),)
+    if task.kind == "string":  # the texts whose bits differ most, over all cohorts
+        rappor = spec_as(task.mechanism, RapporSpec)
+        texts = task.labels[:_MAX_TEXTS] or tuple(f"t{number}" for number in range(_MAX_TEXTS))
+        bits = {text: set_bits(rappor, task.labels, text) for text in texts}
+        pairs = itertools.combinations(texts, 2)
+        return (max(pairs, key=lambda pair: int((bits[pair[0]] != bits[pair[1]]).sum())),)
     low, high = _range(task)
     if task.kind == "mean":
         return ((high, low),)
@@ -269,15 +337,6 @@ def _range(task: Task) -> tuple[float, float]:
     return spec.low, spec.high
 
 
-def _far_texts(task: Task) -> tuple[str, str]:
-    """Return the two of 24 labels or sample texts whose bits differ most, over all cohorts."""
-    spec = spec_as(task.mechanism, RapporSpec)
-    texts = task.labels[:_MAX_TEXTS] or tuple(f"t{number}" for number in range(_MAX_TEXTS))
-    bits = {text: set_bits(spec, task.labels, text) for text in texts}
-    pairs = itertools.combinations(texts, 2)
-    return max(pairs, key=lambda pair: int((bits[pair[0]] != bits[pair[1]]).sum()))
-
-
 def reports_each(subject: AuditSubject) -> int:
     """Return the number of reports to draw on each text, number or set of pairs."""
     if subject.task.kind != "string":
@@ -286,7 +345,7 @@ def reports_each(subject: AuditSubject) -> int:
     return max(_MIN_TEXTS, subject.sizes.games // _TEXT_DIVISOR) // hashes
 
 
-def draw_reports(task: Task, value: Value, count: int, rng: np.random.Generator) -> Reports:
+def draw_reports(task: Task, value: Value, count: int, rng: Generator) -> Reports:
     """Draw `count` reports on one value as devices do."""
     randomizer = randomizer_of(task)
     if task.kind == "string":
@@ -301,7 +360,7 @@ def draw_reports(task: Task, value: Value, count: int, rng: np.random.Generator)
     return np.concatenate([randomizer.randomize(_repeat(laid_out, part), rng) for part in parts])
 
 
-def draw_for_others(task: Task, value: Value, count: int, rng: np.random.Generator) -> Reports:
+def draw_for_others(task: Task, value: Value, count: int, rng: Generator) -> Reports:
     """Draw `count` reports in random order: four in five on a value, one in five on another."""
     other = next(held for pair in worst_values(task) for held in pair if held != value)
     wrong = count // _WRONG_DEVICES

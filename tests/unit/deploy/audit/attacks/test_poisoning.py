@@ -9,7 +9,7 @@ import pytest
 from common.mechanisms.hashing.hashed_response import REPORT_DTYPE
 from common.mechanisms.hashing.local_hashing import LocalHashing
 from common.mechanisms.registry import mechanism_of
-from deploy.audit.attacks.leverage import crafted, leverage, supported
+from deploy.audit.attacks.poisoning import crafted, leverage, supported
 from tests.support.protocol_tasks import protocol_task
 
 _TARGETS = np.arange(20, 30)

@@ -1,1 +1,0 @@
-"""Reference distributions from the papers, independent of the code under test."""
