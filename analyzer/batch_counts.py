@@ -1,16 +1,18 @@
 """Count a batch's reports: by cell those that count, by cause those that are refused."""
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Self
+from typing import Final, NamedTuple, Self
 
 import numpy as np
 
 from common.crypto.hpke_pool import Opened
 from common.errors import SuspectBatchError, UnusableBatchError
 from common.mechanisms.base import Counts, Randomizer, Reports, is_null
+from common.messages.batch import BatchManifest
 from common.messages.result import RefusalCause
-from common.task.task import Task
+from common.task.task import Task, honest_share
 
 
 class PartCounts(NamedTuple):
@@ -83,20 +85,48 @@ def count_reports(opened: Opened, mechanism: Randomizer) -> tuple[PartCounts, Co
     return found, mechanism.tally(reports[fine])
 
 
-def refuse_excess_padding(counts: BatchCounts, task: Task, *, n_users: int) -> BatchCounts:
+def refuse_excess_padding(counts: BatchCounts, task: Task, batch: BatchManifest) -> BatchCounts:
     """
-    Refuse as malformed the null reports beyond what `n_users` users can send.
+    Refuse as malformed the null reports beyond what the batch's users can send.
 
-    Null reports pad each submission to the task's maximum number of dummies, unless that number is
-    fixed.
+    Each user sends at least their own report and the task's fixed dummies.
     """
-    room = n_users * (task.dummies.maximum - task.dummies.per_user)
-    excess = max(0, counts.null - room)
+    dummies, n_users = task.dummies, batch.n_users
+    room = min(
+        batch.n_reports - n_users * (1 + dummies.per_user),
+        n_users * (dummies.maximum - dummies.per_user),
+    )
+    excess = max(0, counts.null - max(0, room))
     refused: dict[RefusalCause, int] = {
         **counts.refused,
         "malformed": counts.refused["malformed"] + excess,
     }
     return replace(counts, null=counts.null - excess, refused=refused)
+
+
+_DEVIATIONS: Final = 5.0
+"""Standard deviations by which a number of submissions may fall short; see `check_lengths`."""
+
+
+def check_lengths(batch: BatchManifest, task: Task) -> None:
+    """
+    Check that no length of submissions is rarer than honest users' own draws make it.
+
+    Otherwise somebody on the network may have dropped long submissions, and the noise of their
+    dummies with them. An honest batch fails with probability below 3e-7 for each length.
+
+    Raises:
+        SuspectBatchError: The number of one length is 5 standard deviations below its law.
+    """
+    honest = honest_share(batch.n_users, task.assumed_honest_fraction)
+    chances = task.dummies.length_probabilities()
+    for length, number, chance in zip(task.lengths, batch.by_length, chances, strict=False):
+        least = honest * chance - _DEVIATIONS * math.sqrt(honest * chance * (1 - chance))
+        if number < least:
+            raise SuspectBatchError(
+                f"{number} of {batch.n_users} submissions have {length} reports; at least "
+                f"{math.ceil(least)} of {honest} honest users' have so many"
+            )
 
 
 def check_counts(counts: BatchCounts, n_reports: int, most_refused_share: float) -> None:

@@ -25,7 +25,7 @@ from common.runtime.clock import Clock
 from common.runtime.key_store import KeyStore, load_identity
 from common.runtime.state_directory import StateDirectory
 from common.task.draft import TaskDraft
-from common.task.task import NONCE_BYTES, Task
+from common.task.task import NONCE_BYTES, Task, listed
 from common.task_digest import TaskDigest
 from common.version import VERSION
 from common.wire.tasks import MAX_LISTED_TASKS
@@ -135,10 +135,10 @@ class Registry:
         """
         task = await self.task(digest)
         for leaves in sentinels:
-            if len(leaves) != task.reports_per_user * HASH_BYTES:
+            if len(leaves) not in {length * HASH_BYTES for length in task.lengths}:
                 raise WireError(
                     f"a sentinel has {len(leaves) // HASH_BYTES} leaves; a submission of this task "
-                    f"has {task.reports_per_user} reports"
+                    f"has {listed(task.lengths)} reports"
                 )
         room = max(0, task.target_size - task.n_min)
         await self._store.run(

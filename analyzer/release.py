@@ -12,7 +12,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from analyzer.batch_counts import BatchCounts, check_counts, refuse_excess_padding
+from analyzer.batch_counts import (
+    BatchCounts,
+    check_counts,
+    check_lengths,
+    refuse_excess_padding,
+)
 from analyzer.budgets import ReleaseBudgets
 from analyzer.count_job import CountJob
 from analyzer.finalize import build_result
@@ -162,13 +167,14 @@ class Releases:
         found = await self._staging.run_on_arrived(CountJob.match, job) if sentinels else []
         matches = SentinelMatches.joined(sentinels, found)
         await asyncio.to_thread(check_sentinels, matches, task)
+        check_lengths(delivered, task)
         batch = without_sentinels(delivered, matches, task)
         try:
             opened = await self._count(job, n_repeated=delivered.n_reports - n_distinct)
         except DamagedStorageError:
             self._staging.forget_merged(delivered)
             raise
-        counts = refuse_excess_padding(opened, task, n_users=batch.n_users)
+        counts = refuse_excess_padding(opened, task, batch)
         check_counts(counts, batch.n_reports, self._most_refused_share)
         result = await asyncio.to_thread(
             build_result, batch, task, randomizer_of(task), counts, matches

@@ -7,6 +7,7 @@ acknowledged. Everything else is computed from the parts, so a crash loses no re
 
 import asyncio
 import hashlib
+import operator
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -357,7 +358,15 @@ def _check_manifest(manifest: BatchManifest, task: Task) -> None:
         raise WireError(
             f"the batch has {manifest.n_users} users; the task needs at least {task.n_min}"
         )
-    minimum, maximum = task.batch_reports(manifest.n_users)
+    by_length = manifest.by_length or (manifest.n_users,)
+    if len(by_length) != len(task.lengths):
+        raise WireError(
+            f"submissions of {len(by_length)} lengths are announced; the task has "
+            f"{len(task.lengths)}"
+        )
+    if sum(by_length) != manifest.n_users:
+        raise WireError(f"{sum(by_length)} submissions of {manifest.n_users} users are announced")
+    minimum, maximum = task.batch_reports(sum(map(operator.mul, task.lengths, by_length)))
     if not minimum <= manifest.n_reports <= maximum:
         allowed = str(maximum) if minimum == maximum else f"{minimum} to {maximum}"
         raise WireError(

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Final
 
 from common.crypto.hpke import envelope_context
-from common.crypto.hpke_pool import HpkePool, open_each
+from common.crypto.hpke_pool import HpkePool
 from common.crypto.signing import SignedTask, serial_of
 from common.errors import (
     BatchStateError,
@@ -20,7 +20,7 @@ from common.errors import (
 )
 from common.messages.batch import BatchProgress, BatchState, BatchStatus
 from common.messages.submission import REFUSALS, Outcome
-from common.task.task import Task
+from common.task.task import Task, listed
 from common.task_digest import TaskDigest
 from shuffler.active_batches import ActiveBatch, Batches, FinishedBatch
 from shuffler.admission import TokenCheck
@@ -166,11 +166,11 @@ class Collection:
         if self._tokens is not None:
             admitted = await self._tokens.accepted(tokens)
         outcomes = [Outcome.MALFORMED if valid else Outcome.UNAUTHENTICATED for valid in admitted]
-        size = batch.task.envelope_bytes
+        sizes = set(batch.task.envelope_sizes)
         fitting = [
             index
             for index, envelope in enumerate(envelopes)
-            if admitted[index] and len(envelope) == size
+            if admitted[index] and len(envelope) in sizes
         ]
         if not fitting:
             return outcomes
@@ -245,13 +245,8 @@ class Collection:
 
     async def _open_here(self, batch: ActiveBatch, envelopes: Sequence[bytes]) -> OpenedGroups:
         """Open a few envelopes in this process, which is faster than asking a worker."""
-        opened = open_each(
-            self._batches.envelope_key(batch),
-            b"".join(envelopes),
-            batch.task.envelope_bytes,
-            envelope_context(batch.digest),
-        )
-        return [form_from_opened(opened, batch.key.private_bytes())]
+        opener = self._batches.envelope_key(batch).opener(envelope_context(batch.digest))
+        return [form_from_opened(list(map(opener, envelopes)), batch.key.private_bytes())]
 
     async def _open_in_workers(
         self, batch: ActiveBatch, envelopes: Sequence[bytes]
@@ -267,8 +262,7 @@ class Collection:
                     self._pool.open_and(
                         private,
                         partial(form_from_opened, raw_key=batch.key.private_bytes()),
-                        b"".join(envelopes[start : start + share]),
-                        batch.task.envelope_bytes,
+                        envelopes[start : start + share],
                         envelope_context(batch.digest),
                     )
                 )
@@ -300,8 +294,8 @@ class Collection:
 
 
 def _check_length(envelope: bytes, task: Task) -> None:
-    if len(envelope) != task.envelope_bytes:
+    if len(envelope) not in task.envelope_sizes:
         raise WireError(
             f"the envelope has {len(envelope)} bytes; a submission of this task, of "
-            f"{task.reports_per_user} reports, has {task.envelope_bytes}"
+            f"{listed(task.lengths)} reports, has {listed(task.envelope_sizes)}"
         )

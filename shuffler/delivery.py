@@ -8,6 +8,7 @@ independently, so one that cannot be delivered delays no other.
 import asyncio
 import math
 import re
+from dataclasses import replace
 from typing import Final
 
 from common.errors import PeerRefusalError, ShuffleDpError, StorageError
@@ -165,7 +166,13 @@ class Deliveries:
         state = next_state(stored.state, event)
         if event is Event.PERMUTE:
             shuffled = await self._shuffle(stored, batch)
-            await self._store.record_permuted(stored, state, shuffled.n_reports, shuffled.seconds)
+            permuted = replace(
+                stored,
+                n_reports=shuffled.n_reports,
+                by_length=shuffled.by_length,
+                shuffle_seconds=shuffled.seconds,
+            )
+            await self._store.record_permuted(permuted, state)
             self._seeds.destroy(batch.batch_id)
         elif state in DESTROYED_STATES:
             await self._store.set_last_state(stored, state)
@@ -197,6 +204,7 @@ class Deliveries:
             batch_id=batch.batch_id,
             n_users=stored.n_users,
             n_reports=stored.n_reports,
+            by_length=stored.by_length,
         )
         n_parts, size = bucket_count(batch.task, stored.n_users), batch.task.sealed_report_bytes
         blocks = SealedBlocks(self._blocks, batch.batch_id.hex(), batch.key)

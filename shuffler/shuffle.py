@@ -6,6 +6,7 @@ permuted batch is recorded. Dummies are sealed like users' reports and look like
 """
 
 import asyncio
+from collections import Counter
 from dataclasses import dataclass
 
 from common.errors import DamagedStorageError
@@ -19,6 +20,8 @@ class ShuffleSummary:
 
     n_reports: int
     """Number of reports, the shuffler's dummies included."""
+    by_length: tuple[int, ...]
+    """Number of submissions of each of the task's lengths."""
     seconds: float
     """Processor time of the permutation alone. The time to seal dummies would reveal their number
     and, if reports are dropped, the number kept. The guarantee assumes that both are secret."""
@@ -44,11 +47,11 @@ async def shuffle(job: ShuffleJob, n_users: int, executor: Executor) -> ShuffleS
         await asyncio.to_thread(blocks.delete, subfolder)
     await executor.run(ShuffleJob.seal_dummies, job, range(job.n_dummy_parts))
     thrown = await executor.run(ShuffleJob.throw, job, range(job.n_parts + job.n_dummy_parts))
-    arrived = sum(part_arrived for part_arrived, _, _ in thrown)
-    expected = n_users * job.task.reports_per_user
-    if arrived != expected:
+    arrived = sum((part_arrived for part_arrived, _, _ in thrown), Counter[int]())
+    by_length = tuple(arrived.pop(length, 0) for length in job.task.lengths)
+    if arrived or sum(by_length) != n_users:
         raise DamagedStorageError(
-            f"the batch's users sent {expected} reports; {arrived} are in the store"
+            f"the batch has {n_users} users; {sum(by_length)} submissions are in the store"
         )
     permuted = await executor.run(ShuffleJob.permute, job, range(job.n_buckets))
     n_reports = sum(of_bucket for of_bucket, _ in permuted)
@@ -60,4 +63,4 @@ async def shuffle(job: ShuffleJob, n_users: int, executor: Executor) -> ShuffleS
     for subfolder in SCRATCH:
         await asyncio.to_thread(blocks.delete, subfolder)
     seconds = sum(seconds for *_, seconds in thrown) + sum(seconds for _, seconds in permuted)
-    return ShuffleSummary(n_reports=n_reports, seconds=seconds)
+    return ShuffleSummary(n_reports=n_reports, by_length=by_length, seconds=seconds)

@@ -7,7 +7,9 @@ alone draws fresh randomness; dummies that are sealed again are other ciphertext
 reports, at the same places.
 """
 
+import math
 import time
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Final, Self
 
@@ -25,7 +27,7 @@ from common.task.task import Task, cached_task
 from common.task_digest import digest_of
 from shuffler.item_dummies import draw_item_dummies, draw_kept
 from shuffler.permutation import SealedReports, part_count, permute, throw
-from shuffler.storage.group import NUMBER_BITS, open_group
+from shuffler.storage.group import NUMBER_BITS, OpenedGroup, open_group
 from shuffler.storage.submission_store import GroupSource
 
 PERMUTED: Final = "permuted"
@@ -38,8 +40,8 @@ _MAX_DUMMY_PARTS: Final = 64
 
 def bucket_count(task: Task, n_users: int) -> int:
     """Return the number of buckets of a batch, which are the parts of its delivery."""
-    reports = n_users * task.reports_per_user + round(task.expected_shuffler_dummies)
-    return part_count(reports * task.sealed_report_bytes)
+    reports = math.ceil(n_users * task.expected_reports_per_user)
+    return part_count((reports + task.expected_shuffler_dummies) * task.sealed_report_bytes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +83,9 @@ class ShuffleJob:
             seed=seed,
             source=source,
             blocks=blocks,
-            n_parts=part_count(n_users * task.reports_per_user * task.sealed_report_bytes),
+            n_parts=part_count(
+                math.ceil(n_users * task.expected_reports_per_user) * task.sealed_report_bytes
+            ),
             n_dummies=n_dummies,
             n_dummy_parts=min(-(-n_dummies // _DUMMIES_PER_PART), _MAX_DUMMY_PARTS),
             n_buckets=bucket_count(task, n_users),
@@ -114,23 +118,27 @@ class ShuffleJob:
         )
         self.sealed_blocks().put(f"dummies/{part}", sealed)
 
-    def throw(self, part: int) -> tuple[int, int, float]:
+    def throw(self, part: int) -> tuple[Counter[int], int, float]:
         """
         Throw one part's reports into buckets, after dropping reports if the task samples.
 
         Parts from n_parts on are the sealed dummies.
 
         Returns:
-            Numbers of users' reports read and of reports thrown, and seconds spent on throwing.
+            Numbers of users' submissions by their number of reports, number of reports thrown, and
+            seconds spent on throwing.
         """
         blocks, rng = self.sealed_blocks(), seeded_generator(self.seed, "throw", part)
+        arrived: Counter[int] = Counter()
         if part >= self.n_parts:
-            arrived, reports = 0, self._rows([blocks.get(f"dummies/{part - self.n_parts}")])
+            reports = self._rows([blocks.get(f"dummies/{part - self.n_parts}")])
         else:
-            reports = self._users_reports(part)
-            arrived = len(reports)
+            groups = self._groups(part)
+            for group in groups:
+                arrived.update((group.sizes // self.task.sealed_report_bytes).tolist())
+            reports = self._rows([group.reports for group in groups])
             if not self.task.shuffler.only_permutes:
-                reports = reports[draw_kept(self.task.shuffler, arrived, rng)]
+                reports = reports[draw_kept(self.task.shuffler, len(reports), rng)]
         started = time.perf_counter()
         buckets = throw(reports, self.n_buckets, rng)
         seconds = time.perf_counter() - started
@@ -149,11 +157,11 @@ class ShuffleJob:
         blocks.put(f"{PERMUTED}/{bucket}", ordered.tobytes(), durable=True)
         return len(ordered), seconds
 
-    def _users_reports(self, part: int) -> SealedReports:
+    def _groups(self, part: int) -> list[OpenedGroup]:
         first, last = ((part + more << NUMBER_BITS) // self.n_parts for more in (0, 1))
         key = BatchKey(self.key)
         groups = self.source.read(self.batch_id, first, last)
-        return self._rows([open_group(number, sealed, key) for number, sealed in groups])
+        return [open_group(number, sealed, key) for number, sealed in groups]
 
     def _rows(self, reports: list[bytes]) -> SealedReports:
         whole = np.frombuffer(b"".join(reports), dtype=np.uint8)

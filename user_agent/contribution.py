@@ -8,7 +8,7 @@ production, simulations or tests. Errors state the task's rule and never repeat 
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn, cast
 
@@ -222,7 +222,8 @@ class Contributor:
         Prepare one user's submission from a value of the task's kind. Run by the user agent.
 
         Returns:
-            The submission. The length of its envelope depends on the task alone.
+            The submission. Its number of reports is one of the task's lengths, and is drawn
+            independently of the value.
 
         Raises:
             ValueRangeError: The value does not fit the task; the message does not repeat it.
@@ -234,7 +235,7 @@ class Contributor:
         if self._task.dummies.maximum:  # only tasks about items have dummies
             dummies = draw_dummies(cast("Mechanism", self._mechanism), self._task.dummies, rng)
             reports = np.concatenate([reports, dummies])
-        reports = pad(reports, self._task.reports_per_user)
+        reports = pad(reports, self._task.lengths)
         # Permuted before sealing, so that the sealing order does not reveal the true report.
         reports = reports[rng.permutation(len(reports))]
         sealed = [self._seal_report(report.tobytes()) for report in reports]
@@ -302,9 +303,9 @@ def _successes(dummies: DummySpec, count: int, rng: np.random.Generator) -> NDAr
     return rng.integers(0, EXTRA_WEIGHT_SUM, size=count, dtype=np.int64) < dummies.extra_weight
 
 
-def pad(reports: Reports, reports_per_user: int) -> Reports:
-    """Append null reports up to reports_per_user in total; raise ValueError if there are more."""
-    missing = reports_per_user - len(reports)
-    if missing < 0:
-        raise ValueError(f"there are {len(reports)} reports; a submission has {reports_per_user}")
-    return np.concatenate([reports, null_reports(missing, reports.dtype)])
+def pad(reports: Reports, lengths: Sequence[int]) -> Reports:
+    """Append null reports up to the next of the lengths; raise ValueError if all are too short."""
+    length = next((length for length in lengths if length >= len(reports)), None)
+    if length is None:
+        raise ValueError(f"there are {len(reports)} reports; a submission has up to {lengths[-1]}")
+    return np.concatenate([reports, null_reports(length - len(reports), reports.dtype)])

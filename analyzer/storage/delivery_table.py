@@ -4,6 +4,7 @@ The tables of delivered batches: manifests, the parts that have arrived, and com
 `Store.run` runs these functions in the database's thread.
 """
 
+import json
 import sqlite3
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -36,6 +37,7 @@ CREATE TABLE IF NOT EXISTS commitments (
     commitment BLOB NOT NULL
 ) WITHOUT ROWID;
 """
+BY_LENGTH: Final = "ALTER TABLE batches ADD COLUMN by_length TEXT NOT NULL DEFAULT '[]';"
 ADDED_COLUMNS: Final = (
     "ALTER TABLE batches ADD COLUMN n_parts INTEGER NOT NULL DEFAULT 0",
     "ALTER TABLE batches ADD COLUMN salt BLOB",
@@ -59,19 +61,24 @@ class Delivery:
 def find_delivery(connection: sqlite3.Connection, digest: TaskDigest) -> Delivery | None:
     """Look up the delivery of a task's batch; None if none has begun."""
     row = connection.execute(
-        "SELECT batch_id, n_users, n_reports, n_parts, staged FROM batches WHERE task_digest = ?",
+        "SELECT batch_id, n_users, n_reports, by_length, n_parts, staged FROM batches "
+        "WHERE task_digest = ?",
         (digest,),
     ).fetchone()
     if row is None:
         return None
-    batch_id, n_users, n_reports, n_parts, staged = row
+    batch_id, n_users, n_reports, by_length, n_parts, staged = row
     parts = connection.execute(
         "SELECT part, n_reports, content_hash FROM parts WHERE batch_id = ? ORDER BY part",
         (batch_id,),
     )
     return Delivery(
         manifest=BatchManifest(
-            task_digest=digest, batch_id=BatchId(batch_id), n_users=n_users, n_reports=n_reports
+            task_digest=digest,
+            batch_id=BatchId(batch_id),
+            n_users=n_users,
+            n_reports=n_reports,
+            by_length=tuple(json.loads(by_length)),
         ),
         n_parts=n_parts,
         staged=bool(staged),
@@ -117,8 +124,15 @@ def begin_delivery(
         forget_parts(connection, known.manifest.batch_id)
         connection.execute("DELETE FROM batches WHERE task_digest = ?", (manifest.task_digest,))
     connection.execute(
-        "INSERT INTO batches (task_digest, batch_id, n_users, n_reports) VALUES (?, ?, ?, ?)",
-        (manifest.task_digest, manifest.batch_id, manifest.n_users, manifest.n_reports),
+        "INSERT INTO batches (task_digest, batch_id, n_users, n_reports, by_length) "
+        "VALUES (?, ?, ?, ?, ?)",
+        (
+            manifest.task_digest,
+            manifest.batch_id,
+            manifest.n_users,
+            manifest.n_reports,
+            json.dumps(manifest.by_length),
+        ),
     )
     return Delivery(manifest=manifest, n_parts=0, staged=False, arrived={})
 

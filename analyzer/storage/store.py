@@ -1,5 +1,6 @@
 """The analyzer's database: tasks, staged batches, cell counts, results and the ledger."""
 
+import json
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
@@ -39,7 +40,7 @@ class Store:
 
     def __init__(self, path: Path) -> None:
         _add_columns(path)
-        self._database = Database(path, Schema(steps=(_TABLES,)))
+        self._database = Database(path, Schema(steps=(_TABLES, delivery_table.BY_LENGTH)))
 
     async def run(
         self,
@@ -133,7 +134,7 @@ def _blob(connection: sqlite3.Connection, query: str, *key: bytes | int) -> byte
 
 def _staged(connection: sqlite3.Connection) -> list[BatchManifest]:
     rows = connection.execute(
-        "SELECT task_digest, batch_id, n_users, n_reports FROM batches "
+        "SELECT task_digest, batch_id, n_users, n_reports, by_length FROM batches "
         "WHERE staged AND failure IS NULL AND task_digest NOT IN (SELECT task_digest FROM results)"
     )
     return [
@@ -142,8 +143,9 @@ def _staged(connection: sqlite3.Connection) -> list[BatchManifest]:
             batch_id=BatchId(batch_id),
             n_users=n_users,
             n_reports=n_reports,
+            by_length=tuple(json.loads(by_length)),
         )
-        for digest, batch_id, n_users, n_reports in rows
+        for digest, batch_id, n_users, n_reports, by_length in rows
     ]
 
 

@@ -4,7 +4,7 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
@@ -92,12 +92,11 @@ def _cached(key: _RawKey) -> HpkePrivateKey:
 
 def _open_in_worker(
     key: _RawKey,
-    work: Callable[[Opened], T],
-    sealed: bytes,
-    sealed_bytes: int,
+    work: Callable[[Sequence[bytes | None]], T],
+    sealed: Sequence[bytes],
     context: SealContext,
 ) -> T:
-    return work(open_each(_cached(key), sealed, sealed_bytes, context))
+    return work(list(map(_cached(key).opener(context), sealed)))
 
 
 class HpkePool:
@@ -112,19 +111,18 @@ class HpkePool:
     def open_and(
         self,
         key: HpkePrivateKey,
-        work: Callable[[Opened], T],
-        sealed: bytes,
-        sealed_bytes: int,
+        work: Callable[[Sequence[bytes | None]], T],
+        sealed: Sequence[bytes],
         context: SealContext,
     ) -> Future[T]:
         """
-        Open one chunk in a worker and return work(opened); see `open_each`.
+        Open ciphertexts in a worker, and return work(plaintexts); None for one that does not open.
 
         Plaintexts stay in the worker. `work` is a module-level function, or a partial of one.
         Fails like `submit` if a worker dies.
         """
         raw = _RawKey(key.suite, key.private_bytes())
-        return self.submit(_open_in_worker, raw, work, sealed, sealed_bytes, context)
+        return self.submit(_open_in_worker, raw, work, sealed, context)
 
     def submit(self, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """

@@ -63,6 +63,9 @@ class BatchManifest:
     batch_id: BatchId
     n_users: int
     n_reports: int
+    by_length: tuple[int, ...] = ()
+    """Number of submissions of each of the task's lengths, ascending by length; may be empty if all
+    submissions have one length."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from common.errors import WireError
 from common.protocols import Kind
-from common.task.task import SUBMISSION_ID_BYTES, Task
+from common.task.task import SUBMISSION_ID_BYTES, Task, listed
 
 Value = int | str | float | tuple[float, ...] | Mapping[int, float]
 """An item; a text; a number; several numbers; or a number for each key that the person owns."""
@@ -75,7 +75,7 @@ class Submission:
 
     submission_id: bytes
     sealed_reports: bytes
-    """The task's reports_per_user sealed reports, concatenated."""
+    """Sealed reports, concatenated."""
 
 
 def pack(submission: Submission) -> bytes:
@@ -91,10 +91,10 @@ def split_submission(plaintext: bytes) -> tuple[bytes, bytes]:
 def unpack(plaintext: bytes, task: Task) -> Submission:
     """Parse an envelope's plaintext; raise WireError if its length is wrong."""
     submission_id, sealed_reports = split_submission(plaintext)
-    if len(sealed_reports) != task.reports_per_user * task.sealed_report_bytes:
+    if len(sealed_reports) not in {n * task.sealed_report_bytes for n in task.lengths}:
         raise WireError(
             f"the envelope holds {len(sealed_reports)} bytes of sealed reports; a submission of "
-            f"this task holds {task.reports_per_user} reports of {task.sealed_report_bytes} bytes"
+            f"this task holds {listed(task.lengths)} reports of {task.sealed_report_bytes} bytes"
         )
     return Submission(submission_id=submission_id, sealed_reports=sealed_reports)
 

@@ -162,6 +162,15 @@ class DummySpec:
         return self.per_user + self.most
 
     @property
+    def lengths(self) -> tuple[int, ...]:
+        """Numbers of dummies, padding included, that a submission may have; ascending."""
+        return (self.maximum,)
+
+    def length_probabilities(self) -> NDArray[np.float64]:
+        """Return the probability of each of the `lengths`; same shape."""
+        return np.ones(1)
+
+    @property
     def expected_per_user(self) -> float:
         """Average number of dummies of one user, before conditioning on `most`."""
         chance = self.extra_probability

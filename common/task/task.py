@@ -15,6 +15,8 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Final, NoReturn, Self, get_args
 
+import numpy as np
+
 from common.crypto.hpke import DEFAULT_SUITE, SUITES, suite_named
 from common.crypto.signing import PublicIdentity, SignedTask
 from common.errors import ProofError, TaskError
@@ -135,9 +137,9 @@ class Task:
         ):
             if len(value) != length:
                 raise TaskError(f"{name} has {len(value)} bytes; it must have {length}")
-        if self.envelope_bytes > MAX_ENVELOPE_BYTES:
+        if self.envelope_sizes[-1] > MAX_ENVELOPE_BYTES:
             raise TaskError(
-                f"a submission would have {self.envelope_bytes} bytes; "
+                f"a submission would have {self.envelope_sizes[-1]} bytes; "
                 f"the limit is {MAX_ENVELOPE_BYTES}"
             )
         self._check_budget()
@@ -242,9 +244,13 @@ class Task:
         return spec_as(self.mechanism, MechanismSpec)
 
     @property
-    def reports_per_user(self) -> int:
-        """Sealed reports per submission: the user's own, dummies, and null reports."""
-        return 1 + self.dummies.maximum
+    def lengths(self) -> tuple[int, ...]:
+        """
+        Numbers of sealed reports that a submission may have, ascending.
+
+        A device pads the user's own report and dummies to the next of them with null reports.
+        """
+        return tuple(1 + number for number in self.dummies.lengths)
 
     @property
     def expected_shuffler_dummies(self) -> int:
@@ -257,13 +263,24 @@ class Task:
         return self.mechanism.report_bytes + suite_named(self.suite).overhead_bytes
 
     @property
-    def envelope_bytes(self) -> int:
-        """Bytes of every envelope of this task."""
-        return envelope_bytes(self.mechanism.report_bytes, self.reports_per_user, self.suite)
+    def envelope_sizes(self) -> tuple[int, ...]:
+        """Bytes of an envelope of each of the `lengths`."""
+        size, suite = self.mechanism.report_bytes, self.suite
+        return tuple(envelope_bytes(size, length, suite) for length in self.lengths)
 
-    def batch_reports(self, n_users: int) -> tuple[int, int]:
-        """Return bounds on the reports delivered for n_users; see ShufflerSpec.batch_reports."""
-        return self.shuffler.batch_reports(n_users * self.reports_per_user, self.domain_size)
+    @property
+    def expected_reports_per_user(self) -> float:
+        """Average number of sealed reports of a submission, padding included."""
+        return float(self.dummies.length_probabilities() @ np.array(self.lengths))
+
+    @property
+    def expected_envelope_bytes(self) -> float:
+        """Average bytes of an envelope."""
+        return float(self.dummies.length_probabilities() @ np.array(self.envelope_sizes))
+
+    def batch_reports(self, sent: int) -> tuple[int, int]:
+        """Return bounds on the reports delivered of those sent; see ShufflerSpec.batch_reports."""
+        return self.shuffler.batch_reports(sent, self.domain_size)
 
     def to_bytes(self) -> bytes:
         """Return the canonical bytes to sign and publish; raise TaskError above MAX_TASK_BYTES."""
@@ -336,6 +353,16 @@ class Task:
             labels=tuple(labels),
             **fields,
         )
+
+
+_LISTED: Final = 4
+
+
+def listed(numbers: Sequence[int]) -> str:
+    """Return ascending numbers for a message: all of a few, or the first and the last."""
+    if len(numbers) > _LISTED:
+        return f"{numbers[0]} to {numbers[-1]}"
+    return " or ".join(map(str, numbers))
 
 
 def envelope_bytes(report_bytes: int, reports_per_user: int, suite: str = DEFAULT_SUITE) -> int:

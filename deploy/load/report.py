@@ -121,7 +121,7 @@ def as_json(finished: LoadReport) -> dict[str, Any]:
     """Return the JSON fields of a report; rates are averages over `Tally.seconds`."""
     plan, tally, result = finished.plan, finished.tally, finished.result
     held = [step["offered_users"] for step in finished.steps if step["holds"]]
-    reports = tally.answers[Outcome.STORED] * finished.task.reports_per_user
+    reports = round(tally.answers[Outcome.STORED] * finished.task.expected_reports_per_user)
     return {
         "task_digest": finished.target.signed.digest().hex(),
         "target": finished.target.kind,

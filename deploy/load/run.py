@@ -144,7 +144,7 @@ async def _phase(  # noqa: PLR0917  # its only caller binds the first four
 ) -> Tally:
     """Send the next users at a rate, or in a closed loop, split over processes."""
     plan, users, bulk = finished.plan, finished.users, finished.plan.mode == "bulk"
-    together = submissions_of_a_call(users.envelopes.shape[1]) if bulk else 1
+    together = submissions_of_a_call(int(users.sizes.max())) if bulk else 1
     calls = math.ceil(count / together)
     processes = min(plan.processes, calls)
     begin, times, in_flight = time.monotonic(), np.zeros(calls), plan.in_flight

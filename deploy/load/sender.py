@@ -99,7 +99,7 @@ class Sender:
 
     def __post_init__(self) -> None:
         self._digest = self.users.signed.digest()
-        self._most = submissions_of_a_call(self.users.envelopes.shape[1])
+        self._most = submissions_of_a_call(int(self.users.sizes.max()))
 
     async def run(self, progress: Callable[[Tally], None] = lambda _: None) -> Tally:
         """Send all users; call `progress` with the tally after each user or call."""

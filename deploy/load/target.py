@@ -209,11 +209,11 @@ def _run(pipe: Connection, signed: SignedTask, folder: Path) -> None:
 
 
 class _Sink(shuffler_pb2_grpc.ShufflerServicer):
-    """Answers `stored` to every envelope of the task's length."""
+    """Answers `stored` to every envelope of one of the task's lengths."""
 
     def __init__(self, signed: SignedTask) -> None:
         self._task = shuffler_pb2.FetchTaskResponse(task=signed_task_to_wire(signed))
-        self._size = Task.from_bytes(signed.task_bytes).envelope_bytes
+        self._sizes = frozenset(Task.from_bytes(signed.task_bytes).envelope_sizes)
 
     async def FetchTask(self, *_: object) -> shuffler_pb2.FetchTaskResponse:  # noqa: N802
         return self._task
@@ -223,14 +223,14 @@ class _Sink(shuffler_pb2_grpc.ShufflerServicer):
         request: shuffler_pb2.SubmitRequest,
         context: Any,  # noqa: ANN401  # gRPC's own types vary
     ) -> shuffler_pb2.SubmitResponse:
-        if len(request.envelope) != self._size:
-            message = "not of the task's length"
+        if len(request.envelope) not in self._sizes:
+            message = "of no length that the task has"
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, message, SERVICE_ERROR)
         return shuffler_pb2.SubmitResponse(receipt=bytes(SIGNATURE_BYTES))
 
     async def SubmitBulk(  # noqa: N802
         self, request: shuffler_pb2.SubmitBulkRequest, _: object
     ) -> shuffler_pb2.SubmitBulkResponse:
-        fits = [len(envelope) == self._size for envelope in request.envelopes]
+        fits = [len(envelope) in self._sizes for envelope in request.envelopes]
         outcomes = [Outcome.STORED if valid else Outcome.MALFORMED for valid in fits]
         return outcomes_to_wire(outcomes, bytes(SIGNATURE_BYTES))

@@ -1,5 +1,6 @@
 """Simulated users whose submissions are sealed in advance, in memory or in a file."""
 
+import itertools
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -31,7 +32,13 @@ _GROUP: Final = 500
 _OVERSIZE: Final = bytes(64)
 _COPIES: Final = (1, 2, FLOOD, 1, 1, 1, 1)
 """Number of times that each envelope is sent, by behaviour."""
-_ARRAYS: Final = {"task": np.uint8, "kinds": np.uint8, "values": np.uint32, "envelopes": np.uint8}
+_ARRAYS: Final = {
+    "task": np.uint8,
+    "kinds": np.uint8,
+    "values": np.uint32,
+    "sizes": np.uint32,
+    "envelopes": np.uint8,
+}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -43,8 +50,10 @@ class SealedUsers:
     """Behaviours, shape (n_users,)."""
     values: NDArray[np.uint32]
     """Items, shape (n_users,); 0 for users who are not counted and for other kinds of values."""
+    sizes: NDArray[np.uint32]
+    """Bytes of each sealed envelope, in user order, ENVELOPES per user; shape (envelopes,)."""
     envelopes: NDArray[np.uint8]
-    """Sealed envelopes in user order, ENVELOPES per user; shape (envelopes, length)."""
+    """All envelopes, concatenated."""
 
     @property
     def n_users(self) -> int:
@@ -56,22 +65,33 @@ class SealedUsers:
         """Cumulative number of envelopes, up to and including each user."""
         return np.cumsum(ENVELOPES[self.kinds])
 
+    @cached_property
+    def _places(self) -> NDArray[np.int64]:
+        """Where each envelope begins, and the last one ends."""
+        return np.concatenate([[0], np.cumsum(self.sizes, dtype=np.int64)])
+
+    def rows(self, first: int, end: int) -> list[bytes]:
+        """Return the envelopes `first` .. `end`-1, without repeats, in user order."""
+        places = self._places[first : end + 1].tolist()
+        return [self.envelopes[start:stop].tobytes() for start, stop in itertools.pairwise(places)]
+
     def submissions(self, user: int) -> list[bytes]:
         """Return the envelopes that a user sends, including repeats; none for DROPPING."""
         kind, end = int(self.kinds[user]), int(self._ends[user])
-        sent = [self.envelopes[row].tobytes() for row in range(end - int(ENVELOPES[kind]), end)]
+        sent = self.rows(end - int(ENVELOPES[kind]), end)
         if kind == Behaviour.OVERSIZED:
             return [sent[0] + _OVERSIZE]
         return sent * _COPIES[kind]
 
     def part(self, first: int, end: int) -> Self:
         """Return users `first` .. `end`-1 without copying."""
-        before = int(self._ends[first - 1]) if first else 0
+        before, after = int(self._ends[first - 1]) if first else 0, int(self._ends[end - 1])
         return replace(
             self,
             kinds=self.kinds[first:end],
             values=self.values[first:end],
-            envelopes=self.envelopes[before : int(self._ends[end - 1])],
+            sizes=self.sizes[before:after],
+            envelopes=self.envelopes[self._places[before] : self._places[after]],
         )
 
     def truth(self, n_users: int, domain_size: int) -> NDArray[np.float64]:
@@ -84,8 +104,8 @@ class SealedUsers:
         task = np.frombuffer(self.signed.signature + self.signed.task_bytes, dtype=np.uint8)
         with atomic_output(path) as scratch, scratch.open("wb") as file:
             scratch.chmod(0o600)
-            kinds, values, envelopes = self.kinds, self.values, self.envelopes
-            np.savez(file, task=task, kinds=kinds, values=values, envelopes=envelopes)
+            arrays = {name: getattr(self, name) for name in list(_ARRAYS)[1:]}
+            np.savez(file, task=task, **arrays)
 
     @classmethod
     def load(cls, path: Path) -> Self:
@@ -97,8 +117,12 @@ class SealedUsers:
             raw = arrays.pop("task").tobytes()
             signed = SignedTask(task_bytes=raw[SIGNATURE_BYTES:], signature=raw[:SIGNATURE_BYTES])
             task, found = Task.from_bytes(signed.task_bytes), cls(signed=signed, **arrays)
-            shape = (ENVELOPES[found.kinds].sum(), task.envelope_bytes)
-            fits = found.kinds.shape == found.values.shape and found.envelopes.shape == shape
+            fits = (
+                found.kinds.shape == found.values.shape
+                and found.sizes.shape == (ENVELOPES[found.kinds].sum(),)
+                and found.envelopes.shape == (found.sizes.sum(),)
+                and set(found.sizes.tolist()) <= set(task.envelope_sizes)
+            )
             if types != _ARRAYS or not fits or found.values.max() >= task.domain_size:
                 raise ValueError("the arrays do not fit each other")  # noqa: TRY301  # reported like numpy's
         except OSError as error:
@@ -134,28 +158,34 @@ class GroupContributor(Contributor):
         """Prepare an envelope per value and id; raise ValueRangeError if a value does not fit."""
         if not values:
             return []
-        sealed = [self._seal_report(report.tobytes()) for report in self._reports(values, rng).flat]
-        each = self._task.reports_per_user
+        lengths, drawn = self._reports(values, rng)
+        sealed = iter([self._seal_report(report.tobytes()) for report in drawn])
         envelopes = []
-        for user, submission_id in enumerate(ids):
-            reports = b"".join(sealed[user * each : (user + 1) * each])
+        for submission_id, length in zip(ids, lengths.tolist(), strict=True):
+            reports = b"".join(itertools.islice(sealed, length))
             submission = Submission(submission_id=submission_id, sealed_reports=reports)
             envelopes.append(self._seal_envelope(pack(submission)))
         return envelopes
 
-    def _reports(self, values: Sequence[Value], rng: np.random.Generator) -> Reports:
-        """Draw all reports of n > 0 users in sending order, shape (n, reports_per_user)."""
-        n_users, each = len(values), self._task.reports_per_user
+    def _reports(
+        self, values: Sequence[Value], rng: np.random.Generator
+    ) -> tuple[NDArray[np.int64], Reports]:
+        """Draw n > 0 users' numbers of reports, shape (n,), and all reports in sending order."""
+        n_users, allowed = len(values), np.array(self._task.lengths)
+        most = int(allowed[-1])
         real = self._mechanism.randomize(_joined([self._encode(v, rng) for v in values]), rng)
-        table = null_reports(n_users * each, real.dtype).reshape(n_users, each).copy()
+        table = null_reports(n_users * most, real.dtype).reshape(n_users, most).copy()
         table[:, 0] = real
-        if each > 1:
+        lengths = np.full(n_users, allowed[0])
+        if most > 1:
             mechanism = cast("Mechanism", self._mechanism)
             counts, dummies = draw_group_dummies(mechanism, self._task.dummies, n_users, rng)
-            table[:, 1:][np.arange(each - 1) < counts[:, None]] = dummies
-        order = rng.permuted(np.tile(np.arange(each), (n_users, 1)), axis=1)
-        found: Reports = np.take_along_axis(table, order, axis=1)
-        return found
+            table[:, 1:][np.arange(most - 1) < counts[:, None]] = dummies
+            lengths = allowed[np.searchsorted(allowed, 1 + counts)]
+        sent = np.arange(most) < lengths[:, None]
+        order = np.argsort(np.where(sent, rng.random(table.shape), 1.0), axis=1)
+        found: Reports = np.take_along_axis(table, order, axis=1)[sent]
+        return lengths, found
 
 
 def _joined(encoded: list[Any]) -> Any:  # noqa: ANN401  # the type depends on the kind
@@ -191,18 +221,19 @@ def seal_values(
     """Seal users' submissions by behaviour. Cost: 0.1 ms per seal and 0.2 ms per user on a core."""
     groups = [slice(start, start + _GROUP) for start in range(0, len(kinds), _GROUP)]
     spawn = partial(ProcessPoolExecutor, mp_context=get_context("spawn"))
-    sealed: list[bytes] = []
+    sealed: list[list[bytes]] = []
     with spawn() if len(groups) > 1 else ThreadPoolExecutor(1) as pool:
         given = ([array[group] for group in groups] for array in (kinds, values))
         for envelopes in pool.map(partial(_seal_group, signed), *given):
             progress(len(kinds[groups[len(sealed)]]))
             sealed.append(envelopes)
-    size = Task.from_bytes(signed.task_bytes).envelope_bytes
+    envelopes = list(itertools.chain.from_iterable(sealed))
     return SealedUsers(
         signed=signed,
         kinds=kinds,
         values=np.zeros(len(kinds), dtype=np.uint32),
-        envelopes=np.frombuffer(b"".join(sealed), dtype=np.uint8).reshape(-1, size),
+        sizes=np.array(list(map(len, envelopes)), dtype=np.uint32),
+        envelopes=np.frombuffer(b"".join(envelopes), dtype=np.uint8),
     )
 
 
@@ -213,7 +244,9 @@ def _worker(signed: SignedTask) -> tuple[GroupContributor, Task, np.random.Gener
     return GroupContributor(task, signed.digest()), task, secure_generator()
 
 
-def _seal_group(signed: SignedTask, kinds: NDArray[np.uint8], values: Sequence[Value]) -> bytes:
+def _seal_group(
+    signed: SignedTask, kinds: NDArray[np.uint8], values: Sequence[Value]
+) -> list[bytes]:
     """Seal some users' envelopes in a worker process; those that must not open are random bytes."""
     contributor, task, rng = _worker(signed)
     genuine = is_counted(kinds)
@@ -223,7 +256,7 @@ def _seal_group(signed: SignedTask, kinds: NDArray[np.uint8], values: Sequence[V
         people += [values[user]] * envelopes
         ids += [rng.bytes(SUBMISSION_ID_BYTES)] * envelopes
     sealed = iter(contributor.prepare_group(people, ids, rng))
-    return b"".join(
-        next(sealed) if opens else rng.bytes(task.envelope_bytes)
+    return [
+        next(sealed) if opens else rng.bytes(task.envelope_sizes[-1])
         for opens in np.repeat(genuine, ENVELOPES[kinds])
-    )
+    ]

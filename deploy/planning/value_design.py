@@ -38,7 +38,7 @@ class ValueDesign(Design):
     @property
     def bytes_per_user(self) -> int:
         """Length of a submission's envelope in bytes."""
-        return self.task.envelope_bytes
+        return self.task.envelope_sizes[-1]
 
     @property
     def parameters(self) -> PrivacyParameters:

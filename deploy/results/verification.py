@@ -69,15 +69,16 @@ def _check_reports(result: Result, task: Task) -> None:
     report, so a missing sentinel has none in the batch.
     """
     room, n_sentinels = max(0, task.target_size - task.n_min), result.n_sentinels
-    missing, per_user = result.n_sentinels_missing, task.reports_per_user
+    missing, (shortest, *_, longest) = result.n_sentinels_missing, (*task.lengths, *task.lengths)
     if not missing <= n_sentinels <= room:
         raise WireError(
             f"the result misses {missing} of {n_sentinels} sentinels; at most {room} are possible"
         )
-    fewest, most = task.batch_reports(result.n_users + room)
-    fewest = max(0, fewest - per_user * room + missing)
+    fewest, _ = task.batch_reports(shortest * (result.n_users + room))
+    _, most = task.batch_reports(longest * (result.n_users + room))
+    fewest = max(0, fewest - shortest * room + missing)
     unused = room - n_sentinels if task.shuffler.keep_probability == 1 else 0
-    most -= per_user * (n_sentinels - missing) + unused
+    most -= longest * (n_sentinels - missing) + unused
     if not fewest <= result.n_reports <= most:
         expected = str(most) if fewest == most else f"{fewest} to {most}"
         raise WireError(

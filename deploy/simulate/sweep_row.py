@@ -74,7 +74,7 @@ class SweepRow:
             }
         fields |= {
             "mechanism": task.mechanism.name,
-            "bytes_per_user": task.envelope_bytes,
+            "bytes_per_user": round(task.expected_envelope_bytes),
             "mse_theory": statistics.fmean(run.mse_theory for run in repeats),
             "central_epsilon": number_or_text(task.central_epsilon),
             "local_epsilon": number_or_text(task.local_epsilon),

@@ -146,8 +146,15 @@ def parameter_rows(task: Task) -> list[tuple[str, str]]:
             f"epsilon {rounded_up(task.budget_epsilon)} at delta {rounded_up(task.budget_delta)}",
         ),
         ("suite", task.suite),
-        ("bytes per user", f"{task.envelope_bytes:,}"),
+        ("bytes per user", _describe_sizes(task)),
     ]
+
+
+def _describe_sizes(task: Task) -> str:
+    sizes = task.envelope_sizes
+    if len(sizes) == 1:
+        return f"{sizes[0]:,}"
+    return f"{sizes[0]:,} to {sizes[-1]:,}, {task.expected_envelope_bytes:,.0f} on average"
 
 
 def _describe_values(task: Task) -> str:

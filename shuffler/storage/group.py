@@ -9,22 +9,23 @@ through the one process that answers all calls. Submissions in a group are sorte
 which are keyed hashes, and groups have random numbers: no order of arrival is kept.
 """
 
+import itertools
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from common.crypto.batch_key import TAG_BYTES, BatchKey
 from common.crypto.hpke import split_every
-from common.crypto.hpke_pool import Opened
 from common.messages.submission import Outcome, split_submission
 
 TAGS: Final = np.dtype([("head", "<u8"), ("rest", "V8"), ("content", f"V{TAG_BYTES}")])
 """A submission's two keyed hashes: of its id (head and rest), and of its sealed reports."""
 
+_SIZE: Final = np.dtype("<u4")
 _MIN_GROUP: Final = 64
 """Groups with fewer submissions are merged before they are stored."""
 NUMBER_BITS: Final = 63
@@ -40,7 +41,8 @@ class Group:
     tags: bytes
     """TAGS of each submission, sorted by the hash of the id."""
     sealed: bytes
-    """All sealed reports, submission by submission, encrypted under the batch's key."""
+    """The sizes of the submissions' sealed reports, and then the reports, submission by submission;
+    encrypted under the batch's key."""
 
     def __len__(self) -> int:
         return len(self.tags) // TAGS.itemsize
@@ -55,12 +57,11 @@ class Group:
 
     def only(self, kept: NDArray[np.bool_], key: BatchKey) -> "Group":
         """Return a group of the submissions for which `kept`, shape (n,), is True."""
-        reports = np.frombuffer(open_group(self.number, self.sealed, key), dtype=np.uint8)
-        reports = reports.reshape(len(self), -1)[kept]
+        submissions = open_group(self.number, self.sealed, key).submissions()
         return Group(
             number=self.number,
             tags=self.entries()[kept].tobytes(),
-            sealed=key.seal(reports.tobytes(), _group_context(b"reports", self.number)),
+            sealed=seal_group(itertools.compress(submissions, kept), key, self.number),
         )
 
     def stored(self, outcomes: Sequence[Outcome], key: BatchKey) -> "Group":
@@ -82,11 +83,10 @@ def merge_small(groups: Sequence[Group], key: BatchKey) -> list[Group]:
     small = [group for group in groups if len(group) < _MIN_GROUP]
     if len(small) < 2:  # noqa: PLR2004  # one group cannot be merged
         return list(groups)
-    reports = [
-        np.frombuffer(open_group(group.number, group.sealed, key), dtype=np.uint8).reshape(
-            len(group), -1
-        )
+    submissions = [
+        reports
         for group in small
+        for reports in open_group(group.number, group.sealed, key).submissions()
     ]
     tags = [tag for group in small for tag in split_every(group.tags, TAGS.itemsize)]
     order = sorted(range(len(tags)), key=tags.__getitem__)
@@ -94,16 +94,38 @@ def merge_small(groups: Sequence[Group], key: BatchKey) -> list[Group]:
     merged = Group(
         number=number,
         tags=b"".join([tags[index] for index in order]),
-        sealed=key.seal(
-            np.concatenate(reports)[order].tobytes(), _group_context(b"reports", number)
-        ),
+        sealed=seal_group([submissions[index] for index in order], key, number),
     )
     return [merged, *(group for group in groups if len(group) >= _MIN_GROUP)]
 
 
-def open_group(number: int, sealed: bytes, key: BatchKey) -> bytes:
-    """Return a stored group's sealed reports, submission by submission."""
-    return key.open(sealed, _group_context(b"reports", number))
+class OpenedGroup(NamedTuple):
+    """The content of a stored group."""
+
+    sizes: NDArray[np.uint32]
+    """Bytes of each submission's sealed reports."""
+    reports: bytes
+    """All sealed reports, submission by submission."""
+
+    def submissions(self) -> list[bytes]:
+        """Return each submission's sealed reports."""
+        ends = np.cumsum(self.sizes).tolist()
+        return [self.reports[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+
+
+def open_group(number: int, sealed: bytes, key: BatchKey) -> OpenedGroup:
+    """Open a stored group."""
+    content = key.open(sealed, _group_context(b"group", number))
+    start = _SIZE.itemsize * (1 + int(np.frombuffer(content, _SIZE, count=1)[0]))
+    sizes = np.frombuffer(content[:start], _SIZE)[1:]
+    return OpenedGroup(sizes, content[start:])
+
+
+def seal_group(submissions: Iterable[bytes], key: BatchKey, number: int) -> bytes:
+    """Seal the reports of submissions for storage."""
+    reports = list(submissions)
+    sizes = np.array([len(reports), *map(len, reports)], dtype=_SIZE)
+    return key.seal(b"".join([sizes.tobytes(), *reports]), _group_context(b"group", number))
 
 
 def open_tags(number: int, sealed_tags: bytes, key: BatchKey) -> bytes:
@@ -125,32 +147,28 @@ def form_group(submissions: Sequence[bytes], key: BatchKey) -> tuple[Group, list
     tagged = sorted(
         [(tag(submission_id) + tag(sealed), n) for n, (submission_id, sealed) in enumerate(parts)]
     )
-    reports = b"".join([parts[index][1] for _, index in tagged])
     group = Group(
         number=number,
         tags=b"".join([tags for tags, _ in tagged]),
-        sealed=key.seal(reports, _group_context(b"reports", number)),
+        sealed=seal_group([parts[index][1] for _, index in tagged], key, number),
     )
     return group, [index for _, index in tagged]
 
 
-def form_from_opened(opened: Opened, raw_key: bytes) -> tuple[Group, list[int]]:
+def form_from_opened(plaintexts: Sequence[bytes | None], raw_key: bytes) -> tuple[Group, list[int]]:
     """
     Form a group from the envelopes that opened. Run by the shuffler's workers.
 
-    An envelope of the task's length that opens contains an id and the task's number of sealed
-    reports, since sealing adds a fixed number of bytes.
+    An envelope of one of the task's lengths that opens contains an id and whole sealed reports,
+    since sealing adds a fixed number of bytes.
 
     Returns:
         The group, and for each of its submissions the index of its envelope.
     """
-    size = len(opened.plaintexts) // max(1, len(opened.readable))
-    readable = [index for index, good in enumerate(opened.readable) if good]
-    group, indices = form_group(
-        [opened.plaintexts[index * size : (index + 1) * size] for index in readable],
-        BatchKey(raw_key),
-    )
-    return group, [readable[index] for index in indices]
+    opened = {index: text for index, text in enumerate(plaintexts) if text is not None}
+    group, places = form_group(list(opened.values()), BatchKey(raw_key))
+    indices = list(opened)
+    return group, [indices[place] for place in places]
 
 
 def _group_context(kind: bytes, number: int) -> bytes:

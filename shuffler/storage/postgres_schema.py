@@ -34,6 +34,7 @@ CREATE TABLE refusals (
     PRIMARY KEY (batch_id, writer, outcome)
 ) WITH (fillfactor = 50);
 """,
+        "ALTER TABLE batches ADD COLUMN by_length bigint[] NOT NULL DEFAULT '{}'",
     )
 )
 """`writer` is a random number of each process that writes; its rows of a batch add up."""

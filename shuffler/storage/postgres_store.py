@@ -98,31 +98,21 @@ class PostgresStore:
 
     async def set_state(self, batch: StoredBatch, state: BatchState) -> None:
         """Store a batch's next state; see `SubmissionStore.set_state`."""
-        await self._move(batch, state, batch.n_reports, batch.shuffle_seconds)
+        await self._move(batch, state)
 
-    async def record_permuted(
-        self, batch: StoredBatch, state: BatchState, n_reports: int, seconds: float
-    ) -> None:
-        """Record that the permuted batch is saved; see `SubmissionStore.record_permuted`."""
-        await self._move(batch, state, n_reports, seconds)
+    async def record_permuted(self, batch: StoredBatch, state: BatchState) -> None:
+        """Record a permuted batch; see `SubmissionStore.record_permuted`."""
+        await self._move(batch, state)
         await self.clean_up(batch)
 
     async def set_last_state(self, batch: StoredBatch, state: BatchState) -> None:
         """Store a batch's final state; see `SubmissionStore.set_last_state`."""
-        await self._move(batch, state, batch.n_reports, batch.shuffle_seconds, same_users=True)
+        await self._move(batch, state, same_users=True)
 
     async def _move(
-        self,
-        batch: StoredBatch,
-        state: BatchState,
-        n_reports: int,
-        seconds: float,
-        *,
-        same_users: bool = False,
+        self, batch: StoredBatch, state: BatchState, *, same_users: bool = False
     ) -> None:
-        n_users = await self._connection.run(
-            _set_state, batch, state, n_reports, seconds, same_users=same_users
-        )
+        n_users = await self._connection.run(_set_state, batch, state, same_users=same_users)
         self._observer(batch.batch_id, batch.state, state, n_users)
 
     async def clean_up(self, batch: StoredBatch) -> None:
@@ -159,7 +149,8 @@ def _open_batch(connection: Connection, batch_id: BatchId, signed: SignedTask) -
 
 
 _SELECT: Final = (
-    "SELECT batch_id, task_digest, task, signature, state, n_reports, shuffle_seconds, "
+    "SELECT batch_id, task_digest, task, signature, state, n_reports, by_length, "
+    "shuffle_seconds, "
     "(SELECT coalesce(sum(n), 0)::bigint FROM users WHERE users.batch_id = batches.batch_id) "
     "FROM batches "
 )
@@ -178,7 +169,7 @@ def _read(connection: Connection, batch_id: BatchId) -> StoredBatch:
 def _stored(row: tuple[Any, ...] | None) -> StoredBatch:
     if row is None:
         raise UnknownTaskError("this shuffler has no batch for this task")
-    batch_id, digest, task, signature, state, n_reports, seconds, n_users = row
+    batch_id, digest, task, signature, state, n_reports, by_length, seconds, n_users = row
     signed = SignedTask(task_bytes=task, signature=signature)
     if signed.digest() != digest:
         raise DamagedStorageError("a task in the shuffler's store is damaged")
@@ -190,6 +181,7 @@ def _stored(row: tuple[Any, ...] | None) -> StoredBatch:
         state=_STATES[state],
         n_users=n_users,
         n_reports=n_reports,
+        by_length=tuple(by_length),
         shuffle_seconds=seconds,
     )
 
@@ -203,8 +195,6 @@ def _set_state(
     connection: Connection,
     batch: StoredBatch,
     state: BatchState,
-    n_reports: int,
-    seconds: float,
     *,
     same_users: bool,
 ) -> int:
@@ -213,9 +203,16 @@ def _set_state(
     connection.execute("SELECT pg_advisory_xact_lock(%s)", (lock,))
     key = UUID(bytes=batch.batch_id)
     changed = connection.execute(
-        "UPDATE batches SET state = %s, n_reports = %s, shuffle_seconds = %s "
+        "UPDATE batches SET state = %s, n_reports = %s, by_length = %s, shuffle_seconds = %s "
         "WHERE batch_id = %s AND state = %s",
-        (state.value, n_reports, seconds, key, batch.state.value),
+        (
+            state.value,
+            batch.n_reports,
+            list(batch.by_length),
+            batch.shuffle_seconds,
+            key,
+            batch.state.value,
+        ),
     )
     if changed.rowcount != 1:
         raise BatchStateError(f"the batch is no longer {batch.state.value}")

@@ -7,6 +7,7 @@ commits for a while, but nothing on the disk relates a submission to a position 
 batch, once the batch's seed is destroyed.
 """
 
+import json
 import sqlite3
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -27,7 +28,7 @@ from shuffler.storage.group_source import SqliteGroups
 from shuffler.storage.submission_store import OPEN_STATES, Arrival, Observer, StoredBatch
 from shuffler.storage.submissions import Deduplication
 
-_TABLES: Final = (
+_STEPS: Final = (
     """
 CREATE TABLE IF NOT EXISTS batches (
     batch_id BLOB PRIMARY KEY,
@@ -40,7 +41,8 @@ CREATE TABLE IF NOT EXISTS batches (
     shuffle_seconds REAL NOT NULL DEFAULT 0
 ) WITHOUT ROWID;
 """
-    + submission_table.SCHEMA
+    + submission_table.SCHEMA,
+    "ALTER TABLE batches ADD COLUMN by_length TEXT NOT NULL DEFAULT '[]';",
 )
 
 
@@ -50,7 +52,7 @@ class SqliteStore:
     def __init__(self, path: Path, clock: Clock, observer: Observer = lambda *_: None) -> None:
         self._observer = observer
         self._clock = clock
-        self._database = Database(path, Schema(steps=(_TABLES,)))
+        self._database = Database(path, Schema(steps=_STEPS))
         self._path = path
         self._commits = GroupCommit(self._commit)
         self._deduplications: dict[BatchId, Deduplication] = {}
@@ -103,22 +105,12 @@ class SqliteStore:
 
     async def set_state(self, batch: StoredBatch, state: BatchState) -> None:
         """Store a batch's next state, or raise BatchStateError if the state has changed."""
-        n_users = await self._database.run(
-            _set_state, batch, state, batch.n_reports, batch.shuffle_seconds
-        )
+        n_users = await self._database.run(_set_state, batch, state)
         self._observer(batch.batch_id, batch.state, state, n_users)
 
-    async def record_permuted(
-        self, batch: StoredBatch, state: BatchState, n_reports: int, seconds: float
-    ) -> None:
-        """
-        Record that the permuted batch is saved, and then delete its submissions step by step.
-
-        A failure in between leaves submissions that nothing reads; `sweep` or `clean_up` deletes
-        them.
-        """
-        n_users = await self._database.run(_set_state, batch, state, n_reports, seconds)
-        self._observer(batch.batch_id, batch.state, state, n_users)
+    async def record_permuted(self, batch: StoredBatch, state: BatchState) -> None:
+        """Record a permuted batch, and delete its submissions; see `SubmissionStore`."""
+        await self.set_state(batch, state)
         await self._drop_submissions(batch.batch_id)
 
     async def set_last_state(self, batch: StoredBatch, state: BatchState) -> None:
@@ -158,7 +150,7 @@ class SqliteStore:
 
 _SELECT: Final = (
     "SELECT batch_id, task_digest, task, signature, CAST(state AS BLOB), n_users, n_reports, "
-    "shuffle_seconds FROM batches "
+    "by_length, shuffle_seconds FROM batches "
 )
 _STATES: Final = {state.value.encode(): state for state in BatchState}
 """States by stored bytes. Damaged bytes may not be text: a query of all rows as text would fail."""
@@ -181,7 +173,7 @@ def _get(connection: sqlite3.Connection, column: str, key: bytes) -> StoredBatch
     row = connection.execute(f"{_SELECT} WHERE {column} = ?", (key,)).fetchone()
     if row is None:
         raise UnknownTaskError("this shuffler has no batch for this task")
-    batch_id, digest, task, signature, state, n_users, n_reports, seconds = row
+    batch_id, digest, task, signature, state, n_users, n_reports, by_length, seconds = row
     signed = SignedTask(task_bytes=task, signature=signature)
     if signed.digest() != digest:
         raise DamagedStorageError("a task in the shuffler's database is damaged")
@@ -195,6 +187,7 @@ def _get(connection: sqlite3.Connection, column: str, key: bytes) -> StoredBatch
         state=_STATES[state],
         n_users=n_users,
         n_reports=n_reports,
+        by_length=tuple(json.loads(by_length)),
         shuffle_seconds=seconds,
     )
 
@@ -204,18 +197,19 @@ def _states(connection: sqlite3.Connection) -> dict[BatchId, BatchState | None]:
     return {BatchId(batch_id): _STATES.get(state) for batch_id, state in rows}
 
 
-def _set_state(
-    connection: sqlite3.Connection,
-    batch: StoredBatch,
-    state: BatchState,
-    n_reports: int,
-    seconds: float,
-) -> int:
+def _set_state(connection: sqlite3.Connection, batch: StoredBatch, state: BatchState) -> int:
     """Store a state; return the number of users, which may exceed `batch.n_users` by now."""
     changed = connection.execute(
-        "UPDATE batches SET state = ?, n_reports = ?, shuffle_seconds = ? "
+        "UPDATE batches SET state = ?, n_reports = ?, by_length = ?, shuffle_seconds = ? "
         "WHERE batch_id = ? AND state = ? RETURNING n_users",
-        (state.value, n_reports, seconds, batch.batch_id, batch.state.value),
+        (
+            state.value,
+            batch.n_reports,
+            json.dumps(batch.by_length),
+            batch.shuffle_seconds,
+            batch.batch_id,
+            batch.state.value,
+        ),
     ).fetchall()
     if not changed:
         raise BatchStateError(f"the batch is no longer {batch.state.value}")
@@ -224,7 +218,7 @@ def _set_state(
 
 
 def _set_last_state(connection: sqlite3.Connection, batch: StoredBatch, state: BatchState) -> int:
-    n_users = _set_state(connection, batch, state, batch.n_reports, batch.shuffle_seconds)
+    n_users = _set_state(connection, batch, state)
     if n_users != batch.n_users:
         raise BatchStateError(
             f"the batch had {batch.n_users} users when it was read; it now has {n_users}"

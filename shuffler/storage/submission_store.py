@@ -26,6 +26,8 @@ class StoredBatch:
     n_users: int
     n_reports: int
     """Number of reports in the permuted batch; 0 before it is permuted."""
+    by_length: tuple[int, ...]
+    """Number of submissions of each of the task's lengths; empty before it is permuted."""
     shuffle_seconds: float
 
 
@@ -108,11 +110,10 @@ class SubmissionStore(Protocol):
     async def set_state(self, batch: StoredBatch, state: BatchState) -> None:
         """Store a batch's next state, or raise BatchStateError if the state has changed."""
 
-    async def record_permuted(
-        self, batch: StoredBatch, state: BatchState, n_reports: int, seconds: float
-    ) -> None:
+    async def record_permuted(self, batch: StoredBatch, state: BatchState) -> None:
         """
-        Record that the permuted batch is saved, and then delete its submissions.
+        Record that the permuted batch is saved, with the numbers in `batch`, and then delete its
+        submissions.
 
         A failure in between leaves submissions that nothing reads; `sweep` or `clean_up` deletes
         them.

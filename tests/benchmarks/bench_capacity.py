@@ -128,7 +128,7 @@ class _Run:
             await stub.FetchTask(shuffler_pb2.FetchTaskRequest(task_digest=digest))
 
             async def send(at: int) -> None:
-                sent = [row.tobytes() for row in users.envelopes[at : at + _CALL]]
+                sent = users.rows(at, at + _CALL)
                 request = shuffler_pb2.SubmitBulkRequest(task_digest=digest, envelopes=sent)
                 await stub.SubmitBulk(request)
 
@@ -208,24 +208,22 @@ async def _submissions(cluster: Cluster) -> Figures:
         async with destination.open() as channel:
             stub = shuffler_pb2_grpc.ShufflerStub(channel)
             await stub.FetchTask(shuffler_pb2.FetchTaskRequest(task_digest=digest))
-            await stub.Submit(
-                shuffler_pb2.SubmitRequest(task_digest=digest, envelope=envelope.tobytes())
-            )
+            await stub.Submit(shuffler_pb2.SubmitRequest(task_digest=digest, envelope=envelope))
 
-    await _each(submit, users.envelopes[:_DEVICES], _DEVICES_AT_ONCE)
+    await _each(submit, users.rows(0, _DEVICES), _DEVICES_AT_ONCE)
     before, sent = _usage(cluster.shuffler), []
     for at in range(_DEVICES, 2 * _DEVICES, _ROUND):
         so_far = _loopback_bytes()
-        await _each(submit, users.envelopes[at : at + _ROUND], _DEVICES_AT_ONCE)
+        await _each(submit, users.rows(at, at + _ROUND), _DEVICES_AT_ONCE)
         sent.append((_loopback_bytes() - so_far) / _ROUND)
     own = _usage(cluster.shuffler)["own"] - before["own"]
     bulk = shuffler_pb2.SubmitBulkRequest(
-        task_digest=digest, envelopes=[*map(bytes, users.envelopes)]
+        task_digest=digest, envelopes=users.rows(0, len(users.sizes))
     )
     return {
         "device": own / _DEVICES,
         "device bytes": min(sent),  # other programs may use the loopback interface meanwhile
-        "bulk bytes": bulk.ByteSize() / len(users.envelopes),
+        "bulk bytes": bulk.ByteSize() / len(users.sizes),
     }
 
 

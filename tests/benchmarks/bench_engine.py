@@ -51,7 +51,7 @@ async def _compared(folder: Path) -> dict[str, float]:
     pool.close()
     best = [min(seconds) for seconds in zip(*rounds, strict=True)]
     return {
-        "reports": _USERS * _CASE.task.reports_per_user,
+        "reports": _USERS * _CASE.task.lengths[-1],
         "parts": job.n_parts,
         "pool_s": best[0],
         "engine_s": best[1],

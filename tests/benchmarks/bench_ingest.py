@@ -91,7 +91,7 @@ async def _measure(dummies_per_user: int, folder: Path, line: Line) -> None:
     shape = {"domain_size": 915, "buckets": 53, "n_min": 10**8, "target_size": 10**8}
     case = published(dummies_per_user=dummies_per_user, **shape)
     digest, context = case.signed.digest(), envelope_context(case.signed.digest())
-    length = case.task.envelope_bytes - 48
+    length = case.task.envelope_sizes[-1] - 48
     spawn = multiprocessing.get_context("spawn")
     workers = [ProcessPoolExecutor(1, mp_context=spawn) for _ in range(_PROCESSES)]
     batches = [
@@ -126,7 +126,7 @@ async def _measure(dummies_per_user: int, folder: Path, line: Line) -> None:
         rates.append(((opened + await bare(batch)) / 2, written, ours))
     line(
         "ingest",
-        reports_per_user=case.task.reports_per_user,
+        reports_per_user=case.task.lengths[-1],
         submissions=_ROUNDS * _ENVELOPES,
         bare_openings_per_second=statistics.median(rate[0] for rate in rates),
         bare_rows_per_second=statistics.median(rate[1] for rate in rates),

@@ -21,7 +21,7 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
-from common.crypto.hpke import SUITES, HpkePrivateKey, SealContext, split_every
+from common.crypto.hpke import SUITES, HpkePrivateKey, Opener, SealContext, split_every
 from common.crypto.hpke_pool import Opened
 from common.mechanisms.registry import mechanism_of
 from common.messages.batch import BatchId, BatchManifest, BatchPart, BatchState
@@ -55,6 +55,11 @@ def _strip(key: HpkePrivateKey, sealed: bytes, sealed_bytes: int, context: SealC
     return Opened(plaintexts=plaintexts, readable=b"\1" * len(rows))
 
 
+def _strip_each(key: HpkePrivateKey, _context: SealContext) -> Opener:
+    overhead = SUITES[key.suite].overhead_bytes
+    return lambda sealed: bytes(sealed[overhead:])
+
+
 def _peak_mib() -> float:
     """Peak resident memory; getrusage would count what a parent held before the fork."""
     status = Path("/proc/self/status").read_text(encoding="ascii")
@@ -69,7 +74,7 @@ async def _seconds(work: Awaitable[object]) -> float:
 
 def _shuffler(folder: Path, n_users: int, **changes: Any) -> Shuffler:
     case = published(n_min=n_users, target_size=n_users + 1, **_TASK | changes)
-    return Shuffler(folder, case=case, pool=InlinePool(_strip))
+    return Shuffler(folder, case=case, pool=InlinePool(_strip_each))
 
 
 async def _shuffle(n_users: int, folder: Path) -> dict[str, float]:
@@ -83,7 +88,7 @@ async def _shuffle(n_users: int, folder: Path) -> dict[str, float]:
 
     async def submit(count: int) -> list[bytes]:
         nonlocal sent
-        envelopes = split_every(rng.bytes(count * task.envelope_bytes), task.envelope_bytes)
+        envelopes = split_every(rng.bytes(count * task.envelope_sizes[-1]), task.envelope_sizes[-1])
         outcomes = await shuffler.collection.submit_bulk(digest, envelopes)
         assert [Outcome.STORED] * count == outcomes
         inside = SUITES[task.suite].overhead_bytes + SUBMISSION_ID_BYTES
@@ -130,7 +135,7 @@ async def _restart(n_users: int, folder: Path) -> dict[str, float]:
     await shuffler.start()
     await shuffler.batches.find_or_begin(shuffler.case.signed.digest())
     [found], rng = shuffler.batches.unfinished(), np.random.default_rng(1)
-    size, key = task.envelope_bytes - SUITES[task.suite].overhead_bytes, found.key
+    size, key = task.envelope_sizes[-1] - SUITES[task.suite].overhead_bytes, found.key
 
     def arrival() -> Arrival:
         groups = [form_group([rng.bytes(size)], key)[0]]

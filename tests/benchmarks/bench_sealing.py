@@ -108,11 +108,11 @@ def test_preparing_many_costs_little_more_than_their_seals(best: Best, line: Lin
     report = HpkePublicKey(task.suite, task.analyzer_key).sealer(report_context(digest))
     envelope = HpkePublicKey(task.suite, task.shuffler_key).sealer(envelope_context(digest))
     plain = bytes(task.mechanism.report_bytes)
-    inside = bytes(SUBMISSION_ID_BYTES + task.reports_per_user * task.sealed_report_bytes)
+    inside = bytes(SUBMISSION_ID_BYTES + task.lengths[-1] * task.sealed_report_bytes)
 
     def seals() -> None:
         for _ in range(_PEOPLE):
-            for _ in range(task.reports_per_user):
+            for _ in range(task.lengths[-1]):
                 report(plain)
             envelope(inside)
 

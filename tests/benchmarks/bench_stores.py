@@ -130,7 +130,7 @@ def test_bulk_submissions(kind: str, best: Best, line: Line, tmp_path: Path) -> 
 
     def open_bare() -> None:
         sealed = b"".join(calls[0])
-        open_each(case.shuffler_key, sealed, case.task.envelope_bytes, context)
+        open_each(case.shuffler_key, sealed, case.task.envelope_sizes[-1], context)
 
     bare = best_of(_ROUNDS, open_bare, time.process_time) / _CALL
     found: list[tuple[Seconds, Seconds]] = []
@@ -147,7 +147,7 @@ def test_bulk_submissions(kind: str, best: Best, line: Line, tmp_path: Path) -> 
         if kind == "postgresql":
             rows, index = _stored_bytes(uri)
             stored = len(calls) * _CALL
-            sent = case.task.reports_per_user * case.task.sealed_report_bytes
+            sent = case.task.lengths[-1] * case.task.sealed_report_bytes
             measured = {
                 "device row": single[1] / opening,
                 "bulk row": bulk[1] / opening,

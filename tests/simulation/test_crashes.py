@@ -69,7 +69,7 @@ async def _refused(world: World, begin: Begin) -> None:
     """Run a batch that the analyzer refuses, as it has another of the task: it is quarantined."""
     signed = await world.publish(_PERSONS, _PERSONS)
     task = Task.from_bytes(signed.task_bytes)
-    n_reports = _PERSONS * task.reports_per_user
+    n_reports = _PERSONS * task.lengths[-1]
     forged = BatchManifest(
         task_digest=signed.digest(),
         batch_id=BatchId(bytes(16)),

@@ -55,7 +55,7 @@ def _prepared(raw: bytes) -> object:
     honest_share(task.n_min, task.assumed_honest_fraction)
     draw_kept(task.shuffler, 3, np.random.default_rng(1))
     contributor = Contributor(task, _DIGEST)
-    if task.domain_size > _MAX_ITEMS or task.reports_per_user > _MAX_ITEMS:
+    if task.domain_size > _MAX_ITEMS or task.lengths[-1] > _MAX_ITEMS:
         return randomizer_of(task)
     return contributor
 
@@ -93,7 +93,7 @@ def _of_mechanism(name: str) -> Parser:
 _BYTES: Final[tuple[tuple[Any, ...], ...]] = (
     (
         *(16, "submission", lambda raw: unpack(raw, _CASE.task)),
-        bytes(16 + _CASE.task.reports_per_user * _SEALED),
+        bytes(16 + _CASE.task.lengths[-1] * _SEALED),
     ),
     (
         *(4, "sealed envelope"),

@@ -203,7 +203,7 @@ async def stored_job(folder: Path, case: PublishedTask, n_users: int, per_group:
     batch_id, rng = BatchId(bytes(range(16))), np.random.default_rng(1)
     store = SqliteStore(folder / "spool.sqlite", SystemClock())
     await store.open_batch(batch_id, case.signed)
-    size = SUBMISSION_ID_BYTES + case.task.reports_per_user * case.task.sealed_report_bytes
+    size = SUBMISSION_ID_BYTES + case.task.lengths[-1] * case.task.sealed_report_bytes
     for _ in range(0, n_users, per_group):
         submissions = [rng.bytes(size) for _ in range(per_group)]
         groups = [form_group(submissions, BATCH_KEY)[0]]

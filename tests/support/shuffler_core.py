@@ -1,7 +1,7 @@
 """A shuffler's core over a fake analyzer and a manual clock."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,8 +9,8 @@ from typing import TypeVar
 
 import numpy as np
 
-from common.crypto.hpke import HpkePrivateKey, SealContext
-from common.crypto.hpke_pool import HpkePool, Opened, open_each
+from common.crypto.hpke import HpkePrivateKey, Opener, SealContext
+from common.crypto.hpke_pool import HpkePool
 from common.crypto.signing import TokenIdentity
 from common.messages.batch import BatchState
 from common.messages.submission import Outcome
@@ -42,23 +42,24 @@ DIGEST = CASE.signed.digest()
 class InlinePool(HpkePool):
     """A pool that opens in the caller's thread."""
 
-    def __init__(self, opening: Callable[..., Opened] = open_each) -> None:
-        """`opening` replaces the function that opens a chunk."""
-        self._opening = opening
+    def __init__(
+        self, opener: Callable[[HpkePrivateKey, SealContext], Opener] = HpkePrivateKey.opener
+    ) -> None:
+        """`opener` replaces the function that returns one to open ciphertexts."""
+        self._opener = opener
         self.processes = 2
         """Number of workers for which callers split their work."""
 
     def open_and(
         self,
         key: HpkePrivateKey,
-        work: Callable[[Opened], T],
-        sealed: bytes,
-        sealed_bytes: int,
+        work: Callable[[Sequence[bytes | None]], T],
+        sealed: Sequence[bytes],
         context: SealContext,
     ) -> Future[T]:
-        """Open one chunk, then run `work` on it."""
+        """Open ciphertexts, then run `work` on the plaintexts."""
         future: Future[T] = Future()
-        future.set_result(work(self._opening(key, sealed, sealed_bytes, context)))
+        future.set_result(work(list(map(self._opener(key, context), sealed))))
         return future
 
 

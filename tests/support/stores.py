@@ -72,4 +72,4 @@ async def users(store: SubmissionStore) -> int:
 def stored(store: SubmissionStore, batch_id: BatchId = BATCH) -> list[bytes]:
     """Return the sealed reports of every submission, group by group."""
     found = store.group_source().read(batch_id, 0, 1 << NUMBER_BITS)
-    return [open_group(number, sealed, KEY) for number, sealed in found]
+    return [open_group(number, sealed, KEY).reports for number, sealed in found]

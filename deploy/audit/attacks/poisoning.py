@@ -207,7 +207,7 @@ def poison(
     one_by_one = few_enough_reports(task, n_honest)
     honest = collect(task, mechanism, users, rng, one_by_one=one_by_one)
     lever, kept_share = leverage(task, mechanism, targets, rng), task.shuffler.keep_probability
-    number = submissions * task.reports_per_user or 1
+    number = submissions * task.lengths[-1] or 1
     drawn = list[tuple[Reports, float]]()
     cells, n_reports, weight = np.zeros_like(honest.cells), 0, 0.0
     if first == "crafted":
@@ -247,7 +247,7 @@ def poison(
     size = scale * (n_users * abs(after) + n_honest * abs(before)) + abs(floors) + abs(weight) + 1
     rises = abs(rise + floors - weight) <= _REL_TOL * size
     checks.require("the estimate rises by the weight of the fake reports", rises)
-    per_user = task.reports_per_user
+    per_user = task.lengths[-1]
     for wrong in (0, per_user - 1, per_user + 1, number) if submissions > 1 else ():
         refusal = True
         with suppress(WireError):

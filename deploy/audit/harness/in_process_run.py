@@ -114,7 +114,7 @@ class DishonestShuffler:
 
     def invented_user(self) -> list[bytes]:
         """Seal the reports of an invented user."""
-        return self._sealed(mechanism_of(self.task).dummies(self.task.reports_per_user, self.rng))
+        return self._sealed(mechanism_of(self.task).dummies(self.task.lengths[-1], self.rng))
 
     def _sealed(self, reports: Reports) -> list[bytes]:
         key = hpke.HpkePublicKey(self.task.suite, self.task.analyzer_key)

@@ -57,8 +57,8 @@ def reduced_draft(
             small = complete(tried, analyzer_key=key, nonce=bytes(NONCE_BYTES))
         except ShuffleDpError:  # no finite guarantee
             continue
-        guarantee = claimed_guarantee(PrivacyParameters.of(small), n_min, small.reports_per_user)
-        expected = n_min * small.reports_per_user + small.expected_shuffler_dummies
+        guarantee = claimed_guarantee(PrivacyParameters.of(small), n_min, small.lengths[-1])
+        expected = n_min * small.lengths[-1] + small.expected_shuffler_dummies
         if expected <= most_reports and math.isfinite(guarantee.epsilon):
             return tried
     return None

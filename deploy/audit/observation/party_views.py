@@ -46,7 +46,7 @@ def network_view(record: RunRecord) -> Finding:
     """Check that message lengths do not depend on values."""
     checks, task = Checks(), record.task
     lengths = {len(envelope) for envelope in record.envelopes}
-    checks.require("all submissions have the task's length", lengths == {task.envelope_bytes})
+    checks.require("all submissions have the task's length", lengths == {*task.envelope_sizes})
     singles = [call for call in record.to_shuffler if call.method == "Submit"]
     requests = {len(call.requests[0]) for call in singles}
     checks.require("all requests have one length", len(requests) == 1)
@@ -55,7 +55,7 @@ def network_view(record: RunRecord) -> Finding:
     return checks.finding(
         title="Network: lengths of messages",
         coalition="network",
-        sentence=f"All submissions had the same length, {task.envelope_bytes} bytes, whatever "
+        sentence=f"All submissions had the same length, {task.envelope_sizes[0]} bytes, whatever "
         "their value and number of dummies.",
         trials=len(record.envelopes),
     )
@@ -98,7 +98,7 @@ def analyzer_view(record: RunRecord) -> Finding:
     users = order[order >= 0]
     checks.test("rank correlation with arrival", statistics.p_rank(users))
     checks.test("neighbours that arrived as neighbours", statistics.p_successions(users))
-    owners = users // record.task.reports_per_user
+    owners = users // record.task.lengths[-1]
     checks.test("neighbours of one user", statistics.p_neighbours(owners))
     checks.test("blocks of arrival by blocks of delivery", statistics.p_blocks(users))
     if not (order >= 0).all():

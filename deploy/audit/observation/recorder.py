@@ -121,6 +121,13 @@ class RunRecord:
         return hpke.split_every(sealed, self.task.sealed_report_bytes)
 
     @cached_property
+    def owners(self) -> NDArray[np.int64]:
+        """Index in `submissions` of each report in `sent`."""
+        size = self.task.sealed_report_bytes
+        numbers = [len(each.sealed_reports) // size for each in self.submissions]
+        return np.repeat(np.arange(len(numbers)), numbers)
+
+    @cached_property
     def places(self) -> dict[bytes, int]:
         """Index of each sealed report in `sent`."""
         return {report: place for place, report in enumerate(self.sent)}
@@ -191,7 +198,7 @@ def stored_groups(state: Path, digest: bytes) -> tuple[bytes, ...]:
         ).fetchall()
     keys = batch_keys(state)
     return tuple(
-        open_group(number, sealed, BatchKey(keys[f"batch-{batch_id.hex()}.key"]))
+        open_group(number, sealed, BatchKey(keys[f"batch-{batch_id.hex()}.key"])).reports
         for batch_id, number, sealed in rows
     )
 
@@ -211,7 +218,7 @@ def record_run(subject: AuditSubject, rng: Generator) -> RunRecord:
     )
     if draft is None:
         raise ValueError("no small batch of this task has a finite guarantee")
-    each = subject.task.reports_per_user
+    each = subject.task.lengths[-1]
     n_users = max(draft.n_min, min(users, max(_MIN_USERS, users * _REPORTS_PER_USER // each)))
     with tempfile.TemporaryDirectory(prefix="shuffledp-audit-") as folder, _captured_logs() as text:
         record = asyncio.run(_Recorder(Services(Path(folder)), n_users, rng).run(draft))

@@ -39,7 +39,7 @@ def seeded_alike(_: Generator) -> Generator:
 
 def run_devices(subject: AuditSubject, rng: Generator, *, source: Source = lambda rng: rng) -> Rows:
     """Prepare sealed submissions to the audited task, open them, and test their contents."""
-    checks, per_user = Checks(), subject.task.reports_per_user
+    checks, per_user = Checks(), subject.task.lengths[-1]
     analyzer, shuffler = (HpkePrivateKey.generate(subject.task.suite) for _ in range(2))
     task = dataclasses.replace(
         subject.task, analyzer_key=analyzer.public_key().raw, shuffler_key=shuffler.public_key().raw
@@ -49,7 +49,7 @@ def run_devices(subject: AuditSubject, rng: Generator, *, source: Source = lambd
     contributor = Contributor(task, _DIGEST)
     envelopes = [contributor.prepare(value, source(rng)).envelope for value in values.tolist()]
     lengths = {len(envelope) for envelope in envelopes}
-    checks.require("all envelopes have one length", lengths == {task.envelope_bytes})
+    checks.require("all envelopes have one length", lengths == {*task.envelope_sizes})
     context = envelope_context(_DIGEST)
     submissions = [unpack(shuffler.open(envelope, context), task) for envelope in envelopes]
     n_ids = len({submission.submission_id for submission in submissions})

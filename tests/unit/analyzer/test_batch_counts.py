@@ -9,6 +9,7 @@ from common.crypto.hpke import report_context
 from common.errors import SuspectBatchError
 from common.mechanisms.base import Reports, null_reports
 from common.mechanisms.registry import mechanism_of
+from common.messages.batch import BatchId, BatchManifest
 from common.task_digest import TaskDigest
 from tests.support.count_jobs import count, divide_finely, job_over
 from tests.support.tasks import published
@@ -16,6 +17,16 @@ from tests.support.tasks import published
 _CASE = published()
 _MECHANISM = mechanism_of(_CASE.task)
 _SEAL = _CASE.analyzer_key.public_key().sealer(report_context(_CASE.signed.digest()))
+
+
+def _batch(n_reports: int) -> BatchManifest:
+    """Return the manifest of ten users."""
+    return BatchManifest(
+        task_digest=_CASE.signed.digest(),
+        batch_id=BatchId(bytes(16)),
+        n_users=10,
+        n_reports=n_reports,
+    )
 
 
 def _sealed(reports: Reports) -> list[bytes]:
@@ -81,7 +92,7 @@ async def test_too_many_refused_reports_fail(
     """One of twenty is 5 %: a second copy."""
     sealed = _sealed(_MECHANISM.dummies(19, np.random.default_rng(7)))
     opened = await count(job_over(tmp_path, _CASE, [*sealed, sealed[4]]))
-    counts = refuse_excess_padding(opened, _CASE.task, n_users=10)
+    counts = refuse_excess_padding(opened, _CASE.task, _batch(20))
     many = "1 of the batch's 20 reports were refused"
     with pytest.raises(SuspectBatchError, match=many) if suspect else nullcontext():
         check_counts(counts, 20, share)

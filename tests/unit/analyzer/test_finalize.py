@@ -44,9 +44,9 @@ def _finalize(case: PublishedTask, counts: BatchCounts, n_reports: int | None = 
         task_digest=case.signed.digest(),
         batch_id=BatchId(bytes(16)),
         n_users=100,
-        n_reports=n_reports or 100 * case.task.reports_per_user,
+        n_reports=n_reports or 100 * case.task.lengths[-1],
     )
-    counts = refuse_excess_padding(counts, case.task, n_users=100)
+    counts = refuse_excess_padding(counts, case.task, manifest)
     matches = SentinelMatches(sentinels=(), positions={})
     return build_result(manifest, case.task, mechanism_of(case.task), counts, matches)
 
@@ -174,7 +174,7 @@ def test_estimates_are_unbiased_with_the_stated_error(name: str, lost: float) ->
         if task.shuffler.only_permutes:
             counted = collect(task, mechanism, _USERS, rng, one_by_one=True)
             cells = rng.binomial(counted.cells, 1 - lost)
-            null = 100 * task.reports_per_user - counted.n_reports
+            null = 100 * task.lengths[-1] - counted.n_reports
             kept_null = int(rng.binomial(null, 1 - lost))
             total = counted.n_reports + null
             refused = total - int(cells.sum()) - kept_null

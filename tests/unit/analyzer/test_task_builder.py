@@ -30,7 +30,7 @@ def test_a_task_of_every_kind_round_trips(protocol: str) -> None:
         Task.from_bytes(raw.replace(kind, b'"kind":"categorical"'))
     assert randomizer_of(task).keeps_promise(task.local_epsilon)
     assert 0 < task.central_epsilon < task.local_epsilon
-    assert 1 == task.reports_per_user
+    assert (1,) == task.lengths
     assert task.shuffler.only_permutes
     assert (50, 50) == task.batch_reports(50)
 

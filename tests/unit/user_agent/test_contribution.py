@@ -50,7 +50,7 @@ def test_every_kind_of_value_goes_into_one_report(protocol: str) -> None:
     device, rng = Contributor(task, TaskDigest(b"d" * 32)), np.random.default_rng(2)
     values = (VALUES[task.kind], _EDGES[task.kind])
 
-    assert {task.envelope_bytes} == {len(device.prepare(one, rng).envelope) for one in values}
+    assert {*task.envelope_sizes} == {len(device.prepare(one, rng).envelope) for one in values}
 
 
 @pytest.mark.parametrize("asked", OTHER_KINDS)
@@ -250,7 +250,8 @@ def test_a_submission_follows_from_its_generators_draws(name: str) -> None:
         drawn = np.random.default_rng(value)
         reports = mechanism.randomize(np.array([value]), drawn)
         reports = np.concatenate([reports, draw_dummies(mechanism, task.dummies, drawn)])
-        reports = pad(reports, task.reports_per_user)[drawn.permutation(task.reports_per_user)]
+        reports = pad(reports, task.lengths)
+        reports = reports[drawn.permutation(len(reports))]
         expected = drawn.bytes(SUBMISSION_ID_BYTES) + reports.tobytes()
 
         assert expected == contributor.prepare(value, np.random.default_rng(value)).envelope
@@ -388,11 +389,11 @@ _DIGEST = TaskDigest(b"\xd1" * 32)
 
 
 @pytest.mark.parametrize("name", protocols_of("categorical"))
-def test_every_submission_of_a_protocol_has_one_length(name: str) -> None:
-    """The length holds for every value and number of dummies."""
+def test_submissions_of_a_protocol_have_its_lengths(name: str) -> None:
+    """The same lengths for every value."""
     task, rng = protocol_task(name), np.random.default_rng(5)
     device, last = Contributor(task, _DIGEST), task.domain_size - 1
     values = [n for n in (0, 1, 127, 128, 255, 256, last) if n <= last] * 12
     envelopes = [device.prepare(value, rng).envelope for value in values]
 
-    assert {task.envelope_bytes} == set(map(len, envelopes))
+    assert {*task.envelope_sizes} >= set(map(len, envelopes))

@@ -53,7 +53,7 @@ async def test_the_database_has_no_other_columns(core: AnalyzerCore) -> None:
         "tasks": "task_digest task signature",
         "task_lines": "task_digest protocol domain_size population n_min target_size deadline",
         "sentinels": "task_digest position leaves acknowledged",
-        "batches": "task_digest batch_id n_users n_reports staged failure n_parts salt",
+        "batches": "task_digest batch_id n_users n_reports staged failure n_parts salt by_length",
         "parts": "batch_id part n_reports content_hash",
         "results": "task_digest cells result",
         "commitments": "task_digest commitment",

@@ -4,12 +4,10 @@ import os
 import time
 from collections.abc import Iterator
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import replace
-from functools import partial
 
 import pytest
 
-from common.crypto.hpke import HpkePrivateKey, report_context
+from common.crypto.hpke import HpkePrivateKey, report_context, split_every
 from common.crypto.hpke_pool import HpkePool, Opened, _RawKey, open_each, seal_each
 from common.task_digest import TaskDigest
 
@@ -25,27 +23,29 @@ def pool() -> Iterator[HpkePool]:
     made.close()
 
 
+def _texts(count: int) -> list[bytes]:
+    return [number.to_bytes(12, "big") for number in range(count)]
+
+
 def _sealed(key: HpkePrivateKey, count: int) -> list[bytes]:
-    seal = key.public_key().sealer(_CONTEXT)
-    return [seal(number.to_bytes(12, "big")) for number in range(count)]
+    return list(map(key.public_key().sealer(_CONTEXT), _texts(count)))
 
 
 def test_one_pool_opens_under_several_keys(pool: HpkePool) -> None:
     """Chunks of several suites open in turn; the wrong key opens nothing."""
     keys = [HpkePrivateKey.generate(), HpkePrivateKey.generate(), HpkePrivateKey.generate(_HYBRID)]
-    sealed = [b"".join(_sealed(key, 3)) for key in keys]
-    sizes = [len(blob) // 3 for blob in sealed]
+    sealed = [_sealed(key, 3) for key in keys]
     opened = [
-        pool.open_and(key, replace, blob, size, _CONTEXT).result().readable
-        for key, blob, size in zip(keys * 2, sealed * 2, sizes * 2, strict=True)
+        pool.open_and(key, list, blobs, _CONTEXT).result()
+        for key, blobs in zip(keys * 2, sealed * 2, strict=True)
     ]
-    swapped = pool.open_and(keys[1], replace, sealed[0], sizes[0], _CONTEXT).result().readable
+    swapped = pool.open_and(keys[1], list, sealed[0], _CONTEXT).result()
     pool.forget_keys()
-    again = pool.open_and(keys[0], replace, sealed[0], sizes[0], _CONTEXT).result().readable
+    again = pool.open_and(keys[0], list, sealed[0], _CONTEXT).result()
 
-    assert [bytes([1, 1, 1])] * 6 == opened
-    assert bytes(3) == swapped
-    assert bytes([1, 1, 1]) == again
+    assert [_texts(3)] * 6 == opened
+    assert [None] * 3 == swapped
+    assert _texts(3) == again
 
 
 def _wait_until_gone(process: int) -> None:
@@ -63,12 +63,12 @@ def _wait_until_gone(process: int) -> None:
 def test_workers_that_may_hold_a_destroyed_key_end(pool: HpkePool) -> None:
     """Workers finish their work first, and new ones replace them."""
     key = HpkePrivateKey.generate()
-    blob = b"".join(_sealed(key, 2000))
-    pool.open_and(key, replace, blob[:60], 60, _CONTEXT).result()
+    sealed = _sealed(key, 2000)
+    pool.open_and(key, list, sealed[:1], _CONTEXT).result()
     [former] = multiprocessing.active_children()
-    underway = pool.open_and(key, replace, blob, 60, _CONTEXT)
+    underway = pool.open_and(key, list, sealed, _CONTEXT)
     pool.forget_keys()
-    assert bytes([1]) * 2000 == underway.result().readable
+    assert _texts(2000) == underway.result()
     assert former.pid is not None
     _wait_until_gone(former.pid)
 
@@ -91,13 +91,9 @@ def test_ciphertexts_are_sealed_and_opened_in_order(pool: HpkePool) -> None:
     assert texts == open_each(key, sealed, 60, _CONTEXT).plaintexts
     damaged = sealed[:60] + bytes(60) + sealed[120:]
     opened = Opened(plaintexts=texts[:12] + bytes(12) + texts[24:], readable=bytes([1, 0, 1]))
-    assert (
-        opened
-        == pool.open_and(
-            key, partial(replace, readable=bytes([1, 0, 1])), damaged, 60, _CONTEXT
-        ).result()
-    )
     assert opened == open_each(key, damaged, 60, _CONTEXT)
+    in_worker = pool.open_and(key, list, split_every(damaged, 60), _CONTEXT).result()
+    assert [texts[:12], None, texts[24:]] == in_worker
     with pytest.raises(ValueError, match="whole number"):
         seal_each(key.public_key(), bytes(13), 12, _CONTEXT)
     with pytest.raises(ValueError, match="whole number"):
@@ -107,14 +103,11 @@ def test_ciphertexts_are_sealed_and_opened_in_order(pool: HpkePool) -> None:
 def test_a_worker_that_dies_is_replaced(pool: HpkePool) -> None:
     """The dead worker's task fails; the next chunk opens."""
     key = HpkePrivateKey.generate()
-    blob = b"".join(_sealed(key, 3))
-    pool.open_and(key, replace, blob, 60, _CONTEXT).result()
+    sealed = _sealed(key, 3)
+    pool.open_and(key, list, sealed, _CONTEXT).result()
     [worker] = multiprocessing.active_children()
     worker.kill()
     worker.join()
     with contextlib.suppress(BrokenProcessPool):
-        pool.open_and(key, replace, blob, 60, _CONTEXT).result()
-    assert (
-        open_each(key, blob, 60, _CONTEXT)
-        == pool.open_and(key, replace, blob, 60, _CONTEXT).result()
-    )
+        pool.open_and(key, list, sealed, _CONTEXT).result()
+    assert _texts(3) == pool.open_and(key, list, sealed, _CONTEXT).result()

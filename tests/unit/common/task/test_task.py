@@ -145,7 +145,7 @@ def test_the_distribution_of_the_dummies_is_in_the_bytes() -> None:
 
     assert b'"extra_weight":1288490189,"law":"fractional","most":1,"per_user":1,"trials":1}' in raw
     assert task == Task.from_bytes(raw)
-    assert 3 == task.reports_per_user
+    assert (3,) == task.lengths
     for other in (b"0", b"1288490189.0", b"4294967296", b"-1", b'"1"', b"true"):
         with pytest.raises(TaskError):
             Task.from_bytes(raw.replace(b":1288490189", b":" + other))
@@ -215,7 +215,7 @@ def test_lengths_follow_from_the_suite(suite: str, key_bytes: int, overhead: int
     """Lengths of keys, sealed reports and envelopes; an envelope has at most 1 MiB."""
     task = published(dummies_per_user=3, suite=suite).task
     assert 12 + overhead == task.sealed_report_bytes
-    assert 16 + 4 * (12 + overhead) + overhead == task.envelope_bytes
+    assert (16 + 4 * (12 + overhead) + overhead,) == task.envelope_sizes
     assert task == Task.from_bytes(task.to_bytes())
     for name in ("analyzer_key", "shuffler_key"):
         with pytest.raises(TaskError, match=f"{name} has 33 bytes; it must have {key_bytes}"):

@@ -77,7 +77,7 @@ def test_groups_are_drawn_as_devices_draw(name: str) -> None:
         ),
     )
 
-    for place in range(task.reports_per_user):
+    for place in range(task.lengths[-1]):
         assert _p_value(alone[:, place], together[:, place]) > 1e-8
     assert _p_value((alone == 0).sum(axis=1), (together == 0).sum(axis=1)) > 1e-8
     assert _p_value(alone.sum(axis=1), together.sum(axis=1)) > 1e-8

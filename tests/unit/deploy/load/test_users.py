@@ -56,7 +56,7 @@ def test_a_prepared_file_is_read_as_it_was_written(users: SealedUsers, tmp_path:
 def test_each_behaviour_sends_its_submissions(case: PublishedTask, users: SealedUsers) -> None:
     """Honest envelopes open, both of a conflict under one id; malformed and longer ones do not."""
     sent = {Behaviour(kind): users.submissions(user) for user, kind in enumerate(users.kinds)}
-    context, size = envelope_context(case.signed.digest()), case.task.envelope_bytes
+    context, size = envelope_context(case.signed.digest()), case.task.envelope_sizes[-1]
 
     assert [1, 2, FLOOD, 2, 1, 1, 0] == [len(sent[kind]) for kind in Behaviour]
     for kind in (Behaviour.DUPLICATE, Behaviour.FLOODING):
@@ -80,8 +80,8 @@ def test_envelopes_carry_the_values_beside_them() -> None:
     digest = case.signed.digest()
     expected = np.repeat(made.values, ENVELOPES[made.kinds]).tolist()
     sealed = [
-        unpack(case.shuffler_key.open(one.tobytes(), envelope_context(digest)), case.task)
-        for one in made.envelopes
+        unpack(case.shuffler_key.open(one, envelope_context(digest)), case.task)
+        for one in made.rows(0, len(made.sizes))
     ]
     raw = b"".join(
         case.analyzer_key.open(one.sealed_reports, report_context(digest)) for one in sealed

@@ -1,10 +1,10 @@
 import pickle
 
+import numpy as np
 import pytest
 
 from common.crypto.batch_key import BatchKey
 from common.crypto.hpke import split_every
-from common.crypto.hpke_pool import Opened
 from common.errors import DamagedStorageError
 from common.messages.submission import Outcome
 from shuffler.storage.group import (
@@ -18,18 +18,18 @@ from shuffler.storage.group import (
 from shuffler.storage.submissions import Deduplication
 
 _KEY = BatchKey(bytes(range(32)))
-_SUBMISSIONS = [bytes([number]) * 76 for number in range(20)]
+_SUBMISSIONS = [bytes([number]) * (76 + 60 * (number % 3)) for number in range(20)]
+"""Of several lengths."""
 
 
 def test_a_group_holds_the_opened_submissions_sorted_by_tag() -> None:
     """Submissions that did not open are left out."""
-    readable = bytes(number % 3 != 0 for number in range(20))
-    opened = Opened(plaintexts=b"".join(_SUBMISSIONS), readable=readable)
+    opened = [each if number % 3 else None for number, each in enumerate(_SUBMISSIONS)]
     group, places = form_from_opened(opened, _KEY.private_bytes())
-    reports = open_group(group.number, group.sealed, _KEY)
+    reports = open_group(group.number, group.sealed, _KEY).submissions()
 
     assert [number for number in range(20) if number % 3] == sorted(places)
-    assert b"".join(bytes([place]) * 60 for place in places) == reports
+    assert [_SUBMISSIONS[place][16:] for place in places] == reports
     tags = [entry[:16] for entry in split_every(group.tags, 32)]
     assert [_KEY.tag(bytes([place]) * 16) for place in places] == tags == sorted(tags)
 
@@ -43,9 +43,14 @@ def test_small_groups_are_merged_and_large_ones_left() -> None:
 
     assert left is large
     assert (whole.tags, 20) == (merged.tags, len(merged))
-    assert open_group(whole.number, whole.sealed, _KEY) == open_group(
-        merged.number, merged.sealed, _KEY
-    )
+    groups = [open_group(each.number, each.sealed, _KEY) for each in (whole, merged)]
+    assert groups[0].submissions() == groups[1].submissions()
+    np.testing.assert_array_equal(groups[0].sizes, groups[1].sizes)
+    chosen = np.arange(20) % 2 == 0
+    half = merged.only(chosen, _KEY)
+    kept = open_group(half.number, half.sealed, _KEY).submissions()
+    assert groups[0].submissions()[::2] == kept
+    assert [entry.tobytes() for entry in merged.entries()[chosen]] == split_every(half.tags, 32)
     assert [large] == merge_small([large], _KEY)
     assert alone[:1] == merge_small(alone[:1], _KEY)
     assert [] == merge_small([], _KEY)

@@ -196,19 +196,19 @@ async def test_schemas_of_other_versions_are_refused_with_the_reason(
 ) -> None:
     """A front-end waits for its coordinator; a program that is too old must be upgraded."""
     uri = postgres.database()
-    with pytest.raises(SettingsError, match="version 0; this program needs 1: start or upgrade"):
+    with pytest.raises(SettingsError, match="version 0; this program needs 2: start or upgrade"):
         postgres_store(uri, coordinator=False)
     store = postgres_store(uri)
     front_end = postgres_store(uri, coordinator=False)
     await store.open_batch(BATCH, SIGNED)
     with psycopg.connect(uri, autocommit=True) as admin:
-        admin.execute("UPDATE schema_version SET version = 3, readable_from = 2")
-    with pytest.raises(StorageError, match="readable from 2; this program has 1: upgrade it"):
+        admin.execute("UPDATE schema_version SET version = 4, readable_from = 3")
+    with pytest.raises(StorageError, match="readable from 3; this program has 2: upgrade it"):
         await append(front_end, submission(1))
     for each in (store, front_end):
         each.close()
     for coordinator in (True, False):
-        with pytest.raises(SettingsError, match="is version 3, readable from 2; this program has"):
+        with pytest.raises(SettingsError, match="is version 4, readable from 3; this program has"):
             postgres_store(uri, coordinator=coordinator)
 
 
@@ -234,7 +234,7 @@ async def test_the_database_has_no_other_columns(stores: list[PostgresStore]) ->
 
     shared = {
         "schema_version": "version readable_from",
-        "batches": "batch_id task_digest task signature state n_reports shuffle_seconds",
+        "batches": "batch_id task_digest task signature state n_reports shuffle_seconds by_length",
         "users": "batch_id writer n",
         "refusals": "batch_id writer outcome n",
     }

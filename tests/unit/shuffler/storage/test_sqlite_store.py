@@ -65,7 +65,8 @@ async def test_the_database_has_no_other_columns(store: SqliteStore) -> None:
     found = await store._database.run(lambda connection: connection.execute(query).fetchall())
 
     assert {
-        "batches": "batch_id task_digest task signature state n_users n_reports shuffle_seconds",
+        "batches": "batch_id task_digest task signature state n_users n_reports shuffle_seconds "
+        "by_length",
         "submission_groups": "batch_id number sealed_tags sealed",
         "used_tokens": "batch_id token_tag",
         "refusals": "batch_id outcome n",

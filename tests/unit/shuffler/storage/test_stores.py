@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
@@ -124,12 +125,13 @@ async def test_a_batch_is_read_moved_and_cleaned_up(store: SubmissionStore) -> N
     await store.set_state(collecting, BatchState.CLOSED)
     assert 360 == sum(map(len, stored(store)))
     closed = await store.read(BATCH)
-    await store.record_permuted(closed, BatchState.PERMUTED, 12, 0.5)
+    shuffled = replace(closed, n_reports=12, by_length=(4, 2), shuffle_seconds=0.5)
+    await store.record_permuted(shuffled, BatchState.PERMUTED)
     await store.sweep()
     again = await store.open_batch(BatchId(b"o" * 16), SIGNED)
 
-    assert (BATCH, BatchState.PERMUTED, 6, 12, 0.5) == (
-        *(again.batch_id, again.state, again.n_users, again.n_reports),
+    assert (BATCH, BatchState.PERMUTED, 6, 12, (4, 2), 0.5) == (
+        *(again.batch_id, again.state, again.n_users, again.n_reports, again.by_length),
         again.shuffle_seconds,
     )
     assert {BATCH: BatchState.PERMUTED} == await store.states()
@@ -172,7 +174,7 @@ async def test_submissions_do_not_keep_the_order_of_arrival(store: SubmissionSto
         await append(store, submission(number, bytes([number])))
     alone = [reports[0] for reports in stored(store)]
     group, places = form_group([submission(n, bytes([n])) for n in range(40)], KEY)
-    together = list(open_group(group.number, group.sealed, KEY)[::60])
+    together = list(open_group(group.number, group.sealed, KEY).reports[::60])
 
     assert list(range(40)) == sorted(alone) == sorted(together)
     assert list(range(40)) != alone
