@@ -4,14 +4,19 @@ The tables of delivered batches: manifests, the parts that have arrived, and com
 `Store.run` runs these functions in the database's thread.
 """
 
-import json
 import sqlite3
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from common.errors import ConflictError, DeliveryUnderWayError
-from common.messages.batch import BatchId, BatchManifest, BatchPart
+from common.messages.batch import (
+    BatchId,
+    BatchManifest,
+    BatchPart,
+    numbers_from_text,
+    numbers_to_text,
+)
 from common.task_digest import TaskDigest
 
 SCHEMA: Final = """
@@ -37,7 +42,7 @@ CREATE TABLE IF NOT EXISTS commitments (
     commitment BLOB NOT NULL
 ) WITHOUT ROWID;
 """
-BY_LENGTH: Final = "ALTER TABLE batches ADD COLUMN by_length TEXT NOT NULL DEFAULT '[]';"
+BY_LENGTH: Final = "ALTER TABLE batches ADD COLUMN by_length TEXT NOT NULL DEFAULT '';"
 ADDED_COLUMNS: Final = (
     "ALTER TABLE batches ADD COLUMN n_parts INTEGER NOT NULL DEFAULT 0",
     "ALTER TABLE batches ADD COLUMN salt BLOB",
@@ -78,7 +83,7 @@ def find_delivery(connection: sqlite3.Connection, digest: TaskDigest) -> Deliver
             batch_id=BatchId(batch_id),
             n_users=n_users,
             n_reports=n_reports,
-            by_length=tuple(json.loads(by_length)),
+            by_length=numbers_from_text(by_length),
         ),
         n_parts=n_parts,
         staged=bool(staged),
@@ -131,7 +136,7 @@ def begin_delivery(
             manifest.batch_id,
             manifest.n_users,
             manifest.n_reports,
-            json.dumps(manifest.by_length),
+            numbers_to_text(manifest.by_length),
         ),
     )
     return Delivery(manifest=manifest, n_parts=0, staged=False, arrived={})

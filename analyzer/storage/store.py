@@ -1,6 +1,5 @@
 """The analyzer's database: tasks, staged batches, cell counts, results and the ledger."""
 
-import json
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
@@ -8,7 +7,7 @@ from pathlib import Path
 from typing import Concatenate, Final, Literal, ParamSpec, TypeVar
 
 from analyzer.storage import delivery_table, ledger, task_table
-from common.messages.batch import BatchId, BatchManifest
+from common.messages.batch import BatchId, BatchManifest, numbers_from_text
 from common.messages.ledger_entry import ChainHead, LedgerEntry
 from common.runtime.database import Database, storage_failures
 from common.runtime.schema import Schema
@@ -143,7 +142,7 @@ def _staged(connection: sqlite3.Connection) -> list[BatchManifest]:
             batch_id=BatchId(batch_id),
             n_users=n_users,
             n_reports=n_reports,
-            by_length=tuple(json.loads(by_length)),
+            by_length=numbers_from_text(by_length),
         )
         for digest, batch_id, n_users, n_reports, by_length in rows
     ]

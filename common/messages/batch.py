@@ -1,10 +1,11 @@
 """A batch's state, progress and manifest, and a task's state at the analyzer."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NewType
 
+from common.errors import DamagedStorageError
 from common.task_digest import TaskDigest
 
 BatchId = NewType("BatchId", bytes)
@@ -66,6 +67,19 @@ class BatchManifest:
     by_length: tuple[int, ...] = ()
     """Number of submissions of each of the task's lengths, ascending by length; may be empty if all
     submissions have one length."""
+
+
+def numbers_to_text(numbers: Sequence[int]) -> str:
+    """Encode whole numbers for a database."""
+    return " ".join(map(str, numbers))
+
+
+def numbers_from_text(text: str) -> tuple[int, ...]:
+    """Parse what `numbers_to_text` encoded; raise DamagedStorageError if it is damaged."""
+    try:
+        return tuple(map(int, text.split()))
+    except ValueError as error:
+        raise DamagedStorageError("a list of numbers in the database is damaged") from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,6 @@ commits for a while, but nothing on the disk relates a submission to a position 
 batch, once the batch's seed is destroyed.
 """
 
-import json
 import sqlite3
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -16,7 +15,7 @@ from typing import Final
 
 from common.crypto.signing import SignedTask
 from common.errors import BatchStateError, DamagedStorageError, UnknownTaskError
-from common.messages.batch import BatchId, BatchState
+from common.messages.batch import BatchId, BatchState, numbers_from_text, numbers_to_text
 from common.messages.submission import Outcome
 from common.runtime.clock import Clock
 from common.runtime.database import Database
@@ -42,7 +41,7 @@ CREATE TABLE IF NOT EXISTS batches (
 ) WITHOUT ROWID;
 """
     + submission_table.SCHEMA,
-    "ALTER TABLE batches ADD COLUMN by_length TEXT NOT NULL DEFAULT '[]';",
+    "ALTER TABLE batches ADD COLUMN by_length TEXT NOT NULL DEFAULT '';",
 )
 
 
@@ -187,7 +186,7 @@ def _get(connection: sqlite3.Connection, column: str, key: bytes) -> StoredBatch
         state=_STATES[state],
         n_users=n_users,
         n_reports=n_reports,
-        by_length=tuple(json.loads(by_length)),
+        by_length=numbers_from_text(by_length),
         shuffle_seconds=seconds,
     )
 
@@ -205,7 +204,7 @@ def _set_state(connection: sqlite3.Connection, batch: StoredBatch, state: BatchS
         (
             state.value,
             batch.n_reports,
-            json.dumps(batch.by_length),
+            numbers_to_text(batch.by_length),
             batch.shuffle_seconds,
             batch.batch_id,
             batch.state.value,

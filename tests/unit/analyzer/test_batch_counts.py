@@ -1,15 +1,18 @@
+import math
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from analyzer.batch_counts import check_counts, refuse_excess_padding
+from analyzer.batch_counts import check_counts, check_lengths, refuse_excess_padding
 from common.crypto.hpke import report_context
 from common.errors import SuspectBatchError
 from common.mechanisms.base import Reports, null_reports
 from common.mechanisms.registry import mechanism_of
 from common.messages.batch import BatchId, BatchManifest
+from common.task.dummy_spec import DummySpec
 from common.task_digest import TaskDigest
 from tests.support.count_jobs import count, divide_finely, job_over
 from tests.support.tasks import published
@@ -96,3 +99,18 @@ async def test_too_many_refused_reports_fail(
     many = "1 of the batch's 20 reports were refused"
     with pytest.raises(SuspectBatchError, match=many) if suspect else nullcontext():
         check_counts(counts, 20, share)
+
+
+@pytest.mark.parametrize(("short", "suspect"), [(0, False), (4.9, False), (5.1, True)])
+def test_too_few_long_submissions_are_suspect(
+    monkeypatch: pytest.MonkeyPatch, short: float, *, suspect: bool
+) -> None:
+    """By more than five standard deviations, as if somebody had dropped them with their dummies."""
+    monkeypatch.setattr(DummySpec, "lengths", property(lambda _: (0, 5)))
+    monkeypatch.setattr(DummySpec, "length_probabilities", lambda _: np.array([0.9, 0.1]))
+    task = replace(_CASE.task, assumed_honest_fraction=0.9)
+    long = math.floor(9000 * 0.1 - short * math.sqrt(9000 * 0.1 * 0.9))
+    batch = replace(_batch(20), n_users=10_000, by_length=(10_000 - long, long))
+    message = r"\d+ of 10000 submissions have 6 reports; at least 758 of 9000 honest users'"
+    with pytest.raises(SuspectBatchError, match=message) if suspect else nullcontext():
+        check_lengths(batch, task)

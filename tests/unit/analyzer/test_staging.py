@@ -45,6 +45,27 @@ async def test_a_batch_must_agree_with_its_manifest(
         await analyzer.deliver_parts(manifest, analyzer.sealed(6)[:sent])
 
 
+@pytest.mark.parametrize(
+    ("by_length", "message"),
+    [
+        ((5, 0), "submissions of 2 lengths are announced; the task has 1"),
+        ((4,), "4 submissions of 5 users are announced"),
+    ],
+)
+async def test_the_submissions_by_length_must_agree_with_the_task(
+    analyzer: AnalyzerCore, by_length: tuple[int, ...], message: str
+) -> None:
+    """Their number is that of the users; they survive a restart."""
+    manifest = replace(analyzer.manifest(5), by_length=by_length)
+    with pytest.raises(WireError, match=message):
+        await analyzer.releases.begin_delivery(manifest, 1)
+    fine = replace(manifest, by_length=(5,))
+    await analyzer.deliver_parts(fine, analyzer.sealed(5))
+    await analyzer.restart()
+
+    assert fine in await analyzer.store.staged() or await analyzer.store.result(fine.task_digest)
+
+
 _SIZE = 60
 
 

@@ -205,6 +205,17 @@ def _opened(case: PublishedTask, submission: PreparedSubmission) -> Reports:
     return np.frombuffer(b"".join(plaintexts), dtype=mechanism_of(task).report_dtype)
 
 
+def test_reports_are_padded_to_the_next_length() -> None:
+    """Reports that fill a length are not padded; more than the longest holds are an error."""
+    reports = mechanism_of(protocol_task("mixdump")).dummies(3, np.random.default_rng(1))
+    for n, expected in ((1, 1), (2, 3), (3, 3)):
+        padded = pad(reports[:n], (1, 3, 7))
+        assert expected == len(padded)
+        assert expected - n == is_null(padded).sum()
+    with pytest.raises(ValueError, match="there are 3 reports; a submission has up to 2"):
+        pad(reports, (1, 2))
+
+
 def test_a_fractional_number_of_dummies_is_padded_to_its_maximum() -> None:
     """One or two dummies; a null report replaces the second. A fixed number needs no padding."""
     fixed = published(dummies_per_user=3)
