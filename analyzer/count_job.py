@@ -50,8 +50,12 @@ SPLIT: Final = "split"
 _MERGED: Final = "merged"
 _COUNTS: Final = "counts"
 _SLICE_REPORTS: Final = 2048
-"""Average number of reports that are opened together, unless a range has too many slices."""
+"""Average number of reports that are opened together in a batch of up to _FEW_SLICES slices."""
+_FEW_SLICES: Final = 64
+"""Enough slices for many workers; in a batch with more, a slice has four times as many reports, so
+that an engine's delay of some 0.01 s for each slice does not show."""
 _MAX_SLICES: Final = 16
+"""Maximum number of slices of a range."""
 _TASKS_HELD: Final = 8
 
 Rows = NDArray[np.uint8]
@@ -106,7 +110,8 @@ class CountJob:
     ) -> Self:
         """Divide a batch that has arrived in `n_parts` parts into ranges and slices."""
         n_ranges = range_count(manifest.n_reports)
-        slices_per_range = manifest.n_reports // (n_ranges * _SLICE_REPORTS)
+        n_slices = manifest.n_reports / _SLICE_REPORTS
+        slices_per_range = int(max(min(n_slices, _FEW_SLICES), n_slices / 4) / n_ranges)
         return cls(
             batch_id=manifest.batch_id,
             task_digest=manifest.task_digest,

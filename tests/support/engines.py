@@ -33,6 +33,7 @@ from shuffler.storage.submission_store import Arrival
 from tests.support.coordinators import coordinator
 from tests.support.tasks import PublishedTask
 
+_SHIPPED: Final = Path(__file__).parents[2] / "deploy" / "docker" / "scale" / "dask.yaml"
 _STARTED: Final = 60.0
 """Seconds in which a scheduler listens."""
 
@@ -138,7 +139,12 @@ class Engine:
         with log:
             return subprocess.Popen(
                 command,
-                env={**os.environ, **GRPC_SILENCE, **self._environment},
+                env={
+                    **os.environ,
+                    **GRPC_SILENCE,
+                    "DASK_CONFIG": str(_SHIPPED),
+                    **self._environment,
+                },
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
@@ -169,7 +175,11 @@ class EngineParty:
 
 @asynccontextmanager
 async def engine_party(
-    folder: Path, remote: RemotePart, environment: Mapping[str, str], patience: float = 60
+    folder: Path,
+    remote: RemotePart,
+    environment: Mapping[str, str],
+    patience: float = 60,
+    party: str = "shuffler",
 ) -> AsyncIterator[EngineParty]:
     """Run a coordinator with an engine of two workers; blocks are in FOLDER/engine."""
     jobs, variables = OfferedJobs(), dict(environment)
@@ -177,7 +187,7 @@ async def engine_party(
     metrics = ProcessMetrics("shuffler", SystemClock())
     tls = Tls.open(engine.files("coordinator"), "coordinator", SystemClock())
     async with coordinator(tls, jobs) as address:
-        variables |= engine.settings(address, folder, folder / "engine")
+        variables |= engine.settings(address, folder, folder / "engine", party)
         await engine.start_scheduler()
         engine.start_workers()
         executor = EngineExecutor(
