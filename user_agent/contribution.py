@@ -6,6 +6,7 @@ permuted and sealed. No other code turns a true value into bytes that leave the 
 production, simulations or tests. Errors state the task's rule and never repeat a value.
 """
 
+import itertools
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -25,6 +26,7 @@ from common.mechanisms.registry import randomizer_of, rappor_of
 from common.messages.inclusion_proof import leaf
 from common.messages.submission import KIND_DESCRIPTIONS, Submission, Value, kind_of, pack
 from common.protocols import Kind
+from common.task.cluster_spec import ClusterSpec
 from common.task.dummy_spec import EXTRA_WEIGHT_SUM, DummySpec
 from common.task.specs import KeyValueSpec, NumberSpec, RapporSpec, normalize, spec_as
 from common.task.task import SUBMISSION_ID_BYTES, Task
@@ -301,6 +303,43 @@ def _negative_binomial(
 
 def _successes(dummies: DummySpec, count: int, rng: np.random.Generator) -> NDArray[np.bool_]:
     return rng.integers(0, EXTRA_WEIGHT_SUM, size=count, dtype=np.int64) < dummies.extra_weight
+
+
+def draw_clusters(
+    spec: ClusterSpec, domain_size: int, rng: np.random.Generator
+) -> tuple[NDArray[np.int64], int]:
+    """
+    Draw one user's clusters, independently of the value. Run by the user agent.
+
+    All draws are bounded integers.
+
+    Returns:
+        Numbers of the reports, (m,): an item for a positive report, domain_size more for a negative
+        one. And the number of reports that the shown rooms hold, null reports included.
+    """
+    numbers, size = list[int](), 0
+    types = spec.types_by_room()
+    for _ in range(spec.trials):
+        room = _choose([shown for _, shown, _ in spec.rooms], EXTRA_WEIGHT_SUM, rng)
+        if room is None:
+            continue
+        size += spec.rooms[room][0]
+        if _choose([spec.rooms[room][2]], EXTRA_WEIGHT_SUM, rng) is None:
+            continue
+        weights = [weight for _, _, weight in types[room]]
+        positive, negative, _ = types[room][cast("int", _choose(weights, sum(weights), rng))]
+        item = int(rng.integers(0, domain_size, dtype=np.int64))
+        numbers += [item] * positive + [domain_size + item] * negative
+    return np.array(numbers, dtype=np.int64), size
+
+
+def _choose(weights: Sequence[int], total: int, rng: np.random.Generator) -> int | None:
+    """Choose an index with probability weight / total; None with what is left of the total."""
+    drawn = int(rng.integers(0, total, dtype=np.int64))
+    for index, end in enumerate(itertools.accumulate(weights)):
+        if drawn < end:
+            return index
+    return None
 
 
 def pad(reports: Reports, lengths: Sequence[int]) -> Reports:

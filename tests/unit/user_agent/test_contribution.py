@@ -1,4 +1,5 @@
 import math
+from collections import Counter
 from dataclasses import replace
 from typing import Any, Final
 
@@ -13,6 +14,7 @@ from common.mechanisms.base import Reports, is_null
 from common.mechanisms.registry import mechanism_of
 from common.messages.submission import KIND_DESCRIPTIONS, Value, unpack
 from common.protocols import Kind, protocols_of
+from common.task.cluster_spec import ClusterSpec
 from common.task.draft import NumberDraft, TextDraft
 from common.task.dummy_spec import EXTRA_WEIGHT_SUM, DummySpec
 from common.task.task import SUBMISSION_ID_BYTES, Task
@@ -25,6 +27,7 @@ from tests.support.tasks import PublishedTask, published
 from user_agent.contribution import (
     Contributor,
     PreparedSubmission,
+    draw_clusters,
     draw_dummies,
     draw_dummy_counts,
     encoder_for,
@@ -408,3 +411,41 @@ def test_submissions_of_a_protocol_have_its_lengths(name: str) -> None:
     envelopes = [device.prepare(value, rng).envelope for value in values]
 
     assert {*task.envelope_sizes} >= set(map(len, envelopes))
+
+
+_CLUSTERS: Final = ClusterSpec(
+    negative_weight=4,
+    trials=2,
+    clusters=((4, 1, 30), (1, 0, 20), (0, 1, 10), (5, 0, 5)),
+    rooms=((1, 2**30, 2**31), (5, 2**29, 3 * 2**30)),
+)
+
+
+def test_clusters_have_the_chances_and_lengths_of_their_spec() -> None:
+    """
+    Types, items and lengths, of one user after the other.
+
+    Seed 11; each of three χ² tests fails by chance with probability 1e-7.
+    """
+    rng, items = np.random.default_rng(11), 7
+    drawn = [draw_clusters(_CLUSTERS, items, rng) for _ in range(20_000)]
+    sizes = Counter(1 + size for _, size in drawn)
+    counts = np.array([sizes[length] for length in _CLUSTERS.lengths])
+    assert set(sizes) <= set(_CLUSTERS.lengths)
+    assert all(len(numbers) <= size for numbers, size in drawn)
+    expected = _CLUSTERS.length_probabilities() * len(drawn)
+    assert stats.chisquare(counts, expected).pvalue > 1e-7
+
+    once = replace(_CLUSTERS, trials=1)
+    kinds, places = Counter[tuple[int, int]](), Counter[int]()
+    for numbers, _ in (draw_clusters(once, items, rng) for _ in range(40_000)):
+        positive = int((numbers < items).sum())
+        kinds[positive, len(numbers) - positive] += 1
+        assert len({*(numbers % items).tolist()}) <= 1
+        places.update((numbers[:1] % items).tolist())
+    chances = {(i, j): chance for i, j, chance in once.chances()}
+    chances[0, 0] = 1 - sum(chances.values())
+    found = [kinds[kind] for kind in chances]
+    assert sum(found) == 40_000
+    assert stats.chisquare(found, np.array([*chances.values()]) * 40_000).pvalue > 1e-7
+    assert stats.chisquare([places[item] for item in range(items)]).pvalue > 1e-7

@@ -1,0 +1,136 @@
+"""
+Clusters of positive and negative reports, which users add to their own report.
+
+A user makes a few trials. A trial shows at most one room: a number of reports beyond the user's
+own. By chance, a shown room holds a cluster, and null reports otherwise. A cluster is some positive
+and some negative reports of one uniformly random item; a negative report counts as
+-negative_weight. Nothing here depends on the user's value, so lengths of submissions reveal nothing
+about it.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from common.errors import TaskError
+from common.task.dummy_spec import EXTRA_WEIGHT_SUM
+from common.task.specs import check_int_range
+
+MAX_TYPES: Final = 64
+MAX_ROOMS: Final = 3
+MAX_CLUSTER_TRIALS: Final = 64
+MAX_NEGATIVE_WEIGHT: Final = 64
+_MAX_OF_A_SIGN: Final = 255
+_MAX_TYPE_WEIGHT: Final = 2**31
+_MAX_FILLED: Final = EXTRA_WEIGHT_SUM * 19 // 20
+"""The guarantee needs some empty rooms."""
+_MAX_LENGTHS: Final = 256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterSpec:
+    """The integers of a task's clusters. Chances are weights / EXTRA_WEIGHT_SUM."""
+
+    negative_weight: int
+    """A negative report counts as minus this number of users."""
+    trials: int
+    clusters: tuple[tuple[int, int, int], ...]
+    """Types: positive reports, negative reports, weight among the types of the same room. A cluster
+    lies in the smallest room that holds it."""
+    rooms: tuple[tuple[int, int, int], ...]
+    """Ascending: number of reports, weight of being shown, weight of being filled if shown."""
+
+    def __post_init__(self) -> None:
+        check_int_range("negative_weight", self.negative_weight, 1, MAX_NEGATIVE_WEIGHT)
+        check_int_range("the trials of clusters", self.trials, 1, MAX_CLUSTER_TRIALS)
+        check_int_range("the number of types of clusters", len(self.clusters), 1, MAX_TYPES)
+        check_int_range("the number of rooms", len(self.rooms), 1, MAX_ROOMS)
+        for positive, negative, weight in self.clusters:
+            check_int_range("a cluster's positive reports", positive, 0, _MAX_OF_A_SIGN)
+            check_int_range("a cluster's negative reports", negative, 0, _MAX_OF_A_SIGN)
+            check_int_range("a cluster's reports", positive + negative, 1, 2 * _MAX_OF_A_SIGN)
+            check_int_range("a cluster's weight", weight, 1, _MAX_TYPE_WEIGHT)
+        if len({each[:2] for each in self.clusters}) < len(self.clusters):
+            raise TaskError("a type of clusters is listed twice")
+        sizes = [size for size, _, _ in self.rooms]
+        if sizes != sorted(set(sizes)):
+            raise TaskError(f"the rooms have {sizes} reports; they must be ascending")
+        for size, shown, filled in self.rooms:
+            check_int_range("a room's reports", size, 1, 2 * _MAX_OF_A_SIGN)
+            check_int_range("a room's weight of being shown", shown, 1, EXTRA_WEIGHT_SUM)
+            check_int_range("a room's weight of being filled", filled, 1, _MAX_FILLED)
+        total = sum(shown for _, shown, _ in self.rooms)
+        check_int_range("the weights of being shown together", total, 1, EXTRA_WEIGHT_SUM)
+        largest = max(positive + negative for positive, negative, _ in self.clusters)
+        if largest > sizes[-1]:
+            raise TaskError(f"a cluster has {largest} reports; the largest room holds {sizes[-1]}")
+        if not all(self.types_by_room()):
+            raise TaskError(f"one of the rooms of {sizes} reports holds no type of clusters")
+        if len(self.lengths) > _MAX_LENGTHS:
+            raise TaskError(
+                f"submissions would have {len(self.lengths)} lengths; they may have at most "
+                f"{_MAX_LENGTHS}"
+            )
+
+    def types_by_room(self) -> list[list[tuple[int, int, int]]]:
+        """Return the types of each room: those that no smaller room holds."""
+        found: list[list[tuple[int, int, int]]] = [[] for _ in self.rooms]
+        for each in self.clusters:
+            room = next(k for k, (size, _, _) in enumerate(self.rooms) if sum(each[:2]) <= size)
+            found[room].append(each)
+        return found
+
+    def chances(self) -> Iterator[tuple[int, int, float]]:
+        """Yield each type's positive and negative reports, and its chance in one trial."""
+        for (_, shown, filled), types in zip(self.rooms, self.types_by_room(), strict=True):
+            total = sum(weight for _, _, weight in types)
+            for positive, negative, weight in types:
+                chance = shown / EXTRA_WEIGHT_SUM * (filled / EXTRA_WEIGHT_SUM) * (weight / total)
+                yield positive, negative, chance
+
+    @property
+    def noise(self) -> float:
+        """
+        Expected square of what one user's clusters add to all items together.
+
+        The variance of an item's estimated count is n·noise·(d-1)/d² for n users and d items.
+        """
+        added = self.negative_weight
+        return self.trials * math.fsum(
+            chance * (positive - added * negative) ** 2
+            for positive, negative, chance in self.chances()
+        )
+
+    @property
+    def influence(self) -> tuple[int, int]:
+        """The most that one dishonest submission adds to an item's count, and takes from it."""
+        most = self.lengths[-1]
+        return most, self.negative_weight * most
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """Numbers of reports that a submission may have, ascending; its own report included."""
+        return tuple(sorted(self._by_length()))
+
+    def length_probabilities(self) -> NDArray[np.float64]:
+        """Return the probability of each of the `lengths`; same shape."""
+        return np.array([chance for _, chance in sorted(self._by_length().items())])
+
+    def _by_length(self) -> dict[int, float]:
+        hidden = EXTRA_WEIGHT_SUM - sum(shown for _, shown, _ in self.rooms)
+        shown = [(size, weight / EXTRA_WEIGHT_SUM) for size, weight, _ in self.rooms]
+        if hidden:
+            shown.append((0, hidden / EXTRA_WEIGHT_SUM))
+        found = {1: 1.0}
+        for _ in range(self.trials):
+            more: defaultdict[int, float] = defaultdict(float)
+            for length, chance in found.items():
+                for size, share in shown:
+                    more[length + size] += chance * share
+            found = more
+        return found
