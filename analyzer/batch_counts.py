@@ -1,11 +1,11 @@
 """Count a batch's reports: by cell those that count, by cause those that are refused."""
 
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, Self
 
 import numpy as np
+from scipy import special
 
 from common.crypto.hpke_pool import Opened
 from common.errors import SuspectBatchError, UnusableBatchError
@@ -104,8 +104,8 @@ def refuse_excess_padding(counts: BatchCounts, task: Task, batch: BatchManifest)
     return replace(counts, null=counts.null - excess, refused=refused)
 
 
-_DEVIATIONS: Final = 5.0
-"""Standard deviations by which a number of submissions may fall short; see `check_lengths`."""
+_FALSE_ALARM: Final = 3e-7
+"""Probability, that of 5 standard deviations, with which an honest batch fails `check_lengths`."""
 
 
 def check_lengths(batch: BatchManifest, task: Task) -> None:
@@ -113,19 +113,18 @@ def check_lengths(batch: BatchManifest, task: Task) -> None:
     Check that no length of submissions is rarer than honest users' own draws make it.
 
     Otherwise somebody on the network may have dropped long submissions, and the noise of their
-    dummies with them. An honest batch fails with probability below 3e-7 for each length.
+    dummies with them.
 
     Raises:
-        SuspectBatchError: The number of one length is 5 standard deviations below its law.
+        SuspectBatchError: Honest users have so few of one length with probability below 3e-7.
     """
     honest = honest_share(batch.n_users, task.assumed_honest_fraction)
     chances = task.dummies.length_probabilities()
     for length, number, chance in zip(task.lengths, batch.by_length, chances, strict=False):
-        least = honest * chance - _DEVIATIONS * math.sqrt(honest * chance * (1 - chance))
-        if number < least:
+        if special.bdtr(min(number, honest), honest, chance) < _FALSE_ALARM:
             raise SuspectBatchError(
-                f"{number} of {batch.n_users} submissions have {length} reports; at least "
-                f"{math.ceil(least)} of {honest} honest users' have so many"
+                f"{number} of {batch.n_users} submissions have {length} reports; of {honest} "
+                f"honest users' about {honest * chance:.0f} have so many"
             )
 
 

@@ -35,7 +35,7 @@ from common.errors import (
     UnusableBatchError,
     WireError,
 )
-from common.messages.batch import BatchId, BatchManifest, BatchPart
+from common.messages.batch import MAX_PART_BYTES, BatchId, BatchManifest, BatchPart
 from common.messages.inclusion_proof import SALT_BYTES, BatchCommitment, Tree, bits_for
 from common.runtime import logs
 from common.runtime.executor import Executor
@@ -45,9 +45,6 @@ from common.wire.batches import commitment_to_bytes
 
 T = TypeVar("T")
 
-MAX_PART_BYTES: Final = 2**28
-"""Maximum bytes of a part, which is held in memory while it arrives: a shuffler's parts of 10^9
-reports of 60 bytes have half as many."""
 _PARTS_AT_ONCE: Final = 2
 """Parts that are held in memory together; other calls wait."""
 

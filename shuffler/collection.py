@@ -174,7 +174,10 @@ class Collection:
         ]
         if not fitting:
             return outcomes
-        opened = await opening(batch, [envelopes[index] for index in fitting])
+        try:
+            opened = await opening(batch, [envelopes[index] for index in fitting])
+        except BatchStateError:  # it was permuted while this call waited
+            return [Outcome.CLOSED] * len(envelopes)
         indices = [[fitting[index] for index in of_group] for _, of_group in opened]
         group_tokens = [[tokens[index] for index in of_group] for of_group in indices]
         stored = await self._store_groups(batch, [group for group, _ in opened], group_tokens)

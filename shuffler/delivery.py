@@ -11,7 +11,7 @@ import re
 from dataclasses import replace
 from typing import Final
 
-from common.errors import PeerRefusalError, ShuffleDpError, StorageError
+from common.errors import DamagedStorageError, PeerRefusalError, ShuffleDpError
 from common.messages.batch import BatchId, BatchManifest, BatchState
 from common.messages.inclusion_proof import range_count
 from common.runtime import logs
@@ -230,7 +230,7 @@ class Deliveries:
         # Before the key is destroyed: the sent reports cannot be hashed afterwards.
         try:
             await self._inclusions.keep(manifest, batch.task, commitment, job, self._executor)
-        except StorageError as error:  # the analyzer has the batch, so its key must be destroyed
+        except DamagedStorageError as error:  # the analyzer has the batch: its key is destroyed
             logs.event(
                 "inclusion proof lost: the delivered batch cannot be read",
                 {**logs.batch_fields(batch.digest, batch.batch_id), "error": type(error).__name__},

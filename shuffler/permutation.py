@@ -18,6 +18,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from common.messages.batch import MAX_PART_BYTES
+
 SealedReports = NDArray[np.uint8]
 """Sealed reports, shape (n, length)."""
 
@@ -31,9 +33,10 @@ def part_count(batch_bytes: int) -> int:
     """
     Return the number of parts, and of buckets, of a batch of about `batch_bytes` bytes.
 
-    A batch of 256 GiB has 1,024 parts of 256 MiB. Memory grows with a part, not with the batch.
+    A batch of 64 GiB or more has parts of 128 MiB on average, half of what the analyzer accepts.
     """
     part_bytes = max(PART_BYTES, math.isqrt(batch_bytes * BLOCK_BYTES))
+    part_bytes = min(part_bytes, MAX_PART_BYTES // 2)
     return max(1, -(-batch_bytes // part_bytes))
 
 

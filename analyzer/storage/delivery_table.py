@@ -146,8 +146,14 @@ def accept_delivery(connection: sqlite3.Connection, manifest: BatchManifest, n_p
     """Accept a delivery that has begun, unless another one has replaced it."""
     connection.execute(
         "UPDATE batches SET n_parts = ? "
-        "WHERE batch_id = ? AND n_users = ? AND n_reports = ? AND n_parts = 0",
-        (n_parts, manifest.batch_id, manifest.n_users, manifest.n_reports),
+        "WHERE batch_id = ? AND n_users = ? AND n_reports = ? AND by_length = ? AND n_parts = 0",
+        (
+            n_parts,
+            manifest.batch_id,
+            manifest.n_users,
+            manifest.n_reports,
+            numbers_to_text(manifest.by_length),
+        ),
     )
 
 

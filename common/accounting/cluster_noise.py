@@ -46,8 +46,9 @@ from common.mechanisms.base import Vector
 
 _DEVIATIONS: Final = (0.6, 0.8, 1, 1.25, 1.5, 1.75, 2, 2.25, 2.5, 2.75, 3, 3.5, 4, 5, 6, 7)
 """Low edges of the bins, in standard deviations below the mean number of rooms."""
-_TRANSFORM_ERROR: Final = 1e-11
-"""Bound on the absolute error of a law; measured against a recursion of positive terms, 3e-14."""
+_TRANSFORM_ERROR: Final = 1e-14
+"""A law's error in total is charged as this times (100 + expected number of filled rooms). The
+exponent of its transform has an error of that number of roundings; measured errors are a tenth."""
 _LEAST_PROBABILITY: Final = 1e-18
 """Outcomes of smaller probability are charged in full."""
 _TAIL: Final = 1e-14
@@ -110,8 +111,8 @@ class ClusterRelease:
 class _Law:
     """The counts on one item, with and without the victim's report."""
 
-    def __init__(self, law: Vector, tail: float) -> None:
-        """Take probabilities of the counts, shape (positive, negative), and the mass beyond."""
+    def __init__(self, law: Vector, error: float) -> None:
+        """Take probabilities of the counts, shape (positive, negative), and their total error."""
         none = np.zeros((1, law.shape[1]))
         without, with_report = np.concatenate([law, none]), np.concatenate([none, law])
         kept = (without > _LEAST_PROBABILITY) & (with_report > _LEAST_PROBABILITY)
@@ -119,7 +120,7 @@ class _Law:
         ratios, masses = with_report[kept] / without[kept], without[kept]
         order = np.argsort(ratios)
         self._classes = RatioClasses(ratios[order], masses[order], certain)
-        self._error = 2 * (_TRANSFORM_ERROR + 2 * tail)
+        self._error = 2 * error
 
     def delta(self, epsilon: float) -> float:
         """Return an upper bound on δ at ε, if both items have this law."""
@@ -177,7 +178,10 @@ class _Laws:
         """Lay out a grid for numbers up to `most`; a labelled room is filled as `fillings` say."""
         axes = [_Axis.of(rooms, fillings, most, axis) for axis in (0, 1)]
         self._shape = (axes[0].size, axes[1].size)
-        self._tail = sum(axis.tail for axis in axes)
+        filled = sum(n * filling for n, filling in zip(most, fillings, strict=True))
+        # What lies beyond the grid wraps around: it is missing in one place and added in another.
+        self.error: Final = _TRANSFORM_ERROR * (100 + filled) + 2 * sum(axis.tail for axis in axes)
+        """Bound on the total error of a law."""
         if math.prod(self._shape) > _MAX_CELLS:
             raise AccountingError(
                 f"the counts on one item take {math.prod(self._shape):,} cells; at most "
@@ -192,14 +196,16 @@ class _Laws:
         types = np.zeros(self._shape)
         for plus, minus, share in room.types:
             types[plus, minus] += share
-        transform = 1 + filling * (scipy.fft.rfft2(types) - 1)
-        transform[transform == 0] = _LOST_TO_UNDERFLOW
-        logs: NDArray[np.complex128] = np.log(transform)
-        return logs
+        z = filling * (scipy.fft.rfft2(types) - 1)
+        # |1 + z|² = 1 + 2·Re z + |z|²: 1 + z would lose digits of a small z.
+        small = 0.5 * np.log1p(np.maximum(2 * z.real + np.abs(z) ** 2, -0.9))
+        large = np.log(np.maximum(np.abs(1 + z), _LOST_TO_UNDERFLOW))
+        logs: NDArray[np.complex128] = np.where(np.abs(z) < 0.5, small, large)  # noqa: PLR2004
+        return logs + 1j * np.arctan2(z.imag, 1 + z.real)
 
     def of(self, numbers: Sequence[int]) -> _Law:
         """Return the law for these numbers of rooms."""
-        return _Law(self.probabilities(numbers), self._tail)
+        return _Law(self.probabilities(numbers), self.error)
 
     def probabilities(self, numbers: Sequence[int]) -> Vector:
         """Return the probabilities of the counts, shape (positive, negative)."""

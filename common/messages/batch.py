@@ -11,8 +11,10 @@ from common.task_digest import TaskDigest
 BatchId = NewType("BatchId", bytes)
 """16 random bytes, drawn by the shuffler."""
 
-MAX_PARTS: Final = 4096
+MAX_PARTS: Final = 8192
 """Maximum number of parts in which a batch is delivered."""
+MAX_PART_BYTES: Final = 2**28
+"""Maximum bytes of a part, which the analyzer holds in memory while it arrives."""
 CONTENT_HASH_BYTES: Final = 32
 BATCH_ID_BYTES: Final = 16
 

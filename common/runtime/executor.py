@@ -49,7 +49,7 @@ class Executor(Protocol):
         """
 
     async def keep_connected(self) -> None:
-        """Connect to the engine, again after a loss: it should show before a batch needs it."""
+        """Stay connected to the engine, so that its loss shows before a batch needs it."""
 
     async def forget_keys(self) -> None:
         """Replace workers that may hold a destroyed key in memory, as soon as possible."""
@@ -105,7 +105,8 @@ async def gather(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
         async with asyncio.TaskGroup() as group:
             running = [group.create_task(call) for call in calls]
     except BaseExceptionGroup as errors:
-        raise errors.exceptions[0] from None
+        first = errors.exceptions[0]
+        raise first from first.__cause__
     return [task.result() for task in running]
 
 

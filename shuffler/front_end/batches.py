@@ -86,11 +86,12 @@ class FrontEndBatches:
 
         An idle front-end thereby also notices a lost store.
         """
+        batches = [held.batch for held in self._held.values()]  # one may begin meanwhile
         states = await self._store.states()
         finished = [
-            held.batch
-            for held in self._held.values()
-            if states.get(held.batch.batch_id) not in OPEN_STATES
+            batch
+            for batch in batches
+            if (state := states.get(batch.batch_id)) is not None and state not in OPEN_STATES
         ]
         for batch in finished:
             self._finished[batch.digest] = FinishedBatch(

@@ -198,7 +198,7 @@ def _set_state(
     *,
     same_users: bool,
 ) -> int:
-    """Store a state once nobody stores submissions; return the number of users."""
+    """Store a state once no transaction stores submissions; return the number of users."""
     lock = submission_tables.lock_key(batch.batch_id)
     connection.execute("SELECT pg_advisory_xact_lock(%s)", (lock,))
     key = UUID(bytes=batch.batch_id)

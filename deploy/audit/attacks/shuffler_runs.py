@@ -256,7 +256,8 @@ async def _replaying(attack: _Attack) -> None:
         await attack.deliver(parties, shuffler.manifest(n, len(reports)), reports)
         same = first is not None and first == await store.result(parties.digest)
         checks.require("a repeated delivery changes nothing", same)
-        _, most = parties.analyzer.task.batch_reports(n + 1)
+        task = parties.analyzer.task
+        _, most = task.batch_reports((n + 1) * task.lengths[-1])
         for name, manifest in (
             ("the same batch under another manifest", shuffler.manifest(n + 1, most)),
             ("a second batch of a task", shuffler.manifest(n, len(reports), _SECOND)),
@@ -279,7 +280,8 @@ async def _injecting(attack: _Attack) -> None:
     n = attack.n_users
     async with attack.collection() as parties:
         shuffler = parties.shuffler
-        least, most = parties.analyzer.task.batch_reports(n)
+        task = parties.analyzer.task
+        least, most = task.batch_reports(n * task.lengths[-1])
         _, reports = shuffler.batch(shuffles)
         excess = reports + reports[:1] * (most + 1 - len(reports))
         for number, (name, announced, sent) in enumerate(

@@ -9,7 +9,7 @@ import pytest
 
 from common.crypto.hpke import DEFAULT_SUITE, SUITES, split_every
 from common.crypto.key_ring import DAY, KeyState
-from common.errors import BatchStateError
+from common.errors import BatchStateError, StorageError
 from common.messages.batch import BatchId, BatchState
 from common.runtime.blocks import SealedBlocks
 from common.runtime.key_store import KeyStore
@@ -391,6 +391,30 @@ async def test_a_damaged_permuted_batch_is_not_delivered(shuffler: Shuffler, dam
     await shuffler.advance()
     assert BatchState.ERASED is await shuffler.state()
     assert [] == shuffler.key_files() == list((shuffler.path / "blocks").iterdir())
+
+
+async def test_a_proof_waits_for_its_store(
+    shuffler: Shuffler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A failure that may pass leaves the key, so that the proof can be made afterwards."""
+    keep = shuffler.inclusions.keep
+
+    async def fail(*_: object) -> None:
+        raise StorageError("the object store does not answer")
+
+    monkeypatch.setattr(shuffler.inclusions, "keep", fail)
+    await shuffler.submit(5)
+    await shuffler.advance()
+    assert BatchState.PERMUTED is await shuffler.state()
+    assert 1 == len(shuffler.key_files())
+    monkeypatch.setattr(shuffler.inclusions, "keep", keep)
+    await shuffler.advance()
+
+    assert BatchState.ERASED is await shuffler.state()
+    assert [] == shuffler.key_files()
+    assert 1 == len(shuffler.analyzer.delivered)
+    [kept] = (shuffler.path / "blocks").iterdir()
+    assert f"proof-{DIGEST.hex()}" == kept.name
 
 
 async def test_a_full_disk_delays_the_shuffle(shuffler: Shuffler) -> None:

@@ -5,11 +5,12 @@ import asyncio
 import pytest
 
 from common.errors import BatchStateError, StorageError, UnknownTaskError
-from common.messages.batch import BatchState
+from common.messages.batch import BatchId, BatchState
 from common.task_digest import TaskDigest
 from shuffler.active_batches import ActiveBatch, FinishedBatch
 from shuffler.front_end.batches import FrontEndBatches
 from shuffler.front_end.coordinator_client import HeldBatch
+from shuffler.storage.sqlite_store import SqliteStore
 from shuffler.storage.submission_store import SubmissionStore
 from tests.support.shuffler_core import DIGEST, Shuffler
 
@@ -29,6 +30,30 @@ class _Coordinator:
         if isinstance(found, FinishedBatch):
             return found
         return HeldBatch(batch=found, envelope_key=batches.envelope_key(found))
+
+
+async def test_a_batch_that_begins_during_a_check_is_kept(shuffler: Shuffler) -> None:
+    """Its state was not asked for; nor is one dropped whose state cannot be read."""
+    front_end: FrontEndBatches
+
+    class _Slow(SqliteStore):
+        async def states(self) -> dict[BatchId, BatchState | None]:
+            found = await super().states()
+            await front_end.find_or_begin(DIGEST)
+            return found
+
+    slow = _Slow(shuffler.path / "spool.sqlite", shuffler.clock)
+    front_end = FrontEndBatches(_Coordinator(shuffler), slow, lambda: None)
+    await front_end.check()
+    found = await front_end.find_or_begin(DIGEST)
+    assert isinstance(found, ActiveBatch)
+    await shuffler.store._database.run(
+        lambda connection: connection.execute("UPDATE batches SET state = 'of a later version'")
+    )
+    await front_end.check()
+    slow.close()
+
+    assert found is await front_end.find_or_begin(DIGEST)
 
 
 async def test_a_batch_is_fetched_once_and_its_keys_dropped_when_it_is_permuted(

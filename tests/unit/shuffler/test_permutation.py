@@ -6,6 +6,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from common.crypto.randomness import seeded_generator
+from common.messages.batch import MAX_PART_BYTES, MAX_PARTS
 from shuffler.permutation import BLOCK_BYTES, PART_BYTES, part_count, permute, throw
 
 
@@ -75,5 +76,6 @@ def test_the_number_of_parts_follows_from_the_batch_size() -> None:
     assert 55 == part_count(10**7 * 92)
     for batch_bytes in (10**9 * 92, 10**12):
         parts = part_count(batch_bytes)
-        assert parts <= 4096
-        assert 0.9 * BLOCK_BYTES < batch_bytes / parts**2
+        assert parts <= MAX_PARTS
+        assert batch_bytes / parts <= MAX_PART_BYTES / 2
+    assert 0.9 * BLOCK_BYTES < 10**9 * 60 / part_count(10**9 * 60) ** 2

@@ -5,6 +5,7 @@ import pytest
 from common.crypto.signing import SigningIdentity
 from common.errors import WireError
 from common.messages.batch import (
+    MAX_PARTS,
     BatchId,
     BatchManifest,
     BatchPart,
@@ -51,14 +52,14 @@ _PART = BatchPart(
 
 def test_a_delivery_is_announced_and_answered() -> None:
     """With its number of parts; the answer names those that have arrived."""
-    announced = batches.delivery_to_wire(_MANIFEST, 4096)
+    announced = batches.delivery_to_wire(_MANIFEST, MAX_PARTS)
 
-    assert (_MANIFEST, 4096) == batches.delivery_from_wire(announced)
-    for n_parts in (0, 4097):
+    assert (_MANIFEST, MAX_PARTS) == batches.delivery_from_wire(announced)
+    for n_parts in (0, MAX_PARTS + 1):
         wrong = batches.delivery_to_wire(_MANIFEST, n_parts)
         with pytest.raises(WireError, match=f"n_parts is {n_parts}; it must lie between 1 and"):
             batches.delivery_from_wire(wrong)
-    for arrived, staged in (([], False), ([0, 4095], False), ([0, 1], True)):
+    for arrived, staged in (([], False), ([0, MAX_PARTS - 1], False), ([0, 1], True)):
         answer = batches.arrived_to_wire(arrived, staged=staged)
         assert (set(arrived), staged) == batches.arrived_from_wire(answer)
 
@@ -80,7 +81,7 @@ def test_a_part_is_a_header_followed_by_reports() -> None:
         with pytest.raises(WireError, match=rule):
             batches.chunk_from_wire(wrong)
     for change, rule in (
-        ({"part": 4096}, "part is 4096"),
+        ({"part": MAX_PARTS}, "part is 8192"),
         ({"content_hash": bytes(31)}, "content_hash has 31 bytes; it must have 32"),
         ({"task_digest": b""}, "task_digest"),
     ):
