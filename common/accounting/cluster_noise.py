@@ -10,8 +10,8 @@ depend on values. A room is labelled v with probability
     g_k = f_k/d + (1 - f_k)/2,   and then holds a cluster with probability  a_k = f_k / (d·g_k).
 
 Given the numbers m_k and m'_k of rooms labelled v and v', the counts on v and v' are independent
-and have the laws L_m and L_m', with generating functions Π (1 - a_k + a_k·ψ_k)^m_k where ψ_k
-generates the types of room k. The victim adds one positive report to one of them, so
+and have the distributions L_m and L_m', with generating functions Π (1 - a_k + a_k·ψ_k)^m_k where
+ψ_k generates the types of room k. The victim adds one positive report to one of them, so
 
     δ(ε) ≤ E[ Σ (L_m(c1 - 1)·L_m'(c2) - e^ε·L_m(c1)·L_m'(c2 - 1))_+ ],
 
@@ -21,7 +21,7 @@ so δ falls in every m_k. The proof is in docs/theory/accounting.md.
 Every figure is an upper bound:
 
 * numbers of rooms are charged at the low edges of bins, and everything below the first one in full;
-* laws are computed by fast Fourier transform; its error and the mass beyond the grid are charged;
+* distributions come from a fast Fourier transform; its error and the mass beyond the grid count;
 * outcomes of tiny probability are charged in full; the rest is added up as in `item_noise`.
 
 Run by the analyzer, the user agent and the planner. Replace-one neighbours.
@@ -47,12 +47,12 @@ from common.mechanisms.base import Vector
 _DEVIATIONS: Final = (0.6, 0.8, 1, 1.25, 1.5, 1.75, 2, 2.25, 2.5, 2.75, 3, 3.5, 4, 5, 6, 7)
 """Low edges of the bins, in standard deviations below the mean number of rooms."""
 _TRANSFORM_ERROR: Final = 1e-14
-"""A law's error in total is charged as this times (100 + expected number of filled rooms). The
-exponent of its transform has an error of that number of roundings; measured errors are a tenth."""
+"""A distribution's total error counts as this times (100 + expected number of filled rooms): the
+exponent of its transform has about as many roundings. Measured errors are a tenth."""
 _LEAST_PROBABILITY: Final = 1e-18
 """Outcomes of smaller probability are charged in full."""
 _TAIL: Final = 1e-14
-"""Maximum probability beyond the grid of a law, on either axis."""
+"""Maximum probability beyond a grid, on either axis."""
 _MAX_CELLS: Final = 2**24
 _LOST_TO_UNDERFLOW: Final = 1e-300
 _CACHE_SIZE: Final = 16
@@ -86,14 +86,14 @@ class ClusterRelease:
         Return an upper bound on δ at ε.
 
         Raises:
-            AccountingError: epsilon is negative or not a number, or the laws need too much memory.
+            AccountingError: epsilon is negative or not a number, or counts need too much memory.
 
         Cost: about a second for new parameters, then milliseconds.
         """
         if not epsilon >= 0:
             raise AccountingError(f"epsilon is {epsilon}; it must be at least 0")
         bins, missed = _bins(self)
-        return min(1.0, missed + sum(weight * law.delta(epsilon) for weight, law in bins))
+        return min(1.0, missed + sum(weight * counts.delta(epsilon) for weight, counts in bins))
 
     def epsilon(self, delta: float) -> float:
         """Return an upper bound on ε at δ, to a relative 1e-5; infinite if nothing is certified."""
@@ -108,13 +108,16 @@ class ClusterRelease:
         return self.delta
 
 
-class _Law:
+class _ItemCounts:
     """The counts on one item, with and without the victim's report."""
 
-    def __init__(self, law: Vector, error: float) -> None:
+    def __init__(self, probabilities: Vector, error: float) -> None:
         """Take probabilities of the counts, shape (positive, negative), and their total error."""
-        none = np.zeros((1, law.shape[1]))
-        without, with_report = np.concatenate([law, none]), np.concatenate([none, law])
+        none = np.zeros((1, probabilities.shape[1]))
+        without, with_report = (
+            np.concatenate([probabilities, none]),
+            np.concatenate([none, probabilities]),
+        )
         kept = (without > _LEAST_PROBABILITY) & (with_report > _LEAST_PROBABILITY)
         certain = float(without[~kept].sum() + with_report[~kept].sum())
         ratios, masses = with_report[kept] / without[kept], without[kept]
@@ -123,15 +126,15 @@ class _Law:
         self._error = 2 * error
 
     def delta(self, epsilon: float) -> float:
-        """Return an upper bound on δ at ε, if both items have this law."""
+        """Return an upper bound on δ at ε, if both items have this distribution."""
         growth = math.exp(min(epsilon, MAX_EPSILON))
         return min(1.0, self._classes.delta(epsilon) + (1 + growth) * self._error)
 
 
 @lru_cache(maxsize=_CACHE_SIZE)
-def _bins(release: ClusterRelease) -> tuple[list[tuple[float, _Law]], float]:
+def _bins(release: ClusterRelease) -> tuple[list[tuple[float, _ItemCounts]], float]:
     """
-    Return a weight and a law for each bin of the numbers of rooms, and the mass below all of them.
+    Return a weight and a distribution for each bin of the numbers of rooms, and the mass below.
 
     The rooms labelled v and v' are binomial numbers. A bin holds the outcomes in which all of them
     are at least its low edges, but not all at least those of the bin before.
@@ -153,8 +156,8 @@ def _bins(release: ClusterRelease) -> tuple[list[tuple[float, _Law]], float]:
         missed = min(before, 2 * sum(map(_below, labelled, edges)))
         weights[edges] = weights.get(edges, 0.0) + before - missed
         before = missed
-    laws = _Laws(release.rooms, fillings, next(iter(weights)))
-    return [(weight, laws.of(edges)) for edges, weight in weights.items() if weight], before
+    grid = _CountGrid(release.rooms, fillings, next(iter(weights)))
+    return [(weight, grid.of(edges)) for edges, weight in weights.items() if weight], before
 
 
 def _low_edge(number: Binomial, deviations: float) -> int:
@@ -169,8 +172,8 @@ def _below(number: Binomial, edge: int) -> float:
     return float(number.tails(np.array([edge - 1.0]))[0][0]) * (1 + RELATIVE_ERROR)
 
 
-class _Laws:
-    """Laws of the counts on one item, given the numbers of rooms that are labelled with it."""
+class _CountGrid:
+    """Distributions of the counts on one item, given the numbers of rooms labelled with it."""
 
     def __init__(
         self, rooms: Sequence[Room], fillings: Sequence[float], most: Sequence[int]
@@ -181,7 +184,7 @@ class _Laws:
         filled = sum(n * filling for n, filling in zip(most, fillings, strict=True))
         # What lies beyond the grid wraps around: it is missing in one place and added in another.
         self.error: Final = _TRANSFORM_ERROR * (100 + filled) + 2 * sum(axis.tail for axis in axes)
-        """Bound on the total error of a law."""
+        """Bound on the total error of a distribution."""
         if math.prod(self._shape) > _MAX_CELLS:
             raise AccountingError(
                 f"the counts on one item take {math.prod(self._shape):,} cells; at most "
@@ -203,9 +206,9 @@ class _Laws:
         logs: NDArray[np.complex128] = np.where(np.abs(z) < 0.5, small, large)  # noqa: PLR2004
         return logs + 1j * np.arctan2(z.imag, 1 + z.real)
 
-    def of(self, numbers: Sequence[int]) -> _Law:
-        """Return the law for these numbers of rooms."""
-        return _Law(self.probabilities(numbers), self.error)
+    def of(self, numbers: Sequence[int]) -> _ItemCounts:
+        """Return the distribution for these numbers of rooms."""
+        return _ItemCounts(self.probabilities(numbers), self.error)
 
     def probabilities(self, numbers: Sequence[int]) -> Vector:
         """Return the probabilities of the counts, shape (positive, negative)."""

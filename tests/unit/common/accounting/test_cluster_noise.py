@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from common.accounting.cluster_noise import ClusterRelease, Room, _Laws
+from common.accounting.cluster_noise import ClusterRelease, Room, _CountGrid
 from common.errors import AccountingError
 
 _VECTORS = json.loads(
@@ -143,7 +143,7 @@ def _without_bins(release: ClusterRelease, epsilon: float) -> float:
         room.filled / (release.domain_size * share)
         for room, share in zip(rooms, shares, strict=True)
     ]
-    laws = _Laws(rooms, fillings, [n] * len(rooms))
+    laws = _CountGrid(rooms, fillings, [n] * len(rooms))
     chances = [room.shown * share for room, share in zip(rooms, shares, strict=True)] * 2
     total = 0.0
     for labelled in itertools.product(range(n + 1), repeat=2 * len(rooms)):
@@ -195,7 +195,7 @@ def test_a_law_agrees_with_a_recursion_of_positive_terms() -> None:
     """Rooms are added one by one, without subtraction or transform."""
     types: Types = ((3, 1, 0.5), (1, 0, 0.3), (0, 1, 0.15), (0, 2, 0.05))
     room, n, filling = Room(1.0, 0.9, types), 400, 0.05
-    found = _Laws([room], [filling], [n]).probabilities([n])
+    found = _CountGrid([room], [filling], [n]).probabilities([n])
     height, width = found.shape
     expected = np.zeros((height, width))
     expected[0, 0] = 1.0
@@ -214,7 +214,7 @@ def test_a_law_agrees_with_a_recursion_of_positive_terms() -> None:
 )
 def test_a_laws_error_is_within_its_charge(n: int, filling: float) -> None:
     """With one type of cluster, the number of positive reports is binomial."""
-    laws = _Laws([Room(1.0, 0.9, ((1, 0, 1.0),))], [filling], [n])
+    laws = _CountGrid([Room(1.0, 0.9, ((1, 0, 1.0),))], [filling], [n])
     found = laws.probabilities([n])
     expected = np.zeros(found.shape)
     expected[:, 0] = stats.binom.pmf(np.arange(len(found)), n, filling)
