@@ -40,8 +40,12 @@ _MAX_DUMMY_PARTS: Final = 64
 
 def bucket_count(task: Task, n_users: int) -> int:
     """Return the number of buckets of a batch, which are the parts of its delivery."""
-    reports = math.ceil(n_users * task.expected_reports_per_user)
-    return part_count((reports + task.expected_shuffler_dummies) * task.sealed_report_bytes)
+    reports = _expected_reports(task, n_users) + task.expected_shuffler_dummies
+    return part_count(reports * task.sealed_report_bytes)
+
+
+def _expected_reports(task: Task, n_users: int) -> int:
+    return math.ceil(n_users * task.expected_reports_per_user)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,9 +87,7 @@ class ShuffleJob:
             seed=seed,
             source=source,
             blocks=blocks,
-            n_parts=part_count(
-                math.ceil(n_users * task.expected_reports_per_user) * task.sealed_report_bytes
-            ),
+            n_parts=part_count(_expected_reports(task, n_users) * task.sealed_report_bytes),
             n_dummies=n_dummies,
             n_dummy_parts=min(-(-n_dummies // _DUMMIES_PER_PART), _MAX_DUMMY_PARTS),
             n_buckets=bucket_count(task, n_users),

@@ -111,10 +111,7 @@ def test_the_example_renders_with_every_name_resolved(party: str, tmp_path: Path
         for name in (file.rpartition("=")[2] for file in secret["files"]):
             (example / name).parent.mkdir(parents=True, exist_ok=True)
             (example / name).write_text("placeholder", encoding="utf-8")
-    kubectl = shutil.which("kubectl")
-    if kubectl is None:  # Debian's is too old
-        pytest.skip("kubectl is not installed")
-    command = [kubectl, "kustomize", str(example)]
+    command = [tool("kubectl"), "kustomize", str(example)]
     outcome = subprocess.run(command, capture_output=True, text=True, check=False)
 
     assert outcome.returncode == 0, outcome.stderr

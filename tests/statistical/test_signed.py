@@ -21,10 +21,10 @@ from user_agent.contribution import draw_clusters
 _SIGNED: Final = Signed(
     6,
     ClusterSpec(
-        negative_weight=2,
+        negative_weight=3,
         trials=2,
-        clusters=((2, 1, 3), (1, 0, 2), (0, 1, 1), (3, 0, 1)),
-        rooms=((1, 2**30, 2**31), (3, 2**31, 3 * 2**30)),
+        clusters=((3, 1, 9), (1, 0, 2), (0, 1, 1), (4, 0, 1)),
+        rooms=((1, 2**30, 2**31), (4, 2**31, 3 * 2**30)),
     ),
 )
 _USERS: Final = np.array([9, 1, 0, 4, 6, 0])
@@ -65,7 +65,11 @@ def test_sampled_counts_have_the_distribution_of_devices_reports() -> None:
 
 
 def test_shares_are_unbiased_with_the_stated_variance() -> None:
-    """For every item, absent ones included; they sum to 1 in every batch."""
+    """
+    For every item, absent ones included; they sum to 1 in every batch.
+
+    Most clusters cancel, so that another negative weight at the analyzer would show.
+    """
     mixture = Mixture(n_real=_N)
     shares = np.array([_SIGNED.debias(cells, mixture) for cells in _of_devices()])
     stated = _SIGNED.variance(shares[0], mixture)
