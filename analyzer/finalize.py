@@ -15,6 +15,7 @@ from common.accounting.guarantees import guarantees, published_claim
 from common.mechanisms.base import Counts, Mechanism, Mixture, Randomizer
 from common.mechanisms.key_value.privkv import PrivKv
 from common.mechanisms.numeric.number import NumberMechanism
+from common.mechanisms.signed import Signed
 from common.messages.batch import BatchManifest
 from common.messages.result import BitTable, Estimate, KeyValues, Means, Owners, Result
 from common.protocols import Kind
@@ -59,7 +60,7 @@ def mixture_of(
     accepted = counted + padding
     n_real = min(n_users * accepted / max(1, accepted + refused), counted)
     n_dummies = counted - n_real
-    if dummies.uniform:
+    if dummies.law != "each-item":
         return Mixture(n_real=n_real, n_dummies=n_dummies)
     chance, domain_size = dummies.extra_probability, task.domain_size
     return Mixture(
@@ -182,4 +183,9 @@ def build_result(
         n_sentinels=matches.n_acknowledged,
         n_sentinels_missing=matches.n_missing,
         n_sentinels_repeated=matches.n_repeated,
+        warnings=(
+            randomizer.unexplained(counts.cells, round(mixture.n_real))
+            if isinstance(randomizer, Signed)
+            else ()
+        ),
     )

@@ -33,7 +33,9 @@ NumberMechanismName = Literal[
 KeyValueMechanismName = Literal["priv-kv"]
 """Mechanisms for key-value pairs."""
 AnyMechanismName = MechanismName | RapporMechanismName | NumberMechanismName | KeyValueMechanismName
-DummyDistribution = Literal["fixed", "fractional", "binomial", "negative-binomial", "each-item"]
+DummyDistribution = Literal[
+    "fixed", "fractional", "binomial", "negative-binomial", "each-item", "clusters"
+]
 """Distribution of a user's dummies; see common/task/dummy_spec.py."""
 ShufflerDistribution = Literal["none", "binomial", "geometric"]
 """Distribution of the shuffler's dummies for each item; see common/task/dummy_spec.py."""
@@ -161,6 +163,9 @@ _ROWS: Final = (
         dummy_distributions=_FIXED,
         published_bound="puredump",
     ),
+    # True items or randomized response, hidden by clusters of positive and negative reports that
+    # nearly cancel in the estimate (from no paper).
+    Protocol("signed", "grr", local_noise="optional", dummy_distributions=("clusters",)),
     # Randomized response among uniform dummies [LLF+20].
     Protocol("mixdump", "grr", dummy_distributions=_FIXED, published_bound="mixdump"),
     # Local hashing, dummies with fresh seeds, expectation maximisation [CC24].

@@ -24,9 +24,16 @@ from common.mechanisms.numeric.number import Numbers, to_unit
 from common.mechanisms.rappor.permanent_response import scope_secret
 from common.mechanisms.registry import randomizer_of, rappor_of
 from common.messages.inclusion_proof import leaf
-from common.messages.submission import KIND_DESCRIPTIONS, Submission, Value, kind_of, pack
+from common.messages.submission import (
+    KIND_DESCRIPTIONS,
+    Submission,
+    Value,
+    kind_of,
+    pack,
+    plain_reports,
+)
 from common.protocols import Kind
-from common.task.cluster_spec import ClusterSpec
+from common.task.cluster_spec import CHANCE_SUM, ClusterSpec
 from common.task.dummy_spec import EXTRA_WEIGHT_SUM, DummySpec
 from common.task.specs import KeyValueSpec, NumberSpec, RapporSpec, normalize, spec_as
 from common.task.task import SUBMISSION_ID_BYTES, Task
@@ -257,8 +264,12 @@ def draw_dummies(mechanism: Mechanism, dummies: DummySpec, rng: np.random.Genera
     Draw one user's dummies, independently of the value. Run by the user agent.
 
     Returns:
-        Reports, shape (m,), with m from 0 to dummies.maximum.
+        Reports, shape (m,), with m from 0 to dummies.maximum. Clusters include null reports that
+        fill their rooms, so that the length shows the rooms alone.
     """
+    if dummies.clusters is not None:
+        numbers, size = draw_clusters(dummies.clusters, mechanism.domain_size, rng)
+        return pad(plain_reports(numbers), (size,))
     if dummies.uniform:
         [count] = draw_dummy_counts(dummies, 1, rng)
         return mechanism.dummies(int(count), rng)
@@ -274,7 +285,7 @@ def draw_dummy_counts(
     """
     Draw each user's number of dummies, shape (n_users,), from per_user to `maximum`.
 
-    Supports every distribution except `each-item`. Run by the user agent for one user, and by
+    Supports every distribution of uniform dummies. Run by the user agent for one user, and by
     simulations for many. A trial draws a bounded integer and succeeds if it is below extra_weight;
     a fixed number of dummies takes no draws.
     """
@@ -320,11 +331,11 @@ def draw_clusters(
     numbers, size = list[int](), 0
     types = spec.types_by_room()
     for _ in range(spec.trials):
-        room = _choose([shown for _, shown, _ in spec.rooms], EXTRA_WEIGHT_SUM, rng)
+        room = _choose([shown for _, shown, _ in spec.rooms], CHANCE_SUM, rng)
         if room is None:
             continue
         size += spec.rooms[room][0]
-        if _choose([spec.rooms[room][2]], EXTRA_WEIGHT_SUM, rng) is None:
+        if _choose([spec.rooms[room][2]], CHANCE_SUM, rng) is None:
             continue
         weights = [weight for _, _, weight in types[room]]
         positive, negative, _ = types[room][cast("int", _choose(weights, sum(weights), rng))]

@@ -11,6 +11,7 @@ from analyzer.estimation.expectation_maximisation import maximise_likelihood, sm
 from analyzer.estimation.projection import base_cut, norm_cut, norm_mul, norm_sub, power_ns
 from common.errors import TaskError
 from common.mechanisms.base import Channel, Counts, Mechanism, Mixture, Vector
+from common.mechanisms.signed import Signed
 from common.messages.result import Histogram
 from common.protocols import Refinement
 
@@ -116,9 +117,13 @@ def estimate(
     """
     debiased = DebiasedShares.of(mechanism, cells, mixture)
     refined = refine(debiased, refinement)
+    widths = np.zeros(0)
+    if isinstance(mechanism, Signed):
+        widths = mechanism.half_widths(round(mixture.n_real))
     return Histogram(
         frequencies=debiased.shares,
         standard_errors=debiased.standard_errors,
         refined=refined,
         mse_theory=float(mechanism.variance(refined, mixture).mean()),
+        half_widths=widths,
     )

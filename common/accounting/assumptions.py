@@ -37,6 +37,14 @@ CLONES_COMPOSED: Final = (
     "hiding among clones for each round, dominating pairs composed ([FMT21], [ZDW22]; "
     "docs/theory/accounting.md)"
 )
+CLUSTERS: Final = (
+    "clusters of positive and negative reports, all lengths known, rounded up (from no paper; "
+    "proof: docs/theory/accounting.md)"
+)
+CLUSTERS_COMPOSED: Final = (
+    "clusters of positive and negative reports for each round, all lengths known, dominating pairs "
+    "composed (from no paper; [ZDW22]; docs/theory/accounting.md)"
+)
 LOCAL: Final = "a randomizer with integer weights: the likelihood ratio is at most e^ε"
 NO_LOCAL_NOISE: Final = "none: reports carry no local noise, and nothing is certified"
 ENCRYPTION: Final = (
@@ -66,6 +74,12 @@ def with_dummies(dummies: DummySpec) -> str:
     """Describe honest users' dummies, as the end of a sentence; empty if they add none."""
     if dummies.maximum == 0:
         return ""
+    if dummies.clusters is not None:
+        shown = dummies.clusters.shown * dummies.clusters.trials
+        return (
+            " and add clusters of positive and negative reports of random items as the task's "
+            f"table says, {shown:.4g} on average, some of them empty"
+        )
     probability = f"{dummies.extra_probability:.6g} ({dummies.extra_weight} in {EXTRA_WEIGHT_SUM})"
     if not dummies.uniform:
         return (
@@ -79,13 +93,13 @@ def with_dummies(dummies: DummySpec) -> str:
         more = f"{certain} and one more" if dummies.per_user else " and add one uniform dummy"
         return f"{more} with probability {probability}, drawn independently"
     number = f"({dummies.trials} trials, probability {probability}), drawn independently"
-    if dummies.law == "binomial":
-        return f"{certain}, plus a binomial number {number}"
-    number = f"(r = {dummies.trials}, continuing with probability {probability})"
-    return (
-        f"{certain}, plus a negative binomial number {number}, drawn independently, redrawn above "
-        f"{dummies.most}"
-    )
+    drawn = f"a binomial number {number}"
+    if dummies.law == "negative-binomial":
+        drawn = (
+            f"a negative binomial number (r = {dummies.trials}, continuing with probability "
+            f"{probability}), drawn independently, redrawn above {dummies.most}"
+        )
+    return f"{certain}, plus {drawn}"
 
 
 def shuffler_assumptions(spec: ShufflerSpec) -> tuple[str, ...]:

@@ -16,7 +16,12 @@ and have the distributions L_m and L_m', with generating functions Π (1 - a_k +
     δ(ε) ≤ E[ Σ (L_m(c1 - 1)·L_m'(c2) - e^ε·L_m(c1)·L_m'(c2 - 1))_+ ],
 
 where c - 1 has one positive report less. More rooms cannot help the adversary, who could add them,
-so δ falls in every m_k. The proof is in docs/theory/accounting.md.
+so δ falls in every m_k.
+
+If a user's own report is randomized by GRR, which tells the truth beyond a uniform item with
+probability s, the pair of distributions is a mixture of this one and of a uniform report that is
+the same for both values, and by advanced joint convexity [BBG18] δ is at most s times the above at
+ln(1 + (e^ε - 1) / s). The proofs are in docs/theory/accounting.md.
 
 Every figure is an upper bound:
 
@@ -29,7 +34,7 @@ Run by the analyzer, the user agent and the planner. Replace-one neighbours.
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, Self
 
@@ -43,6 +48,8 @@ from common.accounting.epsilon_search import MAX_EPSILON, least_epsilon
 from common.accounting.item_noise import RatioClasses
 from common.errors import AccountingError
 from common.mechanisms.base import Vector
+from common.mechanisms.reduction import MatchCountReduction
+from common.task.cluster_spec import CHANCE_SUM, ClusterSpec
 
 _DEVIATIONS: Final = (0.6, 0.8, 1, 1.25, 1.5, 1.75, 2, 2.25, 2.5, 2.75, 3, 3.5, 4, 5, 6, 7)
 """Low edges of the bins, in standard deviations below the mean number of rooms."""
@@ -78,8 +85,26 @@ class ClusterRelease:
     """Trials of all honest users, the victim among them."""
     domain_size: int
     rooms: tuple[Room, ...]
-    local_epsilon: float = field(default=math.inf, init=False)
-    """Infinite: a device's own report is its value."""
+    signal: float = 1.0
+    """s: probability that a user's own report tells the truth, beyond a uniform item; above 0."""
+    local_epsilon: float = math.inf
+    """Local ε of a user's own report; infinite if it is the user's value."""
+
+    @classmethod
+    def of(cls, clusters: ClusterSpec, trials: int, reduction: MatchCountReduction) -> Self:
+        """Return one round in which all honest users together make these trials."""
+        rooms = []
+        for (_, shown, filled), types in zip(clusters.rooms, clusters.types_by_room(), strict=True):
+            total = sum(weight for _, _, weight in types)
+            shares = tuple((i, j, weight / total) for i, j, weight in types)
+            rooms.append(Room(shown / CHANCE_SUM, filled / CHANCE_SUM, shares))
+        return cls(
+            trials=trials,
+            domain_size=int(reduction.answers),
+            rooms=tuple(rooms),
+            signal=min(1.0, reduction.signal * (1 + RELATIVE_ERROR)),
+            local_epsilon=reduction.local_epsilon,
+        )
 
     def delta(self, epsilon: float) -> float:
         """
@@ -92,12 +117,19 @@ class ClusterRelease:
         """
         if not epsilon >= 0:
             raise AccountingError(f"epsilon is {epsilon}; it must be at least 0")
-        bins, missed = _bins(self)
-        return min(1.0, missed + sum(weight * counts.delta(epsilon) for weight, counts in bins))
+        if epsilon >= self.local_epsilon:
+            return 0.0
+        bins, missed = _bins(self.trials, self.domain_size, self.rooms)
+        # ln(1 + (e^ε - 1) / s), without overflow of a large ε, whose δ is below that of ε itself.
+        inner = epsilon
+        if self.signal < 1 and epsilon < MAX_EPSILON:
+            inner = math.log1p(math.expm1(epsilon) / self.signal) * (1 - RELATIVE_ERROR)
+        delta = missed + sum(weight * counts.delta(inner) for weight, counts in bins)
+        return min(1.0, self.signal * delta)
 
     def epsilon(self, delta: float) -> float:
         """Return an upper bound on ε at δ, to a relative 1e-5; infinite if nothing is certified."""
-        return least_epsilon(self.delta, delta=delta, local_epsilon=math.inf)
+        return least_epsilon(self.delta, delta=delta, local_epsilon=self.local_epsilon)
 
     def curve(
         self,
@@ -132,7 +164,9 @@ class _ItemCounts:
 
 
 @lru_cache(maxsize=_CACHE_SIZE)
-def _bins(release: ClusterRelease) -> tuple[list[tuple[float, _ItemCounts]], float]:
+def _bins(
+    trials: int, domain_size: int, rooms: tuple[Room, ...]
+) -> tuple[list[tuple[float, _ItemCounts]], float]:
     """
     Return a weight and a distribution for each bin of the numbers of rooms, and the mass below.
 
@@ -140,23 +174,23 @@ def _bins(release: ClusterRelease) -> tuple[list[tuple[float, _ItemCounts]], flo
     are at least its low edges, but not all at least those of the bin before.
     """
     labelled, fillings = [], []
-    for room in release.rooms:
-        share = (1 - room.filled * (1 - 2 / release.domain_size)) / 2
-        labelled.append(Binomial(release.trials, min(1.0, room.shown * share)))
-        fillings.append(min(1.0, room.filled / (release.domain_size * share)))
+    for room in rooms:
+        share = (1 - room.filled * (1 - 2 / domain_size)) / 2
+        labelled.append(Binomial(trials, min(1.0, room.shown * share)))
+        fillings.append(min(1.0, room.filled / (domain_size * share)))
     # Emptier rooms are cheap, so that their low edges may lie deeper.
-    fullest = max(room.filled for room in release.rooms)
+    fullest = max(room.filled for room in rooms)
     weights: dict[tuple[int, ...], float] = {}
     before = 1.0
     for deviations in _DEVIATIONS:
         edges = tuple(
             _low_edge(number, deviations * fullest / room.filled)
-            for number, room in zip(labelled, release.rooms, strict=True)
+            for number, room in zip(labelled, rooms, strict=True)
         )
         missed = min(before, 2 * sum(map(_below, labelled, edges)))
         weights[edges] = weights.get(edges, 0.0) + before - missed
         before = missed
-    grid = _CountGrid(release.rooms, fillings, next(iter(weights)))
+    grid = _CountGrid(rooms, fillings, next(iter(weights)))
     return [(weight, grid.of(edges)) for edges, weight in weights.items() if weight], before
 
 

@@ -16,6 +16,8 @@ from common.accounting.assumptions import (
     ALONE,
     CLONES,
     CLONES_COMPOSED,
+    CLUSTERS,
+    CLUSTERS_COMPOSED,
     COMPOSED,
     ENCRYPTED,
     ENCRYPTION,
@@ -31,6 +33,7 @@ from common.accounting.assumptions import (
     shuffler_assumptions,
     with_dummies,
 )
+from common.accounting.cluster_noise import ClusterRelease
 from common.accounting.composition import composed_epsilon
 from common.accounting.count_distributions import MAX_COUNT, Binomial
 from common.accounting.hybrid_noise import HybridRelease
@@ -118,14 +121,17 @@ class PrivacyParameters:
         """
         Return the anonymity set of `honest` users, of whom `adding` add their dummies.
 
-        If dummies name each item, the random ones are those of one item. Errors: `anonymity_set`.
+        If dummies name each item, the random ones are those of one item; if they are clusters, the
+        rooms that are shown. Errors: `anonymity_set`.
         """
         _check_users(n_users)
         left = self.still_adding(adding, n_refused)
         if not self.dummies.uniform:
+            clusters = self.dummies.clusters
+            draws = left if clusters is None else min(left * clusters.trials, MAX_COUNT)
+            chance = self.dummies.extra_probability if clusters is None else clusters.shown
             return AnonymitySet(
-                users=max(1, honest - n_refused),
-                random_dummies=Binomial(left, self.dummies.extra_probability),
+                users=max(1, honest - n_refused), random_dummies=Binomial(draws, chance)
             )
         per_user = self.dummies.per_user
         users, adding = max(1, honest - n_refused), max(1, adding)
@@ -160,17 +166,15 @@ class PrivacyParameters:
         if each_item == (not self.shuffler.only_permutes):
             if each_item:
                 raise AccountingError("no formula covers dummies of each item from both parties")
-            if isinstance(self.reduction, PureReduction):
-                return CloneRelease(
-                    local_epsilon=self.reduction.local_epsilon, anonymity_set=anonymity_set
-                )
-            return AmplifiedRelease(reduction=self.reduction, anonymity_set=anonymity_set)
+            return _amplified_release(self.reduction, anonymity_set)
         if isinstance(self.reduction, PureReduction) or self.reduction.collision != 0:
             raise AccountingError("dummies of each item need reports that name items")
+        adding = anonymity_set.random_dummies
+        draws = adding.trials if isinstance(adding, Binomial) else 0
+        if self.dummies.clusters is not None:
+            return ClusterRelease.of(self.dummies.clusters, draws, self.reduction)
         if each_item:
-            adding = anonymity_set.random_dummies
-            users = adding.trials if isinstance(adding, Binomial) else 0
-            return each_item_release(self.dummies, users)
+            return each_item_release(self.dummies, draws)
         if math.isinf(self.reduction.local_epsilon):
             return ItemNoiseRelease(
                 noise=shuffler_noise_distribution(self.shuffler),
@@ -179,6 +183,12 @@ class PrivacyParameters:
         return HybridRelease(
             reduction=self.reduction, anonymity_set=anonymity_set, shuffler=self.shuffler
         )
+
+
+def _amplified_release(reduction: Reduction, anonymity_set: AnonymitySet) -> Release:
+    if isinstance(reduction, PureReduction):
+        return CloneRelease(local_epsilon=reduction.local_epsilon, anonymity_set=anonymity_set)
+    return AmplifiedRelease(reduction=reduction, anonymity_set=anonymity_set)
 
 
 def claimed_release(task: Task, n_users: int, n_refused: int = 0) -> Release:
@@ -278,6 +288,8 @@ def _theorem(release: Release, rounds: int) -> str:
         return CLONES if rounds == 1 else CLONES_COMPOSED
     if isinstance(release, ItemNoiseRelease):
         return ITEM_NOISE if rounds == 1 else ITEM_NOISE_COMPOSED
+    if isinstance(release, ClusterRelease):
+        return CLUSTERS if rounds == 1 else CLUSTERS_COMPOSED
     return HYBRID if rounds == 1 else HYBRID_COMPOSED
 
 

@@ -18,6 +18,7 @@ from common.mechanisms.numeric.number import NumberMechanism
 from common.mechanisms.numeric.piecewise import Hybrid, Piecewise
 from common.mechanisms.randomized_response import Grr, Warner
 from common.mechanisms.rappor.rappor import Rappor
+from common.mechanisms.signed import Signed
 from common.mechanisms.square_wave import SquareWave
 from common.mechanisms.unary import OptimizedUnary, SymmetricUnary
 from common.protocols import Kind, MechanismName, NumberMechanismName
@@ -86,7 +87,9 @@ def specify(
 
 def mechanism_of(task: Task) -> Mechanism:
     """Build the mechanism of a task that collects items; raise TaskError if the spec is wrong."""
-    mechanism = _ITEM_MECHANISMS[task.item_mechanism.name].of(task)
+    clusters = task.dummies.clusters is not None
+    factory = Signed if clusters else _ITEM_MECHANISMS[task.item_mechanism.name]
+    mechanism = factory.of(task)
     if mechanism.report_dtype.itemsize != task.mechanism.report_bytes:
         raise TaskError(
             f"report_bytes is {task.mechanism.report_bytes}; "

@@ -1,71 +1,61 @@
 """
-True items among clusters of positive and negative reports: the protocol `signed`.
+Items among clusters of positive and negative reports: the protocol `signed`.
 
 A report is the number v for a positive report of item v, and domain_size + v for a negative one.
-With a_v positive and b_v negative reports of item v, and the negative weight w,
+Users' own reports are positive, and true or randomized by GRR. With a_v positive and b_v negative
+reports of item v, the negative weight w, and n users,
 
-    y_v = a_v - w·b_v,    x_v = y_v - (Σ y_u - n) / d
+    y_v = a_v - w·b_v,    y_v - (Σ y_u - n) / d
 
-estimates the number of users who hold v. It is unbiased whatever share of the users adds clusters,
-since their items are uniform, and sums to n. A cluster of i positive and j negative reports adds
-(i - w·j)·(1{V = v} - 1/d) with a uniform item V: mean 0, variance (i - w·j)²·(d - 1)/d², for every
-item the same. From no paper; derivation: docs/theory/estimation.md.
+counts the users' own reports of v without bias, whatever share of the users adds clusters, since
+items of clusters are uniform. A cluster of i positive and j negative reports of item V adds
+(i - w·j)·(1{V = v} - 1/d): mean 0, variance (i - w·j)²·(d - 1)/d², for every item the same. From no
+paper; derivation: docs/theory/estimation.md.
 """
 
 import math
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Final, Self
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 
-from common.errors import ReportError
-from common.mechanisms.base import Counts, Mixture, Reports, Vector, check_values
-from common.messages.submission import PLAIN_REPORT, plain_reports
+from common.errors import ReportError, TaskError
+from common.mechanisms.base import Counts, Mixture, Reports, Vector
+from common.mechanisms.randomized_response import Grr
+from common.mechanisms.support import debias
+from common.mechanisms.weights import ResponseWeights
+from common.messages.result import MISS_STEP
 from common.task.cluster_spec import ClusterSpec
+from common.task.task import Task
+
+_UNEXPLAINED: Final = 5.0
+"""Standard deviations from the expected total that are a reason for a warning."""
+_FEWEST_MISSES: Final = 1e-9
+"""The transform's error is a thousandth of this."""
+_STEPS: Final = round(-math.log(_FEWEST_MISSES) / math.log(MISS_STEP))
 
 
 @dataclass(frozen=True)
-class Signed:
-    """Reports of true items, and of clusters."""
+class Signed(Grr):
+    """Randomized response or true items, among clusters; cells are positive, then negative."""
 
-    domain_size: int
     clusters: ClusterSpec
 
-    @property
-    def local_epsilon(self) -> float:
-        """Infinite: a user's own report is true."""
-        return math.inf
-
-    def keeps_promise(self, local_epsilon: float) -> bool:
-        """Return whether no local ε is promised. Run by the user agent."""
-        return local_epsilon == math.inf
-
-    @property
-    def report_dtype(self) -> np.dtype[Any]:
-        """One unsigned 32-bit number."""
-        return PLAIN_REPORT
-
-    @property
-    def reduction(self) -> None:
-        """None: `cluster_noise` bounds δ, not the formula for uniform dummies."""
-        return None
-
-    def randomize(self, values: NDArray[np.int64], rng: np.random.Generator) -> Reports:
-        """Return a positive report of each value, without noise. Run by the user agent."""
-        del rng
-        check_values(values, self.domain_size)
-        return plain_reports(values)
+    @classmethod
+    def of(cls, task: Task) -> Self:
+        """Build the mechanism of a task, which must have clusters."""
+        if task.dummies.clusters is None:
+            raise TaskError("the task has no clusters")
+        weights = ResponseWeights.of(task.item_mechanism)
+        return cls(task.domain_size, weights, task.dummies.clusters)
 
     def valid(self, reports: Reports) -> NDArray[np.bool_]:
         """Return which reports name an item, positive or negative. Run by the analyzer."""
         inside: NDArray[np.bool_] = reports["item"] < 2 * self.domain_size
         return inside
-
-    def supports(self, reports: Reports, item: int) -> NDArray[np.bool_]:
-        """Return which reports are positive reports of an item. Run by auditors."""
-        named: NDArray[np.bool_] = reports["item"] == item
-        return named
 
     def tally(self, reports: Reports) -> Counts:
         """Count positive, then negative reports by item, shape (2·domain_size,)."""
@@ -78,14 +68,14 @@ class Signed:
         Draw the counts of `users`, shape (domain_size,), and all their clusters.
 
         Clusters are drawn by type: the trials of all users are a multinomial number of each, and
-        items are uniform. There are no other dummies: n_dummies is 0.
+        items are uniform. There are no uniform dummies: n_dummies is 0.
         """
-        del n_dummies
         types = list(self.clusters.chances())
         chances = [chance for _, _, chance in types]
         trials = int(users.sum()) * self.clusters.trials
         *numbers, _ = rng.multinomial(trials, [*chances, max(0.0, 1 - math.fsum(chances))])
-        cells = np.concatenate([users, np.zeros_like(users)])
+        own = super().sample_cells(users, n_dummies, rng)
+        cells = np.concatenate([own, np.zeros_like(own)])
         uniform = np.full(self.domain_size, 1 / self.domain_size)
         for (positive, negative, _), number in zip(types, numbers, strict=True):
             items = rng.multinomial(number, uniform)
@@ -96,10 +86,67 @@ class Signed:
         """Estimate each item's share without bias, shape (domain_size,). Run by the analyzer."""
         positive, negative = np.split(cells, 2)
         counts = positive - self.clusters.negative_weight * negative
-        counts = counts - (counts.sum() - mixture.n_real) / self.domain_size
-        return np.asarray(counts / mixture.n_real, dtype=np.float64)
+        own = counts - (counts.sum() - mixture.n_real) / self.domain_size
+        return debias(own, replace(mixture, n_dummies=0.0), self)
 
     def variance(self, shares: Vector, mixture: Mixture) -> Vector:
-        """Return the variance of each share: the same for all items, whatever the shares."""
-        d = self.domain_size
-        return np.full(shares.shape, self.clusters.noise * (d - 1) / d**2 / mixture.n_real)
+        """Return the exact variance of each share: that of GRR, and the same noise for all."""
+        noise = mixture.n_real * self.clusters.noise * (self.domain_size - 1) / self.domain_size**2
+        return super().variance(shares, replace(mixture, n_dummies=0.0, item_variance=noise))
+
+    def half_widths(self, n_users: int) -> Vector:
+        """
+        Return `Histogram.half_widths` for the clusters of n_users users. Run by the analyzer.
+
+        The number N of clusters on an item adds the sum of their i - w·j; its distribution is one
+        Fourier transform, its distance from the mean is sorted. The sum's share that all items give
+        up, 1/d of the variance, and GRR's noise are nearer to normal, so widths are a little large.
+        """
+        return _half_widths(self.clusters, n_users, self.domain_size)
+
+    def unexplained(self, cells: Counts, n_users: int) -> tuple[str, ...]:
+        """Return a warning for each total, positive or negative, that no honest users send."""
+        found = []
+        trials = n_users * self.clusters.trials
+        for sign, name, own in ((0, "positive", n_users), (1, "negative", 0)):
+            of_sign = [(each[sign], each[2]) for each in self.clusters.chances()]
+            mean = math.fsum(chance * number for number, chance in of_sign)
+            spread = math.fsum(chance * number**2 for number, chance in of_sign) - mean**2
+            total = int(np.split(cells, 2)[sign].sum())
+            expected, most = own + trials * mean, _UNEXPLAINED * math.sqrt(trials * spread)
+            if abs(total - expected) > most:
+                found.append(
+                    f"the batch has {total:,} {name} reports; {n_users:,} honest users send "
+                    f"{expected:,.0f}, give or take {most:,.0f}. Some users add clusters that the "
+                    "task does not draw, or none"
+                )
+        return tuple(found)
+
+    def channel(self, real_share: float) -> None:  # type: ignore[override]  # GRR has one
+        """None: a user's own report and clusters add up, so EM would gain nothing."""
+
+
+@lru_cache(maxsize=16)
+def _half_widths(clusters: ClusterSpec, n_users: int, domain_size: int) -> Vector:
+    trials, types = n_users * clusters.trials, list(clusters.chances())
+    chances = np.array([chance / domain_size for _, _, chance in types])
+    added = np.array([i - clusters.negative_weight * j for i, j, _ in types])
+    mean, square = trials * float(chances @ added), trials * float(chances @ added**2)
+    if not square:
+        return np.zeros(0)  # all clusters cancel: there is no noise
+    reach = 30 * math.sqrt(square) + 30 * max(1, int(np.abs(added).max()))
+    size = scipy.fft.next_fast_len(2 * math.ceil(reach), real=True)
+    of_one = np.zeros(size)
+    np.add.at(of_one, added % size, chances)
+    of_one[0] -= chances.sum()
+    law = scipy.fft.irfft(np.exp(trials * np.log1p(scipy.fft.rfft(of_one))), n=size)
+    # Place k holds the sums that are k modulo size; the one within reach of the mean counts.
+    sums = np.arange(size)
+    sums -= size * np.round((sums - mean) / size).astype(np.int64)
+    distances = np.abs(sums - mean)
+    order = np.argsort(distances)
+    beyond = np.maximum(1 - np.cumsum(np.maximum(law[order], 0.0)), 0.0)
+    misses = MISS_STEP ** -np.arange(_STEPS + 1.0)
+    places = np.searchsorted(-beyond, -misses)
+    widths: Vector = distances[order][np.minimum(places, size - 1)] / math.sqrt(square)
+    return widths

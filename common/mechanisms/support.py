@@ -56,7 +56,9 @@ class SupportCounting:
         return variance(shares, mixture, self)
 
 
-def debias(support: Counts, mixture: Mixture, probabilities: Support | SupportCounting) -> Vector:
+def debias(
+    support: Counts | Vector, mixture: Mixture, probabilities: Support | SupportCounting
+) -> Vector:
     """
     Estimate the share of each item among the users whose reports were counted.
 
@@ -75,7 +77,7 @@ def debias(support: Counts, mixture: Mixture, probabilities: Support | SupportCo
     own = mixture.n_real * mixture.keep_probability
     signal = own * (probabilities.p - probabilities.q)
     noise = own * probabilities.q + mixture.n_dummies * probabilities.q_dummy + mixture.item_mean
-    shares: Vector = (support.astype(np.float64) - noise) / signal
+    shares: Vector = (np.asarray(support, dtype=np.float64) - noise) / signal
     return shares
 
 

@@ -1,9 +1,10 @@
 """The released result of one batch: an estimate, refused reports, and guarantees."""
 
+import math
 from collections.abc import Mapping, Sized
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import NormalDist
-from typing import Literal
+from typing import Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +33,13 @@ def interval_around(figures: Figures, errors: Figures, confidence: float) -> Int
     return figures - reach, figures + reach
 
 
+MISS_STEP: Final = 10**0.02
+"""Ratio of the probabilities with which intervals of successive `half_widths` miss."""
+_ROUNDING: Final = 1e-9
+_SLOPE_STEPS: Final = 50
+"""Last steps, a power of ten, that rarer misses are extrapolated from."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Histogram:
     """The share of each item."""
@@ -45,13 +53,30 @@ class Histogram:
     """A distribution: at least 0, sum 1. Usually more accurate, but biased."""
     mse_theory: float
     """Mean over items of the debiased shares' exact variance."""
+    half_widths: Figures = field(default_factory=lambda: np.zeros(0))
+    """Half-widths, in standard errors, of intervals that miss with probability MISS_STEP^-k for
+    k = 0, 1, …; empty if the noise is practically normal."""
 
     def __post_init__(self) -> None:
         _check_lengths("a histogram", self.frequencies, self.standard_errors, self.refined)
 
     def interval(self, confidence: float) -> Interval:
-        """Return the ends of each item's confidence interval; not simultaneous."""
-        return interval_around(self.frequencies, self.standard_errors, confidence)
+        """
+        Return the ends of each item's confidence interval; not simultaneous.
+
+        Beyond the end of `half_widths`, they are extrapolated as for an exponential tail, which is
+        too wide for the noise of clusters: its tails are lighter.
+        """
+        if not len(self.half_widths):
+            return interval_around(self.frequencies, self.standard_errors, confidence)
+        widths, last = self.half_widths, len(self.half_widths) - 1
+        step = math.ceil(-math.log(1 - confidence) / math.log(MISS_STEP) - _ROUNDING)
+        slope = (widths[-1] - widths[max(0, last - _SLOPE_STEPS)]) / min(last, _SLOPE_STEPS)
+        reach = widths[min(step, last)] + max(0, step - last) * slope
+        return (
+            self.frequencies - reach * self.standard_errors,
+            self.frequencies + reach * self.standard_errors,
+        )
 
     def any_share_above_zero(self, confidence: float) -> bool:
         """
@@ -193,6 +218,8 @@ class Result:
     n_sentinels_missing: int = 0
     """Acknowledged sentinels with a report missing from the batch. Above 0 only if the shuffler
     samples; otherwise the batch is not released."""
+    warnings: tuple[str, ...] = ()
+    """What the batch shows that honest users do not explain, in sentences."""
     n_sentinels_repeated: int = 0
     """Further copies of sentinels' reports. Unlike first copies, they count in n_reports and as
     refused."""

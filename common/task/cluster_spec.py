@@ -18,23 +18,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import TaskError
-from common.task.dummy_spec import EXTRA_WEIGHT_SUM
 from common.task.specs import check_int_range
 
+CHANCE_SUM: Final = 2**32
+"""Denominator of chances."""
 MAX_TYPES: Final = 64
 MAX_ROOMS: Final = 3
 MAX_CLUSTER_TRIALS: Final = 64
 MAX_NEGATIVE_WEIGHT: Final = 64
 _MAX_OF_A_SIGN: Final = 255
 _MAX_TYPE_WEIGHT: Final = 2**31
-_MAX_FILLED: Final = EXTRA_WEIGHT_SUM * 19 // 20
+_MAX_FILLED: Final = CHANCE_SUM * 19 // 20
 """The guarantee needs some empty rooms."""
 _MAX_LENGTHS: Final = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSpec:
-    """The integers of a task's clusters. Chances are weights / EXTRA_WEIGHT_SUM."""
+    """The integers of a task's clusters. Chances are weights / CHANCE_SUM."""
 
     negative_weight: int
     """A negative report counts as minus this number of users."""
@@ -62,10 +63,10 @@ class ClusterSpec:
             raise TaskError(f"the rooms have {sizes} reports; they must be ascending")
         for size, shown, filled in self.rooms:
             check_int_range("a room's reports", size, 1, 2 * _MAX_OF_A_SIGN)
-            check_int_range("a room's weight of being shown", shown, 1, EXTRA_WEIGHT_SUM)
+            check_int_range("a room's weight of being shown", shown, 1, CHANCE_SUM)
             check_int_range("a room's weight of being filled", filled, 1, _MAX_FILLED)
         total = sum(shown for _, shown, _ in self.rooms)
-        check_int_range("the weights of being shown together", total, 1, EXTRA_WEIGHT_SUM)
+        check_int_range("the weights of being shown together", total, 1, CHANCE_SUM)
         largest = max(positive + negative for positive, negative, _ in self.clusters)
         if largest > sizes[-1]:
             raise TaskError(f"a cluster has {largest} reports; the largest room holds {sizes[-1]}")
@@ -90,7 +91,7 @@ class ClusterSpec:
         for (_, shown, filled), types in zip(self.rooms, self.types_by_room(), strict=True):
             total = sum(weight for _, _, weight in types)
             for positive, negative, weight in types:
-                chance = shown / EXTRA_WEIGHT_SUM * (filled / EXTRA_WEIGHT_SUM) * (weight / total)
+                chance = shown / CHANCE_SUM * (filled / CHANCE_SUM) * (weight / total)
                 yield positive, negative, chance
 
     @property
@@ -107,14 +108,26 @@ class ClusterSpec:
         )
 
     @property
+    def shown(self) -> float:
+        """Probability that a trial shows a room."""
+        return sum(shown for _, shown, _ in self.rooms) / CHANCE_SUM
+
+    @property
+    def expected_reports(self) -> float:
+        """Average number of positive and negative reports in one user's clusters."""
+        return self.trials * math.fsum(
+            chance * (positive + negative) for positive, negative, chance in self.chances()
+        )
+
+    @property
     def influence(self) -> tuple[int, int]:
         """The most that one dishonest submission adds to an item's count, and takes from it."""
-        most = self.lengths[-1]
+        most = 1 + self.lengths[-1]
         return most, self.negative_weight * most
 
     @property
     def lengths(self) -> tuple[int, ...]:
-        """Numbers of reports that a submission may have, ascending; its own report included."""
+        """Numbers of reports, null reports included, in the rooms that a user shows; ascending."""
         return tuple(sorted(self._by_length()))
 
     def length_probabilities(self) -> NDArray[np.float64]:
@@ -122,11 +135,11 @@ class ClusterSpec:
         return np.array([chance for _, chance in sorted(self._by_length().items())])
 
     def _by_length(self) -> dict[int, float]:
-        hidden = EXTRA_WEIGHT_SUM - sum(shown for _, shown, _ in self.rooms)
-        shown = [(size, weight / EXTRA_WEIGHT_SUM) for size, weight, _ in self.rooms]
+        hidden = CHANCE_SUM - sum(shown for _, shown, _ in self.rooms)
+        shown = [(size, weight / CHANCE_SUM) for size, weight, _ in self.rooms]
         if hidden:
-            shown.append((0, hidden / EXTRA_WEIGHT_SUM))
-        found = {1: 1.0}
+            shown.append((0, hidden / CHANCE_SUM))
+        found = {0: 1.0}
         for _ in range(self.trials):
             more: defaultdict[int, float] = defaultdict(float)
             for length, chance in found.items():

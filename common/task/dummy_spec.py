@@ -10,16 +10,17 @@ from numpy.typing import NDArray
 
 from common.errors import TaskError
 from common.protocols import DummyDistribution, ShufflerDistribution
+from common.task.cluster_spec import CHANCE_SUM, ClusterSpec
 from common.task.specs import check_choice, check_int_range
 
 MAX_DUMMIES: Final = 2**20
 """Maximum number of dummies of one user; no envelope holds more."""
 MAX_TRIALS: Final = 2**24
 """Maximum of `trials`; `each-item` needs one trial for each item of the domain."""
+EXTRA_WEIGHT_SUM: Final = CHANCE_SUM
+"""Denominator of extra_weight."""
 MAX_GEOMETRICS: Final = 2**16
 """Maximum number of geometric numbers that are summed to one negative binomial number."""
-EXTRA_WEIGHT_SUM: Final = 2**32
-"""Denominator of extra_weight."""
 
 _MIN_ACCEPTANCE: Final = 2.0**-8
 """Minimum probability that a draw is accepted; below it, rejection sampling would take too long."""
@@ -37,10 +38,12 @@ class DummySpec:
     * `binomial`: the number of successes in `trials` draws with that probability;
     * `negative-binomial`: the sum of `trials` geometric numbers with that ratio [CC24];
     * `each-item`: a dummy that names the item, with that probability, for each of the `trials`
-      items of the domain [BC20]. All other distributions add uniform reports.
+      items of the domain [BC20];
+    * `clusters`: positive and negative reports of random items; see `ClusterSpec`.
 
-    The last two numbers are conditioned on being at most `most`: a larger one is drawn again.
-    Accounting uses the conditional distribution.
+    The first four add uniform reports. A negative binomial number, and the number of dummies of
+    `each-item`, are conditioned on being at most `most`: a larger one is drawn again. Accounting
+    uses the conditional distribution.
     """
 
     law: DummyDistribution
@@ -51,6 +54,8 @@ class DummySpec:
     """Numerator of the probability or ratio; 0 .. EXTRA_WEIGHT_SUM-1."""
     most: int = 0
     """Maximum number of dummies beyond per_user; submissions are padded to it."""
+    clusters: ClusterSpec | None = None
+    """Only for the distribution `clusters`."""
 
     def __post_init__(self) -> None:
         check_choice("the distribution of the dummies", self.law, get_args(DummyDistribution))
@@ -58,21 +63,31 @@ class DummySpec:
         check_int_range("trials", self.trials, 0, MAX_TRIALS)
         check_int_range("extra_weight", self.extra_weight, 0, EXTRA_WEIGHT_SUM - 1)
         check_int_range("most", self.most, 0, MAX_DUMMIES - self.per_user)
-        if (self.law != "fixed") != (self.extra_weight > 0):
+        if (self.law == "clusters") != (self.clusters is not None):
+            raise TaskError(
+                f"the distribution of the dummies is {self.law}; a table of clusters must be given "
+                "for clusters, and for no other"
+            )
+        if (self.law not in {"fixed", "clusters"}) != (self.extra_weight > 0):
             raise TaskError(
                 f"extra_weight is {self.extra_weight} for the distribution {self.law}; it must be "
-                "0 for fixed, and above 0 otherwise"
+                "0 for fixed and clusters, and above 0 otherwise"
             )
         self._check_trials()
         self._check_drawing()
 
     def _check_trials(self) -> None:
-        allowed = {"fixed": (0, 0), "fractional": (1, 1), "binomial": (2, MAX_TRIALS)}
+        allowed = {
+            "fixed": (0, 0),
+            "clusters": (0, 0),
+            "fractional": (1, 1),
+            "binomial": (2, MAX_TRIALS),
+        }
         minimum, maximum = allowed.get(self.law, (1, MAX_TRIALS))
         if not minimum <= self.trials <= maximum:
             raise TaskError(
-                f"trials is {self.trials} for the distribution {self.law}; it must be 0 for fixed, "
-                "1 for fractional, at least 2 for binomial and at least 1 otherwise"
+                f"trials is {self.trials} for the distribution {self.law}; it must be 0 for fixed "
+                "and clusters, 1 for fractional, at least 2 for binomial and at least 1 otherwise"
             )
         if self.bounded and self.most != self.trials:
             raise TaskError(
@@ -81,8 +96,8 @@ class DummySpec:
             )
         if not self.uniform and self.per_user:
             raise TaskError(
-                f"per_user is {self.per_user}; it must be 0 for the distribution each-item, which "
-                "names each item at most once"
+                f"per_user is {self.per_user}; it must be 0 for the distribution {self.law}, whose "
+                "dummies name items"
             )
         if not self.bounded and self.most < 1:
             raise TaskError(
@@ -149,30 +164,34 @@ class DummySpec:
     @property
     def bounded(self) -> bool:
         """Whether the number of dummies is drawn without conditioning on `most`."""
-        return self.law in {"fixed", "fractional", "binomial"}
+        return self.law in {"fixed", "fractional", "binomial", "clusters"}
 
     @property
     def uniform(self) -> bool:
         """Whether dummies are uniform reports; if not, each names an item."""
-        return self.law != "each-item"
+        return self.law not in {"each-item", "clusters"}
 
     @property
     def maximum(self) -> int:
-        """Maximum number of dummies of one user."""
+        """Maximum number of dummies of one user; of clusters, with the rooms' null reports."""
+        if self.clusters is not None:
+            return self.clusters.lengths[-1]
         return self.per_user + self.most
 
     @property
     def lengths(self) -> tuple[int, ...]:
         """Numbers of dummies, padding included, that a submission may have; ascending."""
-        return (self.maximum,)
+        return (self.maximum,) if self.clusters is None else self.clusters.lengths
 
     def length_probabilities(self) -> NDArray[np.float64]:
         """Return the probability of each of the `lengths`; same shape."""
-        return np.ones(1)
+        return np.ones(1) if self.clusters is None else self.clusters.length_probabilities()
 
     @property
     def expected_per_user(self) -> float:
-        """Average number of dummies of one user, before conditioning on `most`."""
+        """Average number of dummies of one user, before conditioning on `most`; nulls excluded."""
+        if self.clusters is not None:
+            return self.clusters.expected_reports
         chance = self.extra_probability
         if self.law == "negative-binomial":
             return self.per_user + self.trials * chance / (1 - chance)

@@ -21,6 +21,7 @@ from common.crypto.hpke import DEFAULT_SUITE, SUITES, suite_named
 from common.crypto.signing import PublicIdentity, SignedTask
 from common.errors import ProofError, TaskError
 from common.protocols import Kind, Protocol, Refinement, protocol_named
+from common.task.cluster_spec import ClusterSpec
 from common.task.dummy_spec import KEEP_SUM, DummySpec, ShufflerSpec
 from common.task.specs import (
     MAX_DIMENSIONS,
@@ -285,6 +286,8 @@ class Task:
     def to_bytes(self) -> bytes:
         """Return the canonical bytes to sign and publish; raise TaskError above MAX_TASK_BYTES."""
         fields: dict[str, Any] = {"version": FORMAT_VERSION, "kind": self.kind, **asdict(self)}
+        if self.dummies.clusters is None:
+            del fields["dummies"]["clusters"]  # tasks of other protocols keep their bytes
         for name in ("analyzer_key", "shuffler_key", "nonce"):
             fields[name] = fields[name].hex()
         if math.isinf(self.local_epsilon):
@@ -348,11 +351,22 @@ class Task:
             raise TaskError("labels must be text")
         return cls(
             mechanism=spec_from_fields(fields.pop("mechanism")),
-            dummies=DummySpec(**fields.pop("dummies")),
+            dummies=_dummies_from_fields(fields.pop("dummies")),
             shuffler=ShufflerSpec(**fields.pop("shuffler")),
             labels=tuple(labels),
             **fields,
         )
+
+
+def _dummies_from_fields(fields: dict[str, Any]) -> DummySpec:
+    clusters = fields.pop("clusters", None)
+    if clusters is not None:
+        fields["clusters"] = ClusterSpec(
+            clusters=tuple(map(tuple, clusters.pop("clusters"))),
+            rooms=tuple(map(tuple, clusters.pop("rooms"))),
+            **clusters,
+        )
+    return DummySpec(**fields)
 
 
 _LISTED: Final = 4
@@ -447,6 +461,11 @@ def _check_noise(task: Task, protocol: Protocol) -> None:
 
 def _check_dummies(task: Task, protocol: Protocol) -> None:
     dummies = task.dummies
+    if "clusters" in protocol.dummy_distributions and dummies.clusters is None:
+        raise TaskError(
+            f"the protocol {protocol.name} needs a table of clusters; the distribution of the "
+            f"dummies is {dummies.law}"
+        )
     if dummies.maximum > 0:
         if not protocol.dummy_distributions:
             raise TaskError(

@@ -76,6 +76,7 @@ _HISTOGRAM: Final = Codec(
         "standard_errors": _error,
         "refined": partial(parse_numbers, minimum=0, maximum=_MAX_REFINED),
         "mse_theory": _mse,
+        "half_widths": _error,
     },
 )
 _MEANS: Final = Codec(

@@ -9,6 +9,7 @@ from common.crypto.signing import SIGNATURE_BYTES, SignedTask
 from common.errors import WireError
 from common.messages.batch import TaskState, TaskSummary
 from common.protocols import DummyDistribution, ShufflerDistribution
+from common.task.cluster_spec import ClusterSpec
 from common.task.draft import NumberDraft, PairDraft, TaskDraft, TextDraft
 from common.task.dummy_spec import MAX_DUMMIES, DummySpec, ShufflerSpec
 from common.task.specs import (
@@ -65,6 +66,27 @@ def _inner(codec: Codec[Any, Any]) -> Reader:
     return lambda _, message: codec.from_wire(message)
 
 
+_NUMBERS: Final = 3
+"""Numbers that describe a type of clusters, or a room."""
+
+
+def _triples(name: str, field: Sequence[analyzer_pb2.Weights]) -> tuple[tuple[int, ...], ...]:
+    found = tuple(tuple(each.numbers) for each in field)
+    if any(len(numbers) != _NUMBERS for numbers in found):
+        raise WireError(f"each of the {name} must have {_NUMBERS} numbers")
+    return found
+
+
+def _triples_to_wire(triples: Sequence[Sequence[int]]) -> list[analyzer_pb2.Weights]:
+    return [analyzer_pb2.Weights(numbers=each) for each in triples]
+
+
+_CLUSTERS: Final = Codec(
+    ClusterSpec,
+    analyzer_pb2.ClusterSpec,
+    {"clusters": _triples, "rooms": _triples},
+    {"clusters": _triples_to_wire, "rooms": _triples_to_wire},
+)
 _share = partial(parse_amount, maximum=1)
 _TABLES: Final[dict[str, Codec[Any, Any]]] = {
     "dummies": Codec(
@@ -73,8 +95,10 @@ _TABLES: Final[dict[str, Codec[Any, Any]]] = {
         {
             "law": lambda _, name: parse_word(
                 "the distribution of the dummies", name, get_args(DummyDistribution)
-            )
+            ),
+            "clusters": _inner(_CLUSTERS),
         },
+        {"clusters": _CLUSTERS.to_wire},
     ),
     "shuffler": Codec(
         ShufflerSpec,

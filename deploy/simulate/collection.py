@@ -80,6 +80,9 @@ def draw_group_dummies(
 
 def _draw(task: Task, mechanism: Mechanism, users: Counts, rng: np.random.Generator) -> CellCounts:
     n_users, dummies = int(users.sum()), task.dummies
+    if dummies.clusters is not None:
+        cells = mechanism.sample_cells(users, 0, rng)
+        return CellCounts(cells=cells, n_reports=int(cells.sum()))
     if task.shuffler.keep_probability < 1:
         users = rng.binomial(users, task.shuffler.keep_probability)
     if dummies.uniform:

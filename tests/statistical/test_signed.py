@@ -5,6 +5,7 @@ Each limit is seven standard deviations of a mean over thousands of batches, pra
 each test fails by chance with probability below 1e-8 over seeds.
 """
 
+import math
 from typing import Final
 
 import numpy as np
@@ -14,12 +15,14 @@ from numpy.typing import NDArray
 from common.errors import ReportError
 from common.mechanisms.base import Mixture
 from common.mechanisms.signed import Signed
+from common.mechanisms.weights import ResponseWeights
 from common.messages.submission import plain_reports
 from common.task.cluster_spec import ClusterSpec
 from user_agent.contribution import draw_clusters
 
 _SIGNED: Final = Signed(
     6,
+    ResponseWeights.for_epsilon(math.inf),
     ClusterSpec(
         negative_weight=3,
         trials=2,

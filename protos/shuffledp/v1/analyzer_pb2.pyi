@@ -277,11 +277,16 @@ class DummySpec(_message.Message):
     TRIALS_FIELD_NUMBER: _builtins.int
     EXTRA_WEIGHT_FIELD_NUMBER: _builtins.int
     MOST_FIELD_NUMBER: _builtins.int
+    CLUSTERS_FIELD_NUMBER: _builtins.int
     law: _builtins.str
     per_user: _builtins.int
     trials: _builtins.int
     extra_weight: _builtins.int
     most: _builtins.int
+    @_builtins.property
+    def clusters(self) -> Global___ClusterSpec:
+        """only for the law clusters"""
+
     def __init__(
         self,
         *,
@@ -290,14 +295,71 @@ class DummySpec(_message.Message):
         trials: _builtins.int = ...,
         extra_weight: _builtins.int = ...,
         most: _builtins.int = ...,
+        clusters: Global___ClusterSpec | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["clusters", b"clusters"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["extra_weight", b"extra_weight", "law", b"law", "most", b"most", "per_user", b"per_user", "trials", b"trials"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["clusters", b"clusters", "extra_weight", b"extra_weight", "law", b"law", "most", b"most", "per_user", b"per_user", "trials", b"trials"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___DummySpec: _TypeAlias = DummySpec  # noqa: Y015
+
+@_typing.final
+class ClusterSpec(_message.Message):
+    """Clusters of positive and negative reports: common/task/cluster_spec.py."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NEGATIVE_WEIGHT_FIELD_NUMBER: _builtins.int
+    TRIALS_FIELD_NUMBER: _builtins.int
+    CLUSTERS_FIELD_NUMBER: _builtins.int
+    ROOMS_FIELD_NUMBER: _builtins.int
+    negative_weight: _builtins.int
+    trials: _builtins.int
+    @_builtins.property
+    def clusters(self) -> _containers.RepeatedCompositeFieldContainer[Global___Weights]:
+        """positive reports, negative reports, weight"""
+
+    @_builtins.property
+    def rooms(self) -> _containers.RepeatedCompositeFieldContainer[Global___Weights]:
+        """reports, weight of being shown, weight of being filled"""
+
+    def __init__(
+        self,
+        *,
+        negative_weight: _builtins.int = ...,
+        trials: _builtins.int = ...,
+        clusters: _abc.Iterable[Global___Weights] | None = ...,
+        rooms: _abc.Iterable[Global___Weights] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["clusters", b"clusters", "negative_weight", b"negative_weight", "rooms", b"rooms", "trials", b"trials"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ClusterSpec: _TypeAlias = ClusterSpec  # noqa: Y015
+
+@_typing.final
+class Weights(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NUMBERS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def numbers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    def __init__(
+        self,
+        *,
+        numbers: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["numbers", b"numbers"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Weights: _TypeAlias = Weights  # noqa: Y015
 
 @_typing.final
 class ShufflerSpec(_message.Message):
@@ -750,6 +812,8 @@ class GetResultResponse(_message.Message):
     MEANS_FIELD_NUMBER: _builtins.int
     KEY_VALUES_FIELD_NUMBER: _builtins.int
     BIT_TABLE_FIELD_NUMBER: _builtins.int
+    HALF_WIDTHS_FIELD_NUMBER: _builtins.int
+    WARNINGS_FIELD_NUMBER: _builtins.int
     task_digest: _builtins.bytes
     protocol: _builtins.str
     mechanism: _builtins.str
@@ -788,6 +852,14 @@ class GetResultResponse(_message.Message):
     def key_values(self) -> Global___KeyValues: ...
     @_builtins.property
     def bit_table(self) -> Global___BitTable: ...
+    @_builtins.property
+    def half_widths(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
+        """of intervals around frequencies; empty: normal noise"""
+
+    @_builtins.property
+    def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """what the batch shows that honest users do not explain"""
+
     def __init__(
         self,
         *,
@@ -814,10 +886,12 @@ class GetResultResponse(_message.Message):
         means: Global___Means | None = ...,
         key_values: Global___KeyValues | None = ...,
         bit_table: Global___BitTable | None = ...,
+        half_widths: _abc.Iterable[_builtins.float] | None = ...,
+        warnings: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["bit_table", b"bit_table", "key_values", b"key_values", "means", b"means"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bit_table", b"bit_table", "buckets", b"buckets", "estimate_seconds", b"estimate_seconds", "frequencies", b"frequencies", "guarantees", b"guarantees", "key_values", b"key_values", "local_epsilon", b"local_epsilon", "means", b"means", "mechanism", b"mechanism", "mse_theory", b"mse_theory", "n_dummies", b"n_dummies", "n_reports", b"n_reports", "n_sentinels", b"n_sentinels", "n_sentinels_missing", b"n_sentinels_missing", "n_sentinels_repeated", b"n_sentinels_repeated", "n_users", b"n_users", "open_seconds", b"open_seconds", "protocol", b"protocol", "published_claim", b"published_claim", "refined", b"refined", "refused", b"refused", "standard_errors", b"standard_errors", "task_digest", b"task_digest"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bit_table", b"bit_table", "buckets", b"buckets", "estimate_seconds", b"estimate_seconds", "frequencies", b"frequencies", "guarantees", b"guarantees", "half_widths", b"half_widths", "key_values", b"key_values", "local_epsilon", b"local_epsilon", "means", b"means", "mechanism", b"mechanism", "mse_theory", b"mse_theory", "n_dummies", b"n_dummies", "n_reports", b"n_reports", "n_sentinels", b"n_sentinels", "n_sentinels_missing", b"n_sentinels_missing", "n_sentinels_repeated", b"n_sentinels_repeated", "n_users", b"n_users", "open_seconds", b"open_seconds", "protocol", b"protocol", "published_claim", b"published_claim", "refined", b"refined", "refused", b"refused", "standard_errors", b"standard_errors", "task_digest", b"task_digest", "warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -19,7 +19,7 @@ def test_expected_counts_give_back_the_truth() -> None:
     counts = 1000 * (truth * p + (1 - truth) * q) + 500 * dummy + 20
     spread = 300 * p * (1 - p) + 700 * q * (1 - q) + 500 * dummy * (1 - dummy) + 9
 
-    np.testing.assert_allclose(debias(counts, mixture, _GRR), truth, atol=1e-12)  # type: ignore[arg-type]
+    np.testing.assert_allclose(debias(counts, mixture, _GRR), truth, atol=1e-12)
     expected = spread / (1000 * (p - q)) ** 2
     assert variance(truth, mixture, _GRR)[1] == pytest.approx(expected)
 
