@@ -61,22 +61,23 @@ class Histogram:
         _check_lengths("a histogram", self.frequencies, self.standard_errors, self.refined)
 
     def interval(self, confidence: float) -> Interval:
+        """Return the ends of each item's confidence interval; not simultaneous."""
+        reach = self.half_width(confidence) * self.standard_errors
+        return self.frequencies - reach, self.frequencies + reach
+
+    def half_width(self, confidence: float) -> float:
         """
-        Return the ends of each item's confidence interval; not simultaneous.
+        Return the half-width of a confidence interval in standard errors.
 
         Beyond the end of `half_widths`, they are extrapolated as for an exponential tail, which is
         too wide for the noise of clusters: its tails are lighter.
         """
         if not len(self.half_widths):
-            return interval_around(self.frequencies, self.standard_errors, confidence)
+            return interval_half_width(confidence)
         widths, last = self.half_widths, len(self.half_widths) - 1
         step = math.ceil(-math.log(1 - confidence) / math.log(MISS_STEP) - _ROUNDING)
         slope = (widths[-1] - widths[max(0, last - _SLOPE_STEPS)]) / min(last, _SLOPE_STEPS)
-        reach = widths[min(step, last)] + max(0, step - last) * slope
-        return (
-            self.frequencies - reach * self.standard_errors,
-            self.frequencies + reach * self.standard_errors,
-        )
+        return float(widths[min(step, last)] + max(0, step - last) * slope)
 
     def any_share_above_zero(self, confidence: float) -> bool:
         """

@@ -104,6 +104,8 @@ def print_result(found: Result, view: ResultView, console: Console) -> None:
         f"{found.n_users:,} users by {escaped(found.protocol)}; {found.n_reports:,} reports, "
         f"{n_refused:,} of them refused{f': {causes}' * bool(n_refused)}."
     )
+    for warning in found.warnings:
+        console.print(f"Warning: {escaped(warning)}.", style="bold")
     print_estimates(view, console)
     print_guarantees(found.guarantees, "Guarantees for each user", console)
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from common.crypto.hpke import fingerprint, suite_named
 from common.messages.guarantee import REPLACE_ONE
 from common.messages.ledger_entry import ChainHead, LedgerEntry
-from common.messages.result import Histogram, Result, interval_half_width, simultaneous_confidence
+from common.messages.result import Histogram, Result, simultaneous_confidence
 from common.task.task import Task
 from deploy.pages import figures
 from deploy.pages.guarantee_sentences import guarantee_sentences
@@ -80,8 +80,8 @@ def histogram_data(
         "users": n_users,
         "confidence": CONFIDENCE,
         "interval_factors": {
-            "own": interval_half_width(CONFIDENCE),
-            "all": interval_half_width(simultaneous_confidence(CONFIDENCE, size)),
+            "own": histogram.half_width(CONFIDENCE),
+            "all": histogram.half_width(simultaneous_confidence(CONFIDENCE, size)),
         },
         "labels": [labels[item] for item in held.tolist()] if labels else None,
         "items": None if len(held) == size else _packed(held, "<u4"),
@@ -101,7 +101,7 @@ def _histogram_fields(
     histogram: Histogram, result: Result, task: Task, view: ResultView
 ) -> dict[str, Any]:
     error = math.sqrt(histogram.mse_theory)
-    half_width = interval_half_width(CONFIDENCE) * error
+    half_width = histogram.half_width(CONFIDENCE) * error
     misses = (1 - CONFIDENCE) * view.size
     both = (histogram.frequencies, histogram.refined)
     sums = [f"{100 * shares.sum():.2f}\N{NO-BREAK SPACE}%" for shares in both]

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from common.mechanisms.base import Vector
-from common.messages.result import Interval, interval_around
+from common.messages.result import Interval, interval_half_width
 from deploy.terminal.escape import escaped
 from deploy.terminal.tables import add_columns, print_whole
 
@@ -53,12 +53,15 @@ class EstimateTable:
     """Further columns by heading; numbers are formatted like the estimates."""
     truth: Vector | None = None
     """True values, in a demo."""
+    half_width: float = interval_half_width(CONFIDENCE)
+    """Half-width of the intervals in standard errors."""
     notes: Sequence[str] = ()
 
     @cached_property
     def ends(self) -> Interval:
         """Lower and upper ends of the confidence intervals, each of shape (values,)."""
-        return interval_around(self.values, self.errors, CONFIDENCE)
+        reach = self.half_width * self.errors
+        return self.values - reach, self.values + reach
 
     def columns(self, prefix: str = "") -> dict[str, Sequence[object]]:
         """Return file columns by name: estimates and, with `prefix`, errors and interval ends."""

@@ -46,6 +46,7 @@ def as_json(result: Result) -> dict[str, Any]:
         **estimate_as_json(result.estimate),
         "guarantees": [guarantee_as_json(guarantee) for guarantee in result.guarantees],
         "published_claim": result.published_claim,
+        "warnings": list(result.warnings),
         "seconds": {"open": result.open_seconds, "estimate": result.estimate_seconds},
     }
 

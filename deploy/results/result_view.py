@@ -127,6 +127,7 @@ def _histogram(
         shown=shown,
         more={"refined": refined},
         truth=truth,
+        half_width=estimate.half_width(CONFIDENCE),
         notes=(_OWN_INTERVAL.format("share") + _SHARES_NOTE,),
     )
     return ResultView(

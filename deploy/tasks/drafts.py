@@ -2,7 +2,7 @@
 
 import datetime
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -65,15 +65,24 @@ def as_toml(draft: TaskDraft) -> str:
         if field.name == "shuffler_key" or value == field.default:
             continue
         if is_dataclass(value) and not isinstance(value, type):
-            entries = asdict(value).items()
-            lines = [f"{key} = {_literal(entry)}" for key, entry in entries if entry != ()]
-            tables += ["", f"[{field.name}]", *lines]
+            tables += _table(field.name, asdict(value))
         elif field.name == "deadline":
             moment = datetime.datetime.fromtimestamp(value, tz=datetime.UTC)
             plain.append(f"deadline = {moment:%Y-%m-%dT%H:%M:%SZ}")
         else:
             plain.append(f"{field.name} = {_literal(value)}")
     return "\n".join([*plain, *tables]) + "\n"
+
+
+def _table(name: str, entries: Mapping[str, Any]) -> list[str]:
+    """Return the lines of a table, and of the tables in it, without entries that are not set."""
+    plain, inner = ["", f"[{name}]"], []
+    for key, entry in entries.items():
+        if isinstance(entry, Mapping):
+            inner += _table(f"{name}.{key}", entry)
+        elif entry is not None and entry != ():
+            plain.append(f"{key} = {_literal(entry)}")
+    return plain + inner
 
 
 def _literal(value: object) -> str:

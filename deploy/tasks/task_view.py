@@ -11,6 +11,7 @@ from rich.table import Table
 from common.crypto.hpke import HpkePrivateKey
 from common.messages.batch import BatchState, BatchStatus, TaskState, TaskSummary
 from common.messages.guarantee import Guarantee, rounded_up
+from common.task.cluster_spec import ClusterSpec
 from common.task.draft import TaskDraft
 from common.task.dummy_spec import ShufflerSpec
 from common.task.specs import INSTANT_SUM, PERMANENT_SUM, KeyValueSpec, NumberSpec, RapporSpec
@@ -128,6 +129,8 @@ def parameter_rows(task: Task) -> list[tuple[str, str]]:
     hashes = mechanism.name in _HASHING
     hashed = f" into {task.item_mechanism.buckets:,} buckets" if hashes else ""
     added = f"{dummies.law}, {dummies.expected_per_user:.4g} per user on average"
+    if dummies.clusters is not None:
+        added += f"; {describe_influence(dummies.clusters)}"
     return [
         ("protocol", task.protocol),
         ("values", _describe_values(task)),
@@ -148,6 +151,12 @@ def parameter_rows(task: Task) -> list[tuple[str, str]]:
         ("suite", task.suite),
         ("bytes per user", _describe_sizes(task)),
     ]
+
+
+def describe_influence(clusters: ClusterSpec) -> str:
+    """Say what one dishonest submission can do to a task's estimate."""
+    up, down = clusters.influence
+    return f"one dishonest submission moves an item by up to +{up:,} or -{down:,} users"
 
 
 def _describe_sizes(task: Task) -> str:
