@@ -61,6 +61,7 @@ _LEAST_PROBABILITY: Final = 1e-18
 _TAIL: Final = 1e-14
 """Maximum probability beyond a grid, on either axis."""
 _MAX_CELLS: Final = 2**24
+_LARGE_EPSILON: Final = 6.0
 _LOST_TO_UNDERFLOW: Final = 1e-300
 _CACHE_SIZE: Final = 16
 
@@ -158,9 +159,17 @@ class _ItemCounts:
         self._error = 2 * error
 
     def delta(self, epsilon: float) -> float:
-        """Return an upper bound on δ at ε, if both items have this distribution."""
+        """
+        Return an upper bound on δ at ε, if both items have this distribution.
+
+        The error grows with e^ε, so beyond _LARGE_EPSILON the bound there may be the better one.
+        """
+        tried = {epsilon, min(epsilon, _LARGE_EPSILON)}
+        return min(1.0, *(self._at(each) for each in tried))
+
+    def _at(self, epsilon: float) -> float:
         growth = math.exp(min(epsilon, MAX_EPSILON))
-        return min(1.0, self._classes.delta(epsilon) + (1 + growth) * self._error)
+        return self._classes.delta(epsilon) + (1 + growth) * self._error
 
 
 @lru_cache(maxsize=_CACHE_SIZE)

@@ -6,6 +6,7 @@ from typing import Any, Final
 from analyzer.task_builder import complete
 from common.crypto.hpke import DEFAULT_SUITE, HpkePrivateKey
 from common.protocols import protocol_named, protocols_of
+from common.task.cluster_spec import ClusterSpec
 from common.task.dummy_spec import DummySpec, ShufflerSpec
 from common.task.task import Task
 from tests.support.tasks import draft
@@ -19,6 +20,12 @@ _BINOMIAL: Final = ShufflerSpec(law="binomial", keep_weight=2**31, trials=200, m
 _GEOMETRIC: Final = ShufflerSpec(
     law="geometric", peak=20, left_weight=2**29, right_weight=2**29, most=60
 )
+_CLUSTERS: Final = ClusterSpec(
+    negative_weight=2,
+    trials=2,
+    clusters=((2, 1, 40), (1, 0, 20), (0, 1, 6), (3, 0, 3)),
+    rooms=((1, 2**30, 2**31), (3, 2**31, 3 * 2**30)),
+)
 _OWN: Final[dict[str, dict[str, Any]]] = {
     "murs": {"buckets": 7},
     "hp-sdp": {"buckets": 7},
@@ -28,6 +35,7 @@ _OWN: Final[dict[str, dict[str, Any]]] = {
             law="each-item", per_user=0, trials=_ITEMS, extra_weight=2**28, most=8
         ),
     },
+    "signed": {**_NONE, "dummies": DummySpec(law="clusters", per_user=0, clusters=_CLUSTERS)},
     "puredump": {**_NONE, "dummies_per_user": 3.5},
     "mixdump": {"dummies_per_user": 1.5},
     "od-hp": {

@@ -1,19 +1,20 @@
 """
 Poisoning by fake users: the measured rise of the targets' estimates against its formula [CJG21].
 
-The estimator is linear in the support counts. The weight of a report is the number of targets that
-it supports; it adds to n·(p-q) times the sum of the targets' debiased shares. For r targets the
-estimator subtracts r·q per user and r·q_dummy per further report. If a share λ of users each send
-one report of weight h and k further ones of weight h', the sum rises by
+The estimator is linear in the support counts. A report counts as 1, or as -w if it is a negative
+report of the protocol `signed`; its weight is that times the number of targets that it supports,
+and adds to n·(p-q) times the sum of the targets' debiased shares. For r targets the estimator
+subtracts r·q per user and r·q_dummy per further report, as often as it counts. If a share λ of
+users each send reports that count as c in all and weigh h in all, the sum rises by
 
-    λ·[(h - r·q + k·(h' - r·q_dummy)) / (p - q) - f_T]
+    λ·[(h - r·q - (c - 1)·r·q_dummy) / (p - q) - f_T]
 
-on average, with f_T the targets' share among the other users. [CJG21] has the case k = 0. The
+on average, with f_T the targets' share among the other users. [CJG21] has the case c = 1. The
 report of a user who holds a target weighs r·q + p - q on average.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -25,10 +26,11 @@ from numpy.typing import NDArray
 
 from analyzer.finalize import mixture_of
 from common.errors import WireError
-from common.mechanisms.base import Counts, Mechanism, Reports, Vector
+from common.mechanisms.base import Counts, Mechanism, Reports, Vector, is_null
 from common.mechanisms.hashing.local_hashing import LocalHashing
 from common.mechanisms.hashing.string_hashing import StringHashing
 from common.mechanisms.randomized_response import Grr
+from common.mechanisms.signed import Signed
 from common.mechanisms.support import SupportCounting
 from common.mechanisms.unary import UnaryEncoding
 from common.messages.submission import Submission, plain_reports, unpack
@@ -69,7 +71,9 @@ class Leverage:
     dummy_floor: float
     """Weight subtracted per further report: r·q_dummy."""
     high: float
-    """Maximum weight of a report; the minimum is 0. Together they bound every attack."""
+    """Maximum weight of a report."""
+    spread: float
+    """Range of the weight of reports that are drawn together: a report, or a cluster."""
     uniform: float
     """Mean weight of a uniformly random valid report."""
     crafted: Reports
@@ -81,29 +85,31 @@ class Leverage:
         """Mean weight of an honest report on a target."""
         return self.own_floor + self.signal
 
-    def answers(self, own: float, *, further: float = 0.0, each: float = 0.0) -> float:
-        """Return how many honest answers raise the targets as much as a submission's reports."""
-        moved = own - self.own_floor + further * (each - self.dummy_floor)
-        return moved / self.signal
-
-    def gain(self, share: float, own: float, *, further: float, each: float, held: float) -> float:
-        """Return the mean rise; λ is `share`, h `own`, k `further`, h' `each`, and f_T `held`."""
-        return share * (self.answers(own, further=further, each=each) - held)
+    def answers(self, weight: float, counted: float = 1.0) -> float:
+        """Return how many honest answers raise the targets as much as reports of this weight."""
+        return (weight - self.own_floor - (counted - 1) * self.dummy_floor) / self.signal
 
 
-def leverage(task: Task, mechanism: Mechanism, targets: Items, rng: Generator) -> Leverage:
-    """Compute the weights of reports for distinct targets, shape (r,)."""
+def leverage(
+    task: Task, mechanism: Mechanism, targets: Items, rng: Generator, *, negative: bool = False
+) -> Leverage:
+    """Compute the weights of reports for distinct targets, shape (r,); crafted ones may lower."""
     one_item, bits = isinstance(mechanism, Grr), isinstance(mechanism, UnaryEncoding)
     if not isinstance(mechanism, SupportCounting):
         raise TypeError(f"reports of {type(mechanism).__name__} support no items")
     worst, r = crafted(mechanism, targets, rng), len(targets)
+    high, clusters = 1.0 if one_item else float(r), task.dummies.clusters
+    w = 1 if clusters is None else clusters.negative_weight
+    if negative:
+        worst = plain_reports(targets[:1] + mechanism.domain_size)
     # If the shuffler adds dummies, only those are subtracted, whatever users send.
     expected = mechanism.q_dummy if task.shuffler.only_permutes else 0.0
     return Leverage(
         signal=mechanism.p - mechanism.q,
         own_floor=r * mechanism.q,
         dummy_floor=r * expected,
-        high=1.0 if one_item else float(r),
+        high=high,
+        spread=high if clusters is None else float(max(i + w * j for i, j, _ in clusters.clusters)),
         uniform=r / 2 if bits else r * mechanism.q_dummy,
         crafted=worst,
         weight=float(supported(mechanism, worst, targets)[0]),
@@ -135,8 +141,19 @@ def uniform(mechanism: Mechanism, count: int, rng: Generator) -> Reports:
     return _packed(mechanism, bits)
 
 
+def counted(mechanism: Mechanism, reports: Reports) -> Vector:
+    """Return as what each report counts; shape (n,)."""
+    if not isinstance(mechanism, Signed):
+        return np.ones(len(reports))
+    negative = reports["item"] >= mechanism.domain_size
+    return np.where(negative, -float(mechanism.clusters.negative_weight), 1.0)
+
+
 def supported(mechanism: Mechanism, reports: Reports, targets: Items) -> Vector:
-    """Count the targets that each report supports; shape (n,). Cost: a pass per target."""
+    """Return the weight of each report; shape (n,). Cost: a pass per target."""
+    if isinstance(mechanism, Signed):
+        named = np.isin(reports["item"] % mechanism.domain_size, targets)
+        return named * counted(mechanism, reports)
     held = np.zeros(len(reports))
     for target in targets.tolist():
         held += mechanism.supports(reports, target)
@@ -180,6 +197,7 @@ def poison(
     submissions: int = 0,
     refused: bool = False,
     factor: float = 1.0,
+    negative: bool = False,
     counted_twice: bool = False,
     parse: Parse = unpack,
 ) -> Rows:
@@ -196,24 +214,29 @@ def poison(
         submissions: Submissions full of crafted reports; 0: one `first` report and honest dummies.
         refused: Whether the attack is harmless or refused; otherwise it is a known limit.
         factor: Factor on a crafted report's weight in the formula; below 1 injects a weakness.
+        negative: Crafted reports are negative ones of a target; no findings if there are none.
         counted_twice: Injects a weakness: the analyzer counts the reports of fake users twice.
         parse: Parser that must refuse a submission with a wrong number of reports.
     """
     task, mechanism, checks = subject.task, subject.mechanism, Checks()
-    if not isinstance(mechanism, SupportCounting):
+    if not isinstance(mechanism, SupportCounting) or (
+        negative and not isinstance(mechanism, Signed)
+    ):
         return ()
     users, n_fakes, targets = _users(subject, rng)
     n_honest, n_users = int(users.sum()), int(users.sum()) + n_fakes
     one_by_one = few_enough_reports(task, n_honest)
     honest = collect(task, mechanism, users, rng, one_by_one=one_by_one)
-    lever, kept_share = leverage(task, mechanism, targets, rng), task.shuffler.keep_probability
+    lever = leverage(task, mechanism, targets, rng, negative=negative)
+    kept_share = task.shuffler.keep_probability
     number = submissions * task.lengths[-1] or 1
     drawn = list[tuple[Reports, float]]()
-    cells, n_reports, weight = np.zeros_like(honest.cells), 0, 0.0
+    cells, n_reports, weight, total = np.zeros_like(honest.cells), 0, 0.0, 0.0
     if first == "crafted":
         own = factor * lever.weight
         n_reports = int(rng.binomial(number * n_fakes, kept_share))
         cells, weight = n_reports * mechanism.tally(lever.crafted), n_reports * own
+        total = n_reports * float(counted(mechanism, lever.crafted)[0])
     elif first == "random":
         own = lever.uniform
         drawn.append((uniform(mechanism, n_fakes, rng), own))
@@ -222,16 +245,17 @@ def poison(
         drawn.append((mechanism.randomize(held, rng), own))
     if not submissions:
         _, dummies = draw_group_dummies(mechanism, task.dummies, n_fakes, rng)
-        drawn.append((dummies, lever.dummy_floor))
+        drawn.append((dummies[~is_null(dummies)], lever.dummy_floor))
     off, n_drawn = 0.0, 0
     for reports, mean in drawn:
         kept = reports[draw_kept(task.shuffler, len(reports), rng)]
         added = float(supported(mechanism, kept, targets).sum())
-        off, n_drawn = off + added - len(kept) * mean, n_drawn + len(kept)
-        cells, weight = cells + mechanism.tally(kept), weight + added
+        as_many = float(counted(mechanism, kept).sum())
+        off, n_drawn = off + added - as_many * mean, n_drawn + len(kept)
+        cells, weight, total = cells + mechanism.tally(kept), weight + added, total + as_many
     n_reports += n_drawn
     if n_drawn:
-        p_weight = 2 * math.exp(-2 * off**2 / (n_drawn * lever.high**2))  # [BLM13, Theorem 2.8]
+        p_weight = 2 * math.exp(-2 * off**2 / (n_drawn * lever.spread**2))  # [BLM13, Theorem 2.8]
         checks.test("weight of the drawn reports", min(1.0, p_weight))
     before, after = (
         float(mechanism.debias(counts, mixture_of(task, among, counted=counted))[targets].sum())
@@ -242,20 +266,21 @@ def poison(
     )
     # Both estimates count the same honest reports, so their noise cancels.
     own_counted, scale = kept_share * n_fakes, kept_share * lever.signal
-    floors = own_counted * lever.own_floor + (n_reports - own_counted) * lever.dummy_floor
+    floors = own_counted * lever.own_floor + (total - own_counted) * lever.dummy_floor
     rise = scale * (n_users * after - n_honest * before)
     size = scale * (n_users * abs(after) + n_honest * abs(before)) + abs(floors) + abs(weight) + 1
     rises = abs(rise + floors - weight) <= _REL_TOL * size
     checks.require("the estimate rises by the weight of the fake reports", rises)
     per_user = task.lengths[-1]
-    for wrong in (0, per_user - 1, per_user + 1, number) if submissions > 1 else ():
-        refusal = True
-        with suppress(WireError):
-            parse(bytes(SUBMISSION_ID_BYTES + wrong * task.sealed_report_bytes), task)
-            refusal = False
-        checks.require(f"the shuffler refuses a submission of {wrong} reports", refusal)
-    most = _answers(lever.answers(lever.high, further=per_user - 1, each=lever.high))
-    answers = _answers(lever.answers(own, further=number - 1, each=own))
+    if submissions > 1:
+        _require_refusals(checks, task, parse, (task.lengths[0] - 1, per_user + 1, number))
+    most = _answers(lever.answers(per_user * lever.high, per_user))
+    sent = number * (total / n_reports if submissions else 1.0)
+    answers = _answers(lever.answers(number * own, sent))
+    # Of a user's reports, on average: what they count as in all, and their weight.
+    average = total / own_counted
+    of_dummies = own if submissions else lever.dummy_floor
+    heavy = own * n_reports / own_counted if submissions else own + (average - 1) * of_dummies
     row = checks.finding(
         title=title.format(number=number),
         heading="sender disruption",
@@ -263,18 +288,23 @@ def poison(
         known_limit=not refused,
         coalition=f"{_FAKE_SHARE:.0%} of the users",
         theorem="[CJG21]",
-        expected=lever.gain(
-            n_fakes / n_users,
-            own,
-            further=n_reports / own_counted - 1,
-            each=own if submissions else lever.dummy_floor,
-            held=float(users[targets].sum() / n_honest),
-        ),
+        expected=n_fakes
+        / n_users
+        * (lever.answers(heavy, average) - float(users[targets].sum() / n_honest)),
         measured=after - before,
         trials=n_users,
         notes=(f"targets: {len(targets)} rare items; a submission counts for at most {most}",),
     )
     return (row,)
+
+
+def _require_refusals(checks: Checks, task: Task, parse: Parse, numbers: Sequence[int]) -> None:
+    for wrong in numbers:
+        refusal = True
+        with suppress(WireError):
+            parse(bytes(SUBMISSION_ID_BYTES + wrong * task.sealed_report_bytes), task)
+            refusal = False
+        checks.require(f"the shuffler refuses a submission of {wrong} reports", refusal)
 
 
 def _users(subject: AuditSubject, rng: Generator) -> tuple[Counts, int, Items]:
@@ -356,6 +386,21 @@ SCENARIOS: Final = (
             title="Fake users who craft all {number} reports of a submission",
             sentence="A user who crafts every report of a submission counts as much as {answers} "
             "for the chosen items; the number of reports in a submission bounds the attack.",
+        ),
+        weakness=_UNDERSTATED,
+        weakness_options={"factor": 0.9},
+    ),
+    Scenario(
+        name="negative-reports",
+        title="Fake users who send nothing but negative reports",
+        check=partial(
+            poison,
+            first="crafted",
+            submissions=1,
+            negative=True,
+            title="Fake users who send {number} negative reports of one item",
+            sentence="A user who fills a submission with negative reports of one item counts as "
+            "much as {answers} for it: each negative report takes the negative weight away.",
         ),
         weakness=_UNDERSTATED,
         weakness_options={"factor": 0.9},

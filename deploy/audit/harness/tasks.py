@@ -66,9 +66,9 @@ def reduced_draft(
 
 def _reduced(task: Task, key: bytes, n_min: int, *, cut: bool) -> TaskDraft:
     size, dummies, shuffler = min(task.domain_size, _MAX_ITEMS), task.dummies, task.shuffler
-    if not dummies.uniform:
+    if dummies.law == "each-item":
         dummies = dataclasses.replace(dummies, trials=size, most=min(dummies.most, size))
-    elif cut and dummies.maximum > _MAX_DUMMIES:
+    elif dummies.clusters is None and cut and dummies.maximum > _MAX_DUMMIES:
         dummies = DummySpec(law="fixed", per_user=_MAX_DUMMIES)
     if cut and shuffler.law == "binomial":
         few = min(shuffler.trials, 4 * _MAX_DUMMIES)
