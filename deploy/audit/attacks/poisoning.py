@@ -160,6 +160,10 @@ def supported(mechanism: Mechanism, reports: Reports, targets: Items) -> Vector:
     return held
 
 
+def _weighed(mechanism: Mechanism, reports: Reports, targets: Items) -> tuple[Vector, Vector]:
+    return supported(mechanism, reports, targets), counted(mechanism, reports)
+
+
 def _packed(mechanism: UnaryEncoding, bits: NDArray[np.uint8]) -> Reports:
     reports = np.zeros(len(bits), dtype=mechanism.report_dtype)
     packed = np.packbits(bits, axis=1, bitorder="little")
@@ -231,7 +235,8 @@ def poison(
     kept_share = task.shuffler.keep_probability
     number = submissions * task.lengths[-1] or 1
     drawn = list[tuple[Reports, float]]()
-    cells, n_reports, weight, total = np.zeros_like(honest.cells), 0, 0.0, 0.0
+    cells, n_reports, n_drawn = np.zeros_like(honest.cells), 0, 0
+    weight, total, off = 0.0, 0.0, 0.0
     if first == "crafted":
         own = factor * lever.weight
         n_reports = int(rng.binomial(number * n_fakes, kept_share))
@@ -246,20 +251,18 @@ def poison(
     if not submissions:
         _, dummies = draw_group_dummies(mechanism, task.dummies, n_fakes, rng)
         drawn.append((dummies[~is_null(dummies)], lever.dummy_floor))
-    off, n_drawn = 0.0, 0
-    for reports, mean in drawn:
+    for reports, each in drawn:
         kept = reports[draw_kept(task.shuffler, len(reports), rng)]
-        added = float(supported(mechanism, kept, targets).sum())
-        as_many = float(counted(mechanism, kept).sum())
-        off, n_drawn = off + added - as_many * mean, n_drawn + len(kept)
+        added, as_many = (float(of.sum()) for of in _weighed(mechanism, kept, targets))
+        off, n_drawn = off + added - as_many * each, n_drawn + len(kept)
         cells, weight, total = cells + mechanism.tally(kept), weight + added, total + as_many
     n_reports += n_drawn
     if n_drawn:
         p_weight = 2 * math.exp(-2 * off**2 / (n_drawn * lever.spread**2))  # [BLM13, Theorem 2.8]
         checks.test("weight of the drawn reports", min(1.0, p_weight))
     before, after = (
-        float(mechanism.debias(counts, mixture_of(task, among, counted=counted))[targets].sum())
-        for counts, among, counted in (
+        float(mechanism.debias(counts, mixture_of(task, among, counted=reports))[targets].sum())
+        for counts, among, reports in (
             (honest.cells, n_honest, honest.n_reports),
             (honest.cells + (1 + counted_twice) * cells, n_users, honest.n_reports + n_reports),
         )
@@ -269,8 +272,10 @@ def poison(
     floors = own_counted * lever.own_floor + (total - own_counted) * lever.dummy_floor
     rise = scale * (n_users * after - n_honest * before)
     size = scale * (n_users * abs(after) + n_honest * abs(before)) + abs(floors) + abs(weight) + 1
-    rises = abs(rise + floors - weight) <= _REL_TOL * size
-    checks.require("the estimate rises by the weight of the fake reports", rises)
+    checks.require(
+        "the estimate rises by the weight of the fake reports",
+        abs(rise + floors - weight) <= _REL_TOL * size,
+    )
     per_user = task.lengths[-1]
     if submissions > 1:
         _require_refusals(checks, task, parse, (task.lengths[0] - 1, per_user + 1, number))
@@ -278,9 +283,8 @@ def poison(
     sent = number * (total / n_reports if submissions else 1.0)
     answers = _answers(lever.answers(number * own, sent))
     # Of a user's reports, on average: what they count as in all, and their weight.
-    average = total / own_counted
-    of_dummies = own if submissions else lever.dummy_floor
-    heavy = own * n_reports / own_counted if submissions else own + (average - 1) * of_dummies
+    mean = total / own_counted
+    heavy = own * n_reports / own_counted if submissions else own + (mean - 1) * lever.dummy_floor
     row = checks.finding(
         title=title.format(number=number),
         heading="sender disruption",
@@ -290,7 +294,7 @@ def poison(
         theorem="[CJG21]",
         expected=n_fakes
         / n_users
-        * (lever.answers(heavy, average) - float(users[targets].sum() / n_honest)),
+        * (lever.answers(heavy, mean) - float(users[targets].sum() / n_honest)),
         measured=after - before,
         trials=n_users,
         notes=(f"targets: {len(targets)} rare items; a submission counts for at most {most}",),

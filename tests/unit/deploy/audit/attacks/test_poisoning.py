@@ -33,10 +33,9 @@ def test_the_gain_is_that_of_the_paper(protocol: str, printed: float) -> None:
     task = protocol_task(protocol)
     lever = leverage(task, mechanism_of(task), _TARGETS, np.random.default_rng(1))
 
-    found = lever.gain(_SHARE, lever.weight, further=0, each=lever.dummy_floor, held=_HELD)
-    lying = lever.gain(_SHARE, lever.honest, further=3, each=lever.dummy_floor, held=_HELD)
+    found = _SHARE * (lever.answers(lever.weight) - _HELD)
     assert printed == pytest.approx(found, rel=1e-6)
-    assert _SHARE * (1 - _HELD) == pytest.approx(lying)
+    assert pytest.approx(1) == lever.answers(lever.honest + 3 * lever.dummy_floor, 4)
 
 
 @pytest.mark.parametrize("protocol", ["ldp-blh", "murs"])
