@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, Self, get_args
 
 import numpy as np
@@ -18,6 +19,8 @@ MAX_TRIALS: Final = 2**24
 """Maximum of `trials`; `each-item` needs one trial for each item of the domain."""
 MAX_GEOMETRICS: Final = 2**16
 """Maximum number of geometric numbers that are summed to one negative binomial number."""
+MAX_LENGTHS: Final = 256
+"""Maximum number of lengths of a task's submissions."""
 EXTRA_WEIGHT_SUM: Final = 2**32
 """Denominator of extra_weight."""
 
@@ -50,7 +53,7 @@ class DummySpec:
     extra_weight: int = 0
     """Numerator of the probability or ratio; 0 .. EXTRA_WEIGHT_SUM-1."""
     most: int = 0
-    """Maximum number of dummies beyond per_user; submissions are padded to it."""
+    """Maximum number of dummies beyond per_user."""
 
     def __post_init__(self) -> None:
         check_choice("the distribution of the dummies", self.law, get_args(DummyDistribution))
@@ -163,12 +166,32 @@ class DummySpec:
 
     @property
     def lengths(self) -> tuple[int, ...]:
-        """Numbers of dummies, padding included, that a submission may have; ascending."""
-        return (self.maximum,)
+        """
+        Numbers of dummies, padding included, that a submission may have; ascending.
+
+        Every number from per_user to `maximum`; of more than MAX_LENGTHS numbers every k-th, down
+        from `maximum`. Uniform dummies may show their number (docs/theory/accounting.md#lengths);
+        for `each-item` it would reveal a little, so there is one length.
+        """
+        step = self.most // MAX_LENGTHS + 1 if self.uniform else self.most + 1
+        return _evenly(self.per_user + self.most % step, self.maximum, step)
 
     def length_probabilities(self) -> NDArray[np.float64]:
         """Return the probability of each of the `lengths`; same shape."""
-        return np.ones(1)
+        lengths = np.array(self.lengths)
+        if len(lengths) == 1:
+            return np.ones(1)
+        k, chance = np.arange(self.most), self.extra_probability
+        if self.law == "negative-binomial":
+            ratios = (self.trials + k) / (k + 1) * chance
+        else:
+            ratios = (self.trials - k) / (k + 1) * chance / (1 - chance)
+        logs = np.cumsum([0.0, *np.log(ratios)])  # log P(k) - log P(0)
+        numbers = np.exp(logs - _log_sum(logs))
+        chances: NDArray[np.float64] = np.add.reduceat(
+            numbers, np.concatenate([[0], lengths[:-1] + 1 - self.per_user])
+        )
+        return chances
 
     @property
     def expected_per_user(self) -> float:
@@ -182,6 +205,12 @@ class DummySpec:
     def extra_probability(self) -> float:
         """extra_weight / EXTRA_WEIGHT_SUM; from 0 to below 1, exact."""
         return self.extra_weight / EXTRA_WEIGHT_SUM
+
+
+@lru_cache(maxsize=64)
+def _evenly(first: int, last: int, step: int) -> tuple[int, ...]:
+    """Return the numbers first, first + step, …, last; cached for parties that look them up."""
+    return tuple(range(first, last + 1, step))
 
 
 NO_DUMMIES: Final = DummySpec(law="fixed", per_user=0)

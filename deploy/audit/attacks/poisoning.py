@@ -248,7 +248,7 @@ def poison(
     rises = abs(rise + floors - weight) <= _REL_TOL * size
     checks.require("the estimate rises by the weight of the fake reports", rises)
     per_user = task.lengths[-1]
-    for wrong in (0, per_user - 1, per_user + 1, number) if submissions > 1 else ():
+    for wrong in (task.lengths[0] - 1, per_user + 1, number) if submissions > 1 else ():
         refusal = True
         with suppress(WireError):
             parse(bytes(SUBMISSION_ID_BYTES + wrong * task.sealed_report_bytes), task)
