@@ -90,8 +90,8 @@ def refuse_excess_padding(counts: BatchCounts, task: Task, batch: BatchManifest)
     """
     Refuse as malformed the null reports beyond what the batch's users can send.
 
-    Each user sends at least their own report and the task's fixed dummies, and pads them to the next
-    of the task's lengths.
+    Each user sends at least their own report and the task's fixed dummies, and pads to the next of
+    the task's lengths.
     """
     fixed, n_users = task.dummies.per_user, batch.n_users
     padding = int(np.diff(task.lengths, prepend=fixed).max()) - 1
@@ -125,7 +125,8 @@ def check_lengths(batch: BatchManifest, task: Task) -> None:
     chances = _at_least(task.dummies.length_probabilities())
     numbers = _at_least(np.array(batch.by_length, dtype=np.int64))
     low = special.bdtr(np.minimum(numbers, honest), honest, np.minimum(chances, 1.0))
-    for place in np.flatnonzero(low * len(low) < _FALSE_ALARM)[:1].tolist():
+    if low.min(initial=1.0) * len(low) < _FALSE_ALARM:
+        place = int(low.argmin())
         raise SuspectBatchError(
             f"{numbers[place]} of {batch.n_users} submissions have {task.lengths[place + 1]} or "
             f"more reports; of {honest} honest users' about {honest * chances[place]:.0f} have so "

@@ -291,9 +291,7 @@ async def _injecting(attack: _Attack) -> None:
                 ("fewer reports than announced", least, reports[: least - 1]),
             )
         ):
-            manifest = shuffler.manifest(
-                shuffler.users, announced, BatchId(bytes([number] * 16))
-            )
+            manifest = shuffler.manifest(shuffler.users, announced, BatchId(bytes([number] * 16)))
             call = attack.deliver(parties, manifest, sent)
             await attack.refuses(f"{name} are refused", call, WireError)
         attack.checks.require("nothing is charged", not await parties.analyzer.store.ledger(0))
