@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import special
 
 from common.crypto.hpke_pool import Opened
@@ -89,13 +90,14 @@ def refuse_excess_padding(counts: BatchCounts, task: Task, batch: BatchManifest)
     """
     Refuse as malformed the null reports beyond what the batch's users can send.
 
-    Each user sends at least their own report and the task's fixed dummies.
+    Each user sends at least their own report and the task's fixed dummies, and pads to the next of
+    the task's lengths, or fills rooms without a cluster.
     """
-    dummies, n_users = task.dummies, batch.n_users
-    room = min(
-        batch.n_reports - n_users * (1 + dummies.per_user),
-        n_users * (dummies.maximum - dummies.per_user),
-    )
+    fixed, n_users = task.dummies.per_user, batch.n_users
+    padding = int(np.diff(task.lengths, prepend=fixed).max()) - 1
+    if task.dummies.clusters is not None:
+        padding = task.dummies.maximum  # a room may be empty
+    room = min(batch.n_reports - n_users * (1 + fixed), n_users * padding)
     excess = max(0, counts.null - max(0, room))
     refused: dict[RefusalCause, int] = {
         **counts.refused,
@@ -110,22 +112,33 @@ _FALSE_ALARM: Final = 3e-7
 
 def check_lengths(batch: BatchManifest, task: Task) -> None:
     """
-    Check that no length of submissions is rarer than honest users' own draws make it.
+    Check that no more long submissions are missing than honest users' own draws explain.
 
-    Otherwise somebody on the network may have dropped long submissions, and the noise of their
-    dummies with them.
+    Otherwise somebody on the network may have dropped them, and the noise of their dummies with
+    them. For each length but the shortest, the number of submissions of at least that length is
+    tested: of h honest users it is binomial, so a rare length counts with all longer ones. Their
+    sum is the number of dummies. The tests share the false-alarm rate, by the union bound: each of
+    255 notices a shortage of 6 standard deviations. Dishonest users can fill a larger one.
 
     Raises:
-        SuspectBatchError: Honest users have so few of one length with probability below 3e-7.
+        SuspectBatchError: Honest users' draws fail any of the tests with probability below 3e-7.
     """
     honest = honest_share(batch.n_users, task.assumed_honest_fraction)
-    chances = task.dummies.length_probabilities()
-    for length, number, chance in zip(task.lengths, batch.by_length, chances, strict=False):
-        if special.bdtr(min(number, honest), honest, chance) < _FALSE_ALARM:
-            raise SuspectBatchError(
-                f"{number} of {batch.n_users} submissions have {length} reports; of {honest} "
-                f"honest users' about {honest * chance:.0f} have so many"
-            )
+    chances = _at_least(task.dummies.length_probabilities())
+    numbers = _at_least(np.array(batch.by_length, dtype=np.int64))
+    low = special.bdtr(np.minimum(numbers, honest), honest, np.minimum(chances, 1.0))
+    if low.min(initial=1.0) * len(low) < _FALSE_ALARM:
+        place = int(low.argmin())
+        raise SuspectBatchError(
+            f"{numbers[place]} of {batch.n_users} submissions have {task.lengths[place + 1]} or "
+            f"more reports; of {honest} honest users' about {honest * chances[place]:.0f} have so "
+            "many"
+        )
+
+
+def _at_least(each: NDArray[Any]) -> NDArray[Any]:
+    """Return the totals of the lengths from the second on, and of all longer ones."""
+    return np.cumsum(each[::-1])[::-1][1:]
 
 
 def check_counts(counts: BatchCounts, n_reports: int, most_refused_share: float) -> None:

@@ -48,7 +48,8 @@ CLUSTERS_COMPOSED: Final = (
 LOCAL: Final = "a randomizer with integer weights: the likelihood ratio is at most e^ε"
 NO_LOCAL_NOISE: Final = "none: reports carry no local noise, and nothing is certified"
 ENCRYPTION: Final = (
-    "computational: HPKE [RFC9180], ciphertexts of one length, the same number from every user"
+    "computational: HPKE [RFC9180]; reports have one length, and a user's number of them does not "
+    "depend on the value (docs/theory/accounting.md#lengths)"
 )
 
 HONEST_SHUFFLER: Final = "the shuffler permutes uniformly and does not collude with the analyzer"

@@ -397,7 +397,7 @@ def _by_encryption(parameters: PrivacyParameters) -> list[Guarantee]:
     """Return the guarantees by encryption alone, against parties without a key for reports."""
     visible = (
         "the encryption holds; δ does not count the probability that the encryption is broken",
-        "it is visible that you take part, and when",
+        "it is visible that you take part, when, and with how many reports",
     )
     dummies = (
         "the shuffler does not see the result: it could subtract its own dummies from the counts",

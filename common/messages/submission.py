@@ -91,7 +91,8 @@ def split_submission(plaintext: bytes) -> tuple[bytes, bytes]:
 def unpack(plaintext: bytes, task: Task) -> Submission:
     """Parse an envelope's plaintext; raise WireError if its length is wrong."""
     submission_id, sealed_reports = split_submission(plaintext)
-    if len(sealed_reports) not in {n * task.sealed_report_bytes for n in task.lengths}:
+    number, rest = divmod(len(sealed_reports), task.sealed_report_bytes)
+    if rest or number not in task.lengths:
         raise WireError(
             f"the envelope holds {len(sealed_reports)} bytes of sealed reports; a submission of "
             f"this task holds {listed(task.lengths)} reports of {task.sealed_report_bytes} bytes"

@@ -30,7 +30,8 @@ _MAX_OF_A_SIGN: Final = 255
 _MAX_TYPE_WEIGHT: Final = 2**31
 _MAX_FILLED: Final = CHANCE_SUM * 19 // 20
 """The guarantee needs some empty rooms."""
-_MAX_LENGTHS: Final = 256
+MAX_LENGTHS: Final = 256
+"""Maximum number of lengths of a task's submissions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,10 +73,10 @@ class ClusterSpec:
             raise TaskError(f"a cluster has {largest} reports; the largest room holds {sizes[-1]}")
         if not all(self.types_by_room()):
             raise TaskError(f"one of the rooms of {sizes} reports holds no type of clusters")
-        if len(self.lengths) > _MAX_LENGTHS:
+        if len(self.lengths) > MAX_LENGTHS:
             raise TaskError(
                 f"submissions would have {len(self.lengths)} lengths; they may have at most "
-                f"{_MAX_LENGTHS}"
+                f"{MAX_LENGTHS}"
             )
 
     def types_by_room(self) -> list[list[tuple[int, int, int]]]:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, Self, get_args
 
 import numpy as np
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 
 from common.errors import TaskError
 from common.protocols import DummyDistribution, ShufflerDistribution
-from common.task.cluster_spec import CHANCE_SUM, ClusterSpec
+from common.task.cluster_spec import CHANCE_SUM, MAX_LENGTHS, ClusterSpec
 from common.task.specs import check_choice, check_int_range
 
 MAX_DUMMIES: Final = 2**20
@@ -53,7 +54,7 @@ class DummySpec:
     extra_weight: int = 0
     """Numerator of the probability or ratio; 0 .. EXTRA_WEIGHT_SUM-1."""
     most: int = 0
-    """Maximum number of dummies beyond per_user; submissions are padded to it."""
+    """Maximum number of dummies beyond per_user."""
     clusters: ClusterSpec | None = None
     """Only for the distribution `clusters`."""
 
@@ -180,12 +181,36 @@ class DummySpec:
 
     @property
     def lengths(self) -> tuple[int, ...]:
-        """Numbers of dummies, padding included, that a submission may have; ascending."""
-        return (self.maximum,) if self.clusters is None else self.clusters.lengths
+        """
+        Numbers of dummies, padding included, that a submission may have; ascending.
+
+        Every number from per_user to `maximum`; of more than MAX_LENGTHS numbers every k-th, down
+        from `maximum`. Uniform dummies may show their number (docs/theory/accounting.md#lengths);
+        for `each-item` it would reveal a little, so there is one length.
+        """
+        if self.clusters is not None:
+            return self.clusters.lengths
+        step = self.most // MAX_LENGTHS + 1 if self.uniform else self.most + 1
+        return _evenly(self.per_user + self.most % step, self.maximum, step)
 
     def length_probabilities(self) -> NDArray[np.float64]:
         """Return the probability of each of the `lengths`; same shape."""
-        return np.ones(1) if self.clusters is None else self.clusters.length_probabilities()
+        if self.clusters is not None:
+            return self.clusters.length_probabilities()
+        lengths = np.array(self.lengths)
+        if len(lengths) == 1:
+            return np.ones(1)
+        k, chance = np.arange(self.most), self.extra_probability
+        if self.law == "negative-binomial":
+            ratios = (self.trials + k) / (k + 1) * chance
+        else:
+            ratios = (self.trials - k) / (k + 1) * chance / (1 - chance)
+        logs = np.cumsum([0.0, *np.log(ratios)])  # log P(k) - log P(0)
+        numbers = np.exp(logs - _log_sum(logs))
+        chances: NDArray[np.float64] = np.add.reduceat(
+            numbers, np.concatenate([[0], lengths[:-1] + 1 - self.per_user])
+        )
+        return chances
 
     @property
     def expected_per_user(self) -> float:
@@ -201,6 +226,12 @@ class DummySpec:
     def extra_probability(self) -> float:
         """extra_weight / EXTRA_WEIGHT_SUM; from 0 to below 1, exact."""
         return self.extra_weight / EXTRA_WEIGHT_SUM
+
+
+@lru_cache(maxsize=64)
+def _evenly(first: int, last: int, step: int) -> tuple[int, ...]:
+    """Return the numbers first, first + step, …, last; cached for parties that look them up."""
+    return tuple(range(first, last + 1, step))
 
 
 NO_DUMMIES: Final = DummySpec(law="fixed", per_user=0)

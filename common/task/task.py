@@ -266,8 +266,8 @@ class Task:
     @property
     def envelope_sizes(self) -> tuple[int, ...]:
         """Bytes of an envelope of each of the `lengths`."""
-        size, suite = self.mechanism.report_bytes, self.suite
-        return tuple(envelope_bytes(size, length, suite) for length in self.lengths)
+        empty, each = envelope_bytes(0, 0, self.suite), self.sealed_report_bytes
+        return tuple(empty + length * each for length in self.lengths)
 
     @property
     def expected_reports_per_user(self) -> float:

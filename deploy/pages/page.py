@@ -12,6 +12,7 @@ from markupsafe import Markup
 
 from common.messages.guarantee import rounded_up
 from common.task.dummy_spec import KEEP_SUM
+from common.task.task import listed
 from deploy.pages import figures
 from deploy.terminal.durations import format_duration, format_range, format_time
 
@@ -27,6 +28,7 @@ _ENVIRONMENT.filters |= {
     "format_time": format_time,
     "count": figures.format_count,
     "latex": figures.escape_latex,
+    "listed": listed,
     "plain": figures.format_parameter,
     "privacy": figures.format_privacy,
     "rounded_up": rounded_up,

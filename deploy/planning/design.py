@@ -96,9 +96,10 @@ class Design:
 
     @property
     def bytes_per_user(self) -> int:
-        """Length of a submission's envelope in bytes, padding included."""
-        dtype = HASHED_REPORT if self.buckets else PLAIN_REPORT
-        return envelope_bytes(dtype.itemsize, 1 + self.dummy_spec.maximum)
+        """Average length of a submission's envelope in bytes, padding included; rounded."""
+        size, spec = (HASHED_REPORT if self.buckets else PLAIN_REPORT).itemsize, self.dummy_spec
+        sizes = np.array([envelope_bytes(size, 1 + number) for number in spec.lengths])
+        return round(float(spec.length_probabilities() @ sizes))
 
     @property
     def parameters(self) -> PrivacyParameters:

@@ -37,7 +37,7 @@ class ValueDesign(Design):
 
     @property
     def bytes_per_user(self) -> int:
-        """Length of a submission's envelope in bytes."""
+        """Length of every submission's envelope in bytes."""
         return self.task.envelope_sizes[-1]
 
     @property

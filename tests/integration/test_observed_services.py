@@ -74,7 +74,7 @@ def _longer(calls: Sequence[RelayedCall], method: str, extra: bytes) -> tuple[Re
 
 
 _ALTERATIONS: Final[dict[str, tuple[View, Alteration]]] = {
-    "all requests have one length": (
+    "a request's length follows from its submission's": (
         network_view,
         lambda one: {"to_shuffler": _longer(one.to_shuffler, "Submit", b"\x1a\x01x")},
     ),

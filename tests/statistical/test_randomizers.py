@@ -12,6 +12,10 @@ from scipy import stats
 
 from common.mechanisms.hashing.local_hashing import LocalHashing, family_for
 from common.mechanisms.weights import ResponseWeights
+from common.protocols import PROTOCOLS
+from common.task_digest import TaskDigest
+from tests.support.protocol_tasks import protocol_task
+from user_agent.contribution import Contributor
 
 _FALSE_ALARM = 1e-7
 
@@ -45,3 +49,29 @@ def test_dummies_are_uniform_over_seeds_and_buckets() -> None:
 
     assert mechanism.family.seeds * 5 == 3125
     assert _fits(np.bincount(pairs, minlength=3125), np.ones(3125))
+
+
+@pytest.mark.parametrize(
+    "name", [row.name for row in PROTOCOLS.values() if row.dummy_distributions]
+)
+def test_submissions_of_every_value_are_equally_long(name: str) -> None:
+    """
+    Numbers of sealed reports have the task's distribution for each value, and no other lengths.
+
+    For all protocols together it fails by chance with probability below 1e-6.
+    """
+    task, rng, users = protocol_task(name), _generator(40), 300
+    device, chances = Contributor(task, TaskDigest(bytes(32))), task.dummies.length_probabilities()
+    device._seal_report = device._seal_envelope = bytes
+    values = range(task.domain_size)
+    sizes = [[len(device.prepare(value, rng).leaves) for _ in range(users)] for value in values]
+    cells = np.searchsorted(task.lengths, sizes)
+    assert np.isin(sizes, task.lengths).all()
+    # The longest lengths together have a probability of .1 or more.
+    last = np.flatnonzero(np.cumsum(chances[::-1])[::-1] >= 0.1)[-1]
+    expected = users * np.append(chances[:last], chances[last:].sum())
+    observed = [np.bincount(np.minimum(row, last), minlength=last + 1) for row in cells]
+    statistic = ((observed - expected) ** 2 / expected).sum()
+
+    assert expected.min() >= 25
+    assert last == 0 or stats.chi2.sf(statistic, len(cells) * last) > _FALSE_ALARM

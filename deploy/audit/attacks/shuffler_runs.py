@@ -248,24 +248,24 @@ async def _duplicating(attack: _Attack, *, accept_copies: bool = False) -> None:
 
 async def _replaying(attack: _Attack) -> None:
     """Deliver a batch again: unchanged, as another batch, and for another task."""
-    checks, n = attack.checks, attack.n_users
+    checks = attack.checks
     async with attack.collection() as parties:
         shuffler, store = parties.shuffler, parties.analyzer.store
         await shuffler.deliver(shuffles)
         first, reports = await store.result(parties.digest), shuffler.delivered
-        await attack.deliver(parties, shuffler.manifest(n, len(reports)), reports)
+        users, more = shuffler.users, [*shuffler.users, shuffler.invented_user()]
+        await attack.deliver(parties, shuffler.manifest(users, len(reports)), reports)
         same = first is not None and first == await store.result(parties.digest)
         checks.require("a repeated delivery changes nothing", same)
-        task = parties.analyzer.task
-        _, most = task.batch_reports((n + 1) * task.lengths[-1])
+        _, most = parties.analyzer.task.batch_reports(sum(map(len, more)))
         for name, manifest in (
-            ("the same batch under another manifest", shuffler.manifest(n + 1, most)),
-            ("a second batch of a task", shuffler.manifest(n, len(reports), _SECOND)),
+            ("the same batch under another manifest", shuffler.manifest(more, most)),
+            ("a second batch of a task", shuffler.manifest(users, len(reports), _SECOND)),
         ):
             call = attack.deliver(parties, manifest, reports)
             await attack.refuses(f"{name} is refused", call, ConflictError)
         await parties.publish(attack.draft)
-        await attack.deliver(parties, shuffler.manifest(n, len(reports), _OTHER), reports)
+        await attack.deliver(parties, shuffler.manifest(users, len(reports), _OTHER), reports)
         other = await store.result(parties.analyzer.signed.digest())
         checks.require("no other task counts its reports", other is None)
         checks.require("the ledger is charged once", len(await store.ledger(0)) == 1)
@@ -280,8 +280,7 @@ async def _injecting(attack: _Attack) -> None:
     n = attack.n_users
     async with attack.collection() as parties:
         shuffler = parties.shuffler
-        task = parties.analyzer.task
-        least, most = task.batch_reports(n * task.lengths[-1])
+        least, most = parties.analyzer.task.batch_reports(sum(map(len, shuffler.users)))
         _, reports = shuffler.batch(shuffles)
         excess = reports + reports[:1] * (most + 1 - len(reports))
         for number, (name, announced, sent) in enumerate(
@@ -292,7 +291,7 @@ async def _injecting(attack: _Attack) -> None:
                 ("fewer reports than announced", least, reports[: least - 1]),
             )
         ):
-            manifest = shuffler.manifest(n, announced, BatchId(bytes([number] * 16)))
+            manifest = shuffler.manifest(shuffler.users, announced, BatchId(bytes([number] * 16)))
             call = attack.deliver(parties, manifest, sent)
             await attack.refuses(f"{name} are refused", call, WireError)
         attack.checks.require("nothing is charged", not await parties.analyzer.store.ledger(0))

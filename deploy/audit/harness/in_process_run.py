@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
@@ -113,8 +114,10 @@ class DishonestShuffler:
         ]
 
     def invented_user(self) -> list[bytes]:
-        """Seal the reports of an invented user."""
-        return self._sealed(mechanism_of(self.task).dummies(self.task.lengths[-1], self.rng))
+        """Seal the reports of an invented user, as many as an honest user's."""
+        chances = self.task.dummies.length_probabilities()
+        number = self.rng.choice(self.task.lengths, p=chances / chances.sum())
+        return self._sealed(mechanism_of(self.task).dummies(int(number), self.rng))
 
     def _sealed(self, reports: Reports) -> list[bytes]:
         key = hpke.HpkePublicKey(self.task.suite, self.task.analyzer_key)
@@ -132,12 +135,17 @@ class DishonestShuffler:
         reports += self._sealed(dummies)
         if self.permutes:
             reports = [reports[place] for place in self.rng.permutation(len(reports))]
-        return self.manifest(len(users), len(reports)), reports
+        return self.manifest(users, len(reports)), reports
 
-    def manifest(self, n_users: int, n_reports: int, batch: BatchId = BATCH) -> BatchManifest:
+    def manifest(self, users: Users, n_reports: int, batch: BatchId = BATCH) -> BatchManifest:
         """Return a manifest for the task."""
+        numbers = Counter(map(len, users))
         return BatchManifest(
-            task_digest=self.digest, batch_id=batch, n_users=n_users, n_reports=n_reports
+            task_digest=self.digest,
+            batch_id=batch,
+            n_users=len(users),
+            n_reports=n_reports,
+            by_length=tuple(numbers[length] for length in self.task.lengths),
         )
 
     async def deliver(self, tampering: Tampering) -> None:

@@ -58,7 +58,7 @@ def reduced_draft(
         except ShuffleDpError:  # no finite guarantee
             continue
         guarantee = claimed_guarantee(PrivacyParameters.of(small), n_min, small.lengths[-1])
-        expected = n_min * small.lengths[-1] + small.expected_shuffler_dummies
+        expected = n_min * small.expected_reports_per_user + small.expected_shuffler_dummies
         if expected <= most_reports and math.isfinite(guarantee.epsilon):
             return tried
     return None

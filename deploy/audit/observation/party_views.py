@@ -10,13 +10,14 @@ from numpy.random import Generator
 
 from common.crypto.hpke import split_every
 from common.runtime import logs
+from common.task.task import listed
 from deploy.audit import statistics
 from deploy.audit.finding import Checks, Finding, Rows
 from deploy.audit.harness.relay import GRPC_HEADERS, RelayedCall
 from deploy.audit.observation import byte_search
 from deploy.audit.observation.recorder import MOMENTS, Moment, RunRecord, record_run
 from deploy.audit.scenario import AuditSubject
-from protos.shuffledp.v1 import analyzer_pb2
+from protos.shuffledp.v1 import analyzer_pb2, shuffler_pb2
 
 Patterns = dict[str, list[bytes]]
 
@@ -45,18 +46,26 @@ def views_of(record: RunRecord) -> Rows:
 def network_view(record: RunRecord) -> Finding:
     """Check that message lengths do not depend on values."""
     checks, task = Checks(), record.task
-    lengths = {len(envelope) for envelope in record.envelopes}
-    checks.require("all submissions have the task's length", lengths == {*task.envelope_sizes})
+    sizes, allowed = np.array(list(map(len, record.envelopes))), task.envelope_sizes
+    known = np.isin(sizes, allowed).all()
+    checks.require("all submissions have one of the task's lengths", bool(known))
+    drawn = np.searchsorted(allowed, sizes)
+    checks.cells("numbers of reports", drawn, task.dummies.length_probabilities())
     singles = [call for call in record.to_shuffler if call.method == "Submit"]
-    requests = {len(call.requests[0]) for call in singles}
-    checks.require("all requests have one length", len(requests) == 1)
+    requests = [call.requests[0] for call in singles]
+    found = {
+        (len(request), len(shuffler_pb2.SubmitRequest.FromString(request).envelope))
+        for request in requests
+    }
+    follows = len(found) == len({length for _, length in found})
+    checks.require("a request's length follows from its submission's", follows)
     answers = {len(call.answer or b"") for call in singles}
     checks.require("all answers have one length", len(answers) == 1)
     return checks.finding(
         title="Network: lengths of messages",
         coalition="network",
-        sentence=f"All submissions had the same length, {task.envelope_sizes[0]} bytes, whatever "
-        "their value and number of dummies.",
+        sentence=f"Every submission had {listed(allowed)} bytes, as many as its number of reports "
+        "requires, which does not depend on its value.",
         trials=len(record.envelopes),
     )
 
@@ -98,8 +107,7 @@ def analyzer_view(record: RunRecord) -> Finding:
     users = order[order >= 0]
     checks.test("rank correlation with arrival", statistics.p_rank(users))
     checks.test("neighbours that arrived as neighbours", statistics.p_successions(users))
-    owners = users // record.task.lengths[-1]
-    checks.test("neighbours of one user", statistics.p_neighbours(owners))
+    checks.test("neighbours of one user", statistics.p_neighbours(record.owners[users]))
     checks.test("blocks of arrival by blocks of delivery", statistics.p_blocks(users))
     if not (order >= 0).all():
         checks.test("places of the shuffler's dummies", statistics.p_rank_sum(order < 0))

@@ -4,6 +4,7 @@ import asyncio
 import dataclasses
 import io
 import logging
+import math
 import sqlite3
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -218,7 +219,7 @@ def record_run(subject: AuditSubject, rng: Generator) -> RunRecord:
     )
     if draft is None:
         raise ValueError("no small batch of this task has a finite guarantee")
-    each = subject.task.lengths[-1]
+    each = math.ceil(subject.task.expected_reports_per_user)
     n_users = max(draft.n_min, min(users, max(_MIN_USERS, users * _REPORTS_PER_USER // each)))
     with tempfile.TemporaryDirectory(prefix="shuffledp-audit-") as folder, _captured_logs() as text:
         record = asyncio.run(_Recorder(Services(Path(folder)), n_users, rng).run(draft))

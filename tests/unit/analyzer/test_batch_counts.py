@@ -2,11 +2,19 @@ import math
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
-from analyzer.batch_counts import check_counts, check_lengths, refuse_excess_padding
+from analyzer.batch_counts import (
+    BatchCounts,
+    PartCounts,
+    check_counts,
+    check_lengths,
+    refuse_excess_padding,
+)
 from common.crypto.hpke import report_context
 from common.errors import SuspectBatchError
 from common.mechanisms.base import Reports, null_reports
@@ -15,6 +23,7 @@ from common.messages.batch import BatchId, BatchManifest
 from common.task.dummy_spec import DummySpec
 from common.task_digest import TaskDigest
 from tests.support.count_jobs import count, divide_finely, job_over
+from tests.support.protocol_tasks import protocol_task
 from tests.support.tasks import published
 
 _CASE = published()
@@ -111,6 +120,47 @@ def test_too_few_long_submissions_are_suspect(
     task = replace(_CASE.task, assumed_honest_fraction=0.9)
     long = math.floor(9000 * 0.1 - short * math.sqrt(9000 * 0.1 * 0.9))
     batch = replace(_batch(20), n_users=10_000, by_length=(10_000 - long, long))
-    message = r"\d+ of 10000 submissions have 6 reports; of 9000 honest users' about 900 have"
+    message = r"\d+ of 10000 submissions have 6 or more reports; of 9000 honest .* about 900 have"
     with pytest.raises(SuspectBatchError, match=message) if suspect else nullcontext():
         check_lengths(batch, task)
+
+
+_MANY: Final = DummySpec(law="negative-binomial", per_user=1, trials=2, extra_weight=2**31, most=60)
+_MANY_TASK: Final = replace(protocol_task("od-hp"), dummies=_MANY, assumed_honest_fraction=1.0)
+
+
+def _lengths_batch(numbers: NDArray[np.int64]) -> BatchManifest:
+    users = int(numbers.sum())
+    return replace(_batch(20), n_users=users, by_length=tuple(numbers.tolist()))
+
+
+def test_honest_lengths_are_not_suspect() -> None:
+    """Of 61 lengths most are rare. Seed 5; fails by chance with probability 3e-4 over seeds."""
+    for numbers in np.random.default_rng(5).multinomial(5000, _MANY.length_probabilities(), 1000):
+        check_lengths(_lengths_batch(numbers), _MANY_TASK)
+
+
+@pytest.mark.parametrize(("users", "fewest"), [(100, 4), (500, 8), (20_000, 14)])
+def test_dropped_long_submissions_are_suspect(users: int, fewest: int) -> None:
+    """Even where each of their lengths alone is too rare to be missed."""
+    chances = _MANY.length_probabilities()
+    kept = np.where(np.array(_MANY_TASK.lengths) < fewest, np.rint(users * chances), 0)
+    rarest = (1 - chances[fewest - 2 :]) ** kept.sum()
+    message = rf"\A0 of \d+ submissions have {fewest} or more reports; of \d+ honest users' about"
+
+    assert rarest.min() > 3e-7 / 60
+    with pytest.raises(SuspectBatchError, match=message):
+        check_lengths(_lengths_batch(kept.astype(np.int64)), _MANY_TASK)
+
+
+def test_more_padding_than_the_lengths_allow_is_refused() -> None:
+    """Uniform dummies need none, unless they have too many lengths to show; AUE's may."""
+    items = DummySpec(law="each-item", per_user=0, trials=30, extra_weight=2**28, most=8)
+    for dummies, most in ((_MANY, 0), (replace(_MANY, most=600), 2), (items, 8)):
+        task = replace(protocol_task("aue" if dummies is items else "od-hp"), dummies=dummies)
+        counts = BatchCounts.joined(
+            np.zeros(1, dtype=np.int64), [PartCounts(50, 100, 0, 0)], n_repeated=0, open_seconds=0
+        )
+        found = refuse_excess_padding(counts, task, _batch(10_000))
+
+        assert (10 * most, 100 - 10 * most) == (found.null, found.refused["malformed"])

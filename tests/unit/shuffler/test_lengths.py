@@ -4,14 +4,11 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from common.crypto.hpke import envelope_context
 from common.errors import WireError
 from common.messages.batch import BatchState
-from common.task.dummy_spec import DummySpec
 from tests.support.shuffler_core import Shuffler
 from tests.support.tasks import published
 
@@ -19,17 +16,8 @@ _USERS = 200
 
 
 @pytest.fixture
-async def shuffler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Shuffler]:
-    """A shuffler whose task shows each number of dummies: one or two, with equal chances."""
-
-    def lengths(spec: DummySpec) -> tuple[int, ...]:
-        return tuple(range(spec.per_user, spec.maximum + 1))
-
-    def chances(_: DummySpec) -> NDArray[np.float64]:
-        return np.array([0.5, 0.5])
-
-    monkeypatch.setattr(DummySpec, "lengths", property(lengths))
-    monkeypatch.setattr(DummySpec, "length_probabilities", chances)
+async def shuffler(tmp_path: Path) -> AsyncIterator[Shuffler]:
+    """A shuffler whose users add one or two dummies, with equal chances."""
     case = published(n_min=3, target_size=_USERS, dummies_per_user=1.5)
     started = Shuffler(tmp_path, case=case)
     await started.start()

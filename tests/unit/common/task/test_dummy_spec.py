@@ -1,4 +1,5 @@
 import math
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -123,6 +124,34 @@ def test_a_mean_is_the_direct_sum(
     assert (mean, maximum, uniform) == (spec.expected_per_user, spec.maximum, spec.uniform)
     assert mean == pytest.approx(spec.per_user + summed, rel=1e-12)
     assert (distribution in {"fractional", "binomial"}) == spec.bounded
+
+
+@pytest.mark.parametrize(
+    ("distribution", "changes", "wanted"),
+    [
+        ("fixed", {}, [1.0]),
+        ("fractional", {}, [0.75, 0.25]),
+        ("binomial", {}, stats.binom.pmf(range(6), 5, 0.25)),
+        ("negative-binomial", {}, stats.nbinom.pmf(range(61), 3, 0.75)),
+        ("negative-binomial", {"most": 2}, stats.nbinom.pmf(range(3), 3, 0.75)),
+        ("each-item", {}, [1.0]),
+        ("binomial", {"trials": 600, "most": 600}, stats.binom.pmf(range(601), 600, 0.25)),
+        ("negative-binomial", {"trials": 99, "most": 500}, stats.nbinom.pmf(range(501), 99, 0.75)),
+    ],
+)
+def test_lengths_show_the_number_of_uniform_dummies(
+    distribution: str, changes: dict[str, Any], wanted: Sequence[float]
+) -> None:
+    """At most 256 lengths; a number between two of them is padded to the next."""
+    spec = _distribution(distribution, **changes)
+    summed = np.cumsum(wanted) / np.sum(wanted)
+    ends = np.array(spec.lengths) - spec.per_user
+
+    assert spec.maximum == spec.lengths[-1]
+    assert len(wanted) == len(ends) or len(wanted) > 256 > len(ends) or not spec.uniform
+    if spec.uniform:
+        expected = np.diff(summed[ends], prepend=0.0)
+        np.testing.assert_allclose(spec.length_probabilities(), expected, rtol=1e-10, atol=1e-15)
 
 
 _COINS: Final[dict[str, Any]] = {"law": "binomial", "trials": 9, "most": 9}

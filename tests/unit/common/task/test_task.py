@@ -145,7 +145,7 @@ def test_the_distribution_of_the_dummies_is_in_the_bytes() -> None:
 
     assert b'"extra_weight":1288490189,"law":"fractional","most":1,"per_user":1,"trials":1}' in raw
     assert task == Task.from_bytes(raw)
-    assert (3,) == task.lengths
+    assert (2, 3) == task.lengths
     for other in (b"0", b"1288490189.0", b"4294967296", b"-1", b'"1"', b"true"):
         with pytest.raises(TaskError):
             Task.from_bytes(raw.replace(b":1288490189", b":" + other))
