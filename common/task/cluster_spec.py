@@ -12,6 +12,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -129,22 +130,25 @@ class ClusterSpec:
     @property
     def lengths(self) -> tuple[int, ...]:
         """Numbers of reports, null reports included, in the rooms that a user shows; ascending."""
-        return tuple(sorted(self._by_length()))
+        return tuple(sorted(_by_length(self)))
 
     def length_probabilities(self) -> NDArray[np.float64]:
         """Return the probability of each of the `lengths`; same shape."""
-        return np.array([chance for _, chance in sorted(self._by_length().items())])
+        return np.array([chance for _, chance in sorted(_by_length(self).items())])
 
-    def _by_length(self) -> dict[int, float]:
-        hidden = CHANCE_SUM - sum(shown for _, shown, _ in self.rooms)
-        shown = [(size, weight / CHANCE_SUM) for size, weight, _ in self.rooms]
-        if hidden:
-            shown.append((0, hidden / CHANCE_SUM))
-        found = {0: 1.0}
-        for _ in range(self.trials):
-            more: defaultdict[int, float] = defaultdict(float)
-            for length, chance in found.items():
-                for size, share in shown:
-                    more[length + size] += chance * share
-            found = more
-        return found
+
+@lru_cache(maxsize=64)
+def _by_length(spec: ClusterSpec) -> dict[int, float]:
+    """Return the probability of each number of reports in the rooms that a user shows."""
+    hidden = CHANCE_SUM - sum(shown for _, shown, _ in spec.rooms)
+    one = [(size, weight / CHANCE_SUM) for size, weight, _ in spec.rooms]
+    if hidden:
+        one.append((0, hidden / CHANCE_SUM))
+    found = {0: 1.0}
+    for _ in range(spec.trials):
+        more: defaultdict[int, float] = defaultdict(float)
+        for length, chance in found.items():
+            for size, share in one:
+                more[length + size] += chance * share
+        found = more
+    return found

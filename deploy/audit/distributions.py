@@ -26,6 +26,7 @@ from common.mechanisms.rappor.rappor import Rappor
 from common.mechanisms.registry import randomizer_of
 from common.messages.submission import Value
 from common.task import specs
+from common.task.cluster_spec import ClusterSpec
 from common.task.dummy_spec import RATIO_SUM, DummySpec, ShufflerSpec
 from common.task.specs import KeyValueSpec, NumberSpec, RapporSpec, spec_as
 from common.task.task import Task
@@ -112,6 +113,66 @@ def extra_dummies(spec: DummySpec) -> Vector:
         numbers = stats.binom.pmf(places, spec.trials, chance)
     kept = (numbers * (places <= spec.most))[: spec.most + 1]
     return np.asarray(kept / kept.sum())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SubmissionSizes:
+    """The possible sizes of a submission: numbers of reports by kind; arrays of one length."""
+
+    first: NDArray[np.int64]
+    """Reports that name an item of the domain: all but negative and null reports."""
+    negative: NDArray[np.int64]
+    total: NDArray[np.int64]
+    """All reports, null reports included."""
+    chances: Vector
+
+    def outcomes(
+        self, first: NDArray[np.int64], negative: NDArray[np.int64], total: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        """Return the index of each submission's size, and -1 where it is impossible."""
+        known = zip(self.first.tolist(), self.negative.tolist(), self.total.tolist(), strict=True)
+        places = {size: place for place, size in enumerate(known)}
+        seen = zip(first.tolist(), negative.tolist(), total.tolist(), strict=True)
+        return np.array([places.get(size, -1) for size in seen], dtype=np.int64)
+
+
+def submission_sizes(task: Task) -> SubmissionSizes:
+    """Return the distribution of the sizes of submissions. Cost: grows with trials of clusters."""
+    if task.dummies.clusters is not None:
+        sizes = _cluster_sizes(task.dummies.clusters)
+        first, negative, total = (np.array(column) for column in zip(*sizes, strict=True))
+        chances = np.array(list(sizes.values()))
+        return SubmissionSizes(first=first, negative=negative, total=total, chances=chances)
+    chances, lengths = extra_dummies(task.dummies), task.lengths
+    numbers = 1 + task.dummies.per_user + np.arange(len(chances))
+    return SubmissionSizes(
+        first=numbers,
+        negative=np.zeros_like(numbers),
+        total=np.take(lengths, np.searchsorted(lengths, numbers)),
+        chances=chances,
+    )
+
+
+def _cluster_sizes(spec: ClusterSpec) -> dict[tuple[int, int, int], float]:
+    """Convolve a user's own report with the trials: the smallest room that holds each cluster."""
+    rooms = {size: (shown / 2**32, filled / 2**32) for size, shown, filled in spec.rooms}
+    room_of = {(i, j): min(size for size in rooms if i + j <= size) for i, j, _ in spec.clusters}
+    one = {(0, 0, size): shown * (1 - filled) for size, (shown, filled) in rooms.items()}
+    one[0, 0, 0] = 1 - sum(shown for shown, _ in rooms.values())
+    for i, j, weight in spec.clusters:
+        size = room_of[i, j]
+        shown, filled = rooms[size]
+        total = sum(other for a, b, other in spec.clusters if room_of[a, b] == size)
+        one[i, j, size] = shown * filled * weight / total
+    found = {(1, 0, 1): 1.0}
+    for _ in range(spec.trials):
+        more: dict[tuple[int, int, int], float] = {}
+        for (sum_i, sum_j, reports), chance in found.items():
+            for (i, j, size), share in one.items():
+                key = (sum_i + i, sum_j + j, reports + size)
+                more[key] = more.get(key, 0.0) + chance * share
+        found = more
+    return found
 
 
 def added_dummies(spec: ShufflerSpec) -> Vector:

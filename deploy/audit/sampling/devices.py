@@ -13,11 +13,18 @@ from scipy import stats
 from common.crypto.hpke import HpkePrivateKey, envelope_context, report_context, split_every
 from common.mechanisms.base import Reports, is_null
 from common.messages.submission import unpack
+from common.task.task import Task
 from common.task_digest import DIGEST_BYTES, TaskDigest
-from deploy.audit.distributions import added_dummies, extra_dummies, support_distribution
+from deploy.audit.distributions import (
+    added_dummies,
+    extra_dummies,
+    submission_sizes,
+    support_distribution,
+)
 from deploy.audit.finding import Checks, Rows
 from deploy.audit.scenario import AuditSubject
 from deploy.audit.statistics import p_binomial, p_cells
+from deploy.simulate.collection import draw_group_dummies
 from shuffler.item_dummies import draw_item_dummies, draw_kept
 from user_agent.contribution import Contributor, draw_dummies, draw_dummy_counts
 
@@ -86,37 +93,64 @@ def _check_places(
     No number or position may depend on the value. A submission is as long as its number of dummies
     requires, so its length depends on nothing else.
     """
-    mechanism, dummies, lengths = subject.mechanism, subject.task.dummies, subject.task.lengths
+    mechanism, task = subject.mechanism, subject.task
     null, owners = is_null(reports), np.repeat(np.arange(len(values)), sizes)
     checks.require("only valid reports and padding", bool(mechanism.valid(reports[~null]).all()))
-    chances, fewest = extra_dummies(dummies), 1 + dummies.per_user
-    extra = np.bincount(owners[~null], minlength=len(values)) - fewest
-    for group in (values >= 0, values < subject.task.domain_size // 2, values % 2 == 0):
-        checks.cells("numbers of dummies, for every group of values", extra[group], chances)
-    needed = np.take(lengths, np.searchsorted(lengths, fewest + extra))
-    checks.require("no more padding than necessary", np.array_equal(needed, sizes))
-    own, support = np.zeros(len(reports), dtype=np.bool_), None
-    if dummies.uniform:
-        support = support_distribution(subject.task)
-        for value in np.unique(values).tolist():
-            with_it = values[owners] == value
-            own[with_it] = mechanism.supports(reports[with_it], value)
-    numbers = fewest + np.arange(len(chances))
-    padded = np.take(lengths, np.searchsorted(lengths, numbers))
+    first, negative = (
+        np.bincount(owners[of], minlength=len(values)) for of in _signs(task, reports)
+    )
+    possible = submission_sizes(task)
+    outcomes = possible.outcomes(first, negative, sizes)
+    checks.require("no size that the task does not draw", bool((outcomes >= 0).all()))
+    for group in (values >= 0, values < task.domain_size // 2, values % 2 == 0):
+        sized = outcomes[group & (outcomes >= 0)]
+        checks.cells("sizes of submissions, for every group of values", sized, possible.chances)
+    own, support = np.zeros(len(reports), dtype=np.bool_), support_distribution(task)
+    for value in np.unique(values).tolist():
+        with_it = values[owners] == value
+        own[with_it] = mechanism.supports(reports[with_it], value)
     starts = np.cumsum(sizes) - sizes
-    for place in range(min(_ENDS, lengths[-1])):
-        # A submission of `padded` reports has this place, and each of them there equally often.
-        weights, reached = np.where(padded > place, chances / padded, 0.0), sizes > place
+    for place in range(min(_ENDS, task.lengths[-1])):
+        # A submission of `total` reports has this place, and each of them there equally often.
+        weights = np.where(possible.total > place, possible.chances / possible.total, 0.0)
+        reached = sizes > place
         for ends in (starts + place, starts + sizes - 1 - place):
             there = ends[reached]
-            if chance := float(weights @ (padded - numbers)):
+            if chance := float(weights @ (possible.total - possible.first - possible.negative)):
                 p_value = p_binomial(int(null[there].sum()), len(values), chance)
                 checks.test("padding in every position", p_value)
-            if support:
-                chance = float(weights @ (support.own + (numbers - 1) * support.dummy))
-                seen = int((own & ~null)[there].sum())
-                p_value = p_binomial(seen, len(values), min(1.0, chance))
-                checks.test("the user's own report in every position", p_value)
+            chance = float(weights @ (support.own + (possible.first - 1) * support.dummy))
+            seen = int((own & ~null)[there].sum())
+            p_value = p_binomial(seen, len(values), min(1.0, chance))
+            checks.test("the user's own report in every position", p_value)
+
+
+def _signs(task: Task, reports: Reports) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Return which reports are neither negative nor null, and which are negative."""
+    null, negative = is_null(reports), np.zeros(len(reports), dtype=np.bool_)
+    if task.dummies.clusters is not None:
+        negative = ~null & (reports["item"] >= task.domain_size)
+    return ~null & ~negative, negative
+
+
+def _check_clusters(
+    checks: Checks, subject: AuditSubject, users: int, rng: Generator, left_out: int
+) -> None:
+    """Test the types, rooms and items of users' clusters, without each user's first reports."""
+    task, possible = subject.task, submission_sizes(subject.task)
+    sizes, drawn = draw_group_dummies(subject.mechanism, task.dummies, users, rng)
+    owners = np.repeat(np.arange(users), sizes)
+    kept = np.arange(len(drawn)) - (np.cumsum(sizes) - sizes)[owners] >= left_out
+    drawn, owners = drawn[kept], owners[kept]
+    first, negative = (np.bincount(owners[of], minlength=users) for of in _signs(task, drawn))
+    total = 1 + np.bincount(owners, minlength=users)
+    outcomes = possible.outcomes(1 + first, negative, total)
+    checks.require("only clusters of the task", bool((outcomes >= 0).all()))
+    checks.cells("types and rooms of clusters", outcomes[outcomes >= 0], possible.chances)
+    named = ~is_null(drawn)
+    _, one_each = np.unique(owners[named], return_index=True)
+    items = drawn["item"][named][one_each].astype(np.int64) % task.domain_size
+    checks.cells("items of clusters", items, np.ones(task.domain_size))
 
 
 def run_draws(subject: AuditSubject, rng: Generator, *, left_out: int = 0) -> Rows:
@@ -130,6 +164,8 @@ def run_draws(subject: AuditSubject, rng: Generator, *, left_out: int = 0) -> Ro
         counts = np.maximum(draw_dummy_counts(task.dummies, number, rng) - left_out, 0)
         extra = counts - task.dummies.per_user
         checks.cells("numbers of dummies", extra, extra_dummies(task.dummies))
+    elif task.dummies.clusters is not None:
+        _check_clusters(checks, subject, number // _SLOW_DIVISOR, rng, left_out)
     elif task.dummies.maximum:
         users = range(number // _SLOW_DIVISOR)
         drawn = [draw_dummies(mechanism, task.dummies, rng)[left_out:] for _ in users]
