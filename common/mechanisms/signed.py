@@ -91,7 +91,7 @@ class Signed(Grr):
 
     def variance(self, shares: Vector, mixture: Mixture) -> Vector:
         """Return the exact variance of each share: that of GRR, and the same noise for all."""
-        noise = mixture.n_real * self.clusters.noise * (self.domain_size - 1) / self.domain_size**2
+        noise = self.clusters.item_variance(mixture.n_real, self.domain_size)
         return super().variance(shares, replace(mixture, n_dummies=0.0, item_variance=noise))
 
     def half_widths(self, n_users: int) -> Vector:

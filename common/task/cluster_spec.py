@@ -101,13 +101,17 @@ class ClusterSpec:
         """
         Expected square of what one user's clusters add to all items together.
 
-        The variance of an item's estimated count is n·noise·(d-1)/d² for n users and d items.
+        See `item_variance`.
         """
         added = self.negative_weight
         return self.trials * math.fsum(
             chance * (positive - added * negative) ** 2
             for positive, negative, chance in self.chances()
         )
+
+    def item_variance(self, n_users: float, domain_size: int) -> float:
+        """Return the variance that n users' clusters add to an item's count: n·noise·(d-1)/d²."""
+        return n_users * self.noise * (domain_size - 1) / domain_size**2
 
     @property
     def shown(self) -> float:

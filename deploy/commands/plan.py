@@ -51,6 +51,7 @@ def plan(
     delta: float = 1e-6,
     local_cap: str | None = None,
     messages_cap: float = math.inf,
+    influence_cap: float = math.inf,
     rounds: int = 1,
     honest_fraction: float = 1.0,
     population: str = "",
@@ -74,6 +75,7 @@ def plan(
         local_cap: Maximum epsilon per answer against the shuffler and analyzer together, or
             none.  [4, the default limit of devices]
         messages_cap: Maximum expected messages per user; items only.
+        influence_cap: Maximum users by which one dishonest submission may move a value; items only.
         rounds: Number of tasks for the same users; items only.
         honest_fraction: Share of users on whom the guarantee relies.
         population: Name of the population in the draft; required for several rounds.
@@ -96,6 +98,7 @@ def plan(
         delta=delta,
         local_cap=cap if local_cap is None else parse_cap(local_cap),
         messages_cap=messages_cap,
+        influence_cap=influence_cap,
         rounds=rounds,
         honest_fraction=honest_fraction,
         trust=trust,

@@ -91,8 +91,26 @@ class Design:
 
     @property
     def messages_per_user(self) -> float:
-        """Expected reports of one user, dummies included."""
+        """Expected reports of one user, dummies and the null reports of clusters included."""
+        if self.dummies is not None and self.dummies.clusters is not None:
+            lengths = self.dummies.clusters.lengths
+            return 1 + float(self.dummies.length_probabilities() @ np.array(lengths))
         return 1 + self._expected_dummies
+
+    @property
+    def influence(self) -> tuple[float, float]:
+        """
+        Users by which one dishonest submission can raise an item's count, and lower another's.
+
+        All of its reports support the item, or none do; of clusters, all are negative [CJG21].
+        """
+        most, support = 1 + self.dummy_spec.maximum, self.support
+        if self.dummy_spec.clusters is not None:
+            up, down = self.dummy_spec.clusters.influence
+            return up / (support.p - support.q), down / (support.p - support.q)
+        up_to = 1 - support.q + (most - 1) * (1 - support.q_dummy)
+        down_to = support.q + (most - 1) * support.q_dummy
+        return up_to / (support.p - support.q), down_to / (support.p - support.q)
 
     @property
     def bytes_per_user(self) -> int:
@@ -155,6 +173,10 @@ class Design:
 
     @property
     def _mixture(self) -> Mixture:
+        clusters, n_users = self.dummy_spec.clusters, self.target.n_users
+        if clusters is not None:
+            variance = clusters.item_variance(n_users, self.target.domain_size)
+            return Mixture(n_real=n_users, item_variance=variance)
         mean, spread = self.shuffler.moments()
         return Mixture(
             n_real=self.target.n_users,
@@ -180,6 +202,11 @@ def within_caps(design: Design) -> Design:
         raise PlanError(
             f"{protocol} reports without local noise, so it cannot meet the local cap of "
             f"{target.noise_cap:g}"
+        )
+    if max(design.influence) > target.influence_cap:
+        raise PlanError(
+            f"one dishonest submission could move an item by {max(design.influence):.4g} users "
+            f"under {protocol}; the influence cap is {target.influence_cap:g}"
         )
     if messages > target.messages_cap + _ROUNDING:
         raise PlanError(

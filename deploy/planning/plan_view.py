@@ -82,15 +82,19 @@ def _design_as_json(design: Design) -> dict[str, Any]:
             "biased": design.biased,
             "floor": design.floor,
         }
+    clusters, (up, down) = design.dummy_spec.clusters, design.influence
     return common | {
         "mechanism": {
             "name": "local-hashing" if design.buckets else "grr",
             "buckets": design.answers,
             "local_epsilon": number_or_text(design.local_epsilon),
         },
-        "dummies_per_user": design.dummies_per_user,
+        "dummies_per_user": design.dummy_spec.expected_per_user,
         "shuffler": asdict(design.shuffler),
         "messages_per_user": design.messages_per_user,
+        "largest_submission": 1 + design.dummy_spec.maximum,
+        "clusters": None if clusters is None else asdict(clusters),
+        "influence": {"up": up, "down": down},
     }
 
 
@@ -149,7 +153,8 @@ def show(plan: Plan, console: Console) -> None:
     table = Table(title="Best design of each protocol under these requirements")
     if not isinstance(best, ValueDesign):
         table.caption = (
-            "error: mean squared error of a share; ratio: to the central Gaussian mechanism's"
+            "error: mean squared error of a share; ratio: to the central Gaussian mechanism's; one "
+            "liar: users by which one dishonest submission moves a value"
         )
     rows = [_cells(design) for design in (best, *plan.runners_up)]
     add_columns(table, {name: "left" if name == "protocol" else "right" for name in rows[0]})
@@ -183,6 +188,17 @@ def _notes(plan: Plan) -> Iterator[str]:
             f"with fewer than {target.n_min:,} users, nothing is released; plan for fewer with "
             "--n-min."
         )
+    if design.dummy_spec.clusters is not None:
+        up, down = map(rounded_up, design.influence)
+        yield (
+            f"one dishonest submission can add {up} users to a value, or take {down} away. Where "
+            "people may want to falsify the result, set --influence-cap or choose another protocol."
+        )
+        if math.isinf(design.local_epsilon):
+            yield (
+                "signed has no local noise: if the shuffler and the analyzer pool what they saw, "
+                "nothing is guaranteed. Where that matters, set --local-cap."
+            )
     if design.floor:
         yield "the predicted error is a lower bound: decoding many candidates increases it."
     if any(shown.biased for shown in (design, *plan.runners_up)):
@@ -203,7 +219,13 @@ def _cells(design: Design) -> dict[str, str]:
         "messages": f"{design.messages_per_user:.4g}",
         **last,
         "ratio": f"{design.ratio_to_central_gaussian:.3g}",
+        "one liar": _influence(design),
     }
+
+
+def _influence(design: Design) -> str:
+    up, down = design.influence
+    return f"+{rounded_up(up)} / -{rounded_up(down)}"
 
 
 def _describe(design: Design) -> str:
@@ -215,10 +237,13 @@ def _describe(design: Design) -> str:
     noise = "without local noise" if plain else f"with local epsilon {design.local_epsilon:g}"
     mean, _ = design.shuffler.moments()
     dummies = f", {mean:.4g} dummies per item by the shuffler" if mean else ""
+    if design.dummy_spec.clusters is not None:
+        dummies, most = ", clusters of positive and negative reports", design.dummy_spec.maximum
+        dummies += f"; at most {1 + most:,} messages"
     if design.dummies_per_user:
         noun = "dummy" if design.dummies_per_user == 1 else "dummies"
         dummies = f", {design.dummies_per_user:g} {noun} per user"
     messages = (
-        "one message" if design.messages_per_user == 1 else f"{design.messages_per_user:g} messages"
+        "one message" if design.messages_per_user == 1 else f"{design.messages_per_user:.5g} messages"
     )
     return f"{name} {noise}{dummies}; {messages}"

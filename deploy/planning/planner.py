@@ -70,7 +70,7 @@ def plan(target: Requirements) -> Plan:
     binding, left_out = tuple[str, ...](), dict[str, str]()
     if target.kind == "categorical":
         frontier, designs = search_protocols(target)
-        binding = _binding(frontier)
+        binding = _binding(frontier, designs[0])
         if designs[0].mse > target.max_mse:
             raise _infeasible(frontier, designs[0], binding)
     else:
@@ -106,8 +106,21 @@ def _value_designs(target: Requirements) -> tuple[list[ValueDesign], dict[str, s
     return designs, {name: str(error) for name, error in errors.items()}
 
 
-def _binding(frontier: Frontier) -> tuple[str, ...]:
-    """Return the names of the constraints that limit the approximate error."""
+def _binding(frontier: Frontier, best: Design) -> tuple[str, ...]:
+    """
+    Return the names of the constraints that limit the approximate error.
+
+    For clusters, which have no approximation, these are ε and the caps that are nearly reached.
+    """
+    if best.protocol == "signed":
+        wants = frontier.target
+        reached = {
+            "central epsilon": True,
+            "messages cap": _RELAXATION * best.messages_per_user > wants.messages_cap,
+            "influence cap": _RELAXATION * max(best.influence) > wants.influence_cap,
+            "local cap": math.isfinite(best.local_epsilon),
+        }
+        return tuple(name for name, binds in reached.items() if binds)
     target, now = frontier.target, approximate_mse(frontier)
     return tuple(
         name.replace("_", " ")

@@ -27,7 +27,7 @@ UNUSED_KEY: Final = bytes(31) + b"\x09"
 _UNUSED_DEADLINE: Final = 4_000_000_000
 _ROUNDING: Final = 1e-9
 """Amount by which the sum of decimal shares may exceed 1."""
-_ITEMS_ONLY: Final = ("rounds", "messages_cap", "trust", "head", "max_mse")
+_ITEMS_ONLY: Final = ("rounds", "messages_cap", "influence_cap", "trust", "head", "max_mse")
 """Requirements that only items can have."""
 
 
@@ -49,6 +49,8 @@ class Requirements:
     """Largest local ε per answer; infinite for no cap."""
     messages_cap: float = math.inf
     """Largest expected number of messages per user, dummies included."""
+    influence_cap: float = math.inf
+    """Most users by which one dishonest submission may move an item's count."""
     rounds: int = 1
     """Number of tasks that the same users answer."""
     honest_fraction: float = 1.0
@@ -80,6 +82,7 @@ class Requirements:
             ("the central epsilon", self.central_epsilon, MIN_CENTRAL_EPSILON, MAX_EPSILON),
             ("the local cap", self.local_cap, least_cap, math.inf),
             ("the messages cap", self.messages_cap, 1, math.inf),
+            ("the influence cap", self.influence_cap, 1, math.inf),
             ("the honest fraction", self.honest_fraction, 1 / MAX_USERS, 1),
         ):
             rule = f"{name} is {value:.10g}; it must lie between {least:.10g} and {most:.10g}"

@@ -1,5 +1,6 @@
 """Find the best design of every protocol, by approximation and exact accounting. Pure."""
 
+import contextlib
 import dataclasses
 import math
 from collections.abc import Mapping
@@ -29,6 +30,7 @@ from deploy.planning.frontier import (
     Tightness,
 )
 from deploy.planning.requirements import Requirements
+from deploy.planning.signed_design import signed_designs
 from deploy.planning.shuffler_noise import (
     MARGIN,
     SHUFFLER_PROTOCOLS,
@@ -88,10 +90,12 @@ def tight_design(protocol: str, target: Requirements) -> Design:
         return within_caps(shuffler_design(protocol, target))
     if protocol == "aue":
         return within_caps(_aue(target))
+    if protocol == "signed":
+        return within_caps(signed_designs(_with_usual_cap(target))[0])
     if protocol == "ddps":
         check_bit(target)
-    if math.isinf(target.messages_cap) and protocol != "puredump":
-        target = dataclasses.replace(target, messages_cap=USUAL_MESSAGES)
+    if protocol != "puredump":
+        target = _with_usual_cap(target)
     for names in _SEARCHED_AS[protocol]:
         designs = [
             design
@@ -100,12 +104,18 @@ def tight_design(protocol: str, target: Requirements) -> Design:
         ]
         if designs:
             best = min(designs, key=lambda design: design.mse)
-            return dataclasses.replace(best, protocol=protocol)
+            return within_caps(dataclasses.replace(best, protocol=protocol))
     raise PlanError(
         f"{protocol} cannot meet a central epsilon of {target.central_epsilon:g} with at most "
         f"{target.messages_cap:g} messages per user and a local epsilon of at most "
         f"{target.local_cap:g}"
     )
+
+
+def _with_usual_cap(target: Requirements) -> Requirements:
+    if math.isfinite(target.messages_cap):
+        return target
+    return dataclasses.replace(target, messages_cap=USUAL_MESSAGES)
 
 
 def _aue(target: Requirements) -> Design:
@@ -146,7 +156,16 @@ def search_protocols(target: Requirements) -> tuple[Frontier, list[Design]]:
         designs += _search_protocol(frontier, point.protocol, most)
     if target.trust == "shuffler-dummies":
         designs += shuffler_designs(target)
-    return frontier, _ranked(designs)
+    with contextlib.suppress(PlanError):  # the reason is that signed has no design
+        designs += signed_designs(target)[:1]
+    allowed = [design for design in designs if max(design.influence) <= target.influence_cap]
+    if not allowed:
+        least = min(max(design.influence) for design in designs)
+        raise PlanError(
+            f"the influence cap is {target.influence_cap:g}; with the least of all designs, one "
+            f"dishonest submission can move an item by {least:.4g} users"
+        )
+    return frontier, _ranked(allowed)
 
 
 def approximate_mse(frontier: Frontier, **changes: Any) -> float:  # noqa: ANN401  # requirements

@@ -1,0 +1,67 @@
+"""Designs of the protocol `signed`: clusters from the shipped laws that meet the target. Pure."""
+
+import math
+from typing import Final
+
+from common.errors import PlanError
+from common.task.cluster_spec import ClusterSpec
+from common.task.dummy_spec import DummySpec
+from deploy.planning.cluster_search import ClusterTarget, cluster_specs
+from deploy.planning.design import Design
+from deploy.planning.requirements import Requirements
+
+_LEAST_SIGNAL: Final = 0.25
+"""Least share of true reports, beyond uniform ones; below it, other protocols err less."""
+
+
+def signed_designs(target: Requirements) -> list[Design]:
+    """
+    Return designs of `signed` that meet the target, the one with the least error first.
+
+    Under a local cap, users' own reports are randomized by GRR, which leaves a share s of the
+    truth. Clusters must then reach δ / s at ln(1 + (e^ε - 1) / s); see
+    common/accounting/cluster_noise.py.
+
+    Raises:
+        PlanError: There are several rounds, the shuffler is not trusted, or no shipped law meets
+            the target within the caps.
+
+    Cost: about a dozen evaluations of δ, .02 to 1 s each.
+    """
+    if target.rounds > 1:
+        raise PlanError(
+            f"signed is planned for one round, and there are {target.rounds}: over several, the "
+            "noise of other protocols adds up to less"
+        )
+    if target.trust == "none":
+        raise PlanError("signed relies on a shuffler that permutes; trust is none")
+    local = math.inf if target.may_be_plain else target.noise_cap
+    signal = Design(protocol="signed", target=target, local_epsilon=local).reduction.signal
+    if signal < _LEAST_SIGNAL:
+        raise PlanError(
+            f"a local cap of {target.noise_cap:g} leaves {signal:.2g} of the reports true; signed "
+            f"needs at least {_LEAST_SIGNAL:g}, or no local cap"
+        )
+    epsilon = target.central_epsilon
+    if signal < 1:
+        epsilon = math.log1p(math.expm1(epsilon) / signal)
+    found = cluster_specs(
+        ClusterTarget(
+            honest_users=target.honest,
+            domain_size=target.domain_size,
+            epsilon=epsilon,
+            delta=min(0.99, target.delta / signal),
+            messages_cap=target.messages_cap,
+            influence_cap=target.influence_cap * signal,
+        )
+    )
+    return [_design(clusters, local, target) for clusters in found]
+
+
+def _design(clusters: ClusterSpec, local_epsilon: float, target: Requirements) -> Design:
+    return Design(
+        protocol="signed",
+        target=target,
+        local_epsilon=local_epsilon,
+        dummies=DummySpec(law="clusters", per_user=0, clusters=clusters),
+    )
