@@ -40,6 +40,8 @@ _AIM: Final = 0.985
 _ENOUGH: Final = 0.96
 _MAX_EVALUATIONS: Final = 8
 _MAX_CALIBRATED: Final = 4
+_WORSE: Final = 1.3
+"""Predicted errors above this multiple of the best design's are not calibrated."""
 _SAME_ERROR: Final = 1.003
 """Designs whose errors differ by less are ranked by their bytes."""
 _SAME_EPSILON: Final = 1.1
@@ -108,6 +110,8 @@ def cluster_specs(
     predicted = [each for law in near for each in _predicted(law, target)]
     found: list[ClusterSpec] = []
     for candidate in _most_promising([c for c in predicted if _fits(c.spec, target)]):
+        if found and candidate.spec.noise > _WORSE * min(spec.noise for spec in found):
+            continue
         spec = _calibrated(candidate, target)
         if spec is not None and _fits(spec, target):
             found.append(spec)
@@ -198,7 +202,10 @@ def _log_loss(
         filled: As in `_Candidate`.
         target: Its numbers of users and items decide how many rooms are labelled with an item.
     """
-    shares = np.array(filled) if filled else rates * target.domain_size / target.honest_users
+    shares = np.array(filled)
+    if not filled:
+        needed = rates * target.domain_size / target.honest_users
+        shares = needed / np.ceil(needed / _MOST)
     labelled = rates * (1 + target.domain_size * (1 - shares) / (2 * shares))
     stretch = shares.max() / shares
     missing = np.outer(_DEVIATIONS[1:], stretch / np.sqrt(labelled))
