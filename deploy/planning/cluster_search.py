@@ -17,12 +17,13 @@ from typing import Final
 import numpy as np
 from scipy import special
 
-from common.accounting.cluster_noise import ClusterRelease, Room
+from common.accounting.cluster_noise import ClusterRelease
 from common.errors import AccountingError, PlanError, TaskError
 from common.mechanisms.base import Vector
+from common.mechanisms.reduction import MatchCountReduction
+from common.mechanisms.weights import ResponseWeights
 from common.messages.submission import PLAIN_REPORT
-from common.task.cluster_spec import ClusterSpec
-from common.task.dummy_spec import EXTRA_WEIGHT_SUM
+from common.task.cluster_spec import CHANCE_SUM, ClusterSpec
 from common.task.task import envelope_bytes
 from deploy.planning.cluster_law import ClusterLaw, poisson_delta, shipped_laws
 from deploy.planning.shuffler_noise import CLAIM_ROOM, MARGIN
@@ -124,19 +125,15 @@ def cluster_specs(
 
 def cluster_release(spec: ClusterSpec, honest_users: int, domain_size: int) -> ClusterRelease:
     """Return one round with the clusters of these users, for the accountant."""
-    rooms = []
-    for (_, shown, filled), types in zip(spec.rooms, spec.types_by_room(), strict=True):
-        total = sum(weight for _, _, weight in types)
-        shares = tuple((i, j, weight / total) for i, j, weight in types)
-        rooms.append(Room(shown / EXTRA_WEIGHT_SUM, filled / EXTRA_WEIGHT_SUM, shares))
-    return ClusterRelease(
-        trials=honest_users * spec.trials, domain_size=domain_size, rooms=tuple(rooms)
+    plain = MatchCountReduction.for_weights(
+        answers=domain_size, weights=ResponseWeights.for_epsilon(math.inf), hashed=False
     )
+    return ClusterRelease.of(spec, honest_users * spec.trials, plain)
 
 
 def expected_reports(spec: ClusterSpec) -> float:
     """Return the mean number of reports in a submission, null reports included."""
-    return float(spec.length_probabilities() @ np.array(spec.lengths))
+    return 1 + float(spec.length_probabilities() @ np.array(spec.lengths))
 
 
 def expected_bytes(spec: ClusterSpec) -> float:
@@ -223,14 +220,13 @@ def _spec(
     needed = scale * by_room * target.domain_size / target.honest_users
     shown = needed / np.array(filled) if filled else needed
     trials = max(1, math.ceil(float(shown.sum()) / _MOST))
-    chances = [max(1, int(chance / trials * EXTRA_WEIGHT_SUM)) for chance in shown]
+    chances = [max(1, int(chance / trials * CHANCE_SUM)) for chance in shown]
     if filled:
         weights = [
-            (chance, int(share * EXTRA_WEIGHT_SUM))
-            for chance, share in zip(chances, filled, strict=True)
+            (chance, int(share * CHANCE_SUM)) for chance, share in zip(chances, filled, strict=True)
         ]
     else:
-        weights = [(EXTRA_WEIGHT_SUM, chances[0])]
+        weights = [(CHANCE_SUM, chances[0])]
     largest = np.array([rates[rooms == room].max() for room in rooms])
     shares = np.maximum(np.rint(rates / largest * _MAX_WEIGHT), 1).astype(int).tolist()
     return ClusterSpec(
@@ -300,7 +296,11 @@ def _caps(
     """Return what each cap limits, the cap, and the figure of a design."""
     return (
         ("expected reports per user", target.messages_cap, expected_reports),
-        ("reports in the largest submission", target.reports_cap, lambda spec: spec.lengths[-1]),
+        (
+            "reports in the largest submission",
+            target.reports_cap,
+            lambda spec: 1 + spec.lengths[-1],
+        ),
         ("influence of one submission", target.influence_cap, lambda spec: max(spec.influence)),
     )
 

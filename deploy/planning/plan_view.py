@@ -244,6 +244,8 @@ def _describe(design: Design) -> str:
         noun = "dummy" if design.dummies_per_user == 1 else "dummies"
         dummies = f", {design.dummies_per_user:g} {noun} per user"
     messages = (
-        "one message" if design.messages_per_user == 1 else f"{design.messages_per_user:.5g} messages"
+        "one message"
+        if design.messages_per_user == 1
+        else f"{design.messages_per_user:.5g} messages"
     )
     return f"{name} {noise}{dummies}; {messages}"

@@ -30,7 +30,6 @@ from deploy.planning.frontier import (
     Tightness,
 )
 from deploy.planning.requirements import Requirements
-from deploy.planning.signed_design import signed_designs
 from deploy.planning.shuffler_noise import (
     MARGIN,
     SHUFFLER_PROTOCOLS,
@@ -39,6 +38,7 @@ from deploy.planning.shuffler_noise import (
     shuffler_design,
     shuffler_designs,
 )
+from deploy.planning.signed_design import signed_designs
 
 _MAX_POINTS: Final = 5
 """Most points of one protocol that are calibrated with the exact accountant."""
