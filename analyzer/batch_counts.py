@@ -127,7 +127,7 @@ def check_lengths(batch: BatchManifest, task: Task) -> None:
     chances = _at_least(task.dummies.length_probabilities())
     numbers = _at_least(np.array(batch.by_length, dtype=np.int64))
     low = special.bdtr(np.minimum(numbers, honest), honest, np.minimum(chances, 1.0))
-    if low.min(initial=1.0) * len(low) < _FALSE_ALARM:
+    if low.min(initial=1.0) < _FALSE_ALARM / max(1, len(low)):
         place = int(low.argmin())
         raise SuspectBatchError(
             f"{numbers[place]} of {batch.n_users} submissions have {task.lengths[place + 1]} or "

@@ -24,7 +24,7 @@ app = typer.Typer()
 def capacity(
     reports_per_day: float,
     deadline: float,
-    reports_per_user: int = 2,
+    reports_per_user: float = 2,
     bulk_share: float = 0.0,
     peak: float = 3.0,
     opening_microseconds: float | None = None,
@@ -39,7 +39,7 @@ def capacity(
     Options:
         reports_per_day: Sealed reports, dummies included.
         deadline: Hours, such as 6, from a batch's close to its result.
-        reports_per_user: Reports of one user, dummies included.
+        reports_per_user: Average reports of one user, dummies included.
         bulk_share: Share of submissions that relays send in bulk; other devices connect themselves.
         peak: Peak rate of submissions, as a multiple of the average.
         opening_microseconds: Time in which a core opens a sealed report.  [measured here, for a

@@ -33,7 +33,8 @@ class Workload:
     """Hours from a batch's close to its result."""
     opening_microseconds: float
     """Time in which one core opens a sealed report."""
-    reports_per_user: int = 2
+    reports_per_user: float = 2
+    """Average, dummies included."""
     bulk_share: float = 0.0
     """Share of submissions that relays send in bulk; the rest open a connection each."""
     peak: float = 3.0
@@ -91,7 +92,7 @@ def predict(workload: Workload) -> Sequence[Demand]:
 
 
 def bulk_chain_seconds(
-    n_reports: int, reports_per_user: int, opening_seconds: float, workers: int
+    n_reports: int, reports_per_user: float, opening_seconds: float, workers: int
 ) -> float:
     """Predict the time from a batch's first bulk call to its result, if the parties take turns."""
     ingest = (cost("bulk") + cost("bulk opening")) / reports_per_user

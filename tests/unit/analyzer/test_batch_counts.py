@@ -140,6 +140,12 @@ def test_honest_lengths_are_not_suspect() -> None:
         check_lengths(_lengths_batch(numbers), _MANY_TASK)
 
 
+@pytest.mark.parametrize("by_length", [(), (10,)])
+def test_one_length_is_never_suspect(by_length: tuple[int, ...]) -> None:
+    """A manifest need not count it."""
+    check_lengths(replace(_batch(20), by_length=by_length), _CASE.task)
+
+
 @pytest.mark.parametrize(("users", "fewest"), [(100, 4), (500, 8), (20_000, 14)])
 def test_dropped_long_submissions_are_suspect(users: int, fewest: int) -> None:
     """Even where each of their lengths alone is too rare to be missed."""

@@ -36,6 +36,16 @@ from user_agent.contribution import encoder_for
 
 _FIXED = published(dummies_per_user=1)
 _FRACTIONAL = published(dummies_per_user=1.25)
+_PLAIN: Final = SHUFFLER_NOISE | {"domain_size": 5, "delta": 1e-2, "n_min": 3, "target_size": 5}
+_EACH: Final = DummySpec(
+    law="each-item",
+    per_user=0,
+    trials=5,
+    extra_weight=EXTRA_WEIGHT_SUM // 4,
+    most=5,
+)
+_AUE: Final = {"protocol": "aue", "n_min": 100, "target_size": 100}
+_PADDED: Final = published(**_PLAIN | _AUE, dummies=_EACH)
 
 
 def _finalize(case: PublishedTask, counts: BatchCounts, n_reports: int | None = None) -> Result:
@@ -44,7 +54,7 @@ def _finalize(case: PublishedTask, counts: BatchCounts, n_reports: int | None = 
         task_digest=case.signed.digest(),
         batch_id=BatchId(bytes(16)),
         n_users=100,
-        n_reports=n_reports or 100 * case.task.lengths[-1],
+        n_reports=n_reports or counts.counted + counts.null + counts.n_refused,
     )
     counts = refuse_excess_padding(counts, case.task, manifest)
     matches = SentinelMatches(sentinels=(), positions={})
@@ -52,7 +62,13 @@ def _finalize(case: PublishedTask, counts: BatchCounts, n_reports: int | None = 
 
 
 def _counts(
-    task: Task, *, own: int, dummies: int, null: int = 0, unreadable: int = 0, malformed: int = 0
+    task: Task,
+    *,
+    own: int,
+    dummies: int = 0,
+    null: int = 0,
+    unreadable: int = 0,
+    malformed: int = 0,
 ) -> BatchCounts:
     """Count reports of users who all hold item 0, and dummies."""
     mechanism, rng = mechanism_of(task), np.random.default_rng(1)
@@ -71,7 +87,7 @@ def _counts(
 def test_the_number_of_dummies_is_exact_without_refusals() -> None:
     """131, not the 125 expected; the estimate subtracts just those."""
     task = _FRACTIONAL.task
-    counts = _counts(task, own=100, dummies=131, null=69)
+    counts = _counts(task, own=100, dummies=131)
     result = _finalize(_FRACTIONAL, counts)
     mechanism = mechanism_of(task)
     assert isinstance(mechanism, SupportCounting)
@@ -87,15 +103,16 @@ def test_the_number_of_dummies_is_exact_without_refusals() -> None:
     ("case", "counted", "dummies", "malformed"),
     [
         # A fifth of everything was unreadable: a fifth of users' own reports and of dummies.
-        (_FRACTIONAL, {"own": 80, "dummies": 100, "null": 60, "unreadable": 60}, 100, 0),
+        (_FRACTIONAL, {"own": 80, "dummies": 100, "unreadable": 45}, 100, 0),
         (_FIXED, {"own": 80, "dummies": 80, "unreadable": 40}, 80, 0),
         # Forty users send malformed reports only: sixty users and their 75 dummies are left.
-        (_FRACTIONAL, {"own": 60, "dummies": 75, "null": 45, "malformed": 120}, 75, 120),
-        # A hundred users have room for one null report each; further ones are malformed.
-        (_FRACTIONAL, {"own": 100, "dummies": 200}, 200, 0),
-        (_FRACTIONAL, {"own": 100, "dummies": 100, "null": 100}, 100, 0),
-        (_FRACTIONAL, {"own": 100, "dummies": 99, "null": 101}, 99, 1),
-        (_FRACTIONAL, {"own": 100, "dummies": 20, "null": 180}, 47, 80),
+        (_FRACTIONAL, {"own": 60, "dummies": 75, "malformed": 90}, 75, 90),
+        # Uniform dummies have no null reports among them.
+        (_FRACTIONAL, {"own": 100, "dummies": 25, "null": 5}, 29, 5),
+        # A hundred users have room for five null reports each; further ones are malformed.
+        (_PADDED, {"own": 100, "dummies": 500}, 500, 0),
+        (_PADDED, {"own": 100, "null": 500}, 0, 0),
+        (_PADDED, {"own": 80, "dummies": 19, "null": 501}, 0, 1),
     ],
 )
 def test_refusals_are_taken_to_be_proportional(
@@ -109,8 +126,8 @@ def test_refusals_are_taken_to_be_proportional(
 
 def test_the_number_of_dummies_is_never_negative() -> None:
     """A single counted report is taken for a user's."""
-    counts = _counts(_FRACTIONAL.task, own=1, dummies=0, null=299)
-    result = _finalize(_FRACTIONAL, counts)
+    counts = _counts(_PADDED.task, own=1, null=599)
+    result = _finalize(_PADDED, counts)
 
     assert 0 == result.n_dummies
     assert np.isfinite(result.histogram.frequencies).all()
@@ -130,25 +147,16 @@ def test_every_refused_report_weakens_the_guarantee_against_the_analyzer() -> No
     assert claimed(fewer).epsilon < claimed(result.guarantees).epsilon
 
 
-_PLAIN: Final = SHUFFLER_NOISE | {"domain_size": 5, "delta": 1e-2, "n_min": 3, "target_size": 5}
 _COINS: Final = ShufflerSpec(law="binomial", trials=60, most=60)
 _SAMPLED: Final = dataclasses.replace(_COINS, keep_weight=KEEP_SUM // 2)
 _FLANKS: Final = ShufflerSpec(
     law="geometric", peak=12, left_weight=RATIO_SUM * 3 // 4, right_weight=RATIO_SUM // 2, most=60
 )
-_EACH: Final = DummySpec(
-    law="each-item",
-    per_user=0,
-    trials=5,
-    extra_weight=EXTRA_WEIGHT_SUM // 4,
-    most=5,
-)
-_AUE: Final = {"protocol": "aue", "n_min": 100, "target_size": 100}
 _CASES: Final = {
     "sbin": published(**_PLAIN, shuffler=_COINS),
     "sbin, sampled": published(**_PLAIN, shuffler=_SAMPLED),
     "sageo": published(**_PLAIN | {"protocol": "sageo", "shuffler": _FLANKS}),
-    "aue": published(**_PLAIN | _AUE, dummies=_EACH),
+    "aue": _PADDED,
 }
 _BATCHES: Final = 500
 _USERS: Final = np.array([60, 30, 0, 9, 1])
