@@ -29,6 +29,7 @@ _ENVIRONMENT.filters |= {
     "count": figures.format_count,
     "latex": figures.escape_latex,
     "listed": listed,
+    "triples": figures.format_triples,
     "plain": figures.format_parameter,
     "privacy": figures.format_privacy,
     "rounded_up": rounded_up,

@@ -12,13 +12,14 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from common.errors import PlanError
+from common.errors import AccountingError, PlanError
 from common.mechanisms.base import Vector
 
 FILE: Final = "cluster_laws.json"
 """The table in this package, written by `make_cluster_laws`."""
 _STEPS: Final = 400
 """Steps of the grid of log ratios for ε: rounding a ratio moves it by at most ε/800."""
+_MAX_CELLS: Final = 2**22
 _MAX_LOG_RATIO: Final = 6.0
 """End of that grid; larger ratios count as this one."""
 _NEGLIGIBLE: Final = 1e-17
@@ -107,11 +108,16 @@ def poisson_delta(
         positive: Positive reports of each type, shape (types,).
         negative: Negative reports of each type, same shape.
 
-    Cost of a call: three transforms of the grid of counts, a millisecond to .1 s.
+    A call raises AccountingError if the grid of counts is too large. Cost of a call: three transforms of the grid of counts, a millisecond to .1 s.
     """
 
     def delta(rates: Vector, epsilon: float) -> tuple[float, Vector]:
         shape = (_grid_size(positive, rates), _grid_size(negative, rates))
+        if math.prod(shape) > _MAX_CELLS:
+            raise AccountingError(
+                f"the counts on one item take {math.prod(shape):,} cells; at most {_MAX_CELLS:,} "
+                "are tried"
+            )
         jumps = np.zeros(shape)
         jumps[positive, negative] = rates
         transform = np.exp(scipy.fft.rfft2(jumps) - rates.sum())

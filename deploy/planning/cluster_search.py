@@ -108,7 +108,10 @@ def cluster_specs(
     Cost: a dozen evaluations of δ, .02 to 1 s each.
     """
     near = _near(shipped_laws() if laws is None else laws, target.epsilon)
-    predicted = [each for law in near for each in _predicted(law, target)]
+    predicted = list[_Candidate]()
+    for law in near:
+        with contextlib.suppress(AccountingError):  # too many counts, for an ε far from the law's
+            predicted += _predicted(law, target)
     found: list[ClusterSpec] = []
     for candidate in _most_promising([c for c in predicted if _fits(c.spec, target)]):
         if found and candidate.spec.noise > _WORSE * min(spec.noise for spec in found):

@@ -225,7 +225,7 @@ def _cells(design: Design) -> dict[str, str]:
 
 def _influence(design: Design) -> str:
     up, down = design.influence
-    return f"+{rounded_up(up)} / -{rounded_up(down)}"
+    return f"+{up:.3g} / -{down:.3g}"
 
 
 def _describe(design: Design) -> str:
