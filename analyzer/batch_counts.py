@@ -2,10 +2,9 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final, NamedTuple, Self
+from typing import Final, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special
 
 from common.crypto.hpke_pool import Opened
@@ -124,8 +123,8 @@ def check_lengths(batch: BatchManifest, task: Task) -> None:
         SuspectBatchError: Honest users' draws fail any of the tests with probability below 3e-7.
     """
     honest = honest_share(batch.n_users, task.assumed_honest_fraction)
-    chances = _at_least(task.dummies.length_probabilities())
-    numbers = _at_least(np.array(batch.by_length, dtype=np.int64))
+    chances = np.cumsum(task.dummies.length_probabilities()[::-1])[-2::-1]
+    numbers = np.cumsum(np.array(batch.by_length, dtype=np.int64)[::-1])[-2::-1]
     low = special.bdtr(np.minimum(numbers, honest), honest, np.minimum(chances, 1.0))
     if low.min(initial=1.0) < _FALSE_ALARM / max(1, len(low)):
         place = int(low.argmin())
@@ -134,11 +133,6 @@ def check_lengths(batch: BatchManifest, task: Task) -> None:
             f"more reports; of {honest} honest users' about {honest * chances[place]:.0f} have so "
             "many"
         )
-
-
-def _at_least(each: NDArray[Any]) -> NDArray[Any]:
-    """Return the totals of the lengths from the second on, and of all longer ones."""
-    return np.cumsum(each[::-1])[::-1][1:]
 
 
 def check_counts(counts: BatchCounts, n_reports: int, most_refused_share: float) -> None:

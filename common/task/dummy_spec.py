@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Final, Self, get_args
 
 import numpy as np
@@ -191,7 +190,7 @@ class DummySpec:
         if self.clusters is not None:
             return self.clusters.lengths
         step = self.most // MAX_LENGTHS + 1 if self.uniform else self.most + 1
-        return _evenly(self.per_user + self.most % step, self.maximum, step)
+        return tuple(range(self.per_user + self.most % step, self.maximum + 1, step))
 
     def length_probabilities(self) -> NDArray[np.float64]:
         """Return the probability of each of the `lengths`; same shape."""
@@ -226,12 +225,6 @@ class DummySpec:
     def extra_probability(self) -> float:
         """extra_weight / EXTRA_WEIGHT_SUM; from 0 to below 1, exact."""
         return self.extra_weight / EXTRA_WEIGHT_SUM
-
-
-@lru_cache(maxsize=64)
-def _evenly(first: int, last: int, step: int) -> tuple[int, ...]:
-    """Return the numbers first, first + step, …, last; cached for parties that look them up."""
-    return tuple(range(first, last + 1, step))
 
 
 NO_DUMMIES: Final = DummySpec(law="fixed", per_user=0)

@@ -9,7 +9,7 @@ from scipy import stats
 
 from common.crypto.hpke import envelope_context, report_context, split_every
 from common.errors import ValueRangeError
-from common.mechanisms.base import is_null
+from common.mechanisms.base import is_null, null_reports
 from common.mechanisms.registry import mechanism_of, randomizer_of
 from common.messages.submission import unpack
 from common.protocols import protocols_of
@@ -28,14 +28,17 @@ _OTHERS = ("rappor", *(protocols_of(kind)[0] for kind in ("mean", "vector", "key
 
 
 def _opened(task: Task, envelopes: list[bytes]) -> NDArray[np.void]:
-    """Open all reports, by user and place: shape (users, reports of each)."""
-    found = []
-    for envelope in envelopes:
+    """Open all reports, by user and place; null where none was sent. Shape (users, most)."""
+    dtype = randomizer_of(task).report_dtype
+    found = (
+        null_reports(len(envelopes) * task.lengths[-1], dtype).reshape(len(envelopes), -1).copy()
+    )
+    for row, envelope in zip(found, envelopes, strict=True):
         submission = unpack(SHUFFLER_KEY.open(envelope, envelope_context(_DIGEST)), task)
         sealed = split_every(submission.sealed_reports, task.sealed_report_bytes)
-        found += [ANALYZER_KEY.open(report, report_context(_DIGEST)) for report in sealed]
-    reports = np.frombuffer(b"".join(found), dtype=randomizer_of(task).report_dtype)
-    return reports.reshape(len(envelopes), -1)
+        opened = [ANALYZER_KEY.open(report, report_context(_DIGEST)) for report in sealed]
+        row[: len(opened)] = np.frombuffer(b"".join(opened), dtype=dtype)
+    return found
 
 
 def _classes(task: Task, reports: NDArray[np.void]) -> NDArray[np.int64]:

@@ -114,7 +114,7 @@ def test_owners_are_in_a_result_exactly_if_the_task_asks_who_owns_a_key() -> Non
         ("sh", {}, True),
         ("sh", {"n_reports": 1_001}, False),
         ("sh", {"n_reports": 999}, False),
-        # A sentinel that was planned alone, and of which one of five reports came.
+        # A sentinel that was planned alone, and of which one of its reports came.
         ("puredump", {"n_reports": 5_004}, True),
         ("puredump", {"n_reports": 3_999}, False),
         # Half of 1000, and 3000 dummies of the shuffler; its distribution leaves room for hundreds.
