@@ -108,7 +108,8 @@ def poisson_delta(
         positive: Positive reports of each type, shape (types,).
         negative: Negative reports of each type, same shape.
 
-    A call raises AccountingError if the grid of counts is too large. Cost of a call: three transforms of the grid of counts, a millisecond to .1 s.
+    A call raises AccountingError if the grid of counts is too large. Cost of a call: three
+    transforms of the grid, a millisecond to .1 s.
     """
 
     def delta(rates: Vector, epsilon: float) -> tuple[float, Vector]:
