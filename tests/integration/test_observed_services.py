@@ -53,7 +53,7 @@ def test_honest_services_reveal_nothing(record: RunRecord) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("protocol", ["sbin", "sageo", "ldp-sw"])
+@pytest.mark.parametrize("protocol", ["sbin", "sageo", "ldp-sw", "signed"])
 def test_other_protocols_too(protocol: str) -> None:
     """A shuffler that samples, one that adds dummies, and a task without dummies pass too."""
     record = record_run(_subject(protocol), np.random.default_rng(1))
