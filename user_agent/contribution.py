@@ -26,11 +26,11 @@ from common.mechanisms.registry import randomizer_of, rappor_of
 from common.messages.inclusion_proof import leaf
 from common.messages.submission import (
     KIND_DESCRIPTIONS,
+    PLAIN_REPORT,
     Submission,
     Value,
     kind_of,
     pack,
-    plain_reports,
 )
 from common.protocols import Kind
 from common.task.cluster_spec import CHANCE_SUM, ClusterSpec
@@ -219,6 +219,7 @@ class Contributor:
             WireError: A public key of the task is invalid.
         """
         self._task = task
+        self._lengths = task.lengths
         self._mechanism = randomizer_of(task)
         self._encode = encoder_for(task, secret)
         analyzer_key = HpkePublicKey(task.suite, task.analyzer_key)
@@ -241,12 +242,13 @@ class Contributor:
         Cost: one seal per report and one for the envelope, about 0.1 ms each.
         """
         reports = self._mechanism.randomize(self._encode(value, rng), rng)
-        if self._task.dummies.maximum:  # only tasks about items have dummies
+        if self._lengths[-1] > 1:  # only tasks about items have dummies
             dummies = draw_dummies(cast("Mechanism", self._mechanism), self._task.dummies, rng)
-            reports = np.concatenate([reports, dummies])
-        reports = pad(reports, self._task.lengths)
-        # Permuted before sealing, so that the sealing order does not reveal the true report.
-        reports = reports[rng.permutation(len(reports))]
+            reports = np.concatenate([reports, dummies]) if len(dummies) else reports
+        reports = pad(reports, self._lengths)
+        if len(reports) > 1:
+            # Permuted before sealing, so that the sealing order does not reveal the true report.
+            reports = reports[rng.permutation(len(reports))]
         sealed = [self._seal_report(report.tobytes()) for report in reports]
         submission = Submission(
             submission_id=rng.bytes(SUBMISSION_ID_BYTES), sealed_reports=b"".join(sealed)
@@ -269,7 +271,9 @@ def draw_dummies(mechanism: Mechanism, dummies: DummySpec, rng: np.random.Genera
     """
     if dummies.clusters is not None:
         numbers, size = draw_clusters(dummies.clusters, mechanism.domain_size, rng)
-        return pad(plain_reports(numbers), (size,))
+        reports = null_reports(size, PLAIN_REPORT).copy()
+        reports["item"][: len(numbers)] = numbers
+        return reports
     if dummies.uniform:
         [count] = draw_dummy_counts(dummies, 1, rng)
         return mechanism.dummies(int(count), rng)
@@ -329,7 +333,6 @@ def draw_clusters(
         one. And the number of reports that the shown rooms hold, null reports included.
     """
     numbers, size = list[int](), 0
-    types = spec.types_by_room()
     for _ in range(spec.trials):
         room = _choose([shown for _, shown, _ in spec.rooms], CHANCE_SUM, rng)
         if room is None:
@@ -337,8 +340,9 @@ def draw_clusters(
         size += spec.rooms[room][0]
         if _choose([spec.rooms[room][2]], CHANCE_SUM, rng) is None:
             continue
-        weights = [weight for _, _, weight in types[room]]
-        positive, negative, _ = types[room][cast("int", _choose(weights, sum(weights), rng))]
+        types = spec.types_by_room()[room]
+        weights = [weight for _, _, weight in types]
+        positive, negative, _ = types[cast("int", _choose(weights, sum(weights), rng))]
         item = int(rng.integers(0, domain_size, dtype=np.int64))
         numbers += [item] * positive + [domain_size + item] * negative
     return np.array(numbers, dtype=np.int64), size
@@ -358,4 +362,6 @@ def pad(reports: Reports, lengths: Sequence[int]) -> Reports:
     length = next((length for length in lengths if length >= len(reports)), None)
     if length is None:
         raise ValueError(f"there are {len(reports)} reports; a submission has up to {lengths[-1]}")
+    if length == len(reports):
+        return reports
     return np.concatenate([reports, null_reports(length - len(reports), reports.dtype)])

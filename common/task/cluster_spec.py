@@ -23,6 +23,7 @@ from common.task.specs import check_int_range
 
 CHANCE_SUM: Final = 2**32
 """Denominator of chances."""
+Triple = tuple[int, int, int]
 MAX_TYPES: Final = 64
 MAX_ROOMS: Final = 3
 MAX_CLUSTER_TRIALS: Final = 64
@@ -42,10 +43,10 @@ class ClusterSpec:
     negative_weight: int
     """A negative report counts as minus this number of users."""
     trials: int
-    clusters: tuple[tuple[int, int, int], ...]
+    clusters: tuple[Triple, ...]
     """Types: positive reports, negative reports, weight among the types of the same room. A cluster
     lies in the smallest room that holds it."""
-    rooms: tuple[tuple[int, int, int], ...]
+    rooms: tuple[Triple, ...]
     """Ascending: number of reports, weight of being shown, weight of being filled if shown."""
 
     def __post_init__(self) -> None:
@@ -80,13 +81,9 @@ class ClusterSpec:
                 f"{MAX_LENGTHS}"
             )
 
-    def types_by_room(self) -> list[list[tuple[int, int, int]]]:
+    def types_by_room(self) -> list[list[Triple]]:
         """Return the types of each room: those that no smaller room holds."""
-        found: list[list[tuple[int, int, int]]] = [[] for _ in self.rooms]
-        for each in self.clusters:
-            room = next(k for k, (size, _, _) in enumerate(self.rooms) if sum(each[:2]) <= size)
-            found[room].append(each)
-        return found
+        return _types_by_room(self)
 
     def chances(self) -> Iterator[tuple[int, int, float]]:
         """Yield each type's positive and negative reports, and its chance in one trial."""
@@ -139,6 +136,15 @@ class ClusterSpec:
     def length_probabilities(self) -> NDArray[np.float64]:
         """Return the probability of each of the `lengths`; same shape."""
         return np.array([chance for _, chance in sorted(_by_length(self).items())])
+
+
+@lru_cache(maxsize=64)
+def _types_by_room(spec: ClusterSpec) -> list[list[Triple]]:
+    found: list[list[Triple]] = [[] for _ in spec.rooms]
+    for each in spec.clusters:
+        room = next(k for k, (size, _, _) in enumerate(spec.rooms) if sum(each[:2]) <= size)
+        found[room].append(each)
+    return found
 
 
 @lru_cache(maxsize=64)
