@@ -212,6 +212,13 @@ class DummySpec:
         return chances
 
     @property
+    def expected_sent(self) -> float:
+        """Average number of dummies of one user, and of the null reports that fill rooms."""
+        if self.clusters is None:
+            return self.expected_per_user
+        return float(self.length_probabilities() @ np.array(self.lengths))
+
+    @property
     def expected_per_user(self) -> float:
         """Average number of dummies of one user, before conditioning on `most`; nulls excluded."""
         if self.clusters is not None:

@@ -92,10 +92,7 @@ class Design:
     @property
     def messages_per_user(self) -> float:
         """Expected reports of one user, dummies and the null reports of clusters included."""
-        if self.dummies is not None and self.dummies.clusters is not None:
-            lengths = self.dummies.clusters.lengths
-            return 1 + float(self.dummies.length_probabilities() @ np.array(lengths))
-        return 1 + self._expected_dummies
+        return 1 + (self.dummies.expected_sent if self.dummies else self.dummies_per_user)
 
     @property
     def influence(self) -> tuple[float, float]:

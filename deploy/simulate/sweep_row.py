@@ -64,7 +64,7 @@ class SweepRow:
             fields |= {
                 "buckets": task.item_mechanism.buckets,
                 "dummies_per_user": task.dummies.expected_per_user,
-                "messages_per_user": 1 + task.dummies.expected_per_user,
+                "messages_per_user": 1 + task.dummies.expected_sent,
                 "shuffler_keeps": task.shuffler.keep_probability,
                 "shuffler_dummies_per_item": mean,
                 "shuffler_dummies_variance": variance,
