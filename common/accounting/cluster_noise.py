@@ -27,7 +27,8 @@ Every figure is an upper bound:
 
 * numbers of rooms are charged at the low edges of bins, and everything below the first one in full;
 * distributions come from a fast Fourier transform; its error and the mass beyond the grid count;
-* outcomes of tiny probability are charged in full; the rest is added up as in `item_noise`.
+* outcomes of tiny probability are charged in full; the rest is split onto a grid of ratios, which
+  can only raise δ, and added up as in `item_noise`.
 
 Run by the analyzer, the user agent and the planner. Replace-one neighbours.
 """
@@ -43,7 +44,7 @@ import scipy
 from numpy.typing import NDArray
 
 from common.accounting.binomial import RELATIVE_ERROR
-from common.accounting.count_distributions import Binomial
+from common.accounting.count_distributions import ROUNDING, Binomial
 from common.accounting.epsilon_search import MAX_EPSILON, least_epsilon
 from common.accounting.item_noise import RatioClasses
 from common.errors import AccountingError
@@ -62,6 +63,11 @@ _TAIL: Final = 1e-14
 """Maximum probability beyond a grid, on either axis."""
 _MAX_CELLS: Final = 2**24
 _LARGE_EPSILON: Final = 6.0
+_STEPS_OF_SPREAD: Final = 100
+"""Steps of the grid of log ratios in one standard deviation of them: δ rises by about 1e-4."""
+_MAX_CLASSES: Final = 2**15
+_SPLIT_ERROR: Final = 1e-14
+"""Error of f and g, each of which is a few roundings, in a split outcome."""
 _LOST_TO_UNDERFLOW: Final = 1e-300
 _CACHE_SIZE: Final = 16
 
@@ -153,10 +159,9 @@ class _ItemCounts:
         )
         kept = (without > _LEAST_PROBABILITY) & (with_report > _LEAST_PROBABILITY)
         certain = float(without[~kept].sum() + with_report[~kept].sum())
-        ratios, masses = with_report[kept] / without[kept], without[kept]
-        order = np.argsort(ratios)
-        self._classes = RatioClasses(ratios[order], masses[order], certain)
-        self._error = 2 * error
+        ratios, masses = _on_grid(with_report[kept] / without[kept], without[kept])
+        self._classes = RatioClasses(ratios, masses, certain)
+        self._error = 2 * error + _SPLIT_ERROR
 
     def delta(self, epsilon: float) -> float:
         """
@@ -170,6 +175,32 @@ class _ItemCounts:
     def _at(self, epsilon: float) -> float:
         growth = math.exp(min(epsilon, MAX_EPSILON))
         return self._classes.delta(epsilon) + (1 + growth) * self._error
+
+
+def _on_grid(ratios: Vector, masses: Vector) -> tuple[Vector, Vector]:
+    """
+    Return the ratios of the outcomes, ascending, and masses of g; split onto a grid if many.
+
+    An outcome with probabilities (f, g) becomes two outcomes, with the ratios of the grid around
+    f/g and the same sums of f and of g. Whoever sees which of the two learns more, so δ can only
+    rise; by about the square of the grid's step over the spread of the ratios.
+    """
+    if len(ratios) <= _MAX_CLASSES:
+        order = np.argsort(ratios)
+        return ratios[order], masses[order]
+    logs: Vector = np.log(ratios)
+    mean = logs @ masses / masses.sum()
+    spread = math.sqrt((logs - mean) ** 2 @ masses / masses.sum())
+    step = max(spread / _STEPS_OF_SPREAD, float(np.ptp(logs)) / _MAX_CLASSES)
+    first = math.floor(logs.min() / step)
+    places = np.floor(logs / step).astype(np.int64) - first
+    grid: Vector = np.exp(step * np.arange(first, first + int(places.max()) + 2))
+    above = masses * (ratios - grid[places]) / (grid[places + 1] - grid[places])
+    above = np.clip(above, 0.0, masses)
+    at = np.concatenate([places, places + 1])
+    split = np.bincount(at, np.concatenate([masses - above, above]), len(grid))
+    rounded_up: Vector = split * (1 + (2 * len(masses) + 64) * ROUNDING)
+    return grid, rounded_up
 
 
 @lru_cache(maxsize=_CACHE_SIZE)
