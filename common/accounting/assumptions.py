@@ -55,6 +55,10 @@ ENCRYPTION: Final = (
 HONEST_SHUFFLER: Final = "the shuffler permutes uniformly and does not collude with the analyzer"
 ALONE: Final = ("your own device randomizes as the task says", "nobody else needs to be honest")
 ENCRYPTED: Final = "the encryption holds"
+NOBODY_DROPS: Final = (
+    "nobody keeps long submissions, and their dummies, from the shuffler: a shortage that chance "
+    "does not explain stops the release"
+)
 
 
 def permanent_assumptions(permanent_epsilon: float) -> tuple[str, ...]:

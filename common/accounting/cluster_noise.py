@@ -199,8 +199,8 @@ def _on_grid(ratios: Vector, masses: Vector) -> tuple[Vector, Vector]:
     above = np.clip(above, 0.0, masses)
     at = np.concatenate([places, places + 1])
     split = np.bincount(at, np.concatenate([masses - above, above]), len(grid))
-    rounded_up: Vector = split * (1 + (2 * len(masses) + 64) * ROUNDING)
-    return grid, rounded_up
+    upward = 1 + (2 * len(masses) + 64) * ROUNDING
+    return grid, np.asarray(split * upward, dtype=np.float64)
 
 
 @lru_cache(maxsize=_CACHE_SIZE)

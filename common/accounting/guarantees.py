@@ -29,6 +29,7 @@ from common.accounting.assumptions import (
     ITEM_NOISE_COMPOSED,
     LOCAL,
     NO_LOCAL_NOISE,
+    NOBODY_DROPS,
     permanent_assumptions,
     shuffler_assumptions,
     with_dummies,
@@ -338,6 +339,7 @@ def _amplified(
             *assumptions,
             *shuffler_assumptions(parameters.shuffler),
             *_round_assumptions(parameters),
+            *((NOBODY_DROPS,) if len(parameters.dummies.lengths) > 1 else ()),
             ENCRYPTED,
         ),
     )
