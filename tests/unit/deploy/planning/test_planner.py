@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import optimize
 
-from common.accounting.amplification import delta_upper, epsilon_upper
+from common.accounting.amplification import delta_upper
 from common.accounting.composition import composed_epsilon
 from common.accounting.releases import AmplifiedRelease
 from common.messages.guarantee import sum_upper
@@ -30,7 +30,7 @@ def _exact_epsilon(design: Design, target: Requirements) -> float:
     """Return a design's ε, computed by the accountant without the planner."""
     anonymity_set = design.parameters.anonymity_set(target.n_min)
     if target.rounds == 1:
-        return epsilon_upper(design.reduction, anonymity_set, target.delta)
+        return design.parameters.release(anonymity_set).epsilon(target.delta)
     release = AmplifiedRelease(reduction=design.reduction, anonymity_set=anonymity_set)
     return composed_epsilon([release] * target.rounds, target.delta)
 
