@@ -124,7 +124,7 @@ def _randomized_delta(release: ClusterRelease, others: tuple[int, ...], epsilon:
 
     def own(value: int) -> Outcomes:
         reports = grr_distribution(value, d, release.local_epsilon).items()
-        return Counter({tuple(int(k == i) for k in range(2 * d)): p for (i,), p in reports})  # type: ignore[arg-type]
+        return Counter({tuple(int(k == i) for k in range(2 * d)): p for (i,), p in reports})
 
     total = 0.0
     for chance, law in _views(release):
