@@ -17,7 +17,7 @@ from analyzer.batch_counts import (
 )
 from common.crypto.hpke import report_context
 from common.errors import SuspectBatchError
-from common.mechanisms.base import Reports, null_reports
+from common.mechanisms.base import Reports, is_null, null_reports
 from common.mechanisms.registry import mechanism_of
 from common.messages.batch import BatchId, BatchManifest
 from common.task.dummy_spec import DummySpec
@@ -25,6 +25,7 @@ from common.task_digest import TaskDigest
 from tests.support.count_jobs import count, divide_finely, job_over
 from tests.support.protocol_tasks import protocol_task
 from tests.support.tasks import published
+from user_agent.contribution import draw_dummies
 
 _CASE = published()
 _MECHANISM = mechanism_of(_CASE.task)
@@ -170,3 +171,39 @@ def test_more_padding_than_the_lengths_allow_is_refused() -> None:
         found = refuse_excess_padding(counts, task, _batch(10_000))
 
         assert (10 * most, 100 - 10 * most) == (found.null, found.refused["malformed"])
+
+
+_SIGNED_TASK: Final = protocol_task("signed")
+
+
+def test_all_null_reports_that_rooms_can_hold_are_accepted() -> None:
+    """Also if every room is the largest and empty; not one more. Seed 9."""
+    largest, rng = 10 * (_SIGNED_TASK.lengths[-1] - 1), np.random.default_rng(9)
+    sent = [(largest, largest), (largest + 1, largest)]
+    for _ in range(300):
+        drawn = [
+            draw_dummies(mechanism_of(_SIGNED_TASK), _SIGNED_TASK.dummies, rng) for _ in range(10)
+        ]
+        null = sum(int(is_null(reports).sum()) for reports in drawn)
+        sent.append((null, sum(map(len, drawn))))
+    for null, added in sent:
+        counts = BatchCounts.joined(
+            np.zeros(1, dtype=np.int64),
+            [PartCounts(10 + max(0, added - null), null, 0, 0)],
+            n_repeated=0,
+            open_seconds=0,
+        )
+        found = refuse_excess_padding(counts, _SIGNED_TASK, _batch(10 + added))
+        assert (min(null, largest), max(0, null - largest)) == (found.null, found.n_refused)
+
+
+def test_too_few_of_the_largest_rooms_are_suspect() -> None:
+    """Six deviations; honest batches pass. Seed 10; fails by chance with probability 1e-4."""
+    chances, users = _SIGNED_TASK.dummies.length_probabilities(), 10_000
+    for numbers in np.random.default_rng(10).multinomial(users, chances, 300):
+        check_lengths(_lengths_batch(numbers), _SIGNED_TASK)
+    numbers = np.rint(users * chances).astype(np.int64)
+    short = math.ceil(6 * math.sqrt(users * chances[-1] * (1 - chances[-1])))
+    numbers[[-2, -1]] += [short, -short]
+    with pytest.raises(SuspectBatchError, match=r"of 10000 submissions have 7 or more reports"):
+        check_lengths(_lengths_batch(numbers), _SIGNED_TASK)

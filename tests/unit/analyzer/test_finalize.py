@@ -48,12 +48,14 @@ _AUE: Final = {"protocol": "aue", "n_min": 100, "target_size": 100}
 _PADDED: Final = published(**_PLAIN | _AUE, dummies=_EACH)
 
 
-def _finalize(case: PublishedTask, counts: BatchCounts, n_reports: int | None = None) -> Result:
-    """Build the result of a batch of a hundred users."""
+def _finalize(
+    case: PublishedTask, counts: BatchCounts, n_reports: int | None = None, n_users: int = 100
+) -> Result:
+    """Build the result of a batch, of a hundred users by default."""
     manifest = BatchManifest(
         task_digest=case.signed.digest(),
         batch_id=BatchId(bytes(16)),
-        n_users=100,
+        n_users=n_users,
         n_reports=n_reports or counts.counted + counts.null + counts.n_refused,
     )
     counts = refuse_excess_padding(counts, case.task, manifest)
@@ -377,3 +379,19 @@ def test_items_are_refined_by_the_protocols_refinement(protocol: str) -> None:
         refine = maximise_likelihood if protocol == "ldp-blh" else smoothed_likelihood
         expected = refine(cells, channel, size)
     assert expected.tolist() == found.refined.tolist()
+
+
+@pytest.mark.parametrize("honest", [True, False])
+def test_a_result_warns_of_clusters_that_honest_users_do_not_send(*, honest: bool) -> None:
+    """Both totals are off if nobody adds any. Seed 2; fails by chance with probability 1e-6."""
+    task = protocol_task("signed")
+    mechanism, users = mechanism_of(task), np.full(30, 100)
+    cells = np.concatenate([users, 0 * users])
+    if honest:
+        cells = mechanism.sample_cells(users, 0, np.random.default_rng(2))
+    case = dataclasses.replace(published(), task=task)
+    counts = dataclasses.replace(_counts(task, own=1), cells=cells, counted=int(cells.sum()))
+    warnings = _finalize(case, counts, n_users=3000).warnings
+
+    assert (0 if honest else 2) == len(warnings)
+    assert all("3,000 honest users send" in warning for warning in warnings)

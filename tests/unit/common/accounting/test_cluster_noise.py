@@ -5,15 +5,18 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from scipy import stats
 
 from common.accounting.cluster_noise import ClusterRelease, Room, _CountGrid
 from common.errors import AccountingError
+from tests.support.exhaustive_delta import grr_distribution
 
 _VECTORS = json.loads(
     (Path(__file__).parents[3] / "vectors" / "signed.json").read_text(encoding="utf-8")
@@ -74,12 +77,8 @@ def test_reference_figures_are_met(vector: dict[str, Any], release: ClusterRelea
         assert 0.98 * vector["delta_ideal"] <= found <= 1.02 * vector["delta_upper"]
 
 
-def _exact_delta(release: ClusterRelease, epsilon: float) -> float:
-    """
-    Return the exact δ, all rooms and all counts seen, by enumeration.
-
-    The victim holds item 0 or 1; the others' own reports are known, and subtracted.
-    """
+def _views(release: ClusterRelease) -> Iterator[tuple[float, Outcomes]]:
+    """Yield each choice of shown rooms: its probability, and the counts of the clusters in them."""
     d, rooms = release.domain_size, release.rooms
     contents: list[Outcomes] = []
     for room in rooms:
@@ -91,7 +90,6 @@ def _exact_delta(release: ClusterRelease, epsilon: float) -> float:
                 content[tuple(counts)] += room.filled * share / d  # type: ignore[assignment]
         contents.append(content)
     hidden = 1 - sum(room.shown for room in rooms)
-    total = 0.0
     for shown in itertools.product(range(release.trials + 1), repeat=len(rooms)):
         rest = release.trials - sum(shown)
         if rest < 0:
@@ -102,10 +100,39 @@ def _exact_delta(release: ClusterRelease, epsilon: float) -> float:
             chance *= room.shown**number / math.factorial(number)
             for _ in range(number):
                 law = _sum(law, content)
+        yield chance, law
+
+
+def _exact_delta(release: ClusterRelease, epsilon: float) -> float:
+    """
+    Return the exact δ, all rooms and all counts seen, by enumeration.
+
+    The victim holds item 0 or 1; the others' own reports are known, and subtracted.
+    """
+    total = 0.0
+    for chance, law in _views(release):
         for (first, second, *others), one in law.items():
             other = law[first + 1, second - 1, *others]
             total += chance * max(0.0, one - math.exp(epsilon) * other)
         # Counts that are possible only with item 1 do not add to the excess of item 0.
+    return total
+
+
+def _randomized_delta(release: ClusterRelease, others: tuple[int, ...], epsilon: float) -> float:
+    """Return the exact δ if GRR randomizes the victim's item and the others' items, all unknown."""
+    d = release.domain_size
+
+    def own(value: int) -> Outcomes:
+        reports = grr_distribution(value, d, release.local_epsilon).items()
+        return Counter({tuple(int(k == i) for k in range(2 * d)): p for (i,), p in reports})
+
+    total = 0.0
+    for chance, law in _views(release):
+        for value in others:
+            law = _sum(law, own(value))  # noqa: PLW2901
+        one, other = _sum(law, own(0)), _sum(law, own(1))
+        excess = (p - math.exp(epsilon) * other[counts] for counts, p in one.items())
+        total += chance * sum(each for each in excess if each > 0)
     return total
 
 
@@ -174,6 +201,61 @@ def test_no_tiny_instance_has_a_larger_delta() -> None:
             expected = _without_bins(release, epsilon)
             assert _exact_delta(release, epsilon) <= expected + 1e-12
             assert expected <= release.delta(epsilon) + 1e-12
+
+
+@pytest.mark.parametrize("local_epsilon", [1.0, 3.0])
+def test_no_tiny_instance_with_local_noise_has_a_larger_delta(local_epsilon: float) -> None:
+    """One to three users of any values; and the bound is s times that without noise."""
+    types: tuple[Types, ...] = (((1, 0, 0.5), (0, 1, 0.5)), ((2, 1, 0.8), (2, 0, 0.2)))
+    cases = itertools.product((1, 2, 3), (2, 3), (0.5, 1.0), (0.25, 0.875), types)
+    for n, d, shown, filled, of_room in cases:
+        signal = math.expm1(local_epsilon) / (math.exp(local_epsilon) + d - 1)
+        plain = ClusterRelease(trials=n, domain_size=d, rooms=(Room(shown, filled, of_room),))
+        release = replace(plain, signal=signal, local_epsilon=local_epsilon)
+        for epsilon in (0.1, 0.5, 1.5):
+            inner = math.log1p(math.expm1(epsilon) / signal)
+            expected = signal * _without_bins(plain, inner) if epsilon < local_epsilon else 0.0
+            for others in itertools.combinations_with_replacement(range(d), n - 1):
+                assert _randomized_delta(release, others, epsilon) <= expected + 1e-12
+            assert expected <= release.delta(epsilon) + 1e-12
+            if epsilon < local_epsilon:
+                assert release.delta(epsilon) == pytest.approx(signal * plain.delta(inner))
+
+
+def test_an_attack_on_the_whole_protocol_comes_close_to_the_bound() -> None:
+    """
+    The likelihood-ratio event on the victim's two items, among 4,000 users and 60 items.
+
+    Clusters are drawn as devices draw them (test_contribution.py); the event takes the counts on
+    the two items as independent, by Panjer's recursion. Seed 8; were the bound exact, the
+    test would fail by chance with probability 1e-6.
+    """
+    law, users, items, epsilon, filled = _VECTORS["laws"][5], 4000, 60, 1.0, 0.1
+    room, batches, size = _room(1.0, filled, law["types"]), 1_000_000, 160
+    bound = ClusterRelease(trials=users, domain_size=items, rooms=(room,)).delta(epsilon)
+    rates = {(i, j): users / items * filled * share for i, j, share in room.types}
+    own = np.zeros((size + 1, size))  # the last row, place -1, stays 0
+    own[0, 0] = math.exp(-sum(rates.values()))
+    for k, m in itertools.islice(np.ndindex(size, size), 1, None):
+        fitting = ((i, j, rate) for (i, j), rate in rates.items() if i <= k and j <= m)
+        terms = ((i if k else j) * rate * own[k - i, m - j] for i, j, rate in fitting)
+        own[k, m] = sum(terms) / (k or m)
+
+    chances = [filled * share / items for *_, share in room.types]
+    drawn = np.random.default_rng(8).multinomial(
+        users, [*chances, *chances, 1 - 2 * sum(chances)], batches
+    )
+    counts = drawn[:, :-1].reshape(batches, 2, -1) @ [each[:2] for each in room.types]
+
+    def seen(*added: int) -> NDArray[np.bool_]:
+        (a, b), (c, d) = (counts + np.stack([added, (0, 0)], axis=1)).transpose(1, 2, 0)
+        return np.asarray(own[a - 1, b] * own[c, d] > math.exp(epsilon) * own[a, b] * own[c - 1, d])
+
+    excess = seen(1, 0) - math.exp(epsilon) * seen(0, 1)
+    reach = 4.76 * excess.std() / math.sqrt(batches)
+
+    assert 0.05 < bound < 0.15
+    assert 0.85 * bound < excess.mean() - reach < bound
 
 
 @pytest.mark.parametrize("vector", _VECTORS["tiny"])

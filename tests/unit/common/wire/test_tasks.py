@@ -1,26 +1,32 @@
 import dataclasses
 import math
+from typing import Final
 
 import pytest
 
 from common.crypto.signing import SignedTask
-from common.errors import WireError
+from common.errors import TaskError, WireError
 from common.messages.batch import TaskState
 from common.task.draft import TaskDraft
 from common.task_digest import TaskDigest
 from common.wire import fields, tasks
 from tests.support.kind_tasks import OF_OTHER_KINDS, kind_draft_fields
+from tests.support.protocol_tasks import protocol_task
 from tests.support.tasks import draft
 from tests.support.wire_parsers import DRAFTS, _summary
 
 _SIGNED = SignedTask(task_bytes=b"task", signature=bytes(64))
 _HYBRID = "mlkem768x25519-hkdf-sha256-chacha20poly1305"
+_CLUSTERS: Final = draft(
+    protocol="signed", local_epsilon=math.inf, dummies=protocol_task("signed").dummies
+)
 
 
 @pytest.mark.parametrize(
     "asked",
     [
         *DRAFTS,
+        _CLUSTERS,
         draft(bytes(1216), suite=_HYBRID, dummies_per_user=1.3),
         *(draft(**kind_draft_fields(name)) for name in OF_OTHER_KINDS),
     ],
@@ -72,4 +78,24 @@ def test_a_draft_without_a_suite_has_the_default_one() -> None:
         tasks.draft_from_wire(message)
     message.suite = "mlkem768x25519-hkdf-sha256-chacha20poly1305"
     with pytest.raises(WireError, match="shuffler_key has 32 bytes; it must have 1216"):
+        tasks.draft_from_wire(message)
+
+
+@pytest.mark.parametrize("table", ["clusters", "rooms"])
+@pytest.mark.parametrize("numbers", [[], [1, 0], [1, 0, 2, 3]])
+def test_each_type_and_room_of_clusters_has_three_numbers(table: str, numbers: list[int]) -> None:
+    """The message names the table."""
+    message = tasks.draft_to_wire(_CLUSTERS)
+    getattr(message.dummies.clusters, table).add(numbers=numbers)
+
+    with pytest.raises(WireError, match=f"each of the {table} must have 3 numbers"):
+        tasks.draft_from_wire(message)
+
+
+def test_no_number_of_a_table_of_clusters_is_too_large_to_refuse() -> None:
+    """The wire format has larger numbers than devices can draw."""
+    message = tasks.draft_to_wire(_CLUSTERS)
+    message.dummies.clusters.clusters[0].numbers[2] = 2**64 - 1
+
+    with pytest.raises(TaskError, match="a cluster's weight is 18446744073709551615; it must lie"):
         tasks.draft_from_wire(message)

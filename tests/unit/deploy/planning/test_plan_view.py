@@ -66,6 +66,16 @@ def _run(asked: list[str], *arguments: str) -> Result:
     return CliRunner().invoke(app, ["plan", *asked, *arguments])
 
 
+def test_an_influence_cap_limits_what_one_liar_moves() -> None:
+    """Without it, `signed` would be planned with an influence of 14."""
+    asked = ["--users", "20000", "--domain-size", "20", "--central-epsilon", "1"]
+    caps = ("--local-cap", "none", "--messages-cap", "2", "--influence-cap", "10")
+    found = json.loads(_run(asked, *caps, "--json").stdout)
+
+    assert found["protocol"] == "signed"
+    assert max(found["influence"].values()) <= 10
+
+
 def _text(outcome: Result) -> str:
     return " ".join(outcome.stdout.split())
 

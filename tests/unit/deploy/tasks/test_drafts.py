@@ -1,10 +1,14 @@
 import math
+from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 import pytest
 
 from common.errors import TaskError
+from common.task.cluster_spec import ClusterSpec
 from common.task.draft import TaskDraft
+from common.task.dummy_spec import DummySpec
 from deploy.tasks import drafts as draft_file
 
 _GOOD = """
@@ -82,3 +86,56 @@ def test_a_mistake_in_a_draft_is_named(
         _read(tmp_path, _GOOD.replace(*change))
     with pytest.raises(TaskError, match="cannot be read"):
         draft_file.read(tmp_path / "none.toml", bytes(32))
+
+
+_CLUSTERS: Final = """
+[dummies]
+law = "clusters"
+per_user = 0
+[dummies.clusters]
+negative_weight = 2
+trials = 1
+clusters = [[2, 1, 40], [0, 1, 2147483648]]
+rooms = [[1, 8, 9], [3, 6, 7]]
+"""
+
+
+def test_a_table_of_clusters_is_read_back_as_it_was_written(tmp_path: Path) -> None:
+    """With both of its tables, under `dummies`."""
+    draft = _read(tmp_path, _GOOD + _CLUSTERS)
+    expected = ClusterSpec(
+        negative_weight=2,
+        trials=1,
+        clusters=((2, 1, 40), (0, 1, 2**31)),
+        rooms=((1, 8, 9), (3, 6, 7)),
+    )
+
+    assert DummySpec(law="clusters", per_user=0, clusters=expected) == draft.dummies
+    assert draft == _read(tmp_path, draft_file.as_toml(draft))
+    assert replace(draft, dummies=None) == _read(tmp_path, _GOOD)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("2147483648", "2147483649"), "a cluster's weight is 2147483649; it must lie between 1"),
+        (("2147483648", str(2**63)), "dummies must be within 64 bits"),
+        (("2147483648", "1.5"), "dummies.clusters.clusters.1.2 must be a valid integer"),
+        (("[0, 1, 2147483648]", "[0, 1]"), "missing key in the draft: dummies.clusters.clusters.1"),
+        (("[0, 1, 2147483648]", "[0, 1, 2, 3]"), "clusters.1 "),
+        (
+            ("rooms = [[1, 8, 9], [3, 6, 7]]", ""),
+            "missing key in the draft: dummies.clusters.rooms",
+        ),
+        (("trials = 1", "trials = -1"), "the trials of clusters is -1"),
+        (("[3, 6, 7]", "[2, 6, 7]"), "a cluster has 3 reports; the largest room holds 2"),
+        (('"clusters"', '"fixed"'), "a table of clusters must be given for clusters, and for no"),
+        (("[dummies.clusters]", "[dummies.groups]"), "unknown key in the draft: dummies.groups"),
+    ],
+)
+def test_a_mistake_in_a_table_of_clusters_is_named(
+    tmp_path: Path, change: tuple[str, str], message: str
+) -> None:
+    """The error has the key, or the rule and the number."""
+    with pytest.raises(TaskError, match=message):
+        _read(tmp_path, _GOOD + _CLUSTERS.replace(*change))
