@@ -19,7 +19,7 @@ FILE: Final = "cluster_laws.json"
 """The table in this package, written by `make_cluster_laws`."""
 _STEPS: Final = 400
 """Steps of the grid of log ratios for ε: rounding a ratio moves it by at most ε/800."""
-_MAX_CELLS: Final = 2**22
+_MAX_CELLS: Final = 2**23
 _MAX_LOG_RATIO: Final = 6.0
 """End of that grid; larger ratios count as this one."""
 _NEGLIGIBLE: Final = 1e-17
