@@ -205,7 +205,7 @@ def test_no_tiny_instance_has_a_larger_delta() -> None:
 
 @pytest.mark.parametrize("local_epsilon", [1.0, 3.0])
 def test_no_tiny_instance_with_local_noise_has_a_larger_delta(local_epsilon: float) -> None:
-    """One to three users of any values; and the bound is s times that without noise."""
+    """One to three users of any values, against s times the bound without noise."""
     types: tuple[Types, ...] = (((1, 0, 0.5), (0, 1, 0.5)), ((2, 1, 0.8), (2, 0, 0.2)))
     cases = itertools.product((1, 2, 3), (2, 3), (0.5, 1.0), (0.25, 0.875), types)
     for n, d, shown, filled, of_room in cases:
@@ -218,8 +218,18 @@ def test_no_tiny_instance_with_local_noise_has_a_larger_delta(local_epsilon: flo
             for others in itertools.combinations_with_replacement(range(d), n - 1):
                 assert _randomized_delta(release, others, epsilon) <= expected + 1e-12
             assert expected <= release.delta(epsilon) + 1e-12
-            if epsilon < local_epsilon:
-                assert release.delta(epsilon) == pytest.approx(signal * plain.delta(inner))
+
+
+def test_local_noise_lowers_the_bound_as_it_lowers_the_tiny_ones() -> None:
+    """With 4,000 users, where bins cost little; and nothing is left from the local ε on."""
+    room = _room(1.0, 0.1, _VECTORS["laws"][5]["types"])
+    plain = ClusterRelease(trials=4000, domain_size=60, rooms=(room,))
+    noisy = replace(plain, signal=0.8, local_epsilon=5.5)
+    expected = 0.8 * plain.delta(math.log1p(math.expm1(1.0) / 0.8))
+
+    assert noisy.delta(1.0) == pytest.approx(expected, rel=1e-7)
+    assert noisy.delta(1.0) < 0.8 * plain.delta(1.0)
+    assert (0.0, True) == (noisy.delta(5.5), noisy.delta(5.4) > 0)
 
 
 def test_an_attack_on_the_whole_protocol_comes_close_to_the_bound() -> None:

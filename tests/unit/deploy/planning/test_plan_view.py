@@ -100,7 +100,12 @@ def test_a_program_reads_the_plan_as_json() -> None:
 def test_no_local_noise_is_text_in_json_and_inf_in_toml() -> None:
     """JSON has no infinity; TOML has."""
     found = _plan(
-        domain_size=5, local_cap=math.inf, messages_cap=2.0, central_epsilon=1.0, n_users=100_000
+        domain_size=5,
+        local_cap=math.inf,
+        influence_cap=2.6,
+        messages_cap=2.0,
+        central_epsilon=1.0,
+        n_users=100_000,
     )
     fields = to_json(found)
     local = [g for g in fields["guarantees"] if g["coalition"] == "shuffler+analyzer"]
@@ -141,8 +146,8 @@ def test_the_draft_of_several_rounds_names_the_population_and_its_guarantee() ->
             "od-hp",
         ),
         pytest.param(
-            {"domain_size": 5, "local_cap": math.inf, "messages_cap": 2.0},
-            "puredump",
+            {"domain_size": 5, "local_cap": math.inf, "messages_cap": 2.0, "influence_cap": 20},
+            "signed",
             marks=pytest.mark.slow,
         ),
         ({"domain_size": 30, "local_cap": math.inf, "trust": "shuffler-dummies"}, "sageo"),
