@@ -110,7 +110,7 @@ def test_no_local_noise_is_text_in_json_and_inf_in_toml() -> None:
     fields = to_json(found)
     local = [g for g in fields["guarantees"] if g["coalition"] == "shuffler+analyzer"]
 
-    assert ("signed", "inf") == (fields["protocol"], fields["mechanism"]["local_epsilon"])
+    assert ("puredump", "inf") == (fields["protocol"], fields["mechanism"]["local_epsilon"])
     assert [("inf", 0.0)] == [(g["epsilon"], g["delta"]) for g in local if g["delta"] == 0]
     assert tomllib.loads(draft(found, _NOW))["local_epsilon"] == math.inf
 
