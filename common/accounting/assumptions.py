@@ -80,10 +80,9 @@ def with_dummies(dummies: DummySpec) -> str:
     if dummies.maximum == 0:
         return ""
     if dummies.clusters is not None:
-        shown = dummies.clusters.shown * dummies.clusters.trials
         return (
             " and add clusters of positive and negative reports of random items as the task's "
-            f"table says, {shown:.4g} on average, some of them empty"
+            f"table says, {dummies.expected_per_user:.4g} reports on average"
         )
     probability = f"{dummies.extra_probability:.6g} ({dummies.extra_weight} in {EXTRA_WEIGHT_SUM})"
     if not dummies.uniform:

@@ -51,13 +51,15 @@ class ClusterSpec:
 
     def __post_init__(self) -> None:
         check_int_range("negative_weight", self.negative_weight, 1, MAX_NEGATIVE_WEIGHT)
-        check_int_range("the trials of clusters", self.trials, 1, MAX_CLUSTER_TRIALS)
+        check_int_range("the number of trials of clusters", self.trials, 1, MAX_CLUSTER_TRIALS)
         check_int_range("the number of types of clusters", len(self.clusters), 1, MAX_TYPES)
         check_int_range("the number of rooms", len(self.rooms), 1, MAX_ROOMS)
         for positive, negative, weight in self.clusters:
-            check_int_range("a cluster's positive reports", positive, 0, _MAX_OF_A_SIGN)
-            check_int_range("a cluster's negative reports", negative, 0, _MAX_OF_A_SIGN)
-            check_int_range("a cluster's reports", positive + negative, 1, 2 * _MAX_OF_A_SIGN)
+            check_int_range("a cluster's number of positive reports", positive, 0, _MAX_OF_A_SIGN)
+            check_int_range("a cluster's number of negative reports", negative, 0, _MAX_OF_A_SIGN)
+            check_int_range(
+                "a cluster's number of reports", positive + negative, 1, 2 * _MAX_OF_A_SIGN
+            )
             check_int_range("a cluster's weight", weight, 1, _MAX_TYPE_WEIGHT)
         if len({each[:2] for each in self.clusters}) < len(self.clusters):
             raise TaskError("a type of clusters is listed twice")
@@ -65,7 +67,7 @@ class ClusterSpec:
         if sizes != sorted(set(sizes)):
             raise TaskError(f"the rooms have {sizes} reports; they must be ascending")
         for size, shown, filled in self.rooms:
-            check_int_range("a room's reports", size, 1, 2 * _MAX_OF_A_SIGN)
+            check_int_range("a room's number of reports", size, 1, 2 * _MAX_OF_A_SIGN)
             check_int_range("a room's weight of being shown", shown, 1, CHANCE_SUM)
             check_int_range("a room's weight of being filled", filled, 1, _MAX_FILLED)
         total = sum(shown for _, shown, _ in self.rooms)

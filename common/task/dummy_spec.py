@@ -65,8 +65,8 @@ class DummySpec:
         check_int_range("most", self.most, 0, MAX_DUMMIES - self.per_user)
         if (self.law == "clusters") != (self.clusters is not None):
             raise TaskError(
-                f"the distribution of the dummies is {self.law}; a table of clusters must be given "
-                "for clusters, and for no other"
+                f"the distribution of the dummies is {self.law}; the table [dummies.clusters] is "
+                f"{'missing' if self.clusters is None else 'for the distribution clusters only'}"
             )
         if (self.law not in {"fixed", "clusters"}) != (self.extra_weight > 0):
             raise TaskError(

@@ -68,6 +68,7 @@ def to_json(plan: Plan) -> dict[str, Any]:
         "central_epsilon": plan.central_guarantee.epsilon,
         "rounds": target.rounds,
         "trust": target.trust,
+        "left_out": dict(plan.left_out),
     }
 
 
@@ -191,9 +192,15 @@ def _notes(plan: Plan) -> Iterator[str]:
     if design.dummy_spec.clusters is not None:
         up, down = map(rounded_up, design.influence)
         yield (
-            f"one dishonest submission can add {up} users to a value, or take {down} away. Where "
-            "people may want to falsify the result, set --influence-cap or choose another protocol."
+            f"one dishonest submission can add {up} users to a value, or take {down} away"
+            + "; --influence-cap sets a limit." * math.isinf(target.influence_cap)
+            + "." * math.isfinite(target.influence_cap)
         )
+        if target.honest_fraction == 1:
+            yield (
+                "users who send no clusters, or tell the analyzer theirs, leave signed with fewer, "
+                "and its guarantee soon fails; plan for them with --honest-fraction."
+            )
         if math.isinf(design.local_epsilon):
             yield (
                 "signed has no local noise: if the shuffler and the analyzer pool what they saw, "

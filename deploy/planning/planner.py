@@ -20,6 +20,7 @@ from deploy.planning.design import Design
 from deploy.planning.frontier import Frontier
 from deploy.planning.requirements import Requirements
 from deploy.planning.search import approximate_mse, search_protocols
+from deploy.planning.signed_design import signed_designs
 from deploy.planning.value_design import ValueDesign, value_design
 
 _ILLUSTRATION: Final = "an illustration, not a guarantee: half of all users collude"
@@ -50,7 +51,7 @@ class Plan:
     binding: tuple[str, ...] = ()
     """Names of the constraints that limit the error; for items only."""
     left_out: Mapping[str, str] = field(default_factory=dict)
-    """Reason why a protocol has no design, by name of the protocol; empty for items."""
+    """Reason why a protocol has no design, by name; of those for items, only for `signed`."""
 
     @property
     def target(self) -> Requirements:
@@ -69,7 +70,7 @@ def plan(target: Requirements) -> Plan:
     designs: Sequence[Design]
     binding, left_out = tuple[str, ...](), dict[str, str]()
     if target.kind == "categorical":
-        frontier, designs = search_protocols(target)
+        frontier, designs, left_out = search_protocols(target)
         binding = _binding(frontier, designs[0])
         if designs[0].mse > target.max_mse:
             raise _infeasible(frontier, designs[0], binding)
@@ -110,17 +111,23 @@ def _binding(frontier: Frontier, best: Design) -> tuple[str, ...]:
     """
     Return the names of the constraints that limit the approximate error.
 
-    For clusters, which have no approximation, these are ε and the caps that are nearly reached.
+    Clusters have no approximation: their finite caps are relaxed, and clusters planned again.
     """
     if best.protocol == "signed":
-        wants = frontier.target
-        reached = {
-            "central epsilon": True,
-            "messages cap": _RELAXATION * best.messages_per_user > wants.messages_cap,
-            "influence cap": _RELAXATION * max(best.influence) > wants.influence_cap,
-            "local cap": math.isfinite(best.local_epsilon),
-        }
-        return tuple(name for name, binds in reached.items() if binds)
+        caps = ("messages_cap", "influence_cap")
+        finite = [name for name in caps if math.isfinite(getattr(frontier.target, name))]
+        relaxed = [
+            name.replace("_", " ")
+            for name in finite
+            if signed_designs(
+                dataclasses.replace(
+                    frontier.target, **{name: _RELAXATION * getattr(frontier.target, name)}
+                )
+            )[0].mse
+            < _BINDING_RATIO * best.mse
+        ]
+        noisy = ["local cap"] if math.isfinite(best.local_epsilon) else []
+        return ("central epsilon", *relaxed, *noisy)
     target, now = frontier.target, approximate_mse(frontier)
     return tuple(
         name.replace("_", " ")

@@ -1,6 +1,5 @@
 """Find the best design of every protocol, by approximation and exact accounting. Pure."""
 
-import contextlib
 import dataclasses
 import math
 from collections.abc import Mapping
@@ -140,9 +139,11 @@ def _aue(target: Requirements) -> Design:
     return at(high)
 
 
-def search_protocols(target: Requirements) -> tuple[Frontier, list[Design]]:
+def search_protocols(target: Requirements) -> tuple[Frontier, list[Design], dict[str, str]]:
     """
     Return the calibrated frontier and the best design of each protocol, the best of all first.
+
+    Last comes the reason why `signed` has no design, by its name; empty if it has one.
 
     Cost: about twenty evaluations of δ.
     """
@@ -156,16 +157,19 @@ def search_protocols(target: Requirements) -> tuple[Frontier, list[Design]]:
         designs += _search_protocol(frontier, point.protocol, most)
     if target.trust == "shuffler-dummies":
         designs += shuffler_designs(target)
-    with contextlib.suppress(PlanError):  # the reason is that signed has no design
+    left_out = dict[str, str]()
+    try:
         designs += signed_designs(target)[:1]
+    except PlanError as error:
+        left_out["signed"] = str(error)
     allowed = [design for design in designs if max(design.influence) <= target.influence_cap]
     if not allowed:
         least = min(max(design.influence) for design in designs)
         raise PlanError(
-            f"the influence cap is {target.influence_cap:g}; with the least of all designs, one "
-            f"dishonest submission can move an item by {least:.4g} users"
+            f"the influence cap is {target.influence_cap:g}; the least that one dishonest "
+            f"submission can move an item, of all designs, is {least:.4g} users"
         )
-    return frontier, _ranked(allowed)
+    return frontier, _ranked(allowed), left_out
 
 
 def approximate_mse(frontier: Frontier, **changes: Any) -> float:  # noqa: ANN401  # requirements

@@ -20,7 +20,7 @@ def signed_designs(target: Requirements) -> list[Design]:
 
     Under a local cap, users' own reports are randomized by GRR, which leaves a share s of the
     truth. Clusters must then reach δ / s at ln(1 + (e^ε - 1) / s); see
-    common/accounting/cluster_noise.py.
+    common/accounting/cluster_noise.py. One liar never outweighs all users.
 
     Raises:
         PlanError: There are several rounds, the shuffler is not trusted, or no shipped law meets
@@ -52,7 +52,7 @@ def signed_designs(target: Requirements) -> list[Design]:
             epsilon=epsilon,
             delta=min(0.99, target.delta / signal),
             messages_cap=target.messages_cap,
-            influence_cap=target.influence_cap * signal,
+            influence_cap=min(target.influence_cap, target.n_min) * signal,
         )
     )
     return [_design(clusters, local, target) for clusters in found]

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from common.errors import SettingsError
-from common.messages.result import Estimate, Means, Result
+from common.messages.result import Estimate, Histogram, Means, Result
 from common.protocols import protocol_named
 from deploy.results.estimate_table import CONFIDENCE
 from deploy.results.result_view import Columns
@@ -53,13 +53,17 @@ def as_json(result: Result) -> dict[str, Any]:
 
 def estimate_as_json(estimate: Estimate) -> dict[str, Any]:
     """Return an estimate's JSON fields, named as in common/messages/result.py; arrays as lists."""
-    return dataclasses.asdict(
+    fields = dataclasses.asdict(
         estimate,
         dict_factory=lambda fields: {
             name: value.tolist() if isinstance(value, np.ndarray) else value
             for name, value in fields
         },
     )
+    if isinstance(estimate, Histogram):
+        del fields["half_widths"]
+        fields["half_width"] = estimate.half_width(CONFIDENCE)
+    return fields
 
 
 def write_csv(path: Path, columns: Columns) -> None:

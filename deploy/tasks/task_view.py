@@ -130,7 +130,11 @@ def parameter_rows(task: Task) -> list[tuple[str, str]]:
     hashed = f" into {task.item_mechanism.buckets:,} buckets" if hashes else ""
     added = f"{dummies.law}, {dummies.expected_per_user:.4g} per user on average"
     if dummies.clusters is not None:
-        added += f"; {describe_influence(dummies.clusters)}"
+        nulls = dummies.expected_sent - dummies.expected_per_user
+        added = (
+            f"clusters of {dummies.expected_per_user:.4g} reports per user on average, and "
+            f"{nulls:.4g} null reports; {describe_influence(dummies.clusters)}"
+        )
     return [
         ("protocol", task.protocol),
         ("values", _describe_values(task)),

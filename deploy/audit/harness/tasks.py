@@ -10,6 +10,7 @@ from analyzer.task_builder import complete
 from common.accounting.guarantees import PrivacyParameters, claimed_guarantee
 from common.crypto.hpke import HpkePrivateKey
 from common.errors import ShuffleDpError
+from common.task.cluster_spec import ClusterSpec
 from common.task.draft import TaskDraft
 from common.task.dummy_spec import DummySpec
 from common.task.task import NONCE_BYTES, Task
@@ -23,6 +24,13 @@ _MAX_EPSILON: Final = 100.0
 _MAX_ITEMS: Final = 32
 _MAX_BUCKETS: Final = 7
 _MAX_DUMMIES: Final = 8
+_FEW_CLUSTERS: Final = ClusterSpec(
+    negative_weight=2,
+    trials=4,
+    clusters=((2, 1, 40), (1, 0, 20), (0, 1, 6), (3, 0, 3)),
+    rooms=((1, 2**30, 2**31), (3, 2**31, 3 * 2**30)),
+)
+"""Small clusters from which every user sends some, for tasks whose own would hide nobody."""
 
 
 def sample_task(**fields: Any) -> Task:  # noqa: ANN401  # fields of a draft
@@ -68,7 +76,9 @@ def _reduced(task: Task, key: bytes, n_min: int, *, cut: bool) -> TaskDraft:
     size, dummies, shuffler = min(task.domain_size, _MAX_ITEMS), task.dummies, task.shuffler
     if dummies.law == "each-item":
         dummies = dataclasses.replace(dummies, trials=size, most=min(dummies.most, size))
-    elif dummies.clusters is None and cut and dummies.maximum > _MAX_DUMMIES:
+    elif cut and dummies.clusters is not None:
+        dummies = dataclasses.replace(dummies, clusters=_FEW_CLUSTERS)
+    elif cut and dummies.maximum > _MAX_DUMMIES:
         dummies = DummySpec(law="fixed", per_user=_MAX_DUMMIES)
     if cut and shuffler.law == "binomial":
         few = min(shuffler.trials, 4 * _MAX_DUMMIES)

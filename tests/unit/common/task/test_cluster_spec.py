@@ -73,10 +73,10 @@ def test_several_trials_add_their_rooms() -> None:
     [
         ({"negative_weight": 0}, "negative_weight is 0; it must lie between 1 and 64"),
         ({"negative_weight": 65}, "negative_weight is 65"),
-        ({"trials": 65}, "the trials of clusters is 65"),
+        ({"trials": 65}, "the number of trials of clusters is 65"),
         ({"clusters": ()}, "the number of types of clusters is 0"),
-        ({"clusters": ((0, 0, 1),)}, "a cluster's reports is 0"),
-        ({"clusters": ((256, 0, 1),)}, "a cluster's positive reports is 256"),
+        ({"clusters": ((0, 0, 1),)}, "a cluster's number of reports is 0"),
+        ({"clusters": ((256, 0, 1),)}, "a cluster's number of positive reports is 256"),
         ({"clusters": ((1, 0, 0),)}, "a cluster's weight is 0"),
         ({"clusters": ((1, 0, 2**63),)}, "a cluster's weight is 9223372036854775808"),
         ({"clusters": ((1, 0, 1.5),)}, "a cluster's weight must be a whole number"),

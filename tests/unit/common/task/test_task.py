@@ -286,8 +286,11 @@ def test_clusters_and_their_protocol_need_each_other() -> None:
         dataclasses.replace(signed, dummies=none)
     with pytest.raises(TaskError, match="the distribution of this protocol's dummies must be one"):
         dataclasses.replace(other, dummies=signed.dummies)
-    with pytest.raises(TaskError, match="is clusters; a table of clusters must be given"):
+    with pytest.raises(TaskError, match=r"is clusters; the table \[dummies.clusters\] is missing"):
         DummySpec(law="clusters", per_user=0)
-    with pytest.raises(TaskError, match="is fixed; a table of clusters must be given for clusters"):
+    with pytest.raises(
+        TaskError,
+        match=r"is fixed; the table \[dummies.clusters\] is for",
+    ):
         dataclasses.replace(none, clusters=signed.dummies.clusters)
     assert signed == Task.from_bytes(signed.to_bytes())

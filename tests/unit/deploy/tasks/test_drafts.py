@@ -127,9 +127,12 @@ def test_a_table_of_clusters_is_read_back_as_it_was_written(tmp_path: Path) -> N
             ("rooms = [[1, 8, 9], [3, 6, 7]]", ""),
             "missing key in the draft: dummies.clusters.rooms",
         ),
-        (("trials = 1", "trials = -1"), "the trials of clusters is -1"),
+        (("trials = 1", "trials = -1"), "the number of trials of clusters is -1"),
         (("[3, 6, 7]", "[2, 6, 7]"), "a cluster has 3 reports; the largest room holds 2"),
-        (('"clusters"', '"fixed"'), "a table of clusters must be given for clusters, and for no"),
+        (
+            ('"clusters"', '"fixed"'),
+            r"is fixed; the table \[dummies.clusters\] is for",
+        ),
         (("[dummies.clusters]", "[dummies.groups]"), "unknown key in the draft: dummies.groups"),
     ],
 )
