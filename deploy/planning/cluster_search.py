@@ -40,7 +40,7 @@ _AIM: Final = 0.985
 """Share of the allowed δ that a calibration aims at; anything from _ENOUGH to 1 ends it."""
 _ENOUGH: Final = 0.96
 _MAX_EVALUATIONS: Final = 8
-_MAX_CALIBRATED: Final = 4
+_MAX_CALIBRATED: Final = 2
 _WORSE: Final = 1.3
 """Predicted errors above this multiple of the best design's are not calibrated."""
 _SAME_ERROR: Final = 1.003
@@ -93,7 +93,7 @@ def cluster_specs(
     target: ClusterTarget, laws: Sequence[ClusterLaw] | None = None
 ) -> list[ClusterSpec]:
     """
-    Return up to four calibrated designs, those with the least error first.
+    Return up to two calibrated designs, those with the least error first.
 
     Each meets the target by `ClusterRelease`, with room for the rounding of claims, and hardly
     exceeds it. Among those within .3 % of the least error, the one with the fewest bytes is first.

@@ -10,7 +10,7 @@ from deploy.planning.cluster_search import ClusterTarget, cluster_specs
 from deploy.planning.design import Design
 from deploy.planning.requirements import Requirements
 
-_LEAST_SIGNAL: Final = 0.25
+_LEAST_SIGNAL: Final = 0.5
 """Least share of true reports, beyond uniform ones; below it, other protocols err less."""
 
 

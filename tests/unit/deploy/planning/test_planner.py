@@ -186,7 +186,7 @@ def test_without_trust_the_local_epsilon_keeps_the_target() -> None:
 
 def test_a_head_value_has_a_larger_error_than_a_rare_one() -> None:
     """The variances are exact; their mean over all values is the predicted error."""
-    target = small_requirements(domain_size=4, head=(0.5, 0.3, 0.1, 0.1), local_cap=3.0)
+    target = small_requirements(domain_size=4, head=(0.5, 0.3, 0.1, 0.1), local_cap=1.0)
     best = plan(target).best
     errors = best.head_errors()
 

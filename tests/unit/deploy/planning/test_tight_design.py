@@ -30,7 +30,7 @@ def _wanted(**changes: Any) -> Requirements:
         for name in _AMPLIFIED
         if name != "ddps"
         for changes in ({}, {"central_epsilon": 1.5, "delta": 1e-9})
-        for slow in [name in _LIKE_ANOTHER]
+        for slow in [name in {"signed", *_LIKE_ANOTHER}]
     ],
 )
 def test_a_task_claims_the_target_and_hardly_less(protocol: str, changes: dict[str, Any]) -> None:
