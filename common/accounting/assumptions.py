@@ -56,8 +56,8 @@ HONEST_SHUFFLER: Final = "the shuffler permutes uniformly and does not collude w
 ALONE: Final = ("your own device randomizes as the task says", "nobody else needs to be honest")
 ENCRYPTED: Final = "the encryption holds"
 NOBODY_DROPS: Final = (
-    "nobody keeps long submissions, and their dummies, from the shuffler: a shortage that chance "
-    "does not explain stops the release"
+    "nobody keeps long submissions, and their dummies, from the shuffler: a large shortage stops "
+    "the release, unless dishonest users fill it"
 )
 
 

@@ -139,7 +139,10 @@ def _half_widths(clusters: ClusterSpec, n_users: int, domain_size: int) -> Vecto
     of_one = np.zeros(size)
     np.add.at(of_one, added % size, chances)
     of_one[0] -= chances.sum()
-    law = scipy.fft.irfft(np.exp(trials * np.log1p(scipy.fft.rfft(of_one))), n=size)
+    z = scipy.fft.rfft(of_one)
+    # ln|1 + z|² = ln(1 + 2·Re z + |z|²): 1 + z would lose the digits of a small z.
+    logs = 0.5 * np.log1p(2 * z.real + np.abs(z) ** 2) + 1j * np.arctan2(z.imag, 1 + z.real)
+    law = scipy.fft.irfft(np.exp(trials * logs), n=size)
     # Place k holds the sums that are k modulo size; the one within reach of the mean counts.
     sums = np.arange(size)
     sums -= size * np.round((sums - mean) / size).astype(np.int64)

@@ -59,6 +59,8 @@ class Histogram:
 
     def __post_init__(self) -> None:
         _check_lengths("a histogram", self.frequencies, self.standard_errors, self.refined)
+        if len(self.half_widths) == 1:
+            raise WireError("a histogram has 1 half-width; it must have none, or 2 and more")
 
     def interval(self, confidence: float) -> Interval:
         """Return the ends of each item's confidence interval; not simultaneous."""
