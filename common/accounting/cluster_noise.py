@@ -182,8 +182,8 @@ def _on_grid(ratios: Vector, masses: Vector) -> tuple[Vector, Vector]:
     Return the ratios of the outcomes, ascending, and masses of g; split onto a grid if many.
 
     An outcome with probabilities (f, g) becomes two outcomes, with the ratios of the grid around
-    f/g and the same sums of f and of g. Whoever sees which of the two learns more, so δ can only
-    rise; by about the square of the grid's step over the spread of the ratios.
+    f/g and the same sums of f and of g. An adversary who sees which of the two learns more, so δ
+    can only rise: by about the square of the grid's step over the spread of the ratios.
     """
     if len(ratios) <= _MAX_CLASSES:
         order = np.argsort(ratios)
@@ -218,7 +218,7 @@ def _bins(
         share = (1 - room.filled * (1 - 2 / domain_size)) / 2
         labelled.append(Binomial(trials, min(1.0, room.shown * share)))
         fillings.append(min(1.0, room.filled / (domain_size * share)))
-    # Emptier rooms are cheap, so that their low edges may lie deeper.
+    # Rooms that are rarely filled hide little, so their low edges may lie deeper.
     fullest = max(room.filled for room in rooms)
     weights: dict[tuple[int, ...], float] = {}
     before = 1.0

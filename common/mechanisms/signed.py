@@ -117,8 +117,8 @@ class Signed(Grr):
             if abs(total - expected) > most:
                 found.append(
                     f"the batch has {total:,} {name} reports; {n_users:,} honest users send "
-                    f"{expected:,.0f}, give or take {most:,.0f}. Some users add clusters that the "
-                    "task does not draw, or none"
+                    f"{expected:,.0f}, give or take {most:,.0f}. Some users send clusters that "
+                    "the task does not allow, or send none"
                 )
         return tuple(found)
 

@@ -27,9 +27,8 @@ def simultaneous_confidence(confidence: float, n_intervals: int) -> float:
     return 1 - (1 - confidence) / max(1, n_intervals)
 
 
-def interval_around(figures: Figures, errors: Figures, confidence: float) -> Interval:
-    """Return both ends of each figure's confidence interval, by the normal approximation."""
-    reach = interval_half_width(confidence) * errors
+def interval_around(figures: Figures, reach: Figures) -> Interval:
+    """Return both ends of each figure's interval, which reaches this far on either side."""
     return figures - reach, figures + reach
 
 
@@ -65,7 +64,7 @@ class Histogram:
     def interval(self, confidence: float) -> Interval:
         """Return the ends of each item's confidence interval; not simultaneous."""
         reach = self.half_width(confidence) * self.standard_errors
-        return self.frequencies - reach, self.frequencies + reach
+        return interval_around(self.frequencies, reach)
 
     def half_width(self, confidence: float) -> float:
         """
@@ -112,7 +111,7 @@ class Means:
 
     def interval(self, confidence: float) -> Interval:
         """Return the ends of each mean's confidence interval; not simultaneous."""
-        return interval_around(self.means, self.standard_errors, confidence)
+        return interval_around(self.means, interval_half_width(confidence) * self.standard_errors)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

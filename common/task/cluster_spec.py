@@ -1,11 +1,11 @@
 """
 Clusters of positive and negative reports, which users add to their own report.
 
-A user makes a few trials. A trial shows at most one room: a number of reports beyond the user's
-own. By chance, a shown room holds a cluster, and null reports otherwise. A cluster is some positive
-and some negative reports of one uniformly random item; a negative report counts as
--negative_weight. Nothing here depends on the user's value, so lengths of submissions reveal nothing
-about it.
+A user makes a few trials. Each adds at most one room to the submission: a fixed number of reports,
+which shows in its length. By chance, a shown room holds a cluster, and null reports otherwise. A
+cluster is some positive and some negative reports of one uniformly random item; a negative report
+counts as -negative_weight. Nothing here depends on the user's value, so lengths of submissions
+reveal nothing about it.
 """
 
 import math
@@ -102,9 +102,9 @@ class ClusterSpec:
 
         See `item_variance`.
         """
-        added = self.negative_weight
+        weight = self.negative_weight
         return self.trials * math.fsum(
-            chance * (positive - added * negative) ** 2
+            chance * (positive - weight * negative) ** 2
             for positive, negative, chance in self.chances()
         )
 
@@ -126,7 +126,7 @@ class ClusterSpec:
 
     @property
     def influence(self) -> tuple[int, int]:
-        """The most that one dishonest submission adds to an item's count, and takes from it."""
+        """The most users that one dishonest submission adds to an item, and takes from it."""
         most = 1 + self.lengths[-1]
         return most, self.negative_weight * most
 
@@ -134,6 +134,11 @@ class ClusterSpec:
     def lengths(self) -> tuple[int, ...]:
         """Numbers of reports, null reports included, in the rooms that a user shows; ascending."""
         return tuple(sorted(_by_length(self)))
+
+    @property
+    def expected_length(self) -> float:
+        """Average number of reports, null reports included, in the rooms that a user shows."""
+        return float(self.length_probabilities() @ np.array(self.lengths))
 
     def length_probabilities(self) -> NDArray[np.float64]:
         """Return the probability of each of the `lengths`; same shape."""

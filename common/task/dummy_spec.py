@@ -173,7 +173,7 @@ class DummySpec:
 
     @property
     def maximum(self) -> int:
-        """Maximum number of dummies of one user; of clusters, with the rooms' null reports."""
+        """Maximum number of dummies of one user; for clusters, null reports included."""
         if self.clusters is not None:
             return self.clusters.lengths[-1]
         return self.per_user + self.most
@@ -214,9 +214,7 @@ class DummySpec:
     @property
     def expected_sent(self) -> float:
         """Average number of dummies of one user, and of the null reports that fill rooms."""
-        if self.clusters is None:
-            return self.expected_per_user
-        return float(self.length_probabilities() @ np.array(self.lengths))
+        return self.expected_per_user if self.clusters is None else self.clusters.expected_length
 
     @property
     def expected_per_user(self) -> float:

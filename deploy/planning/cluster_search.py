@@ -22,9 +22,7 @@ from common.errors import AccountingError, PlanError, TaskError
 from common.mechanisms.base import Vector
 from common.mechanisms.reduction import MatchCountReduction
 from common.mechanisms.weights import ResponseWeights
-from common.messages.submission import PLAIN_REPORT
 from common.task.cluster_spec import CHANCE_SUM, ClusterSpec
-from common.task.task import envelope_bytes
 from deploy.planning.cluster_law import ClusterLaw, poisson_delta, shipped_laws
 from deploy.planning.shuffler_noise import CLAIM_ROOM, MARGIN
 
@@ -135,14 +133,8 @@ def cluster_release(spec: ClusterSpec, honest_users: int, domain_size: int) -> C
 
 
 def expected_reports(spec: ClusterSpec) -> float:
-    """Return the mean number of reports in a submission, null reports included."""
-    return 1 + float(spec.length_probabilities() @ np.array(spec.lengths))
-
-
-def expected_bytes(spec: ClusterSpec) -> float:
-    """Return the mean length of a submission's envelope, in bytes."""
-    empty, one = (envelope_bytes(PLAIN_REPORT.itemsize, number) for number in (0, 1))
-    return empty + expected_reports(spec) * (one - empty)
+    """Return the mean number of reports in a submission, its own and null reports included."""
+    return 1 + spec.expected_length
 
 
 def _near(laws: Sequence[ClusterLaw], epsilon: float) -> list[ClusterLaw]:
@@ -281,11 +273,11 @@ def _most_promising(candidates: Sequence[_Candidate]) -> list[_Candidate]:
 
 
 def _ranked(specs: Sequence[ClusterSpec]) -> list[ClusterSpec]:
-    """Return designs by error; among those within .3 % of the least, by expected bytes."""
+    """Return designs by error; among those within .3 % of the least, by reports."""
     close = _SAME_ERROR * min(spec.noise for spec in specs)
     return sorted(
         specs,
-        key=lambda spec: (0, expected_bytes(spec)) if spec.noise <= close else (1, spec.noise),
+        key=lambda spec: (0, spec.expected_length) if spec.noise <= close else (1, spec.noise),
     )
 
 

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from common.mechanisms.base import Vector
-from common.messages.result import Interval, interval_half_width
+from common.messages.result import Interval, interval_around, interval_half_width
 from deploy.terminal.escape import escaped
 from deploy.terminal.tables import add_columns, print_whole
 
@@ -60,8 +60,7 @@ class EstimateTable:
     @cached_property
     def ends(self) -> Interval:
         """Lower and upper ends of the confidence intervals, each of shape (values,)."""
-        reach = self.half_width * self.errors
-        return self.values - reach, self.values + reach
+        return interval_around(self.values, self.half_width * self.errors)
 
     def columns(self, prefix: str = "") -> dict[str, Sequence[object]]:
         """Return file columns by name: estimates and, with `prefix`, errors and interval ends."""

@@ -133,7 +133,7 @@ def parameter_rows(task: Task) -> list[tuple[str, str]]:
         nulls = dummies.expected_sent - dummies.expected_per_user
         added = (
             f"clusters of {dummies.expected_per_user:.4g} reports per user on average, and "
-            f"{nulls:.4g} null reports; {describe_influence(dummies.clusters)}"
+            f"{nulls:.4g} null reports; {_describe_influence(dummies.clusters)}"
         )
     return [
         ("protocol", task.protocol),
@@ -157,7 +157,7 @@ def parameter_rows(task: Task) -> list[tuple[str, str]]:
     ]
 
 
-def describe_influence(clusters: ClusterSpec) -> str:
+def _describe_influence(clusters: ClusterSpec) -> str:
     """Say what one dishonest submission can do to a task's estimate."""
     up, down = clusters.influence
     return f"one dishonest submission moves an item by up to +{up:,} or -{down:,} users"

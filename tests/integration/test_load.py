@@ -17,7 +17,6 @@ from deploy.load.behaviour import MISBEHAVING
 from deploy.load.plan import LoadPlan, Ramp
 from deploy.load.report import LoadReport, ProgressBars, as_json
 from deploy.load.run import execute
-from deploy.load.target import connect
 from deploy.load.users import SealedUsers
 from deploy.terminal.json_output import dumps
 from tests.support.clients import envelopes, result_of, submit
@@ -33,18 +32,8 @@ async def _run(
     services: Services, signed: SignedTask, plan: LoadPlan, **changes: Any
 ) -> LoadReport | None:
     """Run with both operators' tokens; changes are arguments of `execute`."""
-    folder = services.directory
-    connecting = connect(
-        "services",
-        services.shuffler.address,
-        signed.digest(),
-        authority=folder / "tls" / "authority.pem",
-        analyzer=services.analyzer.address,
-        token_file=folder / "analyzer" / "operator.token",
-        shuffler_token_file=folder / "shuffler" / "operator.token",
-    )
     bars = ProgressBars(Console(quiet=True))
-    return await execute(connecting, plan, **{"bars": bars} | changes)
+    return await execute(services.load_target(signed), plan, **{"bars": bars} | changes)
 
 
 @pytest.mark.parametrize(

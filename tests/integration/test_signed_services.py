@@ -12,7 +12,6 @@ from common.task.task import Task
 from deploy.load.plan import LoadPlan
 from deploy.load.report import ProgressBars
 from deploy.load.run import execute
-from deploy.load.target import connect
 from deploy.planning.requirements import Requirements
 from deploy.planning.signed_design import signed_designs
 from deploy.simulate.collection import collect, estimate_histogram
@@ -49,18 +48,11 @@ async def test_a_planned_task_has_the_simulators_errors_and_the_tasks_lengths(
         n_min=_USERS,
         target_size=_USERS,
     )
-    task, folder = Task.from_bytes(signed.task_bytes), services.directory
-    connecting = connect(
-        "services",
-        services.shuffler.address,
-        signed.digest(),
-        authority=folder / "tls" / "authority.pem",
-        analyzer=services.analyzer.address,
-        token_file=folder / "analyzer" / "operator.token",
-        shuffler_token_file=folder / "shuffler" / "operator.token",
-    )
+    task = Task.from_bytes(signed.task_bytes)
     plan = LoadPlan(n_users=_USERS, dataset="zipf:100", mode="bulk", seed=6)
-    finished = await execute(connecting, plan, bars=ProgressBars(Console(quiet=True)))
+    finished = await execute(
+        services.load_target(signed), plan, bars=ProgressBars(Console(quiet=True))
+    )
 
     assert finished is not None
     assert finished.counts_match

@@ -1,7 +1,7 @@
 """The three services in this process, with gRPC stubs and small tasks."""
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 import grpc
@@ -11,6 +11,7 @@ from common.runtime.clock import SystemClock
 from common.runtime.rpc import open_channel
 from common.runtime.tls import development_files
 from deploy.audit.harness import services
+from deploy.load.target import Target, connect
 from protos.shuffledp.v1 import analyzer_pb2_grpc, shuffler_pb2_grpc, user_agent_pb2_grpc
 from tests.support.tasks import draft
 
@@ -51,6 +52,19 @@ class Services(services.Services):
                 shuffler_pb2_grpc.ShufflerStub(shuffler_),
                 analyzer_pb2_grpc.AnalyzerStub(analyzer_),
             )
+
+    def load_target(self, signed: SignedTask) -> AbstractAsyncContextManager[Target]:
+        """Connect the load generator to these services, with both operators' tokens."""
+        folder = self.directory
+        return connect(
+            "services",
+            self.shuffler.address,
+            signed.digest(),
+            authority=folder / "tls" / "authority.pem",
+            analyzer=self.analyzer.address,
+            token_file=folder / "analyzer" / "operator.token",
+            shuffler_token_file=folder / "shuffler" / "operator.token",
+        )
 
     async def publish(self, **changes: Any) -> SignedTask:
         """Publish a small task as the operator."""

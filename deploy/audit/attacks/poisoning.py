@@ -160,10 +160,6 @@ def supported(mechanism: Mechanism, reports: Reports, targets: Items) -> Vector:
     return held
 
 
-def _weighed(mechanism: Mechanism, reports: Reports, targets: Items) -> tuple[Vector, Vector]:
-    return supported(mechanism, reports, targets), counted(mechanism, reports)
-
-
 def _packed(mechanism: UnaryEncoding, bits: NDArray[np.uint8]) -> Reports:
     reports = np.zeros(len(bits), dtype=mechanism.report_dtype)
     packed = np.packbits(bits, axis=1, bitorder="little")
@@ -253,7 +249,10 @@ def poison(
         drawn.append((dummies[~is_null(dummies)], lever.dummy_floor))
     for reports, each in drawn:
         kept = reports[draw_kept(task.shuffler, len(reports), rng)]
-        added, as_many = (float(of.sum()) for of in _weighed(mechanism, kept, targets))
+        added, as_many = (
+            float(figures.sum())
+            for figures in (supported(mechanism, kept, targets), counted(mechanism, kept))
+        )
         off, n_drawn = off + added - as_many * each, n_drawn + len(kept)
         cells, weight, total = cells + mechanism.tally(kept), weight + added, total + as_many
     n_reports += n_drawn

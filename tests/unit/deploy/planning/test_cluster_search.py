@@ -13,7 +13,6 @@ from deploy.planning.cluster_search import (
     ClusterTarget,
     cluster_release,
     cluster_specs,
-    expected_bytes,
     expected_reports,
 )
 from deploy.planning.make_cluster_laws import SHAPES, Shape, made
@@ -80,7 +79,7 @@ def test_the_least_error_comes_first() -> None:
     close = [spec for spec in specs if spec.noise <= 1.003 * min(errors)]
 
     assert len(specs) > 1
-    assert specs[0] == min(close, key=expected_bytes)
+    assert specs[0] == min(close, key=expected_reports)
     assert errors[len(close) :] == sorted(errors[len(close) :])
 
 
