@@ -167,8 +167,8 @@ class Releases:
         found = await self._staging.run_on_arrived(CountJob.match, job) if sentinels else []
         matches = SentinelMatches.joined(sentinels, found)
         await asyncio.to_thread(check_sentinels, matches, task)
-        check_lengths(delivered, task)
         batch = without_sentinels(delivered, matches, task)
+        check_lengths(batch, task)
         try:
             opened = await self._count(job, n_repeated=delivered.n_reports - n_distinct)
         except DamagedStorageError:

@@ -12,6 +12,7 @@ report is kept, and twice that if reports are sampled. The third, that none is m
 report is kept, never fails an honest shuffler. No check detects a leaked permutation.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Self
@@ -100,21 +101,22 @@ class SentinelMatches:
             for sentinel in self.sentinels
         )
 
-    def n_users(self, *, sampled: bool) -> int:
+    def counted(self, *, sampled: bool) -> list[Sentinel]:
         """
-        Return how many of the shuffler's users are sentinels.
+        Return the sentinels among the shuffler's users.
 
         Args:
             sampled: Whether the shuffler drops reports by design. If so, planned sentinels that are
                 not in the batch are counted too, since they may have been submitted: guarantees
                 only err upward. Each that was not makes n_users one too low, and shares too high.
         """
-        return sum(
-            sentinel.acknowledged
+        return [
+            sentinel
+            for sentinel in self.sentinels
+            if sentinel.acknowledged
             or sampled
             or any(leaf in self.positions for leaf in sentinel.leaves)
-            for sentinel in self.sentinels
-        )
+        ]
 
     def sent_and_arrived(self) -> tuple[int, int]:
         """Return how many reports of acknowledged sentinels were sent, and how many arrived."""
@@ -186,7 +188,8 @@ def without_sentinels(
     Raises:
         UnusableBatchError: Fewer than n_min users remain.
     """
-    n_sentinels = matches.n_users(sampled=task.shuffler.keep_probability < 1)
+    counted = matches.counted(sampled=task.shuffler.keep_probability < 1)
+    n_sentinels = len(counted)
     n_users = delivered.n_users - n_sentinels
     if n_users < task.n_min:
         raise UnusableBatchError(
@@ -195,4 +198,9 @@ def without_sentinels(
         )
     # Further copies are not subtracted: they are refused as repeats, like those of any report.
     n_reports = delivered.n_reports - len(matches.positions)
-    return replace(delivered, n_users=n_users, n_reports=n_reports)
+    lengths = Counter(len(sentinel.leaves) for sentinel in counted)
+    by_length = tuple(
+        max(0, number - lengths[length])
+        for length, number in zip(task.lengths, delivered.by_length, strict=False)
+    )
+    return replace(delivered, n_users=n_users, n_reports=n_reports, by_length=by_length)

@@ -20,7 +20,7 @@ from common.crypto.batch_key import BatchKey
 from common.crypto.hpke import HpkePublicKey, report_context
 from common.crypto.hpke_pool import seal_each
 from common.crypto.randomness import seeded_generator
-from common.messages.batch import BatchId
+from common.messages.batch import MAX_PART_BYTES, BatchId
 from common.messages.submission import plain_reports
 from common.runtime.blocks import Blocks, SealedBlocks
 from common.task.task import Task, cached_task
@@ -40,12 +40,16 @@ _MAX_DUMMY_PARTS: Final = 64
 
 def bucket_count(task: Task, n_users: int) -> int:
     """Return the number of buckets of a batch, which are the parts of its delivery."""
-    reports = _expected_reports(task, n_users) + task.expected_shuffler_dummies
-    return part_count(reports * task.sealed_report_bytes)
+    return _part_count(task, n_users, task.expected_shuffler_dummies)
 
 
-def _expected_reports(task: Task, n_users: int) -> int:
-    return math.ceil(n_users * task.expected_reports_per_user)
+def _part_count(task: Task, n_users: int, dummies: int) -> int:
+    """Return the number of parts; even if all submissions are the longest, none is too large."""
+    expected, most = (
+        (math.ceil(n_users * each) + dummies) * task.sealed_report_bytes
+        for each in (task.expected_reports_per_user, task.lengths[-1])
+    )
+    return max(part_count(expected), -(-most // (MAX_PART_BYTES // 2)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +91,7 @@ class ShuffleJob:
             seed=seed,
             source=source,
             blocks=blocks,
-            n_parts=part_count(_expected_reports(task, n_users) * task.sealed_report_bytes),
+            n_parts=_part_count(task, n_users, 0),
             n_dummies=n_dummies,
             n_dummy_parts=min(-(-n_dummies // _DUMMIES_PER_PART), _MAX_DUMMY_PARTS),
             n_buckets=bucket_count(task, n_users),

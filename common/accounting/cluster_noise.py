@@ -62,7 +62,8 @@ _LEAST_PROBABILITY: Final = 1e-18
 _TAIL: Final = 1e-14
 """Maximum probability beyond a grid, on either axis."""
 _MAX_CELLS: Final = 2**24
-_LARGE_EPSILON: Final = 6.0
+_BASES: Final = (0.25, 0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0)
+"""The bound at an ε also holds at any larger one; its error grows with e^ε."""
 _STEPS_OF_SPREAD: Final = 100
 """Steps of the grid of log ratios in one standard deviation of them: δ rises by about 1e-4."""
 _MAX_CLASSES: Final = 2**15
@@ -120,7 +121,8 @@ class ClusterRelease:
         Raises:
             AccountingError: epsilon is negative or not a number, or counts need too much memory.
 
-        Cost: about a second for new parameters, then milliseconds.
+        Cost: about a second for new parameters, then milliseconds; at most .7 GB and 7 seconds, for
+        clusters that fill the largest grid of counts.
         """
         if not epsilon >= 0:
             raise AccountingError(f"epsilon is {epsilon}; it must be at least 0")
@@ -167,10 +169,9 @@ class _ItemCounts:
         """
         Return an upper bound on δ at ε, if both items have this distribution.
 
-        The error grows with e^ε, so beyond _LARGE_EPSILON the bound there may be the better one.
+        It falls with ε: the least bound at ε and at the bases below it.
         """
-        tried = {epsilon, min(epsilon, _LARGE_EPSILON)}
-        return min(1.0, *(self._at(each) for each in tried))
+        return min(1.0, *(self._at(each) for each in (epsilon, *_BASES) if each <= epsilon))
 
     def _at(self, epsilon: float) -> float:
         growth = math.exp(min(epsilon, MAX_EPSILON))

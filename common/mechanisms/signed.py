@@ -104,6 +104,12 @@ class Signed(Grr):
         """
         return _half_widths(self.clusters, n_users, self.domain_size)
 
+    @property
+    def influence(self) -> tuple[float, float]:
+        """The most users that one dishonest submission adds to an item, and takes from it."""
+        up, down = self.clusters.influence
+        return up / (self.p - self.q), down / (self.p - self.q)
+
     def unexplained(self, cells: Counts, n_users: int) -> tuple[str, ...]:
         """Return a warning for each total, positive or negative, that no honest users send."""
         found = []

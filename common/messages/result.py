@@ -35,6 +35,7 @@ def interval_around(figures: Figures, reach: Figures) -> Interval:
 MISS_STEP: Final = 10**0.02
 """Ratio of the probabilities with which intervals of successive `half_widths` miss."""
 _ROUNDING: Final = 1e-9
+_MAX_HALF_WIDTHS: Final = 1000
 _SLOPE_STEPS: Final = 50
 """Last steps, a power of ten, that rarer misses are extrapolated from."""
 
@@ -60,6 +61,11 @@ class Histogram:
         _check_lengths("a histogram", self.frequencies, self.standard_errors, self.refined)
         if len(self.half_widths) == 1:
             raise WireError("a histogram has 1 half-width; it must have none, or 2 and more")
+        if len(self.half_widths) > _MAX_HALF_WIDTHS or (np.diff(self.half_widths) < 0).any():
+            raise WireError(
+                f"a histogram has {len(self.half_widths)} half-widths; they must be ascending, and "
+                f"at most {_MAX_HALF_WIDTHS}"
+            )
 
     def interval(self, confidence: float) -> Interval:
         """Return the ends of each item's confidence interval; not simultaneous."""

@@ -126,7 +126,7 @@ class ClusterSpec:
 
     @property
     def influence(self) -> tuple[int, int]:
-        """The most users that one dishonest submission adds to an item, and takes from it."""
+        """The most reports that one submission adds to an item's count, and takes from it."""
         most = 1 + self.lengths[-1]
         return most, self.negative_weight * most
 

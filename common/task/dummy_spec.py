@@ -13,6 +13,8 @@ from common.protocols import DummyDistribution, ShufflerDistribution
 from common.task.cluster_spec import CHANCE_SUM, MAX_LENGTHS, ClusterSpec
 from common.task.specs import check_choice, check_int_range
 
+RANDOM_UNIFORM: Final = frozenset({"fractional", "binomial", "negative-binomial"})
+"""Distributions of a random number of uniform dummies."""
 MAX_DUMMIES: Final = 2**20
 """Maximum number of dummies of one user; no envelope holds more."""
 MAX_TRIALS: Final = 2**24
@@ -56,6 +58,8 @@ class DummySpec:
     """Maximum number of dummies beyond per_user."""
     clusters: ClusterSpec | None = None
     """Only for the distribution `clusters`."""
+    one_length: bool = False
+    """Whether submissions with a random number of uniform dummies are padded to one length."""
 
     def __post_init__(self) -> None:
         check_choice("the distribution of the dummies", self.law, get_args(DummyDistribution))
@@ -72,6 +76,11 @@ class DummySpec:
             raise TaskError(
                 f"extra_weight is {self.extra_weight} for the distribution {self.law}; it must be "
                 "0 for fixed and clusters, and above 0 otherwise"
+            )
+        if self.one_length and self.law not in RANDOM_UNIFORM:
+            raise TaskError(
+                f"one_length is true for the distribution {self.law}; only fractional, binomial "
+                "and negative-binomial have a choice of lengths"
             )
         self._check_trials()
         self._check_drawing()
@@ -185,11 +194,12 @@ class DummySpec:
 
         Every number from per_user to `maximum`; of more than MAX_LENGTHS numbers every k-th, down
         from `maximum`. Uniform dummies may show their number (docs/theory/accounting.md#lengths);
-        for `each-item` it would reveal a little, so there is one length.
+        for `each-item` it would reveal a little, so there is one length, as with `one_length`.
         """
         if self.clusters is not None:
             return self.clusters.lengths
-        step = self.most // MAX_LENGTHS + 1 if self.uniform else self.most + 1
+        shown = self.uniform and not self.one_length
+        step = self.most // MAX_LENGTHS + 1 if shown else self.most + 1
         return tuple(range(self.per_user + self.most % step, self.maximum + 1, step))
 
     def length_probabilities(self) -> NDArray[np.float64]:

@@ -22,7 +22,7 @@ from common.crypto.signing import PublicIdentity, SignedTask
 from common.errors import ProofError, TaskError
 from common.protocols import Kind, Protocol, Refinement, protocol_named
 from common.task.cluster_spec import ClusterSpec
-from common.task.dummy_spec import KEEP_SUM, DummySpec, ShufflerSpec
+from common.task.dummy_spec import KEEP_SUM, RANDOM_UNIFORM, DummySpec, ShufflerSpec
 from common.task.specs import (
     MAX_DIMENSIONS,
     MAX_DOMAIN_SIZE,
@@ -288,6 +288,8 @@ class Task:
         fields: dict[str, Any] = {"version": FORMAT_VERSION, "kind": self.kind, **asdict(self)}
         if self.dummies.clusters is None:
             del fields["dummies"]["clusters"]  # tasks of other protocols keep their bytes
+        if self.dummies.one_length or self.dummies.law not in RANDOM_UNIFORM:
+            del fields["dummies"]["one_length"]  # and so do tasks of former versions
         for name in ("analyzer_key", "shuffler_key", "nonce"):
             fields[name] = fields[name].hex()
         if math.isinf(self.local_epsilon):
@@ -366,6 +368,7 @@ def _dummies_from_fields(fields: dict[str, Any]) -> DummySpec:
             rooms=tuple(map(tuple, clusters.pop("rooms"))),
             **clusters,
         )
+    fields.setdefault("one_length", fields["law"] in RANDOM_UNIFORM)
     return DummySpec(**fields)
 
 

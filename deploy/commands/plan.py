@@ -14,7 +14,7 @@ from common.task.draft import NumberDraft, PairDraft
 from deploy.commands.options import AsJson, TaskKind, describe_options, parse_cap
 from deploy.planning import plan_view
 from deploy.planning.planner import plan as find_plan
-from deploy.planning.requirements import Requirements, Trust
+from deploy.planning.requirements import Requirements, Trust, messages_within
 from deploy.tasks.value_parser import parse_numbers
 from deploy.terminal.console import print_written, terminal
 from deploy.terminal.files import check_folder, write
@@ -51,6 +51,7 @@ def plan(
     delta: float = 1e-6,
     local_cap: str | None = None,
     messages_cap: float = math.inf,
+    bytes_cap: float = math.inf,
     influence_cap: float = math.inf,
     rounds: int = 1,
     honest_fraction: float = 1.0,
@@ -75,6 +76,7 @@ def plan(
         local_cap: Maximum epsilon per answer against the shuffler and analyzer together, or
             none.  [4, the default limit of devices]
         messages_cap: Maximum expected messages per user; items only.
+        bytes_cap: Maximum average bytes of a submission, whatever its reports; items only.
         influence_cap: Maximum users by which one dishonest submission may move a value; items only.
         rounds: Number of tasks for the same users; items only.
         honest_fraction: Share of users on whom the guarantee relies.
@@ -97,7 +99,7 @@ def plan(
         central_epsilon=central_epsilon,
         delta=delta,
         local_cap=cap if local_cap is None else parse_cap(local_cap),
-        messages_cap=messages_cap,
+        messages_cap=min(messages_cap, messages_within(bytes_cap)),
         influence_cap=influence_cap,
         rounds=rounds,
         honest_fraction=honest_fraction,

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.crypto.hpke import fingerprint, suite_named
+from common.mechanisms.signed import Signed
 from common.messages.guarantee import REPLACE_ONE
 from common.messages.ledger_entry import ChainHead, LedgerEntry
 from common.messages.result import Histogram, Result, simultaneous_confidence
@@ -59,6 +60,7 @@ def result_page(result: Result, task: Task, view: ResultView, *, version: str) -
         pooled=next((row for row in sentences if row.coalition == "shuffler+analyzer"), None),
         replace_one=REPLACE_ONE,
         mechanism=dataclasses.asdict(task.mechanism),
+        influence=Signed.of(task).influence if task.dummies.clusters else None,
         overhead=suite_named(task.suite).overhead_bytes,
         keys=(fingerprint(task.analyzer_key), fingerprint(task.shuffler_key)),
         claim_room=CLAIM_ROOM_NOTE if task.central_epsilon < task.local_epsilon else "",

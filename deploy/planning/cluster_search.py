@@ -67,8 +67,6 @@ class ClusterTarget:
     delta: float
     messages_cap: float = math.inf
     """Maximum expected reports per user, its own and null reports included."""
-    reports_cap: float = math.inf
-    """Maximum number of reports in a submission."""
     influence_cap: float = math.inf
     """Most that one dishonest submission may move an item's count, either way."""
 
@@ -95,6 +93,7 @@ def cluster_specs(
 
     Each meets the target by `ClusterRelease`, with room for the rounding of claims, and hardly
     exceeds it. Among those within .3 % of the least error, the one with the fewest bytes is first.
+    Without a cap of messages, error times messages replaces the error: twice as many must halve it.
 
     Args:
         target: The guarantee and the caps.
@@ -111,8 +110,10 @@ def cluster_specs(
         with contextlib.suppress(AccountingError):  # too many counts, for an ε far from the law's
             predicted += _predicted(law, target)
     found: list[ClusterSpec] = []
-    for candidate in _most_promising([c for c in predicted if _fits(c.spec, target)]):
-        if found and candidate.spec.noise > _WORSE * min(spec.noise for spec in found):
+    fitting = [each for each in predicted if _fits(each.spec, target)]
+    for candidate in _most_promising(fitting, target):
+        least = min((_cost(spec, target) for spec in found), default=math.inf)
+        if _cost(candidate.spec, target) > _WORSE * least:
             continue
         spec = _calibrated(candidate, target)
         if spec is not None and _fits(spec, target):
@@ -121,7 +122,7 @@ def cluster_specs(
             break
     if not found:
         raise _refusal([each.spec for each in predicted], target)
-    return _ranked(found)
+    return _ranked(found, target)
 
 
 def cluster_release(spec: ClusterSpec, honest_users: int, domain_size: int) -> ClusterRelease:
@@ -258,26 +259,34 @@ def _calibrated(candidate: _Candidate, target: ClusterTarget) -> ClusterSpec | N
     return passed
 
 
-def _most_promising(candidates: Sequence[_Candidate]) -> list[_Candidate]:
+def _cost(spec: ClusterSpec, target: ClusterTarget) -> float:
+    """Return the variance of a design, times its messages if the target does not limit them."""
+    return spec.noise * (expected_reports(spec) if math.isinf(target.messages_cap) else 1)
+
+
+def _most_promising(candidates: Sequence[_Candidate], target: ClusterTarget) -> list[_Candidate]:
     """Return the best choice of rooms of each law, least error first, and then some frugal ones."""
     by_law: dict[tuple[ClusterLaw, bool], list[_Candidate]] = {}
     for each in candidates:
         by_law.setdefault((each.law, not each.filled), []).append(each)
     first = []
     for choices in by_law.values():
-        best = _ranked([each.spec for each in choices])[0]
+        best = _ranked([each.spec for each in choices], target)[0]
         first.append(next(each for each in choices if each.spec is best))
-    first.sort(key=lambda each: each.spec.noise)
+    first.sort(key=lambda each: _cost(each.spec, target))
     frugal = sorted(candidates, key=lambda each: expected_reports(each.spec))
     return [*first, *frugal[:_MAX_CALIBRATED]]
 
 
-def _ranked(specs: Sequence[ClusterSpec]) -> list[ClusterSpec]:
-    """Return designs by error; among those within .3 % of the least, by reports."""
-    close = _SAME_ERROR * min(spec.noise for spec in specs)
+def _ranked(specs: Sequence[ClusterSpec], target: ClusterTarget) -> list[ClusterSpec]:
+    """Return designs by cost; among those within .3 % of the least, by reports."""
+    costs = {id(spec): _cost(spec, target) for spec in specs}
+    close = _SAME_ERROR * min(costs.values())
     return sorted(
         specs,
-        key=lambda spec: (0, spec.expected_length) if spec.noise <= close else (1, spec.noise),
+        key=lambda spec: (
+            (0, spec.expected_length) if costs[id(spec)] <= close else (1, costs[id(spec)])
+        ),
     )
 
 
@@ -291,11 +300,6 @@ def _caps(
     """Return what each cap limits, the cap, and the figure of a design."""
     return (
         ("expected reports per user", target.messages_cap, expected_reports),
-        (
-            "reports in the largest submission",
-            target.reports_cap,
-            lambda spec: 1 + spec.lengths[-1],
-        ),
         ("influence of one submission", target.influence_cap, lambda spec: max(spec.influence)),
     )
 

@@ -10,10 +10,17 @@ from common.accounting.composition import MIN_COMPOSED_DELTA
 from common.accounting.epsilon_search import MAX_EPSILON
 from common.errors import PlanError
 from common.mechanisms.hashing.finite_field import MAX_SEEDS
+from common.mechanisms.hashing.hashed_response import REPORT_DTYPE as LARGEST_REPORT
 from common.protocols import Kind
 from common.task.draft import TaskDraft
 from common.task.specs import MAX_DOMAIN_SIZE
-from common.task.task import MAX_LOCAL_EPSILON, MAX_USERS, MIN_DELTA, honest_share
+from common.task.task import (
+    MAX_LOCAL_EPSILON,
+    MAX_USERS,
+    MIN_DELTA,
+    envelope_bytes,
+    honest_share,
+)
 
 Trust = Literal["shuffler-dummies", "anonymity", "none"]
 
@@ -153,3 +160,11 @@ def _require(holds: bool, rule: str) -> None:  # noqa: FBT001  # the condition t
     """Raise PlanError with the rule unless it holds."""
     if not holds:
         raise PlanError(rule)
+
+
+def messages_within(bytes_cap: float) -> float:
+    """Return how many reports of any protocol for items fit into `bytes_cap` bytes, or refuse."""
+    empty, one = (envelope_bytes(LARGEST_REPORT.itemsize, number) for number in (0, 1))
+    rule = f"the bytes cap is {bytes_cap:.10g}; it must be at least {one}, for one report"
+    _require(bytes_cap >= one, rule)
+    return (bytes_cap - empty) / (one - empty)

@@ -80,7 +80,7 @@ def _table(name: str, entries: Mapping[str, Any]) -> list[str]:
     for key, entry in entries.items():
         if isinstance(entry, Mapping):
             inner += _table(f"{name}.{key}", entry)
-        elif entry is not None and entry != ():
+        elif entry is not None and entry is not False and entry != ():
             plain.append(f"{key} = {_literal(entry)}")
     return plain + inner
 

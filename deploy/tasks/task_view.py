@@ -9,9 +9,9 @@ from rich.console import Console
 from rich.table import Table
 
 from common.crypto.hpke import HpkePrivateKey
+from common.mechanisms.signed import Signed
 from common.messages.batch import BatchState, BatchStatus, TaskState, TaskSummary
 from common.messages.guarantee import Guarantee, rounded_up
-from common.task.cluster_spec import ClusterSpec
 from common.task.draft import TaskDraft
 from common.task.dummy_spec import ShufflerSpec
 from common.task.specs import INSTANT_SUM, PERMANENT_SUM, KeyValueSpec, NumberSpec, RapporSpec
@@ -133,7 +133,7 @@ def parameter_rows(task: Task) -> list[tuple[str, str]]:
         nulls = dummies.expected_sent - dummies.expected_per_user
         added = (
             f"clusters of {dummies.expected_per_user:.4g} reports per user on average, and "
-            f"{nulls:.4g} null reports; {_describe_influence(dummies.clusters)}"
+            f"{nulls:.4g} null reports; {_describe_influence(task)}"
         )
     return [
         ("protocol", task.protocol),
@@ -157,10 +157,10 @@ def parameter_rows(task: Task) -> list[tuple[str, str]]:
     ]
 
 
-def _describe_influence(clusters: ClusterSpec) -> str:
-    """Say what one dishonest submission can do to a task's estimate."""
-    up, down = clusters.influence
-    return f"one dishonest submission moves an item by up to +{up:,} or -{down:,} users"
+def _describe_influence(task: Task) -> str:
+    """Say what one dishonest submission can do to the estimate of a task with clusters."""
+    up, down = map(rounded_up, Signed.of(task).influence)
+    return f"one dishonest submission moves an item by up to +{up} or -{down} users"
 
 
 def _describe_sizes(task: Task) -> str:

@@ -70,8 +70,8 @@ class Leverage:
     """Weight subtracted per user: r·q."""
     dummy_floor: float
     """Weight subtracted per further report: r·q_dummy."""
-    high: float
-    """Maximum weight of a report."""
+    extreme: float
+    """Maximum weight of a report; of negative ones, the minimum."""
     spread: float
     """Range of the weight of reports that are drawn together: a report, or a cluster."""
     uniform: float
@@ -102,17 +102,18 @@ def leverage(
     w = 1 if clusters is None else clusters.negative_weight
     if negative:
         worst = plain_reports(targets[:1] + mechanism.domain_size)
+    weight = float(supported(mechanism, worst, targets)[0])
     # If the shuffler adds dummies, only those are subtracted, whatever users send.
     expected = mechanism.q_dummy if task.shuffler.only_permutes else 0.0
     return Leverage(
         signal=mechanism.p - mechanism.q,
         own_floor=r * mechanism.q,
         dummy_floor=r * expected,
-        high=high,
+        extreme=weight if negative else high,
         spread=high if clusters is None else float(max(i + w * j for i, j, _ in clusters.clusters)),
         uniform=r / 2 if bits else r * mechanism.q_dummy,
         crafted=worst,
-        weight=float(supported(mechanism, worst, targets)[0]),
+        weight=weight,
     )
 
 
@@ -278,7 +279,7 @@ def poison(
     per_user = task.lengths[-1]
     if submissions > 1:
         _require_refusals(checks, task, parse, (task.lengths[0] - 1, per_user + 1, number))
-    most = _answers(lever.answers(per_user * lever.high, per_user))
+    most = _answers(lever.answers(per_user * lever.extreme, per_user))
     sent = number * (total / n_reports if submissions else 1.0)
     answers = _answers(lever.answers(number * own, sent))
     # Of a user's reports, on average: what they count as in all, and their weight.

@@ -278,11 +278,14 @@ class DummySpec(_message.Message):
     EXTRA_WEIGHT_FIELD_NUMBER: _builtins.int
     MOST_FIELD_NUMBER: _builtins.int
     CLUSTERS_FIELD_NUMBER: _builtins.int
+    ONE_LENGTH_FIELD_NUMBER: _builtins.int
     law: _builtins.str
     per_user: _builtins.int
     trials: _builtins.int
     extra_weight: _builtins.int
     most: _builtins.int
+    one_length: _builtins.bool
+    """pad random numbers of uniform dummies to the largest"""
     @_builtins.property
     def clusters(self) -> Global___ClusterSpec:
         """only for the law clusters"""
@@ -296,10 +299,11 @@ class DummySpec(_message.Message):
         extra_weight: _builtins.int = ...,
         most: _builtins.int = ...,
         clusters: Global___ClusterSpec | None = ...,
+        one_length: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["clusters", b"clusters"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["clusters", b"clusters", "extra_weight", b"extra_weight", "law", b"law", "most", b"most", "per_user", b"per_user", "trials", b"trials"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["clusters", b"clusters", "extra_weight", b"extra_weight", "law", b"law", "most", b"most", "one_length", b"one_length", "per_user", b"per_user", "trials", b"trials"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

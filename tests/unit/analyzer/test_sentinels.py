@@ -155,7 +155,7 @@ def test_a_task_without_sentinels_has_none_among_its_users() -> None:
     """No part was matched."""
     matches = SentinelMatches.joined([], [])
 
-    assert (0, 0) == (matches.n_users(sampled=False), matches.n_users(sampled=True))
+    assert [] == matches.counted(sampled=False) == matches.counted(sampled=True)
 
 
 def test_incomplete_and_planned_sentinels_are_counted_upward() -> None:
@@ -167,8 +167,25 @@ def test_incomplete_and_planned_sentinels_are_counted_upward() -> None:
     matches = _matched(_REPORTS[:10], _sentinel(3, 36), *planned)
 
     assert (1, 1, (2, 1)) == (matches.n_acknowledged, matches.n_missing, matches.sent_and_arrived())
-    assert (3, 2) == (matches.n_users(sampled=True), matches.n_users(sampled=False))
+    numbers = [len(matches.counted(sampled=sampled)) for sampled in (True, False)]
+    assert [3, 2] == numbers
     assert 2 == len(matches.positions)
+
+
+def test_sentinels_leave_the_counts_of_lengths() -> None:
+    """One of two sentinels of two reports, and one of three."""
+    task = published(n_min=15, dummies_per_user=1.3).task
+    matches = _matched(_REPORTS[:10], _sentinel(3, 4), _sentinel(5, 6, 7))
+    manifest = BatchManifest(
+        task_digest=TaskDigest(bytes(32)),
+        batch_id=BatchId(bytes(16)),
+        n_users=30,
+        n_reports=68,
+        by_length=(22, 8),
+    )
+    found = without_sentinels(manifest, matches, task)
+
+    assert (28, 63, (21, 7)) == (found.n_users, found.n_reports, found.by_length)
 
 
 def test_a_sentinel_stands_at_its_first_report() -> None:

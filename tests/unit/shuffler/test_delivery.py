@@ -3,6 +3,7 @@ import math
 import os
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,16 +11,18 @@ import pytest
 from common.crypto.hpke import DEFAULT_SUITE, SUITES, split_every
 from common.crypto.key_ring import DAY, KeyState
 from common.errors import BatchStateError, StorageError
-from common.messages.batch import BatchId, BatchState
+from common.messages.batch import MAX_PART_BYTES, BatchId, BatchState
 from common.runtime.blocks import SealedBlocks
 from common.runtime.key_store import KeyStore
 from common.runtime.state_directory import StateDirectory
+from common.task.dummy_spec import DummySpec
 from common.task_digest import TaskDigest
 from shuffler.server import publish_keys
 from shuffler.shuffle_job import PERMUTED, bucket_count
 from shuffler.storage.batch_seeds import BatchSeeds
 from tests.support.disks import disk_of
 from tests.support.keys import SCHEDULE
+from tests.support.protocol_tasks import protocol_task
 from tests.support.shuffler_core import CASE, DIGEST, Shuffler
 
 
@@ -332,6 +335,16 @@ async def test_a_batch_is_not_permuted_again_on_a_store_that_was_set_back(
     assert BatchState.PERMUTED is not await shuffler.state()
     assert ([], []) == (shuffler.analyzer.delivered, _seeds(shuffler))
     assert order == await _permuted(shuffler)
+
+
+def test_no_part_is_too_large_even_if_all_submissions_are_the_longest() -> None:
+    """Dishonest users may choose their length: here 201 reports where 1.1 are expected."""
+    spec = DummySpec(law="negative-binomial", per_user=0, trials=1, extra_weight=2**29, most=200)
+    task = replace(protocol_task("od-hp"), dummies=spec)
+    for users in (1, 10**6, 2 * 10**8):
+        most = users * 201 * task.sealed_report_bytes
+
+        assert most / bucket_count(task, users) <= MAX_PART_BYTES / 2
 
 
 async def test_a_batch_of_several_parts_is_delivered(

@@ -154,6 +154,15 @@ def test_lengths_show_the_number_of_uniform_dummies(
         np.testing.assert_allclose(spec.length_probabilities(), expected, rtol=1e-10, atol=1e-15)
 
 
+def test_a_task_may_pad_a_random_number_to_one_length() -> None:
+    """Only where there is a choice."""
+    spec = _distribution("binomial", trials=9, most=9, one_length=True)
+
+    assert ((spec.maximum,), [1.0]) == (spec.lengths, spec.length_probabilities().tolist())
+    with pytest.raises(TaskError, match="one_length is true for the distribution fixed"):
+        DummySpec(law="fixed", per_user=1, one_length=True)
+
+
 _COINS: Final[dict[str, Any]] = {"law": "binomial", "trials": 9, "most": 9}
 _FLANKS: Final[dict[str, Any]] = {
     "law": "geometric",

@@ -143,9 +143,16 @@ def test_the_distribution_of_the_dummies_is_in_the_bytes() -> None:
     task = published(dummies_per_user=1.3).task
     raw = task.to_bytes()
 
-    assert b'"extra_weight":1288490189,"law":"fractional","most":1,"per_user":1,"trials":1}' in raw
+    fields = b'"extra_weight":1288490189,"law":"fractional","most":1,%b"per_user":1,"trials":1}'
+    assert fields % b'"one_length":false,' in raw
     assert task == Task.from_bytes(raw)
     assert (2, 3) == task.lengths
+    former = raw.replace(b'"one_length":false,', b"")
+    padded = Task.from_bytes(former)
+    assert ((3,), former) == (padded.lengths, padded.to_bytes())
+    with pytest.raises(TaskError, match="canonical"):
+        Task.from_bytes(raw.replace(b'"one_length":false', b'"one_length":true'))
+    assert b"one_length" not in published(dummies_per_user=1).task.to_bytes()
     for other in (b"0", b"1288490189.0", b"4294967296", b"-1", b'"1"', b"true"):
         with pytest.raises(TaskError):
             Task.from_bytes(raw.replace(b":1288490189", b":" + other))

@@ -66,6 +66,16 @@ def _run(asked: list[str], *arguments: str) -> Result:
     return CliRunner().invoke(app, ["plan", *asked, *arguments])
 
 
+def test_a_bytes_cap_limits_the_average_submission() -> None:
+    """Two reports of 60 bytes fit into 180; not even one fits into 100."""
+    asked = ["--users", "10000", "--domain-size", "20", "--central-epsilon", "1"]
+    found = json.loads(_run(asked, "--bytes-cap", "180", "--json").stdout)
+
+    assert 120 < found["bytes_per_user"] <= 180
+    refusal = _run(asked, "--bytes-cap", "100").exception
+    assert "the bytes cap is 100; it must be at least 124, for one report" == str(refusal)
+
+
 def test_an_influence_cap_limits_what_one_liar_moves() -> None:
     """Without it, `signed` would be planned with an influence of 14."""
     asked = ["--users", "20000", "--domain-size", "20", "--central-epsilon", "1"]
