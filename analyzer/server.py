@@ -13,7 +13,6 @@ from analyzer.servicer import AnalyzerServicer
 from analyzer.settings import AnalyzerSettings
 from analyzer.staging import Staging
 from analyzer.storage import task_table
-from analyzer.storage.former_chunks import convert_former_chunks
 from analyzer.storage.staged_blocks import StagedBlocks
 from analyzer.storage.store import Store
 from analyzer.worker import run_part
@@ -93,7 +92,6 @@ async def start(settings: AnalyzerSettings) -> AnalyzerService:
     parts = PartMetrics(process_metrics.metrics, clock)
     executor = open_executor(settings, pool, run_part, jobs, parts)
     blocks = StagedBlocks(state, open_blocks(settings.blocks_url()))
-    await convert_former_chunks(store, blocks)
     metrics.resume(await store.batch_states(), await store.run(task_table.deadlines), head.entry)
     staging = Staging(
         store=store,

@@ -32,7 +32,6 @@ from shuffler.analyzer_client import AnalyzerClient
 from shuffler.collection import Collection
 from shuffler.coordinator_servicer import CoordinatorServicer
 from shuffler.delivery import Deliveries
-from shuffler.former_files import convert_former_files
 from shuffler.front_end.server import start_front_end
 from shuffler.inclusion import InclusionProofs
 from shuffler.metrics import BatchMetrics
@@ -120,7 +119,6 @@ async def start_coordinator(settings: ShufflerSettings) -> ShufflerService:
     try:
         await refusals.load(store)
         await batches.resume()
-        await convert_former_files(state.path, store, batches.unfinished(), blocks)
         metrics.resume(await store.states(), batches.deadlines())
     except BaseException:
         store.close()

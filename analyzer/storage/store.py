@@ -66,10 +66,6 @@ class Store:
         """Store the cells and result, and charge the ledger, in one transaction."""
         await self._database.run(_release, manifest, cells, result, cost)
 
-    async def empty_log(self) -> None:
-        """Erase deleted rows from the disk; see `Database.empty_log`."""
-        await self._database.empty_log()
-
     async def check_ledger(self) -> ChainHead:
         """
         Verify the ledger with `ledger.check`, and return the chain's head.

@@ -226,13 +226,8 @@ def _cells(design: Design) -> dict[str, str]:
         "messages": f"{design.messages_per_user:.4g}",
         **last,
         "ratio": f"{design.ratio_to_central_gaussian:.3g}",
-        "one liar": _influence(design),
+        "one liar": "+{:.3g} / -{:.3g}".format(*design.influence),
     }
-
-
-def _influence(design: Design) -> str:
-    up, down = design.influence
-    return f"+{up:.3g} / -{down:.3g}"
 
 
 def _describe(design: Design) -> str:

@@ -9,8 +9,6 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from common.crypto.batch_key import BatchKey
-from common.runtime.blocks import FolderBlocks, SealedBlocks
 from common.runtime.database import Database
 from common.runtime.schema import Schema
 from common.runtime.settings import load
@@ -27,8 +25,6 @@ from deploy.results.candidates import read_candidates
 from deploy.results.next_iteration import read_iterated
 from deploy.sentinels.sentinel_file import SentinelFile, SentinelState
 from deploy.tasks import drafts
-from shuffler.former_files import convert_permuted
-from tests.support.former_files import write_former_batch
 from tests.support.parsers import directory, file_parser
 from tests.support.tasks import published
 from tests.support.wire_parsers import DRAFTS
@@ -58,7 +54,6 @@ _PAIRS: Final = (
 )
 _PEOPLE: Final = b"value\n3\n1\n3\n2\n"
 _ITEMS: Final = b'note,value,count\n"x, y",Aix,3\n,Bonn,0\n,"Ch""ur",7\n'
-_BATCH_KEY: Final = BatchKey(bytes(32))
 _TASK: Final = TaskDigest(bytes(32))
 _SENTINELS: Final = f"""{{"task_digest": "{"00" * 32}", "sentinels": 3}}
 {{"sentinel": 0, "envelope_hash": "", "leaves": ["{"ab" * 32}", "{"cd" * 32}"], "envelope": "00ff"}}
@@ -93,19 +88,6 @@ def _sentinels(path: Path) -> None:
     with SentinelFile.opened(path, _TASK, 3) as kept:
         for number in range(len(kept.sentinels)):
             kept.record(number, SentinelState.UNKNOWN)
-
-
-def _former_batch() -> bytes:
-    folder = directory() / "made" / "b"
-    write_former_batch(folder, _BATCH_KEY, [b"sealed reports", b"more of them"])
-    return (folder / "permuted").read_bytes()
-
-
-def _converted(path: Path) -> bytes:
-    """Convert a permuted batch of the first version, and read it back."""
-    blocks = SealedBlocks(FolderBlocks(directory() / "blocks"), "b", _BATCH_KEY)
-    convert_permuted(path.parent, _BATCH_KEY, blocks, n_parts=1, n_reports=2, size=14)
-    return blocks.get("permuted/0")
 
 
 def _users() -> bytes:
@@ -164,11 +146,6 @@ _FILES: Final[tuple[tuple[Any, ...], ...]] = (
         *(_SENTINELS, _SENTINELS.splitlines(keepends=True)[0], _SENTINELS[:-9]),
     ),
     ("text", "identity.pub", read_identity, b"ab" * 32 + b"\n"),
-    (
-        *("binary", "batches/b/permuted"),
-        _converted,
-        _former_batch(),
-    ),
     ("binary", "state.sqlite", _database, _sqlite()),
     ("binary", "raw.users", _submissions, _users()),
 )

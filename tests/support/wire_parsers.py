@@ -31,7 +31,6 @@ from deploy.results.export import as_json
 from deploy.results.ledger import as_json as ledger_as_json
 from deploy.terminal.json_output import dumps
 from protos.shuffledp.v1 import analyzer_pb2, shuffler_pb2, user_agent_pb2
-from shuffler.former_files import convert_proofs
 from shuffler.inclusion import InclusionProofs
 from shuffler.proof_job import ProofJob
 from tests.support.batch_progress import progress
@@ -143,24 +142,6 @@ def _proof_blocks() -> dict[str, bytes]:
         ),
         "leaves.0": b"".join(buckets),
     }
-
-
-def _former_proof() -> dict[str, bytes]:
-    """Return the files of a proof of the first version."""
-    return {
-        "commitment": _HEADER[:8] + _KEPT_COMMITMENT,
-        "leaves": _proof_blocks()["leaves.0"],
-    }
-
-
-def _converted(path: Path) -> bytes:
-    """Convert a proof of the first version, one file of which may be damaged, and relay it."""
-    for kind, content in _former_proof().items():
-        if not path.with_suffix(f".{kind}").exists():
-            path.with_suffix(f".{kind}").write_bytes(content)
-    blocks = path.parent / "blocks"
-    convert_proofs(path.parent, FolderBlocks(blocks))
-    return _relayed(blocks / f"proof-{EXAMPLE_DIGEST.hex()}" / "leaves.0")
 
 
 def _answered(inclusions: InclusionProofs, digest: TaskDigest, prefix: int | None) -> bytes:
@@ -339,15 +320,5 @@ PARSERS: Final = (
             share=8,
         )
         for kind, content in _proof_blocks().items()
-    ),
-    *(
-        file_parser(
-            f"former-{kind}/{EXAMPLE_DIGEST.hex()}.{kind}",
-            _converted,
-            content,
-            name=f"{kind} of the shuffler's first version",
-            share=8,
-        )
-        for kind, content in _former_proof().items()
     ),
 )

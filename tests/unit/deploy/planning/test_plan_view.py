@@ -69,7 +69,7 @@ def _run(asked: list[str], *arguments: str) -> Result:
 def test_a_bytes_cap_limits_the_average_submission() -> None:
     """Two reports of 60 bytes fit into 180; not even one fits into 100."""
     asked = ["--users", "10000", "--domain-size", "20", "--central-epsilon", "1"]
-    found = json.loads(_run(asked, "--bytes-cap", "180", "--json").stdout)
+    found = json.loads(_run(asked, "--local-cap", "none", "--bytes-cap", "180", "--json").stdout)
 
     assert 120 < found["bytes_per_user"] <= 180
     refusal = _run(asked, "--bytes-cap", "100").exception
