@@ -7,7 +7,7 @@ from typing import Final, get_args
 
 from common.accounting.epsilon_search import MAX_EPSILON
 from common.accounting.guarantees import claimable_epsilon
-from common.crypto.hpke import HpkePublicKey
+from common.crypto.hpke import HpkePublicKey, suite_named
 from common.errors import TaskError
 from common.mechanisms.hashing.local_hashing import optimal_buckets
 from common.mechanisms.key_value.privkv import PairRequest, PrivKv
@@ -59,6 +59,8 @@ def complete(draft: TaskDraft, *, analyzer_key: bytes, nonce: bytes) -> Task:
     check_domain_size(draft.domain_size, protocol.kind)
     spec = mechanism_spec(draft)
     local_epsilon = local_claim(draft, spec)
+    length = suite_named(draft.suite).public_key_bytes
+    shuffler_key = HpkePublicKey(draft.suite, draft.shuffler_key[:length])
     task = Task(
         protocol=draft.protocol,
         domain_size=draft.domain_size,
@@ -75,13 +77,13 @@ def complete(draft: TaskDraft, *, analyzer_key: bytes, nonce: bytes) -> Task:
         central_epsilon=0.0,  # replaced below: it depends on all other fields
         suite=draft.suite,
         analyzer_key=analyzer_key,
-        shuffler_key=draft.shuffler_key,
+        shuffler_key=shuffler_key.raw,
+        shuffler_key_proof=draft.shuffler_key[length:],
         nonce=nonce,
         population=draft.population,
         budget_epsilon=default_budget(draft, local_epsilon),
         budget_delta=draft.delta if draft.budget_delta is None else draft.budget_delta,
     )
-    HpkePublicKey(task.suite, task.shuffler_key)  # devices could not seal to an invalid key
     return dataclasses.replace(task, central_epsilon=claimable_epsilon(task))
 
 

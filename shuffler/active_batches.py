@@ -9,6 +9,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 
 from common.crypto.batch_key import BatchKey
+from common.crypto.envelope_key import check_envelope_key
 from common.crypto.hpke import HpkePrivateKey, KeyId, key_id
 from common.crypto.signing import PublicIdentity, SignedTask
 from common.errors import (
@@ -105,6 +106,7 @@ class ActiveBatches:
         state: StateDirectory,
         analyzer: Analyzer,
         identity: PublicIdentity,
+        own_identity: PublicIdentity,
         keys: KeyStore,
         minimum_batch: int,
         most_dummies: int,
@@ -114,6 +116,7 @@ class ActiveBatches:
         self._state = state
         self._analyzer = analyzer
         self._identity = identity
+        self._own_identity = own_identity
         self._keys = keys
         self._minimum_batch = minimum_batch
         self._most_dummies = most_dummies
@@ -269,6 +272,9 @@ class ActiveBatches:
         signed = await self._fetch(digest)
         task = await self._parse(Task.verified, signed, digest, self._identity)
         self._keys.private_key(task.suite, task.shuffler_key, whose="shuffler_key")
+        check_envelope_key(
+            self._own_identity, task.suite, task.shuffler_key, task.shuffler_key_proof
+        )
         if task.expected_shuffler_dummies > self._most_dummies:
             raise TaskError(
                 f"the task expects {task.expected_shuffler_dummies} dummies from the shuffler; "

@@ -7,11 +7,12 @@ from typing import Final
 
 import grpc
 
+from common.crypto.envelope_key import signed_envelope_key
 from common.crypto.hpke import DEFAULT_SUITE, SUITES, KeyId
 from common.crypto.hpke_pool import HpkePool
 from common.crypto.key_ring import DAY, KeyState
 from common.crypto.randomness import secure_generator
-from common.crypto.signing import PublicIdentity
+from common.crypto.signing import PublicIdentity, SigningIdentity
 from common.errors import SettingsError
 from common.runtime.access import OperatorToken
 from common.runtime.blocks import open_blocks
@@ -110,6 +111,7 @@ async def start_coordinator(settings: ShufflerSettings) -> ShufflerService:
         state=state,
         analyzer=analyzer,
         identity=pinned,
+        own_identity=identity.public_identity(),
         keys=keys,
         minimum_batch=settings.minimum_batch,
         most_dummies=settings.most_dummies,
@@ -132,7 +134,7 @@ async def start_coordinator(settings: ShufflerSettings) -> ShufflerService:
         clock=clock,
         needed=needed,
         forget=pool.forget_keys,
-        publish=lambda: publish_keys(state, keys),
+        publish=lambda: publish_keys(state, keys, identity),
     )
     await rotation.rotate()
     tokens = token_check(settings)
@@ -213,15 +215,20 @@ def _add_internal_services(
 _PUBLISHED: Final = ((KeyState.ACTIVE, ""), (KeyState.PENDING, ".pending"))
 
 
-def publish_keys(state: StateDirectory, keys: KeyStore) -> None:
-    """Publish the active and pending envelope key of each suite; delete outdated pending files."""
+def publish_keys(state: StateDirectory, keys: KeyStore, identity: SigningIdentity) -> None:
+    """
+    Publish the active and pending envelope key of each suite, signed by the shuffler's identity.
+
+    Outdated pending files are deleted.
+    """
     current = {}
     for suite in SUITES:
         for key_state, mark in _PUBLISHED:
             name = "envelope" if suite == DEFAULT_SUITE else f"envelope-{suite}"
             key = keys.find(suite, key_state)
             if key is not None:
-                current[f"{name}{mark}.pub"] = key.raw.hex()
+                signed = signed_envelope_key(identity, key, keys.end(key))
+                current[f"{name}{mark}.pub"] = signed.hex()
     for name, text in current.items():
         path = state.path / name
         if not path.exists() or path.read_bytes() != text.encode("ascii"):

@@ -16,7 +16,7 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from common.crypto.signing import PublicIdentity, envelope_hash, is_valid_receipt
+from common.crypto.signing import envelope_hash, is_valid_receipt
 from common.errors import (
     CredentialError,
     PeerError,
@@ -71,8 +71,6 @@ class Agent:
     secrets: PersonalSecrets | None = None
     """Required if the policy allows permanent responses, whose noise is derived from it."""
     tokens: TokenFile = TokenFile(None)  # noqa: RUF009  # frozen, so it can be shared
-    shuffler_identity: PublicIdentity | None = None
-    """The pinned identity of the shuffler; None if receipts are not verified."""
 
     def __post_init__(self) -> None:
         if self.policy.permanent_responses and self.secrets is None:
@@ -92,7 +90,7 @@ class Agent:
             WireError: `person` is given to an agent of one person, or missing for several; or a key
                 of the task is invalid.
             PolicyError, BudgetError: The device's policy or remaining budget forbids the task.
-            ProofError: The pinned analyzer did not sign the task.
+            ProofError: The pinned analyzer did not sign the task, or the shuffler not its key.
             TaskError: The task is invalid.
             ValueRangeError: The value does not fit the task.
             PeerError: The shuffler does not answer, or its receipt is invalid. If the answer is
@@ -183,25 +181,23 @@ class Agent:
                 if error.status != CredentialError.status:
                     await self.store.mark_refused(saved)
                 raise
-            verified = self._verify(saved, receipt)
-            await self.store.mark_arrived(saved, receipt, verified=verified)
+            self._verify(saved, receipt)
+            await self.store.mark_arrived(saved, receipt)
             return True
 
     def _lock_of(self, saved: SavedSubmission) -> asyncio.Lock:
         """Return the lock that serialises an answer's submissions; it exists only while in use."""
         return self._under_way.setdefault((saved.person, saved.task_digest), asyncio.Lock())
 
-    def _verify(self, saved: SavedSubmission, receipt: bytes) -> bool:
-        """Return True for a valid receipt, False if no shuffler is pinned; else raise PeerError."""
-        if self.shuffler_identity is None:
-            return False
-        if not is_valid_receipt(self.shuffler_identity, saved.task_digest, saved.envelope, receipt):
+    def _verify(self, saved: SavedSubmission, receipt: bytes) -> None:
+        """Check that the pinned shuffler signed a receipt; raise PeerError if it did not."""
+        pinned = self.policy.shuffler_identity
+        if not is_valid_receipt(pinned, saved.task_digest, saved.envelope, receipt):
             fields: dict[logs.Field, str | int] = {"task_digest": saved.task_digest.hex()}
             logs.event("receipt does not verify", fields, level="ERROR")
             raise PeerError(
                 "the receipt is not signed by the pinned shuffler identity (shuffler_identity)"
             )
-        return True
 
     async def resend_pending(self) -> None:
         """Resend each pending answer that no call is submitting; log failures, and continue."""

@@ -144,11 +144,9 @@ class DeviceStore:
         """Record that the shuffler refused a submission, unless it has already arrived."""
         await self._database.run(_set_state, submission, SubmissionState.REFUSED)
 
-    async def mark_arrived(
-        self, submission: SavedSubmission, receipt: bytes, *, verified: bool
-    ) -> None:
-        """Record that the shuffler acknowledged a submission, with its receipt."""
-        await self._database.run(_mark_arrived, submission, receipt, verified=verified)
+    async def mark_arrived(self, submission: SavedSubmission, receipt: bytes) -> None:
+        """Record that the shuffler acknowledged a submission, with its verified receipt."""
+        await self._database.run(_mark_arrived, submission, receipt)
 
     async def evidence(self, person: str, digest: TaskDigest) -> Evidence | None:
         """Look up the evidence of a person's answer to a task; None if there is none."""
@@ -304,14 +302,14 @@ def _set_state(
 
 
 def _mark_arrived(
-    connection: sqlite3.Connection, submission: SavedSubmission, receipt: bytes, *, verified: bool
+    connection: sqlite3.Connection, submission: SavedSubmission, receipt: bytes
 ) -> None:
     """Set the state to arrived; store the receipt if there is evidence: old versions kept none."""
     _set_state(connection, submission, SubmissionState.ARRIVED)
     connection.execute(
-        "UPDATE evidence SET receipt = ?, receipt_verified = ? "
+        "UPDATE evidence SET receipt = ?, receipt_verified = 1 "
         "WHERE person = ? AND task_digest = ?",
-        (receipt, verified, submission.person, submission.task_digest),
+        (receipt, submission.person, submission.task_digest),
     )
 
 

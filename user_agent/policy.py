@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from common.accounting.composition import composed_claims
 from common.accounting.guarantees import delta_at_claim
+from common.crypto.envelope_key import check_envelope_key
 from common.crypto.signing import PublicIdentity, SignedTask
 from common.errors import AccountingError, BudgetError, PolicyError
 from common.mechanisms.registry import randomizer_of
@@ -20,6 +21,8 @@ class Policy:
 
     identity: PublicIdentity
     """The pinned identity of the analyzer."""
+    shuffler_identity: PublicIdentity
+    """The pinned identity of the shuffler, which signs its envelope keys and receipts."""
     local_epsilon_cap: float
     """Maximum local ε of one answer. If infinite, tasks without local noise are answered too."""
     total_local_epsilon_cap: float = 20.0
@@ -50,11 +53,15 @@ def check(
     Raises:
         PolicyError: The deadline has passed, a claim is false, the local ε exceeds the cap, or the
             task shares permanent noise and the policy does not allow it.
+        ProofError: The pinned shuffler did not sign the task's key for envelopes.
         ProofError, TaskError: See `Task.verified`.
 
     Cost: a few tenths of a second; less if the claim is confirmed.
     """
     task = Task.verified(signed, digest, policy.identity)
+    check_envelope_key(
+        policy.shuffler_identity, task.suite, task.shuffler_key, task.shuffler_key_proof
+    )
     if now >= task.deadline:
         raise PolicyError("the task's deadline has passed")
     if task.lasting and not policy.permanent_responses:

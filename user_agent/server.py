@@ -51,12 +51,14 @@ async def start(settings: UserAgentSettings) -> UserAgentService:
     channel = open_channel(settings.shuffler, "shuffler", tls.authority if tls else None)
     shuffler = RemoteShuffler(channel)
     identity = PublicIdentity.from_hex(settings.analyzer_identity, "analyzer_identity")
-    pinned = settings.shuffler_identity
     agent = Agent(
         shuffler=shuffler,
         store=store,
         policy=Policy(
             identity=identity,
+            shuffler_identity=PublicIdentity.from_hex(
+                settings.shuffler_identity, "shuffler_identity"
+            ),
             local_epsilon_cap=settings.local_epsilon_cap,
             total_local_epsilon_cap=settings.total_local_epsilon_cap,
             total_central_epsilon_cap=settings.total_central_epsilon_cap,
@@ -68,7 +70,6 @@ async def start(settings: UserAgentSettings) -> UserAgentService:
         clock=clock,
         rng=secure_generator(),
         secrets=secrets,
-        shuffler_identity=PublicIdentity.from_hex(pinned, "shuffler_identity") if pinned else None,
     )
     monitor = InclusionMonitor(
         shuffler=shuffler,

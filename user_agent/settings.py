@@ -22,9 +22,8 @@ class UserAgentSettings(ServiceSettings):
     """Address of the shuffler."""
     analyzer_identity: str
     """The analyzer's signing identity that this device trusts: 64 hexadecimal digits."""
-    shuffler_identity: str | None = None
-    """The shuffler's signing identity: 64 hexadecimal digits. Without it, receipts are stored
-    unverified."""
+    shuffler_identity: str
+    """The shuffler's signing identity that this device trusts: 64 hexadecimal digits."""
     inclusion_check_seconds: Annotated[float, Field(gt=0, lt=math.inf)] = 3600.0
     """Average number of seconds between checks that an answer was counted."""
     local_epsilon_cap: float = 4.0

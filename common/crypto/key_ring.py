@@ -74,6 +74,11 @@ class KeyEntry:
         """Return the entry in its next state; raise KeyError for a destroyed key."""
         return replace(self, state=NEXT_STATE[self.state], since=now)
 
+    def end(self, schedule: Schedule) -> float:
+        """Return when an active key may be destroyed, or a pending one; may be infinite."""
+        waiting = schedule.overlap if self.state is KeyState.PENDING else 0.0
+        return self.since + waiting + schedule.lifetime + schedule.retention
+
 
 @dataclass(frozen=True, slots=True)
 class KeyRing:

@@ -8,6 +8,7 @@ name is added as an expired key, which opens but never seals.
 """
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from typing import Final
@@ -20,6 +21,7 @@ from common.runtime import logs
 from common.runtime.clock import Clock
 from common.runtime.database import storage_failures
 from common.runtime.state_directory import StateDirectory
+from common.task.task import MAX_UNIX_TIME
 
 RING_FILE: Final = "keys.json"
 _KEY_FILES: Final = "hpke-*.key"
@@ -75,6 +77,11 @@ class KeyStore:
         """Return a suite's key in `state`, active or pending; None if there is none."""
         entry = self._ring.in_state(suite, state)
         return None if entry is None else HpkePublicKey(suite, entry.public)
+
+    def end(self, key: HpkePublicKey) -> int:
+        """Return the last second at which tasks may use an active or pending key."""
+        entry = next(each for each in self._ring.held() if each.key_id == key.key_id)
+        return math.floor(min(entry.end(self._schedule), MAX_UNIX_TIME))
 
     def public_key(self, suite: str = DEFAULT_SUITE) -> HpkePublicKey:
         """Return a suite's active key, for new tasks; raise WireError if there is none."""

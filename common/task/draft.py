@@ -62,6 +62,7 @@ class TaskDraft:
     deadline: int
     """Seconds since 1970 UTC."""
     shuffler_key: bytes
+    """The shuffler's key for envelopes, signed, as in envelope.pub; unsigned in simulations."""
     protocol: str = "od-hp"
     domain_size: int = 1
     """Number of items, vector components or keys; 1 for a single number and for texts without

@@ -77,6 +77,8 @@ class DummySpec:
                 f"extra_weight is {self.extra_weight} for the distribution {self.law}; it must be "
                 "0 for fixed and clusters, and above 0 otherwise"
             )
+        if not isinstance(self.one_length, bool):
+            raise TaskError("one_length must be true or false")
         if self.one_length and self.law not in RANDOM_UNIFORM:
             raise TaskError(
                 f"one_length is true for the distribution {self.law}; only fractional, binomial "

@@ -17,6 +17,7 @@ from typing import Any, Final, NoReturn, Self, get_args
 
 import numpy as np
 
+from common.crypto.envelope_key import PROOF_BYTES, end_of_validity
 from common.crypto.hpke import DEFAULT_SUITE, SUITES, suite_named
 from common.crypto.signing import PublicIdentity, SignedTask
 from common.errors import ProofError, TaskError
@@ -66,6 +67,7 @@ _PARSE_ERRORS: Final = (
     OverflowError,
 )
 """Exceptions that parsing arbitrary bytes may raise."""
+_HEXADECIMAL: Final = ("analyzer_key", "shuffler_key", "shuffler_key_proof", "nonce")
 _INFINITE: Final = "inf"
 """Infinity in the canonical bytes; JSON has no number for it."""
 
@@ -115,6 +117,9 @@ class Task:
     """Maximum composed central ε, at `budget_delta`, of all releases to this population, including
     this task's."""
     budget_delta: float
+    shuffler_key_proof: bytes = b""
+    """The shuffler's signature of shuffler_key; see `common.crypto.envelope_key`. Empty in tasks of
+    former versions, which no device answers."""
 
     def __post_init__(self) -> None:
         check_domain_size(self.domain_size, self.kind)  # first, since other rules multiply by it
@@ -138,6 +143,8 @@ class Task:
         ):
             if len(value) != length:
                 raise TaskError(f"{name} has {len(value)} bytes; it must have {length}")
+        if self.shuffler_key_proof:
+            self._check_end_of_key()
         if self.envelope_sizes[-1] > MAX_ENVELOPE_BYTES:
             raise TaskError(
                 f"a submission would have {self.envelope_sizes[-1]} bytes; "
@@ -165,6 +172,19 @@ class Task:
             raise TaskError(
                 f"budget_delta is {self.budget_delta}; it must be at least delta, {self.delta}, "
                 "and below 1"
+            )
+
+    def _check_end_of_key(self) -> None:
+        if len(self.shuffler_key_proof) != PROOF_BYTES:
+            raise TaskError(
+                f"shuffler_key_proof has {len(self.shuffler_key_proof)} bytes; it must have "
+                f"{PROOF_BYTES}, or none"
+            )
+        end = end_of_validity(self.shuffler_key_proof)
+        if self.deadline > end:
+            raise TaskError(
+                f"deadline is {self.deadline}; the shuffler signed its key until {end}. End the "
+                "task sooner, or have the shuffler keep its keys longer (key_keep_days)"
             )
 
     def _check_claims(self) -> None:
@@ -290,8 +310,10 @@ class Task:
             del fields["dummies"]["clusters"]  # tasks of other protocols keep their bytes
         if self.dummies.one_length or self.dummies.law not in RANDOM_UNIFORM:
             del fields["dummies"]["one_length"]  # and so do tasks of former versions
-        for name in ("analyzer_key", "shuffler_key", "nonce"):
+        for name in _HEXADECIMAL:
             fields[name] = fields[name].hex()
+        if not self.shuffler_key_proof:
+            del fields["shuffler_key_proof"]  # likewise
         if math.isinf(self.local_epsilon):
             fields["local_epsilon"] = _INFINITE
         text = json.dumps(
@@ -344,7 +366,8 @@ class Task:
                 f"this program reads version {FORMAT_VERSION} of tasks of the kinds "
                 f"{', '.join(kinds)}"
             )
-        for name in ("analyzer_key", "shuffler_key", "nonce"):
+        fields.setdefault("shuffler_key_proof", "")
+        for name in _HEXADECIMAL:
             fields[name] = bytes.fromhex(fields[name])
         if fields["local_epsilon"] == _INFINITE:
             fields["local_epsilon"] = math.inf

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final, get_args
 
-from common.crypto.hpke import DEFAULT_SUITE, SUITES, suite_named
+from common.crypto.envelope_key import split_envelope_key
+from common.crypto.hpke import DEFAULT_SUITE, SUITES
 from common.crypto.signing import SIGNATURE_BYTES, SignedTask
 from common.errors import WireError
 from common.messages.batch import TaskState, TaskSummary
@@ -156,8 +157,8 @@ def draft_to_wire(draft: TaskDraft) -> analyzer_pb2.CreateTaskRequest:
 def draft_from_wire(message: analyzer_pb2.CreateTaskRequest) -> TaskDraft:
     """Parse an operator's draft."""
     suite = parse_word("the suite", message.suite or DEFAULT_SUITE, tuple(SUITES))
-    key = parse_fixed("shuffler_key", message.shuffler_key, suite_named(suite).public_key_bytes)
-    return _DRAFT.from_wire(message, suite=suite, shuffler_key=key)
+    split_envelope_key(suite, message.shuffler_key)
+    return _DRAFT.from_wire(message, suite=suite, shuffler_key=message.shuffler_key)
 
 
 # --- the list of tasks ---------------------------------------------------------------------------

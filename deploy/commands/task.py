@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from common.crypto.envelope_key import split_envelope_key
 from common.crypto.hpke import DEFAULT_SUITE, HpkePrivateKey, HpkePublicKey
 from common.crypto.signing import SignedTask
 from common.errors import SettingsError
@@ -213,7 +214,7 @@ def _read(draft: Path, shuffler_key: Path | None) -> TaskDraft:
             f"{shuffler_key} holds the shuffler's signing identity; use envelope.pub"
         )
     task_draft = draft_file.read(draft, key)
-    HpkePublicKey(task_draft.suite, task_draft.shuffler_key)  # validates the key
+    HpkePublicKey(task_draft.suite, split_envelope_key(task_draft.suite, key)[0])  # is a point
     return task_draft
 
 

@@ -80,13 +80,15 @@ def _table(name: str, entries: Mapping[str, Any]) -> list[str]:
     for key, entry in entries.items():
         if isinstance(entry, Mapping):
             inner += _table(f"{name}.{key}", entry)
-        elif entry is not None and entry is not False and entry != ():
+        elif entry is not None and entry != ():
             plain.append(f"{key} = {_literal(entry)}")
     return plain + inner
 
 
 def _literal(value: object) -> str:
-    """Return a number, a text or a tuple as a TOML literal."""
+    """Return a truth value, a number, a text or a tuple as a TOML literal."""
+    if isinstance(value, bool):
+        return json.dumps(value)
     if isinstance(value, tuple):
         return f"[{', '.join(map(_literal, value))}]"
     if isinstance(value, str):  # TOML has no escaped surrogate pairs and no bare DEL

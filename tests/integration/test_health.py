@@ -50,6 +50,7 @@ async def test_a_service_on_a_unix_socket_is_checked_there(services: Services) -
         tls_authority=services.directory / "tls" / "authority.pem",
         shuffler=services.shuffler.address,
         analyzer_identity=services.identity,
+        shuffler_identity=services.shuffler_identity,
     )
     device = await user_agent.server.start(settings)
     await check(settings, "user_agent")

@@ -7,6 +7,7 @@ from typing import Final
 import pytest
 import pytest_asyncio
 
+from common.crypto.signing import SigningIdentity
 from common.errors import PeerError, UnusableBatchError
 from common.messages.guarantee import claimed
 from common.messages.result import Result
@@ -149,9 +150,11 @@ async def test_a_shuffler_that_denies_what_it_took_is_held_to_its_receipt(
     line: InProcessRun,
 ) -> None:
     """A receipt by another key does not count: the answer stays pending, and is resent."""
-    other = line.device(line.analyzer.keys.identity.public_identity())
+    own = line.shuffler.identity
+    line.shuffler.identity = SigningIdentity.generate()
     with pytest.raises(PeerError, match="not signed by the pinned shuffler identity"):
-        await other.contribute(line.digest, 0, "person 0")
+        await line.agent.contribute(line.digest, 0, "person 0")
+    line.shuffler.identity = own
     saved = await line.store.find("person 0", line.digest)
 
     assert saved is not None

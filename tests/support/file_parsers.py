@@ -37,6 +37,7 @@ log_level = "INFO"
 tls_directory = 'tls'
 shuffler = '127.0.0.1:7000'
 analyzer_identity = '00'
+shuffler_identity = '00'
 local_epsilon_cap = 4.0
 total_delta_cap = 1e-4
 several_persons = true

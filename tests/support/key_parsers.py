@@ -15,7 +15,7 @@ from common.runtime.tls import development_files, identity_for
 from deploy.audit.harness.clock import ManualClock
 from deploy.clients.key_folder import KeyFolder
 from shuffler.server import publish_keys
-from tests.support.keys import SCHEDULE
+from tests.support.keys import SCHEDULE, SHUFFLER
 from tests.support.parsers import Parser, directory
 
 _NOW: Final = ManualClock().now()
@@ -71,7 +71,7 @@ def _started(folder: Path) -> str:
 
 def _published(folder: Path) -> None:
     state = StateDirectory.open(folder / "state")
-    publish_keys(state, KeyStore(state, SCHEDULE))
+    publish_keys(state, KeyStore(state, SCHEDULE), SHUFFLER)
 
 
 def _rotated(raw: bytes) -> str:

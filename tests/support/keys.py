@@ -5,13 +5,17 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from common.crypto.hpke import HpkePrivateKey
+from common.crypto.envelope_key import signed_envelope_key
+from common.crypto.hpke import HpkePrivateKey, HpkePublicKey
 from common.crypto.key_ring import DAY, Schedule
-from common.crypto.signing import PublicIdentity
+from common.crypto.signing import PublicIdentity, SigningIdentity
 from common.runtime.key_store import KeyStore
 from common.runtime.state_directory import StateDirectory
+from common.task.task import MAX_UNIX_TIME
 from common.task_digest import TaskDigest
 
+SHUFFLER: Final = SigningIdentity(bytes(31) + b"\x01")
+"""The identity of shufflers without a state directory."""
 SCHEDULE: Final = Schedule(lifetime=90 * DAY, overlap=2 * DAY, retention=30 * DAY)
 
 
@@ -22,6 +26,11 @@ def store_holding(state: StateDirectory, *keys: HpkePrivateKey, now: float = 0.0
     store = KeyStore(state, SCHEDULE)
     store.rotate(now)
     return store
+
+
+def signed_key(key: HpkePublicKey, identity: SigningIdentity = SHUFFLER) -> bytes:
+    """Return a shuffler's signed key for envelopes, valid without end."""
+    return signed_envelope_key(identity, key, MAX_UNIX_TIME)
 
 
 def active_key(path: Path) -> HpkePrivateKey:

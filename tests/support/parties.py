@@ -2,9 +2,9 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
-from common.crypto.signing import SignedTask, SigningIdentity
+from common.crypto.signing import SignedTask
 from common.messages.batch import BatchManifest, BatchPart
 from common.messages.inclusion_proof import BatchCommitment, InclusionProof
 from common.runtime.key_store import KeyStore
@@ -15,6 +15,7 @@ from shuffler.receipts import Receipts
 from shuffler.storage.sqlite_store import SqliteStore
 from tests.support.analyzer_party import SCHEDULE, AnalyzerParty, Surroundings
 from tests.support.faults import Crash, FaultyDatabase, FaultyState, Life
+from tests.support.keys import SHUFFLER
 from tests.support.policies import generous
 from tests.support.shuffler_core import Shuffler
 from user_agent.agent import Agent
@@ -23,8 +24,6 @@ from user_agent.device_store import DeviceStore
 from user_agent.inclusion_monitor import InclusionMonitor
 
 T = TypeVar("T")
-
-_IDENTITY: Final = SigningIdentity.generate()
 
 
 class ShufflerParty(Shuffler):
@@ -152,7 +151,6 @@ class DeviceParty:
             policy=generous(identity, 20.0),
             several_persons=True,
             secrets=PersonalSecrets(bytes(32)),
-            shuffler_identity=_IDENTITY.public_identity(),
         )
         self.watch = InclusionMonitor(**shared, identity=identity, pause=1.0)
 
@@ -168,7 +166,7 @@ class DeviceParty:
 
         async def submit() -> bytes:
             outcome = await self._shuffler.collection.submit(digest, envelope, token)
-            return Receipts(_IDENTITY).sign(digest, envelope, outcome)
+            return Receipts(SHUFFLER).sign(digest, envelope, outcome)
 
         return await self._call("submit", submit)
 

@@ -30,7 +30,7 @@ from shuffler.refusals import RefusalCounts
 from shuffler.storage.batch_seeds import BatchSeeds
 from shuffler.storage.sqlite_store import SqliteStore
 from tests.support.analyzers import MemoryAnalyzer
-from tests.support.keys import store_holding
+from tests.support.keys import SHUFFLER, store_holding
 from tests.support.tasks import PublishedTask, published
 from user_agent.contribution import Contributor
 
@@ -98,6 +98,7 @@ class Shuffler:
             state=state,
             analyzer=self.analyzer,
             identity=self.identity,
+            own_identity=SHUFFLER.public_identity(),
             keys=self.keys,
             minimum_batch=self.minimum_batch,
             most_dummies=self.most_dummies,

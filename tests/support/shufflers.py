@@ -1,9 +1,10 @@
 """An in-memory shuffler for a user agent's tests."""
 
-from common.crypto.signing import SignedTask, SigningIdentity, sign_receipt
+from common.crypto.signing import SignedTask, sign_receipt
 from common.errors import PeerError, PeerRefusalError
 from common.messages.inclusion_proof import BatchCommitment, InclusionProof
 from common.task_digest import TaskDigest
+from tests.support.keys import SHUFFLER
 from tests.support.leaves import GrownTree
 
 
@@ -17,7 +18,7 @@ class MemoryShuffler:
         self.closed = False
         self.token = b""
         self.fetched = 0
-        self.identity = SigningIdentity.generate()
+        self.identity = SHUFFLER
         self.leaves: list[bytes] | None = None
         self.commitment: BatchCommitment | None = None
         self.asked: list[int | None] = []

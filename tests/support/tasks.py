@@ -8,8 +8,9 @@ from analyzer.task_builder import complete
 from common.crypto.hpke import DEFAULT_SUITE, HpkePrivateKey
 from common.crypto.signing import SignedTask, SigningIdentity
 from common.task.draft import TaskDraft
-from common.task.task import Task
+from common.task.task import MAX_UNIX_TIME, Task
 from deploy.audit.harness.tasks import FAR_FUTURE
+from tests.support.keys import signed_key
 
 SHUFFLER_NOISE: Final[dict[str, Any]] = {
     "protocol": "sbin",
@@ -20,7 +21,10 @@ SHUFFLER_NOISE: Final[dict[str, Any]] = {
 """Fields of a task whose noise is all the shuffler's."""
 
 
-def draft(shuffler_key: bytes = bytes(31) + b"\x09", **changes: Any) -> TaskDraft:
+_SIGNED_KEY: Final = bytes(31) + b"\x09" + MAX_UNIX_TIME.to_bytes(8) + bytes(64)
+
+
+def draft(shuffler_key: bytes = _SIGNED_KEY, **changes: Any) -> TaskDraft:
     """Return a small valid draft: 100 items, g = 13, local epsilon 2, one dummy."""
     fields: dict[str, Any] = {
         "domain_size": 100,
@@ -52,7 +56,7 @@ def published(**changes: Any) -> PublishedTask:
     suite = changes.get("suite", DEFAULT_SUITE)
     identity, analyzer_key = SigningIdentity.generate(), HpkePrivateKey.generate(suite)
     shuffler_key = HpkePrivateKey.generate(suite)
-    wanted = draft(shuffler_key.public_key().raw, **changes)
+    wanted = draft(signed_key(shuffler_key.public_key()), **changes)
     task = complete(wanted, analyzer_key=analyzer_key.public_key().raw, nonce=bytes(range(32)))
     return PublishedTask(
         task=task,

@@ -10,6 +10,7 @@ from typing import Final
 import numpy as np
 
 from common.crypto import hpke
+from common.crypto.envelope_key import signed_envelope_key
 from common.crypto.hpke import HpkePrivateKey
 from common.crypto.signing import PublicIdentity, SignedTask, SigningIdentity, sign_receipt
 from common.errors import BatchStateError, ProofError
@@ -20,7 +21,7 @@ from common.messages.batch import BatchId, BatchManifest
 from common.messages.inclusion_proof import BatchCommitment, InclusionProof
 from common.messages.submission import plain_reports, unpack
 from common.task.draft import TaskDraft
-from common.task.task import Task
+from common.task.task import MAX_UNIX_TIME, Task
 from common.task_digest import TaskDigest
 from deploy.audit.harness.analyzer_core import AnalyzerCore
 from deploy.audit.harness.clock import ManualClock
@@ -45,10 +46,17 @@ _PAUSE: Final = 10.0
 class DishonestShuffler:
     """A shuffler that tampers with its batch and is otherwise honest."""
 
-    def __init__(self, analyzer: AnalyzerCore, key: HpkePrivateKey, *, seed: int = 7) -> None:
+    def __init__(
+        self,
+        analyzer: AnalyzerCore,
+        key: HpkePrivateKey,
+        identity: SigningIdentity,
+        *,
+        seed: int = 7,
+    ) -> None:
         self._analyzer = analyzer
         self._key = key
-        self.identity = SigningIdentity.generate()
+        self.identity = identity
         self.users: Users = []
         self.rng = np.random.default_rng(seed)
         self.closed = False
@@ -200,10 +208,13 @@ class InProcessRun:
         """Start the parties, and publish a draft under a new shuffler key."""
         await self.analyzer.start()
         self.shuffler_key = HpkePrivateKey.generate(draft.suite)
+        self.shuffler_identity = SigningIdentity.generate()
         await self.publish(draft)
         self.digest = self.analyzer.signed.digest()
         seed = int(self._rng.integers(2**63))
-        self.shuffler = DishonestShuffler(self.analyzer, self.shuffler_key, seed=seed)
+        self.shuffler = DishonestShuffler(
+            self.analyzer, self.shuffler_key, self.shuffler_identity, seed=seed
+        )
         self.store = DeviceStore(self.path / "budget.sqlite")
         self.agent = self.device(self.shuffler.identity.public_identity())
         self.watch = InclusionMonitor(
@@ -217,7 +228,9 @@ class InProcessRun:
 
     async def publish(self, draft: TaskDraft) -> None:
         """Publish a draft under the shuffler's key."""
-        key = self.shuffler_key.public_key().raw
+        key = signed_envelope_key(
+            self.shuffler_identity, self.shuffler_key.public_key(), MAX_UNIX_TIME
+        )
         await self.analyzer.publish(dataclasses.replace(draft, shuffler_key=key))
 
     def device(self, shuffler: PublicIdentity) -> Agent:
@@ -227,6 +240,7 @@ class InProcessRun:
             store=self.store,
             policy=Policy(
                 identity=self.analyzer.keys.identity.public_identity(),
+                shuffler_identity=shuffler,
                 local_epsilon_cap=math.inf,
                 total_local_epsilon_cap=math.inf,
                 total_central_epsilon_cap=math.inf,
@@ -237,7 +251,6 @@ class InProcessRun:
             clock=self.clock,
             rng=self._rng,
             secrets=PersonalSecrets(bytes(32)),
-            shuffler_identity=shuffler,
         )
 
     async def contribute(self, values: Sequence[int]) -> None:

@@ -39,6 +39,7 @@ class Services:
             "analyzer": self.analyzer.address,
             "analyzer_identity": self.identity,
             "opening_processes": 1,
+            "key_lifetime_days": 0,  # a task may end in any year
         }
         self.shuffler: ShufflerService = await shuffler.server.start_coordinator(
             ShufflerSettings(**settings | changes)

@@ -92,7 +92,7 @@ class CreateTaskRequest(_message.Message):
     """seconds since 1970 UTC"""
     assumed_honest_fraction: _builtins.float
     shuffler_key: _builtins.bytes
-    """of the suite: 32 bytes, or 1216 in the hybrid suite"""
+    """of the suite, and the shuffler's signature: 104 or 1288 bytes"""
     population: _builtins.str
     """group of people asked; empty if it is not asked again"""
     budget_epsilon: _builtins.float

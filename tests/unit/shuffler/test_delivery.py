@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from common.crypto.envelope_key import check_envelope_key, end_of_validity, split_envelope_key
 from common.crypto.hpke import DEFAULT_SUITE, SUITES, split_every
 from common.crypto.key_ring import DAY, KeyState
 from common.errors import BatchStateError, StorageError
@@ -21,7 +22,7 @@ from shuffler.server import publish_keys
 from shuffler.shuffle_job import PERMUTED, bucket_count
 from shuffler.storage.batch_seeds import BatchSeeds
 from tests.support.disks import disk_of
-from tests.support.keys import SCHEDULE
+from tests.support.keys import SCHEDULE, SHUFFLER
 from tests.support.protocol_tasks import protocol_task
 from tests.support.shuffler_core import CASE, DIGEST, Shuffler
 
@@ -131,7 +132,7 @@ def test_active_and_pending_keys_are_published(tmp_path: Path) -> None:
     seen = []
     for day in (0, 88, 90):
         keys.rotate(day * DAY, set())
-        publish_keys(state, keys)
+        publish_keys(state, keys, SHUFFLER)
         seen.append({file.name: file.read_text() for file in state.path.glob("envelope*.pub")})
     names = {
         "envelope.pub",
@@ -144,7 +145,9 @@ def test_active_and_pending_keys_are_published(tmp_path: Path) -> None:
     for name in names:
         assert seen[0][name] == seen[1][name]
         assert seen[1][name[:-4] + ".pending.pub"] == seen[2][name]
-    assert keys.public_key().raw.hex() == seen[2]["envelope.pub"]
+    key, proof = split_envelope_key(DEFAULT_SUITE, bytes.fromhex(seen[2]["envelope.pub"]))
+    assert (keys.public_key().raw, (90 + 90 + 30) * DAY) == (key, end_of_validity(proof))
+    check_envelope_key(SHUFFLER.public_identity(), DEFAULT_SUITE, key, proof)
     assert keys.find(DEFAULT_SUITE, KeyState.PENDING) is None
 
 

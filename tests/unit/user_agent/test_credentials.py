@@ -85,6 +85,7 @@ def _settings(tmp_path: Path, *, lasting_responses: bool) -> UserAgentSettings:
         plaintext=True,
         shuffler="127.0.0.1:1",
         analyzer_identity=SigningIdentity.generate().public_identity().raw.hex(),
+        shuffler_identity=SigningIdentity.generate().public_identity().raw.hex(),
         lasting_responses=lasting_responses,
     )
 

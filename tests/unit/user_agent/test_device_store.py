@@ -2,6 +2,7 @@ import asyncio
 import dataclasses
 import sqlite3
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -10,16 +11,17 @@ import pytest
 from common.crypto.signing import SigningIdentity
 from common.errors import BudgetError
 from common.task_digest import TaskDigest
+from tests.support.policies import generous
 from user_agent.claim import Claim
 from user_agent.contribution import PreparedSubmission
 from user_agent.device_store import DeviceStore
-from user_agent.policy import Policy, check_totals
+from user_agent.policy import check_totals
 
 _ANSWER = Claim(local_epsilon=2.0, central_epsilon=0.25, delta=1e-6)
-_POLICY = Policy(
-    identity=SigningIdentity.generate().public_identity(),
-    local_epsilon_cap=4.0,
+_POLICY = replace(
+    generous(SigningIdentity.generate().public_identity()),
     total_local_epsilon_cap=5.0,
+    total_central_epsilon_cap=1.0,
 )
 _CHECK = partial(check_totals, _POLICY)
 

@@ -38,7 +38,6 @@ class Device:
             self.shuffler,
             clock=self.clock,
             policy=generous(case.identity.public_identity(), float("inf")),
-            shuffler_identity=self.shuffler.identity.public_identity(),
         )
         self.store = self.agent.store
         self.watch = InclusionMonitor(
@@ -202,10 +201,6 @@ async def test_a_record_has_state_conclusion_and_a_verifiable_receipt(device: De
     other = published().signed.digest()
     with pytest.raises(UnknownTaskError):
         await device.agent.record(other, "")
-    device.agent.shuffler_identity, device.agent.several_persons = None, True
-    await device.agent.contribute(device.digest, 3, "Ada")
-    record = await device.agent.record(device.digest, "Ada")
-    assert (False, 64) == (record.receipt_verified, len(record.receipt))
 
 
 async def test_a_record_of_an_earlier_version_has_no_evidence(device: Device) -> None:

@@ -4,10 +4,11 @@ from typing import Any
 
 import pytest
 
-from common.crypto.signing import SignedTask, SigningIdentity
+from common.crypto.signing import PublicIdentity, SignedTask, SigningIdentity
 from common.errors import BudgetError, PolicyError, ProofError
 from common.task.draft import TextDraft
 from deploy.audit.harness.tasks import FAR_FUTURE
+from tests.support.keys import SHUFFLER, signed_key
 from tests.support.kind_tasks import kind_draft_fields
 from tests.support.policies import generous
 from tests.support.tasks import PublishedTask, published
@@ -17,15 +18,30 @@ from user_agent.policy import Policy, check, check_totals
 _NOW = 1_000_000_000.0
 
 
+def _pinning(identity: PublicIdentity, **caps: Any) -> Policy:
+    return Policy(identity=identity, shuffler_identity=SHUFFLER.public_identity(), **caps)
+
+
 def _policy(case: PublishedTask, cap: float = 4.0) -> Policy:
-    return Policy(identity=case.identity.public_identity(), local_epsilon_cap=cap)
+    return _pinning(case.identity.public_identity(), local_epsilon_cap=cap)
 
 
 def test_a_task_of_another_signer_is_refused() -> None:
     """Its claims do not matter."""
     stranger, case = SigningIdentity.generate().public_identity(), published()
     with pytest.raises(ProofError, match="not signed by the pinned analyzer identity"):
-        check(case.signed, case.signed.digest(), Policy(identity=stranger, local_epsilon_cap=4), 1)
+        check(case.signed, case.signed.digest(), _pinning(stranger, local_epsilon_cap=4.0), 1)
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_a_key_that_the_pinned_shuffler_did_not_sign_is_refused(*, own: bool) -> None:
+    """An analyzer may sign a key of its own, or publish a task with an unsigned key."""
+    case = published()
+    task = case.task
+    impostor = signed_key(case.shuffler_key.public_key(), case.identity)[-72:] if own else b""
+    signed = case.identity.sign(dataclasses.replace(task, shuffler_key_proof=impostor).to_bytes())
+    with pytest.raises(ProofError, match="not signed by the shuffler identity"):
+        check(signed, signed.digest(), _policy(case), _NOW)
 
 
 def test_a_local_epsilon_over_the_cap_is_refused() -> None:
@@ -84,7 +100,7 @@ def test_a_task_past_its_deadline_is_refused() -> None:
 
 def _totals(**caps: Any) -> Policy:
     identity = SigningIdentity.generate().public_identity()
-    return Policy(identity=identity, local_epsilon_cap=4.0, **caps)
+    return _pinning(identity, local_epsilon_cap=4.0, **caps)
 
 
 def _claim(local: float = 1.0, central: float = 0.1, delta: float = 1e-6) -> Claim:
@@ -156,4 +172,4 @@ def test_a_repeatable_question_is_answered_only_if_the_owner_allows() -> None:
     assert case.task == check(case.signed, digest, allowing, 0.0)
     with pytest.raises(PolicyError, match="set lasting_responses"):
         check(case.signed, digest, refusing, 0.0)
-    assert not Policy(identity=allowing.identity, local_epsilon_cap=1.0).permanent_responses
+    assert not _pinning(allowing.identity, local_epsilon_cap=1.0).permanent_responses

@@ -115,7 +115,8 @@ async def started(
     if request.param is analyzer.server:
         settings: Any = AnalyzerSettings(**fields)
     elif request.param is user_agent.server:
-        settings = UserAgentSettings(**fields, shuffler="127.0.0.1:1", analyzer_identity=identity)
+        fields |= {"analyzer_identity": identity, "shuffler_identity": identity}
+        settings = UserAgentSettings(**fields, shuffler="127.0.0.1:1")
     else:
         fields |= {"keep_inclusion_days": 40, "analyzer": "127.0.0.1:1"}
         settings = ShufflerSettings(**fields, analyzer_identity=identity)

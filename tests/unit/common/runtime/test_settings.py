@@ -23,6 +23,7 @@ _DEVICE = """
 state_directory = "s"
 shuffler = "unix:b"
 analyzer_identity = "00"
+shuffler_identity = "00"
 """
 
 
@@ -265,6 +266,7 @@ def test_protective_defaults_are_unchanged(
         "shuffler": "127.0.0.1:2",
         "analyzer": "127.0.0.1:1",
         "analyzer_identity": "00",
+        "shuffler_identity": "00",
         "tls_directory": Path(),
     }
     known = {field.name for field in dataclasses.fields(party)}

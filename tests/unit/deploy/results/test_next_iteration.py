@@ -21,7 +21,7 @@ from tests.support.kind_results import kind_collected, result_of
 from tests.support.kind_tasks import OF_OTHER_KINDS, kind_draft_fields, kind_task
 from tests.support.tasks import draft
 
-_KEY: Final = bytes(31) + b"\x09"
+_KEY: Final = draft().shuffler_key
 _ITERATIONS: Final = 3
 
 
@@ -50,7 +50,7 @@ def test_the_budget_covers_all_iterations() -> None:
     """The charges sum to at most the total local ε; a stated budget stays."""
     assert 9.0 == _next(2, _whole(budget_epsilon=9.0)).budget_epsilon
     tasks = [
-        complete(_next(number), analyzer_key=_KEY, nonce=bytes(32))
+        complete(_next(number), analyzer_key=_KEY[:32], nonce=bytes(32))
         for number in range(1, _ITERATIONS + 1)
     ]
 
@@ -107,7 +107,9 @@ _DRAFTS: Final[dict[str, TaskDraft]] = {
     "tables": draft(
         _KEY,
         dummies_per_user=0.0,
-        dummies=DummySpec(law="binomial", per_user=1, trials=4, extra_weight=9, most=4),
+        dummies=DummySpec(
+            law="binomial", per_user=1, trials=4, extra_weight=9, most=4, one_length=True
+        ),
         shuffler=ShufflerSpec(law="geometric", peak=3, left_weight=5, right_weight=7, most=20),
     ),
     "infinite": draft(_KEY, local_epsilon=float("inf")),
