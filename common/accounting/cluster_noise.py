@@ -54,14 +54,17 @@ from common.task.cluster_spec import CHANCE_SUM, ClusterSpec
 
 _DEVIATIONS: Final = (0.6, 0.8, 1, 1.25, 1.5, 1.75, 2, 2.25, 2.5, 2.75, 3, 3.5, 4, 5, 6, 7)
 """Low edges of the bins, in standard deviations below the mean number of rooms."""
-_TRANSFORM_ERROR: Final = 1e-14
-"""A distribution's total error counts as this times (100 + expected number of filled rooms): the
-exponent of its transform has about as many roundings. Measured errors are a tenth."""
+_TRANSFORM_ERROR: Final = 2.0**-51
+"""A transform's relative error counts as this times (100 + expected number of filled rooms): its
+exponent has about as many roundings. By Parseval and Cauchy-Schwarz the total error of a
+distribution p is at most √cells·‖p‖₂ times as large. Measured errors are a tenth of the charge."""
 _LEAST_PROBABILITY: Final = 1e-18
 """Outcomes of smaller probability are charged in full."""
 _TAIL: Final = 1e-14
 """Maximum probability beyond a grid, on either axis."""
-_MAX_CELLS: Final = 2**24
+_MAX_CELLS: Final = 2**23
+"""More trials than a grid of this size holds are not counted."""
+_FEWER: Final = 0.9
 _BASES: Final = (0.25, 0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0)
 """The bound at an ε also holds at any larger one; its error grows with e^ε."""
 _STEPS_OF_SPREAD: Final = 100
@@ -119,10 +122,10 @@ class ClusterRelease:
         Return an upper bound on δ at ε.
 
         Raises:
-            AccountingError: epsilon is negative or not a number, or counts need too much memory.
+            AccountingError: epsilon is negative or not a number.
 
-        Cost: about a second for new parameters, then milliseconds; at most .7 GB and 7 seconds, for
-        clusters that fill the largest grid of counts.
+        Cost: about a second for new parameters, then milliseconds; at most .6 GB and 15 seconds,
+        for three rooms whose clusters fill the largest grid of counts.
         """
         if not epsilon >= 0:
             raise AccountingError(f"epsilon is {epsilon}; it must be at least 0")
@@ -214,13 +217,26 @@ def _bins(
     The rooms labelled v and v' are binomial numbers. A bin holds the outcomes in which all of them
     are at least its low edges, but not all at least those of the bin before.
     """
-    labelled, fillings = [], []
-    for room in rooms:
-        share = (1 - room.filled * (1 - 2 / domain_size)) / 2
-        labelled.append(Binomial(trials, min(1.0, room.shown * share)))
-        fillings.append(min(1.0, room.filled / (domain_size * share)))
+    shares = [(1 - room.filled * (1 - 2 / domain_size)) / 2 for room in rooms]
+    fillings = [
+        min(1.0, room.filled / (domain_size * share))
+        for room, share in zip(rooms, shares, strict=True)
+    ]
     # Rooms that are rarely filled hide little, so their low edges may lie deeper.
     fullest = max(room.filled for room in rooms)
+    while True:
+        labelled = [
+            Binomial(trials, min(1.0, room.shown * share))
+            for room, share in zip(rooms, shares, strict=True)
+        ]
+        first = [
+            _low_edge(number, _DEVIATIONS[0] * fullest / room.filled)
+            for number, room in zip(labelled, rooms, strict=True)
+        ]
+        axes = [_Axis.of(rooms, fillings, first, axis) for axis in (0, 1)]
+        if trials == 1 or math.prod(axis.size for axis in axes) <= _MAX_CELLS:
+            break
+        trials = max(1, int(_FEWER * trials))  # δ falls in the trials, so fewer are a bound
     weights: dict[tuple[int, ...], float] = {}
     before = 1.0
     for deviations in _DEVIATIONS:
@@ -231,7 +247,7 @@ def _bins(
         missed = min(before, 2 * sum(map(_below, labelled, edges)))
         weights[edges] = weights.get(edges, 0.0) + before - missed
         before = missed
-    grid = _CountGrid(rooms, fillings, next(iter(weights)))
+    grid = _CountGrid(rooms, fillings, axes)
     return [(weight, grid.of(edges)) for edges, weight in weights.items() if weight], before
 
 
@@ -251,20 +267,13 @@ class _CountGrid:
     """Distributions of the counts on one item, given the numbers of rooms labelled with it."""
 
     def __init__(
-        self, rooms: Sequence[Room], fillings: Sequence[float], most: Sequence[int]
+        self, rooms: Sequence[Room], fillings: Sequence[float], axes: "Sequence[_Axis]"
     ) -> None:
-        """Lay out a grid for numbers up to `most`; a labelled room is filled as `fillings` say."""
-        axes = [_Axis.of(rooms, fillings, most, axis) for axis in (0, 1)]
+        """Prepare transforms on a grid; a labelled room is filled with the `fillings`' chance."""
         self._shape = (axes[0].size, axes[1].size)
-        filled = sum(n * filling for n, filling in zip(most, fillings, strict=True))
+        self._fillings = fillings
         # What lies beyond the grid wraps around: it is missing in one place and added in another.
-        self.error: Final = _TRANSFORM_ERROR * (100 + filled) + 2 * sum(axis.tail for axis in axes)
-        """Bound on the total error of a distribution."""
-        if math.prod(self._shape) > _MAX_CELLS:
-            raise AccountingError(
-                f"the counts on one item take {math.prod(self._shape):,} cells; at most "
-                f"{_MAX_CELLS:,} can be computed"
-            )
+        self._beyond = 2 * sum(axis.tail for axis in axes)
         self._logs = [
             self._log_transform(room, filling)
             for room, filling in zip(rooms, fillings, strict=True)
@@ -282,13 +291,16 @@ class _CountGrid:
         return logs + 1j * np.arctan2(z.imag, 1 + z.real)
 
     def of(self, numbers: Sequence[int]) -> _ItemCounts:
-        """Return the distribution for these numbers of rooms."""
-        return _ItemCounts(self.probabilities(numbers), self.error)
+        """Return the distribution for these numbers of rooms, at most those of the axes."""
+        return _ItemCounts(*self.probabilities(numbers))
 
-    def probabilities(self, numbers: Sequence[int]) -> Vector:
-        """Return the probabilities of the counts, shape (positive, negative)."""
+    def probabilities(self, numbers: Sequence[int]) -> tuple[Vector, float]:
+        """Return the probabilities of the counts, shape (positive, negative), and their error."""
         total = sum(n * log for n, log in zip(numbers, self._logs, strict=True))
-        return np.maximum(scipy.fft.irfft2(np.exp(total), s=self._shape), 0.0)
+        found = np.maximum(scipy.fft.irfft2(np.exp(total), s=self._shape), 0.0)
+        filled = sum(n * filling for n, filling in zip(numbers, self._fillings, strict=True))
+        relative = _TRANSFORM_ERROR * (100 + filled)
+        return found, self._beyond + relative * math.sqrt(found.size) * float(np.linalg.norm(found))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -77,13 +77,9 @@ class ClusterSpec:
             raise TaskError(f"a cluster has {largest} reports; the largest room holds {sizes[-1]}")
         if not all(self.types_by_room()):
             raise TaskError(f"one of the rooms of {sizes} reports holds no type of clusters")
-        if len(self.lengths) > MAX_LENGTHS:
-            raise TaskError(
-                f"submissions would have {len(self.lengths)} lengths; they may have at most "
-                f"{MAX_LENGTHS}"
-            )
+        self.length_probabilities()  # raises TaskError if there are too many
 
-    def types_by_room(self) -> list[list[Triple]]:
+    def types_by_room(self) -> tuple[tuple[Triple, ...], ...]:
         """Return the types of each room: those that no smaller room holds."""
         return _types_by_room(self)
 
@@ -146,12 +142,12 @@ class ClusterSpec:
 
 
 @lru_cache(maxsize=64)
-def _types_by_room(spec: ClusterSpec) -> list[list[Triple]]:
+def _types_by_room(spec: ClusterSpec) -> tuple[tuple[Triple, ...], ...]:
     found: list[list[Triple]] = [[] for _ in spec.rooms]
     for each in spec.clusters:
         room = next(k for k, (size, _, _) in enumerate(spec.rooms) if sum(each[:2]) <= size)
         found[room].append(each)
-    return found
+    return tuple(map(tuple, found))
 
 
 @lru_cache(maxsize=64)
@@ -168,4 +164,9 @@ def _by_length(spec: ClusterSpec) -> dict[int, float]:
             for size, share in one:
                 more[length + size] += chance * share
         found = more
+        if len(found) > MAX_LENGTHS:
+            raise TaskError(
+                f"submissions would have {len(found)} lengths or more; they may have at most "
+                f"{MAX_LENGTHS}"
+            )
     return found

@@ -20,7 +20,7 @@ HEADINGS: Final[Mapping[Heading, str]] = {
 }
 """Headings of the report in order, with their descriptions."""
 
-_Passing = Literal["reached", "not contradicted", "refuted", "holds", "known limit"]
+_Passing = Literal["reached", "not contradicted", "not attacked", "refuted", "holds", "known limit"]
 Verdict = Literal[_Passing, "not reached", "contradicted", "not refuted", "broken"]
 PASSING: Final[frozenset[str]] = frozenset(get_args(_Passing))
 
@@ -29,6 +29,7 @@ VERDICT_DESCRIPTIONS: Final[Mapping[str, str]] = {
     "measured: the claim is nearly tight",
     "not reached": "an attack that is known to succeed did not: the audit is broken",
     "not contradicted": "no attack tried gains more than the claim; see the ceiling",
+    "not attacked": "no attack on this claim was run: it rests on its proof alone",
     "contradicted": "an attack gains more than the claim: the claim is false",
     "refuted": "a claim known to be false was refuted",
     "not refuted": "a claim known to be false was not refuted: the audit is broken",

@@ -124,6 +124,8 @@ def game_row(
     of_claim["claim_epsilon"] = of_claim.pop("epsilon")
     gained = max(gains, default=0.0)
     verdict: Verdict = "reached" if gained >= _REACHED_SHARE * reachable else "not contradicted"
+    if not gains:
+        verdict = "not attacked"
     row = Finding(
         verdict=verdict,
         exact_epsilon=exact,

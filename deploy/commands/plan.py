@@ -14,7 +14,7 @@ from common.task.draft import NumberDraft, PairDraft
 from deploy.commands.options import AsJson, TaskKind, describe_options, parse_cap
 from deploy.planning import plan_view
 from deploy.planning.planner import plan as find_plan
-from deploy.planning.requirements import Requirements, Trust, messages_within
+from deploy.planning.requirements import Requirements, Trust
 from deploy.tasks.value_parser import parse_numbers
 from deploy.terminal.console import print_written, terminal
 from deploy.terminal.files import check_folder, write
@@ -75,8 +75,8 @@ def plan(
         delta: Target delta, for all rounds together.
         local_cap: Maximum epsilon per answer against the shuffler and analyzer together, or
             none.  [4, the default limit of devices]
-        messages_cap: Maximum expected messages per user; items only.
-        bytes_cap: Maximum average bytes of a submission, whatever its reports; items only.
+        messages_cap: Maximum expected messages per user; items only.  [5 for signed]
+        bytes_cap: Maximum average bytes of a submission; items only.
         influence_cap: Maximum users by which one dishonest submission may move a value; items only.
         rounds: Number of tasks for the same users; items only.
         honest_fraction: Share of users on whom the guarantee relies.
@@ -99,7 +99,8 @@ def plan(
         central_epsilon=central_epsilon,
         delta=delta,
         local_cap=cap if local_cap is None else parse_cap(local_cap),
-        messages_cap=min(messages_cap, messages_within(bytes_cap)),
+        messages_cap=messages_cap,
+        bytes_cap=bytes_cap,
         influence_cap=influence_cap,
         rounds=rounds,
         honest_fraction=honest_fraction,

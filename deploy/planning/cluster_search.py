@@ -39,6 +39,8 @@ _AIM: Final = 0.985
 _ENOUGH: Final = 0.96
 _MAX_EVALUATIONS: Final = 8
 _MAX_CALIBRATED: Final = 2
+_MAX_FRUGAL: Final = 8
+"""Tried if better ones exceed a cap once they are calibrated."""
 _WORSE: Final = 1.3
 """Predicted errors above this multiple of the best design's are not calibrated."""
 _SAME_ERROR: Final = 1.003
@@ -93,7 +95,6 @@ def cluster_specs(
 
     Each meets the target by `ClusterRelease`, with room for the rounding of claims, and hardly
     exceeds it. Among those within .3 % of the least error, the one with the fewest bytes is first.
-    Without a cap of messages, error times messages replaces the error: twice as many must halve it.
 
     Args:
         target: The guarantee and the caps.
@@ -110,10 +111,8 @@ def cluster_specs(
         with contextlib.suppress(AccountingError):  # too many counts, for an ε far from the law's
             predicted += _predicted(law, target)
     found: list[ClusterSpec] = []
-    fitting = [each for each in predicted if _fits(each.spec, target)]
-    for candidate in _most_promising(fitting, target):
-        least = min((_cost(spec, target) for spec in found), default=math.inf)
-        if _cost(candidate.spec, target) > _WORSE * least:
+    for candidate in _most_promising([each for each in predicted if _fits(each.spec, target)]):
+        if candidate.spec.noise > _WORSE * min((spec.noise for spec in found), default=math.inf):
             continue
         spec = _calibrated(candidate, target)
         if spec is not None and _fits(spec, target):
@@ -122,7 +121,7 @@ def cluster_specs(
             break
     if not found:
         raise _refusal([each.spec for each in predicted], target)
-    return _ranked(found, target)
+    return _ranked(found)
 
 
 def cluster_release(spec: ClusterSpec, honest_users: int, domain_size: int) -> ClusterRelease:
@@ -259,34 +258,26 @@ def _calibrated(candidate: _Candidate, target: ClusterTarget) -> ClusterSpec | N
     return passed
 
 
-def _cost(spec: ClusterSpec, target: ClusterTarget) -> float:
-    """Return the variance of a design, times its messages if the target does not limit them."""
-    return spec.noise * (expected_reports(spec) if math.isinf(target.messages_cap) else 1)
-
-
-def _most_promising(candidates: Sequence[_Candidate], target: ClusterTarget) -> list[_Candidate]:
+def _most_promising(candidates: Sequence[_Candidate]) -> list[_Candidate]:
     """Return the best choice of rooms of each law, least error first, and then some frugal ones."""
     by_law: dict[tuple[ClusterLaw, bool], list[_Candidate]] = {}
     for each in candidates:
         by_law.setdefault((each.law, not each.filled), []).append(each)
     first = []
     for choices in by_law.values():
-        best = _ranked([each.spec for each in choices], target)[0]
+        best = _ranked([each.spec for each in choices])[0]
         first.append(next(each for each in choices if each.spec is best))
-    first.sort(key=lambda each: _cost(each.spec, target))
+    first.sort(key=lambda each: each.spec.noise)
     frugal = sorted(candidates, key=lambda each: expected_reports(each.spec))
-    return [*first, *frugal[:_MAX_CALIBRATED]]
+    return [*first, *frugal[:_MAX_FRUGAL]]
 
 
-def _ranked(specs: Sequence[ClusterSpec], target: ClusterTarget) -> list[ClusterSpec]:
-    """Return designs by cost; among those within .3 % of the least, by reports."""
-    costs = {id(spec): _cost(spec, target) for spec in specs}
-    close = _SAME_ERROR * min(costs.values())
+def _ranked(specs: Sequence[ClusterSpec]) -> list[ClusterSpec]:
+    """Return designs by error; among those within .3 % of the least, by reports."""
+    close = _SAME_ERROR * min(spec.noise for spec in specs)
     return sorted(
         specs,
-        key=lambda spec: (
-            (0, spec.expected_length) if costs[id(spec)] <= close else (1, costs[id(spec)])
-        ),
+        key=lambda spec: (0, spec.expected_length) if spec.noise <= close else (1, spec.noise),
     )
 
 

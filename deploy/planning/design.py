@@ -10,11 +10,9 @@ from common.accounting.epsilon_search import gaussian_mu
 from common.accounting.guarantees import PrivacyParameters
 from common.errors import PlanError
 from common.mechanisms.base import Mixture, Vector
-from common.mechanisms.hashing.hashed_response import REPORT_DTYPE as HASHED_REPORT
 from common.mechanisms.reduction import MatchCountReduction
 from common.mechanisms.support import Support, bernoulli_variance, expected_mse, variance
 from common.mechanisms.weights import ResponseWeights
-from common.messages.submission import PLAIN_REPORT
 from common.protocols import PROTOCOLS
 from common.task.draft import TaskDraft
 from common.task.dummy_spec import (
@@ -25,7 +23,7 @@ from common.task.dummy_spec import (
     ShufflerSpec,
 )
 from common.task.task import MAX_LOCAL_EPSILON, envelope_bytes
-from deploy.planning.requirements import Requirements
+from deploy.planning.requirements import Requirements, item_report
 
 USUAL_MESSAGES: Final = 5.0
 """Default cap on messages per user, for protocols that can trade messages for accuracy."""
@@ -112,7 +110,7 @@ class Design:
     @property
     def bytes_per_user(self) -> int:
         """Average length of a submission's envelope in bytes, padding included; rounded."""
-        size, spec = (HASHED_REPORT if self.buckets else PLAIN_REPORT).itemsize, self.dummy_spec
+        size, spec = item_report(hashed=self.buckets > 0), self.dummy_spec
         sizes = np.array([envelope_bytes(size, 1 + number) for number in spec.lengths])
         return round(float(spec.length_probabilities() @ sizes))
 
@@ -200,11 +198,16 @@ def within_caps(design: Design) -> Design:
             f"{protocol} reports without local noise, so it cannot meet the local cap of "
             f"{target.noise_cap:g}"
         )
-    if max(design.influence) > target.influence_cap:
-        raise PlanError(
-            f"one dishonest submission could move an item by {max(design.influence):.4g} users "
-            f"under {protocol}; the influence cap is {target.influence_cap:g}"
-        )
+    for figure, cap, what in (
+        (
+            max(design.influence),
+            target.influence_cap,
+            "users moved by one submission; the influence",
+        ),
+        (design.bytes_per_user, target.bytes_cap, "bytes per user; the bytes"),
+    ):
+        if figure > cap:
+            raise PlanError(f"{protocol} has {figure:.4g} {what} cap is {cap:g}")
     if messages > target.messages_cap + _ROUNDING:
         raise PlanError(
             f"{protocol} needs {messages:.4g} messages per user; the messages cap is "

@@ -77,15 +77,15 @@ class Frontier:
         target = self.target
         return gaussian_mu(target.central_epsilon, target.delta) / math.sqrt(target.rounds)
 
-    @property
-    def most_dummies(self) -> float:
-        """The most dummies per user that caps, envelopes and the accountant allow."""
+    def most_dummies(self, protocol: str) -> float:
+        """Return the most dummies per user that caps, envelopes and the accountant allow."""
         if self.target.trust == "none":
             return 0.0
         per_report = envelope_bytes(_LARGEST_REPORT, 1) - envelope_bytes(_LARGEST_REPORT, 0)
         carried = (MAX_ENVELOPE_BYTES - envelope_bytes(_LARGEST_REPORT, 0)) // per_report - 1
         counted = MAX_COUNT / self.target.n_min
-        return max(0.0, min(self.target.messages_cap - 1, carried, counted))
+        most = self.target.most_messages(hashed=protocol in HASHING_PROTOCOLS)
+        return max(0.0, min(most - 1, carried, counted))
 
     def points(self, protocol: str) -> list[SearchPoint]:
         """
@@ -174,7 +174,7 @@ class Frontier:
         )
 
     def _numbers_of_dummies(self, protocol: str) -> Vector:
-        most = self.most_dummies
+        most = self.most_dummies(protocol)
         if protocol in WITHOUT_DUMMIES or most < _MIN_DUMMIES:
             return np.zeros(1)
         if protocol in NOISELESS:

@@ -28,10 +28,12 @@ _RELAXATION: Final = 1.1
 _BINDING_RATIO: Final = 0.998
 """A constraint binds if raising it by ten percent lowers the error by more than 0.2 %."""
 _MAX_MESSAGES: Final = 10_000.0
+_MAX_BYTES: Final = 1e6
 _SEARCH_RATIO: Final = 1.01
 _REMEDIES: Final = {
     "central_epsilon": "a central epsilon of about {:,.10g}",
     "messages_cap": "about {:,.10g} messages per user",
+    "bytes_cap": "about {:,.0f} bytes per user",
     "local_cap": "a local cap of about {:,.10g}",
     "n_users": "about {:,.0f} users",
 }
@@ -114,7 +116,7 @@ def _binding(frontier: Frontier, best: Design) -> tuple[str, ...]:
     Clusters have no approximation: their finite caps are relaxed, and clusters planned again.
     """
     if best.protocol == "signed":
-        caps = ("messages_cap", "influence_cap")
+        caps = ("messages_cap", "bytes_cap", "influence_cap")
         finite = [name for name in caps if math.isfinite(getattr(frontier.target, name))]
         relaxed = [
             name.replace("_", " ")
@@ -142,6 +144,8 @@ def _limits(target: Requirements) -> dict[str, float]:
     limits = {"central_epsilon": MAX_EPSILON}
     if target.trust != "none" and math.isfinite(target.messages_cap):
         limits["messages_cap"] = max(_MAX_MESSAGES, 2 * target.messages_cap)
+    if target.trust != "none" and math.isfinite(target.bytes_cap):
+        limits["bytes_cap"] = max(_MAX_BYTES, 2 * target.bytes_cap)
     if target.local_cap < MAX_LOCAL_EPSILON:
         limits["local_cap"] = MAX_LOCAL_EPSILON
     return limits

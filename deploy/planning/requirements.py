@@ -10,7 +10,8 @@ from common.accounting.composition import MIN_COMPOSED_DELTA
 from common.accounting.epsilon_search import MAX_EPSILON
 from common.errors import PlanError
 from common.mechanisms.hashing.finite_field import MAX_SEEDS
-from common.mechanisms.hashing.hashed_response import REPORT_DTYPE as LARGEST_REPORT
+from common.mechanisms.hashing.hashed_response import REPORT_DTYPE as HASHED_REPORT
+from common.messages.submission import PLAIN_REPORT
 from common.protocols import Kind
 from common.task.draft import TaskDraft
 from common.task.specs import MAX_DOMAIN_SIZE
@@ -34,7 +35,9 @@ UNUSED_KEY: Final = bytes(31) + b"\x09"
 _UNUSED_DEADLINE: Final = 4_000_000_000
 _ROUNDING: Final = 1e-9
 """Amount by which the sum of decimal shares may exceed 1."""
-_ITEMS_ONLY: Final = ("rounds", "messages_cap", "influence_cap", "trust", "head", "max_mse")
+_ITEMS_ONLY: Final = (
+    *("rounds", "messages_cap", "bytes_cap", "influence_cap", "trust", "head", "max_mse"),
+)
 """Requirements that only items can have."""
 
 
@@ -56,6 +59,8 @@ class Requirements:
     """Largest local ε per answer; infinite for no cap."""
     messages_cap: float = math.inf
     """Largest expected number of messages per user, dummies included."""
+    bytes_cap: float = math.inf
+    """Largest average number of bytes of a submission."""
     influence_cap: float = math.inf
     """Most users by which one dishonest submission may move an item's count."""
     rounds: int = 1
@@ -89,6 +94,7 @@ class Requirements:
             ("the central epsilon", self.central_epsilon, MIN_CENTRAL_EPSILON, MAX_EPSILON),
             ("the local cap", self.local_cap, least_cap, math.inf),
             ("the messages cap", self.messages_cap, 1, math.inf),
+            ("the bytes cap", self.bytes_cap, envelope_bytes(PLAIN_REPORT.itemsize, 1), math.inf),
             ("the influence cap", self.influence_cap, 1, math.inf),
             ("the honest fraction", self.honest_fraction, 1 / MAX_USERS, 1),
         ):
@@ -137,6 +143,11 @@ class Requirements:
             **self.draft_fields,
         )
 
+    def most_messages(self, *, hashed: bool) -> float:
+        """Return the most messages per user on average that the caps allow; may be infinite."""
+        empty, one = (envelope_bytes(item_report(hashed=hashed), number) for number in (0, 1))
+        return min(self.messages_cap, (self.bytes_cap - empty) / (one - empty))
+
     @property
     def honest(self) -> int:
         """Number of users assumed honest, ⌊n_min · honest_fraction⌋."""
@@ -162,9 +173,6 @@ def _require(holds: bool, rule: str) -> None:  # noqa: FBT001  # the condition t
         raise PlanError(rule)
 
 
-def messages_within(bytes_cap: float) -> float:
-    """Return how many reports of any protocol for items fit into `bytes_cap` bytes, or refuse."""
-    empty, one = (envelope_bytes(LARGEST_REPORT.itemsize, number) for number in (0, 1))
-    rule = f"the bytes cap is {bytes_cap:.10g}; it must be at least {one}, for one report"
-    _require(bytes_cap >= one, rule)
-    return (bytes_cap - empty) / (one - empty)
+def item_report(*, hashed: bool) -> int:
+    """Return the bytes of a report of items before sealing."""
+    return (HASHED_REPORT if hashed else PLAIN_REPORT).itemsize

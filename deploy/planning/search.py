@@ -162,12 +162,18 @@ def search_protocols(target: Requirements) -> tuple[Frontier, list[Design], dict
         designs += signed_designs(target)[:1]
     except PlanError as error:
         left_out["signed"] = str(error)
-    allowed = [design for design in designs if max(design.influence) <= target.influence_cap]
+    allowed = [
+        design
+        for design in designs
+        if max(design.influence) <= target.influence_cap
+        and design.bytes_per_user <= target.bytes_cap
+    ]
     if not allowed:
         least = min(max(design.influence) for design in designs)
         raise PlanError(
-            f"the influence cap is {target.influence_cap:g}; the least that one dishonest "
-            f"submission can move an item, of all designs, is {least:.4g} users"
+            f"the influence cap is {target.influence_cap:g} and the bytes cap "
+            f"{target.bytes_cap:g}; of all designs, the least influence is {least:.4g} users, and "
+            f"the fewest bytes are {min(design.bytes_per_user for design in designs):,}"
         )
     return frontier, _ranked(allowed), left_out
 

@@ -7,7 +7,7 @@ from common.errors import PlanError
 from common.task.cluster_spec import ClusterSpec
 from common.task.dummy_spec import DummySpec
 from deploy.planning.cluster_search import ClusterTarget, cluster_specs
-from deploy.planning.design import Design
+from deploy.planning.design import USUAL_MESSAGES, Design
 from deploy.planning.requirements import Requirements
 
 _LEAST_SIGNAL: Final = 0.5
@@ -18,9 +18,10 @@ def signed_designs(target: Requirements) -> list[Design]:
     """
     Return designs of `signed` that meet the target, the one with the least error first.
 
-    Under a local cap, users' own reports are randomized by GRR, which leaves a share s of the
-    truth. Clusters must then reach δ / s at ln(1 + (e^ε - 1) / s); see
-    common/accounting/cluster_noise.py. One liar never outweighs all users.
+    Without a cap of messages, USUAL_MESSAGES is the cap: more would gain little. Under a local cap,
+    users' own reports are randomized by GRR, which leaves a share s of the truth. Clusters must
+    then reach δ / s at ln(1 + (e^ε - 1) / s); see common/accounting/cluster_noise.py. One liar
+    never outweighs all users.
 
     Raises:
         PlanError: There are several rounds, the shuffler is not trusted, or no shipped law meets
@@ -45,13 +46,14 @@ def signed_designs(target: Requirements) -> list[Design]:
     epsilon = target.central_epsilon
     if signal < 1:
         epsilon = math.log1p(math.expm1(epsilon) / signal)
+    messages = target.most_messages(hashed=False)
     found = cluster_specs(
         ClusterTarget(
             honest_users=target.honest,
             domain_size=target.domain_size,
             epsilon=epsilon,
             delta=min(0.99, target.delta / signal),
-            messages_cap=target.messages_cap,
+            messages_cap=USUAL_MESSAGES if math.isinf(messages) else messages,
             influence_cap=min(target.influence_cap, target.n_min) * signal,
         )
     )

@@ -11,9 +11,9 @@ def generous(
     shuffler: PublicIdentity = SHUFFLER.public_identity(),  # noqa: B008  # immutable
 ) -> Policy:
     """
-    Pin an analyzer and a shuffler, with room for tiny batches, whose central ε is close to their local ε.
+    Pin an analyzer and a shuffler, with room for tiny batches.
 
-    The total cap is at least the cap for one answer.
+    Their central ε is close to their local ε. The total cap is at least the cap for one answer.
     """
     return Policy(
         identity=identity,

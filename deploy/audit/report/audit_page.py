@@ -152,6 +152,6 @@ def _verdict_style(verdict: str) -> tuple[str, str]:
     """Return a verdict's symbol and CSS class: good, warn, bad or plain."""
     if verdict == NOT_TRIED:
         return "–", "plain"
-    if verdict == "known limit":
+    if verdict in {"known limit", "not attacked"}:
         return "!", "warn"
     return ("✓", "good") if verdict in PASSING else ("✗", "bad")

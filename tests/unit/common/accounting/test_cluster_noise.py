@@ -14,7 +14,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from common.accounting.cluster_noise import ClusterRelease, Room, _CountGrid
+from common.accounting.cluster_noise import ClusterRelease, Room, _Axis, _CountGrid
 from common.errors import AccountingError
 from tests.support.exhaustive_delta import grr_distribution
 
@@ -170,7 +170,8 @@ def _without_bins(release: ClusterRelease, epsilon: float) -> float:
         room.filled / (release.domain_size * share)
         for room, share in zip(rooms, shares, strict=True)
     ]
-    laws = _CountGrid(rooms, fillings, [n] * len(rooms))
+    axes = [_Axis.of(rooms, fillings, [n] * len(rooms), axis) for axis in (0, 1)]
+    laws = _CountGrid(rooms, fillings, axes)
     chances = [room.shown * share for room, share in zip(rooms, shares, strict=True)] * 2
     total = 0.0
     for labelled in itertools.product(range(n + 1), repeat=2 * len(rooms)):
@@ -182,7 +183,7 @@ def _without_bins(release: ClusterRelease, epsilon: float) -> float:
             chance *= each**number / math.factorial(number)
         most = 2 * n + 1  # no cluster has more than two reports of a sign
         one, other = (
-            laws.probabilities(part)[:most, :most]
+            laws.probabilities(part)[0][:most, :most]
             for part in (labelled[: len(rooms)], labelled[len(rooms) :])
         )
         none = np.zeros((1, one.shape[1]))
@@ -283,11 +284,17 @@ def test_tiny_reference_figures_are_met(vector: dict[str, Any]) -> None:
         assert vector["delta_true_lengths_seen"] == exact
 
 
+def _distribution(room: Room, filling: float, n: int) -> tuple[NDArray[np.float64], float]:
+    """Return the counts of n labelled rooms, and their error."""
+    axes = [_Axis.of([room], [filling], [n], axis) for axis in (0, 1)]
+    return _CountGrid([room], [filling], axes).probabilities([n])
+
+
 def test_a_law_agrees_with_a_recursion_of_positive_terms() -> None:
     """Rooms are added one by one, without subtraction or transform."""
     types: Types = ((3, 1, 0.5), (1, 0, 0.3), (0, 1, 0.15), (0, 2, 0.05))
     room, n, filling = Room(1.0, 0.9, types), 400, 0.05
-    found = _CountGrid([room], [filling], [n]).probabilities([n])
+    found, _ = _distribution(room, filling, n)
     height, width = found.shape
     expected = np.zeros((height, width))
     expected[0, 0] = 1.0
@@ -306,12 +313,27 @@ def test_a_law_agrees_with_a_recursion_of_positive_terms() -> None:
 )
 def test_a_laws_error_is_within_its_charge(n: int, filling: float) -> None:
     """With one type of cluster, the number of positive reports is binomial."""
-    laws = _CountGrid([Room(1.0, 0.9, ((1, 0, 1.0),))], [filling], [n])
-    found = laws.probabilities([n])
+    found, error = _distribution(Room(1.0, 0.9, ((1, 0, 1.0),)), filling, n)
     expected = np.zeros(found.shape)
     expected[:, 0] = stats.binom.pmf(np.arange(len(found)), n, filling)
 
-    assert np.abs(found - expected).sum() < laws.error
+    assert np.abs(found - expected).sum() < error
+
+
+def test_the_error_of_a_wide_grid_is_within_its_charge() -> None:
+    """Nearly all clusters are (1, 1), a few (1, 0): a binomial number of pairs, and a few more."""
+    n, filling, few = 2000, 0.95, 2.0**-10
+    found, error = _distribution(Room(1.0, 0.95, ((1, 1, 1 - few), (1, 0, few))), filling, n)
+    more, negative = np.arange(30), np.arange(n + 1)
+    pairs = stats.binom.pmf(negative, n, filling * (1 - few))
+    missing = 0.0
+    for number in more:
+        left = n - negative
+        lone = stats.binom.pmf(number, left, filling * few / (1 - filling * (1 - few)))
+        missing += np.abs(found[negative + number, negative] - pairs * lone).sum()
+        found[negative + number, negative] = 0.0
+
+    assert 0.02 * error < missing + found.sum() < 0.5 * error
 
 
 def test_more_trials_and_a_larger_epsilon_never_raise_delta() -> None:
@@ -333,10 +355,18 @@ def test_more_trials_and_a_larger_epsilon_never_raise_delta() -> None:
     assert 0.3 < tiny < 3  # found although the transform's error grows with ε
 
 
-def test_what_cannot_be_computed_is_refused() -> None:
-    """Counts on too large a grid, and an ε that is none."""
-    huge = (Room(1.0, 0.9, ((255, 0, 0.5), (0, 255, 0.5))),)
-    with pytest.raises(AccountingError, match="cells; at most"):
-        ClusterRelease(trials=10**9, domain_size=2, rooms=huge).delta(1.0)
+def test_trials_beyond_the_largest_grid_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch may have many times n_min users: δ stays below that of fewer, and is found."""
+    monkeypatch.setattr("common.accounting.cluster_noise._MAX_CELLS", 2**17)
+    law = _VECTORS["laws"][5]
+    rooms = _rooms(law["types"], law["rooms"])
+    deltas = [
+        _release({"users": int(users * 602_325), "items": 915}, rooms).delta(0.9)
+        for users in (0.5, 1, 50, 1500)
+    ]
+
+    assert deltas[0] > deltas[1] >= max(deltas[2:])
+    widest = (Room(1.0, 0.9, ((255, 0, 0.5), (0, 255, 0.5))),)
+    assert 0 < ClusterRelease(trials=10**6, domain_size=2, rooms=widest).delta(1.0) <= 1
     with pytest.raises(AccountingError, match="epsilon is nan"):
-        ClusterRelease(trials=9, domain_size=2, rooms=huge).delta(math.nan)
+        ClusterRelease(trials=9, domain_size=2, rooms=widest).delta(math.nan)

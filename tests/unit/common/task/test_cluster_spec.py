@@ -47,7 +47,7 @@ def test_the_figures_are_those_of_the_reference_laws(law: Any) -> None:
 
 def test_a_cluster_lies_in_the_smallest_room_that_holds_it() -> None:
     """Chances follow from the weights of the types of the same room."""
-    assert [[(1, 0, 20), (0, 1, 10)], [(4, 1, 30), (5, 0, 5)]] == _SPEC.types_by_room()
+    assert (((1, 0, 20), (0, 1, 10)), ((4, 1, 30), (5, 0, 5))) == _SPEC.types_by_room()
     expected = {
         (1, 0): 1 / 4 * 1 / 2 * 2 / 3,
         (0, 1): 1 / 4 * 1 / 2 * 1 / 3,
@@ -99,7 +99,7 @@ def test_several_trials_add_their_rooms() -> None:
                 "clusters": ((1, 0, 1), (2, 0, 1), (9, 0, 1)),
                 "rooms": ((1, 1, 1), (2, 1, 1), (9, 1, 1)),
             },
-            "submissions would have 565 lengths; they may have at most 256",
+            r"submissions would have \d+ lengths or more; they may have at most 256",
         ),
     ],
 )

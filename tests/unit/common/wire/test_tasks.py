@@ -77,7 +77,7 @@ def test_a_draft_without_a_suite_has_the_default_one() -> None:
     with pytest.raises(WireError, match="the suite must be one of x25519"):
         tasks.draft_from_wire(message)
     message.suite = "mlkem768x25519-hkdf-sha256-chacha20poly1305"
-    with pytest.raises(WireError, match="shuffler_key has 104 bytes; .* has 1288"):
+    with pytest.raises(WireError, match=r"shuffler_key has 104 bytes; .* has 1288"):
         tasks.draft_from_wire(message)
 
 
