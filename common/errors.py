@@ -123,7 +123,7 @@ class OverloadError(ShuffleDpError, status="RESOURCE_EXHAUSTED"):
 
 
 class ShareError(OverloadError):
-    """One connection, or a minor kind of call such as reflection, has reached its own limit."""
+    """A connection or address, or a minor kind of call, has reached its share; no overload."""
 
 
 class ConnectionLimitError(ShuffleDpError, status="UNAVAILABLE"):

@@ -7,7 +7,7 @@ from typing import Final
 
 from common.crypto.signing import TokenIdentity
 from common.errors import ConnectionLimitError
-from common.runtime.admission_interceptor import is_one_connection
+from common.runtime.concurrency import is_one_connection
 from shuffler.settings import ShufflerSettings
 
 _MAX_TOKENS: Final = 100_000

@@ -77,14 +77,15 @@ _WITH_TOKEN: Final = frozenset({Caller.OPERATOR, Caller.TOKEN_HOLDER})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Limits on the calls of one kind, in total and per connection."""
+    """Limits on the calls of one kind, in total and per connection; see also `concurrency.py`."""
 
     calls: int
     """Maximum concurrent calls."""
     peer_calls: int
     """Maximum concurrent calls of one connection."""
     read_seconds: float
-    """Maximum wait in seconds for a read slot, and then for the whole request."""
+    """Maximum wait in seconds for a read slot, and then for the whole request; the latter is
+    shorter while other calls wait for slots."""
     seconds: float
     """Maximum seconds until the answer, waiting and reading included."""
     reads: int = 0

@@ -1,14 +1,8 @@
-"""
-Admission of calls: limits on their memory and time, in total and per connection.
-
-A connection is identified by gRPC's name for the peer, which is kept only during the connection's
-calls. On a Unix socket all peers have one name, so there are no limits per connection.
-"""
+"""Admission of calls: limits on their memory and time, in total, per address and per connection."""
 
 import asyncio
-from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Any, Final, Self, TypeVar
 
 import grpc
@@ -34,141 +28,118 @@ from common.runtime.access import (
     check_caller,
     names_in,
 )
+from common.runtime.concurrency import ConcurrencyLimit, Queue, address_of
+
+_NOT_ARRIVED: Final = "the request did not arrive completely"
+_NOT_FINISHED: Final = "the call did not finish"
+_HASTE: Final = 5
+"""While other calls wait for read slots, the time to send a request is shorter by this factor."""
 
 
-def is_one_connection(peer: str) -> bool:
-    """Return whether gRPC's name for a peer identifies one connection."""
-    return not peer.startswith("unix:")
+class Deadline:
+    """Raises DeadlineError in a block that takes longer than `seconds`."""
 
+    __slots__ = ("_refusal", "_seconds", "_timeout", "_what")
 
-class ConcurrencyLimits:
-    """Limits on concurrent calls, by kind and by connection."""
+    def __init__(self, seconds: float, what: str) -> None:
+        self._timeout = asyncio.timeout(seconds)
+        self._seconds = seconds
+        self._what = what
+        self._refusal: ShuffleDpError | None = None
 
-    def __init__(self) -> None:
-        self._calls: Counter[CallKind] = Counter()
-        self._peer_calls: Counter[tuple[CallKind, str]] = Counter()
+    async def __aenter__(self) -> Self:
+        await self._timeout.__aenter__()
+        return self
 
-    def acquire(self, kind: CallKind, peer: str) -> None:
-        """
-        Admit one more call, which the caller must release once.
+    @contextmanager
+    def reading(self, seconds: float) -> Generator[None]:
+        """Shorten the deadline to `seconds` while a request is read; reuse the timer, for speed."""
+        end, whole = self._timeout.when(), (self._what, self._seconds)
+        now = asyncio.get_running_loop().time
+        if end is not None and (soon := now() + seconds) < end:
+            self._timeout.reschedule(soon)
+            self._what, self._seconds = _NOT_ARRIVED, seconds
+        yield
+        if self._refusal is not None:
+            raise self._refusal
+        self._timeout.reschedule(end)
+        self._what, self._seconds = whole
 
-        Raises:
-            OverloadError: Too many calls of this kind are running.
-            ShareError: Too many are running on this connection or, if the kind is minor, in total.
-        """
-        limits, key = kind.value, (kind, peer)
-        if self._calls[kind] >= limits.calls:
-            error = ShareError if limits.minor else OverloadError
-            raise error(
-                f"{limits.calls} calls of this kind are running, which is the limit; retry later"
-            )
-        if is_one_connection(peer) and self._peer_calls[key] >= limits.peer_calls:
-            raise ShareError(
-                f"{limits.peer_calls} calls of this kind are running on this connection, which is "
-                "its limit; retry later"
-            )
-        self._calls[kind] += 1
-        self._peer_calls[key] += 1
+    def refuse(self, error: ShuffleDpError) -> None:
+        """End the block with an error, while it waits for a slot or a request."""
+        self._refusal = error
+        if not self._timeout.expired():
+            self._timeout.reschedule(0.0)  # at once: it is past
 
-    def release(self, kind: CallKind, peer: str) -> None:
-        """End a call."""
-        key = (kind, peer)
-        self._calls[kind] -= 1
-        self._peer_calls[key] -= 1
-        if not self._peer_calls[key]:
-            del self._peer_calls[key]
-
-
-class Queue:
-    """A first-in, first-out queue for slots; each connection holds at most `peer_slots`."""
-
-    def __init__(self, slots: int, peer_slots: int) -> None:
-        self._slots = asyncio.Semaphore(slots)
-        self._peer_limit = peer_slots
-        self._peer_slots: dict[str, asyncio.Semaphore] = {}
-        self._present: Counter[str] = Counter()
-
-    async def enter(self, peer: str, seconds: float) -> None:
-        """
-        Wait for a slot, which the call holds until it leaves.
-
-        Raises:
-            OverloadError: No slot was free within `seconds`.
-            ShareError: This connection's other calls held all of its slots for so long.
-        """
-        needed = [(self._slots, OverloadError)]
-        if is_one_connection(peer):
-            own = self._peer_slots.setdefault(peer, asyncio.Semaphore(self._peer_limit))
-            self._present[peer] += 1
-            needed.insert(0, (own, ShareError))
-        held: list[asyncio.Semaphore] = []
-        error: type[OverloadError] = OverloadError
-        waits = any(semaphore.locked() for semaphore, _ in needed)
+    async def __aexit__(self, *raised: Any) -> None:  # noqa: ANN401, PYI036  # passed on to asyncio
         try:
-            async with asyncio.timeout(seconds) if waits else nullcontext():
-                for semaphore, refusal in needed:
-                    error = refusal
-                    await semaphore.acquire()
-                    held.append(semaphore)
-        except BaseException as failure:
-            self._release(peer, held)
-            if isinstance(failure, TimeoutError):
-                raise error(
-                    f"the call was not read within {seconds:g} seconds; retry later"
-                ) from failure
-            raise
-
-    def leave(self, peer: str) -> None:
-        """Free a slot."""
-        own = [self._peer_slots[peer]] if is_one_connection(peer) else []
-        self._release(peer, [self._slots, *own])
-
-    def _release(self, peer: str, held: list[asyncio.Semaphore]) -> None:
-        for semaphore in held:
-            semaphore.release()
-        if is_one_connection(peer):
-            self._present[peer] -= 1
-            if not self._present[peer]:
-                del self._present[peer], self._peer_slots[peer]
+            await self._timeout.__aexit__(*raised)
+        except TimeoutError as error:
+            late = DeadlineError(f"{self._what} within {self._seconds:g} seconds")
+            raise self._refusal or late from error
 
 
 class AdmittedCall:
     """A call that counts towards the limits until gRPC finishes it, and may hold a read slot."""
 
-    def __init__(
-        self, limits: ConcurrencyLimits, queue: Queue | None, kind: CallKind, peer: str
-    ) -> None:
-        limits.acquire(kind, peer)
-        self._limits = limits
-        self._queue = queue
-        self._kind = kind
-        self._peer = peer
-        self._has_slot = False
+    __slots__ = ("_has_slot", "_kind", "_limit", "_queue", "address", "deadline", "peer")
 
-    async def wait_for_slot(self) -> None:
-        """Wait for a read slot, if calls of this kind queue."""
-        if self._queue is not None:
-            await self._queue.enter(self._peer, self._kind.value.read_seconds)
-            self._has_slot = True
+    def __init__(
+        self, limit: ConcurrencyLimit, queue: Queue | None, kind: CallKind, peer: str
+    ) -> None:
+        """Admit a call; raise OverloadError, or ShareError beyond its share or if it is minor."""
+        self.peer = peer
+        self.address = address_of(peer)
+        self.deadline = Deadline(kind.value.seconds, _NOT_FINISHED)
+        self._kind = kind.value
+        self._limit = limit
+        self._queue = queue
+        self._has_slot = False
+        if not limit.take(self):
+            number = self._kind.calls
+            raise limit.refusal(
+                peer,
+                f"no place is free in this connection's share of {number} calls of this kind",
+                minor=self._kind.minor,
+            )
+
+    async def wait_for_slot(self) -> float:
+        """Wait for a read slot, if calls of this kind queue; return the seconds to send in."""
+        seconds = self._kind.read_seconds
+        if self._queue is None:
+            return seconds
+        await self._queue.enter(self, seconds)
+        self._has_slot = True
+        return seconds / _HASTE if self._queue.is_waiting else seconds
+
+    def settle(self, request_bytes: int = 0) -> None:
+        """Keep the place, and a slot if request or answer may be long: the request has arrived."""
+        self._limit.settle(self)
+        if self._has_slot and self._queue is not None:
+            if request_bytes > LONG_MESSAGE or self._kind.long_answers:
+                self._queue.settle(self)
+            else:
+                self.free_slot()
+
+    def displace(self) -> None:
+        """Refuse the call, whose request has not arrived, for one with a smaller share."""
+        reason = "no request came while others needed the place; retry later"
+        self.deadline.refuse(ShareError(reason))
 
     def free_slot(self) -> None:
         """Free the read slot if the call holds one."""
         if self._has_slot and self._queue is not None:
             self._has_slot = False
-            self._queue.leave(self._peer)
+            self._queue.leave(self)
 
     def close(self, _context: object = None) -> None:
-        """Free the read slot and end the call. Call once."""
+        """Free the read slot and end the call. May be repeated."""
         self.free_slot()
-        self._limits.release(self._kind, self._peer)
+        self._limit.free(self)
 
 
 M = TypeVar("M")
 Continuation = Callable[[grpc.HandlerCallDetails], Awaitable[Any]]
-
-_NOT_ARRIVED: Final = "the request did not arrive completely"
-_NOT_FINISHED: Final = "the call did not finish"
-
 
 SERVICE_ERROR: Final = (("shuffledp-foreseen", "1"), ("grpc-retry-pushback-ms", "-1"))
 """Sent with the status of every ShuffleDpError except OverloadError. RESOURCE_EXHAUSTED without it
@@ -197,7 +168,9 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
         self._certificates = certificates
         self._token = token
         self._on_error = on_error
-        self._limits = ConcurrencyLimits()
+        self._limits = {
+            kind: ConcurrencyLimit(kind.value.calls, kind.value.peer_calls) for kind in CallKind
+        }
         self._queues = {
             kind: Queue(kind.value.reads, kind.value.peer_reads)
             for kind in CallKind
@@ -264,21 +237,22 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
             held = self._admit(call, context)
             # Closed later than the method returns: gRPC holds the answer until it has been read.
             context.add_done_callback(held.close)
-            long = False
             try:
-                async with Deadline(call.kind.value.seconds, _NOT_FINISHED) as deadline:
+                async with held.deadline:
                     if handler.request_streaming:
+                        held.settle()
                         answer = await handler.stream_unary(_messages(parse, requests), context)
                     else:
-                        raw = await read_request(requests, call.kind, held, deadline)
+                        raw = await read_request(requests, held)
                         request = read_message(parse, raw)
                         del raw
                         answer = await handler.unary_unary(request, context)
                     sent: bytes = serialize(answer)
-                long = len(sent) > LONG_MESSAGE
-            finally:
-                if not long:
-                    held.free_slot()
+            except BaseException:
+                held.close()
+                raise
+            if len(sent) <= LONG_MESSAGE:
+                held.free_slot()
             return sent
 
         return behaviour
@@ -289,7 +263,8 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
             names = names_in(context.auth_context()) if self._certificates else None
             metadata = context.invocation_metadata()
             check_caller(call.caller, names, bearer_token(metadata), self._token)
-        return AdmittedCall(self._limits, self._queues.get(call.kind), call.kind, context.peer())
+        limit, queue = self._limits[call.kind], self._queues.get(call.kind)
+        return AdmittedCall(limit, queue, call.kind, context.peer())
 
     def _conversing(self, handler: Any, call: Call) -> Any:  # noqa: ANN401
         """Serve a bidirectional stream: read each request after the previous answer is sent."""
@@ -311,10 +286,11 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
 
         async def behaviour(requests: AsyncIterator[bytes], context: Any) -> None:  # noqa: ANN401
             held = self._admit(call, context)
+            held.settle()
             try:
                 # Answers are written here, not yielded. Otherwise, if the caller does not read, a
                 # timeout would interrupt gRPC's wait, and the caller would never see the end.
-                async with Deadline(limits.seconds, _NOT_FINISHED):
+                async with held.deadline:
                     async for answer in handler.stream_stream(parsed(requests), context):
                         await context.write(serialize(answer))
             finally:
@@ -328,61 +304,25 @@ async def _refused(_requests: object, _context: object) -> None:
     raise CallerError("the access table does not list this method")
 
 
-class Deadline:
-    """Raises DeadlineError in a block that takes longer than `seconds`."""
-
-    __slots__ = ("_seconds", "_timeout", "_what")
-
-    def __init__(self, seconds: float, what: str) -> None:
-        self._timeout = asyncio.timeout(seconds)
-        self._seconds = seconds
-        self._what = what
-
-    async def __aenter__(self) -> Self:
-        await self._timeout.__aenter__()
-        return self
-
-    @contextmanager
-    def reading(self, seconds: float) -> Generator[None]:
-        """Shorten the deadline to `seconds` while a request is read; reuse the timer, for speed."""
-        end, whole = self._timeout.when(), (self._what, self._seconds)
-        now = asyncio.get_running_loop().time
-        if end is not None and (soon := now() + seconds) < end:
-            self._timeout.reschedule(soon)
-            self._what, self._seconds = _NOT_ARRIVED, seconds
-        yield
-        self._timeout.reschedule(end)
-        self._what, self._seconds = whole
-
-    async def __aexit__(self, *raised: Any) -> None:  # noqa: ANN401, PYI036  # passed on to asyncio
-        try:
-            await self._timeout.__aexit__(*raised)
-        except TimeoutError as error:
-            raise DeadlineError(f"{self._what} within {self._seconds:g} seconds") from error
-
-
-async def read_request(
-    requests: AsyncIterator[bytes], kind: CallKind, held: AdmittedCall, deadline: Deadline
-) -> bytes:
+async def read_request(requests: AsyncIterator[bytes], held: AdmittedCall) -> bytes:
     """
     Wait for a read slot and read one request, unparsed: parsed, it can take 20 times the memory.
 
     The slot is freed here unless the request is long or the answer may be.
 
     Raises:
-        OverloadError: No read slot was free in time.
+        OverloadError: No read slot was free in time, or the call was displaced.
         DeadlineError: No complete request arrived in time.
         WireError: The call holds no request, or several.
     """
-    await held.wait_for_slot()
-    with deadline.reading(kind.value.read_seconds):
+    seconds = await held.wait_for_slot()
+    with held.deadline.reading(seconds):
         raw = await anext(requests, None)
         if raw is None:
             raise WireError("the call holds 0 requests; it must hold 1")
         if await anext(requests, None) is not None:
             raise WireError("the call holds several requests; it must hold 1")
-    if len(raw) <= LONG_MESSAGE and not kind.value.long_answers:
-        held.free_slot()
+    held.settle(len(raw))
     return raw
 
 

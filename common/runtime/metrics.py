@@ -111,6 +111,11 @@ _OF_KEY_HOLDERS: Final = (
         "1 if a call was refused for overload in the last whole five minutes.",
     ),
     _METRIC(
+        "shuffledp_shares_exceeded",
+        "1 if a call beyond its connection's or address's share was refused in the last whole five "
+        "minutes.",
+    ),
+    _METRIC(
         "shuffledp_storage_failing",
         "1 if the disk was full, read-only, failing or damaged in the last whole five minutes.",
     ),
@@ -370,13 +375,14 @@ def memory_limit(container_limit: Path = _CONTAINER_LIMIT) -> int:
 WINDOW: Final = 300.0
 """Length in seconds. Failures in one window show throughout the next, which hides single calls."""
 _WATCHED: Final[tuple[tuple[str, type[Exception]], ...]] = (
+    ("shuffledp_shares_exceeded", ShareError),  # before OverloadError, a wider class
     ("shuffledp_overloaded", OverloadError),
     ("shuffledp_storage_failing", StorageError),
 )
 
 
 class FailureCounters:
-    """Sets the failure metrics: whether the last whole window had overload or disk failures."""
+    """Sets the failure metrics: whether the last whole window had refusals or disk failures."""
 
     def __init__(self, metrics: Metrics, clock: Clock) -> None:
         self._metrics = metrics
@@ -387,10 +393,11 @@ class FailureCounters:
         metrics.on_collect(self._read)
 
     def note(self, error: BaseException) -> None:
-        """Record an overload or a disk failure. A connection's own limit does not count."""
+        """Record an overload, a call beyond its share or a disk failure, as one of them."""
         for name, kind in _WATCHED:
-            if isinstance(error, kind) and not isinstance(error, ShareError):
+            if isinstance(error, kind):
                 self._windows.get(name, set()).add(self._window())
+                return
 
     def _read(self) -> None:
         now = self._window()

@@ -45,22 +45,29 @@ class RawConnection:
         self._next = 1
 
     @classmethod
-    async def open(cls, address: str, window: int = 65_535) -> Self:
+    async def open(cls, address: str, window: int = 65_535, source: str = "127.0.0.1") -> Self:
         """
         Connect, and send the preface.
 
         Args:
             address: host:port.
             window: Bytes of answers that the server may send; 0 for none.
+            source: The address to connect from.
         """
         host, _, port = address.rpartition(":")
-        reader, writer = await asyncio.open_connection(host, int(port))
+        reader, writer = await asyncio.open_connection(host, int(port), local_addr=(source, 0))
         settings = _INITIAL_WINDOW.to_bytes(2, "big") + window.to_bytes(4, "big")
         writer.write(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + _frame(_SETTINGS, 0, 0, settings))
         return cls(reader, writer)
 
     async def begin(self, method: str, announced: int) -> int:
         """Begin a call and announce its message's length; return the stream's number."""
+        stream = self.send_headers(method)
+        await self.trickle(stream, b"\x00" + announced.to_bytes(4, "big"))
+        return stream
+
+    def send_headers(self, method: str) -> int:
+        """Begin a call without a message; return the stream's number."""
         stream, self._next = self._next, self._next + 2
         fields = {
             ":method": "POST",
@@ -72,7 +79,6 @@ class RawConnection:
         }
         block = b"".join(b"\x00" + _text(name) + _text(value) for name, value in fields.items())
         self._writer.write(_frame(_HEADERS, _END_HEADERS, stream, block))
-        await self.trickle(stream, b"\x00" + announced.to_bytes(4, "big"))
         return stream
 
     async def call(self, method: str, message: bytes) -> int:
@@ -93,6 +99,12 @@ class RawConnection:
 
     async def stay(self) -> None:
         """Answer settings and pings until the server closes the connection."""
+        await self.hold("", 0)
+
+    async def hold(self, method: str, calls: int) -> None:
+        """Stay, with `calls` calls that send no message; begin another when one is refused."""
+        for _ in range(calls):
+            self.send_headers(method)
         with suppress(asyncio.IncompleteReadError, ConnectionError):
             while True:
                 head = await self._reader.readexactly(9)
@@ -101,6 +113,9 @@ class RawConnection:
                 if kind in {_SETTINGS, _PING} and not flags & _ACKNOWLEDGED:
                     said = payload if kind == _PING else b""
                     self._writer.write(_frame(kind, _ACKNOWLEDGED, 0, said))
+                if calls and kind == _HEADERS and flags & _END_STREAM:
+                    self.send_headers(method)
+                    await self._writer.drain()
 
     def is_over(self) -> bool:
         """Return whether the server has closed the connection."""
@@ -109,6 +124,16 @@ class RawConnection:
     def close(self) -> None:
         """Close the connection."""
         self._writer.close()
+
+
+def hold_calls(address: str, method: str, sources: list[str], calls: int) -> None:
+    """Hold `calls` calls without a message on a connection from each source; does not return."""
+
+    async def hold_all() -> None:
+        connections = [await RawConnection.open(address, source=source) for source in sources]
+        await asyncio.gather(*(one.hold(method, calls) for one in connections))
+
+    asyncio.run(hold_all())
 
 
 def _frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:

@@ -1,7 +1,6 @@
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from typing import Final
 
 import pytest
 
@@ -10,108 +9,12 @@ from common.runtime.access import CallKind
 from common.runtime.admission_interceptor import (
     AdmissionInterceptor,
     AdmittedCall,
-    ConcurrencyLimits,
-    Deadline,
-    Queue,
     read_request,
 )
+from common.runtime.concurrency import ConcurrencyLimit
 
-_LONG: Final = 60.0
-"""Seconds that no test waits."""
-
-_SECONDS: Final = 1.5
+_SECONDS = 1.5
 """The time to send a request, and before that to wait in the queue."""
-
-
-@pytest.mark.parametrize(("peer", "share"), [("greedy", 4), ("unix:", 128)])
-def test_a_connection_has_a_limited_share_of_concurrent_calls(peer: str, share: int) -> None:
-    """A Unix socket has only the total limit, which all connections share."""
-    limits, bulk = ConcurrencyLimits(), CallKind.BULK.value
-    message = "on this conn" if share < bulk.calls else "128 calls of this kind are running"
-    for _ in range(share):
-        limits.acquire(CallKind.BULK, peer)
-    with pytest.raises(OverloadError, match=message):
-        limits.acquire(CallKind.BULK, peer)
-    limits.acquire(CallKind.SHORT, peer)
-
-    limits.release(CallKind.SHORT, peer)
-    for _ in range(share):
-        limits.release(CallKind.BULK, peer)
-    assert ({}, 0) == (limits._peer_calls, limits._calls[CallKind.BULK])
-
-
-@pytest.mark.parametrize("kind", CallKind)
-def test_a_full_server_counts_as_overloaded_except_for_reflection(kind: CallKind) -> None:
-    """Eight callers that list the methods would otherwise keep the alert raised."""
-    limits = ConcurrencyLimits()
-    for number in range(kind.value.calls):
-        limits.acquire(kind, f"caller {number}")
-    with pytest.raises(OverloadError) as caught:
-        limits.acquire(kind, "one more")
-
-    assert (kind is CallKind.REFLECTION) == isinstance(caught.value, ShareError)
-
-
-@pytest.mark.parametrize(
-    ("share", "peers", "first"),
-    [
-        (2, ["greedy", "greedy", "greedy", "greedy", "other"], ["greedy", "greedy", "other"]),
-        (1, ["unix:", "unix:", "unix:", "unix:"], ["unix:", "unix:", "unix:"]),
-    ],
-)
-async def test_a_connection_that_fills_its_share_of_the_queue_delays_only_itself(
-    share: int, peers: list[str], first: list[str]
-) -> None:
-    """It gets part of three slots; callers on a Unix socket share them."""
-    queue, order, release = Queue(3, share), list[str](), asyncio.Event()
-
-    async def hold(peer: str) -> None:
-        await queue.enter(peer, _LONG)
-        order.append(peer)
-        await release.wait()
-        queue.leave(peer)
-
-    holding = [asyncio.create_task(hold(peer)) for peer in peers]
-    await asyncio.sleep(0.01)
-    assert first == order
-
-    release.set()
-    await asyncio.gather(*holding)
-    assert sorted(peers) == sorted(order)
-    assert {} == queue._peer_slots
-
-
-async def test_a_call_that_waits_too_long_is_refused() -> None:
-    """It counts as overload only if all slots are taken, not just the connection's own."""
-    queue = Queue(2, 1)
-    await queue.enter("one", _LONG)
-    with pytest.raises(ShareError, match=r"not read within 0\.01 seconds"):
-        await queue.enter("one", 0.01)
-    await queue.enter("two", _LONG)
-    with pytest.raises(OverloadError) as caught:
-        await queue.enter("three", 0.01)
-    assert OverloadError is type(caught.value)
-
-    queue.leave("one")
-    queue.leave("two")
-    assert {} == queue._peer_slots
-    await queue.enter("one", 0.01)
-    await queue.enter("two", 0.01)
-
-
-async def test_a_cancelled_call_frees_its_slot() -> None:
-    """The next call gets it."""
-    queue = Queue(1, 1)
-    await queue.enter("one", _LONG)
-    waiting = asyncio.create_task(queue.enter("one", _LONG))
-    await asyncio.sleep(0)
-    waiting.cancel()
-    await asyncio.gather(waiting, return_exceptions=True)
-    queue.leave("one")
-    await queue.enter("one", 1)
-
-    queue.leave("one")
-    assert {} == queue._peer_slots
 
 
 @pytest.fixture
@@ -127,15 +30,18 @@ async def _sent_after(seconds: float) -> AsyncIterator[bytes]:
     yield b"request"
 
 
+def _admitted(interceptor: AdmissionInterceptor, peer: str) -> AdmittedCall:
+    short = CallKind.SHORT
+    return AdmittedCall(interceptor._limits[short], interceptor._queues[short], short, peer)
+
+
 async def _read(
     interceptor: AdmissionInterceptor, peer: str, requests: AsyncIterator[bytes]
 ) -> bytes:
-    held = AdmittedCall(
-        interceptor._limits, interceptor._queues[CallKind.SHORT], CallKind.SHORT, peer
-    )
+    held = _admitted(interceptor, peer)
     try:
-        async with Deadline(_LONG, "") as deadline:
-            return await read_request(requests, CallKind.SHORT, held, deadline)
+        async with held.deadline:
+            return await read_request(requests, held)
     finally:
         held.close()
 
@@ -144,9 +50,9 @@ async def test_the_time_to_send_begins_with_the_read_slot(
     interceptor: AdmissionInterceptor,
 ) -> None:
     """Waiting for other calls does not use it up."""
-    first = asyncio.create_task(_read(interceptor, "first", _sent_after(0.75 * _SECONDS)))
+    first = asyncio.create_task(_read(interceptor, "first:1", _sent_after(0.75 * _SECONDS)))
     await asyncio.sleep(0)
-    second = await _read(interceptor, "second", _sent_after(0.75 * _SECONDS))
+    second = await _read(interceptor, "second:1", _sent_after(0.75 * _SECONDS))
 
     assert (b"request", b"request") == (await first, second)
 
@@ -155,12 +61,85 @@ async def test_a_slow_request_is_refused_and_the_next_one_served(
     interceptor: AdmissionInterceptor,
 ) -> None:
     """A call that gets no slot meanwhile is refused for overload, not for slowness."""
-    first = asyncio.create_task(_read(interceptor, "first", _sent_after(60)))
+    first = asyncio.create_task(_read(interceptor, "first:1", _sent_after(60)))
     await asyncio.sleep(_SECONDS / 4)
-    assert b"request" == await _read(interceptor, "second", _sent_after(0))
+    assert b"request" == await _read(interceptor, "second:1", _sent_after(0))
 
     with pytest.raises(DeadlineError, match=r"did not arrive completely within 1\.5 seconds"):
         await first
-    await interceptor._queues[CallKind.SHORT].enter("first", _SECONDS)
+    await _admitted(interceptor, "first:1").wait_for_slot()
     with pytest.raises(OverloadError, match=r"not read within 1\.5 seconds"):
-        await _read(interceptor, "second", _sent_after(0))
+        await _read(interceptor, "second:1", _sent_after(0))
+
+
+async def test_while_others_wait_a_request_must_come_sooner(
+    interceptor: AdmissionInterceptor,
+) -> None:
+    """The time is a fifth, for calls that get their slot while others wait."""
+    calls = [_admitted(interceptor, f"caller:{number}") for number in range(3)]
+    reading = [asyncio.create_task(call.wait_for_slot()) for call in calls]
+    await asyncio.sleep(0)
+    assert _SECONDS == await reading[0]
+    calls[0].close()
+    assert _SECONDS / 5 == await reading[1]
+    calls[1].close()
+    assert _SECONDS == await reading[2]
+
+
+@pytest.mark.parametrize("moment", ["waiting", "turn", "reading", "arrival"])
+async def test_a_displaced_call_is_refused_at_once(
+    interceptor: AdmissionInterceptor, moment: str
+) -> None:
+    """Even if its turn for a slot or its request comes in the same moment."""
+    other, held = _admitted(interceptor, "other:1"), _admitted(interceptor, "held:1")
+    if moment in {"waiting", "turn"}:
+        await other.wait_for_slot()
+    come = asyncio.Event()
+
+    async def requests() -> AsyncIterator[bytes]:
+        await come.wait()
+        yield b"request"
+
+    async def read() -> bytes:
+        async with held.deadline:
+            return await read_request(requests(), held)
+
+    reading = asyncio.create_task(read())
+    await asyncio.sleep(0.01)
+    if moment == "turn":
+        other.close()
+    if moment == "arrival":
+        come.set()
+    held.displace()
+    with pytest.raises(ShareError, match="no request came while others needed the place"):
+        await asyncio.wait_for(reading, _SECONDS / 2)
+
+
+async def test_a_request_that_has_arrived_keeps_its_place(
+    interceptor: AdmissionInterceptor,
+) -> None:
+    """A full server refuses calls rather than displace those that are being answered."""
+    limit = interceptor._limits[CallKind.SHORT]
+    for number in range(CallKind.SHORT.value.calls):
+        held = _admitted(interceptor, f"{number % 32}:{number // 64}")
+        async with held.deadline:
+            await read_request(_sent_after(0), held)
+    with pytest.raises(OverloadError, match="share of 2048 calls of this kind"):
+        _admitted(interceptor, "one more:1")
+    limit.free(held)
+    _admitted(interceptor, "one more:1")
+
+
+@pytest.mark.parametrize("kind", CallKind)
+def test_a_full_server_counts_as_overloaded_except_for_reflection(kind: CallKind) -> None:
+    """Eight callers that list the methods would otherwise keep the alert raised."""
+    limit = ConcurrencyLimit(kind.value.calls, kind.value.peer_calls)
+
+    async def fill() -> None:
+        for number in range(kind.value.calls):
+            AdmittedCall(limit, None, kind, f"caller {number}:1")
+        with pytest.raises(OverloadError) as caught:
+            AdmittedCall(limit, None, kind, "one more:1")
+        assert (kind is CallKind.REFLECTION) == isinstance(caught.value, ShareError)
+
+    asyncio.run(fill())

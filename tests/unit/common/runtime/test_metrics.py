@@ -35,6 +35,8 @@ from common.version import VERSION
 from deploy.audit.harness.clock import ManualClock
 from tests.support.scrapes import fetch, series_of, value
 
+_FAILURES = ("shuffledp_overloaded", "shuffledp_shares_exceeded", "shuffledp_storage_failing")
+
 
 @pytest.mark.parametrize("party", PARTIES)
 def test_names_and_labels_are_the_allow_list(party: Party, snapshot: SnapshotAssertion) -> None:
@@ -78,25 +80,28 @@ def test_a_counter_only_grows() -> None:
     [
         (OverloadError("no room"), "shuffledp_overloaded"),
         (StorageError("full"), "shuffledp_storage_failing"),
-        (ShareError("its share"), None),
+        (ShareError("its share"), "shuffledp_shares_exceeded"),
         (TaskError("no"), None),
     ],
 )
 def test_a_failure_shows_for_exactly_the_next_five_minutes(
     error: Exception, name: str | None
 ) -> None:
-    """Repetition does not prolong it; an error of one client alone never shows."""
+    """Repetition does not prolong it; a call beyond its share is no overload."""
     clock = ManualClock(100 * WINDOW)
     metrics = Metrics("shuffler")
     failures = FailureCounters(metrics, clock)
-    found = []
+    found, others = [], set()
     for minute in range(20):
         clock.seconds = 100 * WINDOW + 60 * minute
         if minute in {1, 2, 3}:
             failures.note(error)
-        found.append(value(series_of(metrics), name or "shuffledp_overloaded"))
+        shown = {one: value(series_of(metrics), one) for one in _FAILURES}
+        found.append(shown.pop(name or "", 0.0))
+        others |= {*shown.values()}
 
     assert [0.0] * 5 + [float(name is not None)] * 5 + [0.0] * 10 == found
+    assert {0.0} == others
 
 
 def test_free_space_is_shown_in_hundredths_of_the_disk(tmp_path: Path) -> None:
