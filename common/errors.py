@@ -54,7 +54,7 @@ class SettingsError(ShuffleDpError, status="FAILED_PRECONDITION"):
 
 
 class ProofError(ShuffleDpError, status="FAILED_PRECONDITION"):
-    """A task's signature does not verify, or an inclusion proof is invalid."""
+    """A task's or a blind signature does not verify, or an inclusion proof is invalid."""
 
 
 class PolicyError(ShuffleDpError, status="FAILED_PRECONDITION"):

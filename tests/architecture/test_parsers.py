@@ -75,7 +75,10 @@ _NOT_FROM_OUTSIDE: Final = {
         "shuffler.storage.postgres_submissions.lock_key",
         "shuffler.storage.postgres_uuids._UuidsDumper.dump",
     ),
-    "a table that is shipped with the program": ("deploy.planning.cluster_law.shipped_laws",),
+    "constants that are shipped with the program": (
+        "common.crypto.privacy_tokens",
+        "deploy.planning.cluster_law.shipped_laws",
+    ),
     "data that opened under the batch's key": (
         "analyzer.count_job._rows",
         "shuffler.proof_job._rows",

@@ -12,6 +12,7 @@ from common.crypto.hpke import (
     envelope_context,
     report_context,
 )
+from common.crypto.privacy_tokens import PendingToken, TokenKey, token_challenge
 from common.crypto.signing import (
     PublicIdentity,
     SignedTask,
@@ -19,6 +20,7 @@ from common.crypto.signing import (
     TokenIssuer,
     serial_of,
 )
+from common.crypto.token_signing import TokenSigningKey
 from common.mechanisms.base import Mechanism
 from common.mechanisms.registry import randomizer_of
 from common.messages.inclusion_proof import distinct_rows, leaves_of, salted_leaves
@@ -46,6 +48,11 @@ _ENVELOPE: Final = envelope_context(_DIGEST)
 _MAX_ITEMS: Final = 1 << 12
 _SEALED: Final = _CASE.task.sealed_report_bytes
 _ISSUER: Final = TokenIssuer(TokenIssuer.generate())
+_SIGNER: Final = TokenSigningKey(TokenSigningKey.generate())
+_TOKEN_KEY: Final = _SIGNER.token_key()
+_CHALLENGE: Final = token_challenge(_DIGEST, "issuer.example")
+_PENDING: Final = PendingToken.draw(_TOKEN_KEY, _CHALLENGE, np.random.default_rng(1).bytes)
+_BLIND_SIGNATURE: Final = _SIGNER.blind_sign(_PENDING.blinded())
 
 
 def _prepared(raw: bytes) -> object:
@@ -128,6 +135,19 @@ _BYTES: Final[tuple[tuple[Any, ...], ...]] = (
     (
         *(4, "user token", lambda raw: (_ISSUER.identity().is_valid_token(raw), serial_of(raw))),
         _ISSUER.issue(),
+    ),
+    (
+        *(4, "unlinkable token", lambda raw: _TOKEN_KEY.is_valid_token(raw, _CHALLENGE)),
+        _PENDING.finalize(_BLIND_SIGNATURE),
+    ),
+    (4, "token key", TokenKey, _TOKEN_KEY.der),
+    (1, "token signing key", TokenSigningKey, _SIGNER.private_bytes()),
+    (1, "blinded message", _SIGNER.blind_sign, _PENDING.blinded()),
+    (1, "blind signature", _PENDING.finalize, _BLIND_SIGNATURE),
+    (
+        *(1, "pending token"),
+        lambda raw: PendingToken.from_bytes(raw, _TOKEN_KEY, _CHALLENGE).blinded(),
+        _PENDING.to_bytes(),
     ),
 )
 """Shares, names, readers, and bytes that they read."""
