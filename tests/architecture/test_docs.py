@@ -26,7 +26,7 @@ _SNIPPETS: Final = _DOCS / "researchers" / "python.md"
 _MOST_BYTES: Final = 191_500
 _MOST_LINES: Final = 15
 _KEY: Final = (
-    r"(?:[A-Z][A-Za-z]*(?:\+|-[A-Z]+)?\d{2,4}(?:-\d+)?[A-Z]?|GRappor|XWing|DLMF|Okabe-Ito)"
+    r"(?:[A-Z][A-Za-z]*(?:\+|-[A-Z]+)?\d{2,4}(?:-\d+)?[A-Z]?|C2SP|GRappor|XWing|DLMF|Okabe-Ito)"
 )
 _CITED: Final = re.compile(rf"\[({_KEY}(?:[ ,;:][^\[\]]*)?)\](?!\()")
 """A key in brackets, optionally with a section or further keys; not a link."""

@@ -26,6 +26,8 @@ from common.mechanisms.registry import randomizer_of
 from common.messages.inclusion_proof import distinct_rows, leaves_of, salted_leaves
 from common.messages.submission import unpack
 from common.task.task import Task, honest_share
+from common.transparency.checkpoint import SignedCheckpoint
+from common.transparency.log_entry import LogEntry
 from shuffler.item_dummies import draw_kept
 from tests.support.kind_tasks import OF_OTHER_KINDS, kind_task
 from tests.support.leaves import SALT
@@ -33,6 +35,7 @@ from tests.support.mechanisms import EXAMPLES, example
 from tests.support.parsers import Parser
 from tests.support.protocol_tasks import ITEM_PROTOCOLS, protocol_task
 from tests.support.tasks import published
+from tests.support.transparency import LOG, Log
 from user_agent.contribution import Contributor
 
 _CASE: Final = published()
@@ -70,6 +73,10 @@ def _prepared(raw: bytes) -> object:
 def _verified(raw: bytes) -> None:
     signed = SignedTask(task_bytes=_CASE.signed.task_bytes, signature=raw)
     _CASE.identity.public_identity().verify(signed)
+
+
+def _signed_at(raw: bytes) -> int | None:
+    return SignedCheckpoint.parse(raw).signed_at(LOG)
 
 
 def _distinct(raw: bytes) -> bytes:
@@ -149,6 +156,8 @@ _BYTES: Final[tuple[tuple[Any, ...], ...]] = (
         lambda raw: PendingToken.from_bytes(raw, _TOKEN_KEY, _CHALLENGE).blinded(),
         _PENDING.to_bytes(),
     ),
+    (4, "log entry", LogEntry.from_bytes, LogEntry.of_task(_CASE.signed).to_bytes()),
+    (4, "signed checkpoint", _signed_at, Log([b"entry"]).head().to_bytes()),
 )
 """Shares, names, readers, and bytes that they read."""
 

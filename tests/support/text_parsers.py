@@ -8,6 +8,7 @@ from common.crypto.signing import PublicIdentity
 from common.errors import TaskError
 from common.protocols import Kind
 from common.runtime.settings import load
+from common.transparency.checkpoint import NoteKey
 from deploy.accountant.query import parse_distribution
 from deploy.commands.options import parse_cap, task_digest
 from deploy.datasets.sources import dataset
@@ -17,6 +18,7 @@ from deploy.load.usage import page_from, usage_from
 from deploy.tasks.value_parser import parse_numbers, parse_value
 from shuffler.settings import ShufflerSettings
 from tests.support.parsers import Parser, typed
+from tests.support.transparency import SPECIFIED_KEY
 
 _PREFIX: Final = "SHUFFLEDP_SHUFFLER"
 _ENVIRONMENT: Final = """STATE_DIRECTORY=state\nANALYZER=127.0.0.1:1\nANALYZER_IDENTITY=00
@@ -60,6 +62,7 @@ PARSERS: Final = (
         *("00" * 32, "ab" * 32),
     ),
     typed("task's digest", task_digest, "00" * 32),
+    typed("verifier key", lambda text: NoteKey.parse(text).to_text(), SPECIFIED_KEY),
     *(
         typed(f"{kind} value", partial(parse_value, kind=kind), *seeds)
         for kind, seeds in _VALUES.items()

@@ -1,0 +1,75 @@
+"""A log in memory with three witnesses, all with fixed keys."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from common.crypto.signing import SigningIdentity
+from common.transparency.checkpoint import Checkpoint, NoteKey, SignatureType, SignedCheckpoint
+from common.transparency.log_entry import EntryKind, EntryProof, LogEntry
+from common.transparency.merkle import leaf_hash, prove_consistency, prove_inclusion, root_hash
+from common.transparency.witness import Witness, WitnessState
+from common.transparency.witness_policy import WitnessPolicy
+
+ORIGIN: Final = "log.example/tasks"
+LOG_IDENTITY: Final = SigningIdentity(bytes([9]) * 32)
+LOG: Final = NoteKey(ORIGIN, SignatureType.CHECKPOINT, LOG_IDENTITY.public_identity())
+WITNESSES: Final = tuple(
+    Witness(name=f"witness.example/{i}", identity=SigningIdentity(bytes([i]) * 32), log=LOG)
+    for i in range(3)
+)
+KEYS: Final = tuple(
+    NoteKey(one.name, SignatureType.COSIGNATURE, one.identity.public_identity())
+    for one in WITNESSES
+)
+POLICY: Final = WitnessPolicy(log=LOG, witnesses=KEYS, quorum=2)
+NOW: Final = 1_800_000_000
+SPECIFIED_KEY: Final = "example.com/foo+530d903a+AekyeRrm56hApGFkyQR4ZCbV54Id2LKaANYcrnKv3U2k"
+"""The verifier key in [C2SP, signed-note]."""
+
+
+def task_entry(number: int) -> LogEntry:
+    """Return the entry of some task."""
+    return LogEntry(EntryKind.TASK, number.to_bytes(96))
+
+
+class Log:
+    """Entries, their heads and proofs; a dishonest log is two of these under one key."""
+
+    def __init__(self, entries: Sequence[LogEntry | bytes]) -> None:
+        """Append the entries; bytes become leaves as they are."""
+        self.entries = entries
+        self.leaves = [leaf_hash(e if isinstance(e, bytes) else e.to_bytes()) for e in entries]
+
+    def head(self, size: int | None = None) -> SignedCheckpoint:
+        """Return the log's signed head at a size, by default the newest."""
+        leaves = self.leaves[:size]
+        checkpoint = Checkpoint(origin=ORIGIN, size=len(leaves), root=root_hash(leaves))
+        return checkpoint.sign(LOG_IDENTITY)
+
+    def cosigned(
+        self, size: int | None = None, witnesses: Sequence[Witness] = WITNESSES, seconds: int = NOW
+    ) -> SignedCheckpoint:
+        """Return a head cosigned by witnesses that know nothing of the log yet."""
+        head = self.head(size)
+        fresh = (
+            one.cosign(WitnessState(), head, old_size=0, consistency=(), seconds=seconds)
+            for one in witnesses
+        )
+        return head.add(*(cosignature for _, cosignature in fresh))
+
+    def consistency(self, old_size: int, size: int | None = None) -> tuple[bytes, ...]:
+        """Prove that a head continues an older one."""
+        return prove_consistency(self.leaves[:size], old_size)
+
+    def proof(self, index: int, size: int | None = None) -> EntryProof:
+        """Prove that an entry is under a head."""
+        entry = self.entries[index]
+        assert isinstance(entry, LogEntry)
+        path = prove_inclusion(self.leaves[:size], index)
+        return EntryProof(entry=entry, index=index, path=path)
+
+
+def with_root(signed: SignedCheckpoint, root: bytes) -> SignedCheckpoint:
+    """Return a head with another root, signed by the log."""
+    return replace(signed.checkpoint, root=root).sign(LOG_IDENTITY)

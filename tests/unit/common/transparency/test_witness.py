@@ -1,0 +1,125 @@
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from common.errors import ProofError, SettingsError
+from common.transparency.checkpoint import Checkpoint, SignedCheckpoint
+from common.transparency.merkle import EMPTY_ROOT
+from common.transparency.witness import Witness, WitnessSizeError, WitnessState
+from tests.support.transparency import (
+    KEYS,
+    LOG,
+    LOG_IDENTITY,
+    NOW,
+    WITNESSES,
+    Log,
+    with_root,
+)
+
+_WITNESS = WITNESSES[0]
+_LOG = Log([bytes([i]) for i in range(12)])
+_FORK = Log([bytes([i % 5]) for i in range(12)])
+"""Agrees with the log in the first five entries."""
+
+
+def _at(size: int) -> WitnessState:
+    return WitnessState(size=size, root=_LOG.head(size).checkpoint.root)
+
+
+def _cosign(
+    state: WitnessState, signed: SignedCheckpoint, path: tuple[bytes, ...], old: int | None = None
+) -> WitnessState:
+    old_size = state.size if old is None else old
+    made = _WITNESS.cosign(state, signed, old_size=old_size, consistency=path, seconds=NOW)
+    assert NOW == signed.add(made[1]).signed_at(KEYS[0])
+    return made[0]
+
+
+def test_a_witness_follows_a_growing_log() -> None:
+    """From nothing, to larger heads, and again to the same head for a newer time."""
+    state = WitnessState()
+    for size in (0, 3, 3, 8, 12):
+        state = _cosign(state, _LOG.head(size), _LOG.consistency(state.size, size))
+        assert _at(size) == state
+
+
+@pytest.mark.parametrize(
+    ("state", "signed", "path"),
+    [
+        (_at(8), _FORK.head(8), ()),
+        (_at(8), _FORK.head(12), _FORK.consistency(8)),
+        (_at(8), _FORK.head(12), _LOG.consistency(8)),
+        (_at(8), _LOG.head(7), ()),
+        (_at(8), _LOG.head(7), _LOG.consistency(7, 8)),
+        (_at(8), _LOG.head(0), ()),
+        (_at(8), _LOG.head(8), _LOG.consistency(8, 12)),
+        (_at(8), _LOG.head(12), ()),
+        (_at(8), _LOG.head(12), _LOG.consistency(8)[:-1]),
+        (WitnessState(), _LOG.head(8), _LOG.consistency(3, 8)),
+    ],
+)
+def test_a_head_that_does_not_continue_the_last_one_is_refused(
+    state: WitnessState, signed: SignedCheckpoint, path: tuple[bytes, ...]
+) -> None:
+    """Another root of the size, a fork, a smaller size, or a wrong proof."""
+    with pytest.raises(ProofError):
+        _cosign(state, signed, path)
+
+
+def test_a_proof_from_another_size_is_answered_with_the_right_one() -> None:
+    """As after a lost answer: the log proves consistency from the size in the error."""
+    for old_size in (0, 7, 9):
+        with pytest.raises(WitnessSizeError) as caught:
+            _cosign(_at(8), _LOG.head(12), _LOG.consistency(old_size), old_size)
+        assert 8 == caught.value.size
+    _cosign(_at(8), _LOG.head(12), _LOG.consistency(8))
+
+
+def test_only_the_log_s_own_heads_are_cosigned() -> None:
+    """Its key and its origin must both match."""
+    other = Checkpoint(origin="other.example", size=0, root=EMPTY_ROOT).sign(LOG_IDENTITY)
+    forged = _LOG.head(3).checkpoint.sign(WITNESSES[1].identity)
+    renamed = SignedCheckpoint(other.checkpoint, _LOG.head(0).signatures)
+
+    line = replace(other.signatures[0], name=LOG.name, key_id=LOG.key_id())
+    foreign = replace(other, signatures=(line,))
+    assert 0 == foreign.signed_at(LOG)
+
+    for signed in (other, forged, renamed, foreign):
+        with pytest.raises(ProofError):
+            _cosign(WitnessState(), signed, ())
+
+
+def test_a_witness_has_a_key_of_its_own() -> None:
+    """Else its cosignatures could not testify against the log."""
+    with pytest.raises(SettingsError):
+        Witness(name="w", identity=LOG_IDENTITY, log=LOG)
+
+
+@settings(max_examples=100, deadline=None, derandomize=True, database=None)
+@given(
+    st.lists(
+        st.tuples(st.booleans(), st.integers(0, 12), st.booleans(), st.binary(max_size=1)),
+        max_size=30,
+    )
+)
+def test_no_sequence_of_requests_yields_two_histories(
+    requests: list[tuple[bool, int, bool, bytes]],
+) -> None:
+    """Sizes never shrink, and every cosigned head is of one log, whatever is asked."""
+    state, cosigned = WitnessState(), [WitnessState()]
+    for forked, size, right, root in requests:
+        log = _FORK if forked else _LOG
+        signed = with_root(log.head(size), root * 32) if root and size else log.head(size)
+        path = log.consistency(min(state.size, size), size) if right else ()
+        try:
+            state = _cosign(state, signed, path)
+        except ProofError:
+            continue
+        cosigned.append(state)
+
+    sizes = [one.size for one in cosigned]
+    assert sorted(sizes) == sizes
+    assert len(set(sizes)) == len(set(cosigned))
