@@ -22,6 +22,9 @@ from common.errors import UnknownKeyError, WireError
 DAY: Final = 86_400.0
 """A day in seconds."""
 MAX_DAYS: Final = 36_500
+_LONGEST_TASK: Final = 5 * 365 * DAY
+"""How long a task may run after its key was replaced. Until then a stolen key is of use to an
+analyzer that publishes tasks with it."""
 _FORMAT: Final = 1
 
 
@@ -75,9 +78,9 @@ class KeyEntry:
         return replace(self, state=NEXT_STATE[self.state], since=now)
 
     def end(self, schedule: Schedule) -> float:
-        """Return when an active key may be destroyed, or a pending one; may be infinite."""
+        """Return the latest end of tasks that use an active or a pending key; may be infinite."""
         waiting = schedule.overlap if self.state is KeyState.PENDING else 0.0
-        return self.since + waiting + schedule.lifetime + schedule.retention
+        return self.since + waiting + schedule.lifetime + _LONGEST_TASK
 
 
 @dataclass(frozen=True, slots=True)

@@ -183,8 +183,8 @@ class Task:
         end = end_of_validity(self.shuffler_key_proof)
         if self.deadline > end:
             raise TaskError(
-                f"deadline is {self.deadline}; the shuffler signed its key until {end}. End the "
-                "task sooner, or have the shuffler keep its keys longer (key_keep_days)"
+                f"deadline is {self.deadline}; the shuffler signed its key until {end}, five years "
+                "after the key's last day"
             )
 
     def _check_claims(self) -> None:

@@ -28,6 +28,7 @@ from common.task.task import Task
 from common.task_digest import TaskDigest
 from tests.support.analyzer_party import AnalyzerParty, Surroundings
 from tests.support.faults import Crash, Life
+from tests.support.keys import signed_key
 from tests.support.parties import DeviceParty, ShufflerParty
 from tests.support.tasks import draft
 from user_agent.device_store import InclusionState, SavedSubmission, SubmissionState
@@ -84,7 +85,7 @@ class World:
     async def publish(self, n_min: int, target_size: int) -> SignedTask:
         """Publish a task whose submissions hold three reports each."""
         wanted = draft(
-            self.shuffler.keys.public_key().raw,
+            signed_key(self.shuffler.keys.public_key()),
             protocol="mixdump",
             domain_size=4096,
             buckets=0,

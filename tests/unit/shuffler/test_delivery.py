@@ -146,7 +146,7 @@ def test_active_and_pending_keys_are_published(tmp_path: Path) -> None:
         assert seen[0][name] == seen[1][name]
         assert seen[1][name[:-4] + ".pending.pub"] == seen[2][name]
     key, proof = split_envelope_key(DEFAULT_SUITE, bytes.fromhex(seen[2]["envelope.pub"]))
-    assert (keys.public_key().raw, (90 + 90 + 30) * DAY) == (key, end_of_validity(proof))
+    assert (keys.public_key().raw, (90 + 90 + 5 * 365) * DAY) == (key, end_of_validity(proof))
     check_envelope_key(SHUFFLER.public_identity(), DEFAULT_SUITE, key, proof)
     assert keys.find(DEFAULT_SUITE, KeyState.PENDING) is None
 

@@ -13,7 +13,7 @@ import grpc
 import numpy as np
 import pytest
 
-from common.crypto.signing import TokenIssuer
+from common.crypto.signing import TokenIssuer, sign_receipt
 from common.errors import (
     BudgetError,
     PeerError,
@@ -62,7 +62,7 @@ async def test_the_answer_is_saved_before_it_is_sent(
         assert saved is not None
         assert envelope == saved.envelope
         found.append(saved.state)
-        return b""
+        return sign_receipt(shuffler.identity, _DIGEST, envelope)
 
     shuffler.submit = look  # type: ignore[method-assign]
     outcome = await agent.contribute(_DIGEST, 3, "")

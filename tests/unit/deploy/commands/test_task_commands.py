@@ -12,6 +12,7 @@ from common.errors import SettingsError
 from common.runtime.access import OperatorToken
 from deploy.cli import app
 from deploy.tasks.drafts import read
+from tests.support.keys import signed_key
 
 _DRAFT = """
 protocol = "od-hp"
@@ -76,5 +77,7 @@ def test_a_link_is_not_published_as_the_shufflers_key(draft_file: Path, tmp_path
         CliRunner().invoke(app, command, catch_exceptions=False)
 
     key.unlink()
-    key.write_text(HpkePrivateKey.generate(DEFAULT_SUITE).public_key().raw.hex(), encoding="ascii")
+    key.write_text(
+        signed_key(HpkePrivateKey.generate(DEFAULT_SUITE).public_key()).hex(), encoding="ascii"
+    )
     assert 0 == CliRunner().invoke(app, command).exit_code
