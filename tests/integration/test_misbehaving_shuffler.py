@@ -21,6 +21,7 @@ from deploy.audit.harness.in_process_run import (
     shuffles,
 )
 from deploy.results.verification import check_fits, recompute_guarantees
+from tests.support.ledger_entries import releases
 from tests.support.tasks import draft
 from user_agent.device_store import InclusionState, SubmissionState
 
@@ -69,7 +70,7 @@ async def test_an_honest_run_raises_no_alarm(
     assert [InclusionState.COUNTED] * _USERS == await line.inclusions(_USERS)
     assert (_USERS, 2 * _USERS, 20) == (result.n_users, result.n_reports, result.n_sentinels)
     assert not any(result.refused.values())
-    [entry] = await line.analyzer.store.ledger(0)
+    [entry] = releases(await line.analyzer.store.ledger(0))
     assert (_USERS, claimed(result.guarantees).epsilon) == (entry.n_users, entry.composed_epsilon)
     assert [] == _alarms(line, caplog)
 

@@ -5,6 +5,7 @@ from common.errors import StorageError
 from common.messages.batch import BatchManifest
 from tests.support.analyzer_core import AnalyzerCore
 from tests.support.leaves import some_leaves
+from tests.support.ledger_entries import releases
 from tests.support.scrapes import series_of, value
 
 
@@ -87,7 +88,7 @@ async def test_the_largest_budget_share_is_shown_once_all_are_measured(
     alone = await _spent(analyzer)
     await _released(analyzer, "staff", 2.0)
     await _released(analyzer, "staff", 10.0)
-    ledger = await analyzer.store.ledger(0)
+    ledger = releases(await analyzer.store.ledger(0))
 
     assert pytest.approx(alone) == ledger[0].composed_epsilon / 10
     spent = ledger[2].composed_epsilon / 2

@@ -9,6 +9,7 @@ from analyzer.settings import AnalyzerSettings
 from common.errors import LedgerError
 from common.messages.ledger_entry import FIRST_PREVIOUS_HASH, LedgerEntry, verify
 from tests.support.analyzer_core import AnalyzerCore
+from tests.support.ledger_entries import releases
 
 
 @pytest.fixture
@@ -32,7 +33,7 @@ def _tamper(core: AnalyzerCore, *statements: str) -> None:
 
 async def test_every_release_is_chained_to_the_previous_one(core: AnalyzerCore) -> None:
     """The first follows 32 zero bytes; each states what its population has spent."""
-    entries = await core.store.ledger(0)
+    entries = releases(await core.store.ledger(0))
 
     assert [1, 2, 3] == [entry.entry for entry in entries]
     assert FIRST_PREVIOUS_HASH == entries[0].previous_hash
