@@ -82,7 +82,10 @@ def _show_decisions(decisions: Sequence[DecisionEntry], console: Console) -> Non
     if not decisions:
         return
     table = Table(
-        title="Decisions on quarantined batches", box=SIMPLE_HEAD, pad_edge=False, show_lines=True
+        title="Decisions on quarantined batches",
+        box=SIMPLE_HEAD,
+        pad_edge=False,
+        collapse_padding=True,
     )
     add_columns(table, {"entry": "right"})
     table.add_column("task", no_wrap=True, min_width=_DIGITS)

@@ -133,6 +133,30 @@ async def test_a_tampered_batch_is_not_estimated(
     assert {"batch quarantined", "batch unusable"} & set(caplog.messages)
 
 
+@pytest.mark.parametrize(
+    ("tampering", "users"),
+    [
+        pytest.param(drops(_USERS + 4), _USERS - 1, id="drops a sentinel"),
+        pytest.param(replaces(_USERS + 4), _USERS, id="replaces a sentinel"),
+        pytest.param(_unshuffled, _USERS, id="no shuffle"),
+    ],
+)
+async def test_a_tampered_batch_can_be_released_nevertheless(
+    line: InProcessRun, tampering: Tampering, users: int
+) -> None:
+    """Its result passes the operator's checks, and warns; a lost sentinel costs a user."""
+    await _contribute(line)
+    await line.plant(_SENTINELS)
+    await line.shuffler.deliver(tampering)
+    entry = await line.analyzer.releases.decide(line.digest, "release", "looked into")
+    await line.analyzer.settle()
+    result = await _result(line)
+
+    assert users == result.n_users
+    assert entry.reason in result.warnings[0]
+    assert result.n_sentinels_missing == ("missing" in entry.reason)
+
+
 async def test_copies_of_a_sentinel_are_counted(line: InProcessRun) -> None:
     """A copy of a sentinel replaces a user, and no sentinel is missing."""
     await _contribute(line)

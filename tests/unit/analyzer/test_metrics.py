@@ -49,6 +49,13 @@ async def test_too_many_refusals_quarantine_a_batch(analyzer: AnalyzerCore) -> N
     assert 1 == await _number(analyzer, "batches", state="unusable")
     assert 0 == await _number(analyzer, "sentinels_missing_total")
     assert 0 == await _number(analyzer, "reports_refused_total", cause="unreadable")
+    await analyzer.releases.decide(analyzer.signed.digest(), "release", "looked into")
+    await analyzer.settle()
+
+    assert 1 == await _number(analyzer, "batches", state="released")
+    assert 0 == await _number(analyzer, "batches", state="unusable")
+    assert 6 == await _number(analyzer, "reports_refused_total", cause="unreadable")
+    assert 2 == await _number(analyzer, "ledger_entries")
 
 
 async def test_tasks_are_open_until_their_deadline_or_their_batch(analyzer: AnalyzerCore) -> None:
@@ -125,12 +132,12 @@ async def test_a_missing_sentinel_is_counted_once_despite_disk_failures(
     """The batch becomes unusable at the third try."""
     mark_unusable, left = analyzer.store.mark_unusable, 2
 
-    async def fail_twice(manifest: BatchManifest, failure: str) -> None:
+    async def fail_twice(manifest: BatchManifest, failure: str, *, quarantined: bool) -> None:
         nonlocal left
         if left:
             left -= 1
             raise StorageError("the disk is full")
-        await mark_unusable(manifest, failure)
+        await mark_unusable(manifest, failure, quarantined=quarantined)
 
     monkeypatch.setattr(analyzer.store, "mark_unusable", fail_twice)
     monkeypatch.setattr("common.runtime.clock._MIN_PAUSE", 0.01)
