@@ -9,7 +9,7 @@ from common.errors import (
     UnknownTaskError,
     UnusableBatchError,
 )
-from common.messages.batch import TaskState
+from common.messages.batch import BatchManifest, TaskState
 from common.messages.ledger_entry import Decision, DecisionEntry, verify
 from common.task_digest import TaskDigest
 from tests.support.analyzer_core import BATCH, AnalyzerCore
@@ -121,11 +121,20 @@ async def test_a_decided_release_is_resumed_after_a_restart(core: AnalyzerCore) 
     assert _USERS == (await core.result()).n_users
 
 
-async def test_a_decision_waits_for_no_release_and_is_not_overlooked(core: AnalyzerCore) -> None:
-    """A retried delivery may look at the batch in the moment of the decision."""
-    digest = core.signed.digest()
+async def test_a_decision_in_the_middle_of_an_earlier_look_is_not_overlooked(
+    core: AnalyzerCore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A delivery that is finished again looks for a staged batch, and finds none yet."""
+    digest, staged = core.signed.digest(), core.store.staged
+
+    async def decided_meanwhile() -> list[BatchManifest]:
+        monkeypatch.setattr(core.store, "staged", staged)
+        found = await staged()
+        await core.releases.decide(digest, "release", "looked into")
+        return found
+
+    monkeypatch.setattr(core.store, "staged", decided_meanwhile)
     await core.releases.finish_delivery(digest)
-    await core.releases.decide(digest, "release", "looked into")
     await core.settle()
 
     assert _USERS == (await core.result()).n_users
