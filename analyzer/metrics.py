@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Literal
 
 from analyzer.storage.store import DeliveredState
+from common.messages.ledger_entry import Decision
 from common.messages.result import Result
 from common.runtime.metrics import ProcessMetrics
 from common.task_digest import TaskDigest
@@ -49,9 +50,14 @@ class ReleaseMetrics:
         self._move(digest, "staged")
 
     def record_unusable(self, digest: TaskDigest, *, quarantined: bool) -> None:
-        """Record a batch that will never be released."""
+        """Record a batch that cannot be released."""
         if self._states.get(digest) != "unusable":
             self._move(digest, "unusable", "quarantined" if quarantined else "unusable")
+
+    def record_decision(self, digest: TaskDigest, decision: Decision) -> None:
+        """Record a decision on a quarantined batch, which counts as unusable until then."""
+        self._entries += 1
+        self._move(digest, "staged" if decision == "release" else "unusable")
 
     def record_release(self, result: Result) -> None:
         """Record a release."""

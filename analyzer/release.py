@@ -25,9 +25,10 @@ from analyzer.metrics import ReleaseMetrics
 from analyzer.registry import AnalyzerKeys, Registry
 from analyzer.sentinels import SentinelMatches, check_sentinels, without_sentinels
 from analyzer.staging import Staging
-from analyzer.storage import task_table
-from analyzer.storage.ledger import Charge
+from analyzer.storage import delivery_table, quarantine, task_table
+from analyzer.storage.ledger import Charge, find_decision
 from analyzer.storage.store import Store
+from analyzer.waiver import Waiver
 from common.errors import (
     AccountingError,
     BatchStateError,
@@ -42,10 +43,10 @@ from common.mechanisms.registry import randomizer_of
 from common.messages.batch import BatchManifest, BatchPart
 from common.messages.guarantee import claimed
 from common.messages.inclusion_proof import BatchCommitment
-from common.messages.ledger_entry import LedgerEntry
+from common.messages.ledger_entry import ChainedEntry, Decision, DecisionEntry
 from common.messages.result import Result
 from common.runtime import logs
-from common.runtime.clock import retry_pause
+from common.runtime.clock import Clock, retry_pause
 from common.runtime.executor import Executor
 from common.task.task import Task
 from common.task_digest import TaskDigest
@@ -67,7 +68,9 @@ class Releases:
         most_refused_share: float,
         staging: Staging,
         metrics: ReleaseMetrics,
+        clock: Clock,
     ) -> None:
+        self._clock = clock
         self._metrics = metrics
         self._keys = keys
         self._store = store
@@ -79,6 +82,8 @@ class Releases:
         self._charging = asyncio.Lock()
         """Held from composing a cost until it is charged: no two releases spend the same budget."""
         self._releasing: dict[TaskDigest, asyncio.Task[None]] = {}
+        self._due: set[TaskDigest] = set()
+        """Tasks whose batches a task of `_releasing` has to look at, once more if need be."""
         self._all_measured = False
         """Whether `measure_budgets` has measured every population."""
 
@@ -122,36 +127,39 @@ class Releases:
 
     def _start_release(self, delivered: BatchManifest) -> None:
         digest = delivered.task_digest
+        self._due.add(digest)
         if digest not in self._releasing:
-            releasing = asyncio.create_task(self._retry_until_ended(delivered))
-            self._releasing[digest] = releasing
-            releasing.add_done_callback(lambda _: self._releasing.pop(digest))
+            self._releasing[digest] = asyncio.create_task(self._retry_until_ended(delivered))
 
     async def _retry_until_ended(self, delivered: BatchManifest) -> None:
-        """Try to release a staged batch until it is released and erased, or unusable."""
-        pause = 0.0
-        while True:
-            try:
-                if delivered in await self._store.staged():
-                    await self._release_or_mark_unusable(delivered)
-                if await self._store.result(delivered.task_digest) is not None:
-                    await self._staging.erase(delivered)
-                    await self._executor.forget_keys()
-            except Exception as error:  # noqa: BLE001  # retried, since the batch is staged
-                _log_failure("batch not released yet", delivered, error)
-                self._metrics.record_failure(error)
-                pause = retry_pause(pause)
-                await asyncio.sleep(pause)
-            else:
-                return
+        """Try to release a staged batch until it is unusable, or finished and erased."""
+        digest, pause = delivered.task_digest, 0.0
+        try:
+            while digest in self._due:
+                self._due.discard(digest)  # first: what is decided from here on is not overlooked
+                try:
+                    if delivered in await self._store.staged():
+                        await self._release_or_mark_unusable(delivered)
+                    if delivered.batch_id not in await self._store.run(delivery_table.kept_batches):
+                        await self._staging.erase(delivered)
+                        await self._executor.forget_keys()
+                except Exception as error:  # noqa: BLE001  # retried, since the batch is staged
+                    _log_failure("batch not released yet", delivered, error)
+                    self._metrics.record_failure(error)
+                    self._due.add(digest)
+                    pause = retry_pause(pause)
+                    await asyncio.sleep(pause)
+        finally:
+            del self._releasing[digest]
 
     async def _release_or_mark_unusable(self, delivered: BatchManifest) -> None:
         try:
             await self._release(delivered)
         except (UnusableBatchError, UnknownKeyError, AccountingError, BudgetError) as error:
             # Retrying cannot help: the error follows from the batch, the keys and the ledger.
-            await self._store.mark_unusable(delivered, str(error))
-            if quarantined := isinstance(error, SuspectBatchError):
+            quarantined = isinstance(error, SuspectBatchError)
+            await self._store.mark_unusable(delivered, str(error), quarantined=quarantined)
+            if isinstance(error, SuspectBatchError):
                 self._metrics.record_missing_sentinels(error.n_missing)
             self._metrics.record_unusable(delivered.task_digest, quarantined=quarantined)
             _log_failure("batch quarantined" if quarantined else "batch unusable", delivered, error)
@@ -159,6 +167,7 @@ class Releases:
     async def _release(self, delivered: BatchManifest) -> None:
         """Estimate a staged batch, charge its cost and store its result."""
         task = await self._registry.task(delivered.task_digest)
+        waived = Waiver(await self._store.run(find_decision, delivered.task_digest))
         key = self._keys.reports.private_key(task.suite, task.analyzer_key, whose="analyzer_key")
         sentinels = await self._store.run(task_table.sentinels, delivered.task_digest)
         job, n_distinct = await self._staging.merged(delivered)
@@ -166,19 +175,20 @@ class Releases:
         job = replace(job, private_key=key.private_bytes(), sentinel_leaves=leaves)
         found = await self._staging.run_on_arrived(CountJob.match, job) if sentinels else []
         matches = SentinelMatches.joined(sentinels, found)
-        await asyncio.to_thread(check_sentinels, matches, task)
+        await asyncio.to_thread(waived.run, check_sentinels, matches, task)
         batch = without_sentinels(delivered, matches, task)
-        check_lengths(batch, task)
+        waived.run(check_lengths, batch, task)
         try:
             opened = await self._count(job, n_repeated=delivered.n_reports - n_distinct)
         except DamagedStorageError:
             self._staging.forget_merged(delivered)
             raise
         counts = refuse_excess_padding(opened, task, batch)
-        check_counts(counts, batch.n_reports, self._most_refused_share)
+        waived.run(check_counts, counts, batch.n_reports, self._most_refused_share)
         result = await asyncio.to_thread(
             build_result, batch, task, randomizer_of(task), counts, matches
         )
+        result = replace(result, warnings=(*waived.warnings(), *result.warnings))
         await self._charge_and_store(batch, task, counts, result)
         self._metrics.record_release(result)
         logs.event(
@@ -219,6 +229,31 @@ class Releases:
             )
             await self._store.release(batch, counts.cells.tobytes(), result_to_bytes(result), cost)
 
+    async def decide(self, digest: TaskDigest, decision: Decision, note: str) -> DecisionEntry:
+        """
+        Release a quarantined batch in spite of its failed check, or drop it. For operators.
+
+        The decision is durable when this returns; the batch is estimated, or erased, afterwards.
+        The same decision again changes nothing.
+
+        Raises:
+            UnknownTaskError: No task has this digest.
+            BatchStateError: The task has no quarantined batch, or the opposite was decided.
+        """
+        await self._registry.get(digest)
+        identity, now = self._keys.identity, self._clock.now()
+        entry, is_new = await self._store.run(
+            quarantine.decide, digest, decision, note, identity=identity, now=now
+        )
+        delivery = await self._store.run(delivery_table.find_delivery, digest)
+        if is_new:
+            self._metrics.record_decision(digest, decision)
+            fields = logs.batch_fields(digest, entry.batch_id)
+            logs.event("quarantine ended", {**fields, "state": decision})
+        if delivery is not None:
+            self._start_release(delivery.manifest)
+        return entry
+
     async def result(self, digest: TaskDigest) -> Result:
         """
         Return a released result.
@@ -227,6 +262,7 @@ class Releases:
             UnknownTaskError: No task has this digest.
             BatchStateError: The task's batch has not been released yet.
             UnusableBatchError: The batch can never be released.
+            SuspectBatchError: The batch is quarantined.
         """
         await self._registry.get(digest)
         stored = await self._store.result(digest)
@@ -234,10 +270,16 @@ class Releases:
             return await asyncio.to_thread(result_from_bytes, stored)  # may have millions of items
         failure = await self._store.failure(digest)
         if failure is not None:
-            raise UnusableBatchError(failure)
+            reason, quarantined = failure
+            if quarantined:
+                raise SuspectBatchError(
+                    f"{reason}; the batch is quarantined until its operator decides with "
+                    "shuffledp batch release, or batch drop"
+                )
+            raise UnusableBatchError(reason)
         raise BatchStateError("the task's batch has not been released yet")
 
-    async def ledger(self, after: int) -> list[LedgerEntry]:
+    async def ledger(self, after: int) -> list[ChainedEntry]:
         """List at most MAX_LEDGER_ENTRIES entries of the ledger with numbers above `after`."""
         return await self._store.ledger(after)
 

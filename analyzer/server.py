@@ -112,6 +112,7 @@ async def start(settings: AnalyzerSettings) -> AnalyzerService:
         most_refused_share=settings.most_refused_share,
         staging=staging,
         metrics=metrics,
+        clock=clock,
     )
 
     async def needed() -> set[KeyId] | None:

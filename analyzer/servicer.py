@@ -19,7 +19,13 @@ from common.wire.batches import (
     sentinels_from_wire,
 )
 from common.wire.fields import digest_from_wire
-from common.wire.results import after_from_wire, ledger_to_wire, result_to_wire
+from common.wire.results import (
+    after_from_wire,
+    decided_to_wire,
+    decision_from_wire,
+    ledger_to_wire,
+    result_to_wire,
+)
 from common.wire.tasks import (
     description_to_wire,
     draft_from_wire,
@@ -126,6 +132,14 @@ class AnalyzerServicer(analyzer_pb2_grpc.AnalyzerServicer):
         """Return a task and its state. For operators."""
         digest = digest_from_wire(request.task_digest)
         return description_to_wire(*await self._listing.describe(digest))
+
+    async def DecideBatch(
+        self,
+        request: analyzer_pb2.DecideBatchRequest,
+        _context: object,
+    ) -> analyzer_pb2.DecideBatchResponse:
+        """Release or drop a quarantined batch. For operators."""
+        return decided_to_wire(await self._releases.decide(*decision_from_wire(request)))
 
     async def GetLedger(
         self,

@@ -16,6 +16,12 @@ class AnalyzerSettings(KeyHolderSettings):
     opening_processes: Processes = 0
     """Worker processes that open reports; 0 means one per core."""
     most_refused_share: Annotated[float, Field(ge=0, le=1)] = 0.05
-    """Maximum share of refused reports in a batch that is estimated; 1.0 for no limit."""
+    """
+    Maximum share of refused reports in a batch that is estimated at once; 1.0 for no limit.
+
+    Reports are counted, not submissions: with one length, 158 junk submissions beside 3,000 honest
+    ones exceed 0.05. The batch then waits for `shuffledp batch release` or `batch drop`. Unless
+    tokens are required, one anonymous connection can send so many.
+    """
     role: Literal["all", "coordinator", "worker"] = "all"
     """This process's share of the analyzer's work."""

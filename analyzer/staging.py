@@ -280,13 +280,13 @@ class Staging:
         )
 
     async def erase(self, manifest: BatchManifest) -> None:
-        """Destroy a released batch's staging key, and delete its blocks. Idempotent."""
+        """Destroy a finished batch's staging key, and delete its blocks. Idempotent."""
         self._merged.pop(manifest.batch_id, None)
         await asyncio.to_thread(self._blocks.erase, manifest.batch_id)
 
     async def sweep(self) -> None:
-        """Erase the blocks that a crash left: of released and of replaced batches. Run at start."""
-        kept = await self._store.run(delivery_table.unreleased_batches)
+        """Erase what a crash left: blocks of released, dropped and replaced batches. At start."""
+        kept = await self._store.run(delivery_table.kept_batches)
         await asyncio.to_thread(self._blocks.sweep, kept)
 
     async def stop(self) -> None:

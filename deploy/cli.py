@@ -28,6 +28,7 @@ _COMMANDS: Final = {
     "init": ("profile", "Write a profile: default options for operators."),
     "task": ("task", "Create, list, show and close tasks."),
     "live": ("live", "Watch a batch's progress in a browser."),
+    "batch": ("batch", "Release or drop a quarantined batch."),
     "result": ("result", "Print or write a released result."),
     "ledger": ("result", "Print every release's cost and the budgets left."),
     "iterate": ("result", "Write the draft of PrivKVM's next iteration."),

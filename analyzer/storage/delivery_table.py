@@ -191,9 +191,10 @@ def finish_delivery(connection: sqlite3.Connection, batch_id: BatchId, commitmen
     )
 
 
-def unreleased_batches(connection: sqlite3.Connection) -> list[BatchId]:
-    """List the batches without a result, whose blocks are kept."""
+def kept_batches(connection: sqlite3.Connection) -> list[BatchId]:
+    """List the batches whose blocks are kept: those that are neither released nor dropped."""
     rows = connection.execute(
-        "SELECT batch_id FROM batches WHERE task_digest NOT IN (SELECT task_digest FROM results)"
+        "SELECT batch_id FROM batches WHERE task_digest NOT IN (SELECT task_digest FROM results) "
+        "AND task_digest NOT IN (SELECT task_digest FROM decisions WHERE decision = 'drop')"
     )
     return [BatchId(batch_id) for (batch_id,) in rows]

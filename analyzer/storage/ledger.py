@@ -1,14 +1,23 @@
-"""The ledger of releases: append-only, with each entry chained to the previous one."""
+"""The ledger of releases and decisions: append-only, each entry chained to the previous one."""
 
+import heapq
 import sqlite3
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from itertools import islice
+from operator import attrgetter
+from typing import Any, Final, TypeVar, cast
 
 from common.errors import LedgerError
-from common.messages.batch import BatchId, BatchManifest
+from common.messages.batch import BatchManifest
 from common.messages.guarantee import Guarantee
-from common.messages.ledger_entry import ChainHead, LedgerEntry, verify
+from common.messages.ledger_entry import (
+    ChainedEntry,
+    ChainHead,
+    DecisionEntry,
+    LedgerEntry,
+    verify,
+)
 from common.task_digest import TaskDigest
 
 SCHEMA: Final = """
@@ -32,12 +41,32 @@ CREATE TRIGGER IF NOT EXISTS ledger_is_never_changed BEFORE UPDATE ON ledger
 CREATE TRIGGER IF NOT EXISTS ledger_is_never_shortened BEFORE DELETE ON ledger
     BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
 """
+DECISIONS: Final = """
+CREATE TABLE decisions (
+    entry INTEGER PRIMARY KEY,
+    task_digest BLOB NOT NULL UNIQUE,
+    batch_id BLOB NOT NULL UNIQUE,
+    decision TEXT NOT NULL,
+    reason TEXT NOT NULL,
+    note TEXT NOT NULL,
+    decided INTEGER NOT NULL,
+    signature BLOB NOT NULL,
+    previous_hash BLOB NOT NULL,
+    entry_hash BLOB NOT NULL
+);
+CREATE TRIGGER decisions_are_never_changed BEFORE UPDATE ON decisions
+    BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
+CREATE TRIGGER decisions_are_never_removed BEFORE DELETE ON decisions
+    BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
+"""
+"""Releases and decisions share one chain, and so one sequence of numbers."""
 
-_COLUMNS: Final = (
-    "entry, task_digest, batch_id, population, n_users, n_refused, coalition, epsilon, delta, "
-    "theorem, composed_epsilon, previous_hash, entry_hash"
-)
-_PLACEHOLDERS: Final = ", ".join("?" * len(_COLUMNS.split(",")))
+E = TypeVar("E", bound=ChainedEntry)
+
+_TABLES: Final[dict[type[ChainedEntry], str]] = {LedgerEntry: "ledger", DecisionEntry: "decisions"}
+_COLUMNS: Final[dict[type[ChainedEntry], tuple[str, ...]]] = {
+    kind: tuple(field.name for field in fields(cast("Any", kind))) for kind in _TABLES
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,10 +81,7 @@ class Charge:
 
 def charge(connection: sqlite3.Connection, manifest: BatchManifest, cost: Charge) -> None:
     """Add a release's entry, in the transaction that stores its result. A task has only one."""
-    last = connection.execute(
-        "SELECT entry, entry_hash FROM ledger ORDER BY entry DESC LIMIT 1"
-    ).fetchone()
-    head = ChainHead() if last is None else ChainHead(entry=last[0], entry_hash=last[1])
+    head = find_head(connection)
     entry = LedgerEntry.chained(
         head.entry_hash,
         entry=head.entry + 1,
@@ -70,22 +96,41 @@ def charge(connection: sqlite3.Connection, manifest: BatchManifest, cost: Charge
         theorem=cost.guarantee.theorem,
         composed_epsilon=cost.composed_epsilon,
     )
+    append(connection, entry)
+
+
+def find_head(connection: sqlite3.Connection) -> ChainHead:
+    """Return the end of the chain."""
+    last = connection.execute(
+        "SELECT entry, entry_hash FROM ledger UNION ALL SELECT entry, entry_hash FROM decisions "
+        "ORDER BY entry DESC LIMIT 1"
+    ).fetchone()
+    return ChainHead() if last is None else ChainHead(entry=last[0], entry_hash=last[1])
+
+
+def append(connection: sqlite3.Connection, entry: ChainedEntry) -> None:
+    """Add an entry that follows the end of the chain."""
+    columns = _COLUMNS[type(entry)]
     connection.execute(
-        f"INSERT INTO ledger ({_COLUMNS}) VALUES ({_PLACEHOLDERS})",  # noqa: S608  # fixed text
-        tuple(getattr(entry, name) for name in _COLUMNS.split(", ")),
+        f"INSERT INTO {_TABLES[type(entry)]} ({', '.join(columns)}) "  # noqa: S608  # fixed text
+        f"VALUES ({', '.join('?' * len(columns))})",
+        tuple(getattr(entry, name) for name in columns),
     )
 
 
-def entries_after(connection: sqlite3.Connection, after: int, limit: int) -> list[LedgerEntry]:
+def entries_after(connection: sqlite3.Connection, after: int, limit: int) -> list[ChainedEntry]:
     """List at most `limit` entries with numbers above `after`, in order."""
-    query = f"SELECT {_COLUMNS} FROM ledger WHERE entry > ? ORDER BY entry LIMIT ?"  # noqa: S608  # fixed text
-    return [_entry(row) for row in connection.execute(query, (after, limit))]
+    return list(islice(_merged(connection, "entry > ?", after), limit))
 
 
 def entries_of(connection: sqlite3.Connection, population: str) -> list[LedgerEntry]:
     """List the entries of all releases to a population."""
-    query = f"SELECT {_COLUMNS} FROM ledger WHERE population = ? ORDER BY entry"  # noqa: S608
-    return [_entry(row) for row in connection.execute(query, (population,))]
+    return list(_read(connection, LedgerEntry, "population = ?", population))
+
+
+def find_decision(connection: sqlite3.Connection, digest: TaskDigest) -> DecisionEntry | None:
+    """Look up the decision on a task's quarantined batch; None if there is none."""
+    return next(_read(connection, DecisionEntry, "task_digest = ?", digest), None)
 
 
 def populations(connection: sqlite3.Connection) -> list[str]:
@@ -101,11 +146,13 @@ def check(connection: sqlite3.Connection) -> ChainHead:
     Raises:
         LedgerError: The columns or a row are invalid, the chain is broken, or a release is missing.
     """
-    columns = ", ".join(row[1] for row in connection.execute("PRAGMA table_info(ledger)"))
-    if columns != _COLUMNS:
-        raise LedgerError(f"the ledger's columns are {columns}; they must be {_COLUMNS}")
+    for kind, table in _TABLES.items():
+        known = connection.execute("SELECT name FROM pragma_table_info(?)", (table,))
+        columns, expected = ", ".join(name for (name,) in known), ", ".join(_COLUMNS[kind])
+        if columns != expected:
+            raise LedgerError(f"the ledger's columns are {columns}; they must be {expected}")
     try:
-        head = verify(_entries(connection))
+        head = verify(_merged(connection, "entry > ?", -1))
     except (TypeError, ValueError, AttributeError, sqlite3.OperationalError) as error:
         raise LedgerError("the ledger is broken: a row is not a valid entry") from error
     missing = connection.execute(
@@ -117,14 +164,17 @@ def check(connection: sqlite3.Connection) -> ChainHead:
     return head
 
 
-def _entries(connection: sqlite3.Connection) -> Iterator[LedgerEntry]:
-    query = f"SELECT {_COLUMNS} FROM ledger ORDER BY entry"  # noqa: S608  # fixed text
-    for row in connection.execute(query):
-        yield _entry(row)
+def _merged(connection: sqlite3.Connection, condition: str, *values: int) -> Iterator[ChainedEntry]:
+    """Yield the entries of both kinds that meet a condition, in order."""
+    each = (_read(connection, kind, condition, *values) for kind in _TABLES)
+    return heapq.merge(*each, key=attrgetter("entry"))
 
 
-def _entry(row: Sequence[Any]) -> LedgerEntry:
-    fields = dict(zip(_COLUMNS.split(", "), row, strict=True))
-    fields["task_digest"] = TaskDigest(fields["task_digest"])
-    fields["batch_id"] = BatchId(fields["batch_id"])
-    return LedgerEntry(**fields)
+def _read(
+    connection: sqlite3.Connection, kind: type[E], condition: str, *values: bytes | int | str
+) -> Iterator[E]:
+    """Yield the entries of one kind that meet a condition, in order."""
+    columns, build = _COLUMNS[kind], cast("Any", kind)
+    query = f"SELECT {', '.join(columns)} FROM {_TABLES[kind]} WHERE {condition} ORDER BY entry"  # noqa: S608  # fixed text
+    for row in connection.execute(query, values):
+        yield build(**dict(zip(columns, row, strict=True)))

@@ -6,9 +6,9 @@ from contextlib import closing
 from pathlib import Path
 from typing import Concatenate, Final, Literal, ParamSpec, TypeVar
 
-from analyzer.storage import delivery_table, ledger, task_table
+from analyzer.storage import delivery_table, ledger, quarantine, task_table
 from common.messages.batch import BatchId, BatchManifest, numbers_from_text
-from common.messages.ledger_entry import ChainHead, LedgerEntry
+from common.messages.ledger_entry import ChainedEntry, ChainHead, LedgerEntry
 from common.runtime.database import Database, storage_failures
 from common.runtime.schema import Schema
 from common.task_digest import TaskDigest
@@ -39,7 +39,9 @@ class Store:
 
     def __init__(self, path: Path) -> None:
         _add_columns(path)
-        self._database = Database(path, Schema(steps=(_TABLES, delivery_table.BY_LENGTH)))
+        steps = (_TABLES, delivery_table.BY_LENGTH, ledger.DECISIONS + quarantine.QUARANTINED)
+        # An earlier version would take a ledger with decisions for a broken one.
+        self._database = Database(path, Schema(steps=steps, readable_from=len(steps)))
 
     async def run(
         self,
@@ -47,7 +49,7 @@ class Store:
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
-        """Run a function of `task_table` or `delivery_table` as one transaction."""
+        """Run a function of this package's other files as one transaction."""
         return await self._database.run(work, *args, **kwargs)
 
     async def commitment(self, digest: TaskDigest) -> bytes | None:
@@ -75,7 +77,7 @@ class Store:
         """
         return await self._database.run(ledger.check)
 
-    async def ledger(self, after: int) -> list[LedgerEntry]:
+    async def ledger(self, after: int) -> list[ChainedEntry]:
         """List at most MAX_LEDGER_ENTRIES entries of the ledger with numbers above `after`."""
         return await self._database.run(ledger.entries_after, after, MAX_LEDGER_ENTRIES)
 
@@ -91,12 +93,18 @@ class Store:
         """Return the state of every batch that is staged, released or unusable. Run at start."""
         return await self._database.run(_batch_states)
 
-    async def mark_unusable(self, manifest: BatchManifest, failure: str) -> None:
-        """Store the reason why a batch can never be released; its staged reports are kept."""
-        await self._database.run(_mark_unusable, manifest, failure)
+    async def mark_unusable(
+        self, manifest: BatchManifest, failure: str, *, quarantined: bool = False
+    ) -> None:
+        """
+        Store why a batch can never be released or, if `quarantined`, waits for a decision.
 
-    async def failure(self, digest: TaskDigest) -> str | None:
-        """Look up the reason why a task's batch can never be released; None if there is none."""
+        Its staged reports are kept.
+        """
+        await self._database.run(_mark_unusable, manifest, failure, quarantined=quarantined)
+
+    async def failure(self, digest: TaskDigest) -> tuple[str, bool] | None:
+        """Look up why a task's batch has no result, and whether it is quarantined."""
         return await self._database.run(_failure, digest)
 
     async def result(self, digest: TaskDigest) -> bytes | None:
@@ -166,15 +174,18 @@ def _release(
     ledger.charge(connection, manifest, cost)
 
 
-def _mark_unusable(connection: sqlite3.Connection, manifest: BatchManifest, failure: str) -> None:
+def _mark_unusable(
+    connection: sqlite3.Connection, manifest: BatchManifest, failure: str, *, quarantined: bool
+) -> None:
     connection.execute(
-        "UPDATE batches SET failure = ? WHERE task_digest = ? AND batch_id = ?",
-        (failure, manifest.task_digest, manifest.batch_id),
+        "UPDATE batches SET failure = ?, quarantined = ? WHERE task_digest = ? AND batch_id = ?",
+        (failure, quarantined, manifest.task_digest, manifest.batch_id),
     )
 
 
-def _failure(connection: sqlite3.Connection, digest: TaskDigest) -> str | None:
+def _failure(connection: sqlite3.Connection, digest: TaskDigest) -> tuple[str, bool] | None:
     row = connection.execute(
-        "SELECT failure FROM batches WHERE task_digest = ?", (digest,)
+        "SELECT failure, quarantined FROM batches WHERE task_digest = ? AND failure IS NOT NULL",
+        (digest,),
     ).fetchone()
-    return None if row is None else row[0]
+    return None if row is None else (row[0], bool(row[1]))

@@ -76,7 +76,7 @@ _SUMMARIES: Final = (
     "SELECT task_digest, protocol, domain_size, population, n_min, target_size, deadline, "
     "coalesce(staged, 0), coalesce(n_users, 0), "
     "EXISTS (SELECT 1 FROM results WHERE results.task_digest = task_lines.task_digest), "
-    "coalesce(failure, '') FROM task_lines LEFT JOIN batches USING (task_digest) "
+    "coalesce(failure, ''), quarantined FROM task_lines LEFT JOIN batches USING (task_digest) "
 )
 
 
@@ -96,11 +96,11 @@ def summaries_after(
 
 def _summary(row: Sequence[Any], now: float) -> TaskSummary:
     digest, protocol, size, population, n_min, target, deadline, *batch = row
-    staged, n_users, released, failure = batch
+    staged, n_users, released, failure, quarantined = batch
     if released:
         state = TaskState.RELEASED
     elif failure:
-        state = TaskState.UNUSABLE
+        state = TaskState.QUARANTINED if quarantined else TaskState.UNUSABLE
     elif staged:
         state = TaskState.STAGED
     else:
@@ -121,7 +121,8 @@ def _summary(row: Sequence[Any], now: float) -> TaskSummary:
 
 _UNFINISHED: Final = (
     "FROM tasks LEFT JOIN task_lines USING (task_digest) LEFT JOIN batches USING (task_digest) "
-    "WHERE failure IS NULL AND task_digest NOT IN (SELECT task_digest FROM results)"
+    "WHERE (failure IS NULL OR quarantined) "
+    "AND task_digest NOT IN (SELECT task_digest FROM results)"
 )
 """Tasks that may still get a result."""
 
@@ -138,7 +139,7 @@ def unfinished_tasks(connection: sqlite3.Connection, since: float) -> list[bytes
     """
     List the bytes of tasks that may still get a result.
 
-    These have a staged batch or a deadline after `since`, or are not listed.
+    These have a staged batch, be it quarantined, or a deadline after `since`, or are not listed.
     """
     rows = connection.execute(
         f"SELECT task {_UNFINISHED} AND (coalesce(staged, 0) OR deadline IS NULL OR deadline > ?)",

@@ -109,6 +109,8 @@ class TaskState(Enum):
     RELEASED = "released"
     UNUSABLE = "unusable"
     """The batch can never be released; `failure` states the reason."""
+    QUARANTINED = "quarantined"
+    """The batch failed a check, which `failure` states, and waits for the operator's decision."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,4 +128,4 @@ class TaskSummary:
     n_users: int
     """Number of users of the delivered batch; 0 before the delivery."""
     failure: str
-    """Reason why the batch is unusable; empty in every other state."""
+    """Reason why the batch is unusable or quarantined; empty in every other state."""

@@ -225,9 +225,10 @@ class Result:
     before anything is counted: n_users, n_reports and the estimate exclude them."""
     n_sentinels_missing: int = 0
     """Acknowledged sentinels with a report missing from the batch. Above 0 only if the shuffler
-    samples; otherwise the batch is not released."""
+    samples, or if the operator released the batch from quarantine."""
     warnings: tuple[str, ...] = ()
-    """What the batch shows that honest users do not explain, in sentences."""
+    """What the batch shows that honest users do not explain, in sentences; and the operator's note
+    if it was released from quarantine."""
     n_sentinels_repeated: int = 0
     """Further copies of sentinels' reports. Unlike first copies, they count in n_reports and as
     refused."""

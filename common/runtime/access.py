@@ -175,6 +175,7 @@ CALLS: Final[Mapping[str, Call]] = MappingProxyType(
         "/shuffledp.v1.Analyzer/GetResult": Call(Caller.OPERATOR, CallKind.ANALYZER_OPERATION),
         "/shuffledp.v1.Analyzer/ListTasks": Call(Caller.OPERATOR, CallKind.ANALYZER_OPERATION),
         "/shuffledp.v1.Analyzer/DescribeTask": Call(Caller.OPERATOR, CallKind.ANALYZER_OPERATION),
+        "/shuffledp.v1.Analyzer/DecideBatch": Call(Caller.OPERATOR, CallKind.ANALYZER_OPERATION),
         "/shuffledp.v1.Analyzer/GetLedger": Call(Caller.OPERATOR, CallKind.ANALYZER_OPERATION),
         "/shuffledp.v1.Jobs/GetJob": Call(Caller.WORKER, CallKind.JOB),
         "/grpc.health.v1.Health/Check": Call(Caller.ANYONE, CallKind.HEALTH),

@@ -1,7 +1,7 @@
 """Convert results and the ledger between protocol buffers and values."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final, get_args
 
@@ -11,7 +11,13 @@ from numpy.typing import NDArray
 
 from common.errors import LedgerError, WireError
 from common.messages.guarantee import Coalition, Guarantee
-from common.messages.ledger_entry import LedgerEntry
+from common.messages.ledger_entry import (
+    MAX_NOTE_CHARACTERS,
+    ChainedEntry,
+    Decision,
+    DecisionEntry,
+    LedgerEntry,
+)
 from common.messages.result import (
     BitTable,
     Estimate,
@@ -25,9 +31,12 @@ from common.messages.result import (
 from common.protocols import PROTOCOLS
 from common.task.specs import MAX_BITS, MAX_COHORTS, MAX_DOMAIN_SIZE, MECHANISMS
 from common.task.task import MAX_UNIX_TIME, MAX_USERS
+from common.task_digest import TaskDigest
 from common.wire.fields import (
     Codec,
+    digest_from_wire,
     parse_amount,
+    parse_bounded,
     parse_count,
     parse_numbers,
     parse_positive,
@@ -224,10 +233,25 @@ def result_from_bytes(stored: bytes) -> Result:
 
 # --- the ledger ----------------------------------------------------------------------------------
 
-_ENTRY: Final[Codec[LedgerEntry, Any]] = Codec(
-    LedgerEntry, analyzer_pb2.LedgerEntry, {"task_digest": lambda _, digest: digest}
-)
-"""A LedgerEntry checks its own fields when it is parsed."""
+_ENTRIES: Final[Mapping[type[ChainedEntry], Codec[Any, Any]]] = {
+    kind: Codec(kind, analyzer_pb2.LedgerEntry, {"task_digest": lambda _, digest: digest})
+    for kind in (LedgerEntry, DecisionEntry)
+}
+"""Entries check their own fields when they are parsed."""
+
+
+def _entry_to_wire(entry: ChainedEntry) -> Any:  # noqa: ANN401  # as the codec's
+    return _ENTRIES[type(entry)].to_wire(entry)
+
+
+def _entry_from_wire(message: analyzer_pb2.LedgerEntry) -> ChainedEntry:
+    try:
+        entry: ChainedEntry = _ENTRIES[
+            DecisionEntry if message.decision else LedgerEntry
+        ].from_wire(message)
+    except LedgerError as error:
+        raise WireError(str(error)) from error
+    return entry
 
 
 def after_from_wire(message: analyzer_pb2.GetLedgerRequest) -> int:
@@ -237,19 +261,53 @@ def after_from_wire(message: analyzer_pb2.GetLedgerRequest) -> int:
     return message.after
 
 
-def ledger_to_wire(entries: Sequence[LedgerEntry]) -> analyzer_pb2.GetLedgerResponse:
+def ledger_to_wire(entries: Sequence[ChainedEntry]) -> analyzer_pb2.GetLedgerResponse:
     """Encode a page of ledger entries."""
-    return analyzer_pb2.GetLedgerResponse(entries=map(_ENTRY.to_wire, entries))
+    return analyzer_pb2.GetLedgerResponse(entries=map(_entry_to_wire, entries))
 
 
-def ledger_from_wire(message: analyzer_pb2.GetLedgerResponse) -> list[LedgerEntry]:
+def ledger_from_wire(
+    message: analyzer_pb2.GetLedgerResponse,
+) -> list[ChainedEntry]:
     """Parse a page of ledger entries; `verify` checks that they form a chain."""
     if len(message.entries) > MAX_LEDGER_ENTRIES:
         raise WireError(
             f"the answer has {len(message.entries)} ledger entries; "
             f"it may have at most {MAX_LEDGER_ENTRIES}"
         )
-    try:
-        return [_ENTRY.from_wire(entry) for entry in message.entries]
-    except LedgerError as error:
-        raise WireError(str(error)) from error
+    return list(map(_entry_from_wire, message.entries))
+
+
+def decision_to_wire(
+    digest: TaskDigest, decision: Decision, note: str
+) -> analyzer_pb2.DecideBatchRequest:
+    """Encode an operator's decision on a quarantined batch; raise WireError for a bad note."""
+    return analyzer_pb2.DecideBatchRequest(task_digest=digest, decision=decision, note=_note(note))
+
+
+def decision_from_wire(
+    message: analyzer_pb2.DecideBatchRequest,
+) -> tuple[TaskDigest, Decision, str]:
+    """Parse an operator's decision on a quarantined batch. Run by the analyzer."""
+    decision = parse_word("the decision", message.decision, get_args(Decision))
+    return digest_from_wire(message.task_digest), decision, _note(message.note)
+
+
+def _note(text: str) -> str:
+    """Check a note, which may come from a command line that is no valid text."""
+    if not text.strip() or text != text.encode(errors="replace").decode():
+        raise WireError("the note must be text, and not blank")
+    return parse_bounded("the note", text, MAX_NOTE_CHARACTERS)
+
+
+def decided_to_wire(entry: DecisionEntry) -> analyzer_pb2.DecideBatchResponse:
+    """Encode the entry of a decision."""
+    return analyzer_pb2.DecideBatchResponse(entry=_entry_to_wire(entry))
+
+
+def decided_from_wire(message: analyzer_pb2.DecideBatchResponse) -> DecisionEntry:
+    """Parse the entry of a decision; raise WireError unless it is one and has its own hash."""
+    entry = _entry_from_wire(message.entry)
+    if not isinstance(entry, DecisionEntry) or entry.entry_hash != entry.expected_hash():
+        raise WireError("the answer is not an entry of a decision with its hash")
+    return entry

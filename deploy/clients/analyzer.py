@@ -8,7 +8,13 @@ from typing import Self
 from common.crypto.signing import SignedTask
 from common.errors import BatchStateError, PeerRefusalError, ProofError, WireError
 from common.messages.batch import TaskSummary
-from common.messages.ledger_entry import ChainHead, LedgerEntry, verify
+from common.messages.ledger_entry import (
+    ChainedEntry,
+    ChainHead,
+    Decision,
+    DecisionEntry,
+    verify,
+)
 from common.messages.result import Result
 from common.runtime.clock import SystemClock
 from common.runtime.rpc import LONG_DEADLINE, open_channel
@@ -16,7 +22,13 @@ from common.runtime.tls import client_identity
 from common.task.draft import TaskDraft
 from common.task_digest import TaskDigest
 from common.wire.batches import sentinel_parts, sentinels_to_wire
-from common.wire.results import MAX_RESULT_BYTES, ledger_from_wire, result_from_wire
+from common.wire.results import (
+    MAX_RESULT_BYTES,
+    decided_from_wire,
+    decision_to_wire,
+    ledger_from_wire,
+    result_from_wire,
+)
 from common.wire.tasks import (
     description_from_wire,
     draft_to_wire,
@@ -105,9 +117,17 @@ class OperatorClient(ServiceClient):
             raise ProofError("the analyzer returned a different task")
         return signed, summary
 
-    async def ledger(self) -> tuple[list[LedgerEntry], ChainHead]:
+    async def decide(self, digest: TaskDigest, decision: Decision, note: str) -> DecisionEntry:
+        """Release or drop a quarantined batch; return the entry, unverified. Safe to retry."""
+        request = decision_to_wire(digest, decision, note)
+        entry = decided_from_wire(await self._call(self._stub.DecideBatch, request))
+        if (entry.task_digest, entry.decision) != (digest, decision):
+            raise WireError("the analyzer returned a different decision")
+        return entry
+
+    async def ledger(self) -> tuple[list[ChainedEntry], ChainHead]:
         """Return all entries and the head of the hash chain; raise LedgerError if it is broken."""
-        entries: list[LedgerEntry] = []
+        entries: list[ChainedEntry] = []
         head = ChainHead()
         while True:
             request = analyzer_pb2.GetLedgerRequest(after=head.entry)

@@ -42,6 +42,7 @@ _WITH_ANALYZER_TOKEN: Final = {
     **dict.fromkeys(("result", "ledger", "contribute", "receipt"), ()),
     "task": ("create", "list", "show"),
     "sentinels": ("plant",),
+    "batch": ("release", "drop"),
 }
 _WITH_SHUFFLER_TOKEN: Final = {"live": (), "task": ("close",)}
 """

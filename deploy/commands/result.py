@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from common.crypto.signing import SignedTask
-from common.messages.ledger_entry import ChainHead, LedgerEntry
+from common.messages.ledger_entry import ChainedEntry, ChainHead, DecisionEntry
 from common.messages.result import Result
 from common.task.task import Task
 from common.version import VERSION
@@ -127,29 +127,45 @@ def ledger(
     authority: options.Authority = None,
     certificate: options.Certificate = None,
     key: options.CertificateKey = None,
+    analyzer_identity: Annotated[
+        Path | None, typer.Option(help="The analyzer's identity.pub, to verify decisions.")
+    ] = None,
     html: Page = None,
     json: options.AsJson = False,
 ) -> None:
     """Print the cost of every release, and each population's remaining budgets.
 
-    Verifies the ledger's chain. Needs the operator token.
+    Also prints decisions on quarantined batches. Verifies the ledger's chain and, with the
+    analyzer's identity, the decisions' signatures. Needs the operator token.
     """
     check_folder(html)
+    signer = options.read_identity(analyzer_identity) if analyzer_identity else None
 
     async def read(
         operator: OperatorClient,
-    ) -> tuple[list[LedgerEntry], ChainHead, Sequence[PopulationBudgets]]:
+    ) -> tuple[list[ChainedEntry], ChainHead, Sequence[PopulationBudgets]]:
         entries, head = await operator.ledger()
         return entries, head, await budgets_by_population(entries, operator)
 
     connect = partial(OperatorClient.connect, analyzer, authority, token_file, certificate, key)
     entries, head, populations = options.ask(connect, read)
+    decisions = [entry for entry in entries if isinstance(entry, DecisionEntry)]
+    if signer is not None:
+        for decision in decisions:
+            decision.verify(signer)
     if html is not None:
         write(html, releases_page(entries, head, populations, version=VERSION))
     if json:
         print_json(ledger_view.as_json(entries, head, populations))
         return
     ledger_view.show(entries, head, populations, terminal())
+    if decisions:
+        terminal().print(
+            f"Signatures of decisions verified with {analyzer_identity}."
+            if signer
+            else "Signatures of decisions not verified: use --analyzer-identity.",
+            markup=False,
+        )
     print_written([html], terminal())
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from common.crypto.hpke import fingerprint, suite_named
 from common.mechanisms.signed import Signed
 from common.messages.guarantee import REPLACE_ONE
-from common.messages.ledger_entry import ChainHead, LedgerEntry
+from common.messages.ledger_entry import ChainedEntry, ChainHead, DecisionEntry, LedgerEntry
 from common.messages.result import Histogram, Result, simultaneous_confidence
 from common.task.task import Task
 from deploy.pages import figures
@@ -129,22 +129,24 @@ def _histogram_fields(
 
 
 def releases_page(
-    entries: Sequence[LedgerEntry],
+    entries: Sequence[ChainedEntry],
     head: ChainHead,
     populations: Sequence[PopulationBudgets],
     *,
     version: str,
 ) -> str:
-    """Render the page of a verified ledger, which lists released batches only."""
+    """Render the page of a verified ledger: releases, and decisions on quarantined batches."""
+    releases = [entry for entry in entries if isinstance(entry, LedgerEntry)]
     return render(
         "releases.html",
         version=version,
         styles=("releases.css",),
-        title=f"{len(entries):,} release" + "s" * (len(entries) != 1),
-        entries=entries,
+        title=f"{len(releases):,} release" + "s" * (len(releases) != 1),
+        entries=releases,
+        decisions=[entry for entry in entries if isinstance(entry, DecisionEntry)],
         head=head,
         populations=populations,
-        alone=sum(1 for entry in entries if not entry.population),
+        alone=sum(1 for entry in releases if not entry.population),
     )
 
 

@@ -8,9 +8,10 @@ from rich.console import Console
 from rich.table import Table
 
 from common.messages.guarantee import rounded_up
-from common.messages.ledger_entry import ChainHead, LedgerEntry
+from common.messages.ledger_entry import ChainedEntry, ChainHead, DecisionEntry, LedgerEntry
 from deploy.tasks import population_budgets
 from deploy.tasks.population_budgets import PopulationBudgets
+from deploy.terminal.durations import format_time
 from deploy.terminal.escape import escaped
 from deploy.terminal.tables import add_columns, print_whole
 
@@ -18,26 +19,27 @@ _DIGITS: Final = 12
 """Hexadecimal digits of a task digest in the table."""
 
 
+def entry_as_json(entry: ChainedEntry) -> dict[str, Any]:
+    """Return the JSON fields of an entry."""
+    hashes = {"previous_hash": entry.previous_hash.hex(), "entry_hash": entry.entry_hash.hex()}
+    return {**entry.fields(), **hashes}
+
+
 def as_json(
-    entries: Sequence[LedgerEntry], head: ChainHead, populations: Sequence[PopulationBudgets]
+    entries: Sequence[ChainedEntry],
+    head: ChainHead,
+    populations: Sequence[PopulationBudgets],
 ) -> dict[str, Any]:
     """Return the ledger's JSON fields: entries, head of the hash chain, and budgets."""
     return {
-        "entries": [
-            {
-                **entry.fields(),
-                "previous_hash": entry.previous_hash.hex(),
-                "entry_hash": entry.entry_hash.hex(),
-            }
-            for entry in entries
-        ],
+        "entries": list(map(entry_as_json, entries)),
         "head": {"entry": head.entry, "entry_hash": head.entry_hash.hex()},
         "populations": [population_budgets.as_json(each) for each in populations],
     }
 
 
 def show(
-    entries: Sequence[LedgerEntry],
+    entries: Sequence[ChainedEntry],
     head: ChainHead,
     populations: Sequence[PopulationBudgets],
     console: Console,
@@ -56,6 +58,8 @@ def show(
     figures = ("users", "refused", "epsilon", "delta", "all so far")
     add_columns(table, {"population": "left", **dict.fromkeys(figures, "right")})
     for entry in entries:
+        if not isinstance(entry, LedgerEntry):
+            continue
         table.add_row(
             *(f"{entry.entry:,}", entry.task_digest.hex()[:_DIGITS]),
             escaped(entry.population) or "none",
@@ -63,6 +67,7 @@ def show(
             *(rounded_up(entry.delta), rounded_up(entry.composed_epsilon)),
         )
     print_whole(table, console)
+    _show_decisions([entry for entry in entries if isinstance(entry, DecisionEntry)], console)
     if populations:
         population_budgets.show(populations, console)
     counted = f"{head.entry:,} {'entry' if head.entry == 1 else 'entries'}"
@@ -70,3 +75,24 @@ def show(
         f"The hash chain of {counted} is valid. Keep a copy of its head:\n{head.entry_hash.hex()}",
         markup=False,
     )
+
+
+def _show_decisions(decisions: Sequence[DecisionEntry], console: Console) -> None:
+    """Print the decisions on quarantined batches, if there are any."""
+    if not decisions:
+        return
+    table = Table(
+        title="Decisions on quarantined batches",
+        box=SIMPLE_HEAD,
+        pad_edge=False,
+        collapse_padding=True,
+    )
+    add_columns(table, {"entry": "right"})
+    table.add_column("task", no_wrap=True, min_width=_DIGITS)
+    add_columns(table, dict.fromkeys(("decision", "time", "failed check", "note"), "left"))
+    for entry in decisions:
+        table.add_row(
+            *(f"{entry.entry:,}", entry.task_digest.hex()[:_DIGITS], entry.decision),
+            *(format_time(entry.decided), escaped(entry.reason), escaped(entry.note)),
+        )
+    print_whole(table, console)

@@ -65,8 +65,8 @@ def _check_reports(result: Result, task: Task) -> None:
     Check a result's counts of sentinels, reports and dummies; raise WireError if impossible.
 
     The result counts acknowledged sentinels only; up to target_size - n_min may be in the batch.
-    n_sentinels_missing is above 0 only where the shuffler samples. There a submission has one
-    report, so a missing sentinel has none in the batch.
+    n_sentinels_missing is above 0 only where the shuffler samples, or in a batch released from
+    quarantine. A missing sentinel lacks a report, so it has one less to subtract at least.
     """
     room, n_sentinels = max(0, task.target_size - task.n_min), result.n_sentinels
     missing, (shortest, *_, longest) = result.n_sentinels_missing, (*task.lengths, *task.lengths)

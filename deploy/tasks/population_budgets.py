@@ -12,7 +12,7 @@ from common.crypto.signing import SignedTask
 from common.errors import LedgerError, PeerRefusalError, TaskError
 from common.messages.batch import TaskSummary
 from common.messages.guarantee import rounded_down, rounded_up
-from common.messages.ledger_entry import ChainHead, LedgerEntry
+from common.messages.ledger_entry import ChainedEntry, ChainHead, LedgerEntry
 from common.task.task import Task
 from common.task_digest import TaskDigest
 from deploy.terminal.escape import escaped
@@ -34,7 +34,7 @@ class LedgerReader(Protocol):
     async def describe(self, digest: TaskDigest) -> tuple[SignedTask, TaskSummary]:
         """Return a signed task and its state."""
 
-    async def ledger(self) -> tuple[list[LedgerEntry], ChainHead]:
+    async def ledger(self) -> tuple[Sequence[ChainedEntry], ChainHead]:
         """Return all entries and the head of their verified hash chain."""
 
 
@@ -56,7 +56,7 @@ class PopulationBudgets:
 
 
 async def budgets_by_population(
-    entries: Sequence[LedgerEntry], analyzer: LedgerReader
+    entries: Sequence[ChainedEntry], analyzer: LedgerReader
 ) -> tuple[PopulationBudgets, ...]:
     """Return every population's budgets, by decreasing spent share, or raise LedgerError."""
     releases = await _by_population(entries, analyzer)
@@ -74,13 +74,15 @@ async def budgets_of_task(task: Task, analyzer: LedgerReader) -> PopulationBudge
 
 
 async def _by_population(
-    entries: Sequence[LedgerEntry], analyzer: LedgerReader
+    entries: Sequence[ChainedEntry], analyzer: LedgerReader
 ) -> "dict[str, list[BudgetedRelease | str]]":
     """Return each population's releases, or the reason where a task cannot be read."""
     from analyzer.budgets import BudgetedRelease  # noqa: PLC0415  # slow to load, as above
 
     spent: dict[str, list[BudgetedRelease | str]] = {}
     for entry in entries:
+        if not isinstance(entry, LedgerEntry):
+            continue
         releases = spent.setdefault(entry.population, [])
         try:
             signed, _ = await analyzer.describe(entry.task_digest)

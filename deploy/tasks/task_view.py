@@ -30,6 +30,7 @@ TASK_STATES: Final = {
     TaskState.STAGED: "staged: the analyzer has the whole batch and is computing the estimate",
     TaskState.RELEASED: "released: print the result with shuffledp result",
     TaskState.UNUSABLE: "unusable: the batch cannot be released",
+    TaskState.QUARANTINED: "quarantined: decide with shuffledp batch release, or batch drop",
 }
 BATCH_STATES: Final[Mapping[BatchState, tuple[str, str]]] = {
     BatchState.COLLECTING: (

@@ -22,6 +22,7 @@ from deploy.audit.harness.in_process_run import (
     shuffles,
 )
 from deploy.results.verification import check_fits, recompute_guarantees
+from tests.support.ledger_entries import releases
 from tests.support.tasks import draft
 from user_agent.device_store import InclusionState, SubmissionState
 
@@ -70,7 +71,7 @@ async def test_an_honest_run_raises_no_alarm(
     assert [InclusionState.COUNTED] * _USERS == await line.inclusions(_USERS)
     assert (_USERS, 2 * _USERS, 20) == (result.n_users, result.n_reports, result.n_sentinels)
     assert not any(result.refused.values())
-    [entry] = await line.analyzer.store.ledger(0)
+    [entry] = releases(await line.analyzer.store.ledger(0))
     assert (_USERS, claimed(result.guarantees).epsilon) == (entry.n_users, entry.composed_epsilon)
     assert [] == _alarms(line, caplog)
 
@@ -131,6 +132,30 @@ async def test_a_tampered_batch_is_not_estimated(
     assert [] == await line.analyzer.store.ledger(0)
     assert (line.analyzer.executor.parts["count"] == 0) == (sentinels > 0)
     assert {"batch quarantined", "batch unusable"} & set(caplog.messages)
+
+
+@pytest.mark.parametrize(
+    ("tampering", "users"),
+    [
+        pytest.param(drops(_USERS + 4), _USERS - 1, id="drops a sentinel"),
+        pytest.param(replaces(_USERS + 4), _USERS, id="replaces a sentinel"),
+        pytest.param(_unshuffled, _USERS, id="no shuffle"),
+    ],
+)
+async def test_a_tampered_batch_can_be_released_nevertheless(
+    line: InProcessRun, tampering: Tampering, users: int
+) -> None:
+    """Its result passes the operator's checks, and warns; a lost sentinel costs a user."""
+    await _contribute(line)
+    await line.plant(_SENTINELS)
+    await line.shuffler.deliver(tampering)
+    entry = await line.analyzer.releases.decide(line.digest, "release", "looked into")
+    await line.analyzer.settle()
+    result = await _result(line)
+
+    assert users == result.n_users
+    assert entry.reason in result.warnings[0]
+    assert result.n_sentinels_missing == ("missing" in entry.reason)
 
 
 async def test_copies_of_a_sentinel_are_counted(line: InProcessRun) -> None:

@@ -27,6 +27,7 @@ from tests.support.clients import (
     submit,
     submit_bulk,
 )
+from tests.support.ledger_entries import releases
 from tests.support.services import Services
 
 _AT_A_TERMINAL = (
@@ -169,13 +170,14 @@ async def test_a_batch_over_its_populations_budget_is_quarantined(services: Serv
     await submit_bulk(services, second, envelopes(second, _USERS))
     assert BatchState.QUARANTINED is await final_state(services, second)
     async with services.operator() as operator:
-        [entry], head = await operator.ledger()
+        entries, head = await operator.ledger()
         with pytest.raises(ShuffleDpError, match=r"the budget is 0\.75"):
             await operator.result(second.digest())
         with pytest.raises(PeerRefusalError, match=r"the budget is 0\.75") as caught:
             await services.publish(**fields)
 
     assert "RESOURCE_EXHAUSTED" == caught.value.status
+    [entry] = releases(entries)
     assert (first.digest(), "staff", _USERS) == (
         entry.task_digest,
         entry.population,

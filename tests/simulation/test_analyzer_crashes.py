@@ -24,6 +24,7 @@ from tests.support.analyzer_party import AnalyzerParty, Surroundings
 from tests.support.count_jobs import divide_finely
 from tests.support.faults import Boundary, Crash, Life
 from tests.support.leaves import GrownTree
+from tests.support.ledger_entries import releases
 from tests.support.tasks import draft
 
 _USERS: Final = 30
@@ -133,7 +134,7 @@ async def _run(path: Path, crash: int | None) -> list[Boundary]:
     analyzer = delivery.analyzer
     result = await analyzer.releases.result(delivery.signed.digest())
     [cells] = await analyzer.store.run(lambda c: c.execute("SELECT cells FROM results").fetchone())
-    left, entries = delivery.files(), await analyzer.store.ledger(0)
+    left, entries = delivery.files(), releases(await analyzer.store.ledger(0))
     await analyzer.end()
 
     assert (crash is None) == (not faults.crashes), "the crash was not reached"

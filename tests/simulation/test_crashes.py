@@ -16,6 +16,7 @@ from common.messages.batch import BatchId, BatchManifest, BatchState
 from common.task.task import Task
 from shuffler.batch_states import TRANSITIONS
 from tests.support.faults import Boundary
+from tests.support.ledger_entries import releases
 from tests.support.world import World
 from user_agent.device_store import SubmissionState
 
@@ -46,7 +47,7 @@ async def _released(world: World, begin: Begin) -> None:
         await world.restart_crashed()
     await world.contribute(_PERSONS, signed)
     await world.check_end()
-    [entry] = await world.analyzer.store.ledger(0)
+    [entry] = releases(await world.analyzer.store.ledger(0))
     assert _PERSONS == entry.n_users
     assert BatchState.ERASED is await world.batch_state(signed.digest())
     assert [] == world.shuffler.key_files()

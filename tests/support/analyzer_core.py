@@ -4,6 +4,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from analyzer.registry import TaskListing
 from common.crypto.hpke import report_context
 from common.crypto.signing import SignedTask
 from common.mechanisms.registry import mechanism_of
@@ -42,6 +43,10 @@ class AnalyzerCore(analyzer_core.AnalyzerCore):
         """Return the manifest of a batch with two reports per user."""
         digest = (signed or self.signed).digest()
         return BatchManifest(task_digest=digest, batch_id=batch, n_users=users, n_reports=2 * users)
+
+    def listing(self) -> TaskListing:
+        """Return the operator's list of tasks."""
+        return TaskListing(self.store, self.clock)
 
     async def restart(self) -> None:
         """Stop, and start again on the same files."""

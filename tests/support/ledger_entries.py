@@ -1,10 +1,17 @@
 """Ledger entries, and populations with their budgets, for tests."""
 
+from collections.abc import Iterable
 from typing import Any, Final
 
 from analyzer.budgets import PopulationBudget
+from common.crypto.signing import SigningIdentity
 from common.messages.batch import BatchId
-from common.messages.ledger_entry import FIRST_PREVIOUS_HASH, LedgerEntry
+from common.messages.ledger_entry import (
+    FIRST_PREVIOUS_HASH,
+    ChainedEntry,
+    DecisionEntry,
+    LedgerEntry,
+)
 from common.task_digest import TaskDigest
 from deploy.tasks.population_budgets import PopulationBudgets
 
@@ -31,6 +38,27 @@ def next_entry(before: LedgerEntry, **changes: Any) -> LedgerEntry:
     """Return a valid entry after another, with some fields changed."""
     number = before.entry + 1
     return LedgerEntry.chained(before.entry_hash, **_FIELDS | {"entry": number} | changes)
+
+
+def decision_entry(
+    identity: SigningIdentity, before: ChainedEntry, **changes: Any
+) -> DecisionEntry:
+    """Return a valid decision after another entry, with some fields changed."""
+    fields = {
+        "entry": before.entry + 1,
+        "task_digest": _FIELDS["task_digest"],
+        "batch_id": _FIELDS["batch_id"],
+        "decision": "release",
+        "reason": "6 of the batch's 100 reports were refused; most_refused_share is 0.05",
+        "note": "junk from one network",
+        "decided": 1_800_000_000,
+    }
+    return DecisionEntry.signed(identity, before.entry_hash, **fields | changes)
+
+
+def releases(entries: Iterable[ChainedEntry]) -> list[LedgerEntry]:
+    """Return the releases among the entries of a ledger."""
+    return [entry for entry in entries if isinstance(entry, LedgerEntry)]
 
 
 def population_budgets(population: str = "staff", *, spent: float = 0.70001) -> PopulationBudgets:

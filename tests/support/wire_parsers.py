@@ -3,7 +3,7 @@
 import asyncio
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from analyzer.sentinels import SentinelMatches, match_part
 from analyzer.storage.task_table import Sentinel
@@ -19,7 +19,7 @@ from common.messages.batch import (
     TaskSummary,
 )
 from common.messages.inclusion_proof import HASH_BYTES, bucket_hash, split
-from common.messages.ledger_entry import verify
+from common.messages.ledger_entry import Decision, DecisionEntry, verify
 from common.messages.submission import Outcome
 from common.runtime.blocks import FolderBlocks
 from common.task.draft import PairDraft
@@ -37,7 +37,7 @@ from tests.support.batch_progress import progress
 from tests.support.kind_results import kind_collected
 from tests.support.kind_tasks import OF_OTHER_KINDS, OTHER_KINDS, VALUES, kind_draft_fields
 from tests.support.leaves import GrownTree, commitment_over, some_leaves
-from tests.support.ledger_entries import first_entry
+from tests.support.ledger_entries import decision_entry, first_entry
 from tests.support.parsers import Parser, directory, file_parser, message_parser
 from tests.support.results import result
 from tests.support.tasks import draft, published
@@ -106,6 +106,9 @@ def _proof(leaves: list[bytes]) -> shuffler_pb2.GetInclusionResponse:
 
 def _verified(message: analyzer_pb2.GetLedgerResponse) -> str:
     entries = results.ledger_from_wire(message)
+    for entry in entries:
+        if isinstance(entry, DecisionEntry):
+            entry.verify(_PINNED)
     return dumps(ledger_as_json(entries, verify(entries), []))
 
 
@@ -226,7 +229,22 @@ _MESSAGES: Final[tuple[tuple[Any, ...], ...]] = (
         *map(results.result_to_wire, (result(EXAMPLE_DIGEST), *_OTHER_RESULTS)),
     ),
     ("ledger page", results.after_from_wire, analyzer_pb2.GetLedgerRequest(after=3)),
-    ("ledger", _verified, results.ledger_to_wire([first_entry()]), results.ledger_to_wire([])),
+    (
+        *("ledger", _verified),
+        results.ledger_to_wire([first_entry(), decision_entry(_IDENTITY, first_entry())]),
+        results.ledger_to_wire([]),
+    ),
+    (
+        *("decision on a batch", results.decision_from_wire),
+        *(results.decision_to_wire(EXAMPLE_DIGEST, one, "junk") for one in get_args(Decision)),
+    ),
+    (
+        *(
+            "answer to a decision",
+            lambda message: results.decided_from_wire(message).verify(_PINNED),
+        ),
+        results.decided_to_wire(decision_entry(_IDENTITY, first_entry())),
+    ),
     ("draft", tasks.draft_from_wire, *map(tasks.draft_to_wire, (*DRAFTS, *_OTHER_DRAFTS))),
     (
         "draft to a task",

@@ -118,6 +118,7 @@ class AnalyzerCore:
             most_refused_share=self.most_refused_share,
             staging=self.staging,
             metrics=self.metrics,
+            clock=self.clock,
         )
 
     async def publish(self, draft: TaskDraft) -> SignedTask:

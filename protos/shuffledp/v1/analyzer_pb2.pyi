@@ -37,6 +37,8 @@ class _TaskStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_TaskState.V
     TASK_STATE_RELEASED: _TaskState.ValueType  # 4
     TASK_STATE_UNUSABLE: _TaskState.ValueType  # 5
     """the batch has arrived and cannot be released"""
+    TASK_STATE_QUARANTINED: _TaskState.ValueType  # 6
+    """the batch failed a check and waits for the operator's decision"""
 
 class TaskState(_TaskState, metaclass=_TaskStateEnumTypeWrapper): ...
 
@@ -50,6 +52,8 @@ TASK_STATE_STAGED: TaskState.ValueType  # 3
 TASK_STATE_RELEASED: TaskState.ValueType  # 4
 TASK_STATE_UNUSABLE: TaskState.ValueType  # 5
 """the batch has arrived and cannot be released"""
+TASK_STATE_QUARANTINED: TaskState.ValueType  # 6
+"""the batch failed a check and waits for the operator's decision"""
 Global___TaskState: _TypeAlias = TaskState  # noqa: Y015
 
 @_typing.final
@@ -1078,7 +1082,7 @@ class TaskSummary(_message.Message):
     n_users: _builtins.int
     """of the delivered batch; 0 before the delivery"""
     failure: _builtins.str
-    """reason why the batch is unusable; otherwise empty"""
+    """reason why the batch is unusable or quarantined; otherwise empty"""
     def __init__(
         self,
         *,
@@ -1186,8 +1190,58 @@ class GetLedgerRequest(_message.Message):
 Global___GetLedgerRequest: _TypeAlias = GetLedgerRequest  # noqa: Y015
 
 @_typing.final
+class DecideBatchRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TASK_DIGEST_FIELD_NUMBER: _builtins.int
+    DECISION_FIELD_NUMBER: _builtins.int
+    NOTE_FIELD_NUMBER: _builtins.int
+    task_digest: _builtins.bytes
+    """32 bytes"""
+    decision: _builtins.str
+    """"release" or "drop" """
+    note: _builtins.str
+    """the operator's reason, public; 1 to 500 characters"""
+    def __init__(
+        self,
+        *,
+        task_digest: _builtins.bytes = ...,
+        decision: _builtins.str = ...,
+        note: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["decision", b"decision", "note", b"note", "task_digest", b"task_digest"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DecideBatchRequest: _TypeAlias = DecideBatchRequest  # noqa: Y015
+
+@_typing.final
+class DecideBatchResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ENTRY_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def entry(self) -> Global___LedgerEntry:
+        """the decision, as it was made first"""
+
+    def __init__(
+        self,
+        *,
+        entry: Global___LedgerEntry | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["entry", b"entry"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["entry", b"entry"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DecideBatchResponse: _TypeAlias = DecideBatchResponse  # noqa: Y015
+
+@_typing.final
 class LedgerEntry(_message.Message):
-    """One release, chained by hash to the previous one: common/messages/ledger_entry.py."""
+    """A release or a decision, chained by hash to the previous entry: common/messages/ledger_entry.py."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1204,6 +1258,11 @@ class LedgerEntry(_message.Message):
     COMPOSED_EPSILON_FIELD_NUMBER: _builtins.int
     PREVIOUS_HASH_FIELD_NUMBER: _builtins.int
     ENTRY_HASH_FIELD_NUMBER: _builtins.int
+    DECISION_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    NOTE_FIELD_NUMBER: _builtins.int
+    DECIDED_FIELD_NUMBER: _builtins.int
+    SIGNATURE_FIELD_NUMBER: _builtins.int
     entry: _builtins.int
     """1, 2, 3, ..."""
     task_digest: _builtins.bytes
@@ -1211,6 +1270,7 @@ class LedgerEntry(_message.Message):
     batch_id: _builtins.bytes
     """16 bytes"""
     population: _builtins.str
+    """Of a release; empty for a decision."""
     n_users: _builtins.int
     n_refused: _builtins.int
     coalition: _builtins.str
@@ -1224,6 +1284,18 @@ class LedgerEntry(_message.Message):
     """32 bytes"""
     entry_hash: _builtins.bytes
     """32 bytes"""
+    decision: _builtins.str
+    """Of a decision on a quarantined batch; empty for a release.
+    "release" or "drop"
+    """
+    reason: _builtins.str
+    """the failed check"""
+    note: _builtins.str
+    """the operator's"""
+    decided: _builtins.int
+    """seconds since 1970 UTC"""
+    signature: _builtins.bytes
+    """64 bytes, by the analyzer"""
     def __init__(
         self,
         *,
@@ -1240,10 +1312,15 @@ class LedgerEntry(_message.Message):
         composed_epsilon: _builtins.float = ...,
         previous_hash: _builtins.bytes = ...,
         entry_hash: _builtins.bytes = ...,
+        decision: _builtins.str = ...,
+        reason: _builtins.str = ...,
+        note: _builtins.str = ...,
+        decided: _builtins.int = ...,
+        signature: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_id", b"batch_id", "coalition", b"coalition", "composed_epsilon", b"composed_epsilon", "delta", b"delta", "entry", b"entry", "entry_hash", b"entry_hash", "epsilon", b"epsilon", "n_refused", b"n_refused", "n_users", b"n_users", "population", b"population", "previous_hash", b"previous_hash", "task_digest", b"task_digest", "theorem", b"theorem"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_id", b"batch_id", "coalition", b"coalition", "composed_epsilon", b"composed_epsilon", "decided", b"decided", "decision", b"decision", "delta", b"delta", "entry", b"entry", "entry_hash", b"entry_hash", "epsilon", b"epsilon", "n_refused", b"n_refused", "n_users", b"n_users", "note", b"note", "population", b"population", "previous_hash", b"previous_hash", "reason", b"reason", "signature", b"signature", "task_digest", b"task_digest", "theorem", b"theorem"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -80,6 +80,11 @@ class AnalyzerStub:
                 request_serializer=shuffledp_dot_v1_dot_analyzer__pb2.DescribeTaskRequest.SerializeToString,
                 response_deserializer=shuffledp_dot_v1_dot_analyzer__pb2.DescribeTaskResponse.FromString,
                 _registered_method=True)
+        self.DecideBatch = channel.unary_unary(
+                '/shuffledp.v1.Analyzer/DecideBatch',
+                request_serializer=shuffledp_dot_v1_dot_analyzer__pb2.DecideBatchRequest.SerializeToString,
+                response_deserializer=shuffledp_dot_v1_dot_analyzer__pb2.DecideBatchResponse.FromString,
+                _registered_method=True)
         self.GetLedger = channel.unary_unary(
                 '/shuffledp.v1.Analyzer/GetLedger',
                 request_serializer=shuffledp_dot_v1_dot_analyzer__pb2.GetLedgerRequest.SerializeToString,
@@ -156,8 +161,16 @@ class AnalyzerServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DecideBatch(self, request, context):
+        """Releases a quarantined batch in spite of its failed check, or drops it. Idempotent; a decision
+        is never changed. Needs the operator token.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GetLedger(self, request, context):
-        """Returns the privacy cost of every released batch. Needs the operator token.
+        """Returns every release's privacy cost, and every decision. Needs the operator token.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -210,6 +223,11 @@ def add_AnalyzerServicer_to_server(servicer, server):
                     servicer.DescribeTask,
                     request_deserializer=shuffledp_dot_v1_dot_analyzer__pb2.DescribeTaskRequest.FromString,
                     response_serializer=shuffledp_dot_v1_dot_analyzer__pb2.DescribeTaskResponse.SerializeToString,
+            ),
+            'DecideBatch': grpc.unary_unary_rpc_method_handler(
+                    servicer.DecideBatch,
+                    request_deserializer=shuffledp_dot_v1_dot_analyzer__pb2.DecideBatchRequest.FromString,
+                    response_serializer=shuffledp_dot_v1_dot_analyzer__pb2.DecideBatchResponse.SerializeToString,
             ),
             'GetLedger': grpc.unary_unary_rpc_method_handler(
                     servicer.GetLedger,
@@ -461,6 +479,33 @@ class Analyzer:
             '/shuffledp.v1.Analyzer/DescribeTask',
             shuffledp_dot_v1_dot_analyzer__pb2.DescribeTaskRequest.SerializeToString,
             shuffledp_dot_v1_dot_analyzer__pb2.DescribeTaskResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DecideBatch(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/shuffledp.v1.Analyzer/DecideBatch',
+            shuffledp_dot_v1_dot_analyzer__pb2.DecideBatchRequest.SerializeToString,
+            shuffledp_dot_v1_dot_analyzer__pb2.DecideBatchResponse.FromString,
             options,
             channel_credentials,
             insecure,

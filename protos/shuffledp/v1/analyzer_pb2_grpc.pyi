@@ -55,8 +55,12 @@ class AnalyzerStub:
     """Lists tasks with their states. Needs the operator token."""
     DescribeTask: _grpc.UnaryUnaryMultiCallable[_analyzer_pb2.DescribeTaskRequest, _analyzer_pb2.DescribeTaskResponse]
     """Returns a published task and its state. Needs the operator token."""
+    DecideBatch: _grpc.UnaryUnaryMultiCallable[_analyzer_pb2.DecideBatchRequest, _analyzer_pb2.DecideBatchResponse]
+    """Releases a quarantined batch in spite of its failed check, or drops it. Idempotent; a decision
+    is never changed. Needs the operator token.
+    """
     GetLedger: _grpc.UnaryUnaryMultiCallable[_analyzer_pb2.GetLedgerRequest, _analyzer_pb2.GetLedgerResponse]
-    """Returns the privacy cost of every released batch. Needs the operator token."""
+    """Returns every release's privacy cost, and every decision. Needs the operator token."""
 
 @_typing.type_check_only
 class AnalyzerAsyncStub(AnalyzerStub):
@@ -85,8 +89,12 @@ class AnalyzerAsyncStub(AnalyzerStub):
     """Lists tasks with their states. Needs the operator token."""
     DescribeTask: _aio.UnaryUnaryMultiCallable[_analyzer_pb2.DescribeTaskRequest, _analyzer_pb2.DescribeTaskResponse]  # type: ignore[assignment]
     """Returns a published task and its state. Needs the operator token."""
+    DecideBatch: _aio.UnaryUnaryMultiCallable[_analyzer_pb2.DecideBatchRequest, _analyzer_pb2.DecideBatchResponse]  # type: ignore[assignment]
+    """Releases a quarantined batch in spite of its failed check, or drops it. Idempotent; a decision
+    is never changed. Needs the operator token.
+    """
     GetLedger: _aio.UnaryUnaryMultiCallable[_analyzer_pb2.GetLedgerRequest, _analyzer_pb2.GetLedgerResponse]  # type: ignore[assignment]
-    """Returns the privacy cost of every released batch. Needs the operator token."""
+    """Returns every release's privacy cost, and every decision. Needs the operator token."""
 
 class AnalyzerServicer(metaclass=_abc_1.ABCMeta):
     """Sees what users report, but not who reports it."""
@@ -168,11 +176,21 @@ class AnalyzerServicer(metaclass=_abc_1.ABCMeta):
         """Returns a published task and its state. Needs the operator token."""
 
     @_abc_1.abstractmethod
+    def DecideBatch(
+        self,
+        request: _analyzer_pb2.DecideBatchRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_analyzer_pb2.DecideBatchResponse, _abc.Awaitable[_analyzer_pb2.DecideBatchResponse]]:
+        """Releases a quarantined batch in spite of its failed check, or drops it. Idempotent; a decision
+        is never changed. Needs the operator token.
+        """
+
+    @_abc_1.abstractmethod
     def GetLedger(
         self,
         request: _analyzer_pb2.GetLedgerRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_analyzer_pb2.GetLedgerResponse, _abc.Awaitable[_analyzer_pb2.GetLedgerResponse]]:
-        """Returns the privacy cost of every released batch. Needs the operator token."""
+        """Returns every release's privacy cost, and every decision. Needs the operator token."""
 
 def add_AnalyzerServicer_to_server(servicer: AnalyzerServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

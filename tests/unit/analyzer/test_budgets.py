@@ -17,6 +17,7 @@ from common.task.dummy_spec import DummySpec
 from common.task.task import Task
 from deploy.audit.harness.analyzer_core import chunks_of, part_header
 from tests.support.analyzer_core import AnalyzerCore
+from tests.support.ledger_entries import releases
 
 _USERS = 50
 _CLAIM = 0.694
@@ -119,7 +120,7 @@ async def test_concurrent_releases_cannot_exceed_the_budget(core: AnalyzerCore) 
     await core.releases.resume()
     await core.settle()
 
-    [entry] = await core.store.ledger(0)
+    [entry] = releases(await core.store.ledger(0))
     failures = [await core.store.failure(signed.digest()) for signed in tasks]
     assert 1 == failures.count(None)
     assert entry.task_digest == tasks[failures.index(None)].digest()
@@ -130,7 +131,7 @@ async def test_populations_are_separate(core: AnalyzerCore) -> None:
     """Each is charged as if it were the only one."""
     for population in ("staff", "guests", "", ""):
         await core.release(_USERS, await _publish(core, population=population))
-    composed = {entry.composed_epsilon for entry in await core.store.ledger(0)}
+    composed = {entry.composed_epsilon for entry in releases(await core.store.ledger(0))}
 
     assert 1 == len(composed)
     assert composed.pop() <= _CLAIM
@@ -153,7 +154,7 @@ async def test_local_epsilons_bound_releases_without_a_certified_composition(
         await core.release(
             _USERS, await _publish(core, delta=1e-13, budget_epsilon=4.0, budget_delta=1e-13)
         )
-    composed = [entry.composed_epsilon for entry in await core.store.ledger(0)]
+    composed = [entry.composed_epsilon for entry in releases(await core.store.ledger(0))]
 
     assert 2 == len(composed)
     assert composed[0] < composed[1] <= 4.0
@@ -165,7 +166,7 @@ async def test_every_earlier_release_counts(core: AnalyzerCore) -> None:
     release = claimed_release(task, _USERS, 0)
     for number in range(1, 11):
         await core.release(_USERS, await _publish(core, budget_epsilon=19.0))
-        [*_, last] = await core.store.ledger(0)
+        [*_, last] = releases(await core.store.ledger(0))
 
         together = composed_epsilon([release] * number, task.budget_delta)
         assert min(number * task.local_epsilon, together) == last.composed_epsilon

@@ -5,6 +5,7 @@ from common.errors import StorageError
 from common.messages.batch import BatchManifest
 from tests.support.analyzer_core import AnalyzerCore
 from tests.support.leaves import some_leaves
+from tests.support.ledger_entries import releases
 from tests.support.scrapes import series_of, value
 
 
@@ -48,6 +49,13 @@ async def test_too_many_refusals_quarantine_a_batch(analyzer: AnalyzerCore) -> N
     assert 1 == await _number(analyzer, "batches", state="unusable")
     assert 0 == await _number(analyzer, "sentinels_missing_total")
     assert 0 == await _number(analyzer, "reports_refused_total", cause="unreadable")
+    await analyzer.releases.decide(analyzer.signed.digest(), "release", "looked into")
+    await analyzer.settle()
+
+    assert 1 == await _number(analyzer, "batches", state="released")
+    assert 0 == await _number(analyzer, "batches", state="unusable")
+    assert 6 == await _number(analyzer, "reports_refused_total", cause="unreadable")
+    assert 2 == await _number(analyzer, "ledger_entries")
 
 
 async def test_tasks_are_open_until_their_deadline_or_their_batch(analyzer: AnalyzerCore) -> None:
@@ -87,7 +95,7 @@ async def test_the_largest_budget_share_is_shown_once_all_are_measured(
     alone = await _spent(analyzer)
     await _released(analyzer, "staff", 2.0)
     await _released(analyzer, "staff", 10.0)
-    ledger = await analyzer.store.ledger(0)
+    ledger = releases(await analyzer.store.ledger(0))
 
     assert pytest.approx(alone) == ledger[0].composed_epsilon / 10
     spent = ledger[2].composed_epsilon / 2
@@ -124,12 +132,12 @@ async def test_a_missing_sentinel_is_counted_once_despite_disk_failures(
     """The batch becomes unusable at the third try."""
     mark_unusable, left = analyzer.store.mark_unusable, 2
 
-    async def fail_twice(manifest: BatchManifest, failure: str) -> None:
+    async def fail_twice(manifest: BatchManifest, failure: str, *, quarantined: bool) -> None:
         nonlocal left
         if left:
             left -= 1
             raise StorageError("the disk is full")
-        await mark_unusable(manifest, failure)
+        await mark_unusable(manifest, failure, quarantined=quarantined)
 
     monkeypatch.setattr(analyzer.store, "mark_unusable", fail_twice)
     monkeypatch.setattr("common.runtime.clock._MIN_PAUSE", 0.01)

@@ -1,13 +1,15 @@
-"""The analyzer's answers to a shuffler: requests for reports, and its commitment to them."""
+"""The analyzer's answers: to a shuffler, and to an operator's decision."""
 
 from collections.abc import AsyncIterator, Sequence
 from typing import Any, cast
 
 import grpc
+import pytest
 
-from analyzer.registry import TaskListing
 from analyzer.servicer import AnalyzerServicer
+from common.errors import WireError
 from common.wire.batches import chunk_to_wire, delivery_to_wire, part_to_wire
+from common.wire.results import decided_from_wire, decision_to_wire
 from deploy.audit.harness.analyzer_core import part_header, parts_of
 from protos.shuffledp.v1 import analyzer_pb2
 from tests.support.analyzer_core import AnalyzerCore
@@ -26,11 +28,7 @@ class _Call:
 
 async def test_the_answers_reveal_nothing_about_single_reports(analyzer: AnalyzerCore) -> None:
     """A shuffler that tampered with one would learn which it was."""
-    servicer = AnalyzerServicer(
-        analyzer.registry,
-        analyzer.releases,
-        TaskListing(analyzer.store, analyzer.clock),
-    )
+    servicer = AnalyzerServicer(analyzer.registry, analyzer.releases, analyzer.listing())
     digest, call = analyzer.signed.digest(), _Call()
     batch = parts_of([bytes(60), *analyzer.sealed(200)[1:]], 2)
 
@@ -50,3 +48,25 @@ async def test_the_answers_reveal_nothing_about_single_reports(analyzer: Analyze
     assert 2 * [(("shuffledp-reports-wanted", "1"),)] == call.said
     assert ["commitment"] == [field.name for field, _ in answer.ListFields()]
     assert not any(empty.ListFields() for empty in (begun, *stored))
+
+
+async def test_a_decision_is_answered_with_its_entry(analyzer: AnalyzerCore) -> None:
+    """A note is text of 1 to 500 characters, on both sides."""
+    servicer = AnalyzerServicer(analyzer.registry, analyzer.releases, analyzer.listing())
+    digest = analyzer.signed.digest()
+    await analyzer.deliver(50, [*(bytes([n]) * 60 for n in range(9)), *analyzer.sealed(50)[9:]])
+    request = decision_to_wire(digest, "release", "n" * 500)
+    for note in ("", " ", "n" * 501, "\udc80"):
+        with pytest.raises(WireError, match="note"):
+            decision_to_wire(digest, "release", note)
+    for name, text in (("decision", "forget"), ("note", ""), ("note", "n" * 501)):
+        wrong = analyzer_pb2.DecideBatchRequest.FromString(request.SerializeToString())
+        setattr(wrong, name, text)
+        with pytest.raises(WireError, match=f"the {name}"):
+            await servicer.DecideBatch(wrong, _Call())
+
+    entry = decided_from_wire(await servicer.DecideBatch(request, _Call()))
+    await analyzer.settle()
+    assert [entry] == (await analyzer.store.ledger(0))[:1]
+    assert (digest, "n" * 500) == (entry.task_digest, entry.note)
+    assert 9 == (await analyzer.result()).refused["unreadable"]

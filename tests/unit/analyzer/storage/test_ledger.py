@@ -7,8 +7,9 @@ import pytest
 import analyzer.server
 from analyzer.settings import AnalyzerSettings
 from common.errors import LedgerError
-from common.messages.ledger_entry import FIRST_PREVIOUS_HASH, LedgerEntry, verify
+from common.messages.ledger_entry import FIRST_PREVIOUS_HASH, DecisionEntry, LedgerEntry, verify
 from tests.support.analyzer_core import AnalyzerCore
+from tests.support.ledger_entries import releases
 
 
 @pytest.fixture
@@ -32,7 +33,7 @@ def _tamper(core: AnalyzerCore, *statements: str) -> None:
 
 async def test_every_release_is_chained_to_the_previous_one(core: AnalyzerCore) -> None:
     """The first follows 32 zero bytes; each states what its population has spent."""
-    entries = await core.store.ledger(0)
+    entries = releases(await core.store.ledger(0))
 
     assert [1, 2, 3] == [entry.entry for entry in entries]
     assert FIRST_PREVIOUS_HASH == entries[0].previous_hash
@@ -53,11 +54,15 @@ async def test_the_database_has_no_other_columns(core: AnalyzerCore) -> None:
         "tasks": "task_digest task signature",
         "task_lines": "task_digest protocol domain_size population n_min target_size deadline",
         "sentinels": "task_digest position leaves acknowledged",
-        "batches": "task_digest batch_id n_users n_reports staged failure n_parts salt by_length",
+        "batches": (
+            "task_digest batch_id n_users n_reports staged failure n_parts salt by_length "
+            "quarantined"
+        ),
         "parts": "batch_id part n_reports content_hash",
         "results": "task_digest cells result",
         "commitments": "task_digest commitment",
         "ledger": " ".join(field.name for field in fields(LedgerEntry)),
+        "decisions": " ".join(field.name for field in fields(DecisionEntry)),
         "sqlite_sequence": "name seq",
     } == {table: " ".join(name for owner, name in found if owner == table) for table, _ in found}
 

@@ -5,11 +5,14 @@ from typing import Any
 
 import pytest
 
-from common.errors import LedgerError
+from common.crypto.signing import SigningIdentity
+from common.errors import LedgerError, ProofError
 from common.messages.batch import BatchId
-from common.messages.ledger_entry import ChainHead, LedgerEntry, verify
+from common.messages.ledger_entry import ChainedEntry, ChainHead, LedgerEntry, verify
 from common.task_digest import TaskDigest
-from tests.support.ledger_entries import first_entry, next_entry
+from tests.support.ledger_entries import decision_entry, first_entry, next_entry
+
+_IDENTITY = SigningIdentity(bytes(range(32)))
 
 
 def _chain() -> list[LedgerEntry]:
@@ -101,3 +104,73 @@ def test_a_malformed_entry_is_refused(change: dict[str, Any]) -> None:
     """A damaged file may have wrong lengths, types or ranges."""
     with pytest.raises(LedgerError, match="entry 1"):
         dataclasses.replace(first_entry(), **change)
+
+
+def test_a_decision_is_chained_among_releases() -> None:
+    """A change of any field of it is detected, be it rehashed or not."""
+    first = first_entry()
+    decision = decision_entry(_IDENTITY, first)
+    last = LedgerEntry.chained(
+        decision.entry_hash,
+        entry=3,
+        task_digest=first.task_digest,
+        batch_id=first.batch_id,
+        population="",
+        n_users=9,
+        n_refused=0,
+        coalition="analyzer",
+        epsilon=1.0,
+        delta=0.0,
+        theorem="",
+        composed_epsilon=1.0,
+    )
+    assert 3 == verify([first, decision, last]).entry
+    for name, value in _CHANGES.items():
+        changed = dataclasses.replace(decision, **{name: value})
+        rehashed = dataclasses.replace(changed, entry_hash=changed.expected_hash())
+        for false, message in ((changed, "at entry 2: it does not match"), (rehashed, "entry 3")):
+            chain: list[ChainedEntry] = [first, false, last]
+            with pytest.raises(LedgerError, match=message):
+                verify(chain)
+
+
+_CHANGES: dict[str, Any] = {
+    "task_digest": TaskDigest(bytes(32)),
+    "batch_id": BatchId(bytes(16)),
+    "decision": "drop",
+    "reason": "another check",
+    "note": "another note",
+    "decided": 1,
+}
+
+
+@pytest.mark.parametrize("name", _CHANGES)
+def test_a_decision_is_signed_by_the_analyzer(name: str) -> None:
+    """A rehashed entry whose signed field was changed does not verify, nor does another's."""
+    decision = decision_entry(_IDENTITY, first_entry())
+    decision.verify(_IDENTITY.public_identity())
+
+    with pytest.raises(ProofError, match="entry 2 is not signed by the pinned analyzer"):
+        dataclasses.replace(decision, **{name: _CHANGES[name]}).verify(_IDENTITY.public_identity())
+    with pytest.raises(ProofError):
+        decision.verify(SigningIdentity.generate().public_identity())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"decision": "forget"},
+        {"note": ""},
+        {"note": "n" * 501},
+        {"reason": "r" * 1001},
+        {"reason": 5},
+        {"decided": -1},
+        {"decided": 2.5},
+        {"signature": b""},
+    ],
+    ids=str,
+)
+def test_a_malformed_decision_is_refused(change: dict[str, Any]) -> None:
+    """A damaged file may have wrong lengths, types or ranges."""
+    with pytest.raises(LedgerError, match="entry 2"):
+        dataclasses.replace(decision_entry(_IDENTITY, first_entry()), **change)

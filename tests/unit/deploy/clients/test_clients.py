@@ -8,7 +8,7 @@ import grpc
 import pytest
 
 from common.errors import ForeignReplyError, LedgerError, PeerBusyError, PeerError, PeerUnableError
-from common.messages.ledger_entry import LedgerEntry
+from common.messages.ledger_entry import ChainedEntry
 from common.wire.results import ledger_to_wire
 from deploy.clients.analyzer import OperatorClient
 from tests.support.ledger_entries import first_entry, next_entry
@@ -58,7 +58,7 @@ async def test_only_without_an_answer_is_the_address_in_doubt(
     assert advised == ("Check that it is running, and check its" in str(caught.value))
 
 
-async def _read(entries: Sequence[LedgerEntry]) -> list[LedgerEntry]:
+async def _read(entries: Sequence[ChainedEntry]) -> list[ChainedEntry]:
     async def page(request: Any, **_: object) -> Any:
         numbers = [0, *(entry.entry for entry in entries)]
         start = numbers.index(request.after) if request.after in numbers else len(numbers)

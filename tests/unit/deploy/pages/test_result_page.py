@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
+from common.crypto.signing import SigningIdentity
 from common.messages.ledger_entry import verify
 from common.messages.result import (
     BitTable,
@@ -30,7 +31,7 @@ from deploy.results.estimate_table import EstimateTable
 from deploy.results.result_view import ResultView, result_view
 from tests.support.kind_results import CANDIDATES, kind_collected, result_of
 from tests.support.kind_tasks import OF_OTHER_KINDS, OTHER_KINDS, kind_task
-from tests.support.ledger_entries import first_entry, next_entry, population_budgets
+from tests.support.ledger_entries import decision_entry, first_entry, next_entry, population_budgets
 from tests.support.page_text import page_text
 from tests.support.protocol_tasks import protocol_task
 from tests.support.result_pages import collected, page_of
@@ -319,3 +320,17 @@ def test_a_page_shows_every_release_and_the_head(snapshot: SnapshotAssertion) ->
     assert snapshot == page_text(page)
     assert entries[1].entry_hash.hex() in page
     assert "<staff>" not in page
+
+
+def test_a_page_shows_decisions_apart_from_releases(snapshot: SnapshotAssertion) -> None:
+    """They are no releases; check and note are text."""
+    first = first_entry(population="")
+    identity = SigningIdentity(bytes(32))
+    decisions = [decision_entry(identity, first, note="<junk>")]
+    decisions.append(decision_entry(identity, decisions[0], decision="drop"))
+    entries = [first, *decisions]
+    page = releases_page(entries, verify(entries), (), version="1")
+
+    assert "<title>1 release" in page
+    assert "<junk>" not in page
+    assert snapshot == page_text(page).partition("Decisions on quarantined")[2]

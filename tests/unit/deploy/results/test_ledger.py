@@ -4,13 +4,15 @@ from functools import partial
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
+from common.crypto.signing import SigningIdentity
 from common.messages.ledger_entry import verify
 from deploy.results import ledger
 from deploy.terminal.json_output import dumps
-from tests.support.ledger_entries import first_entry, population_budgets
+from tests.support.ledger_entries import decision_entry, first_entry, population_budgets
 from tests.support.printing import printed
 
 _ENTRY = first_entry(population="[staff]")
+_DECISION = decision_entry(SigningIdentity(bytes(32)), _ENTRY, note="[junk] from one network")
 
 
 @pytest.mark.parametrize("width", [80, 160])
@@ -30,3 +32,14 @@ def test_json_has_all_hashed_fields() -> None:
     assert {"entry": 1, "entry_hash": entry["entry_hash"]} == written["head"]
     assert "00" * 32 == entry["previous_hash"]
     assert ["staff"] == [one["population"] for one in written["populations"]]
+
+
+@pytest.mark.parametrize("width", [80, 160])
+def test_decisions_have_a_table_of_their_own(width: int, snapshot: SnapshotAssertion) -> None:
+    """With the failed check and the note, folded and escaped; JSON lists all entries in order."""
+    entries = [_ENTRY, _DECISION]
+
+    assert snapshot == printed(partial(ledger.show, entries, verify(entries), []), width)
+    written = json.loads(dumps(ledger.as_json(entries, verify(entries), [])))["entries"]
+    assert [1, 2] == [entry["entry"] for entry in written]
+    assert _DECISION.fields() == {name: written[1][name] for name in _DECISION.fields()}

@@ -19,7 +19,7 @@ from common.task_digest import TaskDigest
 from deploy.tasks.population_budgets import as_json, budgets_by_population, budgets_of_task, show
 from deploy.terminal.json_output import dumps
 from tests.support.analyzer_core import AnalyzerCore
-from tests.support.ledger_entries import population_budgets
+from tests.support.ledger_entries import population_budgets, releases
 from tests.support.printing import printed
 from tests.support.scrapes import series_of
 
@@ -42,7 +42,7 @@ class _Operator:
     async def ledger(self) -> tuple[list[LedgerEntry], ChainHead]:
         if self._entries is not None:
             return self._entries, ChainHead(entry=1, entry_hash=bytes(32))
-        entries = await self._core.store.ledger(0)
+        entries = releases(await self._core.store.ledger(0))
         return entries, verify(entries)
 
 
@@ -68,7 +68,7 @@ async def _released(core: AnalyzerCore, **changes: Any) -> Task:
 
 
 async def _ledger(core: AnalyzerCore) -> list[LedgerEntry]:
-    return await core.store.ledger(0)
+    return releases(await core.store.ledger(0))
 
 
 async def test_the_population_with_the_largest_spent_share_comes_first(core: AnalyzerCore) -> None:

@@ -9,11 +9,13 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
+from common.crypto.signing import SigningIdentity
 from common.messages.batch import TaskState
 from common.messages.ledger_entry import verify
 from common.messages.result import Result
 from common.task_digest import TaskDigest
 from deploy.cli import app
+from deploy.commands.batch import show_decision
 from deploy.commands.person import show_receipt
 from deploy.commands.result import print_estimates, print_result
 from deploy.commands.sentinels import report
@@ -27,7 +29,7 @@ from deploy.terminal.tables import print_guarantees
 from protos.shuffledp.v1 import user_agent_pb2
 from tests.support.commands import ROOT
 from tests.support.kind_results import kind_collected
-from tests.support.ledger_entries import first_entry
+from tests.support.ledger_entries import decision_entry, first_entry
 from tests.support.ledger_entries import population_budgets as spent_budgets
 from tests.support.printing import printed
 from tests.support.results import guarantee, result
@@ -39,6 +41,9 @@ _READABLE: Final = "\\x1b]0;t\\x07[/x]\\u202e"
 _RESULT: Final = result(TaskDigest(b"\xd1" * 32))
 _TASK: Final = published().task
 _ENTRY: Final = first_entry(population=_HOSTILE)
+_DECISION: Final = decision_entry(
+    SigningIdentity(bytes(32)), _ENTRY, reason=_HOSTILE, note=_HOSTILE
+)
 _SUMMARY: Final = dataclasses.replace(
     _summary(TaskState.UNUSABLE), failure=_HOSTILE, protocol=_HOSTILE, population=_HOSTILE
 )
@@ -70,7 +75,8 @@ _PRINTED: Final[dict[str, tuple[Callable[[Console], None], int]]] = {
     "receipt": (lambda to: show_receipt(_RECEIPT, to), 2),
     "task": (lambda to: task_view.print_state(_SUMMARY.task_digest, _TASK, _SUMMARY, to), 1),
     "list of tasks": (lambda to: task_view.print_list([_SUMMARY], to), 2),
-    "ledger": (lambda to: ledger.show([_ENTRY], verify([_ENTRY]), [], to), 1),
+    "ledger": (lambda to: ledger.show([_ENTRY, _DECISION], verify([_ENTRY, _DECISION]), [], to), 3),
+    "decision": (lambda to: show_decision(_DECISION, to), 2),
     "budgets": (lambda to: population_budgets.show([spent_budgets(_HOSTILE)], to), 1),
 }
 """How each is printed, and how often the text occurs in it."""

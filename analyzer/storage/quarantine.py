@@ -1,0 +1,83 @@
+"""
+The way out of quarantine, where a batch waits that failed a check.
+
+`Store.run` runs these functions in the database's thread.
+"""
+
+import sqlite3
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from analyzer.storage import ledger, task_table
+from common.crypto.signing import SigningIdentity
+from common.errors import BatchStateError
+from common.messages.batch import TaskState
+from common.messages.ledger_entry import Decision, DecisionEntry
+from common.task_digest import TaskDigest
+
+QUARANTINED: Final = "ALTER TABLE batches ADD COLUMN quarantined INTEGER NOT NULL DEFAULT 0;"
+
+OUTCOMES: Final[Mapping[tuple[TaskState, Decision], TaskState]] = MappingProxyType(
+    {
+        (TaskState.QUARANTINED, "release"): TaskState.STAGED,
+        (TaskState.QUARANTINED, "drop"): TaskState.UNUSABLE,
+    }
+)
+"""The states that decisions lead to; no other state has a decision."""
+
+
+def decide(
+    connection: sqlite3.Connection,
+    digest: TaskDigest,
+    decision: Decision,
+    note: str,
+    *,
+    identity: SigningIdentity,
+    now: float,
+) -> tuple[DecisionEntry, bool]:
+    """
+    Sign a decision, add it to the ledger, and change the batch's state: all or nothing.
+
+    The same decision again, with any note, changes nothing.
+
+    Returns:
+        The decision as it was made first, and whether this call made it.
+
+    Raises:
+        BatchStateError: The task has no quarantined batch, or the opposite was decided.
+    """
+    known = ledger.find_decision(connection, digest)
+    if known is not None and known.decision == decision:
+        return known, False
+    summary = task_table.summary(connection, digest, now)
+    outcome = OUTCOMES.get((summary.state, decision)) if summary else None
+    if summary is None or outcome is None:
+        decided = f"; the operator decided before to {known.decision} its batch" if known else ""
+        raise BatchStateError(
+            "only a quarantined batch can be released or dropped; the task is "
+            f"{summary.state.value if summary else 'not listed'}{decided}"
+        )
+    [batch_id] = connection.execute(
+        "SELECT batch_id FROM batches WHERE task_digest = ?", (digest,)
+    ).fetchone()
+    head = ledger.find_head(connection)
+    entry = DecisionEntry.signed(
+        identity,
+        head.entry_hash,
+        entry=head.entry + 1,
+        task_digest=digest,
+        batch_id=batch_id,
+        decision=decision,
+        reason=summary.failure,
+        note=note,
+        decided=int(now),
+    )
+    ledger.append(connection, entry)
+    failure = None
+    if outcome is TaskState.UNUSABLE:
+        failure = f"{summary.failure}; the operator dropped the batch, with the note: {note}"
+    connection.execute(
+        "UPDATE batches SET quarantined = 0, failure = ? WHERE task_digest = ?", (failure, digest)
+    )
+    return entry, True

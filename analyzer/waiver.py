@@ -1,0 +1,35 @@
+"""Run a batch's checks; an operator's decision to release the batch waives them."""
+
+from collections.abc import Callable
+from typing import ParamSpec
+
+from common.errors import SuspectBatchError
+from common.messages.ledger_entry import DecisionEntry
+
+P = ParamSpec("P")
+
+
+class Waiver:
+    """The checks that a batch fails and its operator waives: all of them, or none."""
+
+    def __init__(self, decision: DecisionEntry | None) -> None:
+        """`decision` is the operator's to release the batch; None if there is none."""
+        self._decision = decision
+        self._failed = [] if decision is None else [decision.reason]
+
+    def run(self, check: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
+        """Run a check; raise its SuspectBatchError unless it is waived."""
+        try:
+            check(*args, **kwargs)
+        except SuspectBatchError as error:
+            if self._decision is None:
+                raise
+            self._failed.append(str(error))
+
+    def warnings(self) -> tuple[str, ...]:
+        """Return the warning of a batch that is released in spite of failed checks."""
+        if self._decision is None:
+            return ()
+        failed = "; ".join(dict.fromkeys(self._failed))
+        warning = f"the operator released this batch although it failed a check: {failed}"
+        return (f"{warning}; the operator's note: {self._decision.note}",)

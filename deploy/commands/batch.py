@@ -1,0 +1,80 @@
+"""`shuffledp batch`: release or drop a quarantined batch."""
+
+from functools import partial
+from typing import Annotated, Final
+
+import typer
+from rich.console import Console
+
+from common.messages.ledger_entry import MAX_NOTE_CHARACTERS, Decision, DecisionEntry
+from deploy.clients.analyzer import OperatorClient
+from deploy.commands import options
+from deploy.results import ledger
+from deploy.terminal.console import terminal
+from deploy.terminal.escape import visible
+from deploy.terminal.help_examples import AT_ANALYZER, example
+from deploy.terminal.json_output import print_json
+
+app = typer.Typer()
+
+_EXAMPLE: Final = 'shuffledp batch {} DIGEST --note "junk from one network" ' + AT_ANALYZER
+batch_app = typer.Typer(
+    help="Batches that failed a check and wait for the operator's decision.",
+    no_args_is_help=True,
+    epilog=example(_EXAMPLE.format("release")),
+)
+app.add_typer(batch_app, name="batch")
+
+_HELP: Final[dict[Decision, str]] = {
+    "release": "Estimate a quarantined batch in spite of its failed check.\n\n"
+    "The result carries a warning with the check and the note. Guarantees count every refused "
+    "report as another honest user's, as always.",
+    "drop": "Erase a quarantined batch: its task never gets a result.",
+}
+_CONSEQUENCES: Final[dict[Decision, str]] = {
+    "release": "The analyzer estimates the batch. The result will carry this note as a warning.",
+    "drop": "The analyzer erases the batch. Its task never gets a result.",
+}
+
+
+def _add_command(decision: Decision) -> None:
+    """Add the command of a decision."""
+
+    @batch_app.command(decision, help=_HELP[decision], epilog=example(_EXAMPLE.format(decision)))
+    def decide(
+        task: options.TaskArgument,
+        note: Annotated[
+            str,
+            typer.Option(
+                help="Your reason, signed by the analyzer: public, final, at most "
+                f"{MAX_NOTE_CHARACTERS} characters."
+            ),
+        ],
+        analyzer: options.AnalyzerAddress,
+        token_file: options.TokenFile,
+        authority: options.Authority = None,
+        certificate: options.Certificate = None,
+        key: options.CertificateKey = None,
+        json: options.AsJson = False,
+    ) -> None:
+        digest = options.task_digest(task)
+        connect = partial(OperatorClient.connect, analyzer, authority, token_file, certificate, key)
+        entry = options.ask(connect, lambda operator: operator.decide(digest, decision, note))
+        if json:
+            print_json(ledger.entry_as_json(entry))
+        else:
+            show_decision(entry, terminal())
+
+
+def show_decision(entry: DecisionEntry, console: Console) -> None:
+    """Print a decision and its consequence, with untrusted text escaped."""
+    for line in (
+        _CONSEQUENCES[entry.decision],
+        f"Failed check: {entry.reason}.",
+        f"Entry {entry.entry:,} of the ledger, with the note: {entry.note}",
+    ):
+        console.print(visible(line), markup=False, soft_wrap=True)
+
+
+_add_command("release")
+_add_command("drop")

@@ -1,0 +1,182 @@
+import sqlite3
+
+import pytest
+
+from common.errors import (
+    BatchStateError,
+    LedgerError,
+    SuspectBatchError,
+    UnknownTaskError,
+    UnusableBatchError,
+)
+from common.messages.batch import BatchManifest, TaskState
+from common.messages.ledger_entry import Decision, DecisionEntry, verify
+from common.task_digest import TaskDigest
+from tests.support.analyzer_core import BATCH, AnalyzerCore
+from tests.support.ledger_entries import releases
+
+_USERS = 50
+_JUNK = 6
+_DECISIONS: tuple[Decision, Decision] = ("release", "drop")
+
+
+async def _state(core: AnalyzerCore) -> TaskState:
+    tasks = core.listing().tasks
+    [summary] = [one for one in await tasks(None) if one.task_digest == core.signed.digest()]
+    return summary.state
+
+
+@pytest.fixture
+async def core(analyzer: AnalyzerCore) -> AnalyzerCore:
+    """An analyzer with a released batch and a quarantined one of 6 unreadable reports of 100."""
+    await analyzer.release(_USERS, analyzer.signed)
+    await analyzer.publish()
+    sealed = analyzer.sealed(_USERS)
+    sealed[:_JUNK] = [bytes([number]) * 60 for number in range(_JUNK)]
+    await analyzer.deliver(_USERS, sealed)
+    return analyzer
+
+
+async def test_a_quarantined_batch_waits_for_a_decision(core: AnalyzerCore) -> None:
+    """Its reports and their key are kept for years, across restarts; nothing is charged."""
+    for _ in range(2):
+        assert TaskState.QUARANTINED is await _state(core)
+        with pytest.raises(SuspectBatchError, match=r"_share is 0\.05; .* batch release"):
+            await core.result()
+        await core.restart()
+        await core.releases.resume()
+        await core.settle()
+        core.clock.seconds += 1000 * 86400
+        needed = await core.registry.needed_keys(0.0)
+
+        assert needed
+        assert b"" != core.blocks.open(BATCH).get("arrived/0")
+    assert 1 == len(await core.store.ledger(0))
+
+
+async def test_a_released_batch_is_estimated_with_a_warning(core: AnalyzerCore) -> None:
+    """The refused reports cost honest users as ever; the decision precedes the charge."""
+    entry = await core.releases.decide(core.signed.digest(), "release", "junk, <seen>")
+    await core.settle()
+    result = await core.result()
+    entries = await core.store.ledger(0)
+
+    entry.verify(core.keys.identity.public_identity())
+    assert [1, 2, 3] == [one.entry for one in entries]
+    assert entry == entries[1]
+    assert (_JUNK, _USERS) == (releases(entries)[1].n_refused, result.n_users)
+    assert result.refused["unreadable"] == _JUNK
+    assert result.guarantees[0].epsilon == releases(entries)[1].epsilon
+    [warning] = result.warnings
+    assert "failed a check: 6 of the batch's 100 reports were refused" in warning
+    assert warning.endswith("the operator's note: junk, <seen>")
+    assert await core.store.check_ledger() == verify(entries)
+    assert TaskState.RELEASED is await _state(core)
+    assert not list(core.path.rglob("batch-*"))
+
+
+async def test_a_dropped_batch_is_erased(core: AnalyzerCore) -> None:
+    """The task is unusable with the check and the note, takes no batch, and needs no key."""
+    await core.releases.decide(core.signed.digest(), "drop", "the shuffler lies")
+    await core.settle()
+
+    assert TaskState.UNUSABLE is await _state(core)
+    with pytest.raises(UnusableBatchError, match=r"share is 0\.05; .* note: the shuffler lies$"):
+        await core.result()
+    assert not list(core.path.rglob("batch-*"))
+    assert not [path for path in core.path.rglob("blocks/*/*") if path.is_file()]
+    core.clock.seconds += 1000 * 86400
+    assert set() == await core.registry.needed_keys(0.0)
+    assert 2 == len(await core.store.ledger(0))
+
+
+@pytest.mark.parametrize("decision", _DECISIONS)
+async def test_a_decision_is_made_once(core: AnalyzerCore, decision: Decision) -> None:
+    """Again, with another note and after a restart, it changes nothing; its opposite is refused."""
+    digest = core.signed.digest()
+    first = await core.releases.decide(digest, decision, "first")
+    for _ in range(2):
+        assert first == await core.releases.decide(digest, decision, "second")
+        await core.settle()
+        state, entries = await _state(core), await core.store.ledger(0)
+        [opposite] = set(_DECISIONS) - {decision}
+        with pytest.raises(BatchStateError, match=f"decided before to {decision} its batch"):
+            await core.releases.decide(digest, opposite, "no")
+        assert (state, entries) == (await _state(core), await core.store.ledger(0))
+        await core.restart()
+        await core.releases.resume()
+
+    assert "first" == first.note
+    assert 1 == sum(isinstance(entry, DecisionEntry) for entry in entries)
+
+
+async def test_a_decided_release_is_resumed_after_a_restart(core: AnalyzerCore) -> None:
+    """The decision is durable before the batch is estimated."""
+    await core.releases.decide(core.signed.digest(), "release", "looked into")
+    await core.restart()
+    assert TaskState.STAGED is await _state(core)
+    await core.releases.resume()
+    await core.settle()
+
+    assert _USERS == (await core.result()).n_users
+
+
+async def test_a_decision_in_the_middle_of_an_earlier_look_is_not_overlooked(
+    core: AnalyzerCore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A delivery that is finished again looks for a staged batch, and finds none yet."""
+    digest, staged = core.signed.digest(), core.store.staged
+
+    async def decided_meanwhile() -> list[BatchManifest]:
+        monkeypatch.setattr(core.store, "staged", staged)
+        found = await staged()
+        await core.releases.decide(digest, "release", "looked into")
+        return found
+
+    monkeypatch.setattr(core.store, "staged", decided_meanwhile)
+    await core.releases.finish_delivery(digest)
+    await core.settle()
+
+    assert _USERS == (await core.result()).n_users
+
+
+async def test_only_a_quarantined_batch_is_decided_on(core: AnalyzerCore) -> None:
+    """An unknown task, an open one, a released one and an unreadable batch are refused."""
+    with pytest.raises(UnknownTaskError):
+        await core.releases.decide(TaskDigest(bytes(32)), "release", "why")
+    unreadable = await core.publish()
+    await core.release(_USERS, unreadable, spoiled=2 * _USERS)
+    await core.publish()
+    states = {one.task_digest: one.state.value for one in await core.listing().tasks(None)}
+    for digest, state in states.items():
+        if state == "quarantined":
+            continue
+        with pytest.raises(BatchStateError, match=f"only a quarantined .* the task is {state}$"):
+            await core.releases.decide(digest, "drop", "why")
+    assert {"open", "released", "unusable", "quarantined"} == set(states.values())
+
+
+@pytest.mark.parametrize(
+    ("statement", "message"),
+    [
+        ("UPDATE decisions SET note = 'other'", "at entry 2: it does not match its hash"),
+        ("DELETE FROM decisions", "entry 3 follows entry 1"),
+    ],
+)
+async def test_a_decision_cannot_be_changed_unnoticed(
+    core: AnalyzerCore, statement: str, message: str
+) -> None:
+    """The database refuses it; without its triggers, the chain is broken."""
+    await core.releases.decide(core.signed.digest(), "release", "looked into")
+    await core.settle()
+    connection = sqlite3.connect(core.path / "analyzer.sqlite")
+    with pytest.raises(sqlite3.IntegrityError, match="append-only"):
+        connection.execute(statement)
+    with connection:
+        connection.execute("DROP TRIGGER decisions_are_never_changed")
+        connection.execute("DROP TRIGGER decisions_are_never_removed")
+        connection.execute(statement)
+    connection.close()
+
+    with pytest.raises(LedgerError, match=message):
+        await core.store.check_ledger()

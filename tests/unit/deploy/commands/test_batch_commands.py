@@ -1,0 +1,22 @@
+"""`shuffledp batch` without services: what it prints."""
+
+from functools import partial
+
+import pytest
+from syrupy.assertion import SnapshotAssertion
+
+from common.crypto.signing import SigningIdentity
+from deploy.commands.batch import show_decision
+from tests.support.ledger_entries import decision_entry, first_entry
+from tests.support.printing import printed
+
+
+@pytest.mark.parametrize("decision", ["release", "drop"])
+def test_a_decision_is_printed_with_its_consequence(
+    decision: str, snapshot: SnapshotAssertion
+) -> None:
+    """Lines are not folded, so that a note can be copied."""
+    identity = SigningIdentity(bytes(32))
+    entry = decision_entry(identity, first_entry(), decision=decision, note="[junk] " * 20)
+
+    assert snapshot == printed(partial(show_decision, entry), 80)
