@@ -64,7 +64,7 @@ _TAIL: Final = 1e-14
 """Maximum probability beyond a grid, on either axis."""
 _MAX_CELLS: Final = 2**23
 """More trials than a grid of this size holds are not counted."""
-_FEWER: Final = 0.9
+_FEWER: Final = 0.99
 _BASES: Final = (0.25, 0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0)
 """The bound at an ε also holds at any larger one; its error grows with e^ε."""
 _STEPS_OF_SPREAD: Final = 100
