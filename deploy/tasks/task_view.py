@@ -94,7 +94,7 @@ def describe_claim(task: Task) -> str:
     honest = "even if no other user is honest"
     if task.composition.amplified:
         users = honest_share(task.n_min, task.assumed_honest_fraction)
-        honest = f"if {users} users are honest"
+        honest = f"if {users:,} users are honest"
     releases = "all releases about this population" if task.population else "this release"
     room = f"\n{CLAIM_ROOM_NOTE}" if task.central_epsilon < task.local_epsilon else ""
     return (

@@ -68,9 +68,7 @@ def run_colluders(
             exact=proven_epsilon(parameters, left, left),
             result=messages.run_batch_game(subject, left, left, rng) if left <= FEW_USERS else None,
             title=f"{left:,} of {n_users:,} users honest",
-            sentence=f"Anything that the analyzer and {n_users - left:,} colluding users see is "
-            "at most e^ε times as likely under one value of yours as under another, plus δ: "
-            f"ε = {rounded_up(claimed.epsilon)}.",
+            sentence=_meaning(n_users - left, claimed.epsilon),
             advice="Ask more people, or raise n_min: the more people answer, the less each answer "
             "reveals. Require tokens, so that nobody can answer under many names.",
         )
@@ -87,6 +85,17 @@ def run_colluders(
     title = f"The analyzer and colluding users, of {n_users:,}"
     curve = Curve(title=title, delta=subject.task.delta, points=tuple(points))
     return Findings(tuple(rows), (curve,))
+
+
+def _meaning(colluders: int, epsilon: float) -> str:
+    """Say what a guarantee against the analyzer and colluding users means."""
+    who = "the analyzer" + f" and {colluders:,} colluding users" * (colluders > 0)
+    if math.isinf(epsilon):
+        return f"Nothing is guaranteed against {who}."
+    return (
+        f"Anything that {who} can see is at most e^ε times as likely under one value of yours as "
+        f"under another, plus δ: ε = {rounded_up(epsilon)}."
+    )
 
 
 def run_skippers(subject: AuditSubject, rng: Generator, *, count_skipped: bool = False) -> Rows:
