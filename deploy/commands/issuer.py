@@ -42,8 +42,8 @@ def people(
     """Draw a secret for each person, who gets one token for each task with it.
 
     Writes people.txt for the issuer's setting `people`, which has only hashes, and credentials.txt
-    with lines NAME SECRET: give each person theirs, and delete that file. To add people later, append
-    the new lines of another folder's people.txt to the issuer's file; it needs no restart.
+    with lines NAME SECRET: give each person theirs, and delete that file. To add people later, draw
+    theirs into another folder, and append its people.txt to the issuer's; it needs no restart.
     """
     names = _names(read_file(names_file))
     drawn = {name: secrets.token_bytes(_SECRET_BYTES) for name in names}

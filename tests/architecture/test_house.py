@@ -14,11 +14,11 @@ from typing import Final
 import pytest
 
 _ROOT: Final = Path(__file__).parents[2]
-_PARTIES: Final = ("user_agent", "shuffler", "analyzer")
+_PARTIES: Final = ("user_agent", "shuffler", "analyzer", "issuer")
 _FOLDERS: Final = ("protos", "common", *_PARTIES, "deploy")
 _MOST_LINES: Final = 600
-_PRODUCT_LINES: Final = 52_400
-_DEPLOY_LINES: Final = 19_500
+_PRODUCT_LINES: Final = 52_500
+_DEPLOY_LINES: Final = 19_600
 _TEST_LINES: Final = 45_500
 _EVERY_PARTY_HAS: Final = {"server.py", "servicer.py", "settings.py", "metrics.py"}
 """Files that each party has, under one name."""
@@ -177,7 +177,7 @@ def test_a_party_starts_without_the_other_parties(party: str, tmp_path: Path) ->
     )
 
     assert outcome.returncode == 0, outcome.stderr
-    if party == "shuffler":
+    if party in {"shuffler", "issuer"}:
         assert "scipy" not in outcome.stdout
         assert "common.mechanisms" not in outcome.stdout
         assert "common.accounting" not in outcome.stdout

@@ -35,7 +35,7 @@ class _Issuer:
 
     async def start(self, **changes: Any) -> None:
         """Start, or restart on the same files."""
-        settings = {
+        settings: dict[str, Any] = {
             "state_directory": self.folder / "issuer",
             "tls_directory": self.folder / "tls",
             "issuer_name": ISSUER_NAME,
@@ -152,11 +152,11 @@ async def test_id_tokens_are_credentials_too(running: _Issuer) -> None:
     running.credentials = {"oidc_issuer": PROVIDER, "oidc_audience": AUDIENCE, "oidc_keys": keys}
     await running.start(metrics_listen="127.0.0.1:0")
     now = running.clock.now()
-    valid = {"iat": now, "exp": now + 60}
+    valid: dict[str, Any] = {"iat": now, "exp": now + 60}
     key = await running.new_key(3600)
     first = await running.issue(key, 1, signed(**valid).encode())
 
-    later = signed("ES256", **valid, jti="another sign-in").encode()
+    later = signed(algorithm="ES256", **valid, jti="another sign-in").encode()
     assert first == await running.issue(key, 1, later)
     assert "ALREADY_EXISTS" == await _refusal(running.issue(key, 2, later))
     await running.issue(key, 2, signed(**valid, sub="other").encode())

@@ -16,7 +16,11 @@ KEYS: Final[dict[str, Any]] = {
     "EdDSA": ed25519.Ed25519PrivateKey.generate(),
 }
 """Private keys, by algorithm, which is also the key id."""
-_WRITERS: Final = {"RS256": RSAAlgorithm, "ES256": ECAlgorithm, "EdDSA": OKPAlgorithm}
+_WRITERS: Final[dict[str, Any]] = {
+    "RS256": RSAAlgorithm,
+    "ES256": ECAlgorithm,
+    "EdDSA": OKPAlgorithm,
+}
 KEY_SET: Final = json.dumps(
     {
         "keys": [
@@ -42,8 +46,9 @@ def claims(**changes: Any) -> dict[str, Any]:
 _HEADERS: Final = {"typ", "kid", "crit", "b64", "x"}
 
 
-def signed(algorithm: str = "RS256", **changes: Any) -> str:
-    """Sign a valid token, with changes to its claims and headers."""
+def signed(**changes: Any) -> str:
+    """Sign a valid token, with changes to its claims and headers; `algorithm` names the key."""
+    algorithm = changes.pop("algorithm", "RS256")
     headers = {"kid": algorithm} | {n: v for n, v in changes.items() if n in _HEADERS}
     body = claims(**{name: v for name, v in changes.items() if name not in _HEADERS})
     raw = json.dumps(body).encode()

@@ -18,7 +18,7 @@ def test_keys_survive_a_restart_and_are_sealed(tmp_path: Path) -> None:
     [name] = state.names("token-*.key")
     content = (state.path / name).read_bytes()
 
-    assert frozenset({public.key_id}) == again.held()
+    assert frozenset({public.key_id.hex()}) == again.held()
     assert token.finalize(held.blind_sign(token.blinded()))
     for secret in (held.private, held.private[30:90], held.person_key, held.to_bytes()[:20]):
         assert secret not in content
@@ -38,15 +38,12 @@ def test_each_key_hashes_persons_in_its_own_way() -> None:
     assert one.tag("\ud800") != one.tag("\ud801")
 
 
-@pytest.mark.parametrize(
-    ("name", "message"), [("token-zz.key", "does not name"), ("token-00.key", "short")]
-)
-def test_a_damaged_key_file_stops_the_start(tmp_path: Path, name: str, message: str) -> None:
+def test_a_damaged_key_file_stops_the_start(tmp_path: Path) -> None:
     """The message names the file."""
     state = StateDirectory.open(tmp_path / "state")
-    state.secret(name, lambda: bytes(40))
+    state.secret("token-00.key", lambda: bytes(40))
 
-    with pytest.raises(SettingsError, match=f"{name}.*{message}"):
+    with pytest.raises(SettingsError, match=r"token-00\.key.* too short"):
         TokenKeys(state)
 
 
