@@ -39,8 +39,9 @@ def people(
     output_dir: Annotated[Path, typer.Option(help="New folder for the two files.")],
     json: AsJson = False,
 ) -> None:
-    """Draw a secret for each person, who gets one token for each task with it.
+    """Draw a secret for each person.
 
+    With it a person gets one token for each task.
     Writes people.txt for the issuer's setting `people`, which has only hashes, and credentials.txt
     with lines NAME SECRET: give each person theirs, and delete that file. To add people later, draw
     theirs into another folder, and append its people.txt to the issuer's; it needs no restart.

@@ -36,7 +36,7 @@ keys_app = typer.Typer(
 )
 app.add_typer(keys_app, name="keys")
 _TOKENS_EXAMPLE: Final = example(
-    "shuffledp tokens make 500 --out tokens.txt --key-directory issuer"
+    "shuffledp tokens make 500 --out tokens.txt --key-directory tokens"
 )
 tokens_app = typer.Typer(
     help="Tokens: each lets one person submit once to each task.",

@@ -17,9 +17,9 @@ _ROOT: Final = Path(__file__).parents[2]
 _PARTIES: Final = ("user_agent", "shuffler", "analyzer", "issuer")
 _FOLDERS: Final = ("protos", "common", *_PARTIES, "deploy")
 _MOST_LINES: Final = 600
-_PRODUCT_LINES: Final = 52_500
-_DEPLOY_LINES: Final = 19_600
-_TEST_LINES: Final = 45_500
+_PRODUCT_LINES: Final = 53_400
+_DEPLOY_LINES: Final = 19_620
+_TEST_LINES: Final = 46_000
 _EVERY_PARTY_HAS: Final = {"server.py", "servicer.py", "settings.py", "metrics.py"}
 """Files that each party has, under one name."""
 
