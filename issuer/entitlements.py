@@ -57,12 +57,12 @@ class WatchedFile(Generic[T]):
         return self._content
 
     def _find_version(self) -> tuple[int, ...] | None:
-        """Return a value that changes when the file is replaced; None if it is missing."""
+        """Return a value that changes with the file or its mode; None if it is missing."""
         try:
             found = self._path.stat()
         except OSError:
             return None
-        return (found.st_mtime_ns, found.st_ino, found.st_size)
+        return (found.st_ctime_ns, found.st_ino, found.st_size)
 
     def _read(self) -> T:
         try:
