@@ -62,11 +62,11 @@ class PolicyError(ShuffleDpError, status="FAILED_PRECONDITION"):
 
 
 class UnknownKeyError(ShuffleDpError, status="FAILED_PRECONDITION"):
-    """A task names a key that this party never had, or has destroyed."""
+    """A task names a key that this party never had or has destroyed, or that has ended."""
 
 
 class CredentialError(ShuffleDpError, status="UNAUTHENTICATED"):
-    """The required token of a call or a submission is missing or wrong."""
+    """The required token or credential of a call or a submission is missing or wrong."""
 
 
 class CallerError(ShuffleDpError, status="PERMISSION_DENIED"):
@@ -86,7 +86,10 @@ class BatchStateError(ShuffleDpError, status="FAILED_PRECONDITION"):
 
 
 class ConflictError(ShuffleDpError, status="ALREADY_EXISTS"):
-    """A submission id was reused, or a task's batch delivered again, with different content."""
+    """
+    A submission id was reused, a task's batch delivered again, or a person's token requested again,
+    with different content.
+    """
 
 
 class TokenUsedError(ConflictError):

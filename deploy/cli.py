@@ -37,6 +37,7 @@ _COMMANDS: Final = {
     "sentinels": ("sentinels", "Send test submissions that the analyzer recognises."),
     "keys": ("keys", "Create certificates and signing identities."),
     "tokens": ("keys", "Create tokens that let each user submit once."),
+    "issuer": ("issuer", "Prepare the issuer of unlinkable tokens."),
 }
 _OF_A_PERSON: Final = {
     "contribute": "takes the digest only; it asks for the value, or reads it from standard input",

@@ -29,6 +29,7 @@ from common.task_digest import DIGEST_BYTES, TaskDigest
 MODULUS_BYTES: Final = 256
 """Length of a blinded message and of a blind signature."""
 NONCE_BYTES: Final = 32
+KEY_ID_BYTES: Final = 32
 TOKEN_BYTES: Final = 2 + 3 * 32 + MODULUS_BYTES
 PENDING_BYTES: Final = NONCE_BYTES + SALT_BYTES + MODULUS_BYTES
 """Length of a stored pending token."""
@@ -49,16 +50,21 @@ _SPKI_HEAD: Final = bytes.fromhex(
 _SPKI_TAIL: Final = b"\x02\x03" + _EXPONENT.to_bytes(3)
 
 
+def check_issuer_name(name: str) -> None:
+    """Raise WireError unless a name is a host name in lower case of at most 253 characters."""
+    if not _ISSUER_NAME.fullmatch(name):
+        raise WireError("an issuer's name must have 1 to 253 of a-z, 0-9, dot and hyphen")
+
+
 def token_challenge(task_digest: TaskDigest, issuer_name: str) -> bytes:
     """
     Return the challenge that a task's tokens answer [RFC9577, Section 2.1.1].
 
     Raises:
-        WireError: The issuer's name is not a host name in lower case of at most 253 characters,
-            or the digest has another length than 32 bytes.
+        WireError: `check_issuer_name` refuses the name, or the digest has another length than 32
+            bytes.
     """
-    if not _ISSUER_NAME.fullmatch(issuer_name):
-        raise WireError("an issuer's name must have 1 to 253 of a-z, 0-9, dot and hyphen")
+    check_issuer_name(issuer_name)
     if len(task_digest) != DIGEST_BYTES:
         raise WireError(f"a task digest has {len(task_digest)} bytes; it must have {DIGEST_BYTES}")
     name, no_origin = issuer_name.encode(), bytes(2)

@@ -121,7 +121,7 @@ class CallKind(Enum):
     ANALYZER_OPERATION = Limits(calls=16, peer_calls=8, read_seconds=10, seconds=600)
     """An operator's calls to the analyzer."""
     SHUFFLER_OPERATION = Limits(calls=16, peer_calls=8, read_seconds=10, seconds=30)
-    """An operator's calls to the shuffler."""
+    """An operator's calls to the shuffler or the issuer."""
     INTERNAL = Limits(calls=256, peer_calls=128, read_seconds=10, seconds=60)
     """A front-end's calls to the coordinator."""
     JOB = Limits(calls=512, peer_calls=256, read_seconds=10, seconds=60)
@@ -177,6 +177,10 @@ CALLS: Final[Mapping[str, Call]] = MappingProxyType(
         "/shuffledp.v1.Analyzer/DescribeTask": Call(Caller.OPERATOR, CallKind.ANALYZER_OPERATION),
         "/shuffledp.v1.Analyzer/DecideBatch": Call(Caller.OPERATOR, CallKind.ANALYZER_OPERATION),
         "/shuffledp.v1.Analyzer/GetLedger": Call(Caller.OPERATOR, CallKind.ANALYZER_OPERATION),
+        "/shuffledp.v1.Issuer/CreateTokenKey": Call(
+            Caller.TOKEN_HOLDER, CallKind.SHUFFLER_OPERATION
+        ),
+        "/shuffledp.v1.Issuer/IssueToken": Call(Caller.ANYONE, CallKind.SHORT),
         "/shuffledp.v1.Jobs/GetJob": Call(Caller.WORKER, CallKind.JOB),
         "/grpc.health.v1.Health/Check": Call(Caller.ANYONE, CallKind.HEALTH),
         _REFLECTION: Call(Caller.ANYONE, CallKind.REFLECTION),

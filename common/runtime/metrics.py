@@ -34,8 +34,11 @@ from common.runtime.clock import Clock
 from common.runtime.tls import TlsFiles
 from common.version import VERSION
 
-Party = Literal["analyzer", "shuffler", "user_agent"]
+Party = Literal["analyzer", "shuffler", "issuer", "user_agent"]
 PARTIES: Final[tuple[Party, ...]] = get_args(Party)
+_TokenRefusal = Literal["credential", "second message", "key", "malformed"]
+TokenOutcome = Literal["issued", "repeated", _TokenRefusal]
+"""Answers of the issuer to requests for tokens."""
 
 COUNTED_STATES: Final = tuple(state for state in BatchState if state is not BatchState.COLLECTING)
 """Counted states of a batch at the shuffler: all but collecting, which a single call can start."""
@@ -95,7 +98,7 @@ _OF_ALL: Final = (
         absent=True,
     ),
 )
-_OF_KEY_HOLDERS: Final = (
+_OF_SERVERS: Final = (
     _METRIC(
         "shuffledp_state_free_bytes",
         "Free space of the state directory's disk, rounded down to a hundredth of its size.",
@@ -119,6 +122,9 @@ _OF_KEY_HOLDERS: Final = (
         "shuffledp_storage_failing",
         "1 if the disk was full, read-only, failing or damaged in the last whole five minutes.",
     ),
+)
+_OF_KEY_HOLDERS: Final = (
+    *_OF_SERVERS,
     _METRIC(
         "shuffledp_keys",
         "Encryption keys by state.",
@@ -220,10 +226,24 @@ _OF_ANALYZER: Final = (
         absent=True,
     ),
 )
+_OF_ISSUER: Final = (
+    _METRIC("shuffledp_token_keys", "Token keys held, one per task."),
+    _METRIC("shuffledp_tokens_issued_total", "Tokens issued, in whole windows of five minutes."),
+    _METRIC(
+        "shuffledp_tokens_repeated_total",
+        "Tokens issued again for the same message, in whole windows of five minutes.",
+    ),
+    _METRIC(
+        "shuffledp_tokens_refused_total",
+        "Requests for tokens that were refused, in whole windows of five minutes.",
+        {"cause": get_args(_TokenRefusal)},
+    ),
+)
 
 DEFINITIONS: Final[Mapping[Party, tuple[MetricDefinition, ...]]] = {
     "analyzer": _OF_ALL + _OF_KEY_HOLDERS + _OF_PARTS + _OF_ANALYZER,
     "shuffler": _OF_ALL + _OF_KEY_HOLDERS + _OF_PARTS + _OF_SHUFFLER,
+    "issuer": _OF_ALL + _OF_SERVERS + _OF_ISSUER,
     "user_agent": _OF_ALL,
 }
 
@@ -427,6 +447,10 @@ class ProcessMetrics:
     def now(self) -> float:
         """Return the seconds since 1970 UTC."""
         return self._clock.now()
+
+    def elapsed(self) -> float:
+        """Return the monotonic seconds since an arbitrary moment."""
+        return self._clock.elapsed()
 
     def watch_loop(self, loop: asyncio.AbstractEventLoop, patience: float = 5.0) -> None:
         """Make readings fail if the event loop hangs for `patience` seconds, for alerts."""

@@ -73,8 +73,13 @@ _CONNECTIONS: Final = (
 _RETRIES: Final = json.dumps(
     {
         "methodConfig": [
-            # Creating a task twice makes two tasks; every other call is safe to retry.
-            {"name": [{"service": "shuffledp.v1.Analyzer", "method": "CreateTask"}]},
+            # Creating a task or key twice makes two; every other call is safe to retry.
+            {
+                "name": [
+                    {"service": "shuffledp.v1.Analyzer", "method": "CreateTask"},
+                    {"service": "shuffledp.v1.Issuer", "method": "CreateTokenKey"},
+                ]
+            },
             {
                 "name": [{}],
                 "retryPolicy": {

@@ -18,6 +18,7 @@ from common.runtime.certificates import (
     AUTHORITY,
     FRONT_END,
     INTERNAL_ROLES,
+    ISSUER,
     PARTIES,
     Authority,
     Certificate,
@@ -26,7 +27,7 @@ from common.runtime.certificates import (
 from common.runtime.state_directory import atomic_write
 
 _NAME: Final = "shuffledp authority"
-_CERTIFIED: Final = (*PARTIES, FRONT_END)
+_CERTIFIED: Final = (*PARTIES, ISSUER, FRONT_END)
 _NAMES: Final = (*_CERTIFIED, *INTERNAL_ROLES)
 _OWNER_ONLY: Final = 0o700
 

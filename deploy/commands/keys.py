@@ -10,7 +10,13 @@ from rich.table import Table
 from common.crypto.hpke import fingerprint
 from common.crypto.signing import TokenIssuer
 from common.errors import SettingsError
-from common.runtime.certificates import FRONT_END, INTERNAL_ROLES, PARTIES, WARN_DAYS
+from common.runtime.certificates import (
+    FRONT_END,
+    INTERNAL_ROLES,
+    ISSUER,
+    PARTIES,
+    WARN_DAYS,
+)
 from common.runtime.clock import SystemClock
 from common.runtime.key_store import load_identity, renew_identity
 from common.runtime.state_directory import StateDirectory, atomic_write
@@ -30,7 +36,7 @@ keys_app = typer.Typer(
 )
 app.add_typer(keys_app, name="keys")
 _TOKENS_EXAMPLE: Final = example(
-    "shuffledp tokens make 500 --out tokens.txt --key-directory issuer"
+    "shuffledp tokens make 500 --out tokens.txt --key-directory tokens"
 )
 tokens_app = typer.Typer(
     help="Tokens: each lets one person submit once to each task.",
@@ -53,7 +59,8 @@ def make(
         list[str] | None,
         typer.Option(
             help=f"Certificate to create, repeatable: {', '.join(PARTIES)} [these four]; "
-            f"{FRONT_END}; or, for a party's internal authority, {', '.join(INTERNAL_ROLES)}."
+            f"{ISSUER}; {FRONT_END}; or, for a party's internal authority, "
+            f"{', '.join(INTERNAL_ROLES)}."
         ),
     ] = None,
     host: Annotated[

@@ -12,7 +12,11 @@ AT_SHUFFLER: Final = (
     "--shuffler 127.0.0.1:7002 --token-file state/shuffler/operator.token "
     "--authority state/tls/authority.pem"
 )
-"""Options of operators' commands that call the shuffler; `AT_ANALYZER` is for the analyzer."""
+AT_ISSUER: Final = (
+    "--issuer 127.0.0.1:7003 --token-file state/issuer/operator.token "
+    "--authority state/tls/authority.pem"
+)
+"""Options of operators' commands that call the issuer; the others are for the other services."""
 _WRAPPER: Final = TextWrapper(
     76,
     initial_indent="  ",

@@ -22,7 +22,9 @@ _DASHBOARD: Final[dict[str, Any]] = json.loads(
 _PANELS: Final = [panel for panel in _DASHBOARD["panels"] if panel["type"] != "row"]
 _QUERIES: Final = [target["expr"] for panel in _PANELS for target in panel["targets"]]
 _PROMETHEUS_OWN: Final = {"up", "ALERTS"}
-_METRICS: Final = {metric.name: metric for each in DEFINITIONS.values() for metric in each}
+_METRICS: Final = {
+    metric.name: metric for party in ("analyzer", "shuffler") for metric in DEFINITIONS[party]
+}
 
 
 def _yaml(path: Path) -> dict[str, Any]:

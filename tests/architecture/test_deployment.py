@@ -84,7 +84,7 @@ def _pins(file: str) -> dict[str, frozenset[str]]:
     }
 
 
-@pytest.mark.parametrize("image", IMAGES)
+@pytest.mark.parametrize("image", [*IMAGES, "issuer"])
 def test_an_images_lock_is_part_of_the_whole_lock(image: str) -> None:
     """Image and project pin the same versions and hashes, so that images run what is tested."""
     whole, part = _pins("requirements.lock"), _pins(f"deploy/docker/{image}.lock")
@@ -93,7 +93,7 @@ def test_an_images_lock_is_part_of_the_whole_lock(image: str) -> None:
     assert part == {pin: whole.get(pin) for pin in part}
 
 
-@pytest.mark.parametrize("party", _SETTINGS)
+@pytest.mark.parametrize("party", [*_SETTINGS, "issuer"])
 def test_a_partys_lock_pins_what_its_group_names(party: str) -> None:
     """Every package of a group is in its lock, and among the project's dependencies."""
     project = _toml("pyproject.toml")

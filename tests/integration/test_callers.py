@@ -60,7 +60,8 @@ async def test_a_certificate_opens_the_calls_of_its_party_and_no_others(
 async def test_every_call_of_an_operator_asks_for_the_token(services: Services) -> None:
     """A missing or wrong token is refused before the message is read, despite a certificate."""
     operators = {Caller.OPERATOR, Caller.TOKEN_HOLDER}
-    methods = [name for name, call in CALLS.items() if call.caller in operators]
+    asking = [name for name, call in CALLS.items() if call.caller in operators]
+    methods = [name for name in asking if ".Issuer/" not in name]  # see test_issuer.py
     assert len(methods) > 5
     for method in methods:
         to_analyzer = ".Analyzer/" in method

@@ -28,7 +28,11 @@ from common.messages.submission import unpack
 from common.task.task import Task, honest_share
 from common.transparency.checkpoint import SignedCheckpoint
 from common.transparency.log_entry import LogEntry
+from common.wire.issuance import MAX_CREDENTIAL_BYTES
+from issuer.id_tokens import parse_key_set, verified_subject
+from issuer.token_keys import HeldKey
 from shuffler.item_dummies import draw_kept
+from tests.support.id_tokens import AUDIENCE, KEY_SET, KEYS, NOW, PROVIDER, signed
 from tests.support.kind_tasks import OF_OTHER_KINDS, kind_task
 from tests.support.leaves import SALT
 from tests.support.mechanisms import EXAMPLES, example
@@ -55,6 +59,7 @@ _SIGNER: Final = TokenSigningKey(TokenSigningKey.generate())
 _TOKEN_KEY: Final = _SIGNER.token_key()
 _CHALLENGE: Final = token_challenge(_DIGEST, "issuer.example")
 _PENDING: Final = PendingToken.draw(_TOKEN_KEY, _CHALLENGE, np.random.default_rng(1).bytes)
+_PROVIDER_KEYS: Final = parse_key_set(KEY_SET)
 _BLIND_SIGNATURE: Final = _SIGNER.blind_sign(_PENDING.blinded())
 
 
@@ -155,6 +160,17 @@ _BYTES: Final[tuple[tuple[Any, ...], ...]] = (
         *(1, "pending token"),
         lambda raw: PendingToken.from_bytes(raw, _TOKEN_KEY, _CHALLENGE).blinded(),
         _PENDING.to_bytes(),
+    ),
+    (
+        *(4, "record of a token key", lambda raw: HeldKey.from_bytes(raw).tag("Ada")),
+        HeldKey(end=1, person_key=bytes(32), private=b"private").to_bytes(),
+    ),
+    (
+        *(4, "ID token"),
+        lambda raw: verified_subject(
+            raw[:MAX_CREDENTIAL_BYTES], _PROVIDER_KEYS, issuer=PROVIDER, audience=AUDIENCE, now=NOW
+        ),
+        *(signed(algorithm=algorithm).encode() for algorithm in KEYS),
     ),
     (4, "log entry", LogEntry.from_bytes, LogEntry.of_task(_CASE.signed).to_bytes()),
     (4, "signed checkpoint", _signed_at, Log([b"entry"]).head().to_bytes()),

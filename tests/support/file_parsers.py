@@ -14,6 +14,7 @@ from common.runtime.schema import Schema
 from common.runtime.settings import load
 from common.task_digest import TaskDigest
 from deploy.accountant.query_output import answer_file
+from deploy.audit.harness.clock import ManualClock
 from deploy.clients.base import read_token
 from deploy.commands.options import read_identity, read_shuffler_key
 from deploy.commands.profile import read_profile
@@ -25,6 +26,9 @@ from deploy.results.candidates import read_candidates
 from deploy.results.next_iteration import read_iterated
 from deploy.sentinels.sentinel_file import SentinelFile, SentinelState
 from deploy.tasks import drafts
+from issuer.entitlements import PeopleList
+from issuer.id_tokens import IdTokens
+from tests.support.id_tokens import AUDIENCE, KEY_SET, PROVIDER
 from tests.support.parsers import directory, file_parser
 from tests.support.tasks import published
 from tests.support.wire_parsers import DRAFTS
@@ -105,6 +109,10 @@ def _submissions(path: Path) -> object:
     return [users.submissions(user) for user in range(users.n_users)]
 
 
+def _provider(path: Path) -> object:
+    return IdTokens(path, issuer=PROVIDER, audience=AUDIENCE, clock=ManualClock())
+
+
 _FILES: Final[tuple[tuple[Any, ...], ...]] = (
     (
         *("toml", "draft.toml", lambda path: drafts.read(path, bytes(32))),
@@ -146,6 +154,8 @@ _FILES: Final[tuple[tuple[Any, ...], ...]] = (
         *("text", "sentinels.jsonl", _sentinels),
         *(_SENTINELS, _SENTINELS.splitlines(keepends=True)[0], _SENTINELS[:-9]),
     ),
+    ("text", "people.list", PeopleList, f"Ada {'ab' * 32}\nBo Li {'cd' * 32}\n".encode()),
+    ("json", "oidc-keys.json", _provider, KEY_SET),
     ("text", "identity.pub", read_identity, b"ab" * 32 + b"\n"),
     ("binary", "state.sqlite", _database, _sqlite()),
     ("binary", "raw.users", _submissions, _users()),

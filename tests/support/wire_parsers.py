@@ -9,6 +9,7 @@ from analyzer.sentinels import SentinelMatches, match_part
 from analyzer.storage.task_table import Sentinel
 from analyzer.task_builder import complete
 from common.crypto.signing import SigningIdentity, is_valid_receipt, sign_receipt
+from common.crypto.token_signing import TokenSigningKey
 from common.messages.batch import (
     BatchId,
     BatchManifest,
@@ -25,12 +26,12 @@ from common.runtime.blocks import FolderBlocks
 from common.task.draft import PairDraft
 from common.task.dummy_spec import DummySpec, ShufflerSpec
 from common.task_digest import TaskDigest
-from common.wire import batches, fields, jobs, results, submissions, tasks
+from common.wire import batches, fields, issuance, jobs, results, submissions, tasks
 from deploy.audit.harness.clock import ManualClock
 from deploy.results.export import as_json
 from deploy.results.ledger import as_json as ledger_as_json
 from deploy.terminal.json_output import dumps
-from protos.shuffledp.v1 import analyzer_pb2, shuffler_pb2, user_agent_pb2
+from protos.shuffledp.v1 import analyzer_pb2, issuer_pb2, shuffler_pb2, user_agent_pb2
 from shuffler.inclusion import InclusionProofs
 from shuffler.proof_job import ProofJob
 from tests.support.batch_progress import progress
@@ -42,6 +43,7 @@ from tests.support.parsers import Parser, directory, file_parser, message_parser
 from tests.support.results import result
 from tests.support.tasks import draft, published
 
+TOKEN_SIGNER: Final = TokenSigningKey(TokenSigningKey.generate())
 EXAMPLE_DIGEST: Final = TaskDigest(b"\xd1" * 32)
 _SIGNED: Final = published().signed
 _REPORT_BYTES: Final = 60
@@ -298,6 +300,22 @@ _MESSAGES: Final[tuple[tuple[Any, ...], ...]] = (
         "job for a worker",
         lambda message: jobs.job_from_wire(ProofJob, message, {"blocks": None}),
         jobs.job_to_wire(_JOB),
+    ),
+    (
+        *("request for a token", issuance.issuance_from_wire),
+        issuance.issuance_to_wire(bytes(32), bytes(256), b"secret"),
+    ),
+    (
+        *("answer with a blind signature", issuance.signature_from_wire),
+        issuer_pb2.IssueTokenResponse(blind_signature=bytes(256)),
+    ),
+    (
+        *("end of a token key", issuance.end_from_wire),
+        issuer_pb2.CreateTokenKeyRequest(end=2**33),
+    ),
+    (
+        *("new token key", issuance.token_key_from_wire),
+        issuance.token_key_to_wire(TOKEN_SIGNER.token_key(), "issuer.example"),
     ),
     (
         *("question for a receipt", submissions.record_question_from_wire),

@@ -1,0 +1,47 @@
+"""Convert the issuer's messages between protocol buffers and values."""
+
+from typing import Final
+
+from common.crypto.privacy_tokens import KEY_ID_BYTES, MODULUS_BYTES, TokenKey, check_issuer_name
+from common.task.task import MAX_UNIX_TIME
+from common.wire.fields import parse_bounded, parse_fixed, parse_positive
+from protos.shuffledp.v1 import issuer_pb2
+
+MAX_CREDENTIAL_BYTES: Final = 8192
+
+
+def issuance_to_wire(
+    key_id: bytes, blinded: bytes, credential: bytes
+) -> issuer_pb2.IssueTokenRequest:
+    """Write a device's request for a token."""
+    return issuer_pb2.IssueTokenRequest(key_id=key_id, blinded=blinded, credential=credential)
+
+
+def issuance_from_wire(message: issuer_pb2.IssueTokenRequest) -> tuple[bytes, bytes, bytes]:
+    """Parse a request for a token: key id, blinded message and credential."""
+    return (
+        parse_fixed("key_id", message.key_id, KEY_ID_BYTES),
+        parse_fixed("blinded", message.blinded, MODULUS_BYTES),
+        parse_bounded("credential", message.credential, MAX_CREDENTIAL_BYTES),
+    )
+
+
+def signature_from_wire(message: issuer_pb2.IssueTokenResponse) -> bytes:
+    """Parse a blind signature, which `PendingToken.finalize` verifies."""
+    return parse_fixed("blind_signature", message.blind_signature, MODULUS_BYTES)
+
+
+def end_from_wire(message: issuer_pb2.CreateTokenKeyRequest) -> int:
+    """Parse a new token key's end, in seconds since 1970 UTC."""
+    return parse_positive("end", message.end, MAX_UNIX_TIME)
+
+
+def token_key_to_wire(key: TokenKey, issuer_name: str) -> issuer_pb2.CreateTokenKeyResponse:
+    """Write a new token key and its issuer's name."""
+    return issuer_pb2.CreateTokenKeyResponse(token_key=key.der, issuer_name=issuer_name)
+
+
+def token_key_from_wire(message: issuer_pb2.CreateTokenKeyResponse) -> tuple[TokenKey, str]:
+    """Parse a new token key and its issuer's name."""
+    check_issuer_name(message.issuer_name)
+    return TokenKey(message.token_key), message.issuer_name

@@ -1,0 +1,8 @@
+"""Run as `python -m issuer --settings issuer.toml`."""
+
+from common.runtime.service import main
+from issuer.server import start
+from issuer.settings import IssuerSettings
+
+if __name__ == "__main__":
+    main("issuer", IssuerSettings, start)

@@ -1,0 +1,92 @@
+"""Composition root of the issuer: creates its clock, keys, files and threads."""
+
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from pathlib import Path
+
+import grpc
+
+from common.runtime.access import OperatorToken
+from common.runtime.clock import Clock, SystemClock
+from common.runtime.metrics import ProcessMetrics
+from common.runtime.service import Listener, Service
+from common.runtime.state_directory import StateDirectory
+from common.runtime.tls import identity_for
+from issuer.entitlements import Entitlements, PeopleList
+from issuer.id_tokens import IdTokens
+from issuer.issuance import Issuance
+from issuer.issuance_store import IssuanceStore
+from issuer.metrics import IssuanceMetrics
+from issuer.servicer import IssuerServicer
+from issuer.settings import IssuerSettings
+from issuer.signing_threads import signing_threads
+from issuer.token_keys import TokenKeys
+from protos.shuffledp.v1 import issuer_pb2_grpc
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IssuerService(Service):
+    """A running issuer."""
+
+    signers: Executor
+    store: IssuanceStore
+
+    async def stop(self) -> None:
+        """Finish calls in flight, stop background tasks, and close every file."""
+        await self.listener.stop()
+        self.signers.shutdown()
+        self.store.close()
+
+
+async def start(settings: IssuerSettings) -> IssuerService:
+    """
+    Start an issuer, and destroy the keys that have ended.
+
+    Raises SettingsError if a key or the source of credentials is damaged, or a key is sealed under
+    another state key.
+    """
+    clock = SystemClock()
+    process_metrics = ProcessMetrics("issuer", clock)
+    state = StateDirectory.open(settings.state_directory, settings.state_key)
+    tls = identity_for(settings, "issuer", clock)
+    entitlements = _entitlements(settings, clock)
+    keys = TokenKeys(state)
+    operator_token = OperatorToken(state.plain_secret("operator.token", OperatorToken.generate))
+    store = IssuanceStore(state.path / "issuer.sqlite")
+    signers = signing_threads(settings.signing_threads)
+    issuance = Issuance(
+        keys=keys,
+        store=store,
+        entitlements=entitlements,
+        signers=signers,
+        clock=clock,
+        record=IssuanceMetrics(process_metrics, lambda: len(keys.held())).record,
+    )
+    await issuance.destroy_ended()
+
+    def add_services(server: grpc.aio.Server) -> None:
+        servicer = IssuerServicer(issuance, settings.issuer_name)
+        issuer_pb2_grpc.add_IssuerServicer_to_server(servicer, server)
+
+    listener = await Listener.start(
+        settings,
+        tls,
+        "shuffledp.v1.Issuer",
+        add_services,
+        process_metrics,
+        operator_token=operator_token,
+        background=(issuance.run,),
+    )
+    return IssuerService(listener=listener, signers=signers, store=store)
+
+
+def _entitlements(settings: IssuerSettings, clock: Clock) -> Entitlements:
+    """Return the chosen kind of credentials."""
+    if settings.oidc_keys is None:
+        return PeopleList(Path(str(settings.people)))
+    return IdTokens(
+        settings.oidc_keys,
+        issuer=str(settings.oidc_issuer),
+        audience=str(settings.oidc_audience),
+        clock=clock,
+    )

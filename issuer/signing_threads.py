@@ -1,0 +1,17 @@
+"""Threads that sign. GMP releases the interpreter's lock there, so they use several cores."""
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+
+import gmpy2
+
+
+def signing_threads(count: int) -> ThreadPoolExecutor:
+    """Start `count` threads, or one per core for 0, on first use."""
+    return ThreadPoolExecutor(
+        count or os.cpu_count() or 1, thread_name_prefix="signing", initializer=_release_lock
+    )
+
+
+def _release_lock() -> None:
+    gmpy2.get_context().allow_release_gil = True  # of this thread only

@@ -1,0 +1,133 @@
+"""
+The issuer's token keys: one RSA key per task, each in its own sealed file.
+
+Files, as every other private key has: the state directory seals them to their names, writes them
+atomically and overwrites them at the end, which no row of a database is.
+"""
+
+import hmac
+import secrets
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cached_property
+from hashlib import sha256
+from typing import Final, Self
+
+from common.crypto.privacy_tokens import TokenKey
+from common.crypto.token_signing import TokenSigningKey
+from common.errors import SettingsError, UnknownKeyError, WireError
+from common.runtime import logs
+from common.runtime.state_directory import StateDirectory
+
+_FILES: Final = "token-*.key"
+_END_BYTES: Final = 8
+_PERSON_KEY_BYTES: Final = 32
+_LABEL: Final = b"shuffledp v1 person of a token\x00"
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeldKey:
+    """A token key that the issuer holds; its secrets are hidden in repr."""
+
+    end: int
+    """Seconds since 1970 UTC; from then on the key signs nothing."""
+    person_key: bytes = field(repr=False)
+    """Keys the hashes of persons. It is the key's own, so that nothing in the table links a
+    person's tokens of two tasks."""
+    private: bytes = field(repr=False)
+    """The private key in PKCS #8."""
+
+    @classmethod
+    def generate(cls, end: int) -> Self:
+        """Draw a new key from the operating system. Cost: 0.1 s, varying widely."""
+        person_key = secrets.token_bytes(_PERSON_KEY_BYTES)
+        return cls(end=end, person_key=person_key, private=TokenSigningKey.generate())
+
+    @classmethod
+    def from_bytes(cls, raw: bytes) -> Self:
+        """Parse the unsealed content of a key file."""
+        if len(raw) <= _END_BYTES + _PERSON_KEY_BYTES:
+            raise WireError("a file of a token key is too short")
+        end, rest = int.from_bytes(raw[:_END_BYTES]), raw[_END_BYTES:]
+        return cls(end=end, person_key=rest[:_PERSON_KEY_BYTES], private=rest[_PERSON_KEY_BYTES:])
+
+    def to_bytes(self) -> bytes:
+        """Return the content of the key file; never log or send it."""
+        return self.end.to_bytes(_END_BYTES) + self.person_key + self.private
+
+    def tag(self, person: str) -> bytes:
+        """Return the hash under which this key's issuance to a person is stored."""
+        name = person.encode(errors="surrogatepass")  # an ID token may hold half a character
+        return hmac.digest(self.person_key, _LABEL + name, sha256)
+
+    @cached_property
+    def signing_key(self) -> TokenSigningKey:
+        """The private key. Cost: 0.1 s at its first use, too much for every key at the start."""
+        return TokenSigningKey(self.private)
+
+    def blind_sign(self, blinded: bytes) -> bytes:
+        """Sign a blinded message; see `TokenSigningKey.blind_sign`."""
+        return self.signing_key.blind_sign(blinded)
+
+
+class TokenKeys:
+    """Creates, finds and destroys token keys. `now` is always in seconds since 1970 UTC."""
+
+    def __init__(self, state: StateDirectory) -> None:
+        """Read all keys, or raise SettingsError if one is damaged or sealed under another key."""
+        self._state = state
+        self._keys = {_id_of(name): self._read(name) for name in state.names(_FILES)}
+
+    def create(self, end: int, now: float) -> TokenKey:
+        """Create a key durably, and return its public half; raise WireError if `end` has passed."""
+        if end <= now:
+            raise WireError(f"end is {end}; it must be after the present, {int(now)}")
+        key = HeldKey.generate(end)
+        public = key.signing_key.token_key()
+        key_id = public.key_id.hex()
+        self._state.secret(_file(key_id), key.to_bytes)
+        self._keys[key_id] = key
+        logs.event("token key created", {"key_id": key_id})
+        return public
+
+    def find(self, key_id: bytes, now: float) -> HeldKey:
+        """Return a key; raise UnknownKeyError if there is none, or it has ended."""
+        key = self._keys.get(key_id.hex())
+        if key is None:
+            raise UnknownKeyError("this issuer has no token key of this id, or has destroyed it")
+        if key.end <= now:
+            ended = datetime.fromtimestamp(key.end, UTC)
+            raise UnknownKeyError(f"this token key ended at {ended:%Y-%m-%d %H:%M:%S} UTC")
+        return key
+
+    def destroy_ended(self, now: float) -> None:
+        """Destroy the keys that have ended."""
+        for key_id in [key_id for key_id, key in self._keys.items() if key.end <= now]:
+            self._state.destroy(_file(key_id))
+            del self._keys[key_id]
+            logs.event("token key destroyed", {"key_id": key_id})
+
+    def held(self) -> frozenset[str]:
+        """Return the ids of all keys, in hexadecimal digits."""
+        return frozenset(self._keys)
+
+    def _read(self, name: str) -> HeldKey:
+        def missing() -> bytes:
+            raise SettingsError(f"{name} has vanished from the state directory")
+
+        try:
+            return HeldKey.from_bytes(self._state.secret(name, missing))
+        except WireError as error:
+            raise SettingsError(f"{name} in the state directory: {error}") from error
+
+    def __repr__(self) -> str:
+        return f"TokenKeys({len(self._keys)} keys)"
+
+
+def _file(key_id: str) -> str:
+    return _FILES.replace("*", key_id)
+
+
+def _id_of(name: str) -> str:
+    start, end = _FILES.split("*")
+    return name.removeprefix(start).removesuffix(end)

@@ -1,0 +1,98 @@
+"""Tokens that an issuer signs a second, beside the opening of sealed reports."""
+
+import asyncio
+import secrets
+from hashlib import sha256
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from common.crypto.hpke import DEFAULT_SUITE, HpkePrivateKey, report_context
+from common.crypto.token_signing import TokenSigningKey
+from common.runtime.state_directory import StateDirectory
+from common.task_digest import TaskDigest
+from deploy.audit.harness.clock import ManualClock
+from issuer.entitlements import PeopleList
+from issuer.issuance import Issuance
+from issuer.issuance_store import IssuanceStore
+from issuer.signing_threads import signing_threads
+from issuer.token_keys import TokenKeys
+from tests.benchmarks.conftest import Best, Line, best_of
+
+_TOKENS: Final = 400
+_REPORTS: Final = 4000
+
+
+def _opening_rate() -> float:
+    """Return the reports that one core opens a second."""
+    key, context = HpkePrivateKey.generate(DEFAULT_SUITE), report_context(TaskDigest(bytes(32)))
+    sealed = [key.public_key().seal(bytes(8), context)] * _REPORTS
+    opener = key.opener(context)
+    return _REPORTS / best_of(3, lambda: [opener(one) for one in sealed])
+
+
+def _messages(count: int) -> list[bytes]:
+    rng = np.random.default_rng(1)
+    return [bytes(1) + rng.bytes(255) for _ in range(count)]
+
+
+def test_signing(best: Best, line: Line) -> None:
+    """The private operation alone, in one thread and in one per core."""
+    key, messages = TokenSigningKey(TokenSigningKey.generate()), _messages(_TOKENS)
+    opening = _opening_rate()
+
+    def rate_in(threads: int) -> float:
+        with signing_threads(threads) as pool:
+            return _TOKENS / best_of(5, lambda: list(pool.map(key.blind_sign, messages)))
+
+    plain = _TOKENS / best(3, lambda: [key.blind_sign(one) for one in messages])
+    line(
+        "signing blinded tokens",
+        tokens_per_second=plain,
+        opened_per_token=opening / plain,
+        in_one_thread=rate_in(1) / plain,
+        in_a_thread_per_core=rate_in(0) / plain,
+    )
+
+
+def test_issuing(best: Best, line: Line, tmp_path: Path) -> None:
+    """The core with its database: durable, each for another person, 256 at once."""
+    credentials = [secrets.token_bytes(32) for _ in range(3 * _TOKENS)]
+    people = tmp_path / "people.txt"
+    hashes = (f"{n} {sha256(one).hexdigest()}\n" for n, one in enumerate(credentials))
+    people.write_text("".join(hashes), encoding="utf-8")
+    store, clock = IssuanceStore(tmp_path / "issuer.sqlite"), ManualClock()
+    keys, messages = TokenKeys(StateDirectory.open(tmp_path / "state")), _messages(_TOKENS)
+    public = keys.create(2**33, clock.now())
+    bare = keys.find(public.key_id, clock.now())
+    plain = _TOKENS / best_of(3, lambda: [bare.blind_sign(one) for one in messages])
+    with signing_threads(0) as signers:
+        issuance = Issuance(
+            keys=keys,
+            store=store,
+            entitlements=PeopleList(people),
+            signers=signers,
+            clock=clock,
+            record=lambda _: None,
+        )
+        left = iter(credentials)
+
+        async def issue_all() -> None:
+            at_once = asyncio.Semaphore(256)
+
+            async def issue(message: bytes) -> None:
+                async with at_once:
+                    await issuance.issue(public.key_id, message, next(left))
+
+            await asyncio.gather(*map(issue, messages))
+
+        rate = _TOKENS / best(3, lambda: asyncio.run(issue_all()))
+    store.close()
+    opening = _opening_rate()
+    line(
+        "issuing tokens",
+        tokens_per_second=rate,
+        of_signing_in_one_thread=rate / plain,
+        opened_per_token=opening / rate,
+    )

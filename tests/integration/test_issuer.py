@@ -1,0 +1,197 @@
+"""The issuer over TLS: its keys, its people's tokens, and restarts."""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+import pytest_asyncio
+
+import issuer.server
+from common.crypto.privacy_tokens import TokenKey
+from common.errors import PeerError, PeerRefusalError, SettingsError
+from common.runtime.rpc import open_channel
+from deploy.audit.harness.clock import ManualClock
+from deploy.clients.issuer import IssuerClient
+from issuer.settings import IssuerSettings
+from tests.support.id_tokens import AUDIENCE, KEY_SET, PROVIDER, signed
+from tests.support.issuers import CHALLENGE, ISSUER_NAME, SECRETS, pending, people_file
+from tests.support.scrapes import scrape
+from user_agent.issuer_client import RemoteIssuer
+
+
+class _Issuer:
+    """A service with its operator and a device, on a clock under control."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.clock = ManualClock(time.time())
+        self.credentials: dict[str, Any] = {"people": people_file(folder / "people.txt")}
+
+    async def start(self, **changes: Any) -> None:
+        """Start, or restart on the same files."""
+        settings: dict[str, Any] = {
+            "state_directory": self.folder / "issuer",
+            "tls_directory": self.folder / "tls",
+            "issuer_name": ISSUER_NAME,
+        }
+        self.service = await issuer.server.start(
+            IssuerSettings(**settings | self.credentials | changes)
+        )
+
+    async def new_key(self, seconds: int) -> TokenKey:
+        """Create a key as the operator."""
+        token_file = self.folder / "issuer" / "operator.token"
+        authority = self.folder / "tls" / "authority.pem"
+        async with IssuerClient.connect(self.service.address, authority, token_file) as client:
+            key, name = await client.create_key(int(self.clock.now()) + seconds)
+        assert ISSUER_NAME == name
+        return key
+
+    @asynccontextmanager
+    async def channel(self) -> AsyncIterator[grpc.aio.Channel]:
+        """Connect as a device does, without a certificate."""
+        authority = (self.folder / "tls" / "authority.pem").read_bytes()
+        async with open_channel(self.service.address, "issuer", authority) as channel:
+            yield channel
+
+    async def issue(self, key: TokenKey, seed: int, credential: bytes = SECRETS["Ada"]) -> bytes:
+        """Request and verify a token as a device does; return the blind signature."""
+        token = pending(key, seed)
+        async with self.channel() as channel:
+            signature = await RemoteIssuer(channel).issue(key.key_id, token.blinded(), credential)
+        assert key.is_valid_token(token.finalize(signature), CHALLENGE)
+        return signature
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[_Issuer]:
+    """A running issuer with a list of people."""
+    started = _Issuer(tmp_path)
+    monkeypatch.setattr(issuer.server, "SystemClock", lambda: started.clock)
+    await started.start()
+    yield started
+    await started.service.stop()
+
+
+async def _refusal(call: Awaitable[object]) -> str:
+    with pytest.raises(PeerRefusalError) as caught:
+        await call
+    return caught.value.status
+
+
+async def test_a_person_gets_one_token_even_if_the_issuer_restarts(running: _Issuer) -> None:
+    """Before and after a restart: the same signature, or a refusal."""
+    key = await running.new_key(3600)
+    first = await running.issue(key, 1)
+    for _ in range(2):
+        assert first == await running.issue(key, 1)
+        assert "ALREADY_EXISTS" == await _refusal(running.issue(key, 2))
+        await running.service.stop()
+        await running.start()
+    second = await running.issue(key, 2, SECRETS["Bo Li"])
+
+    assert first != second
+    assert "UNAUTHENTICATED" == await _refusal(running.issue(key, 3, bytes(32)))
+
+
+async def test_a_key_is_refused_after_its_end(running: _Issuer) -> None:
+    """As is one that the issuer never had; a restart destroys it."""
+    key = await running.new_key(3600)
+    await running.issue(key, 1)
+    running.clock.seconds += 3600
+    assert "FAILED_PRECONDITION" == await _refusal(running.issue(key, 1))
+    assert [] != list((running.folder / "issuer").glob("token-*.key"))
+    await running.service.stop()
+    await running.start()
+
+    assert "FAILED_PRECONDITION" == await _refusal(running.issue(key, 1))
+    assert [] == list((running.folder / "issuer").glob("token-*.key"))
+    assert "INVALID_ARGUMENT" == await _refusal(running.new_key(-1))
+
+
+async def test_only_the_operator_creates_keys(running: _Issuer) -> None:
+    """Without the token, or with another."""
+    async with running.channel() as channel:
+        for metadata in ((), (("authorization", "Bearer nonsense"),)):
+            call: Any = channel.unary_unary("/shuffledp.v1.Issuer/CreateTokenKey")
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await call(b"", timeout=20, metadata=metadata)
+            assert grpc.StatusCode.UNAUTHENTICATED is caught.value.code()
+
+
+async def test_many_people_and_repeats_are_served_at_once(running: _Issuer) -> None:
+    """A flood of repeated and refused requests leaves the operator and health checks served."""
+    key = await running.new_key(3600)
+    tokens = [pending(key, seed) for seed in range(2)]
+    async with running.channel() as channel:
+        device = RemoteIssuer(channel)
+        flood = [
+            asyncio.ensure_future(device.issue(key.key_id, tokens[n % 2].blinded(), SECRETS["Ada"]))
+            for n in range(60)
+        ]
+        await running.new_key(60)
+        tried = await asyncio.gather(*flood, return_exceptions=True)
+
+    given = {one for one in tried if isinstance(one, bytes)}
+    assert 1 == len(given)
+    assert 30 == sum(isinstance(one, bytes) for one in tried)
+    assert {"ALREADY_EXISTS"} == {one.status for one in tried if isinstance(one, PeerRefusalError)}
+
+
+async def test_id_tokens_are_credentials_too(running: _Issuer) -> None:
+    """A valid one gets a token; an expired or forged one does not. The person is the subject."""
+    await running.service.stop()
+    keys = running.folder / "keys.json"
+    keys.write_bytes(KEY_SET)
+    running.credentials = {"oidc_issuer": PROVIDER, "oidc_audience": AUDIENCE, "oidc_keys": keys}
+    await running.start(metrics_listen="127.0.0.1:0")
+    now = running.clock.now()
+    valid: dict[str, Any] = {"iat": now, "exp": now + 60}
+    key = await running.new_key(3600)
+    first = await running.issue(key, 1, signed(**valid).encode())
+
+    later = signed(algorithm="ES256", **valid, jti="another sign-in").encode()
+    assert first == await running.issue(key, 1, later)
+    assert "ALREADY_EXISTS" == await _refusal(running.issue(key, 2, later))
+    await running.issue(key, 2, signed(**valid, sub="other").encode())
+    for wrong in (signed(), signed(**valid)[:-3], signed(**valid, aud="other"), "secret"):
+        assert "UNAUTHENTICATED" == await _refusal(running.issue(key, 3, wrong.encode()))
+    assert "INVALID_ARGUMENT" == await _refusal(running.issue(key, 3, bytes(8193)))
+    series = await scrape(running.folder / "issuer")
+    assert 1 == series["shuffledp_token_keys", ()]
+    assert 0 == series["shuffledp_tokens_issued_total", ()]
+
+
+async def test_a_damaged_list_or_key_stops_the_start(running: _Issuer) -> None:
+    """With a sentence that names the file."""
+    await running.new_key(60)
+    await running.service.stop()
+    [file] = (running.folder / "issuer").glob("token-*.key")
+    sealed = file.read_bytes()
+    for content, rule in ((b"damaged", "is damaged"), (sealed[:-1] + b"x", "does not open")):
+        file.write_bytes(content)
+        with pytest.raises(SettingsError, match=f"{file.name}.* {rule}"):
+            await running.start()
+    file.write_bytes(sealed)
+    keys = running.folder / "keys.json"
+    keys.write_text(json.dumps({"keys": []}), encoding="utf-8")
+    running.credentials = {"oidc_issuer": PROVIDER, "oidc_audience": AUDIENCE, "oidc_keys": keys}
+    with pytest.raises(SettingsError, match="no usable key"):
+        await running.start()
+    running.credentials = {"people": running.folder / "people.txt"}
+    await running.start()
+
+
+async def test_a_device_connects_to_nobody_but_the_issuer(running: _Issuer) -> None:
+    """Another party's certificate by the same authority does not do."""
+    authority = (running.folder / "tls" / "authority.pem").read_bytes()
+    key = await running.new_key(60)
+    async with open_channel(running.service.address, "shuffler", authority) as channel:
+        with pytest.raises(PeerError, match="the issuer does not answer"):
+            await RemoteIssuer(channel).issue(key.key_id, bytes(256), b"")

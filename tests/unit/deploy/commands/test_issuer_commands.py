@@ -1,0 +1,105 @@
+"""`shuffledp issuer`, as an operator types it."""
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import issuer.server
+from common.crypto.privacy_tokens import TokenKey
+from common.errors import PeerRefusalError, SettingsError
+from deploy.cli import app
+from issuer.entitlements import PeopleList
+from issuer.settings import IssuerSettings
+from tests.support.issuers import ISSUER_NAME, people_file
+
+
+def _run(*arguments: str) -> str:
+    found = CliRunner().invoke(app, ["issuer", *arguments], catch_exceptions=False)
+    assert found.exit_code == 0, found.output
+    return found.output
+
+
+async def test_each_person_gets_a_secret_and_the_issuer_its_hash(tmp_path: Path) -> None:
+    """Both files are readable to their owner only; secrets are never drawn over others."""
+    names, folder = tmp_path / "names.txt", tmp_path / "people"
+    names.write_text("Ada\n\n Bo Li \n", encoding="utf-8")
+    written = json.loads(_run("people", str(names), "--output-dir", str(folder), "--json"))
+    lines = (folder / "credentials.txt").read_text(encoding="utf-8").splitlines()
+    people = PeopleList(folder / "people.txt")
+
+    assert {
+        "people": 2,
+        "list": str(folder / "people.txt"),
+        "credentials": str(folder / "credentials.txt"),
+    } == written
+    assert ["Ada", "Bo Li"] == [
+        await people.person(bytes.fromhex(line.rpartition(" ")[2])) for line in lines
+    ]
+    assert 0o700 == folder.stat().st_mode & 0o777
+    assert {0o600} == {path.stat().st_mode & 0o777 for path in folder.iterdir()}
+    for line in lines:
+        assert line.rpartition(" ")[2] not in (folder / "people.txt").read_text(encoding="utf-8")
+    with pytest.raises(SettingsError, match="already exists"):
+        _run("people", str(names), "--output-dir", str(folder))
+    assert "2 secrets drawn" in _run("people", str(names), "--output-dir", str(tmp_path / "more"))
+
+
+@pytest.mark.parametrize("content", ["", "Ada\nAda", "\udcff", "x" * 201])
+def test_a_file_of_names_that_breaks_a_rule_writes_nothing(tmp_path: Path, content: str) -> None:
+    """The message repeats no name."""
+    names, folder = tmp_path / "names.txt", tmp_path / "people"
+    names.write_bytes(content.encode("utf-8", "surrogateescape"))
+    with pytest.raises(SettingsError) as caught:
+        _run("people", str(names), "--output-dir", str(folder))
+
+    assert "Ada" not in str(caught.value)
+    assert not folder.exists()
+
+
+@pytest.fixture
+def address(tmp_path: Path) -> Iterator[str]:
+    """The address of an issuer that runs in a thread."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    settings = IssuerSettings(
+        state_directory=tmp_path / "issuer",
+        tls_directory=tmp_path / "tls",
+        issuer_name=ISSUER_NAME,
+        people=people_file(tmp_path / "people.txt"),
+    )
+    service = asyncio.run_coroutine_threadsafe(issuer.server.start(settings), loop).result()
+    yield service.address
+    asyncio.run_coroutine_threadsafe(service.stop(), loop).result()
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join()
+    loop.close()
+
+
+def test_an_operator_creates_a_key_for_a_draft(tmp_path: Path, address: str) -> None:
+    """Printed, in JSON or in a file; an end in the past or a wrong operator token is refused."""
+    file, token_file = tmp_path / "token.pub", tmp_path / "issuer" / "operator.token"
+    at = ["--issuer", address, "--authority", str(tmp_path / "tls" / "authority.pem")]
+    whole = [*at, "--token-file", str(token_file)]
+    made = json.loads(_run("new-key", "--end", "2100-01-02", *whole, "--json"))
+    _run("new-key", "--end", "2100-01-02T03:04:05", *whole, "--out", str(file))
+    key = TokenKey(bytes.fromhex(file.read_text(encoding="ascii")))
+
+    assert (4_102_531_200, ISSUER_NAME) == (made["end"], made["issuer_name"])
+    assert made["key_id"] == TokenKey(bytes.fromhex(made["token_key"])).key_id.hex()
+    assert {key.key_id.hex(), made["key_id"]} == {
+        path.stem.removeprefix("token-") for path in (tmp_path / "issuer").glob("token-*.key")
+    }
+    shown = _run("new-key", "--end", "2100-01-02", *whole)
+    assert 342 == len(TokenKey(bytes.fromhex(shown.split()[-1])).der)
+    with pytest.raises(PeerRefusalError, match="must be after the present"):
+        _run("new-key", "--end", "2001-01-02", *whole)
+    wrong = tmp_path / "wrong.token"
+    wrong.write_text("ab" * 32, encoding="ascii")
+    with pytest.raises(PeerRefusalError, match="wrong operator token"):
+        _run("new-key", "--end", "2100-01-02", *at, "--token-file", str(wrong))

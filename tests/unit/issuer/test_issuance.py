@@ -1,0 +1,220 @@
+import asyncio
+import sqlite3
+from collections.abc import Awaitable, Callable
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, TypeVar
+
+import gmpy2
+import pytest
+
+from common.crypto.privacy_tokens import PendingToken
+from common.errors import ConflictError, CredentialError, StorageError, UnknownKeyError, WireError
+from issuer.issuance_store import IssuanceStore, Issued
+from issuer.signing_threads import signing_threads
+from tests.support.faults import Crash, Faults
+from tests.support.issuers import CHALLENGE, DAY, SECRETS, IssuerCore, pending
+
+T = TypeVar("T")
+
+
+async def test_a_person_gets_one_token_of_each_key(core: IssuerCore) -> None:
+    """The same message gets the same signature, another is refused; others get their own."""
+    keys = [await core.create_key() for _ in range(2)]
+    token = pending(keys[0], 1)
+    signature = await core.issue(token)
+
+    assert keys[0].is_valid_token(token.finalize(signature), CHALLENGE)
+    assert signature == await core.issue(token)
+    for _ in range(2):
+        with pytest.raises(ConflictError, match="already has a token of this key"):
+            await core.issue(pending(keys[0], 2))
+    assert signature == await core.issue(token)
+    for other, person in ((pending(keys[1], 3), "Ada"), (pending(keys[0], 4), "Bo Li")):
+        assert other.finalize(await core.issue(other, person))
+    assert {"issued": 3, "repeated": 2, "second message": 2} == core.counts
+
+
+async def test_nobody_without_a_credential_gets_a_token(core: IssuerCore) -> None:
+    """A wrong or empty secret, or a hash from the list, is refused and stored nowhere."""
+    token = pending(await core.create_key(), 1)
+    for wrong in (b"", bytes(32), sha256(SECRETS["Ada"]).digest(), SECRETS["Ada"] + b"\0"):
+        with pytest.raises(CredentialError):
+            await core.issuance.issue(token.key.key_id, token.blinded(), wrong)
+
+    assert {"credential": 4} == core.counts
+    assert [] == _rows(core)
+
+
+async def test_a_message_that_cannot_be_signed_spends_nothing(core: IssuerCore) -> None:
+    """The person may still send a right one."""
+    token = pending(await core.create_key(), 1)
+    with pytest.raises(WireError):
+        await core.issuance.issue(token.key.key_id, b"\xff" * 256, SECRETS["Ada"])
+
+    assert token.finalize(await core.issue(token))
+    assert {"issued": 1, "malformed": 1} == core.counts
+
+
+async def test_a_key_signs_until_its_end_and_is_then_erased(core: IssuerCore) -> None:
+    """Not even a repeat is answered; the file and the rows of this key go, others stay."""
+    ended, other = await core.create_key(), await core.issuance.create_key(2**33)
+    tokens = pending(ended, 1), pending(other, 2)
+    core.clock.seconds += DAY - 1
+    for token in tokens:
+        await core.issue(token)
+    core.clock.seconds += 1
+    with pytest.raises(UnknownKeyError, match="ended at 2001-09-10 01:46:40 UTC"):
+        await core.issue(tokens[0])
+    await core.issuance.destroy_ended()
+    with pytest.raises(UnknownKeyError, match="no token key of this id"):
+        await core.issue(tokens[0])
+    with pytest.raises(WireError, match="must be after the present"):
+        await core.issuance.create_key(int(core.clock.now()))
+
+    assert {other.key_id.hex()} == core.keys.held()
+    assert [f"token-{other.key_id.hex()}.key"] == core.keys._state.names("token-*")
+    assert [other.key_id] == [row[0] for row in _rows(core)]
+    assert tokens[1].finalize(await core.issue(tokens[1]))
+
+
+async def test_all_rows_of_an_ended_key_are_erased(
+    core: IssuerCore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In transactions of a few rows each, and from the write-ahead log too."""
+    monkeypatch.setattr("issuer.issuance_store._ROWS_AT_ONCE", 3)
+    issued = Issued(request=bytes(32), signature=b"signature" * 9)
+    for key in (b"k", b"l", b"m"):
+        for n in range(10):
+            await core.store.settle(key, bytes([n]), issued)
+    await core.store.forget_others({b"l".hex()})
+
+    assert [b"l"] * 10 == [row[0] for row in _rows(core)]
+    assert 0 == (core.path / "issuer.sqlite-wal").stat().st_size
+
+
+async def test_of_concurrent_requests_one_message_wins(core: IssuerCore) -> None:
+    """Twelve requests with three messages get one signature, and ConflictError otherwise."""
+    key = await core.create_key()
+    tokens = [pending(key, seed) for seed in range(3)]
+    tried = await asyncio.gather(
+        *(core.issue(token) for token in tokens * 4), return_exceptions=True
+    )
+
+    given = {answer for answer in tried if isinstance(answer, bytes)}
+    assert 1 == len(given)
+    assert {ConflictError} == {type(one) for one in tried if not isinstance(one, bytes)}
+    assert [8, 4] == [core.counts["second message"], 12 - core.counts["second message"]]
+    assert 1 == len(_rows(core))
+
+
+async def test_the_database_holds_no_person_and_links_no_two_keys(core: IssuerCore) -> None:
+    """Nothing but keyed hashes, one key each, and what is stored of the message is a hash."""
+    tokens = [pending(await core.create_key(), seed) for seed in range(2)]
+    for token in tokens:
+        await core.issue(token)
+    core.store.close()
+    stored = (core.path / "issuer.sqlite").read_bytes()
+
+    assert 2 == len({row[1] for row in _rows(core)})
+    for name, secret in SECRETS.items():
+        for planted in (name.encode(), secret, sha256(secret).digest(), sha256(name.encode())):
+            found = planted if isinstance(planted, bytes) else planted.digest()
+            assert found not in stored
+    assert all(token.blinded() not in stored for token in tokens)
+    assert tokens[0].blinded() not in repr(core.keys).encode()
+    core.start()
+
+
+async def test_a_signature_leaves_only_after_it_is_stored(
+    core: IssuerCore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If the disk fails, the device learns no signature, and may send the message again."""
+    token = pending(await core.create_key(), 1)
+    run = core.store._database.run
+
+    async def failing(work: Any, *args: Any) -> Any:
+        if work.__name__ == "_settle":
+            raise StorageError("the disk of the state directory is full")
+        return await run(work, *args)
+
+    monkeypatch.setattr(core.store._database, "run", failing)
+    with pytest.raises(StorageError):
+        await core.issue(token)
+    monkeypatch.undo()
+    assert token.finalize(await core.issue(token))
+
+
+async def test_a_failed_transaction_loses_no_waiting_signature(tmp_path: Path) -> None:
+    """Calls whose rows it had taken store their own, which each of them reads back."""
+    store = IssuanceStore(tmp_path / "issuer.sqlite")
+    store._waiting.append((b"k", b"p", b"r"))  # type: ignore[arg-type]  # one column too few
+    calls = [store.settle(b"k", bytes([n]), Issued(request=b"", signature=b"s")) for n in range(5)]
+    tried = await asyncio.gather(*calls, return_exceptions=True)
+
+    assert isinstance(tried[0], sqlite3.Error)
+    assert [Issued(request=b"", signature=b"s")] * 4 == tried[1:]
+    found = [await store.find(b"k", bytes([n])) is not None for n in range(5)]
+    store.close()
+    assert [False] + [True] * 4 == found
+
+
+async def test_no_crash_gives_a_person_two_tokens(tmp_path: Path) -> None:
+    """
+    At each boundary, before or after a commit or a change of a key file.
+
+    The device sends its message until it has a signature. Another one never gets one.
+    """
+    faults = [await _tried_with_a_crash(tmp_path / str(number), number) for number in range(40)]
+    crashed = [bool(fault.crashes) for fault in faults]
+
+    assert [True] * 15 == crashed[:15]
+    assert not crashed[-1]
+
+
+async def _tried_with_a_crash(folder: Path, number: int) -> Faults:
+    """Live a key's life, with a crash at the boundary of this number."""
+    folder.mkdir()
+    core = IssuerCore(folder, Faults(countdown=number))
+    core.start()
+    key = await _until_done(core, core.create_key)
+    token, other = pending(key, 1), pending(key, 2)
+    given = {await _until_done(core, lambda: core.issue(token)) for _ in range(2)}
+    with pytest.raises(ConflictError):
+        await _until_done(core, lambda: core.issue(other))
+    core.clock.seconds += DAY
+    await _until_done(core, lambda: core.issuance.destroy_ended())  # noqa: PLW0108  # a new one
+    rows, held = _rows(core), core.keys.held()
+    core.stop()
+
+    assert 1 == len(given)
+    assert token.finalize(given.pop())
+    assert ([], frozenset()) == (rows, held)
+    return core.faults
+
+
+async def _until_done(core: IssuerCore, work: Callable[[], Awaitable[T]]) -> T:
+    """Repeat a call after each crash and restart."""
+    while True:
+        try:
+            return await work()
+        except Crash:
+            core.stop()
+            core.start()
+
+
+def _rows(core: IssuerCore) -> list[tuple[bytes, ...]]:
+    with sqlite3.connect(core.path / "issuer.sqlite") as connection:
+        found = connection.execute("SELECT * FROM issued").fetchall()
+    connection.close()
+    return found
+
+
+async def test_threads_sign_beside_each_other(core: IssuerCore) -> None:
+    """GMP releases the interpreter's lock in each of the issuer's threads."""
+    with signing_threads(2) as threads:
+        found = [threads.submit(lambda: gmpy2.get_context().allow_release_gil) for _ in range(8)]
+        assert all(future.result() for future in found)
+        token: PendingToken = pending(await core.create_key(), 1)
+        key = core.keys.find(token.key.key_id, core.clock.now())
+        assert token.finalize(threads.submit(key.blind_sign, token.blinded()).result())

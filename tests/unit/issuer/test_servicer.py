@@ -1,0 +1,78 @@
+"""The issuer's answers and its metrics."""
+
+import pytest
+
+from common.errors import ConflictError, WireError
+from common.runtime.metrics import WINDOW, ProcessMetrics
+from common.wire.issuance import issuance_to_wire, signature_from_wire, token_key_from_wire
+from deploy.audit.harness.clock import ManualClock
+from issuer.metrics import IssuanceMetrics
+from issuer.servicer import IssuerServicer
+from protos.shuffledp.v1 import issuer_pb2
+from tests.support.issuers import DAY, ISSUER_NAME, SECRETS, IssuerCore, pending
+from tests.support.scrapes import series_of
+
+
+async def test_an_operator_creates_a_key_and_a_person_gets_a_token(core: IssuerCore) -> None:
+    """The calls need no context: nothing of the peer or its metadata is read."""
+    servicer = IssuerServicer(core.issuance, ISSUER_NAME)
+    request = issuer_pb2.CreateTokenKeyRequest(end=int(core.clock.now()) + DAY)
+    key, name = token_key_from_wire(await servicer.CreateTokenKey(request, None))
+    tokens = [pending(key, seed) for seed in range(2)]
+    asked = [issuance_to_wire(key.key_id, each.blinded(), SECRETS["Ada"]) for each in tokens]
+    signature = signature_from_wire(await servicer.IssueToken(asked[0], None))
+
+    assert ISSUER_NAME == name
+    assert tokens[0].finalize(signature)
+    with pytest.raises(ConflictError):
+        await servicer.IssueToken(asked[1], None)
+
+
+@pytest.mark.parametrize(
+    ("changes", "rule"),
+    [
+        ({"key_id": bytes(31)}, "key_id has 31 bytes; it must have 32"),
+        ({"blinded": bytes(257)}, "blinded has 257 bytes; it must have 256"),
+        ({"credential": bytes(8193)}, "credential has 8193 bytes; it may have at most 8192"),
+    ],
+)
+async def test_a_request_of_wrong_length_is_refused(
+    core: IssuerCore, changes: dict[str, bytes], rule: str
+) -> None:
+    """Before the core sees it."""
+    fields = {"key_id": bytes(32), "blinded": bytes(256), "credential": b""} | changes
+    servicer = IssuerServicer(core.issuance, ISSUER_NAME)
+    with pytest.raises(WireError, match=rule):
+        await servicer.IssueToken(issuer_pb2.IssueTokenRequest(**fields), None)
+    for end in (0, 2**63):
+        with pytest.raises(WireError, match="end is"):
+            await servicer.CreateTokenKey(issuer_pb2.CreateTokenKeyRequest(end=end), None)
+
+
+def test_answers_are_counted_in_whole_windows() -> None:
+    """No reading shows a single call; keys are counted at once."""
+    clock, keys = ManualClock(WINDOW * 10), [1]
+    process = ProcessMetrics("issuer", clock)
+    metrics = IssuanceMetrics(process, lambda: len(keys))
+
+    def shown() -> dict[str, float]:
+        found = series_of(process.metrics)
+        return {
+            name.removeprefix("shuffledp_token") + "".join(value for _, value in labels): number
+            for (name, labels), number in found.items()
+            if name.startswith("shuffledp_token") and number
+        }
+
+    for outcome in ("issued", "issued", "repeated", "credential", "second message"):
+        metrics.record(outcome)
+    keys.append(2)
+    assert {"_keys": 2} == shown()
+    clock.seconds += WINDOW
+    counted = {"_keys": 2, "s_issued_total": 2, "s_repeated_total": 1}
+    counted |= {"s_refused_totalcredential": 1, "s_refused_totalsecond message": 1}
+    assert counted == shown()
+    metrics.record("issued")
+    assert counted == shown()
+    clock.seconds += 5 * WINDOW
+    metrics.record("key")
+    assert counted | {"s_issued_total": 3} == shown()

@@ -1,0 +1,31 @@
+"""Calls from the user agent to the issuer of unlinkable tokens."""
+
+from typing import Final, Protocol
+
+import grpc
+
+from common.runtime.rpc import SHORT_DEADLINE, reply
+from common.wire.issuance import issuance_to_wire, signature_from_wire
+from protos.shuffledp.v1 import issuer_pb2_grpc
+
+_PEER: Final = "the issuer"
+
+
+class Issuer(Protocol):
+    """Interface of the issuer to a user agent."""
+
+    async def issue(self, key_id: bytes, blinded: bytes, credential: bytes) -> bytes:
+        """Fetch the blind signature of a blinded message; the same message may be sent again."""
+
+
+class RemoteIssuer:
+    """The issuer behind a gRPC channel. Every method raises the errors of `reply`."""
+
+    def __init__(self, channel: grpc.aio.Channel) -> None:
+        self._stub = issuer_pb2_grpc.IssuerStub(channel)
+
+    async def issue(self, key_id: bytes, blinded: bytes, credential: bytes) -> bytes:
+        """Fetch a blind signature, unverified."""
+        request = issuance_to_wire(key_id, blinded, credential)
+        response = await reply(self._stub.IssueToken(request, timeout=SHORT_DEADLINE), _PEER)
+        return signature_from_wire(response)
