@@ -18,8 +18,8 @@ _PARTIES: Final = ("user_agent", "shuffler", "analyzer", "issuer")
 _FOLDERS: Final = ("protos", "common", *_PARTIES, "deploy")
 _MOST_LINES: Final = 600
 _PRODUCT_LINES: Final = 54_000
-_DEPLOY_LINES: Final = 19_700
-_TEST_LINES: Final = 48_800
+_DEPLOY_LINES: Final = 19_800
+_TEST_LINES: Final = 47_200
 _EVERY_PARTY_HAS: Final = {"server.py", "servicer.py", "settings.py", "metrics.py"}
 """Files that each party has, under one name."""
 
