@@ -44,7 +44,7 @@ def test_a_dry_run_prints_the_guarantee_against_each_coalition(draft_file: Path)
 
     assert 0 == outcome.exit_code
     assert "nothing is published" in outcome.stdout
-    assert "if 9000 users are honest" in " ".join(outcome.stdout.split())
+    assert "if 9,000 users are honest" in " ".join(outcome.stdout.split())
     for coalition in ("analyzer+users", "analyzer+skippers", "shuffler+analyzer", "network"):
         assert coalition in outcome.stdout
     assert "the population's remaining budget" in " ".join(outcome.stdout.split())

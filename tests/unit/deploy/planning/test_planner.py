@@ -41,7 +41,6 @@ _WORDS: Final = {"n_users": 990_002, "domain_size": 41_270}
 _REFERENCE = [
     ("", _CITIES, 0.1, 2.0, math.inf, 1.18),
     ("", _WORDS, 0.2, 4.0, math.inf, 1.06),
-    ("", _CITIES, 0.1, 16.0, 8.0, 1.08),
     ("murs", _CITIES, 0.1, 1.0, math.inf, 2.03),
     *(
         pytest.param(protocol, data, epsilon, messages, cap, ratio, marks=pytest.mark.slow)
