@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from analyzer.estimation.histogram import estimate
 from analyzer.finalize import mixture_of
-from common.mechanisms.base import Counts, Mechanism, Mixture, Reports
+from common.mechanisms.base import Counts, Mechanism, Mixture, Reports, is_null
 from common.messages.result import Histogram
 from common.task.dummy_spec import DummySpec
 from common.task.task import Task
@@ -64,6 +64,7 @@ def _simulate_reports(
     _, dummies = draw_group_dummies(mechanism, task.dummies, n_users, rng)
     reports = np.concatenate([real, dummies])
     reports = reports[draw_kept(task.shuffler, len(reports), rng)]
+    reports = reports[~is_null(reports)]
     return CellCounts(cells=mechanism.tally(reports), n_reports=len(reports))
 
 

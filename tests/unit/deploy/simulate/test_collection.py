@@ -13,6 +13,7 @@ from common.mechanisms.support import SupportCounting
 from common.task.dummy_spec import EXTRA_WEIGHT_SUM, KEEP_SUM, RATIO_SUM, DummySpec, ShufflerSpec
 from common.task.task import Task
 from deploy.simulate.collection import ONE_BY_ONE, collect, few_enough_reports
+from tests.support.protocol_tasks import protocol_task
 from tests.support.tasks import published
 
 _USERS: Final = np.array([6, 1, 0, 4])
@@ -106,3 +107,12 @@ def test_only_small_collections_simulate_every_report() -> None:
     assert few_enough_reports(task, math.floor(messages))
     assert not few_enough_reports(task, math.ceil(messages) + 1)
     assert not few_enough_reports(_task("a dummy of each item"), 1)
+
+
+def test_null_reports_of_clusters_are_not_counted() -> None:
+    """One by one as in one draw: every counted report names an item."""
+    task = protocol_task("signed")
+    users = np.full(task.domain_size, 20)
+    found = collect(task, mechanism_of(task), users, np.random.default_rng(3), one_by_one=True)
+
+    assert users.sum() <= found.n_reports == found.cells.sum()
