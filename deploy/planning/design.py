@@ -198,16 +198,13 @@ def within_caps(design: Design) -> Design:
             f"{protocol} reports without local noise, so it cannot meet the local cap of "
             f"{target.noise_cap:g}"
         )
-    for figure, cap, what in (
-        (
-            max(design.influence),
-            target.influence_cap,
-            "users moved by one submission; the influence",
-        ),
-        (design.bytes_per_user, target.bytes_cap, "bytes per user; the bytes"),
-    ):
+    caps = (
+        ("influence", "users moved by one submission", max(design.influence), target.influence_cap),
+        ("bytes", "bytes per user", design.bytes_per_user, target.bytes_cap),
+    )
+    for name, unit, figure, cap in caps:
         if figure > cap:
-            raise PlanError(f"{protocol} has {figure:.4g} {what} cap is {cap:g}")
+            raise PlanError(f"{protocol} has {figure:.4g} {unit}; the {name} cap is {cap:g}")
     if messages > target.messages_cap + _ROUNDING:
         raise PlanError(
             f"{protocol} needs {messages:.4g} messages per user; the messages cap is "
