@@ -80,6 +80,7 @@ def complete(draft: TaskDraft, *, analyzer_key: bytes, nonce: bytes) -> Task:
         shuffler_key=shuffler_key.raw,
         shuffler_key_proof=draft.shuffler_key[length:],
         nonce=nonce,
+        tokens=draft.tokens,
         population=draft.population,
         budget_epsilon=default_budget(draft, local_epsilon),
         budget_delta=draft.delta if draft.budget_delta is None else draft.budget_delta,

@@ -8,6 +8,7 @@ import grpc
 
 from common.runtime.access import OperatorToken
 from common.runtime.clock import Clock, SystemClock
+from common.runtime.key_store import load_identity
 from common.runtime.metrics import ProcessMetrics
 from common.runtime.service import Listener, Service
 from common.runtime.state_directory import StateDirectory
@@ -50,7 +51,7 @@ async def start(settings: IssuerSettings) -> IssuerService:
     state = StateDirectory.open(settings.state_directory, settings.state_key)
     tls = identity_for(settings, "issuer", clock)
     entitlements = _entitlements(settings, clock)
-    keys = TokenKeys(state)
+    keys, identity = TokenKeys(state), load_identity(state)
     operator_token = OperatorToken(state.plain_secret("operator.token", OperatorToken.generate))
     store = IssuanceStore(state.path / "issuer.sqlite")
     signers = signing_threads(settings.signing_threads)
@@ -65,7 +66,7 @@ async def start(settings: IssuerSettings) -> IssuerService:
     await issuance.destroy_ended()
 
     def add_services(server: grpc.aio.Server) -> None:
-        servicer = IssuerServicer(issuance, settings.issuer_name)
+        servicer = IssuerServicer(issuance, settings.issuer_name, identity)
         issuer_pb2_grpc.add_IssuerServicer_to_server(servicer, server)
 
     listener = await Listener.start(

@@ -1,6 +1,10 @@
 """The issuer's gRPC methods: wire in, core, wire out."""
 
-from common.wire.issuance import end_from_wire, issuance_from_wire, token_key_to_wire
+from common.crypto.signed_key import KeyUse, prove_key
+from common.crypto.signing import SigningIdentity
+from common.task.token_spec import TokenSpec
+from common.wire.issuance import end_from_wire, issuance_from_wire
+from common.wire.tasks import TOKENS
 from issuer.issuance import Issuance
 from protos.shuffledp.v1 import issuer_pb2, issuer_pb2_grpc
 
@@ -8,16 +12,20 @@ from protos.shuffledp.v1 import issuer_pb2, issuer_pb2_grpc
 class IssuerServicer(issuer_pb2_grpc.IssuerServicer):
     """Serves devices and the operator; common/runtime/access.py lists who may call which method."""
 
-    def __init__(self, issuance: Issuance, issuer_name: str) -> None:
+    def __init__(self, issuance: Issuance, issuer_name: str, identity: SigningIdentity) -> None:
         self._issuance = issuance
-        self._issuer_name = issuer_name
+        self._name = issuer_name
+        self._identity = identity
 
     async def CreateTokenKey(
         self, request: issuer_pb2.CreateTokenKeyRequest, _context: object
     ) -> issuer_pb2.CreateTokenKeyResponse:
         """Create a token key. For the operator."""
-        key = await self._issuance.create_key(end_from_wire(request))
-        return token_key_to_wire(key, self._issuer_name)
+        end = end_from_wire(request)
+        key = (await self._issuance.create_key(end)).der
+        proof = prove_key(self._identity, KeyUse.TOKENS, self._name, key, end)
+        tokens = TokenSpec(issuer=self._name, key=key, proof=proof)
+        return issuer_pb2.CreateTokenKeyResponse(tokens=TOKENS.to_wire(tokens))
 
     async def IssueToken(
         self, request: issuer_pb2.IssueTokenRequest, _context: object

@@ -9,8 +9,8 @@ from typing import Any, Final, Protocol
 import numpy as np
 
 from common.crypto.batch_key import BatchKey
-from common.crypto.envelope_key import check_envelope_key
 from common.crypto.hpke import HpkePrivateKey, KeyId, key_id
+from common.crypto.signed_key import KeyUse, check_key
 from common.crypto.signing import PublicIdentity, SignedTask
 from common.errors import (
     BatchStateError,
@@ -272,9 +272,8 @@ class ActiveBatches:
         signed = await self._fetch(digest)
         task = await self._parse(Task.verified, signed, digest, self._identity)
         self._keys.private_key(task.suite, task.shuffler_key, whose="shuffler_key")
-        check_envelope_key(
-            self._own_identity, task.suite, task.shuffler_key, task.shuffler_key_proof
-        )
+        own, proof = self._own_identity, task.shuffler_key_proof
+        check_key(own, KeyUse.ENVELOPES, task.suite, task.shuffler_key, proof)
         if task.expected_shuffler_dummies > self._most_dummies:
             raise TaskError(
                 f"the task expects {task.expected_shuffler_dummies} dummies from the shuffler; "

@@ -9,7 +9,8 @@ from typing import Final
 
 from common.crypto.hpke import envelope_context
 from common.crypto.hpke_pool import HpkePool
-from common.crypto.signing import SignedTask, serial_of
+from common.crypto.privacy_tokens import nonce_of
+from common.crypto.signing import SignedTask
 from common.errors import (
     BatchStateError,
     ConflictError,
@@ -23,7 +24,7 @@ from common.messages.submission import REFUSALS, Outcome
 from common.task.task import Task, listed
 from common.task_digest import TaskDigest
 from shuffler.active_batches import ActiveBatch, Batches, FinishedBatch
-from shuffler.admission import TokenCheck
+from shuffler.admission import ConnectionLimit, TokenCheck, token_check
 from shuffler.batch_states import close_request_event, next_state
 from shuffler.refusals import RefusalCounts
 from shuffler.storage.group import Group, form_from_opened
@@ -34,10 +35,6 @@ _CALLS_AHEAD: Final = 3
 
 _ERRORS: Final[Mapping[Outcome, tuple[type[ShuffleDpError], str]]] = MappingProxyType(
     {
-        Outcome.UNAUTHENTICATED: (
-            CredentialError,
-            "this shuffler requires a valid token with every submission",
-        ),
         Outcome.MALFORMED: (
             WireError,
             "the envelope does not open: it was changed, or sealed to another key or task",
@@ -69,13 +66,13 @@ class Collection:
         store: SubmissionStore,
         pool: HpkePool,
         refusals: RefusalCounts,
-        tokens: TokenCheck | None = None,
+        connections: ConnectionLimit,
     ) -> None:
         self._batches = batches
         self._store = store
         self._pool = pool
         self._refusals = refusals
-        self._tokens = tokens
+        self._connections = connections
         self._bulk_slots = asyncio.Semaphore(_CALLS_AHEAD * pool.processes)
         self._bulk_calls = 0
         """Number of bulk calls whose envelopes are being opened."""
@@ -90,11 +87,14 @@ class Collection:
         stored = batch if isinstance(batch, ActiveBatch) else await self._store.get(digest)
         return stored.signed
 
-    async def submit(self, digest: TaskDigest, envelope: bytes, token: bytes = b"") -> Outcome:
+    async def submit(
+        self, digest: TaskDigest, envelope: bytes, token: bytes = b"", *, peer: str = ""
+    ) -> Outcome:
         """
         Open one submission and store it durably before returning.
 
-        The user's token, empty for none, is ignored unless this shuffler requires tokens.
+        The token, empty for none, is ignored unless the task requires tokens; the `peer`, gRPC's
+        name of the connection, is ignored if it does.
 
         Returns:
             STORED, or REPEATED if the same bytes were stored before.
@@ -104,21 +104,30 @@ class Collection:
             ConflictError: The submission id was used with other bytes.
             BatchStateError: The batch no longer collects, or its key is lost.
             CredentialError: A token is required, and this one is missing or invalid.
+            ConnectionLimitError: The connection has made too many submissions without tokens.
             TokenUsedError: The token was used with another submission to this task.
             StorageError: The submission could not be stored; safe to retry.
             ShuffleDpError: The task cannot be collected; see Batches.find_or_begin.
         """
         batch = await self._batches.find_or_begin(digest)
-        [outcome] = await self._take(batch, [envelope], [token], self._open_here)
+        [outcome] = await self._take(batch, [envelope], [token], self._open_here, peer)
         if outcome is Outcome.MALFORMED and isinstance(batch, ActiveBatch):
             _check_length(envelope, batch.task)
+        check = _token_check(batch)
+        if outcome is Outcome.UNAUTHENTICATED and check is not None:
+            raise CredentialError(check.explain(token))
         if outcome in _ERRORS:
             error, message = _ERRORS[outcome]
             raise error(message)
         return outcome
 
     async def submit_bulk(
-        self, digest: TaskDigest, envelopes: Sequence[bytes], tokens: Sequence[bytes] = ()
+        self,
+        digest: TaskDigest,
+        envelopes: Sequence[bytes],
+        tokens: Sequence[bytes] = (),
+        *,
+        peer: str = "",
     ) -> list[Outcome]:
         """
         Open many submissions on all cores and store them durably before returning.
@@ -130,6 +139,7 @@ class Collection:
 
         Raises:
             StorageError: Nothing was stored; safe to retry.
+            ConnectionLimitError: The connection has made too many submissions without tokens.
             ShuffleDpError: The task cannot be collected; see Batches.find_or_begin.
 
         Cost: opening the envelopes in the workers, and microseconds per submission. Calls that wait
@@ -138,7 +148,7 @@ class Collection:
         batch = await self._batches.find_or_begin(digest)
         tokens = tokens or [b""] * len(envelopes)
         async with self._bulk_slots:
-            return await self._take(batch, envelopes, tokens, self._open_in_workers)
+            return await self._take(batch, envelopes, tokens, self._open_in_workers, peer)
 
     async def _take(
         self,
@@ -146,11 +156,14 @@ class Collection:
         envelopes: Sequence[bytes],
         tokens: Sequence[bytes],
         opening: Callable[[ActiveBatch, Sequence[bytes]], Awaitable[OpenedGroups]],
+        peer: str,
     ) -> list[Outcome]:
         """Open and store submissions; return their outcomes, and count all but STORED."""
         if isinstance(batch, FinishedBatch):
             outcomes = [Outcome.CLOSED] * len(envelopes)
         else:
+            if batch.task.tokens is None:
+                self._connections.take(peer, len(envelopes))
             outcomes = await self._open_and_store(batch, envelopes, tokens, opening)
         self._refusals.count(batch.batch_id, outcomes)
         return outcomes
@@ -162,9 +175,13 @@ class Collection:
         tokens: Sequence[bytes],
         opening: Callable[[ActiveBatch, Sequence[bytes]], Awaitable[OpenedGroups]],
     ) -> list[Outcome]:
-        admitted = [True] * len(tokens)
-        if self._tokens is not None:
-            admitted = await self._tokens.accepted(tokens)
+        check = _token_check(batch)
+        if check is None:
+            admitted = [True] * len(tokens)
+        elif len(tokens) == 1:
+            admitted = check.are_valid(tokens)
+        else:
+            admitted = await asyncio.to_thread(check.are_valid, tokens)
         outcomes = [Outcome.MALFORMED if valid else Outcome.UNAUTHENTICATED for valid in admitted]
         sizes = set(batch.task.envelope_sizes)
         fitting = [
@@ -279,7 +296,7 @@ class Collection:
     async def _store_groups(
         self, batch: ActiveBatch, groups: Sequence[Group], tokens: Sequence[Sequence[bytes]]
     ) -> list[list[Outcome]]:
-        """Store groups, with their submissions' tokens if tokens are required."""
+        """Store groups, and spend their submissions' tokens if the task requires tokens."""
         if not any(groups):  # nothing opened, so nothing to commit
             return [[] for _ in groups]
         arrival = Arrival(
@@ -288,12 +305,17 @@ class Collection:
             groups=groups,
             deadline=batch.closing_rule.deadline,
             token_tags=()
-            if self._tokens is None
-            else [
-                [batch.key.tag(_TOKEN + serial_of(token)) for token in group] for group in tokens
-            ],
+            if batch.task.tokens is None
+            else [[batch.key.tag(_TOKEN + nonce_of(token)) for token in group] for group in tokens],
         )
         return await self._store.append(arrival)
+
+
+def _token_check(batch: ActiveBatch | FinishedBatch) -> TokenCheck | None:
+    """Return the check of a collecting batch's tokens; None if its task requires none."""
+    if isinstance(batch, FinishedBatch) or batch.task.tokens is None:
+        return None
+    return token_check(batch.task.tokens, batch.digest)
 
 
 def _check_length(envelope: bytes, task: Task) -> None:

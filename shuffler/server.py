@@ -7,11 +7,11 @@ from typing import Final
 
 import grpc
 
-from common.crypto.envelope_key import signed_envelope_key
 from common.crypto.hpke import DEFAULT_SUITE, SUITES, KeyId
 from common.crypto.hpke_pool import HpkePool
 from common.crypto.key_ring import DAY, KeyState
 from common.crypto.randomness import secure_generator
+from common.crypto.signed_key import signed_envelope_key
 from common.crypto.signing import PublicIdentity, SigningIdentity
 from common.errors import SettingsError
 from common.runtime.access import OperatorToken
@@ -28,7 +28,7 @@ from common.runtime.state_directory import StateDirectory
 from common.runtime.tls import identity_for
 from protos.shuffledp.v1 import coordinator_pb2_grpc, shuffler_pb2_grpc
 from shuffler.active_batches import ActiveBatches
-from shuffler.admission import ConnectionLimit, token_check
+from shuffler.admission import ConnectionLimit
 from shuffler.analyzer_client import AnalyzerClient
 from shuffler.collection import Collection
 from shuffler.coordinator_servicer import CoordinatorServicer
@@ -137,11 +137,13 @@ async def start_coordinator(settings: ShufflerSettings) -> ShufflerService:
         publish=lambda: publish_keys(state, keys, identity),
     )
     await rotation.rotate()
-    tokens = token_check(settings)
     collection = Collection(
-        batches=batches, store=store, pool=pool, refusals=refusals, tokens=tokens
+        batches=batches,
+        store=store,
+        pool=pool,
+        refusals=refusals,
+        connections=ConnectionLimit(settings.submissions_per_connection),
     )
-    connections = ConnectionLimit(0 if tokens else settings.submissions_per_connection)
     operator_token = OperatorToken(state.plain_secret("operator.token", OperatorToken.generate))
     inclusions = InclusionProofs(
         blocks=blocks,
@@ -167,7 +169,7 @@ async def start_coordinator(settings: ShufflerSettings) -> ShufflerService:
     await asyncio.to_thread(inclusions.delete_expired, incomplete=True)
 
     def add_services(server: grpc.aio.Server) -> None:
-        servicer = ShufflerServicer(collection, connections, Receipts(identity), inclusions)
+        servicer = ShufflerServicer(collection, Receipts(identity), inclusions)
         shuffler_pb2_grpc.add_ShufflerServicer_to_server(servicer, server)
 
     listener = await Listener.start(

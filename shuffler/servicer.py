@@ -8,7 +8,6 @@ from common.wire.fields import digest_from_wire
 from common.wire.submissions import envelope_from_wire, envelopes_from_wire, outcomes_to_wire
 from common.wire.tasks import signed_task_to_wire
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
-from shuffler.admission import ConnectionLimit
 from shuffler.collection import Collection
 from shuffler.inclusion import InclusionProofs
 from shuffler.receipts import Receipts
@@ -27,12 +26,10 @@ class ShufflerServicer(shuffler_pb2_grpc.ShufflerServicer):
     def __init__(
         self,
         collection: Collection,
-        connections: ConnectionLimit,
         receipts: Receipts,
         inclusions: InclusionProofs,
     ) -> None:
         self._collection = collection
-        self._connections = connections
         self._receipts = receipts
         self._inclusions = inclusions
 
@@ -47,9 +44,8 @@ class ShufflerServicer(shuffler_pb2_grpc.ShufflerServicer):
         self, request: shuffler_pb2.SubmitRequest, context: _Call
     ) -> shuffler_pb2.SubmitResponse:
         """Store one submission."""
-        self._connections.take(context.peer(), 1)
         digest, envelope, token = envelope_from_wire(request)
-        outcome = await self._collection.submit(digest, envelope, token)
+        outcome = await self._collection.submit(digest, envelope, token, peer=context.peer())
         return shuffler_pb2.SubmitResponse(
             repeated=outcome is Outcome.REPEATED,
             receipt=self._receipts.sign(digest, envelope, outcome),
@@ -59,9 +55,10 @@ class ShufflerServicer(shuffler_pb2_grpc.ShufflerServicer):
         self, request: shuffler_pb2.SubmitBulkRequest, context: _Call
     ) -> shuffler_pb2.SubmitBulkResponse:
         """Store many submissions."""
-        self._connections.take(context.peer(), len(request.envelopes))
         digest, envelopes, tokens = envelopes_from_wire(request)
-        outcomes = await self._collection.submit_bulk(digest, envelopes, tokens)
+        outcomes = await self._collection.submit_bulk(
+            digest, envelopes, tokens, peer=context.peer()
+        )
         receipt = self._receipts.sign_bulk(digest, envelopes, outcomes)
         return outcomes_to_wire(outcomes, receipt)
 

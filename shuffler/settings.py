@@ -33,11 +33,8 @@ class ShufflerSettings(KeyHolderSettings):
     most_dummies: Annotated[int, Field(ge=0)] = 10_000_000
     """Refuse tasks that expect more dummies from this shuffler. A dummy takes about 50 bytes and a
     tenth of a millisecond of one core."""
-    token_identity: str | None = None
-    """Require a token signed under this key (64 hexadecimal digits) with every submission; a token
-    is accepted once per task."""
     submissions_per_connection: Annotated[int, Field(ge=0)] = 10_000
-    """Maximum submissions per connection if no tokens are required; 0 for no limit."""
+    """Maximum submissions per connection to tasks without tokens; 0 for no limit."""
     keep_inclusion_days: Annotated[int, Field(ge=PROOF_DAYS)] = 30
     """Days for which inclusion proofs are kept after delivery or deadline, whichever is later; at
     least PROOF_DAYS, for which devices request them."""

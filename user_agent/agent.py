@@ -16,6 +16,7 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
+from common.crypto.privacy_tokens import PendingToken
 from common.crypto.signing import envelope_hash, is_valid_receipt
 from common.errors import (
     CredentialError,
@@ -34,10 +35,11 @@ from common.task_digest import TaskDigest
 from common.wire.submissions import AnswerRecord
 from user_agent.claim import Claim
 from user_agent.contribution import Contributor
-from user_agent.credentials import PersonalSecrets, TokenFile
+from user_agent.credentials import PersonalSecrets
 from user_agent.device_store import DeviceStore, InclusionState, SavedSubmission, SubmissionState
 from user_agent.policy import Policy, check, check_totals
 from user_agent.shuffler_client import Shuffler
+from user_agent.token_request import TokenSource
 
 _RESEND_SECONDS: Final = 30.0
 """Pause between retries of pending answers."""
@@ -70,11 +72,14 @@ class Agent:
     rng: np.random.Generator
     secrets: PersonalSecrets | None = None
     """Required if the policy allows permanent responses, whose noise is derived from it."""
-    tokens: TokenFile = TokenFile(None)  # noqa: RUF009  # frozen, so it can be shared
+    tokens: TokenSource | None = None
+    """Required if the policy pins an issuer."""
 
     def __post_init__(self) -> None:
         if self.policy.permanent_responses and self.secrets is None:
             raise SettingsError("permanent responses require the device's permanent secret")
+        if self.policy.issuer_identity is not None and self.tokens is None:
+            raise SettingsError("a pinned issuer requires its address and a credential")
         self._confirmed: deque[TaskDigest] = deque(maxlen=_MAX_CONFIRMED)
         self._under_way: WeakValueDictionary[tuple[str, TaskDigest], asyncio.Lock] = (
             WeakValueDictionary()
@@ -90,13 +95,13 @@ class Agent:
             WireError: `person` is given to an agent of one person, or missing for several; or a key
                 of the task is invalid.
             PolicyError, BudgetError: The device's policy or remaining budget forbids the task.
-            ProofError: The pinned analyzer did not sign the task, or the shuffler not its key.
+            ProofError: The pinned analyzer did not sign the task, or another party not its key.
             TaskError: The task is invalid.
             ValueRangeError: The value does not fit the task.
-            PeerError: The shuffler does not answer, or its receipt is invalid. If the answer is
-                saved, the agent retries.
-            PeerRefusalError: The shuffler refused the call.
-            SettingsError: The token file cannot be read, or is malformed.
+            PeerError: The shuffler or the issuer does not answer, or a receipt is invalid. If the
+                answer is saved, the agent retries.
+            PeerRefusalError: The shuffler or the issuer refused the call.
+            SettingsError: The credential file cannot be read, or lacks the person.
         """
         self._check_person(person)
         saved = await self.store.find(person, digest)
@@ -158,13 +163,17 @@ class Agent:
     ) -> tuple[SavedSubmission, bool]:
         """Charge, prepare and save an answer in one transaction; see `DeviceStore.charge`."""
         secret = None if self.secrets is None else self.secrets.of(person)
-        contributor = Contributor(task, digest, secret)
+        contributor, pending = Contributor(task, digest, secret), None
+        if task.tokens is not None:
+            key, challenge = task.tokens.token_key(), task.tokens.challenge(digest)
+            pending = PendingToken.draw(key, challenge, self.rng.bytes)
         return await self.store.charge(
             person,
             digest,
             Claim.of(task),
             partial(check_totals, self.policy),
             lambda: contributor.prepare(value, self.rng),
+            pending=pending,
         )
 
     async def _submit(self, saved: SavedSubmission) -> bool:
@@ -173,17 +182,28 @@ class Agent:
             latest = await self.store.find(saved.person, saved.task_digest)
             if latest is not None and latest.state is SubmissionState.ARRIVED:
                 return False
-            token = self.tokens.token(saved.person)
             try:
+                token = await self._token(saved)
                 receipt = await self.shuffler.submit(saved.task_digest, saved.envelope, token)
             except PeerRefusalError as error:
-                # The person may still get a valid token; the answer stays pending.
+                # The person may still get a valid credential; the answer stays pending.
                 if error.status != CredentialError.status:
                     await self.store.mark_refused(saved)
                 raise
             self._verify(saved, receipt)
             await self.store.mark_arrived(saved, receipt)
             return True
+
+    async def _token(self, saved: SavedSubmission) -> bytes:
+        """Return the answer's token, got from the issuer at first; empty if it needs none."""
+        kept = await self.store.token(saved)
+        if isinstance(kept, bytes):
+            return kept
+        if self.tokens is None:
+            raise SettingsError("the answer needs a token; set issuer in this device's settings")
+        token = await self.tokens.get(kept, saved.person)
+        await self.store.keep_token(saved, token)
+        return token
 
     def _lock_of(self, saved: SavedSubmission) -> asyncio.Lock:
         """Return the lock that serialises an answer's submissions; it exists only while in use."""

@@ -1,19 +1,19 @@
 """
-The device's permanent secret, from which permanent noise is derived, and its users' tokens.
+The secrets of the device's users: for permanent noise, and for the issuer of tokens.
 
-The secret is generated when the device's owner allows permanent responses. It is stored encrypted
-in the state directory, outlives every task, and never leaves the device.
+The device's permanent secret is generated when the device's owner allows permanent responses. It
+is stored encrypted in the state directory, outlives every task, and never leaves the device.
 """
 
 import hashlib
 import hmac
+import re
 import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from common.crypto.signing import TOKEN_BYTES
 from common.errors import SettingsError, WireError
 
 SECRET_BYTES: Final = 32
@@ -51,55 +51,46 @@ class PersonalSecrets:
         return hmac.digest(self._device_secret, _LABEL + person.encode(), hashlib.sha256)
 
 
+_SECRET_DIGITS: Final = re.compile(f"[0-9a-f]{{{2 * SECRET_BYTES}}}")
+
+
 @dataclass(frozen=True, slots=True)
-class TokenFile:
-    """A file of lines `TOKEN` or `TOKEN NAME`, a token each; `path` is None if there is no file."""
+class CredentialFile:
+    """
+    A file of lines `CREDENTIAL` or `NAME CREDENTIAL`, which show the issuer who may get tokens.
 
-    path: Path | None
-    name: str = "token_file"
-    """Name of the setting, for errors."""
+    A credential is a secret of 64 hexadecimal digits, or an ID token. The file is read at each use,
+    since ID tokens are renewed.
+    """
 
-    def token(self, person: str) -> bytes:
+    path: Path
+
+    def of(self, person: str) -> bytes:
         """
-        Return the token of a person, from the last line with the name; empty if there is none.
+        Return a person's credential: by the name or, for a device of one person, the first.
 
         Raises:
-            SettingsError: The file cannot be read, or this person's line has no valid token.
+            SettingsError: The file cannot be read, or has no credential of this person.
         """
-        found = b""
-        for number, line in self._lines():
-            digits, _, name = line.partition(" ")
-            if name.strip() == person:
-                found = self._read(digits, number)
-        return found
+        for name, credential in self._lines():
+            if not person or name == person:
+                return credential
+        raise SettingsError("credential_file has no credential of this person")
 
-    def tokens(self) -> list[bytes]:
-        """Return the distinct tokens of a file without names, or raise SettingsError."""
-        return list(dict.fromkeys(self._read(line, number) for number, line in self._lines()))
+    def all(self) -> list[bytes]:
+        """Return all credentials, or raise SettingsError."""
+        return [credential for _, credential in self._lines()]
 
-    def _lines(self) -> Iterator[tuple[int, str]]:
-        """Yield the non-empty lines with their numbers, or raise SettingsError."""
-        if self.path is None:
-            return
+    def _lines(self) -> Iterator[tuple[str, bytes]]:
         try:
             lines = self.path.read_text(encoding="utf-8").splitlines()
         except OSError as error:
             raise SettingsError(
-                f"{self.name}, {self.path}, cannot be read: {error.strerror}"
+                f"credential_file, {self.path}, cannot be read: {error.strerror}"
             ) from error
         except UnicodeDecodeError as error:
-            raise SettingsError(f"{self.name} is not UTF-8 text") from error
-        for number, line in enumerate(lines, start=1):
-            if line.strip():
-                yield number, line.strip()
-
-    def _read(self, digits: str, number: int) -> bytes:
-        try:
-            token = bytes.fromhex(digits)
-        except ValueError:
-            token = b""
-        if len(token) != TOKEN_BYTES:
-            raise SettingsError(
-                f"line {number} of {self.name} has no token of {2 * TOKEN_BYTES} hexadecimal digits"
-            )
-        return token
+            raise SettingsError("credential_file is not UTF-8 text") from error
+        for line in filter(None, map(str.strip, lines)):
+            name, _, credential = line.rpartition(" ")
+            secret = _SECRET_DIGITS.fullmatch(credential)
+            yield name, bytes.fromhex(credential) if secret else credential.encode()

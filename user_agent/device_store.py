@@ -2,8 +2,9 @@
 The device's database: spent budgets, submissions, and evidence of whether they were counted.
 
 Everything is saved before it is sent; no true value is stored. Each person's answer to a task has
-one row in `submissions` and one in `evidence`. Leaves identify a person's sealed reports in the
-batch, so they are deleted when the check of an answer ends, unless a report is missing.
+one row in `submissions` and one in `evidence`, and until it arrives one in `tokens`. Leaves
+identify a person's sealed reports in the batch, so they are deleted when the check of an answer
+ends, unless a report is missing.
 """
 
 import sqlite3
@@ -14,6 +15,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Final
 
+from common.crypto.privacy_tokens import PendingToken, TokenKey
 from common.runtime.database import Database, storage_failures
 from common.runtime.schema import Schema
 from common.task_digest import TaskDigest
@@ -45,6 +47,19 @@ CREATE TABLE IF NOT EXISTS evidence (
     PRIMARY KEY (person, task_digest)
 ) WITHOUT ROWID;
 """
+
+_TOKENS: Final = """
+CREATE TABLE IF NOT EXISTS tokens (
+    person TEXT NOT NULL,
+    task_digest BLOB NOT NULL,
+    key BLOB NOT NULL,
+    challenge BLOB NOT NULL,
+    pending BLOB NOT NULL,
+    token BLOB NOT NULL,
+    PRIMARY KEY (person, task_digest)
+) WITHOUT ROWID;
+"""
+"""Each answer's token until the answer has arrived: the secrets of a pending one, or the token."""
 
 
 class SubmissionState(Enum):
@@ -108,7 +123,7 @@ class DeviceStore:
 
     def __init__(self, path: Path) -> None:
         _upgrade(path)
-        self._database = Database(path, Schema(steps=(_TABLES,)))
+        self._database = Database(path, Schema(steps=(_TABLES, _TOKENS)))
 
     async def pin_fingerprint(self, fingerprint: bytes) -> bool:
         """Pin the permanent secret's fingerprint; return False if another one is pinned."""
@@ -125,9 +140,13 @@ class DeviceStore:
         claim: Claim,
         check: Check,
         prepare: Callable[[], PreparedSubmission],
+        *,
+        pending: PendingToken | None = None,
     ) -> tuple[SavedSubmission, bool]:
         """
         Check a person's total cost, prepare an answer, and save it, in one transaction.
+
+        With the answer its pending token is saved, if the task requires tokens.
 
         Two concurrent answers therefore cannot both pass a cap. `check` and `prepare` run in the
         database's thread; if one of them raises, the error propagates and nothing is charged. If
@@ -137,16 +156,27 @@ class DeviceStore:
             The saved submission, and whether it already existed.
         """
         return await self._database.run(
-            _charge, person, digest, claim=claim, check=check, prepare=prepare
+            _charge, person, digest, claim=claim, check=check, prepare=prepare, pending=pending
         )
+
+    async def token(self, submission: SavedSubmission) -> PendingToken | bytes:
+        """Return the answer's token, or its pending one; empty if the task requires none."""
+        return await self._database.run(_token, submission)
+
+    async def keep_token(self, submission: SavedSubmission, token: bytes) -> None:
+        """Keep a token, and erase the secrets that link it to its request."""
+        await self._database.run(_keep_token, submission, token)
+        await self._database.empty_log()
 
     async def mark_refused(self, submission: SavedSubmission) -> None:
         """Record that the shuffler refused a submission, unless it has already arrived."""
         await self._database.run(_set_state, submission, SubmissionState.REFUSED)
+        await self._database.empty_log()  # of the token
 
     async def mark_arrived(self, submission: SavedSubmission, receipt: bytes) -> None:
         """Record that the shuffler acknowledged a submission, with its verified receipt."""
         await self._database.run(_mark_arrived, submission, receipt)
+        await self._database.empty_log()
 
     async def evidence(self, person: str, digest: TaskDigest) -> Evidence | None:
         """Look up the evidence of a person's answer to a task; None if there is none."""
@@ -253,6 +283,7 @@ def _charge(
     claim: Claim,
     check: Check,
     prepare: Callable[[], PreparedSubmission],
+    pending: PendingToken | None,
 ) -> tuple[SavedSubmission, bool]:
     earlier = _find(connection, person, digest)
     if earlier is not None:
@@ -278,7 +309,31 @@ def _charge(
         "INSERT INTO evidence VALUES (?, ?, ?, ?, ?, ?, ?)",
         (person, digest, leaves, prepared.deadline, inclusion.value, b"", False),
     )
+    if pending is not None:
+        secrets = pending.to_bytes()
+        connection.execute(
+            "INSERT INTO tokens VALUES (?, ?, ?, ?, ?, ?)",
+            (person, digest, pending.key.der, pending.challenge, secrets, b""),
+        )
     return submission, False
+
+
+def _token(connection: sqlite3.Connection, submission: SavedSubmission) -> PendingToken | bytes:
+    row = connection.execute(
+        "SELECT key, challenge, pending, token FROM tokens WHERE person = ? AND task_digest = ?",
+        (submission.person, submission.task_digest),
+    ).fetchone()
+    if row is None:
+        return b""
+    key, challenge, pending, token = row
+    return token or PendingToken.from_bytes(pending, TokenKey(key), challenge)
+
+
+def _keep_token(connection: sqlite3.Connection, submission: SavedSubmission, token: bytes) -> None:
+    connection.execute(
+        "UPDATE tokens SET token = ?, pending = x'' WHERE person = ? AND task_digest = ?",
+        (token, submission.person, submission.task_digest),
+    )
 
 
 def _claims(connection: sqlite3.Connection, person: str) -> list[Claim]:
@@ -294,10 +349,14 @@ def _claims(connection: sqlite3.Connection, person: str) -> list[Claim]:
 def _set_state(
     connection: sqlite3.Connection, submission: SavedSubmission, state: SubmissionState
 ) -> None:
-    """Set the state of a submission that has not arrived: two calls may send the same bytes."""
+    """Set a final state, unless the submission has arrived: two calls may send the same bytes."""
     connection.execute(
         "UPDATE submissions SET state = ? WHERE person = ? AND task_digest = ? AND state != ?",
         (state.value, submission.person, submission.task_digest, SubmissionState.ARRIVED.value),
+    )
+    connection.execute(
+        "DELETE FROM tokens WHERE person = ? AND task_digest = ?",
+        (submission.person, submission.task_digest),
     )
 
 

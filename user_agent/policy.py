@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from common.accounting.composition import composed_claims
 from common.accounting.guarantees import delta_at_claim
-from common.crypto.envelope_key import check_envelope_key
+from common.crypto.signed_key import KeyUse, check_key
 from common.crypto.signing import PublicIdentity, SignedTask
 from common.errors import AccountingError, BudgetError, PolicyError
 from common.mechanisms.registry import randomizer_of
@@ -23,6 +23,10 @@ class Policy:
     """The pinned identity of the analyzer."""
     shuffler_identity: PublicIdentity
     """The pinned identity of the shuffler, which signs its envelope keys and receipts."""
+    issuer_identity: PublicIdentity | None = None
+    """The pinned identity of the issuer of tokens; None if this device has no issuer."""
+    allow_tasks_without_tokens: bool = False
+    """Whether to answer tasks to which anybody may submit any number of times."""
     local_epsilon_cap: float
     """Maximum local ε of one answer. If infinite, tasks without local noise are answered too."""
     total_local_epsilon_cap: float = 20.0
@@ -52,16 +56,17 @@ def check(
 
     Raises:
         PolicyError: The deadline has passed, a claim is false, the local ε exceeds the cap, or the
-            task shares permanent noise and the policy does not allow it.
-        ProofError: The pinned shuffler did not sign the task's key for envelopes.
+            policy does not allow the task's permanent noise or its lack of tokens.
+        ProofError: The pinned shuffler did not sign the task's key for envelopes, or the pinned
+            issuer not its key for tokens.
         ProofError, TaskError: See `Task.verified`.
 
     Cost: a few tenths of a second; less if the claim is confirmed.
     """
     task = Task.verified(signed, digest, policy.identity)
-    check_envelope_key(
-        policy.shuffler_identity, task.suite, task.shuffler_key, task.shuffler_key_proof
-    )
+    pinned, proof = policy.shuffler_identity, task.shuffler_key_proof
+    check_key(pinned, KeyUse.ENVELOPES, task.suite, task.shuffler_key, proof)
+    _check_tokens(policy, task)
     if now >= task.deadline:
         raise PolicyError("the task's deadline has passed")
     if task.lasting and not policy.permanent_responses:
@@ -82,6 +87,23 @@ def check(
     if not claim_confirmed:
         _confirm_central_claim(task)
     return task
+
+
+def _check_tokens(policy: Policy, task: Task) -> None:
+    if task.tokens is None:
+        if not policy.allow_tasks_without_tokens:
+            raise PolicyError(
+                "the task requires no tokens, so anybody may submit any number of times, and the "
+                "analyzer alone can leave you alone; to allow this, set allow_tasks_without_tokens "
+                "in this device's settings"
+            )
+    elif policy.issuer_identity is None:
+        raise PolicyError(
+            f"the task requires tokens of the issuer {task.tokens.issuer}; set issuer, "
+            "issuer_identity and credential_file in this device's settings"
+        )
+    else:
+        task.tokens.check(policy.issuer_identity)
 
 
 def _confirm_central_claim(task: Task) -> None:

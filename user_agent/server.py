@@ -16,13 +16,15 @@ from common.runtime.state_directory import StateDirectory
 from common.runtime.tls import identity_for
 from protos.shuffledp.v1 import user_agent_pb2_grpc
 from user_agent.agent import Agent
-from user_agent.credentials import PersonalSecrets, TokenFile
+from user_agent.credentials import CredentialFile, PersonalSecrets
 from user_agent.device_store import DeviceStore
 from user_agent.inclusion_monitor import InclusionMonitor
+from user_agent.issuer_client import RemoteIssuer
 from user_agent.policy import Policy
 from user_agent.servicer import UserAgentServicer
 from user_agent.settings import UserAgentSettings
 from user_agent.shuffler_client import RemoteShuffler
+from user_agent.token_request import TokenSource
 
 _PERMANENT_FILE: Final = "permanent.key"
 
@@ -32,12 +34,13 @@ class UserAgentService(Service):
     """A running user agent."""
 
     store: DeviceStore
-    channel: grpc.aio.Channel
+    channels: tuple[grpc.aio.Channel, ...]
 
     async def stop(self) -> None:
         """Finish calls in flight, stop background tasks, and close every file."""
         await self.listener.stop()
-        await self.channel.close()
+        for channel in self.channels:
+            await channel.close()
         self.store.close()
 
 
@@ -48,8 +51,12 @@ async def start(settings: UserAgentSettings) -> UserAgentService:
     tls = identity_for(settings, "user_agent", clock)
     store = DeviceStore(state.path / "budget.sqlite")
     secrets = await _permanent_secrets(state, store) if settings.lasting_responses else None
-    channel = open_channel(settings.shuffler, "shuffler", tls.authority if tls else None)
-    shuffler = RemoteShuffler(channel)
+    authority = tls.authority if tls else None
+    channels = [open_channel(settings.shuffler, "shuffler", authority)]
+    shuffler, tokens = RemoteShuffler(channels[0]), None
+    if settings.issuer is not None and settings.credential_file is not None:
+        channels.append(open_channel(settings.issuer, "issuer", authority))
+        tokens = TokenSource(RemoteIssuer(channels[1]), CredentialFile(settings.credential_file))
     identity = PublicIdentity.from_hex(settings.analyzer_identity, "analyzer_identity")
     agent = Agent(
         shuffler=shuffler,
@@ -59,13 +66,17 @@ async def start(settings: UserAgentSettings) -> UserAgentService:
             shuffler_identity=PublicIdentity.from_hex(
                 settings.shuffler_identity, "shuffler_identity"
             ),
+            issuer_identity=None
+            if settings.issuer_identity is None
+            else PublicIdentity.from_hex(settings.issuer_identity, "issuer_identity"),
+            allow_tasks_without_tokens=settings.allow_tasks_without_tokens,
             local_epsilon_cap=settings.local_epsilon_cap,
             total_local_epsilon_cap=settings.total_local_epsilon_cap,
             total_central_epsilon_cap=settings.total_central_epsilon_cap,
             total_delta_cap=settings.total_delta_cap,
             permanent_responses=settings.lasting_responses,
         ),
-        tokens=TokenFile(settings.token_file),
+        tokens=tokens,
         several_persons=settings.several_persons,
         clock=clock,
         rng=secure_generator(),
@@ -91,7 +102,7 @@ async def start(settings: UserAgentSettings) -> UserAgentService:
         ProcessMetrics("user_agent", clock),
         background=(agent.keep_resending, monitor.keep_checking),
     )
-    return UserAgentService(listener=listener, store=store, channel=channel)
+    return UserAgentService(listener=listener, store=store, channels=tuple(channels))
 
 
 async def _permanent_secrets(state: StateDirectory, store: DeviceStore) -> PersonalSecrets:

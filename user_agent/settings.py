@@ -36,8 +36,16 @@ class UserAgentSettings(ServiceSettings):
     lasting_responses: bool = False
     """Answer questions that may be asked again with the same permanent noise. Their epsilon assumes
     that the person's answer stays the same; a change may become visible."""
-    token_file: FilePath | None = None
-    """File of the tokens of the device's users, for shufflers that require them."""
+    issuer: str | None = None
+    """Address of the issuer of one-time tokens, for tasks that require tokens."""
+    issuer_identity: str | None = None
+    """The issuer's signing identity that this device trusts: 64 hexadecimal digits."""
+    credential_file: FilePath | None = None
+    """File of the credential that shows the issuer who asks: a secret of 64 hexadecimal digits or
+    an ID token; for several persons, lines NAME CREDENTIAL."""
+    allow_tasks_without_tokens: bool = False
+    """Answer tasks without tokens, to which anybody may submit any number of times: the analyzer
+    alone can then leave you alone in a batch, and learn as much as from your report by itself."""
     several_persons: bool = False
     """Answer for several people, identified by their names. For tests and shared devices."""
 
@@ -46,6 +54,14 @@ class UserAgentSettings(ServiceSettings):
         if not is_local(self.listen):
             raise SettingsError(
                 "the user agent receives true values; it must listen on unix: or loopback"
+            )
+        given = [each is not None for each in (self.issuer, self.issuer_identity)]
+        given.append(self.credential_file is not None)
+        if any(given) != all(given):
+            raise SettingsError("issuer, issuer_identity and credential_file belong together")
+        if not (any(given) or self.allow_tasks_without_tokens):
+            raise SettingsError(
+                "set issuer, issuer_identity and credential_file, or allow_tasks_without_tokens"
             )
         cap = self.local_epsilon_cap
         if not (0 < cap <= MAX_LOCAL_EPSILON or cap == math.inf):

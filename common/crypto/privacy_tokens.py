@@ -125,6 +125,10 @@ class TokenKey:
         signature = token[len(signed) :]
         return token.startswith(signed) and is_valid_signature(self.rsa, signed, signature)
 
+    def is_for(self, token: bytes, challenge: bytes) -> bool:
+        """Return whether a token, valid or not, names this key and answers this challenge."""
+        return token.startswith(self.signed_part(challenge, nonce_of(token)))
+
     def __reduce__(self) -> tuple[object, ...]:
         return TokenKey, (self.der,)
 

@@ -1,5 +1,5 @@
 """
-Signing identities (Ed25519 [RFC8032]), signed tasks, the shuffler's receipts and users' tokens.
+Signing identities (Ed25519 [RFC8032]), signed tasks and the shuffler's receipts.
 
 Devices pin identities, not encryption keys, so that encryption keys can change with every task.
 Every kind of message has its own label, so that no signature is valid for another kind. A receipt
@@ -9,7 +9,6 @@ envelope, so it does not reveal the content.
 """
 
 import hashlib
-import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Self
@@ -154,53 +153,3 @@ def sign_bulk_receipt(
     """
     hashes = b"".join(map(envelope_hash, stored))
     return identity.sign_message(_BULK_RECEIPT_LABEL, digest + hashlib.sha256(hashes).digest())
-
-
-SERIAL_BYTES: Final = 16
-TOKEN_BYTES: Final = SERIAL_BYTES + SIGNATURE_BYTES
-
-_TOKEN_LABEL: Final = b"shuffledp v1 user token"
-
-
-class TokenIdentity(PublicIdentity):
-    """The public half of a token key, which verifies tokens at the shuffler."""
-
-    __slots__ = ()
-
-    def is_valid_token(self, token: bytes) -> bool:
-        """Return whether this key's issuer signed a token. Run by the shuffler. Cost: 0.1 ms."""
-        serial, signature = token[:SERIAL_BYTES], token[SERIAL_BYTES:]
-        return len(token) == TOKEN_BYTES and self.is_valid_signature(
-            _TOKEN_LABEL, serial, signature
-        )
-
-
-class TokenIssuer:
-    """The private half of a token key, held by the party that admits users; hidden in repr."""
-
-    __slots__ = ("_identity",)
-
-    def __init__(self, raw: bytes) -> None:
-        self._identity = SigningIdentity(raw)
-
-    @staticmethod
-    def generate() -> bytes:
-        """Draw a new raw key from the operating system."""
-        return SigningIdentity.generate().private_bytes()
-
-    def identity(self) -> TokenIdentity:
-        """Return the public half."""
-        return TokenIdentity(self._identity.public_identity().raw)
-
-    def issue(self) -> bytes:
-        """Issue a token, with a random serial number from the operating system."""
-        serial = secrets.token_bytes(SERIAL_BYTES)
-        return serial + self._identity.sign_message(_TOKEN_LABEL, serial)
-
-    def __repr__(self) -> str:
-        return f"TokenIssuer(of {fingerprint(self.identity().raw)})"
-
-
-def serial_of(token: bytes) -> bytes:
-    """Return a token's unique serial number."""
-    return token[:SERIAL_BYTES]

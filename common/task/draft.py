@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from common.crypto.hpke import DEFAULT_SUITE
 from common.task.dummy_spec import PERMUTE_ONLY, DummySpec, ShufflerSpec
+from common.task.token_spec import TokenSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,3 +98,5 @@ class TaskDraft:
     """Only for RAPPOR; by default, TextDraft()."""
     pairs: PairDraft | None = None
     """Only for PrivKV; by default, PairDraft()."""
+    tokens: TokenSpec | None = None
+    """The issuer's key for the task's tokens. None: anybody may submit any number of times."""

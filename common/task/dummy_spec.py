@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Self, get_args
+from typing import Any, Final, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -143,6 +143,19 @@ class DummySpec:
             return ways + n * math.log1p(-chance) + k * math.log(chance)
         ways = math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
         return ways + k * math.log(chance) + (n - k) * math.log1p(-chance)
+
+    @classmethod
+    def from_fields(cls, fields: dict[str, Any]) -> Self:
+        """Parse the fields of a task; raise the errors of parsing arbitrary bytes."""
+        clusters = fields.pop("clusters", None)
+        if clusters is not None:
+            fields["clusters"] = ClusterSpec(
+                clusters=tuple(map(tuple, clusters.pop("clusters"))),
+                rooms=tuple(map(tuple, clusters.pop("rooms"))),
+                **clusters,
+            )
+        fields.setdefault("one_length", fields["law"] in RANDOM_UNIFORM)
+        return cls(**fields)
 
     @classmethod
     def averaging(cls, dummies_per_user: float) -> Self:

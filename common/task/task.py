@@ -17,12 +17,11 @@ from typing import Any, Final, NoReturn, Self, get_args
 
 import numpy as np
 
-from common.crypto.envelope_key import PROOF_BYTES, end_of_validity
 from common.crypto.hpke import DEFAULT_SUITE, SUITES, suite_named
+from common.crypto.signed_key import PROOF_BYTES, end_of_validity
 from common.crypto.signing import PublicIdentity, SignedTask
 from common.errors import ProofError, TaskError
 from common.protocols import Kind, Protocol, Refinement, protocol_named
-from common.task.cluster_spec import ClusterSpec
 from common.task.dummy_spec import KEEP_SUM, RANDOM_UNIFORM, DummySpec, ShufflerSpec
 from common.task.specs import (
     MAX_DIMENSIONS,
@@ -43,6 +42,7 @@ from common.task.specs import (
     spec_as,
     spec_from_fields,
 )
+from common.task.token_spec import TokenSpec
 from common.task_digest import TaskDigest
 
 FORMAT_VERSION: Final = 1
@@ -118,8 +118,10 @@ class Task:
     this task's."""
     budget_delta: float
     shuffler_key_proof: bytes = b""
-    """The shuffler's signature of shuffler_key; see `common.crypto.envelope_key`. Empty in tasks of
+    """The shuffler's signature of shuffler_key; see `common.crypto.signed_key`. Empty in tasks of
     former versions, which no device answers."""
+    tokens: TokenSpec | None = None
+    """The one-time tokens that submissions must spend; None if anybody may submit any number."""
 
     def __post_init__(self) -> None:
         check_domain_size(self.domain_size, self.kind)  # first, since other rules multiply by it
@@ -145,6 +147,11 @@ class Task:
                 raise TaskError(f"{name} has {len(value)} bytes; it must have {length}")
         if self.shuffler_key_proof:
             self._check_end_of_key()
+        if self.tokens is not None and self.deadline > self.tokens.end:
+            raise TaskError(
+                f"deadline is {self.deadline}; the issuer signs tokens of this key until "
+                f"{self.tokens.end}"
+            )
         if self.envelope_sizes[-1] > MAX_ENVELOPE_BYTES:
             raise TaskError(
                 f"a submission would have {self.envelope_sizes[-1]} bytes; "
@@ -314,6 +321,10 @@ class Task:
             fields[name] = fields[name].hex()
         if not self.shuffler_key_proof:
             del fields["shuffler_key_proof"]  # likewise
+        if self.tokens is None:
+            del fields["tokens"]
+        else:
+            fields["tokens"] = self.tokens.fields()
         if math.isinf(self.local_epsilon):
             fields["local_epsilon"] = _INFINITE
         text = json.dumps(
@@ -371,28 +382,18 @@ class Task:
             fields[name] = bytes.fromhex(fields[name])
         if fields["local_epsilon"] == _INFINITE:
             fields["local_epsilon"] = math.inf
+        tokens = fields.pop("tokens", None)
         labels = fields.pop("labels")
         if not all(isinstance(label, str) for label in labels):
             raise TaskError("labels must be text")
         return cls(
             mechanism=spec_from_fields(fields.pop("mechanism")),
-            dummies=_dummies_from_fields(fields.pop("dummies")),
+            dummies=DummySpec.from_fields(fields.pop("dummies")),
             shuffler=ShufflerSpec(**fields.pop("shuffler")),
             labels=tuple(labels),
+            tokens=None if tokens is None else TokenSpec.from_fields(tokens),
             **fields,
         )
-
-
-def _dummies_from_fields(fields: dict[str, Any]) -> DummySpec:
-    clusters = fields.pop("clusters", None)
-    if clusters is not None:
-        fields["clusters"] = ClusterSpec(
-            clusters=tuple(map(tuple, clusters.pop("clusters"))),
-            rooms=tuple(map(tuple, clusters.pop("rooms"))),
-            **clusters,
-        )
-    fields.setdefault("one_length", fields["law"] in RANDOM_UNIFORM)
-    return DummySpec(**fields)
 
 
 _LISTED: Final = 4

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from common.crypto.privacy_tokens import KEY_ID_BYTES, MODULUS_BYTES, TokenKey, check_issuer_name
+from common.crypto.privacy_tokens import KEY_ID_BYTES, MODULUS_BYTES
 from common.task.task import MAX_UNIX_TIME
 from common.wire.fields import parse_bounded, parse_fixed, parse_positive
 from protos.shuffledp.v1 import issuer_pb2
@@ -34,14 +34,3 @@ def signature_from_wire(message: issuer_pb2.IssueTokenResponse) -> bytes:
 def end_from_wire(message: issuer_pb2.CreateTokenKeyRequest) -> int:
     """Parse a new token key's end, in seconds since 1970 UTC."""
     return parse_positive("end", message.end, MAX_UNIX_TIME)
-
-
-def token_key_to_wire(key: TokenKey, issuer_name: str) -> issuer_pb2.CreateTokenKeyResponse:
-    """Write a new token key and its issuer's name."""
-    return issuer_pb2.CreateTokenKeyResponse(token_key=key.der, issuer_name=issuer_name)
-
-
-def token_key_from_wire(message: issuer_pb2.CreateTokenKeyResponse) -> tuple[TokenKey, str]:
-    """Parse a new token key and its issuer's name."""
-    check_issuer_name(message.issuer_name)
-    return TokenKey(message.token_key), message.issuer_name

@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, assert_never
 
-from common.crypto.signing import SIGNATURE_BYTES, TOKEN_BYTES
+from common.crypto.privacy_tokens import TOKEN_BYTES
+from common.crypto.signing import SIGNATURE_BYTES
 from common.errors import ValueRangeError, WireError
 from common.messages.submission import Outcome, Value, kind_of
 from common.protocols import Kind
@@ -33,7 +34,7 @@ _OUTCOMES: Final = EnumCodec(
 
 
 def envelope_from_wire(message: shuffler_pb2.SubmitRequest) -> tuple[TaskDigest, bytes, bytes]:
-    """Parse a submission: task, envelope, user's token (empty if none). Run by the shuffler."""
+    """Parse a submission: task, envelope, token (empty if none). Run by the shuffler."""
     envelope = parse_bounded("envelope", message.envelope, MAX_ENVELOPE_BYTES)
     return digest_from_wire(message.task_digest), envelope, _token(message.token)
 

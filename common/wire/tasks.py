@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final, get_args
 
-from common.crypto.envelope_key import split_envelope_key
 from common.crypto.hpke import DEFAULT_SUITE, SUITES
+from common.crypto.signed_key import split_envelope_key
 from common.crypto.signing import SIGNATURE_BYTES, SignedTask
 from common.errors import WireError
 from common.messages.batch import TaskState, TaskSummary
@@ -23,6 +23,7 @@ from common.task.specs import (
     MAX_TEXT_BYTES,
 )
 from common.task.task import MAX_POPULATION_CHARACTERS, MAX_TASK_BYTES, MAX_USERS
+from common.task.token_spec import TokenSpec
 from common.task_digest import TaskDigest
 from common.wire.fields import (
     Codec,
@@ -88,6 +89,8 @@ _CLUSTERS: Final = Codec(
     {"clusters": _triples, "rooms": _triples},
     {"clusters": _triples_to_wire, "rooms": _triples_to_wire},
 )
+TOKENS: Final = Codec(TokenSpec, task_pb2.TokenSpec)
+"""An issuer's token key, in drafts and from the issuer."""
 _share = partial(parse_amount, maximum=1)
 _TABLES: Final[dict[str, Codec[Any, Any]]] = {
     "dummies": Codec(
@@ -126,6 +129,7 @@ _TABLES: Final[dict[str, Codec[Any, Any]]] = {
         },
     ),
     "pairs": Codec(PairDraft, analyzer_pb2.PairDraft, {"key_share": _share}),
+    "tokens": TOKENS,
 }
 
 _DRAFT: Final = Codec(

@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Self
 
-from common.crypto.privacy_tokens import TokenKey
 from common.runtime.rpc import open_channel
-from common.wire.issuance import token_key_from_wire
+from common.task.token_spec import TokenSpec
+from common.wire.tasks import TOKENS
 from deploy.clients.base import ServiceClient, read_token
 from deploy.terminal.files import read_file
 from protos.shuffledp.v1 import issuer_pb2, issuer_pb2_grpc
@@ -23,7 +23,8 @@ class IssuerClient(ServiceClient):
         trusted = None if authority is None else read_file(authority)
         return cls(open_channel(address, "issuer", trusted), address, read_token(token_file))
 
-    async def create_key(self, end: int) -> tuple[TokenKey, str]:
-        """Create a key that ends in second `end` since 1970; return the issuer's name too."""
+    async def create_key(self, end: int) -> TokenSpec:
+        """Create a key that ends in second `end` since 1970."""
         request = issuer_pb2.CreateTokenKeyRequest(end=end)
-        return token_key_from_wire(await self._call(self._stub.CreateTokenKey, request))
+        response = await self._call(self._stub.CreateTokenKey, request)
+        return TOKENS.from_wire(response.tokens)

@@ -1,18 +1,21 @@
-"""Run the three services as child processes, on free loopback ports."""
+"""Run the services as child processes, on free loopback ports."""
 
 import asyncio
 import json
 import os
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Final, Self
+from typing import Any, ClassVar, Final, Self
 
 from common.errors import SettingsError
 from common.runtime.service import GRPC_SILENCE
+from common.task.token_spec import TokenSpec
 from deploy.clients.analyzer import OperatorClient
+from deploy.clients.issuer import IssuerClient
+from deploy.clients.people import draw_people
 
 _START_SECONDS: Final = 60.0
 _STOP_SECONDS: Final = 20.0
@@ -45,18 +48,25 @@ class Child:
 
 
 class Cluster:
-    """An analyzer, a shuffler and a user agent that share only a development authority."""
+    """An analyzer, a shuffler, an issuer and a user agent with one development authority."""
 
     analyzer: Child
     shuffler: Child
+    issuer: Child
     user_agent: Child
     _modules: ClassVar[Mapping[str, str]] = {}
     """Modules that are run in place of a party's own."""
 
     def __init__(
-        self, directory: Path, environment: Mapping[str, str] = GRPC_SILENCE, **shared: str
+        self,
+        directory: Path,
+        environment: Mapping[str, str] = GRPC_SILENCE,
+        people: Sequence[str] = (),
+        **shared: str,
     ) -> None:
+        """`people` may get tokens; without any, there is no issuer, and tasks have no tokens."""
         self._directory = directory
+        self._people = people
         self._environment = environment
         self._shared = {"tls_directory": str(directory / "tls"), **shared}
 
@@ -64,6 +74,8 @@ class Cluster:
         try:
             await self.start_analyzer()
             await self.start_shuffler()
+            if self._people:
+                await self.start_issuer()
             await self.start_user_agent()
         except BaseException:
             await self.stop()
@@ -89,8 +101,36 @@ class Cluster:
             submissions_per_connection=0,  # unlimited: simulated users share connections
         )
 
+    async def start_issuer(self) -> None:
+        """Start the issuer, with new secrets of the people."""
+        drawn = draw_people(self._people)
+        people = self._directory / "people.txt"
+        people.write_bytes(drawn.listed)
+        self.credentials.write_bytes(drawn.credentials)
+        self.issuer = await self._start(
+            "issuer", "127.0.0.1:0", issuer_name="issuer.localhost", people=str(people)
+        )
+
+    @property
+    def credentials(self) -> Path:
+        """File of the people's credentials, one a line in their order."""
+        return self._directory / "credentials.txt"
+
+    async def create_token_key(self, end: int) -> TokenSpec:
+        """Create the token key of one task, as the issuer's operator."""
+        token = self.issuer.state / "operator.token"
+        async with IssuerClient.connect(self.issuer.address, self.authority, token) as client:
+            return await client.create_key(end)
+
     async def start_user_agent(self) -> None:
         """Start the user agent, which answers for several people."""
+        tokens: dict[str, Any] = {"allow_tasks_without_tokens": True}
+        if self._people:
+            tokens = {
+                "issuer": self.issuer.address,
+                "issuer_identity": self.issuer.published("identity.pub"),
+                "credential_file": str(self.credentials),
+            }
         self.user_agent = await self._start(
             "user_agent",
             f"unix:{(self._directory / 'user_agent.sock').resolve()}",
@@ -101,6 +141,7 @@ class Cluster:
             local_epsilon_cap=20.0,
             total_central_epsilon_cap=20.0,  # tiny batches have hardly any amplification
             several_persons=True,
+            **tokens,
         )
 
     @property
@@ -120,7 +161,7 @@ class Cluster:
 
     async def stop(self) -> None:
         """Stop the services, callers first."""
-        for party in ("user_agent", "shuffler", "analyzer"):
+        for party in ("user_agent", "issuer", "shuffler", "analyzer"):
             if (child := getattr(self, party, None)) is not None:
                 await child.stop()
 

@@ -27,7 +27,7 @@ app = typer.Typer()
 )
 @describe_options
 def demo(
-    users: str = "20000",
+    users: str = "5000",
     task_kind: Kind = "categorical",
     seed: Annotated[int | None, typer.Option(min=0)] = None,
     output: Path = Path("result.json"),
@@ -36,7 +36,7 @@ def demo(
     json: AsJson = False,
 ) -> None:
     """
-    Collect values privately with three local processes; compare the result with the truth.
+    Collect values privately with four local processes; compare the result with the truth.
 
     The default is a histogram of confirmed COVID-19 cases by US state.
 

@@ -1,24 +1,39 @@
-"""`shuffledp issuer`: people's secrets and tasks' token keys, for the issuer of tokens."""
+"""`shuffledp issuer`: people's secrets, tasks' token keys, and tokens for tests."""
 
-import secrets
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
-from hashlib import sha256
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
+from rich.progress import Progress
 
+from common.crypto.randomness import new_seed
 from common.errors import SettingsError
+from common.runtime.rpc import open_channel
 from common.runtime.state_directory import atomic_write
+from common.task.task import Task
 from deploy.clients.issuer import IssuerClient
-from deploy.commands.options import AsJson, Authority, TokenFile, ask
+from deploy.clients.people import draw_people, fetch_tokens
+from deploy.commands.options import (
+    AsJson,
+    Authority,
+    ShufflerAddress,
+    TaskArgument,
+    TokenFile,
+    ask,
+    task_digest,
+)
 from deploy.terminal.console import terminal
 from deploy.terminal.files import check_folder, read_file, write, writing
 from deploy.terminal.help_examples import AT_ISSUER, example
-from deploy.terminal.json_output import print_json
+from deploy.terminal.json_output import dumps, print_json
 from issuer.entitlements import parse_people
+from user_agent.credentials import CredentialFile
+from user_agent.issuer_client import RemoteIssuer
+from user_agent.shuffler_client import RemoteShuffler
 
 app = typer.Typer()
 issuer_app = typer.Typer(
@@ -27,8 +42,6 @@ issuer_app = typer.Typer(
     epilog=example("shuffledp issuer people names.txt --output-dir people"),
 )
 app.add_typer(issuer_app, name="issuer")
-
-_SECRET_BYTES: Final = 32
 
 
 @issuer_app.command(
@@ -47,17 +60,15 @@ def people(
     theirs into another folder, and append its people.txt to the issuer's; it needs no restart.
     """
     names = _names(read_file(names_file))
-    drawn = {name: secrets.token_bytes(_SECRET_BYTES) for name in names}
-    hashes = [f"{name} {sha256(secret).hexdigest()}" for name, secret in drawn.items()]
-    own = [f"{name} {secret.hex()}" for name, secret in drawn.items()]
+    drawn = draw_people(names)
     listed, credentials = output_dir / "people.txt", output_dir / "credentials.txt"
-    parse_people(_text(hashes))
+    parse_people(drawn.listed)
     if output_dir.exists():
         raise SettingsError(f"{output_dir} already exists and may hold secrets in use")
     with writing(output_dir):
         output_dir.mkdir(mode=0o700)
-        atomic_write(credentials, _text(own), 0o600)
-        atomic_write(listed, _text(hashes), 0o600)
+        atomic_write(credentials, drawn.credentials, 0o600)
+        atomic_write(listed, drawn.listed, 0o600)
     if json:
         print_json({"people": len(names), "list": str(listed), "credentials": str(credentials)})
         return
@@ -83,32 +94,83 @@ def new_key(
     token_file: TokenFile,
     authority: Authority = None,
     out: Annotated[
-        Path | None, typer.Option(help="File for the key, in hexadecimal digits.")
-    ] = None,
+        Path, typer.Option(help="File for the key, for `shuffledp task create --token-key`.")
+    ] = Path("token-key.json"),
     json: AsJson = False,
 ) -> None:
-    """Create the token key of one task, for its draft. Needs the operator token.
+    """Create the token key of one task. Needs the operator token.
 
-    A key must serve one task only: with a second one, people could not get another token.
+    Hand the file to the analyzer's operator; nothing in it is secret. A key must serve one task
+    only: with a second one, people could not get another token.
     """
     check_folder(out)
     seconds = int(end.replace(tzinfo=UTC).timestamp())
     connect = partial(IssuerClient.connect, issuer, authority, token_file)
-    key, name = ask(connect, lambda client: client.create_key(seconds))
-    if out is not None:
-        write(out, key.der.hex() + "\n")
+    tokens = ask(connect, lambda client: client.create_key(seconds))
+    write(out, dumps(tokens.fields()))
     if json:
-        print_json(
-            {
-                "token_key": key.der.hex(),
-                "key_id": key.key_id.hex(),
-                "issuer_name": name,
-                "end": seconds,
-            }
-        )
+        key_id = tokens.token_key().key_id.hex()
+        print_json({"file": str(out), "key_id": key_id, "issuer": tokens.issuer, "end": tokens.end})
         return
-    shown = key.der.hex() if out is None else f"Written to {out}."
-    terminal().print(f"Token key of {name}:\n{shown}", markup=False, soft_wrap=True)
+    terminal().print(f"Key of {tokens.issuer} written to {out}.", markup=False, soft_wrap=True)
+
+
+@issuer_app.command(
+    "tokens",
+    epilog=example(
+        "shuffledp issuer tokens DIGEST --credentials people/credentials.txt --out tokens.txt "
+        "--issuer 127.0.0.1:7003 --shuffler 127.0.0.1:7002 --authority state/tls/authority.pem"
+    ),
+)
+def fetch(
+    task: TaskArgument,
+    credentials: Annotated[Path, typer.Option(help="File of lines NAME SECRET.")],
+    out: Annotated[Path, typer.Option(help="New file for the tokens, one per line.")],
+    issuer: Annotated[str, typer.Option(help="Address of the issuer, host:port.")],
+    shuffler: ShufflerAddress,
+    authority: Authority = None,
+    json: AsJson = False,
+) -> None:
+    """Get a token of one task for each credential, for sentinels and load tests.
+
+    Devices get their tokens themselves. After an interruption, run the same command again.
+    """
+    check_folder(out)
+    if out.exists():
+        raise SettingsError(f"{out} already exists and may hold tokens in use")
+    digest, people = task_digest(task), CredentialFile(credentials).all()
+    trusted = None if authority is None else read_file(authority)
+    seed_file = out.with_name(f"{out.name}.seed")
+    with writing(seed_file):
+        if not seed_file.exists():
+            atomic_write(seed_file, new_seed(), 0o600)
+
+    async def get(progress: Callable[[int], None]) -> list[bytes]:
+        async with open_channel(shuffler, "shuffler", trusted) as channel:
+            signed = await RemoteShuffler(channel).fetch_task(digest)
+        wanted = Task.verified(signed, digest, None).tokens
+        if wanted is None:
+            raise SettingsError("this task requires no tokens")
+        async with open_channel(issuer, "issuer", trusted) as channel:
+            return await fetch_tokens(
+                RemoteIssuer(channel),
+                wanted,
+                digest,
+                people,
+                seed=read_file(seed_file),
+                progress=progress,
+            )
+
+    with Progress(console=terminal(stderr=True)) as bar:
+        shown = bar.add_task("Tokens", total=len(people))
+        tokens = asyncio.run(get(lambda more: bar.advance(shown, more)))
+    with writing(out):
+        atomic_write(out, "".join(f"{token.hex()}\n" for token in tokens).encode(), 0o600)
+        seed_file.unlink()
+    if json:
+        print_json({"tokens": len(tokens), "file": str(out)})
+        return
+    terminal().print(f"{len(tokens)} tokens written to {out}.", markup=False, soft_wrap=True)
 
 
 def _names(raw: bytes) -> list[str]:
@@ -120,7 +182,3 @@ def _names(raw: bytes) -> list[str]:
     if not names or len(set(names)) < len(names):
         raise SettingsError("the file of names is empty, or repeats a name")
     return names
-
-
-def _text(lines: Sequence[str]) -> bytes:
-    return "".join(f"{line}\n" for line in lines).encode()

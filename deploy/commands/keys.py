@@ -1,15 +1,13 @@
-"""`shuffledp keys` and `tokens`: certificates, services' identities, and users' tokens."""
+"""`shuffledp keys`: certificates, and services' signing identities."""
 
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import typer
 from rich.table import Table
 
 from common.crypto.hpke import fingerprint
-from common.crypto.signing import TokenIssuer
-from common.errors import SettingsError
 from common.runtime.certificates import (
     FRONT_END,
     INTERNAL_ROLES,
@@ -19,11 +17,10 @@ from common.runtime.certificates import (
 )
 from common.runtime.clock import SystemClock
 from common.runtime.key_store import load_identity, renew_identity
-from common.runtime.state_directory import StateDirectory, atomic_write
+from common.runtime.state_directory import StateDirectory
 from deploy.clients.key_folder import KeyFolder
 from deploy.commands.options import AsJson, read_identity
 from deploy.terminal.console import terminal
-from deploy.terminal.files import check_folder, writing
 from deploy.terminal.help_examples import example
 from deploy.terminal.json_output import print_json
 from deploy.terminal.tables import add_columns
@@ -35,18 +32,6 @@ keys_app = typer.Typer(
     epilog=example("shuffledp keys make keys --host analyzer.example.org"),
 )
 app.add_typer(keys_app, name="keys")
-_TOKENS_EXAMPLE: Final = example(
-    "shuffledp tokens make 500 --out tokens.txt --key-directory tokens"
-)
-tokens_app = typer.Typer(
-    help="Tokens: each lets one person submit once to each task.",
-    no_args_is_help=True,
-    epilog=_TOKENS_EXAMPLE,
-)
-app.add_typer(tokens_app, name="tokens")
-
-MAX_TOKENS: Final = 1_000_000
-
 Directory = Annotated[Path, typer.Argument(help="Folder of the authority.")]
 
 
@@ -172,38 +157,3 @@ def _print(
         console.print(f"Fingerprint of the analyzer's signing identity: {identity}.")
     if soon := ", ".join(row["party"] for row in listed if row["ends_soon"]):
         console.print(f"Renew these, which expire in less than {WARN_DAYS} days: {soon}.")
-
-
-@tokens_app.command("make", epilog=_TOKENS_EXAMPLE)
-def make_tokens(
-    count: Annotated[int, typer.Argument(min=1, max=MAX_TOKENS, help="Number of tokens.")],
-    out: Annotated[Path, typer.Option(help="New file for the tokens, one per line.")],
-    key_directory: Annotated[
-        Path, typer.Option(help="Folder of the token key, which is created on first use.")
-    ],
-    json: AsJson = False,
-) -> None:
-    """Create tokens to hand out, one per person.
-
-    A person stores theirs in their agent's token_file. Tokens are valid for all tasks of shufflers
-    with the printed token_identity.
-    """
-    check_folder(out)
-    if out.exists():
-        raise SettingsError(f"{out} already exists and may hold tokens in use")
-    issuer = TokenIssuer(
-        StateDirectory.open(key_directory).secret("token.key", TokenIssuer.generate)
-    )
-    lines = "".join(f"{issuer.issue().hex()}\n" for _ in range(count))
-    with writing(out):
-        atomic_write(out, lines.encode(), 0o600)
-    identity = issuer.identity().raw.hex()
-    if json:
-        print_json({"tokens": count, "file": str(out), "token_identity": identity})
-        return
-    terminal().print(
-        f"{count} tokens written to {out}. For the shuffler's settings:\n"
-        f'token_identity = "{identity}"',
-        markup=False,
-        soft_wrap=True,
-    )

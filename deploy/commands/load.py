@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from common.errors import PlanError
+from deploy.clients.people import read_tokens
 from deploy.commands import options
 from deploy.datasets.catalogue import IPUMS_1940_CITY
 from deploy.load import report
@@ -70,6 +71,7 @@ def load(
     fetch_task: Annotated[bool, typer.Option("--fetch-task")] = False,
     prepare: Path | None = None,
     replay: Path | None = None,
+    tokens: Path | None = None,
     analyzer: str | None = None,
     token_file: Path | None = None,
     certificate: options.Certificate = None,
@@ -111,6 +113,8 @@ def load(
         fetch_task: Each user fetches the task first.
         prepare: Only seal the submissions into this file; send nothing.
         replay: Send the submissions prepared in this file.
+        tokens: File of tokens from `shuffledp issuer tokens`, one per user, if the task requires
+            them.
         analyzer: Address of the analyzer, to check the result too.
         token_file: The analyzer's operator token: operator.token in its state directory.
         shuffler_token_file: The shuffler's operator token, to check that the batch is empty and to
@@ -173,7 +177,15 @@ def load(
         )
     with report.ProgressBars(terminal(stderr=True)) as bars:
         finished = asyncio.run(
-            execute(connecting, plan, bars=bars, replayed=replayed, prepare=prepare, close=close)
+            execute(
+                connecting,
+                plan,
+                bars=bars,
+                replayed=replayed,
+                prepare=prepare,
+                close=close,
+                tokens=() if tokens is None else read_tokens(tokens),
+            )
         )
         bars.finish()
     if finished is None:

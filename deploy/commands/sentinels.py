@@ -11,6 +11,7 @@ import typer
 from common.crypto.randomness import secure_generator
 from common.task_digest import TaskDigest
 from deploy.clients.analyzer import OperatorClient
+from deploy.clients.people import read_tokens
 from deploy.commands import options
 from deploy.sentinels.planting import SentinelRun, shuffler_at
 from deploy.sentinels.sentinel_file import PlantedSentinel, SentinelState
@@ -19,7 +20,6 @@ from deploy.terminal.escape import escaped
 from deploy.terminal.files import check_folder, read_file
 from deploy.terminal.help_examples import example
 from deploy.terminal.json_output import print_json
-from user_agent.credentials import TokenFile as UserTokens
 
 app = typer.Typer()
 
@@ -66,8 +66,8 @@ def plant_sentinels(
         output: File that records the sentinels; an existing file is continued. Never show it to the
             shuffler.
         over: Seconds over which to send them, at random times.
-        tokens: User tokens, one per line, if the shuffler requires them. Uses the first COUNT;
-            never give these to users.
+        tokens: File of tokens from `shuffledp issuer tokens`, if the task requires them. Uses the
+            first COUNT, which must be of people who do not take part.
         analyzer_identity: The analyzer's identity.pub, to verify the task's signature.
         shuffler_identity: The shuffler's identity.pub, to verify receipts.
     """
@@ -76,7 +76,7 @@ def plant_sentinels(
     trusted = read_file(authority) if authority else None
     signer = options.read_identity(analyzer_identity) if analyzer_identity else None
     acknowledger = options.read_identity(shuffler_identity) if shuffler_identity else None
-    read_tokens = UserTokens(tokens, str(tokens)).tokens() if tokens else None
+    spent = read_tokens(tokens) if tokens else None
 
     async def plant() -> Sequence[PlantedSentinel]:
         async with OperatorClient.connect(
@@ -88,7 +88,7 @@ def plant_sentinels(
                 connect=lambda: shuffler_at(shuffler, trusted),
                 file=output,
                 rng=secure_generator(),
-                tokens=read_tokens,
+                tokens=spent,
                 analyzer_identity=signer,
                 shuffler_identity=acknowledger,
             )

@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from common.crypto.envelope_key import split_envelope_key
 from common.crypto.hpke import DEFAULT_SUITE, HpkePrivateKey, HpkePublicKey
+from common.crypto.signed_key import split_envelope_key
 from common.crypto.signing import SignedTask
 from common.errors import SettingsError
 from common.messages.batch import BatchStatus, TaskSummary
@@ -38,7 +38,7 @@ app.add_typer(task_app, name="task")
     "create",
     epilog=example(
         f"shuffledp task create draft.toml {AT_ANALYZER} "
-        "--shuffler-key state/shuffler/envelope.pub",
+        "--shuffler-key state/shuffler/envelope.pub --token-key token-key.json",
         "shuffledp task create draft.toml --dry-run",
     ),
 )
@@ -51,6 +51,13 @@ def create(
         typer.Option(
             help="The shuffler's public key in its state directory: envelope.pub, or "
             "envelope-SUITE.pub if the draft names a suite."
+        ),
+    ] = None,
+    token_key: Annotated[
+        Path | None,
+        typer.Option(
+            help="The task's token key, from `shuffledp issuer new-key`. Without it anybody may "
+            "submit any number of times, and devices refuse the task by default."
         ),
     ] = None,
     authority: options.Authority = None,
@@ -66,13 +73,13 @@ def create(
     A dry run needs no service: it computes the guarantees locally.
     """
     if dry_run:
-        _preview(_read(draft, shuffler_key), json=json)
+        _preview(_read(draft, shuffler_key, token_key), json=json)
         return
     if not (analyzer and token_file and shuffler_key):
         raise SettingsError(
             "publishing needs --analyzer, --token-file and --shuffler-key; use --dry-run otherwise"
         )
-    task_draft = _read(draft, shuffler_key)
+    task_draft = _read(draft, shuffler_key, token_key)
     connect = partial(OperatorClient.connect, analyzer, authority, token_file, certificate, key)
     signed = options.ask(connect, lambda operator: operator.create_task(task_draft))
     task, digest = Task.from_bytes(signed.task_bytes), signed.digest().hex()
@@ -201,11 +208,12 @@ def close(
     terminal().print("The batch is closed: no more users can take part.")
 
 
-def _read(draft: Path, shuffler_key: Path | None) -> TaskDraft:
+def _read(draft: Path, shuffler_key: Path | None, token_key: Path | None) -> TaskDraft:
     """Read a draft; a dry run without the shuffler's key uses a new key."""
+    tokens = None if token_key is None else draft_file.read_token_key(token_key)
     if shuffler_key is None:
         suite = draft_file.read(draft, b"").suite or DEFAULT_SUITE
-        return draft_file.read(draft, HpkePrivateKey.generate(suite).public_key().raw)
+        return draft_file.read(draft, HpkePrivateKey.generate(suite).public_key().raw, tokens)
     # The signing identity is in the same folder: an envelope sealed to it would never open.
     identity = shuffler_key.with_name("identity.pub")
     key = options.read_shuffler_key(shuffler_key)
@@ -213,7 +221,7 @@ def _read(draft: Path, shuffler_key: Path | None) -> TaskDraft:
         raise SettingsError(
             f"{shuffler_key} holds the shuffler's signing identity; use envelope.pub"
         )
-    task_draft = draft_file.read(draft, key)
+    task_draft = draft_file.read(draft, key, tokens)
     HpkePublicKey(task_draft.suite, split_envelope_key(task_draft.suite, key)[0])  # is a point
     return task_draft
 

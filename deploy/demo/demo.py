@@ -1,10 +1,10 @@
-"""The demo: collect values privately with three processes on this machine."""
+"""The demo: collect values privately with four processes on this machine."""
 
 import asyncio
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -12,15 +12,18 @@ from typing import Any, Final
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from common.crypto.randomness import new_seed
 from common.crypto.signing import SignedTask
-from common.errors import BatchStateError
+from common.errors import BatchStateError, TaskError
 from common.messages.batch import BatchState, BatchStatus
 from common.messages.result import Result
 from common.messages.submission import Value
+from common.runtime.rpc import open_channel
 from common.task.task import Task
 from common.task_digest import TaskDigest
 from common.version import VERSION
 from deploy.clients.local_cluster import Cluster
+from deploy.clients.people import fetch_tokens
 from deploy.clients.shuffler import ShufflerClient
 from deploy.clients.user_agent import send
 from deploy.datasets.sample_people import SamplePeople
@@ -32,6 +35,8 @@ from deploy.results.result_view import MAX_ROWS, ResultView, result_view
 from deploy.tasks.demo_task import closing_draft
 from deploy.terminal.files import write
 from deploy.terminal.json_output import dumps
+from user_agent.credentials import CredentialFile
+from user_agent.issuer_client import RemoteIssuer
 
 _THROUGH_USER_AGENT: Final = 5
 """Users who contribute through a real user_agent process; others use its code in bulk."""
@@ -80,23 +85,24 @@ def run(people: SamplePeople, *, output: Path, html: Path, console: Console) -> 
 
 
 async def collect(people: SamplePeople, *, directory: Path, console: Console) -> DemoRun:
-    """Start the three services in a directory, collect all values, and wait for the result."""
+    """Start the services in a directory, collect all values, and wait for the result."""
     n_users = len(people.values)
     bulk = max(0, n_users - _THROUGH_USER_AGENT)
-    console.print("Starting the analyzer, shuffler and user agent …")
+    names = [f"person {number}" for number in range(n_users)]
+    console.print("Starting the analyzer, shuffler, issuer and user agent …")
     console.print(
         f"Users: {n_users - bulk} through the user agent process, {bulk:,} through the same code "
         "in bulk."
     )
-    async with Cluster(directory) as cluster, cluster.operator() as operator:
-        signed = await operator.create_task(
-            closing_draft(people.draft, n_users, now=time.time(), shuffler_key=cluster.shuffler_key)
+    async with Cluster(directory, people=names) as cluster, cluster.operator() as operator:
+        draft = closing_draft(
+            people.draft, n_users, now=time.time(), shuffler_key=cluster.shuffler_key
         )
+        draft = replace(draft, tokens=await cluster.create_token_key(draft.deadline))
+        signed = await operator.create_task(draft)
         console.print(f"Task {signed.digest().hex()}")
-        authority = cluster.authority.read_bytes()
-        shuffler = Destination(address=cluster.shuffler.address, authority=authority)
         started = time.perf_counter()
-        await _contribute(people.values, signed, cluster.user_agent.address, shuffler, console)
+        await _contribute(people.values, names, signed, cluster, console)
         submitted = time.perf_counter()
         with console.status("Shuffling, opening, estimating …"):
             async with asyncio.timeout(_RESULT_TIMEOUT_SECONDS):
@@ -112,16 +118,38 @@ async def collect(people: SamplePeople, *, directory: Path, console: Console) ->
 
 
 async def _contribute(
-    values: Sequence[Value], signed: SignedTask, agent: str, shuffler: Destination, console: Console
+    values: Sequence[Value],
+    names: Sequence[str],
+    signed: SignedTask,
+    cluster: Cluster,
+    console: Console,
 ) -> None:
+    """Get each person's token and contribute, the first people through the user agent."""
+    digest, authority = signed.digest(), cluster.authority.read_bytes()
+    tokens = Task.from_bytes(signed.task_bytes).tokens
     columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(TextColumn("Users contributing"), *columns, console=console) as bar:
-        shown = bar.add_task("", total=len(values))
-        for number, value in enumerate(values[:_THROUGH_USER_AGENT]):
-            await send(agent, signed.digest(), value, f"person {number}")
-            bar.advance(shown)
-        rest = values[_THROUGH_USER_AGENT:]
-        await contribute_all(rest, signed, shuffler, progress=partial(bar.advance, shown))
+    with Progress(TextColumn("{task.description}"), *columns, console=console) as bar:
+        people, rest = names[:_THROUGH_USER_AGENT], values[_THROUGH_USER_AGENT:]
+        fetching = bar.add_task("One-time tokens", total=len(rest))
+        contributing = bar.add_task("Users contributing", total=len(values))
+        for name, value in zip(people, values, strict=False):
+            await send(cluster.user_agent.address, digest, value, name)
+            bar.advance(contributing)
+        credentials = CredentialFile(cluster.credentials).all()[_THROUGH_USER_AGENT:]
+        if tokens is None:
+            raise TaskError("the demo's task must require tokens")
+        async with open_channel(cluster.issuer.address, "issuer", authority) as channel:
+            spent = await fetch_tokens(
+                RemoteIssuer(channel),
+                tokens,
+                digest,
+                credentials,
+                seed=new_seed(),
+                progress=partial(bar.advance, fetching),
+            )
+        shuffler = Destination(address=cluster.shuffler.address, authority=authority)
+        progress = partial(bar.advance, contributing)
+        await contribute_all(rest, signed, shuffler, tokens=spent, progress=progress)
 
 
 async def _wait_until_delivered(cluster: Cluster, digest: TaskDigest) -> BatchStatus:

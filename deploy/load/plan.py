@@ -136,9 +136,13 @@ _CONSENT: Final = (
 def check_options(kind: TargetKind, mode: Mode, pattern: Pattern, given: Collection[str]) -> None:
     """Raise PlanError for `given` options without effect, and for missing ones."""
     present, remote, bursts = {*given}, kind == "services", pattern == "burst"
-    sent_nothing = f"replay analyzer {_RESULT} {_ACCESS} {_SENDING}"
+    sent_nothing = f"replay tokens analyzer {_RESULT} {_ACCESS} {_SENDING}"
     ignored = (
-        (not remote, f"task authority analyzer prepare {_RESULT} {_ACCESS}", f"--{kind} sets them"),
+        (
+            not remote,
+            f"task authority analyzer prepare tokens {_RESULT} {_ACCESS}",
+            f"--{kind} sets them",
+        ),
         (remote, "draft", "running services already have a task"),
         (kind == "local", "replay", "--local makes new keys, so no prepared file fits"),
         (kind == "sink", "close", "a sink has no batch"),

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractAsyncContextManager, suppress
+from dataclasses import replace
 from functools import partial
 from itertools import repeat
 from pathlib import Path
@@ -21,6 +22,7 @@ from common.crypto.signing import SignedTask
 from common.messages.result import Result
 from common.messages.submission import REFUSALS, Outcome, Value
 from common.runtime.access import CallKind
+from common.task.task import Task
 from deploy.load.behaviour import expected_answers
 from deploy.load.plan import LoadPlan, arrivals
 from deploy.load.report import LoadReport, ProgressBars
@@ -51,14 +53,21 @@ async def execute(
     replayed: SealedUsers | None = None,
     prepare: Path | None = None,
     close: bool = False,
+    tokens: Sequence[bytes] = (),
 ) -> LoadReport | None:
     """
     Run a load test with newly sealed or replayed users; with `prepare`, only seal them.
 
-    Raises PlanError if the batch is not collecting or not empty, SettingsError if the replayed
-    users are for another task.
+    Raises PlanError if the batch is not collecting or not empty, or the number of tokens is wrong,
+    SettingsError if the replayed users are for another task.
     """
     async with connecting as target:
+        n_users = plan.n_users if replayed is None else replayed.n_users
+        required = n_users * (Task.from_bytes(target.signed.task_bytes).tokens is not None)
+        if prepare is None and len(tokens) != required:
+            raise errors.PlanError(
+                f"{n_users} users of this task need {required} tokens; --tokens has {len(tokens)}"
+            )
         if replayed is not None and target.signed.digest() != replayed.signed.digest():
             raise errors.SettingsError("the users were prepared for another task")
         if prepare is None:
@@ -70,6 +79,7 @@ async def execute(
         if prepare is not None:
             users.save(prepare)
             return None
+        users = replace(users, tokens=tokens)
         await target.check_empty()  # real users may have submitted meanwhile
         # A ramp may leave users unsent, so close this program's own batch.
         ends_early = target.kind == "local" and plan.ramp is not None
@@ -226,11 +236,13 @@ async def contribute_all(
     signed: SignedTask,
     to: Destination,
     *,
+    tokens: Sequence[bytes] = (),
     progress: Callable[[int], None] = lambda _: None,
 ) -> None:
     """Contribute values as honest users, in bulk; raise BatchStateError if one is not stored."""
     kinds, plan = np.zeros(len(values), np.uint8), LoadPlan(mode="bulk")
     users = await asyncio.to_thread(seal_values, signed, kinds, values, progress)
+    users = replace(users, tokens=tokens)
     tally = await Sender(to, users, plan, repeat(0.0), plan.in_flight).run()
     if lost := len(values) - tally.answers[Outcome.STORED]:
         causes = ", ".join({*tally.refusals, *tally.failures, *tally.answers} - {Outcome.STORED})

@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 import grpc
 
+from common.crypto.privacy_tokens import TOKEN_BYTES
 from common.errors import PeerBusyError, PeerError, PeerRefusalError, SettingsError
 from common.messages.submission import Outcome
 from common.runtime.rpc import reply
@@ -76,7 +77,8 @@ class Destination(NamedTuple):
 
 def submissions_of_a_call(envelope_bytes: int) -> int:
     """Return the number of submissions per bulk call: half of the shuffler's maximum."""
-    return max(1, min(MAX_BULK_ENVELOPES // 2, MAX_MESSAGE_BYTES // (2 * envelope_bytes)))
+    each = envelope_bytes + TOKEN_BYTES
+    return max(1, min(MAX_BULK_ENVELOPES // 2, MAX_MESSAGE_BYTES // (2 * each)))
 
 
 def outcome_of(refusal: PeerRefusalError) -> Outcome | None:
@@ -162,18 +164,21 @@ class Sender:
                     fetch = shuffler_pb2.FetchTaskRequest(task_digest=self._digest)
                     await self._persist(partial(stub.FetchTask, fetch, timeout=_DEADLINE), 0)
                 if self.users.kinds[user] == Behaviour.FLOODING:
-                    copies = (self._submit(stub, copy, once=True) for copy in more)
+                    copies = (self._submit(stub, user, copy, once=True) for copy in more)
                     flood, more = list(map(asyncio.create_task, copies)), []
-                outcome = await self._submit(stub, envelope)
+                outcome = await self._submit(stub, user, envelope)
             self.tally.acknowledged += outcome in _ARRIVED
             for again in more:
-                await self._submit(stub, again)
+                await self._submit(stub, user, again)
         finally:
             await asyncio.gather(*flood)
 
-    async def _submit(self, stub: _Stub, envelope: bytes, *, once: bool = False) -> Outcome | None:
+    async def _submit(
+        self, stub: _Stub, user: int, envelope: bytes, *, once: bool = False
+    ) -> Outcome | None:
         """Submit once, or until a final answer; return None if it is missing or unexpected."""
         request = shuffler_pb2.SubmitRequest(task_digest=self._digest, envelope=envelope)
+        request.token = self.users.token(user)
         try:
             call = partial(stub.Submit, request, timeout=_DEADLINE)
             found = await self._persist(call, 1, once=once)
@@ -198,6 +203,7 @@ class Sender:
                 owners, envelopes = zip(*entries[start : start + self._most], strict=True)
                 request = shuffler_pb2.SubmitBulkRequest(envelopes=envelopes)
                 request.task_digest = self._digest
+                request.tokens.extend(filter(None, map(self.users.token, owners)))
                 call = partial(stub.SubmitBulk, request, timeout=_BULK_DEADLINE)
                 outcomes = outcomes_from_wire(await self._persist(call, len(envelopes)))
                 self.tally.answers.update(outcomes)

@@ -54,6 +54,8 @@ class SealedUsers:
     """Bytes of each sealed envelope, in user order, ENVELOPES per user; shape (envelopes,)."""
     envelopes: NDArray[np.uint8]
     """All envelopes, concatenated."""
+    tokens: Sequence[bytes] = ()
+    """A token per user; empty if the task requires none. Not saved with the envelopes."""
 
     @property
     def n_users(self) -> int:
@@ -92,7 +94,12 @@ class SealedUsers:
             values=self.values[first:end],
             sizes=self.sizes[before:after],
             envelopes=self.envelopes[self._places[before] : self._places[after]],
+            tokens=self.tokens[first:end],
         )
+
+    def token(self, user: int) -> bytes:
+        """Return a user's token; empty if the task requires none."""
+        return self.tokens[user] if self.tokens else b""
 
     def truth(self, n_users: int, domain_size: int) -> NDArray[np.float64]:
         """Return the items' shares among the counted users of the first n_users."""

@@ -37,7 +37,7 @@ class SentinelRun:
     file: Path
     rng: np.random.Generator
     tokens: Sequence[bytes] | None = None
-    """Tokens, one per sentinel, the same in every run; None if the shuffler requires none."""
+    """Tokens, one per sentinel, the same in every run; None if the task requires none."""
     analyzer_identity: PublicIdentity | None = None
     """Required signer of the task; None to skip the check."""
     shuffler_identity: PublicIdentity | None = None

@@ -10,12 +10,13 @@ from typing import Any, Final
 from pydantic import with_config
 
 from common.crypto.signing import SignedTask
-from common.errors import TaskError
+from common.errors import SettingsError, TaskError
 from common.runtime.state_directory import atomic_write
 from common.runtime.validation import STRICT, read_toml, validated
 from common.task.draft import TaskDraft
 from common.task.task import MAX_TASK_BYTES, MAX_UNIX_TIME
-from deploy.terminal.files import writing
+from common.task.token_spec import TokenSpec
+from deploy.terminal.files import read_file, writing
 
 MAX_DRAFT_BYTES: Final = 2 * MAX_TASK_BYTES
 """Enough for the labels of the longest task, with indentation."""
@@ -23,19 +24,32 @@ TASK_FILES: Final = ("task.json", "task.sig")
 """File names of a task's bytes and of its signature."""
 _READABLE: Final = 0o644
 _DRAFT: Final = with_config(STRICT)(TaskDraft)
+_OF_OTHERS: Final = {"shuffler_key": "shuffler", "tokens": "issuer"}
+"""Fields that are not in the file, with the party whose key they hold."""
 
 
-def read(path: Path, shuffler_key: bytes) -> TaskDraft:
+def read(path: Path, shuffler_key: bytes, tokens: TokenSpec | None = None) -> TaskDraft:
     """Read TaskDraft's fields from TOML; `deadline` is a date-time or a UNIX time."""
     keys = read_toml(path, TaskError, max_bytes=MAX_DRAFT_BYTES)
-    if "shuffler_key" in keys:
-        raise TaskError("unknown key in the draft: shuffler_key; the key comes from the shuffler")
+    for name, party in _OF_OTHERS.items():
+        if name in keys:
+            raise TaskError(f"unknown key in the draft: {name}; the key comes from the {party}")
     if "deadline" in keys:
         keys["deadline"] = _seconds(keys["deadline"])
     keys["shuffler_key"] = ""
     draft = validated(_DRAFT, keys, TaskError, "key in the draft", str(path))
     _check_whole_numbers(asdict(draft).items())
-    return replace(draft, shuffler_key=shuffler_key)
+    return replace(draft, shuffler_key=shuffler_key, tokens=tokens)
+
+
+def read_token_key(path: Path) -> TokenSpec:
+    """Read the file of a token key, as `shuffledp issuer new-key` writes it."""
+    try:
+        return TokenSpec.from_fields(json.loads(read_file(path)))
+    except TaskError:
+        raise
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise SettingsError(f"{path} is not a token key from `shuffledp issuer new-key`") from error
 
 
 def _seconds(deadline: object) -> int:
@@ -58,11 +72,11 @@ def _check_whole_numbers(values: Iterable[tuple[str, Any]]) -> None:
 
 
 def as_toml(draft: TaskDraft) -> str:
-    """Return a draft as TOML for `read`, without shuffler_key and fields with default values."""
+    """Return a draft as TOML for `read`, without others' keys and fields with default values."""
     plain, tables = [], []
     for field in fields(draft):
         value = getattr(draft, field.name)
-        if field.name == "shuffler_key" or value == field.default:
+        if field.name in _OF_OTHERS or value == field.default:
             continue
         if is_dataclass(value) and not isinstance(value, type):
             tables += _table(field.name, asdict(value))

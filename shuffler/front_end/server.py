@@ -17,7 +17,7 @@ from common.runtime.rpc import FreshChannel, open_channel
 from common.runtime.service import Listener, Service
 from common.runtime.tls import identity_for, internal_identity
 from protos.shuffledp.v1 import shuffler_pb2_grpc
-from shuffler.admission import ConnectionLimit, token_check
+from shuffler.admission import ConnectionLimit
 from shuffler.collection import Collection
 from shuffler.front_end.batches import FrontEndBatches
 from shuffler.front_end.coordinator_client import CoordinatorClient
@@ -81,11 +81,14 @@ async def start_front_end(settings: ShufflerSettings) -> FrontEndService:
         raise
     pool = HpkePool(settings.opening_processes)
     batches = FrontEndBatches(coordinator, store, pool.forget_keys)
-    refusals, tokens = RefusalCounts(), token_check(settings)
+    refusals = RefusalCounts()
     collection = Collection(
-        batches=batches, store=store, pool=pool, refusals=refusals, tokens=tokens
+        batches=batches,
+        store=store,
+        pool=pool,
+        refusals=refusals,
+        connections=ConnectionLimit(settings.submissions_per_connection),
     )
-    connections = ConnectionLimit(0 if tokens else settings.submissions_per_connection)
     inclusions = InclusionProofs(
         blocks=open_blocks(settings.blocks_url()),
         identity=PublicIdentity.from_hex(settings.analyzer_identity, "analyzer_identity"),
@@ -94,7 +97,7 @@ async def start_front_end(settings: ShufflerSettings) -> FrontEndService:
     )
 
     def add_services(server: grpc.aio.Server) -> None:
-        servicer = ShufflerServicer(collection, connections, Receipts(identity), inclusions)
+        servicer = ShufflerServicer(collection, Receipts(identity), inclusions)
         shuffler_pb2_grpc.add_ShufflerServicer_to_server(servicer, server)
 
     listener = await Listener.start(

@@ -14,6 +14,7 @@ import pytest_asyncio
 
 import issuer.server
 from common.crypto.privacy_tokens import TokenKey
+from common.crypto.signing import PublicIdentity
 from common.errors import PeerError, PeerRefusalError, SettingsError
 from common.runtime.rpc import open_channel
 from deploy.audit.harness.clock import ManualClock
@@ -49,9 +50,11 @@ class _Issuer:
         token_file = self.folder / "issuer" / "operator.token"
         authority = self.folder / "tls" / "authority.pem"
         async with IssuerClient.connect(self.service.address, authority, token_file) as client:
-            key, name = await client.create_key(int(self.clock.now()) + seconds)
-        assert ISSUER_NAME == name
-        return key
+            made = await client.create_key(int(self.clock.now()) + seconds)
+        identity = (self.folder / "issuer" / "identity.pub").read_text(encoding="ascii")
+        made.check(PublicIdentity.from_hex(identity, "issuer"))
+        assert ISSUER_NAME == made.issuer
+        return made.token_key()
 
     @asynccontextmanager
     async def channel(self) -> AsyncIterator[grpc.aio.Channel]:

@@ -17,8 +17,6 @@ from common.crypto.signing import (
     PublicIdentity,
     SignedTask,
     SigningIdentity,
-    TokenIssuer,
-    serial_of,
 )
 from common.crypto.token_signing import TokenSigningKey
 from common.mechanisms.base import Mechanism
@@ -54,7 +52,6 @@ _REPORT: Final = report_context(_DIGEST)
 _ENVELOPE: Final = envelope_context(_DIGEST)
 _MAX_ITEMS: Final = 1 << 12
 _SEALED: Final = _CASE.task.sealed_report_bytes
-_ISSUER: Final = TokenIssuer(TokenIssuer.generate())
 _SIGNER: Final = TokenSigningKey(TokenSigningKey.generate())
 _TOKEN_KEY: Final = _SIGNER.token_key()
 _CHALLENGE: Final = token_challenge(_DIGEST, "issuer.example")
@@ -144,10 +141,6 @@ _BYTES: Final[tuple[tuple[Any, ...], ...]] = (
         _CASE.identity.public_identity().raw,
     ),
     (4, "signature", _verified, _CASE.signed.signature),
-    (
-        *(4, "user token", lambda raw: (_ISSUER.identity().is_valid_token(raw), serial_of(raw))),
-        _ISSUER.issue(),
-    ),
     (
         *(4, "unlinkable token", lambda raw: _TOKEN_KEY.is_valid_token(raw, _CHALLENGE)),
         _PENDING.finalize(_BLIND_SIGNATURE),

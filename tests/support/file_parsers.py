@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import json
 import sqlite3
 from pathlib import Path
 from typing import Any, Final
@@ -16,6 +17,7 @@ from common.task_digest import TaskDigest
 from deploy.accountant.query_output import answer_file
 from deploy.audit.harness.clock import ManualClock
 from deploy.clients.base import read_token
+from deploy.clients.people import read_tokens
 from deploy.commands.options import read_identity, read_shuffler_key
 from deploy.commands.profile import read_profile
 from deploy.datasets import files
@@ -26,13 +28,15 @@ from deploy.results.candidates import read_candidates
 from deploy.results.next_iteration import read_iterated
 from deploy.sentinels.sentinel_file import SentinelFile, SentinelState
 from deploy.tasks import drafts
+from deploy.tasks.drafts import read_token_key
 from issuer.entitlements import PeopleList
 from issuer.id_tokens import IdTokens
 from tests.support.id_tokens import AUDIENCE, KEY_SET, PROVIDER
 from tests.support.parsers import directory, file_parser
 from tests.support.tasks import published
+from tests.support.tokens import TOKENS
 from tests.support.wire_parsers import DRAFTS
-from user_agent.credentials import TokenFile
+from user_agent.credentials import CredentialFile
 from user_agent.settings import UserAgentSettings
 
 _SETTINGS: Final = b"""state_directory = 'state'
@@ -143,17 +147,18 @@ _FILES: Final[tuple[tuple[Any, ...], ...]] = (
         *(b'analyzer = "127.0.0.1:7001"\nauthority = "tls/authority.pem"\n', b""),
     ),
     (
-        *("text", "people.tokens", lambda path: TokenFile(path).token("Ada")),
-        *(b"ab" * 80 + b" Ada\n\n" + b"cd" * 80 + b" Bo\n", b"00" * 80),
+        *("text", "credentials.txt", lambda path: CredentialFile(path).of("Ada")),
+        *(b"Ada " + b"ab" * 32 + b"\n\nBo " + b"cd" * 32 + b"\n", b"00" * 32),
     ),
     (
-        *("text", "tokens.txt", lambda path: TokenFile(path).tokens()),
-        *(b"ab" * 80 + b"\n\n" + b"cd" * 80 + b"\n", b"00" * 80),
+        *("text", "tokens.txt", read_tokens),
+        *(b"ab" * 354 + b"\n\n" + b"cd" * 354 + b"\n", b"00" * 354),
     ),
     (
         *("text", "sentinels.jsonl", _sentinels),
         *(_SENTINELS, _SENTINELS.splitlines(keepends=True)[0], _SENTINELS[:-9]),
     ),
+    ("json", "token-key.json", read_token_key, json.dumps(TOKENS.fields()).encode()),
     ("text", "people.list", PeopleList, f"Ada {'ab' * 32}\nBo Li {'cd' * 32}\n".encode()),
     ("json", "oidc-keys.json", _provider, KEY_SET),
     ("text", "identity.pub", read_identity, b"ab" * 32 + b"\n"),

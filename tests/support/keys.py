@@ -5,9 +5,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from common.crypto.envelope_key import signed_envelope_key
 from common.crypto.hpke import HpkePrivateKey, HpkePublicKey
 from common.crypto.key_ring import DAY, Schedule
+from common.crypto.signed_key import signed_envelope_key
 from common.crypto.signing import PublicIdentity, SigningIdentity
 from common.runtime.key_store import KeyStore
 from common.runtime.state_directory import StateDirectory

@@ -11,7 +11,6 @@ import numpy as np
 
 from common.crypto.hpke import HpkePrivateKey, Opener, SealContext
 from common.crypto.hpke_pool import HpkePool
-from common.crypto.signing import TokenIdentity
 from common.messages.batch import BatchState
 from common.messages.submission import Outcome
 from common.runtime.blocks import FolderBlocks
@@ -21,7 +20,7 @@ from common.runtime.state_directory import StateDirectory
 from deploy.audit.harness.analyzer_core import InlineExecutor
 from deploy.audit.harness.clock import ManualClock
 from shuffler.active_batches import ActiveBatches
-from shuffler.admission import TokenCheck
+from shuffler.admission import ConnectionLimit
 from shuffler.collection import Collection
 from shuffler.delivery import Deliveries
 from shuffler.inclusion import InclusionProofs
@@ -73,7 +72,6 @@ class Shuffler:
     most_dummies: int = 10_000
     pool: HpkePool | None = None
     """Opens and seals; by default in this thread."""
-    token_identity: TokenIdentity | None = None
     keep_seconds: float = 1000.0
     """How long proofs of inclusion are kept."""
 
@@ -112,7 +110,7 @@ class Shuffler:
             batches=self.batches,
             store=self.store,
             pool=pool,
-            tokens=TokenCheck(self.token_identity) if self.token_identity else None,
+            connections=ConnectionLimit(0),
             refusals=self.refusals,
         )
         self.inclusions = InclusionProofs(

@@ -9,7 +9,6 @@ from analyzer.sentinels import SentinelMatches, match_part
 from analyzer.storage.task_table import Sentinel
 from analyzer.task_builder import complete
 from common.crypto.signing import SigningIdentity, is_valid_receipt, sign_receipt
-from common.crypto.token_signing import TokenSigningKey
 from common.messages.batch import (
     BatchId,
     BatchManifest,
@@ -42,8 +41,8 @@ from tests.support.ledger_entries import decision_entry, first_entry
 from tests.support.parsers import Parser, directory, file_parser, message_parser
 from tests.support.results import result
 from tests.support.tasks import draft, published
+from tests.support.tokens import TOKENS
 
-TOKEN_SIGNER: Final = TokenSigningKey(TokenSigningKey.generate())
 EXAMPLE_DIGEST: Final = TaskDigest(b"\xd1" * 32)
 _SIGNED: Final = published().signed
 _REPORT_BYTES: Final = 60
@@ -314,8 +313,8 @@ _MESSAGES: Final[tuple[tuple[Any, ...], ...]] = (
         issuer_pb2.CreateTokenKeyRequest(end=2**33),
     ),
     (
-        *("new token key", issuance.token_key_from_wire),
-        issuance.token_key_to_wire(TOKEN_SIGNER.token_key(), "issuer.example"),
+        *("new token key", tasks.TOKENS.from_wire),
+        tasks.TOKENS.to_wire(TOKENS),
     ),
     (
         *("question for a receipt", submissions.record_question_from_wire),

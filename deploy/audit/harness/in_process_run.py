@@ -10,8 +10,8 @@ from typing import Final
 import numpy as np
 
 from common.crypto import hpke
-from common.crypto.envelope_key import signed_envelope_key
 from common.crypto.hpke import HpkePrivateKey
+from common.crypto.signed_key import signed_envelope_key
 from common.crypto.signing import PublicIdentity, SignedTask, SigningIdentity, sign_receipt
 from common.errors import BatchStateError, ProofError
 from common.mechanisms.base import Reports
@@ -241,6 +241,7 @@ class InProcessRun:
             policy=Policy(
                 identity=self.analyzer.keys.identity.public_identity(),
                 shuffler_identity=shuffler,
+                allow_tasks_without_tokens=True,
                 local_epsilon_cap=math.inf,
                 total_local_epsilon_cap=math.inf,
                 total_central_epsilon_cap=math.inf,

@@ -81,6 +81,7 @@ class CreateTaskRequest(_message.Message):
     NUMBERS_FIELD_NUMBER: _builtins.int
     TEXTS_FIELD_NUMBER: _builtins.int
     PAIRS_FIELD_NUMBER: _builtins.int
+    TOKENS_FIELD_NUMBER: _builtins.int
     protocol: _builtins.str
     domain_size: _builtins.int
     buckets: _builtins.int
@@ -125,6 +126,10 @@ class CreateTaskRequest(_message.Message):
     def texts(self) -> Global___TextDraft: ...
     @_builtins.property
     def pairs(self) -> Global___PairDraft: ...
+    @_builtins.property
+    def tokens(self) -> _task_pb2.TokenSpec:
+        """absent: anybody may submit any number of times"""
+
     def __init__(
         self,
         *,
@@ -149,10 +154,11 @@ class CreateTaskRequest(_message.Message):
         numbers: Global___NumberDraft | None = ...,
         texts: Global___TextDraft | None = ...,
         pairs: Global___PairDraft | None = ...,
+        tokens: _task_pb2.TokenSpec | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_budget_delta", b"_budget_delta", "_budget_epsilon", b"_budget_epsilon", "budget_delta", b"budget_delta", "budget_epsilon", b"budget_epsilon", "dummies", b"dummies", "numbers", b"numbers", "pairs", b"pairs", "shuffler", b"shuffler", "texts", b"texts"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_budget_delta", b"_budget_delta", "_budget_epsilon", b"_budget_epsilon", "budget_delta", b"budget_delta", "budget_epsilon", b"budget_epsilon", "dummies", b"dummies", "numbers", b"numbers", "pairs", b"pairs", "shuffler", b"shuffler", "texts", b"texts", "tokens", b"tokens"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_budget_delta", b"_budget_delta", "_budget_epsilon", b"_budget_epsilon", "assumed_honest_fraction", b"assumed_honest_fraction", "buckets", b"buckets", "budget_delta", b"budget_delta", "budget_epsilon", b"budget_epsilon", "deadline", b"deadline", "delta", b"delta", "domain_size", b"domain_size", "dummies", b"dummies", "dummies_per_user", b"dummies_per_user", "labels", b"labels", "local_epsilon", b"local_epsilon", "n_min", b"n_min", "numbers", b"numbers", "pairs", b"pairs", "population", b"population", "protocol", b"protocol", "shuffler", b"shuffler", "shuffler_key", b"shuffler_key", "suite", b"suite", "target_size", b"target_size", "texts", b"texts"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_budget_delta", b"_budget_delta", "_budget_epsilon", b"_budget_epsilon", "assumed_honest_fraction", b"assumed_honest_fraction", "buckets", b"buckets", "budget_delta", b"budget_delta", "budget_epsilon", b"budget_epsilon", "deadline", b"deadline", "delta", b"delta", "domain_size", b"domain_size", "dummies", b"dummies", "dummies_per_user", b"dummies_per_user", "labels", b"labels", "local_epsilon", b"local_epsilon", "n_min", b"n_min", "numbers", b"numbers", "pairs", b"pairs", "population", b"population", "protocol", b"protocol", "shuffler", b"shuffler", "shuffler_key", b"shuffler_key", "suite", b"suite", "target_size", b"target_size", "texts", b"texts", "tokens", b"tokens"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__budget_delta: _TypeAlias = _typing.Literal["budget_delta"]  # noqa: Y015
     _WhichOneofArgType__budget_delta: _TypeAlias = _typing.Literal["_budget_delta", b"_budget_delta"]  # noqa: Y015

@@ -22,23 +22,24 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from protos.shuffledp.v1 import task_pb2 as shuffledp_dot_v1_dot_task__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19shuffledp/v1/issuer.proto\x12\x0cshuffledp.v1\"$\n\x15\x43reateTokenKeyRequest\x12\x0b\n\x03\x65nd\x18\x01 \x01(\x04\"@\n\x16\x43reateTokenKeyResponse\x12\x11\n\ttoken_key\x18\x01 \x01(\x0c\x12\x13\n\x0bissuer_name\x18\x02 \x01(\t\"H\n\x11IssueTokenRequest\x12\x0e\n\x06key_id\x18\x01 \x01(\x0c\x12\x0f\n\x07\x62linded\x18\x02 \x01(\x0c\x12\x12\n\ncredential\x18\x03 \x01(\x0c\"-\n\x12IssueTokenResponse\x12\x17\n\x0f\x62lind_signature\x18\x01 \x01(\x0c\x32\xb6\x01\n\x06Issuer\x12[\n\x0e\x43reateTokenKey\x12#.shuffledp.v1.CreateTokenKeyRequest\x1a$.shuffledp.v1.CreateTokenKeyResponse\x12O\n\nIssueToken\x12\x1f.shuffledp.v1.IssueTokenRequest\x1a .shuffledp.v1.IssueTokenResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19shuffledp/v1/issuer.proto\x12\x0cshuffledp.v1\x1a\x17shuffledp/v1/task.proto\"$\n\x15\x43reateTokenKeyRequest\x12\x0b\n\x03\x65nd\x18\x01 \x01(\x04\"A\n\x16\x43reateTokenKeyResponse\x12\'\n\x06tokens\x18\x01 \x01(\x0b\x32\x17.shuffledp.v1.TokenSpec\"H\n\x11IssueTokenRequest\x12\x0e\n\x06key_id\x18\x01 \x01(\x0c\x12\x0f\n\x07\x62linded\x18\x02 \x01(\x0c\x12\x12\n\ncredential\x18\x03 \x01(\x0c\"-\n\x12IssueTokenResponse\x12\x17\n\x0f\x62lind_signature\x18\x01 \x01(\x0c\x32\xb6\x01\n\x06Issuer\x12[\n\x0e\x43reateTokenKey\x12#.shuffledp.v1.CreateTokenKeyRequest\x1a$.shuffledp.v1.CreateTokenKeyResponse\x12O\n\nIssueToken\x12\x1f.shuffledp.v1.IssueTokenRequest\x1a .shuffledp.v1.IssueTokenResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'shuffledp.v1.issuer_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_CREATETOKENKEYREQUEST']._serialized_start=43
-  _globals['_CREATETOKENKEYREQUEST']._serialized_end=79
-  _globals['_CREATETOKENKEYRESPONSE']._serialized_start=81
-  _globals['_CREATETOKENKEYRESPONSE']._serialized_end=145
-  _globals['_ISSUETOKENREQUEST']._serialized_start=147
-  _globals['_ISSUETOKENREQUEST']._serialized_end=219
-  _globals['_ISSUETOKENRESPONSE']._serialized_start=221
-  _globals['_ISSUETOKENRESPONSE']._serialized_end=266
-  _globals['_ISSUER']._serialized_start=269
-  _globals['_ISSUER']._serialized_end=451
+  _globals['_CREATETOKENKEYREQUEST']._serialized_start=68
+  _globals['_CREATETOKENKEYREQUEST']._serialized_end=104
+  _globals['_CREATETOKENKEYRESPONSE']._serialized_start=106
+  _globals['_CREATETOKENKEYRESPONSE']._serialized_end=171
+  _globals['_ISSUETOKENREQUEST']._serialized_start=173
+  _globals['_ISSUETOKENREQUEST']._serialized_end=245
+  _globals['_ISSUETOKENRESPONSE']._serialized_start=247
+  _globals['_ISSUETOKENRESPONSE']._serialized_end=292
+  _globals['_ISSUER']._serialized_start=295
+  _globals['_ISSUER']._serialized_end=477
 # @@protoc_insertion_point(module_scope)

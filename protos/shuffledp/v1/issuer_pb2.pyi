@@ -5,6 +5,7 @@ isort:skip_file
 
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
+from protos.shuffledp.v1 import task_pb2 as _task_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -40,21 +41,19 @@ Global___CreateTokenKeyRequest: _TypeAlias = CreateTokenKeyRequest  # noqa: Y015
 class CreateTokenKeyResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
-    TOKEN_KEY_FIELD_NUMBER: _builtins.int
-    ISSUER_NAME_FIELD_NUMBER: _builtins.int
-    token_key: _builtins.bytes
-    """the public key, 342 bytes of DER: common/crypto/privacy_tokens.py"""
-    issuer_name: _builtins.str
-    """a host name, part of every token's challenge"""
+    TOKENS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def tokens(self) -> _task_pb2.TokenSpec:
+        """the public key with the issuer's name and signature"""
+
     def __init__(
         self,
         *,
-        token_key: _builtins.bytes = ...,
-        issuer_name: _builtins.str = ...,
+        tokens: _task_pb2.TokenSpec | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["tokens", b"tokens"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["issuer_name", b"issuer_name", "token_key", b"token_key"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["tokens", b"tokens"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -139,7 +139,7 @@ class SubmitRequest(_message.Message):
     envelope: _builtins.bytes
     """sealed to the shuffler: submission id and sealed reports"""
     token: _builtins.bytes
-    """the user's token, 80 bytes, if the shuffler requires one"""
+    """a one-time token, 354 bytes, if the task requires one"""
     def __init__(
         self,
         *,

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17shuffledp/v1/task.proto\x12\x0cshuffledp.v1\"-\n\nSignedTask\x12\x0c\n\x04task\x18\x01 \x01(\x0c\x12\x11\n\tsignature\x18\x02 \x01(\x0c\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17shuffledp/v1/task.proto\x12\x0cshuffledp.v1\"-\n\nSignedTask\x12\x0c\n\x04task\x18\x01 \x01(\x0c\x12\x11\n\tsignature\x18\x02 \x01(\x0c\"7\n\tTokenSpec\x12\x0e\n\x06issuer\x18\x01 \x01(\t\x12\x0b\n\x03key\x18\x02 \x01(\x0c\x12\r\n\x05proof\x18\x03 \x01(\x0c\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,4 +33,6 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_SIGNEDTASK']._serialized_start=41
   _globals['_SIGNEDTASK']._serialized_end=86
+  _globals['_TOKENSPEC']._serialized_start=88
+  _globals['_TOKENSPEC']._serialized_end=143
 # @@protoc_insertion_point(module_scope)

@@ -42,3 +42,33 @@ class SignedTask(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___SignedTask: _TypeAlias = SignedTask  # noqa: Y015
+
+@_typing.final
+class TokenSpec(_message.Message):
+    """The issuer's key for the task's one-time tokens: common/task/token_spec.py."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ISSUER_FIELD_NUMBER: _builtins.int
+    KEY_FIELD_NUMBER: _builtins.int
+    PROOF_FIELD_NUMBER: _builtins.int
+    issuer: _builtins.str
+    """a host name"""
+    key: _builtins.bytes
+    """342 bytes of DER"""
+    proof: _builtins.bytes
+    """72 bytes: end of the key, and the issuer's signature"""
+    def __init__(
+        self,
+        *,
+        issuer: _builtins.str = ...,
+        key: _builtins.bytes = ...,
+        proof: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["issuer", b"issuer", "key", b"key", "proof", b"proof"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TokenSpec: _TypeAlias = TokenSpec  # noqa: Y015

@@ -11,9 +11,10 @@ import pytest
 
 from common.crypto.batch_key import BatchKey
 from common.crypto.hpke import SUITES, HpkePrivateKey
-from common.crypto.signing import SigningIdentity, TokenIssuer
+from common.crypto.signing import SigningIdentity
 from common.runtime.access import OperatorToken
 from common.runtime.state_directory import StateKey
+from deploy.clients.people import draw_people
 from shuffler.storage.group import form_group, merge_small
 
 _DRAWN: Final = 400
@@ -33,9 +34,8 @@ _MAKERS: Final[dict[str, Callable[[], bytes]]] = {
     "state key's nonce": lambda: StateKey(bytes(32), Path()).seal("", b"")[-28:-16],
     "group's number": lambda: form_group([], _KEY)[0].number.to_bytes(8, "big"),
     "merged group's number": lambda: merge_small(_GROUPS, _KEY)[0].number.to_bytes(8, "big"),
-    "issuer": TokenIssuer.generate,
     "operator's token": lambda: bytes.fromhex(OperatorToken.generate().decode()),
-    "user's token": TokenIssuer(bytes(32)).issue,
+    "people's secrets": lambda: bytes.fromhex(draw_people(["a"]).credentials.decode().split()[1]),
     **{suite: partial(_key, suite) for suite in SUITES},
     **{f"public {suite}": partial(_key, suite, public=True) for suite in SUITES},
 }

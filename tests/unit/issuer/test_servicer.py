@@ -2,27 +2,34 @@
 
 import pytest
 
-from common.errors import ConflictError, WireError
+from common.errors import ConflictError, ProofError, WireError
 from common.runtime.metrics import WINDOW, ProcessMetrics
-from common.wire.issuance import issuance_to_wire, signature_from_wire, token_key_from_wire
+from common.wire.issuance import issuance_to_wire, signature_from_wire
+from common.wire.tasks import TOKENS
 from deploy.audit.harness.clock import ManualClock
 from issuer.metrics import IssuanceMetrics
 from issuer.servicer import IssuerServicer
 from protos.shuffledp.v1 import issuer_pb2
 from tests.support.issuers import DAY, ISSUER_NAME, SECRETS, IssuerCore, pending
+from tests.support.keys import SHUFFLER
 from tests.support.scrapes import series_of
+from tests.support.tokens import ISSUER
 
 
 async def test_an_operator_creates_a_key_and_a_person_gets_a_token(core: IssuerCore) -> None:
     """The calls need no context: nothing of the peer or its metadata is read."""
-    servicer = IssuerServicer(core.issuance, ISSUER_NAME)
+    servicer = IssuerServicer(core.issuance, ISSUER_NAME, ISSUER)
     request = issuer_pb2.CreateTokenKeyRequest(end=int(core.clock.now()) + DAY)
-    key, name = token_key_from_wire(await servicer.CreateTokenKey(request, None))
+    made = TOKENS.from_wire((await servicer.CreateTokenKey(request, None)).tokens)
+    key = made.token_key()
     tokens = [pending(key, seed) for seed in range(2)]
     asked = [issuance_to_wire(key.key_id, each.blinded(), SECRETS["Ada"]) for each in tokens]
     signature = signature_from_wire(await servicer.IssueToken(asked[0], None))
 
-    assert ISSUER_NAME == name
+    made.check(ISSUER.public_identity())
+    assert (ISSUER_NAME, request.end) == (made.issuer, made.end)
+    with pytest.raises(ProofError, match="token_key is not signed by the issuer identity"):
+        made.check(SHUFFLER.public_identity())
     assert tokens[0].finalize(signature)
     with pytest.raises(ConflictError):
         await servicer.IssueToken(asked[1], None)
@@ -41,7 +48,7 @@ async def test_a_request_of_wrong_length_is_refused(
 ) -> None:
     """Before the core sees it."""
     fields = {"key_id": bytes(32), "blinded": bytes(256), "credential": b""} | changes
-    servicer = IssuerServicer(core.issuance, ISSUER_NAME)
+    servicer = IssuerServicer(core.issuance, ISSUER_NAME, ISSUER)
     with pytest.raises(WireError, match=rule):
         await servicer.IssueToken(issuer_pb2.IssueTokenRequest(**fields), None)
     for end in (0, 2**63):

@@ -1,29 +1,37 @@
 import asyncio
 import sqlite3
+from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
-from common.crypto.signing import TokenIssuer
+from common.crypto.privacy_tokens import nonce_of
+from common.crypto.token_signing import TokenSigningKey
 from common.errors import BatchStateError, ConnectionLimitError, CredentialError, TokenUsedError
 from common.messages.batch import BatchState
 from common.messages.submission import Outcome
+from common.task_digest import TaskDigest
 from shuffler.admission import ConnectionLimit
-from tests.support.shuffler_core import CASE, DIGEST, Shuffler
+from tests.support.shuffler_core import Shuffler
+from tests.support.tasks import published
+from tests.support.tokens import TOKENS, new_token, token_spec
 
-_ISSUER = TokenIssuer(TokenIssuer.generate())
+CASE = published(n_min=3, target_size=5, tokens=TOKENS)
+DIGEST = CASE.signed.digest()
 
 
 @pytest.fixture
-async def shuffler(shuffler: Shuffler) -> Shuffler:
-    """A shuffler that requires tokens."""
-    shuffler.token_identity = _ISSUER.identity()
-    await shuffler.restart()
-    return shuffler
+async def shuffler(tmp_path: Path) -> AsyncIterator[Shuffler]:
+    """A shuffler of a task that requires tokens."""
+    started = Shuffler(tmp_path, case=CASE)
+    await started.start()
+    yield started
+    started.store.close()
 
 
 async def test_a_token_admits_one_submission_and_its_retry(shuffler: Shuffler) -> None:
     """Another submission is refused, also after a restart."""
-    token, first = _ISSUER.issue(), shuffler.envelope()
+    token, first = new_token(DIGEST), shuffler.envelope()
     assert Outcome.STORED is await shuffler.collection.submit(DIGEST, first, token)
     assert Outcome.REPEATED is await shuffler.collection.submit(DIGEST, first, token)
     with pytest.raises(TokenUsedError):
@@ -37,7 +45,7 @@ async def test_a_token_admits_one_submission_and_its_retry(shuffler: Shuffler) -
 
 async def test_concurrent_submissions_with_one_token_count_once(shuffler: Shuffler) -> None:
     """Calls are several or one; refused submissions are no repeats, which get a receipt."""
-    token, other, envelope = _ISSUER.issue(), _ISSUER.issue(), shuffler.envelope()
+    token, other, envelope = new_token(DIGEST), new_token(DIGEST), shuffler.envelope()
     first = await asyncio.gather(
         *(shuffler.collection.submit(DIGEST, shuffler.envelope(), token) for _ in range(5)),
         return_exceptions=True,
@@ -52,7 +60,7 @@ async def test_concurrent_submissions_with_one_token_count_once(shuffler: Shuffl
     bulk = await shuffler.collection.submit_bulk(
         DIGEST,
         [*[envelope] * 4, shuffler.envelope(), shuffler.envelope()],
-        [token, token, _ISSUER.issue(), token, other, other],
+        [token, token, new_token(DIGEST), token, other, other],
     )
     assert [3, 2, 1] == [
         bulk.count(one) for one in (Outcome.TOKEN_USED, Outcome.STORED, Outcome.REPEATED)
@@ -75,31 +83,48 @@ async def test_a_finished_batch_is_reported_whatever_the_token(shuffler: Shuffle
 
 
 async def test_submissions_without_a_valid_token_are_refused(shuffler: Shuffler) -> None:
-    """A token is missing, another issuer's or forged; in bulk each is refused in its place."""
-    other, good = TokenIssuer(TokenIssuer.generate()).issue(), _ISSUER.issue()
-    changed = bytes([good[0] ^ 1]) + good[1:]
-    for token in (b"", other, changed, good[:16] + bytes(64)):
-        with pytest.raises(CredentialError):
+    """A token is missing, of another task or key, or forged; in bulk each is refused by itself."""
+    good, elsewhere = new_token(DIGEST), new_token(TaskDigest(bytes(32)))
+    signer = TokenSigningKey(TokenSigningKey.generate())
+    other_key = new_token(DIGEST, token_spec(signer=signer), signer)
+    changed = good[:-1] + bytes([good[-1] ^ 1])
+    for token, rule in (
+        (b"", "requires a one-time token"),
+        (elsewhere, "of another task or token key"),
+        (other_key, "of another task or token key"),
+        (changed, "not signed by the task's issuer"),
+        (other_key[:2] + good[2:98] + other_key[98:], "not signed by the task's issuer"),
+    ):
+        with pytest.raises(CredentialError, match=rule):
             await shuffler.collection.submit(DIGEST, shuffler.envelope(), token)
     bulk = [shuffler.envelope() for _ in range(4)]
     without, malformed = Outcome.UNAUTHENTICATED, Outcome.MALFORMED
     assert [malformed] == await shuffler.collection.submit_bulk(DIGEST, [bulk[0][:-1]], [good])
     assert [without, without, Outcome.STORED, without] == await shuffler.collection.submit_bulk(
-        DIGEST, bulk, [other, b"", good, changed]
+        DIGEST, bulk, [elsewhere, b"", good, changed]
     )
     assert [without] * 4 == await shuffler.collection.submit_bulk(DIGEST, bulk)
 
     assert await shuffler.users() == 1
 
 
+async def test_a_nonce_is_spent_once_whatever_its_signature(shuffler: Shuffler) -> None:
+    """Signatures differ by their salt; the content is one token's [RFC9474, Section 7]."""
+    one, two = (new_token(DIGEST, nonce=bytes(32)) for _ in range(2))
+    assert one != two
+    await shuffler.collection.submit(DIGEST, shuffler.envelope(), one)
+    with pytest.raises(TokenUsedError):
+        await shuffler.collection.submit(DIGEST, shuffler.envelope(), two)
+
+
 async def test_tokens_are_not_stored(shuffler: Shuffler) -> None:
     """A hash under the batch's key replaces them, and is deleted with the batch."""
-    tokens = [_ISSUER.issue() for _ in range(5)]
+    tokens = [new_token(DIGEST) for _ in range(5)]
     for token in tokens:
         await shuffler.collection.submit(DIGEST, shuffler.envelope(), token)
     written = b"".join(path.read_bytes() for path in shuffler.path.glob("store*"))
     for token in tokens:
-        assert token[:16] not in written
+        assert nonce_of(token)[:16] not in written
 
     connection = sqlite3.connect(shuffler.path / "spool.sqlite")
     assert [(5,)] == connection.execute("SELECT count(*) FROM used_tokens").fetchall()
@@ -121,3 +146,19 @@ def test_a_connection_makes_a_limited_number_of_submissions() -> None:
     ConnectionLimit(0).take("one", 1_000_000)
     for _ in range(3):
         limit.take("unix:", 9)  # all connections of a Unix socket have this name
+
+
+async def test_only_tasks_without_tokens_count_by_connection(shuffler: Shuffler) -> None:
+    """With tokens, a thousand people may share one connection."""
+    peer, tokens = "ipv4:192.0.2.1:1", [new_token(DIGEST) for _ in range(2)]
+    await shuffler.collection.submit(DIGEST, shuffler.envelope(), tokens[0], peer=peer)
+    limited = ConnectionLimit(1)
+    shuffler.collection._connections = limited
+    await shuffler.collection.submit(DIGEST, shuffler.envelope(), tokens[1], peer=peer)
+    limited.take(peer, 1)
+    plain = Shuffler(shuffler.path / "plain")
+    await plain.start()
+    plain.collection._connections = limited
+    with pytest.raises(ConnectionLimitError, match="may make 1 submissions"):
+        await plain.collection.submit(plain.case.signed.digest(), plain.envelope(), peer=peer)
+    plain.store.close()

@@ -1,15 +1,18 @@
 import logging
+from pathlib import Path
 
 import pytest
 
 from common.crypto.hpke import envelope_context
-from common.crypto.signing import TOKEN_BYTES, TokenIssuer
+from common.crypto.privacy_tokens import TOKEN_BYTES
 from common.errors import BatchStateError, ConflictError, ShuffleDpError, WireError
 from common.messages.batch import BatchState
 from common.messages.submission import Outcome
 from common.task_digest import TaskDigest
 from shuffler.admission import ConnectionLimit
 from tests.support.shuffler_core import CASE, DIGEST, Shuffler
+from tests.support.tasks import published
+from tests.support.tokens import TOKENS, new_token
 
 
 async def test_a_retry_is_repeated_until_the_batch_is_over(shuffler: Shuffler) -> None:
@@ -53,17 +56,15 @@ async def test_invalid_envelopes_are_refused(shuffler: Shuffler) -> None:
     assert await shuffler.users() == 1
 
 
-async def test_a_submission_is_not_logged(
-    shuffler: Shuffler, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_submission_is_not_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Stored, repeated or refused submissions and requests for proofs leave no record."""
     caplog.set_level(logging.DEBUG)
-    issuer = TokenIssuer(TokenIssuer.generate())
-    shuffler.token_identity = issuer.identity()
-    await shuffler.restart()
-    await shuffler.collection.fetch_task(DIGEST)
+    case = published(n_min=3, target_size=5, tokens=TOKENS)
+    digest, shuffler = case.signed.digest(), Shuffler(tmp_path, case=case)
+    await shuffler.start()
+    await shuffler.collection.fetch_task(digest)
     caplog.clear()
-    token, envelope = issuer.issue(), shuffler.envelope()
+    token, envelope = new_token(digest), shuffler.envelope()
     refused = 0
     for sent, presented in (
         (envelope, token),
@@ -71,25 +72,26 @@ async def test_a_submission_is_not_logged(
         (shuffler.envelope(), token),
         (shuffler.envelope(), bytes(TOKEN_BYTES)),
         (shuffler.envelope(), b""),
-        (envelope[:-1], issuer.issue()),
-        (bytes([envelope[0] ^ 1]) + envelope[1:], issuer.issue()),
+        (envelope[:-1], new_token(digest)),
+        (bytes([envelope[0] ^ 1]) + envelope[1:], new_token(digest)),
     ):
-        await shuffler.collection.submit_bulk(DIGEST, [sent], [presented])
+        await shuffler.collection.submit_bulk(digest, [sent], [presented])
         try:
-            await shuffler.collection.submit(DIGEST, sent, presented)
+            await shuffler.collection.submit(digest, sent, presented)
         except ShuffleDpError:
             refused += 1
-    shuffler.clock.seconds = float(CASE.task.deadline)
+    shuffler.clock.seconds = float(case.task.deadline)
     with pytest.raises(ShuffleDpError):
-        await shuffler.collection.submit(DIGEST, shuffler.envelope(), issuer.issue())
+        await shuffler.collection.submit(digest, shuffler.envelope(), new_token(digest))
     for prefix in (None, 2**20):
         with pytest.raises(ShuffleDpError):
-            await shuffler.inclusions.relay(DIGEST, prefix)
+            await shuffler.inclusions.relay(digest, prefix)
     with pytest.raises(ShuffleDpError):
         ConnectionLimit(2).take("ipv4:192.0.2.1:1", 3)
 
     assert 5 == refused
     assert [] == caplog.records
+    shuffler.store.close()
 
 
 @pytest.mark.parametrize("crash", [False, True])

@@ -19,7 +19,6 @@ from common.task.dummy_spec import ShufflerSpec
 from common.task_digest import TaskDigest
 from common.wire.batches import prefix_to_wire, proof_from_wire
 from deploy.audit.harness.analyzer_core import InlineExecutor
-from shuffler.admission import ConnectionLimit
 from shuffler.inclusion import proof_folder
 from shuffler.proof_job import ProofJob
 from shuffler.receipts import Receipts
@@ -236,9 +235,7 @@ async def test_all_answers_for_a_batch_have_one_length(
     )
     job = _keep_job(shuffler, reports)
     await shuffler.inclusions.keep(manifest, CASE.task, commitment, job, InlineExecutor())
-    servicer = ShufflerServicer(
-        shuffler.collection, ConnectionLimit(0), Receipts(CASE.identity), shuffler.inclusions
-    )
+    servicer = ShufflerServicer(shuffler.collection, Receipts(CASE.identity), shuffler.inclusions)
     answers = [
         await servicer.GetInclusion(prefix_to_wire(DIGEST, prefix), None)
         for prefix in range(1 << commitment.bits)

@@ -5,7 +5,6 @@ import pytest
 from common.crypto.signing import SigningIdentity, is_valid_receipt
 from common.messages.submission import Outcome
 from protos.shuffledp.v1 import shuffler_pb2
-from shuffler.admission import ConnectionLimit
 from shuffler.receipts import Receipts
 from shuffler.servicer import ShufflerServicer
 from tests.support.keys import is_valid_bulk_receipt
@@ -21,7 +20,7 @@ class _Call:
 
 
 def _servicer(core: Shuffler) -> ShufflerServicer:
-    return ShufflerServicer(core.collection, ConnectionLimit(0), _RECEIPTS, core.inclusions)
+    return ShufflerServicer(core.collection, _RECEIPTS, core.inclusions)
 
 
 async def test_every_device_gets_the_same_answer(shuffler: Shuffler) -> None:

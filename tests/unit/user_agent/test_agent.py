@@ -13,7 +13,7 @@ import grpc
 import numpy as np
 import pytest
 
-from common.crypto.signing import TokenIssuer, sign_receipt
+from common.crypto.signing import sign_receipt
 from common.errors import (
     BudgetError,
     PeerError,
@@ -28,7 +28,6 @@ from tests.support.devices import agent_of
 from tests.support.shufflers import MemoryShuffler
 from tests.support.tasks import published
 from user_agent.agent import Agent
-from user_agent.credentials import TokenFile
 from user_agent.device_store import DeviceStore, SubmissionState
 from user_agent.shuffler_client import RemoteShuffler
 
@@ -172,6 +171,7 @@ _COLUMNS = {
         "receipt_verified",
     ],
     "lasting_secret": ["fingerprint"],
+    "tokens": ["person", "task_digest", "key", "challenge", "pending", "token"],
 }
 """All that a device keeps; adding a column is a review of whether it could hold a value."""
 
@@ -202,7 +202,7 @@ async def test_no_true_value_is_ever_stored(tmp_path: Path) -> None:
         assert {name: [c[0] for c in rows.description] for name, rows in read.items()} == _COLUMNS
         rows = [row for table in read.values() for row in table]
         connection.close()
-        assert len(_COLUMNS) == len(rows)
+        assert len(_COLUMNS) - 1 == len(rows)  # no token is left
         assert not [c for row in rows for c in row if c == value or str(value) in str(c)]
         found.append({name for name, form in _forms(value).items() if form in stored})
 
@@ -244,25 +244,6 @@ async def test_a_confirmed_claim_is_remembered_by_its_digest_alone(agent: Agent)
         with pytest.raises(PolicyError, match="do not satisfy its claim of central epsilon"):
             await agent.contribute(signed.digest(), 3, "one")
     assert [] == shuffler.received
-
-
-async def test_an_answer_waits_for_its_token(
-    agent: Agent, shuffler: MemoryShuffler, tmp_path: Path
-) -> None:
-    """The answer stays pending, and is sent unchanged once the file holds a valid token."""
-    issuer = TokenIssuer(TokenIssuer.generate())
-    file = tmp_path / "tokens"
-    shuffler.token = issuer.issue()
-    file.write_text(issuer.issue().hex() + "\n", encoding="ascii")
-    agent.tokens = TokenFile(file)
-    with pytest.raises(PeerRefusalError, match="a token is asked for"):
-        await agent.contribute(_DIGEST, 3, "")
-    [saved] = await agent.store.pending()
-    file.write_text(shuffler.token.hex() + "\n", encoding="ascii")
-    await agent.resend_pending()
-
-    assert [saved.envelope] == shuffler.received
-    assert await agent.store.pending() == []
 
 
 class _Channel:

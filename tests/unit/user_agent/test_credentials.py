@@ -1,23 +1,15 @@
 import dataclasses
 import hmac
-from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
 import user_agent.server
-from common.crypto.hpke import envelope_context, report_context
-from common.crypto.signing import TOKEN_BYTES, SigningIdentity
+from common.crypto.signing import SigningIdentity
 from common.errors import SettingsError, WireError
-from common.messages.submission import unpack
 from common.runtime.state_directory import StateDirectory
-from common.task.draft import TextDraft
-from tests.support.devices import agent_of
-from tests.support.kind_tasks import kind_draft_fields
-from tests.support.shufflers import MemoryShuffler
-from tests.support.tasks import PublishedTask, published
-from user_agent.credentials import PersonalSecrets, TokenFile
+from user_agent.credentials import CredentialFile, PersonalSecrets
 from user_agent.settings import UserAgentSettings
 
 _DEVICE: Final = bytes(range(32))
@@ -87,85 +79,42 @@ def _settings(tmp_path: Path, *, lasting_responses: bool) -> UserAgentSettings:
         analyzer_identity=SigningIdentity.generate().public_identity().raw.hex(),
         shuffler_identity=SigningIdentity.generate().public_identity().raw.hex(),
         lasting_responses=lasting_responses,
+        allow_tasks_without_tokens=True,
     )
 
 
-def test_a_token_file_holds_one_token_a_person(tmp_path: Path) -> None:
-    """A token is found by name, or in order; an error names the line and does not repeat it."""
-    file, one, two = tmp_path / "tokens", bytes(TOKEN_BYTES), bytes([1]) * TOKEN_BYTES
-    file.write_text(f"{one.hex()} Ada L\n\n{two.hex()}\n", encoding="utf-8")
-    found = [TokenFile(file).token(person) for person in ("Ada L", "", "Bob")]
-    assert [one, two, b""] == found
-    assert TokenFile(None).token("Ada L") == b""
-    with pytest.raises(SettingsError, match=r"^line 1 of tokens\.txt has no token") as caught:
-        TokenFile(file, "tokens.txt").tokens()
-    assert "Ada" not in str(caught.value)
+def test_a_credential_is_found_by_name_or_is_the_first(tmp_path: Path) -> None:
+    """Secrets are hexadecimal digits, ID tokens any other text; no error repeats one."""
+    path, secret = tmp_path / "credentials.txt", "ab" * 32
+    file = CredentialFile(path)
+    path.write_text(f"\nAda L {secret}\nBo eyJ.eyJ.abc\n", encoding="utf-8")
 
-    file.write_text(f"{two.hex()}\n\n{one.hex()}\n{two.hex()}\n", encoding="utf-8")
-    assert [two, one] == TokenFile(file).tokens()
-    for text in ("00", "zzz", "00" * (TOKEN_BYTES + 1)):
-        file.write_text(f"{text}\n", encoding="ascii")
-        with pytest.raises(SettingsError, match="line 1 of token_file has no token") as caught:
-            TokenFile(file).token("")
-        assert text not in str(caught.value)
-
-
-_ONE_TIME: Final = TextDraft(bits=64, cohorts=8, unset=0.0, set=1.0)
-"""A report is the permanent response itself: 64 bits, of which half are coins."""
-
-
-@cache
-def _task(round_number: int, population: str = "staff", question: str = "state") -> PublishedTask:
-    """Publish a task; two rounds differ in keys and n_min."""
-    return published(
-        **kind_draft_fields(
-            "rappor",
-            texts=dataclasses.replace(_ONE_TIME, question=question),
-            population=population,
-            n_min=100 + round_number,
-            target_size=200,
-        )
-    )
-
-
-async def _report(
-    path: Path, case: PublishedTask, person: str, text: str = "Ohio", *, seed: int = 1
-) -> bytes:
-    """Let an agent answer, and return the opened report."""
-    shuffler, digest = MemoryShuffler(case.signed), case.signed.digest()
-    path.mkdir(exist_ok=True)
-    agent = agent_of(
-        path, case, shuffler, seed=seed, several_persons=True, secrets=PersonalSecrets(b"s" * 32)
-    )
-    await agent.contribute(digest, text, person)
-    agent.store.close()
-    [envelope] = shuffler.received
-    content = unpack(case.shuffler_key.open(envelope, envelope_context(digest)), case.task)
-    return case.analyzer_key.open(content.sealed_reports, report_context(digest))
-
-
-def test_permanent_responses_need_a_secret(tmp_path: Path) -> None:
-    """Without one, every answer would have fresh noise, which averages out."""
-    with pytest.raises(SettingsError, match="permanent responses require"):
-        agent_of(tmp_path, _task(1), MemoryShuffler(_task(1).signed), secrets=None)
+    assert [bytes.fromhex(secret), b"eyJ.eyJ.abc"] == file.all()
+    assert [bytes.fromhex(secret)] * 2 + [b"eyJ.eyJ.abc"] == [
+        file.of(person) for person in ("Ada L", "", "Bo")
+    ]
+    with pytest.raises(SettingsError, match=r"^credential_file has no credential of this person$"):
+        file.of("Ada")
+    path.write_bytes(b"\xff" + secret.encode())
+    with pytest.raises(SettingsError, match="is not UTF-8 text") as caught:
+        file.all()
+    assert secret not in str(caught.value)
+    path.unlink()
+    with pytest.raises(SettingsError, match=r"credentials\.txt, cannot be read: No such file"):
+        file.all()
 
 
 @pytest.mark.parametrize(
-    ("second", "same"),
+    ("changes", "rule"),
     [
-        ({}, True),
-        ({"person": "Bo"}, False),
-        ({"case": _task(2, "guests")}, False),
-        ({"text": "Utah"}, False),
-        ({"case": _task(2, question="place of birth")}, False),
+        ({"allow_tasks_without_tokens": False}, "set issuer, .* or allow_tasks_without_tokens"),
+        ({"issuer": "127.0.0.1:1"}, "issuer, issuer_identity and credential_file belong together"),
+        ({"credential_file": Path("secret")}, "credential_file belong together"),
     ],
-    ids=["nothing differs", "person", "population", "text", "question"],
 )
-async def test_responses_are_the_same_for_one_person_question_and_text(
-    tmp_path: Path, second: dict[str, Any], *, same: bool
+def test_a_device_has_an_issuer_or_says_that_it_needs_none(
+    tmp_path: Path, changes: dict[str, Any], rule: str
 ) -> None:
-    """A restart changes nothing; independent responses agree with probability below 1e-7."""
-    one = await _report(tmp_path, _task(1), "Ada", seed=1)
-    other = await _report(tmp_path, **{"case": _task(2), "person": "Ada", "seed": 2, **second})
-
-    assert same is (one == other)
+    """By default it answers no task without tokens."""
+    with pytest.raises(SettingsError, match=rule):
+        dataclasses.replace(_settings(tmp_path, lasting_responses=False), **changes)

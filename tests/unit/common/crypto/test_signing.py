@@ -4,12 +4,9 @@ import pickle
 import pytest
 
 from common.crypto.signing import (
-    TOKEN_BYTES,
     PublicIdentity,
     SignedTask,
     SigningIdentity,
-    TokenIdentity,
-    TokenIssuer,
     envelope_hash,
     is_valid_receipt,
     sign_bulk_receipt,
@@ -41,7 +38,7 @@ def test_private_keys_neither_print_nor_pickle() -> None:
     identity = SigningIdentity.generate()
     shown = hashlib.sha256(identity.public_identity().raw).hexdigest()[:16]
 
-    for secret in (identity, TokenIssuer(identity.private_bytes())):
+    for secret in (identity,):
         assert f"{type(secret).__name__}(of {shown})" == repr(secret)
         with pytest.raises(TypeError):
             pickle.dumps(secret)
@@ -97,22 +94,3 @@ def test_signatures_of_different_kinds_are_separated() -> None:
     assert not is_valid_bulk_receipt(_PINNED, _DIGEST, [b"envelope"], single)
     assert not is_valid_receipt(_PINNED, _DIGEST, b"envelope", bulk)
     assert not is_valid_receipt(_PINNED, _DIGEST, b"envelope", task)
-
-
-def test_the_issuer_makes_tokens_that_its_identity_accepts() -> None:
-    """Tokens differ; none by another issuer, or with a changed byte or length, is accepted."""
-    issuer, other = TokenIssuer(TokenIssuer.generate()), TokenIssuer(TokenIssuer.generate())
-    identity = TokenIdentity.from_hex(issuer.identity().raw.hex(), "it")
-    tokens = {issuer.issue() for _ in range(20)}
-
-    assert 20 == len(tokens)
-    for token in tokens:
-        assert len(token) == TOKEN_BYTES
-        assert identity.is_valid_token(token)
-        assert identity.is_valid_signature(b"shuffledp v1 user token", token[:16], token[16:])
-        assert not other.identity().is_valid_token(token)
-    for place in range(TOKEN_BYTES):
-        changed = token[:place] + bytes([token[place] ^ 1]) + token[place + 1 :]
-        assert not identity.is_valid_token(changed)
-    for wrong in (b"", token[:-1], token + b"\0"):
-        assert not identity.is_valid_token(wrong)

@@ -10,9 +10,9 @@ import pytest
 from typer.testing import CliRunner
 
 import issuer.server
-from common.crypto.privacy_tokens import TokenKey
 from common.errors import PeerRefusalError, SettingsError
 from deploy.cli import app
+from deploy.tasks.drafts import read_token_key
 from issuer.entitlements import PeopleList
 from issuer.settings import IssuerSettings
 from tests.support.issuers import ISSUER_NAME, people_file
@@ -82,21 +82,21 @@ def address(tmp_path: Path) -> Iterator[str]:
 
 
 def test_an_operator_creates_a_key_for_a_draft(tmp_path: Path, address: str) -> None:
-    """Printed, in JSON or in a file; an end in the past or a wrong operator token is refused."""
-    file, token_file = tmp_path / "token.pub", tmp_path / "issuer" / "operator.token"
+    """A file that `task create` reads; an end in the past or a wrong token is refused."""
+    file, token_file = tmp_path / "token-key.json", tmp_path / "issuer" / "operator.token"
     at = ["--issuer", address, "--authority", str(tmp_path / "tls" / "authority.pem")]
-    whole = [*at, "--token-file", str(token_file)]
+    whole = [*at, "--token-file", str(token_file), "--out", str(file)]
     made = json.loads(_run("new-key", "--end", "2100-01-02", *whole, "--json"))
-    _run("new-key", "--end", "2100-01-02T03:04:05", *whole, "--out", str(file))
-    key = TokenKey(bytes.fromhex(file.read_text(encoding="ascii")))
+    first = read_token_key(file)
+    shown = _run("new-key", "--end", "2100-01-02T03:04:05", *whole)
+    second = read_token_key(file)
 
-    assert (4_102_531_200, ISSUER_NAME) == (made["end"], made["issuer_name"])
-    assert made["key_id"] == TokenKey(bytes.fromhex(made["token_key"])).key_id.hex()
-    assert {key.key_id.hex(), made["key_id"]} == {
+    assert (4_102_531_200, ISSUER_NAME) == (made["end"], made["issuer"])
+    assert (4_102_531_200, 4_102_542_245) == (first.end, second.end)
+    assert f"Key of {ISSUER_NAME} written to" in shown
+    assert {each.token_key().key_id.hex() for each in (first, second)} == {
         path.stem.removeprefix("token-") for path in (tmp_path / "issuer").glob("token-*.key")
     }
-    shown = _run("new-key", "--end", "2100-01-02", *whole)
-    assert 342 == len(TokenKey(bytes.fromhex(shown.split()[-1])).der)
     with pytest.raises(PeerRefusalError, match="must be after the present"):
         _run("new-key", "--end", "2001-01-02", *whole)
     wrong = tmp_path / "wrong.token"

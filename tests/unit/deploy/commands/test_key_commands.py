@@ -1,4 +1,4 @@
-"""`shuffledp keys` and `shuffledp tokens`, as an operator types them."""
+"""`shuffledp keys`, as an operator types it."""
 
 import json
 import time
@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from analyzer.registry import AnalyzerKeys
 from analyzer.settings import AnalyzerSettings
-from common.crypto.signing import SigningIdentity, TokenIdentity
+from common.crypto.signing import SigningIdentity
 from common.errors import SettingsError
 from common.runtime.state_directory import StateDirectory
 from deploy.cli import app
@@ -73,20 +73,3 @@ def test_an_identity_is_made_before_the_first_start_and_renewed(tmp_path: Path) 
     renewed = json.loads(_run("keys", "identity", str(state), "--renew", "--json"))
     assert first != renewed
     assert renewed["identity"] == (state / "identity.pub").read_text(encoding="ascii")
-
-
-def test_tokens_are_made_under_one_key(tmp_path: Path) -> None:
-    """A file of mode 0600, which is never overwritten, has one token per line."""
-    key = ("--key-directory", str(tmp_path / "issuer"))
-    first, second = tmp_path / "one.txt", tmp_path / "two.txt"
-    one = json.loads(_run("tokens", "make", "3", "--out", str(first), *key, "--json"))
-    two = json.loads(_run("tokens", "make", "2", "--out", str(second), *key, "--json"))
-    tokens = [bytes.fromhex(line) for line in first.read_text(encoding="ascii").split()]
-
-    assert one["token_identity"] == two["token_identity"]
-    assert [True] * 3 == [
-        TokenIdentity.from_hex(one["token_identity"], "it").is_valid_token(t) for t in tokens
-    ]
-    assert first.stat().st_mode & 0o777 == 0o600
-    with pytest.raises(SettingsError, match="already exists"):
-        _run("tokens", "make", "3", "--out", str(first), *key)

@@ -111,7 +111,12 @@ def test_the_task_for_five_people_is_answered_and_released(tmp_path: Path) -> No
     people = block.partition("<<END\n")[2].partition("END")[0].splitlines()
     identity = SigningIdentity.generate().public_identity()
     cap = _given(tmp_path).local_epsilon_cap
-    given = Policy(identity=identity, shuffler_identity=identity, local_epsilon_cap=cap)
+    given = Policy(
+        identity=identity,
+        shuffler_identity=identity,
+        allow_tasks_without_tokens=True,
+        local_epsilon_cap=cap,
+    )
     [trial] = [one for one in blocks(_QUICK_START, "toml") if one.startswith("several_persons")]
     total = tomllib.loads(trial)["total_central_epsilon_cap"]
     raised = dataclasses.replace(given, total_central_epsilon_cap=total)

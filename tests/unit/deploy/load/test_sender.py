@@ -6,19 +6,21 @@ from pathlib import Path
 import pytest
 
 from common.crypto.hpke import envelope_context
-from common.crypto.signing import TokenIssuer
 from common.errors import PeerRefusalError, ShuffleDpError, UnknownKeyError
 from common.messages.submission import Outcome
 from deploy.load.sender import outcome_of
-from tests.support.shuffler_core import CASE, DIGEST, Shuffler
+from tests.support.shuffler_core import Shuffler
+from tests.support.tasks import published
+from tests.support.tokens import TOKENS, new_token
 
-_ISSUER = TokenIssuer(TokenIssuer.generate())
+CASE = published(n_min=3, target_size=5, tokens=TOKENS)
+DIGEST = CASE.signed.digest()
 
 
 @pytest.fixture
 async def shuffler(tmp_path: Path) -> AsyncIterator[Shuffler]:
     """A shuffler that asks for tokens, with a submission in its batch."""
-    started = Shuffler(tmp_path, token_identity=_ISSUER.identity())
+    started = Shuffler(tmp_path, case=CASE)
     await started.start()
     yield started
     started.store.close()
@@ -37,23 +39,23 @@ async def test_each_refusal_is_taken_for_what_the_shuffler_counts(shuffler: Shuf
             await shuffler.collection.submit(DIGEST, envelope, token)
         return _outcome(caught.value)
 
-    envelope, token = shuffler.envelope(), _ISSUER.issue()
+    envelope, token = shuffler.envelope(), new_token(DIGEST)
     await shuffler.collection.submit(DIGEST, envelope, token)
     inner = CASE.shuffler_key.open(envelope, envelope_context(DIGEST))
     other = inner[:16] + bytes(len(inner) - 16)
     forged = CASE.shuffler_key.public_key().seal(other, envelope_context(DIGEST))
     outcomes = [
-        await refused(forged, _ISSUER.issue()),
+        await refused(forged, new_token(DIGEST)),
         await refused(shuffler.envelope(), token),
         await refused(shuffler.envelope(), b""),
-        await refused(envelope + b"x", _ISSUER.issue()),
+        await refused(envelope + b"x", new_token(DIGEST)),
     ]
     batch_id = (await shuffler.store.get(DIGEST)).batch_id
     shuffler.clock.seconds = float(CASE.task.deadline)
-    outcomes.append(await refused(shuffler.envelope(), _ISSUER.issue()))
+    outcomes.append(await refused(shuffler.envelope(), new_token(DIGEST)))
     counted = shuffler.refusals.of(batch_id)
     await shuffler.advance()
-    late = await refused(shuffler.envelope(), _ISSUER.issue())
+    late = await refused(shuffler.envelope(), new_token(DIGEST))
 
     causes = ("conflict", "token used", "unauthenticated", "malformed", "closed")
     expected = [Outcome(cause) for cause in causes]

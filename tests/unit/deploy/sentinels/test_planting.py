@@ -36,6 +36,8 @@ class Operation(MemoryShuffler):
         """Whether each sentinel that the analyzer knows was acknowledged."""
         self.submitted: list[tuple[bytes, bytes]] = []
         """Envelopes and tokens, in their order."""
+        self.token = b""
+        """The only token that the shuffler accepts; empty if it asks for none."""
         self.calls_left = 10**9
         """Calls until the process ends; a request and its answer count separately."""
         self.unconfirmed: PeerError | None = None
@@ -68,6 +70,8 @@ class Operation(MemoryShuffler):
         self._call()
         assert len(self.registered) == 4, "all are registered before any is sent"
         self.submitted.append((envelope, token))
+        if self.token not in {b"", token}:
+            raise PeerRefusalError("UNAUTHENTICATED", "a token is asked for")
         receipt = await super().submit(digest, envelope, token)
         self._call()
         return receipt
