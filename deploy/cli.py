@@ -36,8 +36,7 @@ _COMMANDS: Final = {
     "receipt": ("person", "Show whether your value was counted."),
     "sentinels": ("sentinels", "Send test submissions that the analyzer recognises."),
     "keys": ("keys", "Create certificates and signing identities."),
-    "tokens": ("keys", "Create tokens that let each user submit once."),
-    "issuer": ("issuer", "Prepare the issuer of unlinkable tokens."),
+    "issuer": ("issuer", "Prepare the issuer of one-time tokens."),
 }
 _OF_A_PERSON: Final = {
     "contribute": "takes the digest only; it asks for the value, or reads it from standard input",

@@ -60,6 +60,14 @@ NOBODY_DROPS: Final = (
     "the release, unless dishonest users fill it"
 )
 
+SYBILS: Final = (
+    "nobody submits twice or makes up users: the task has no tokens, so anybody may submit any "
+    "number of times, and the analyzer alone can leave you alone"
+)
+ONE_TOKEN: Final = (
+    "each submission spent a token, of which the issuer gives one to each entitled person"
+)
+
 
 def permanent_assumptions(permanent_epsilon: float) -> tuple[str, ...]:
     """Return the assumptions behind answers that share permanent noise, with their total ε."""

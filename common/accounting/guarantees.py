@@ -30,6 +30,8 @@ from common.accounting.assumptions import (
     LOCAL,
     NO_LOCAL_NOISE,
     NOBODY_DROPS,
+    ONE_TOKEN,
+    SYBILS,
     permanent_assumptions,
     shuffler_assumptions,
     with_dummies,
@@ -78,6 +80,8 @@ class PrivacyParameters:
     delta: float
     """δ of all rounds together."""
     assumed_honest_fraction: float
+    tokens: bool = False
+    """Whether each submission spends a one-time token."""
     rounds: int = 1
     """Number of such tasks that the same users answer."""
     permanent_epsilon: float | None = None
@@ -93,6 +97,7 @@ class PrivacyParameters:
             shuffler=task.shuffler,
             delta=task.delta,
             assumed_honest_fraction=task.assumed_honest_fraction,
+            tokens=task.tokens is not None,
             permanent_epsilon=rappor_of(task).permanent_epsilon if task.lasting else None,
         )
 
@@ -212,7 +217,7 @@ def guarantees_under(
     Raises:
         AccountingError: n_users is below 1, delta is out of range, or no formula applies.
 
-    Cost: up to four searches for ε, tenths of a second each; compositions for several rounds.
+    Cost: up to five searches for ε, tenths of a second each; compositions for several rounds.
     """
     if parameters.reduction is None:
         _check_users(n_users)
@@ -227,6 +232,7 @@ def guarantees_under(
         rows.append(claimed_guarantee(parameters, n_users, n_refused))
         if parameters.dummies.maximum:
             rows.append(skippers_guarantee(parameters, n_users, honest, n_refused))
+    rows.append(alone_guarantee(parameters, n_users, n_refused))
     rows.extend(_against_shuffler_and_analyzer(parameters))
     rows.extend(_by_encryption(parameters))
     return tuple(rows)
@@ -264,11 +270,39 @@ def analyzer_guarantee(
         "analyzer" if honest == n_users else "analyzer+users",
         parameters,
         anonymity_set,
-        f"{anonymity_set.users:,} of the {n_users:,} users, you among them, "
-        "randomize as the task says"
-        f"{with_dummies(parameters.dummies)}",
+        _honest(parameters, anonymity_set, n_users) + with_dummies(parameters.dummies),
         others,
+        ONE_TOKEN if parameters.tokens else SYBILS,
     )
+
+
+def _honest(parameters: PrivacyParameters, anonymity_set: AnonymitySet, n_users: int) -> str:
+    """State how many users randomize; with tokens, as many people as tokens were spent."""
+    users = "people who each spent a token" if parameters.tokens else "users"
+    return (
+        f"{anonymity_set.users:,} of the {n_users:,} {users}, you among them, "
+        "randomize as the task says"
+    )
+
+
+def alone_guarantee(parameters: PrivacyParameters, n_users: int, n_refused: int = 0) -> Guarantee:
+    """
+    Return the guarantee against the analyzer if all other users are made up.
+
+    Without tokens, anybody can make them up; with tokens, only the issuer can.
+
+    Cost: one search for ε, tenths of a second.
+    """
+    coalition: Coalition = "issuer+analyzer" if parameters.tokens else "analyzer+sybils"
+    local = local_guarantee(coalition, parameters)
+    alone = _amplified(
+        coalition,
+        parameters,
+        parameters.anonymity_set_of(n_users, 1, 1, n_refused),
+        ALONE[0] + with_dummies(parameters.dummies),
+        "nobody else takes part: all other submissions are made up, and the analyzer knows them",
+    )
+    return alone if alone.epsilon <= _MAX_SHARE_SHOWN * local.epsilon else local
 
 
 def central_epsilon(parameters: PrivacyParameters, anonymity_set: AnonymitySet) -> float:
@@ -314,10 +348,10 @@ def skippers_guarantee(
         "analyzer+skippers",
         parameters,
         anonymity_set,
-        f"{anonymity_set.users:,} of the {n_users:,} users, you among them, "
-        "randomize as the task says",
+        _honest(parameters, anonymity_set, n_users),
         f"{parameters.still_adding(adding, n_refused):,} of them"
         f"{with_dummies(parameters.dummies).removeprefix(' and')}; the others add none",
+        ONE_TOKEN if parameters.tokens else SYBILS,
     )
 
 
@@ -405,6 +439,8 @@ def _by_encryption(parameters: PrivacyParameters) -> list[Guarantee]:
         "the shuffler does not see the result: it could subtract its own dummies from the counts",
     )
     coalitions: tuple[Coalition, ...] = ("shuffler", "network")
+    if parameters.tokens:
+        coalitions = ("shuffler", "issuer", "issuer+shuffler", "network")
     return [
         Guarantee(
             coalition=coalition,
@@ -416,7 +452,7 @@ def _by_encryption(parameters: PrivacyParameters) -> list[Guarantee]:
                 *visible,
                 *(
                     dummies
-                    if coalition == "shuffler" and not parameters.shuffler.only_permutes
+                    if "shuffler" in coalition and not parameters.shuffler.only_permutes
                     else ()
                 ),
             ),

@@ -8,10 +8,20 @@ from fractions import Fraction
 from typing import Final, Literal
 
 Coalition = Literal[
-    "analyzer", "analyzer+users", "analyzer+skippers", "shuffler+analyzer", "shuffler", "network"
+    "analyzer",
+    "analyzer+users",
+    "analyzer+skippers",
+    "analyzer+sybils",
+    "issuer+analyzer",
+    "shuffler+analyzer",
+    "shuffler",
+    "issuer",
+    "issuer+shuffler",
+    "network",
 ]
-"""`analyzer+users`: colluding users reveal their reports and dummies. `analyzer+skippers`:
-some users add no dummies."""
+"""`analyzer+users`: colluding users reveal their reports and dummies. `analyzer+skippers`: some
+users add no dummies. `analyzer+sybils`: all users but one are made up, by the analyzer or others;
+one-time tokens prevent it, unless the issuer makes them up."""
 
 REPLACE_PERMANENT: Final = (
     "replace-one, lasting: two data sets differ in one user's answer to the question, which is the "

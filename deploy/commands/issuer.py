@@ -37,7 +37,7 @@ from user_agent.shuffler_client import RemoteShuffler
 
 app = typer.Typer()
 issuer_app = typer.Typer(
-    help="The issuer of tokens: people's secrets, and a token key for each task.",
+    help="The issuer of one-time tokens: people's secrets, and a key for each task.",
     no_args_is_help=True,
     epilog=example("shuffledp issuer people names.txt --output-dir people"),
 )
@@ -131,7 +131,7 @@ def fetch(
     authority: Authority = None,
     json: AsJson = False,
 ) -> None:
-    """Get a token of one task for each credential, for sentinels and load tests.
+    """Get tokens of one task, for sentinels and load tests.
 
     Devices get their tokens themselves. After an interruption, run the same command again.
     """

@@ -20,6 +20,14 @@ _COALITIONS: Final[Mapping[str, tuple[str, str]]] = {
         "The analyzer, where users add no dummies",
         "If users do not add the dummies that they should, and the analyzer studies the rest",
     ),
+    "analyzer+sybils": (
+        "The analyzer, where nobody else takes part",
+        "If all other users are made up, which the task allows since it has no tokens",
+    ),
+    "issuer+analyzer": (
+        "The issuer and the analyzer together",
+        "If the issuer gives the analyzer tokens for users that they make up",
+    ),
     "shuffler+analyzer": (
         "The shuffler and the analyzer together",
         "If the shuffler and the analyzer pool who sent each report and what is in it",
@@ -27,6 +35,14 @@ _COALITIONS: Final[Mapping[str, tuple[str, str]]] = {
     "shuffler": (
         "The shuffler alone",
         "If the shuffler studies the sealed reports, for which it has no key",
+    ),
+    "issuer": (
+        "The issuer alone",
+        "If the issuer studies who asked for a token, and the blinded messages that it signed",
+    ),
+    "issuer+shuffler": (
+        "The issuer and the shuffler together",
+        "If the issuer and the shuffler pool whom tokens were given to, and which were spent",
     ),
     "network": (
         "An eavesdropper on the network",

@@ -153,6 +153,12 @@ def parameter_rows(task: Task) -> list[tuple[str, str]]:
             "budget",
             f"epsilon {rounded_up(task.budget_epsilon)} at delta {rounded_up(task.budget_delta)}",
         ),
+        (
+            "one-time tokens",
+            f"of {task.tokens.issuer}"
+            if task.tokens
+            else "none: anybody may submit any number of times",
+        ),
         ("suite", task.suite),
         ("bytes per user", _describe_sizes(task)),
     ]

@@ -51,6 +51,7 @@ async def test_a_service_on_a_unix_socket_is_checked_there(services: Services) -
         shuffler=services.shuffler.address,
         analyzer_identity=services.identity,
         shuffler_identity=services.shuffler_identity,
+        allow_tasks_without_tokens=True,
     )
     device = await user_agent.server.start(settings)
     await check(settings, "user_agent")

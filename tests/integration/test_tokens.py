@@ -85,7 +85,7 @@ async def test_people_contribute_once_each(tokened: Services) -> None:
         shuffler_pb2.SUBMISSION_OUTCOME_STORED,
         shuffler_pb2.SUBMISSION_OUTCOME_TOKEN_USED,
     ]
-    assert "FAILED_PRECONDITION" == (await refusal(contribute(tokened, signed, "Cy")))[0]
+    assert "ALREADY_EXISTS" == (await refusal(contribute(tokened, signed, "Cy")))[0]
 
 
 async def test_an_answer_waits_for_an_issuer_that_is_away(tokened: Services) -> None:

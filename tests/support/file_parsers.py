@@ -46,6 +46,7 @@ tls_directory = 'tls'
 shuffler = '127.0.0.1:7000'
 analyzer_identity = '00'
 shuffler_identity = '00'
+allow_tasks_without_tokens = true
 local_epsilon_cap = 4.0
 total_delta_cap = 1e-4
 several_persons = true

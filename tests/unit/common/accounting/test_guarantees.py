@@ -34,6 +34,7 @@ from common.messages.guarantee import claimed
 from common.task.dummy_spec import DummySpec
 from tests.support.protocol_tasks import protocol_task
 from tests.support.tasks import published
+from tests.support.tokens import TOKENS
 
 
 def test_every_batch_has_a_guarantee_for_every_coalition() -> None:
@@ -46,6 +47,7 @@ def test_every_batch_has_a_guarantee_for_every_coalition() -> None:
 
     assert [
         ("analyzer", epsilon_upper(reduction, anonymity_set, task.delta), task.delta),
+        ("analyzer+sybils", task.local_epsilon, 0.0),
         ("shuffler+analyzer", task.local_epsilon, 0.0),
         ("shuffler", 0.0, 0.0),
         ("network", 0.0, 0.0),
@@ -53,6 +55,31 @@ def test_every_batch_has_a_guarantee_for_every_coalition() -> None:
     assert all("replace-one" in row.neighbouring for row in table)
     assert all(row.theorem and row.assumptions for row in table)
     assert guarantees(task, 5000, 1000)[0].epsilon > table[0].epsilon
+
+
+def test_tokens_change_who_must_be_honest() -> None:
+    """Without tokens the analyzer alone can make users up; with tokens it needs the issuer."""
+    plain, tokened = (
+        guarantees(published(tokens=tokens, dummies_per_user=20, buckets=2).task, 5000, 0)
+        for tokens in (None, TOKENS)
+    )
+    own_dummies = AnonymitySet(users=1, dummies=20)
+    reduction = mechanism_of(published(dummies_per_user=20, buckets=2).task).reduction
+    assert reduction is not None
+    alone = epsilon_upper(reduction, own_dummies, 1e-6)
+
+    assert ["analyzer", "analyzer+sybils"] == [row.coalition for row in plain[:2]]
+    assert ["analyzer", "issuer+analyzer"] == [row.coalition for row in tokened[:2]]
+    assert ["shuffler", "issuer", "issuer+shuffler", "network"] == [
+        row.coalition for row in tokened[-4:]
+    ]
+    assert [0.0] * 4 == [row.epsilon for row in tokened[-4:]]
+    assert plain[0].epsilon == tokened[0].epsilon < alone < 1.9
+    assert alone == plain[1].epsilon == tokened[1].epsilon
+    assert any("the analyzer alone can leave you alone" in each for each in plain[0].assumptions)
+    said = " ".join(tokened[0].assumptions)
+    assert "5,000 of the 5,000 people who each spent a token, you among them" in said
+    assert "leave you alone" not in said
 
 
 def test_users_who_may_collude_or_skip_have_rows_of_their_own() -> None:

@@ -99,22 +99,22 @@ def test_collusion_and_refusals_do_not_affect_the_shufflers_noise(protocol: str)
     """The assumptions on the shuffler are stated; together with it nothing is left."""
     task = _task(protocol, assumed_honest_fraction=0.1)
     table = guarantees(task, 2000, 0)
-    everybody, colluding = table[:2]
+    everybody, colluding, alone, pooled, shuffler = table[:5]
 
-    assert ["analyzer", "analyzer+users", "shuffler+analyzer"] == [
-        row.coalition for row in table[:3]
+    assert ["analyzer", "analyzer+users", "analyzer+sybils", "shuffler+analyzer"] == [
+        row.coalition for row in table[:4]
     ]
-    assert everybody.epsilon == colluding.epsilon
+    assert everybody.epsilon == colluding.epsilon == alone.epsilon
     assert everybody.epsilon == guarantees(task, 2000, 1500)[0].epsilon
     said = " ".join(everybody.assumptions)
     assert "the shuffler adds dummies that name each item" in said
     assert "reveals to nobody which" in said
     assert "none of these dummies are refused" in said
     assert ("keeps each user's report with probability 0.5" in said) == (protocol == "sbin")
-    assert math.isinf(table[2].epsilon)
-    assert "no local noise" in table[2].theorem
-    assert any("ignores dummies" in sentence for sentence in table[2].assumptions)
-    assert any("from the counts" in sentence for sentence in table[3].assumptions)
+    assert math.isinf(pooled.epsilon)
+    assert "no local noise" in pooled.theorem
+    assert any("ignores dummies" in sentence for sentence in pooled.assumptions)
+    assert any("from the counts" in sentence for sentence in shuffler.assumptions)
 
 
 @pytest.mark.parametrize("protocol", ["aue", "hybrid"])

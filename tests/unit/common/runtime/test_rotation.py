@@ -116,7 +116,8 @@ async def started(
         settings: Any = AnalyzerSettings(**fields)
     elif request.param is user_agent.server:
         fields |= {"analyzer_identity": identity, "shuffler_identity": identity}
-        settings = UserAgentSettings(**fields, shuffler="127.0.0.1:1")
+        fields |= {"shuffler": "127.0.0.1:1", "allow_tasks_without_tokens": True}
+        settings = UserAgentSettings(**fields)
     else:
         fields |= {"keep_inclusion_days": 40, "analyzer": "127.0.0.1:1"}
         settings = ShufflerSettings(**fields, analyzer_identity=identity)

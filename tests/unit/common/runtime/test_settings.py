@@ -24,6 +24,7 @@ state_directory = "s"
 shuffler = "unix:b"
 analyzer_identity = "00"
 shuffler_identity = "00"
+allow_tasks_without_tokens = true
 """
 
 
@@ -106,11 +107,13 @@ def test_settings_that_break_a_rule_stop_the_start(
         load(ShufflerSettings, None, {}, "SHUFFLEDP_SHUFFLER")
 
 
-@pytest.mark.parametrize("kind", ["token_identity = 17", "token_identity = ['s3cret']"])
+@pytest.mark.parametrize("kind", ["analyzer_identity = 17", "analyzer_identity = ['s3cret']"])
 def test_a_value_of_the_wrong_type_is_never_repeated(tmp_path: Path, kind: str) -> None:
     """The value may be a secret."""
-    with pytest.raises(SettingsError, match=r"^token_identity must be a valid string$") as caught:
-        _load(tmp_path, f"{_GOOD}{kind}")
+    with pytest.raises(
+        SettingsError, match=r"^analyzer_identity must be a valid string$"
+    ) as caught:
+        _load(tmp_path, _GOOD.replace('analyzer_identity = "00"', kind))
     assert caught.value.__cause__ is None
     with pytest.raises(SettingsError, match=r"^most_dummies must be a valid integer") as caught:
         _load(tmp_path, _GOOD, SHUFFLEDP_SHUFFLER_MOST_DUMMIES="s3cret")
@@ -243,6 +246,8 @@ _OF_KEY_HOLDERS: Final = {
                 "lasting_responses": False,
                 "several_persons": False,
                 "inclusion_check_seconds": 3600.0,
+                "issuer": "127.0.0.1:3",
+                "allow_tasks_without_tokens": False,
             },
         ),
         (
@@ -267,6 +272,9 @@ def test_protective_defaults_are_unchanged(
         "analyzer": "127.0.0.1:1",
         "analyzer_identity": "00",
         "shuffler_identity": "00",
+        "issuer": "127.0.0.1:3",
+        "issuer_identity": "00",
+        "credential_file": Path("c"),
         "tls_directory": Path(),
     }
     known = {field.name for field in dataclasses.fields(party)}
