@@ -64,7 +64,7 @@ SYBILS: Final = (
     "nobody submits twice or makes up users: the task has no tokens, so anybody may submit any "
     "number of times, and the analyzer alone can leave you alone"
 )
-ONE_TOKEN: Final = (
+ENTITLED: Final = (
     "each submission spent a token, of which the issuer gives one to each entitled person"
 )
 

@@ -21,6 +21,7 @@ from common.accounting.assumptions import (
     COMPOSED,
     ENCRYPTED,
     ENCRYPTION,
+    ENTITLED,
     FORMULA_1,
     HONEST_SHUFFLER,
     HYBRID,
@@ -30,7 +31,6 @@ from common.accounting.assumptions import (
     LOCAL,
     NO_LOCAL_NOISE,
     NOBODY_DROPS,
-    ONE_TOKEN,
     SYBILS,
     permanent_assumptions,
     shuffler_assumptions,
@@ -232,8 +232,11 @@ def guarantees_under(
         rows.append(claimed_guarantee(parameters, n_users, n_refused))
         if parameters.dummies.maximum:
             rows.append(skippers_guarantee(parameters, n_users, honest, n_refused))
-    rows.append(alone_guarantee(parameters, n_users, n_refused))
-    rows.extend(_against_shuffler_and_analyzer(parameters))
+    alone, pooled = (
+        [alone_guarantee(parameters, n_users, n_refused)],
+        _against_shuffler_and_analyzer(parameters),
+    )
+    rows.extend([*pooled, *alone] if parameters.tokens else [*alone, *pooled])
     rows.extend(_by_encryption(parameters))
     return tuple(rows)
 
@@ -272,7 +275,7 @@ def analyzer_guarantee(
         anonymity_set,
         _honest(parameters, anonymity_set, n_users) + with_dummies(parameters.dummies),
         others,
-        ONE_TOKEN if parameters.tokens else SYBILS,
+        ENTITLED if parameters.tokens else SYBILS,
     )
 
 
@@ -351,7 +354,7 @@ def skippers_guarantee(
         _honest(parameters, anonymity_set, n_users),
         f"{parameters.still_adding(adding, n_refused):,} of them"
         f"{with_dummies(parameters.dummies).removeprefix(' and')}; the others add none",
-        ONE_TOKEN if parameters.tokens else SYBILS,
+        ENTITLED if parameters.tokens else SYBILS,
     )
 
 

@@ -3,6 +3,7 @@
 import shlex
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -11,8 +12,12 @@ from rich.table import Table
 
 from analyzer.task_builder import complete
 from common.crypto.hpke import HpkePrivateKey
+from common.crypto.signed_key import KeyUse, prove_key
+from common.crypto.signing import SigningIdentity
+from common.crypto.token_signing import TokenSigningKey
 from common.errors import SettingsError, TaskError
 from common.task.task import NONCE_BYTES, Task
+from common.task.token_spec import TokenSpec
 from deploy.audit.report.audit_page import audit_page
 from deploy.audit.report.audit_report import as_json
 from deploy.audit.report.report_table import show_report, show_self_tests
@@ -114,6 +119,13 @@ def _read(path: Path) -> Task:
         raise TaskError(f"{path}: {error}; use --draft for a draft") from error
 
 
+def _throwaway_tokens(end: int) -> TokenSpec:
+    """Return a token key, as of the demo's issuer, whose private half is dropped."""
+    key, name = TokenSigningKey(TokenSigningKey.generate()).token_key().der, "issuer.localhost"
+    proof = prove_key(SigningIdentity.generate(), KeyUse.TOKENS, name, key, end)
+    return TokenSpec(issuer=name, key=key, proof=proof)
+
+
 def _from_draft(path: Path | None) -> Task:
     """Complete a draft (default: the demo's) with throwaway keys."""
     analyzer, shuffler = (HpkePrivateKey.generate().public_key().raw for _ in range(2))
@@ -123,4 +135,5 @@ def _from_draft(path: Path | None) -> Task:
         labels = load(IPUMS_1940_CITY).labels
         fields = {"domain_size": len(labels), "labels": labels, **DEMO_PARAMETERS}
         draft = closing_draft(fields, _DEMO_USERS, now=time.time(), shuffler_key=shuffler)
+        draft = replace(draft, tokens=_throwaway_tokens(draft.deadline))
     return complete(draft, analyzer_key=analyzer, nonce=bytes(NONCE_BYTES))

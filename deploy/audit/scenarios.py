@@ -3,7 +3,7 @@
 from typing import Final
 
 from deploy.audit import distributions
-from deploy.audit.attacks import poisoning, shuffler_runs
+from deploy.audit.attacks import flood, poisoning, shuffler_runs
 from deploy.audit.coalitions import other_designs, single_user, whole_batch
 from deploy.audit.observation.party_views import observe_services
 from deploy.audit.sampling import devices, orders, randomizer
@@ -38,6 +38,14 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
         check=single_user.run_n_minus_one,
         weakness="The shuffler loses one report of each batch.",
         weakness_options={"permuted": single_user.permute_and_lose},
+    ),
+    Scenario(
+        name="flood",
+        title="One attacker fills the batch around one person",
+        check=flood.run_flood,
+        weakness="Devices do not blind their requests for tokens.",
+        weakness_options={"blinds": False},
+        kinds=EVERY_KIND,
     ),
     Scenario(
         name="rounds",

@@ -148,7 +148,7 @@ _FILES: Final[tuple[tuple[Any, ...], ...]] = (
         *(b'analyzer = "127.0.0.1:7001"\nauthority = "tls/authority.pem"\n', b""),
     ),
     (
-        *("text", "credentials.txt", lambda path: CredentialFile(path).of("Ada")),
+        *("text", "credentials.txt", lambda path: CredentialFile(path).all()),
         *(b"Ada " + b"ab" * 32 + b"\n\nBo " + b"cd" * 32 + b"\n", b"00" * 32),
     ),
     (

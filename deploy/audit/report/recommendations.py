@@ -25,8 +25,10 @@ class Change:
 def changes(report: AuditReport, point: WeakestPoint) -> tuple[Change, ...]:
     """Return changes that help against the weakest point, best first, then those that do not."""
     task = report.task
-    if point.guarantee.coalition == "shuffler+analyzer":
+    if point.guarantee.coalition in {"shuffler+analyzer", "issuer+analyzer"}:
         return (_noise(task), _INDEPENDENT_OPERATORS, _MORE_REPORTS)
+    if point.guarantee.coalition == "analyzer+sybils":
+        return (_TOKENS, _noise(task))
     if not task.amplified:
         relying = _ASK_ONCE if task.composition.amplified else _RELY_ON_A_SHUFFLER
         return (_noise(task), relying, _MORE_USERS)
@@ -70,10 +72,15 @@ _ASK_ONCE: Final = Change(
     "shuffler is claimed; for a single task it can be.",
 )
 _INDEPENDENT_OPERATORS: Final = Change(
-    "Let different organisations operate the shuffler and the analyzer",
+    "Let different organisations operate the shuffler, the issuer and the analyzer",
     "Let them share no machine, key or administrator, and forbid pooling by contract. This does "
     "not change the figure, but makes it unlikely that the two ever pool what they saw. As long as "
     "one organisation operates both, no better figure holds.",
+)
+_TOKENS: Final = Change(
+    "Require one-time tokens: publish the next task with --token-key",
+    "Without them anybody, the analyzer too, can fill a batch with submissions of their own and "
+    "subtract them. With tokens, that takes the issuer's help or people who are entitled to them.",
 )
 _MORE_REPORTS: Final = Change(
     "More users, a larger n_min or a few more dummies do not help here",

@@ -69,13 +69,14 @@ def test_tokens_change_who_must_be_honest() -> None:
     alone = epsilon_upper(reduction, own_dummies, 1e-6)
 
     assert ["analyzer", "analyzer+sybils"] == [row.coalition for row in plain[:2]]
-    assert ["analyzer", "issuer+analyzer"] == [row.coalition for row in tokened[:2]]
+    pooled = ["shuffler+analyzer"] * 2  # by noise alone, and among the user's own dummies
+    assert ["analyzer", *pooled, "issuer+analyzer"] == [row.coalition for row in tokened[:4]]
     assert ["shuffler", "issuer", "issuer+shuffler", "network"] == [
         row.coalition for row in tokened[-4:]
     ]
     assert [0.0] * 4 == [row.epsilon for row in tokened[-4:]]
     assert plain[0].epsilon == tokened[0].epsilon < alone < 1.9
-    assert alone == plain[1].epsilon == tokened[1].epsilon
+    assert alone == plain[1].epsilon == tokened[3].epsilon
     assert any("the analyzer alone can leave you alone" in each for each in plain[0].assumptions)
     said = " ".join(tokened[0].assumptions)
     assert "5,000 of the 5,000 people who each spent a token, you among them" in said

@@ -1,0 +1,226 @@
+"""
+Floods: submissions of one attacker that fill a batch around one person.
+
+Whoever knows all other reports of a batch subtracts them and keeps the victim's. The running
+services show how many submissions one-time tokens let an attacker make, and what the issuer and the
+shuffler could compare afterwards.
+"""
+
+import asyncio
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from numpy.random import Generator
+
+from common.accounting.guarantees import alone_guarantee
+from common.crypto.privacy_tokens import PendingToken
+from common.crypto.randomness import secure_generator
+from common.crypto.signing import SignedTask
+from common.messages.submission import Outcome
+from common.runtime.rpc import LONG_DEADLINE, reply
+from common.task.draft import TaskDraft
+from common.task.task import Task
+from common.task.token_spec import TokenSpec
+from common.wire.submissions import outcomes_from_wire
+from deploy.audit.coalitions.messages import proven_epsilon, user_worlds
+from deploy.audit.finding import Checks, Finding, Rows
+from deploy.audit.game import game_row, run_game
+from deploy.audit.harness.services import Services
+from deploy.audit.harness.tasks import FAR_FUTURE
+from deploy.audit.observation.recorder import files_of
+from deploy.audit.scenario import AuditSubject
+from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
+from user_agent.contribution import Contributor
+from user_agent.credentials import CredentialFile
+from user_agent.issuer_client import Issuer, RemoteIssuer
+
+_FLOOD: Final = 240
+"""Submissions of the attacker."""
+_ENTITLED: Final = 3
+"""Persons on the issuer's list whom the attacker bribed or made up."""
+_WORD: Final = 8
+"""Bytes of a string that would link a request to a token: one of a million strings agrees with one
+of a million others by chance with probability 10^12 / 2^64."""
+
+
+def run_flood(subject: AuditSubject, rng: Generator, *, blinds: bool = True) -> Rows:
+    """Flood a batch with and without tokens; `blinds`: whether devices blind their requests."""
+    with tempfile.TemporaryDirectory(prefix="shuffledp-flood-") as folder:
+        flood = asyncio.run(_flood(Path(folder), blinds=blinds))
+    rows = (*_stored(flood), *_unlinked(flood))
+    return rows if subject.parameters.reduction is None else (_alone(subject, rng), *rows)
+
+
+def _alone(subject: AuditSubject, rng: Generator) -> Finding:
+    """Run the game on the victim's messages, the only ones that the analyzer does not know."""
+    parameters, task, result = subject.parameters, subject.task, None
+    claimed = alone_guarantee(parameters, subject.n_users)
+    if task.kind == "categorical" and task.shuffler.only_permutes:
+        trials = int(subject.sizes.games / (1 + task.dummies.expected_per_user))
+        result = run_game(*user_worlds(subject, trials, rng), delta=claimed.delta)
+    who = "The issuer and the analyzer" if task.tokens else "Anybody, and the analyzer alone,"
+    return game_row(
+        claimed=claimed,
+        exact=proven_epsilon(parameters, 1, 1),
+        result=result,
+        title="All other users made up",
+        sentence=f"{who} can fill a batch with submissions that they know. What is left is yours: "
+        "only your own noise and dummies, and the shuffler's, protect you.",
+        advice="Let an organisation apart from the analyzer's operate the issuer."
+        if task.tokens
+        else "Require one-time tokens, with --token-key: default devices refuse this task.",
+    )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Flood:
+    """What the attacker achieved, and what the issuer and the shuffler then hold."""
+
+    stored: dict[bool, int]
+    """Stored submissions of the attacker, with tokens and without."""
+    issuer: Sequence[bytes]
+    """Files and messages of the issuer."""
+    shuffler: Sequence[bytes]
+    public: Sequence[bytes]
+    """What everybody sees: files before the first request, and the task."""
+
+
+async def _flood(folder: Path, *, blinds: bool) -> _Flood:
+    services, rng = Services(folder), secure_generator()
+    await services.start_analyzer()
+    await services.start_shuffler()
+    await services.start_issuer([f"accomplice {number}" for number in range(_ENTITLED)])
+    try:
+        stored = {False: await _submit(services, await _publish(services, None), [b""], rng)}
+        signed = await _publish(services, await services.create_token_key(FAR_FUTURE))
+        task = Task.from_bytes(signed.task_bytes)
+        public = [*_files(folder), signed.task_bytes]
+        tokens, asked = [], []
+        if task.tokens is not None and services.issuer is not None:
+            key, challenge = task.tokens.token_key(), task.tokens.challenge(signed.digest())
+            public += [key.der, key.signed_part(challenge, b"")]
+            async with services.channel("issuer", services.issuer.address) as channel:
+                issuer: Issuer = RemoteIssuer(channel)
+                for credential in CredentialFile(services.credentials).all():
+                    pending = PendingToken.draw(key, challenge, rng.bytes)
+                    if not blinds:
+                        pending = replace(pending, r=1)
+                    blinded = pending.blinded()
+                    signature = await issuer.issue(key.key_id, blinded, credential)
+                    tokens.append(pending.finalize(signature))
+                    asked += [blinded, signature, credential]
+        forged = [token[:-1] + bytes([token[-1] ^ 1]) for token in tokens]
+        stored[True] = await _submit(services, signed, [*tokens, *forged, b""], rng)
+        return _Flood(
+            stored=stored,
+            issuer=[*files_of(folder / "issuer").values(), *asked],
+            shuffler=[*files_of(folder / "shuffler").values(), *tokens],
+            public=public,
+        )
+    finally:
+        await services.issuer.stop() if services.issuer else None
+        await services.shuffler.stop()
+        await services.analyzer.stop()
+
+
+async def _publish(services: Services, tokens: TokenSpec | None) -> SignedTask:
+    """Publish a task that the flood and the victim together fill."""
+    async with services.operator() as operator:
+        return await operator.create_task(
+            TaskDraft(
+                protocol="sh",
+                domain_size=2,
+                local_epsilon=1.0,
+                delta=1e-6,
+                n_min=_FLOOD + 1,
+                target_size=_FLOOD + 1,
+                deadline=FAR_FUTURE,
+                shuffler_key=services.shuffler_key,
+                tokens=tokens,
+            )
+        )
+
+
+async def _submit(
+    services: Services, signed: SignedTask, tokens: Sequence[bytes], rng: Generator
+) -> int:
+    """Send the flood, each token many times; return how many submissions were stored."""
+    contributor = Contributor(Task.from_bytes(signed.task_bytes), signed.digest())
+    request = shuffler_pb2.SubmitBulkRequest(
+        task_digest=signed.digest(),
+        envelopes=[contributor.prepare(0, rng).envelope for _ in range(_FLOOD)],
+        tokens=[tokens[number % len(tokens)] for number in range(_FLOOD)],
+    )
+    async with services.channel("shuffler", services.shuffler.address) as channel:
+        call = shuffler_pb2_grpc.ShufflerStub(channel).SubmitBulk(request, timeout=LONG_DEADLINE)
+        return Counter(outcomes_from_wire(await reply(call, "the shuffler")))[Outcome.STORED]
+
+
+def _files(folder: Path) -> list[bytes]:
+    return [raw for party in ("issuer", "shuffler") for raw in files_of(folder / party).values()]
+
+
+def _stored(flood: _Flood) -> Rows:
+    checks = Checks()
+    checks.require("a token lets through one submission", flood.stored[True] == _ENTITLED)
+    without = Checks()
+    without.require("each submission without tokens is stored", flood.stored[False] == _FLOOD)
+    row = partial(
+        Checks.finding, coalition="analyzer+users", heading="sender disruption", trials=_FLOOD
+    )
+    return (
+        row(
+            checks,
+            title=f"A flood of {_FLOOD} submissions with {_ENTITLED} tokens",
+            sentence=f"An attacker who is entitled to {_ENTITLED} tokens gets {_ENTITLED} "
+            "submissions into the batch: spent, forged and missing tokens are refused.",
+            expected=_ENTITLED,
+            measured=flood.stored[True],
+        ),
+        row(
+            without,
+            title=f"A flood of {_FLOOD} submissions without tokens",
+            sentence="Where a task requires no tokens, every submission of the attacker counts as "
+            "a user, and fills the batch around one person.",
+            known_limit=True,
+            expected=_FLOOD,
+            measured=flood.stored[False],
+        ),
+    )
+
+
+def _unlinked(flood: _Flood) -> Rows:
+    """Search all that the issuer and the shuffler hold for strings that both of them have."""
+    issuer, shuffler, public = map(_words, (flood.issuer, flood.shuffler, flood.public))
+    checks = Checks()
+    checks.require("issuer and shuffler share no string", not (issuer & shuffler) - public)
+    control = _words([*flood.issuer, flood.shuffler[-1]])
+    checks.require("a planted token is found", bool((control & shuffler) - public))
+    row = partial(checks.finding, trials=_ENTITLED)
+    return (
+        row(
+            title="Issuer: what it signed",
+            coalition="issuer",
+            sentence="The issuer knows who asked for a token of which task. It signed blinded "
+            "messages, which fit every token equally well, and holds no report.",
+        ),
+        row(
+            title="Issuer and shuffler: requests and tokens",
+            coalition="issuer+shuffler",
+            sentence=f"All files and messages of both have no string of {_WORD} bytes in common "
+            "that the task does not show everybody: nothing links a request to a spent token.",
+        ),
+    )
+
+
+def _words(content: Sequence[bytes]) -> set[bytes]:
+    """Return all strings of _WORD bytes but those that are half zeros, as databases are."""
+    found = {
+        each[start : start + _WORD] for each in content for start in range(len(each) - _WORD + 1)
+    }
+    return {word for word in found if word.count(0) < _WORD // 2}
