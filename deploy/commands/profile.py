@@ -20,10 +20,12 @@ ENVIRONMENT_PREFIX: Final = "SHUFFLEDP_PROFILE_"
 
 _MAX_BYTES: Final = 16 * 1024
 
-ADDRESSES: Final = ("analyzer", "shuffler", "agent")
+_SERVICES: Final = ("analyzer", "shuffler", "issuer")
+ADDRESSES: Final = (*_SERVICES, "agent")
 _LAYOUTS: Final = {
     "analyzer_token_file": ("analyzer/operator.token", "analyzer.token"),
     "shuffler_token_file": ("shuffler/operator.token", "shuffler.token"),
+    "issuer_token_file": ("issuer/operator.token", "issuer.token"),
     "authority": ("tls/authority.pem", "authority.pem"),
     "certificate": ("tls/operator.pem", "operator/operator.pem", "operator.pem"),
     "key": ("tls/operator.key", "operator/operator.key", "operator.key"),
@@ -45,6 +47,7 @@ _WITH_ANALYZER_TOKEN: Final = {
     "batch": ("release", "drop"),
 }
 _WITH_SHUFFLER_TOKEN: Final = {"live": (), "task": ("close",)}
+_WITH_ISSUER_TOKEN: Final = {"issuer": ("new-key", "tokens")}
 """
 Commands and subcommands that take defaults from the profile, by the token they need.
 
@@ -81,9 +84,10 @@ def read_profile(file: Path | None) -> dict[str, str]:
 def profile_defaults(file: Path | None) -> dict[str, Any]:
     """Return the options' defaults by command, or raise SettingsError."""
     profile = read_profile(file)
-    tokens = [profile.pop(f"{party}_token_file", None) for party in ("analyzer", "shuffler")]
+    tokens = [profile.pop(f"{party}_token_file", None) for party in _SERVICES]
+    served = (_WITH_ANALYZER_TOKEN, _WITH_SHUFFLER_TOKEN, _WITH_ISSUER_TOKEN)
     defaults: dict[str, Any] = {}
-    for token, commands in zip(tokens, (_WITH_ANALYZER_TOKEN, _WITH_SHUFFLER_TOKEN), strict=True):
+    for token, commands in zip(tokens, served, strict=True):
         values = profile | ({"token_file": token} if token else {})
         for command, subcommands in commands.items():
             given = dict.fromkeys(subcommands, values) if subcommands else values
@@ -106,6 +110,9 @@ def init(
     shuffler: Annotated[
         str, typer.Option(help="The shuffler's address, if not in its state directory.")
     ] = "",
+    issuer: Annotated[
+        str, typer.Option(help="The issuer's address, if not in its state directory.")
+    ] = "",
     agent: Annotated[str, typer.Option(help="Address of your user agent: unix:PATH.")] = "",
     output: Annotated[Path, typer.Option(help="Profile to write.")] = DEFAULT_PROFILE,
     force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
@@ -113,7 +120,7 @@ def init(
     """Write a profile from a folder's files, so that commands need no addresses or tokens."""
     if not directory.is_dir():
         raise SettingsError(f"{directory} is not a folder")
-    given = {"analyzer": analyzer, "shuffler": shuffler, "agent": agent}
+    given = {"analyzer": analyzer, "shuffler": shuffler, "issuer": issuer, "agent": agent}
     found = _found_in(directory) | {name: value for name, value in given.items() if value}
     if not found:
         raise SettingsError(
@@ -135,7 +142,7 @@ def _found_in(directory: Path) -> dict[str, str]:
         for path in reversed(paths)
         if (directory / path).is_file()
     }
-    for party in ("analyzer", "shuffler"):
+    for party in _SERVICES:
         address = directory / party / "address"
         if address.is_file():
             found[party] = address.read_text(encoding="ascii").strip()

@@ -17,6 +17,7 @@ from deploy.audit.report.audit_report import AuditReport
 from deploy.audit.statistics import CONFIDENCE
 from deploy.tasks.demo_task import DEMO_PARAMETERS, closing_draft
 from tests.support.protocol_tasks import ANALYZER_KEY, SHUFFLER_KEY, protocol_task
+from tests.support.tokens import TOKENS
 
 N_USERS: Final = 20_000
 
@@ -27,6 +28,7 @@ def demo_task() -> Task:
     key = SHUFFLER_KEY.public_key().raw
     fields = {"domain_size": 915, **DEMO_PARAMETERS}
     draft = closing_draft(fields, N_USERS, now=FAR_FUTURE, shuffler_key=key)
+    draft = dataclasses.replace(draft, tokens=TOKENS)
     return complete(draft, analyzer_key=ANALYZER_KEY.public_key().raw, nonce=bytes(range(32)))
 
 

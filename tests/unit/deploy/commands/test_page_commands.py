@@ -17,6 +17,7 @@ from common.runtime.clock import SystemClock
 from deploy.commands.profile import ADDRESSES, FILES
 from deploy.tasks import drafts as draft_file
 from deploy.tasks import task_view
+from issuer.settings import IssuerSettings
 from shuffler.settings import ShufflerSettings
 from tests.support.commands import COMMANDS, ROOT, blocks, called, commands_on, examples, words_of
 from user_agent.claim import Claim
@@ -33,6 +34,7 @@ _FROM_PROFILE: Final = {*ADDRESSES, *FILES, "token_file"}
 _PARTIES: Final = {
     "analyzer.toml": AnalyzerSettings,
     "shuffler.toml": ShufflerSettings,
+    "issuer.toml": IssuerSettings,
     "user_agent.toml": UserAgentSettings,
 }
 
@@ -97,7 +99,7 @@ def test_devices_accept_the_plans_that_pages_show(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", _PARTIES)
 def test_the_settings_on_the_page_start_a_service(name: str, tmp_path: Path) -> None:
-    """Each of the three files loads once the identities are filled in."""
+    """Each of the files loads once the identities are filled in."""
     settings.load(_PARTIES[name], _file(name, tmp_path), {}, "SHUFFLEDP")
 
 

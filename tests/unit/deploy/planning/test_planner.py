@@ -137,13 +137,14 @@ def test_no_design_on_a_grid_of_all_is_better(changes: dict[str, Any]) -> None:
 def test_the_guarantees_are_one_a_coalition() -> None:
     """More adversaries have a larger ε; all together have the local one."""
     found = plan(small_requirements(local_cap=5.0, domain_size=400))
-    analyzer, with_users, everybody, *outsiders = found.guarantees
+    analyzer, with_users, alone, everybody, *outsiders = found.guarantees
 
-    assert ["analyzer", "analyzer+users", "shuffler+analyzer", "shuffler", "network"] == [
-        row.coalition for row in found.guarantees
-    ]
+    assert [
+        *("analyzer", "analyzer+users", "analyzer+sybils", "shuffler+analyzer"),
+        *("shuffler", "network"),
+    ] == [row.coalition for row in found.guarantees]
     assert all(row.theorem.startswith("computational") for row in outsiders)
-    assert analyzer.epsilon < with_users.epsilon < everybody.epsilon
+    assert analyzer.epsilon < with_users.epsilon < alone.epsilon <= everybody.epsilon
     assert everybody.epsilon == pytest.approx(found.best.local_epsilon)
     assert "an illustration" in with_users.assumptions[0]
     assert "the other 10,000 may" in " ".join(with_users.assumptions)

@@ -78,14 +78,14 @@ _TRUE: Final = dataclasses.replace(
 async def test_files_have_a_row_per_candidate(tmp_path: Path, *, decoded: bool) -> None:
     """If no candidates are given, there is a row per bit."""
     names = "\n".join(CANDIDATES).encode() if decoded else None
-    stated = [dataclasses.replace(row, theorem="made up") for row in _TRUE.guarantees]
+    stated = [dataclasses.replace(row, theorem="invented") for row in _TRUE.guarantees]
     found = dataclasses.replace(_TRUE, guarantees=tuple(stated))
     status, _, complaint = await _run(tmp_path, found, names)
 
     assert 0 == status, complaint
     page = (tmp_path / "html").read_text(encoding="utf-8")
     assert "integer weights" in page
-    assert "made up" not in page
+    assert "invented" not in page
     first = ["text", "share"] if decoded else ["cohort", "bit"]
     table = parquet.read_table(tmp_path / "parquet")
     with (tmp_path / "csv").open(encoding="utf-8", newline="") as file:

@@ -54,8 +54,11 @@ def test_the_false_alarm_rate_depends_on_the_number_of_tests() -> None:
 @pytest.mark.parametrize(
     ("make", "coalition", "equals", "measured", "action"),
     [
-        (demo_report, "shuffler+analyzer", (), "linked-report", "Lower local_epsilon, for example"),
-        (noiseless_report, "shuffler+analyzer", (), "linked-report", "add noise"),
+        (
+            *(demo_report, "shuffler+analyzer", ("issuer+analyzer",), "linked-report"),
+            "Lower local_epsilon, for example",
+        ),
+        (noiseless_report, "analyzer+sybils", ("shuffler+analyzer",), None, "one-time tokens"),
         # Without a shuffler to rely on, the analyzer alone is the weakest point.
         (_without_shuffler, "analyzer", ("shuffler+analyzer",), None, "relies on a shuffler"),
     ],
