@@ -33,8 +33,9 @@ class ShufflerSettings(KeyHolderSettings):
     most_dummies: Annotated[int, Field(ge=0)] = 10_000_000
     """Refuse tasks that expect more dummies from this shuffler. A dummy takes about 50 bytes and a
     tenth of a millisecond of one core."""
-    submissions_per_connection: Annotated[int, Field(ge=0)] = 10_000
-    """Maximum submissions per connection to tasks without tokens; 0 for no limit."""
+    submissions_per_connection: Annotated[int, Field(ge=0)] = 100
+    """Maximum submissions per connection to tasks without tokens; 0 for no limit. It bounds the
+    junk of one connection, for which a batch may be quarantined; tokens bound that of a person."""
     keep_inclusion_days: Annotated[int, Field(ge=PROOF_DAYS)] = 30
     """Days for which inclusion proofs are kept after delivery or deadline, whichever is later; at
     least PROOF_DAYS, for which devices request them."""

@@ -434,34 +434,31 @@ def local_guarantee(coalition: Coalition, parameters: PrivacyParameters) -> Guar
 
 def _by_encryption(parameters: PrivacyParameters) -> list[Guarantee]:
     """Return the guarantees by encryption alone, against parties without a key for reports."""
-    visible = (
-        "the encryption holds; δ does not count the probability that the encryption is broken",
-        "it is visible that you take part, when, and with how many reports",
-    )
+    holds = "the encryption holds; δ does not count the probability that the encryption is broken"
     dummies = (
-        "the shuffler does not see the result: it could subtract its own dummies from the counts",
+        "the shuffler does not see the result: it could subtract its own dummies from the counts"
     )
     coalitions: tuple[Coalition, ...] = ("shuffler", "network")
     if parameters.tokens:
         coalitions = ("shuffler", "issuer", "issuer+shuffler", "network")
-    return [
-        Guarantee(
-            coalition=coalition,
-            epsilon=0.0,
-            delta=0.0,
-            neighbouring=REPLACE_ONE,
-            theorem=ENCRYPTION,
-            assumptions=(
-                *visible,
-                *(
-                    dummies
-                    if "shuffler" in coalition and not parameters.shuffler.only_permutes
-                    else ()
-                ),
-            ),
+    rows = []
+    for coalition in coalitions:
+        stated = [holds, "it is visible that you take part, when, and with how many reports"]
+        if coalition == "issuer":
+            stated[1] = "it is visible that you ask for a token, and when"
+        elif "shuffler" in coalition and not parameters.shuffler.only_permutes:
+            stated.append(dummies)
+        rows.append(
+            Guarantee(
+                coalition=coalition,
+                epsilon=0.0,
+                delta=0.0,
+                neighbouring=REPLACE_ONE,
+                theorem=ENCRYPTION,
+                assumptions=tuple(stated),
+            )
         )
-        for coalition in coalitions
-    ]
+    return rows
 
 
 def _check_users(n_users: int) -> None:

@@ -68,9 +68,12 @@ async def fetch_tokens(
         progress(1)
         return token
 
-    async with asyncio.TaskGroup() as group:
-        requests = [group.create_task(fetch(*each)) for each in enumerate(credentials)]
-    return [request.result() for request in requests]
+    requests = [asyncio.ensure_future(fetch(*each)) for each in enumerate(credentials)]
+    try:
+        return await asyncio.gather(*requests)
+    finally:
+        for request in requests:
+            request.cancel()
 
 
 def read_tokens(path: Path) -> list[bytes]:

@@ -170,7 +170,7 @@ def fetch(
     if json:
         print_json({"tokens": len(tokens), "file": str(out)})
         return
-    terminal().print(f"{len(tokens)} tokens written to {out}.", markup=False, soft_wrap=True)
+    terminal().print(f"Tokens written to {out}: {len(tokens)}.", markup=False, soft_wrap=True)
 
 
 def _names(raw: bytes) -> list[str]:

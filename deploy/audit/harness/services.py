@@ -52,6 +52,7 @@ class Services:
             "analyzer_identity": self.identity,
             "opening_processes": 1,
             "key_lifetime_days": 0,  # a task may end in any year
+            "submissions_per_connection": 0,  # simulated users share connections
         }
         self.shuffler: ShufflerService = await shuffler.server.start_coordinator(
             ShufflerSettings(**settings | changes)

@@ -255,7 +255,7 @@ _OF_KEY_HOLDERS: Final = {
             {
                 **_OF_KEY_HOLDERS,
                 "most_dummies": 10_000_000,
-                "submissions_per_connection": 10_000,
+                "submissions_per_connection": 100,
                 "keep_inclusion_days": 30,
                 "store": None,
             },
