@@ -40,14 +40,14 @@ _NAMES: Final = (*ADDRESSES, *FILES)
 PROFILE_OPTIONS: Final = {*_NAMES, "token_file"}
 """Options that a profile can set; its token-file keys also name the party."""
 
-_WITH_ANALYZER_TOKEN: Final = {
+_WITH_ANALYZER_TOKEN: Final[dict[str, tuple[str, ...]]] = {
     **dict.fromkeys(("result", "ledger", "contribute", "receipt"), ()),
     "task": ("create", "list", "show"),
     "sentinels": ("plant",),
     "batch": ("release", "drop"),
 }
-_WITH_SHUFFLER_TOKEN: Final = {"live": (), "task": ("close",)}
-_WITH_ISSUER_TOKEN: Final = {"issuer": ("new-key", "tokens")}
+_WITH_SHUFFLER_TOKEN: Final[dict[str, tuple[str, ...]]] = {"live": (), "task": ("close",)}
+_WITH_ISSUER_TOKEN: Final[dict[str, tuple[str, ...]]] = {"issuer": ("new-key", "tokens")}
 """
 Commands and subcommands that take defaults from the profile, by the token they need.
 
