@@ -151,6 +151,8 @@ def show(plan: Plan, console: Console) -> None:
         console.print(f"[bold]Note:[/bold] {note}")
     title = f"Guarantees for each of at least {target.n_min:,} users"
     print_guarantees(plan.guarantees, title, console)
+    if any(row.coalition == "analyzer+sybils" for row in plan.guarantees):
+        console.print("With one-time tokens (task create --token-key), nobody can make users up.")
     table = Table(title="Best design of each protocol under these requirements")
     if not isinstance(best, ValueDesign):
         table.caption = (
