@@ -12,6 +12,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
+from common.accounting.epsilon_search import gaussian_mu
 from common.errors import AccountingError, PlanError
 from common.mechanisms.base import Vector
 
@@ -38,6 +39,8 @@ class ClusterLaw:
     epsilon: float
     delta: float
     """The target (ε, δ) that the rates were optimised for."""
+    level: float
+    """The error they were optimised for, divided by the central Gaussian mechanism's."""
     negative_weight: int
     sizes: tuple[int, ...]
     """Reports of each room, ascending."""
@@ -72,6 +75,11 @@ class ClusterLaw:
         return np.bincount(self.rooms, figures, len(self.sizes)).astype(np.float64)
 
     @property
+    def variance(self) -> float:
+        """Variance of a count at the level."""
+        return self.level * 2 / gaussian_mu(self.epsilon, self.delta) ** 2
+
+    @property
     def noise(self) -> float:
         """Variance of what the clusters add to the count of one item."""
         positive, negative = self.counts
@@ -84,11 +92,8 @@ def shipped_laws() -> tuple[ClusterLaw, ...]:
     text = resources.files(__package__).joinpath(FILE).read_text(encoding="utf-8")
     return tuple(
         ClusterLaw(
-            epsilon=row["epsilon"],
-            delta=row["delta"],
-            negative_weight=row["negative_weight"],
-            sizes=tuple(row["sizes"]),
-            types=tuple((positive, negative, rate) for positive, negative, rate in row["types"]),
+            **row
+            | {"sizes": tuple(row["sizes"]), "types": tuple(tuple(each) for each in row["types"])}
         )
         for row in json.loads(text)["laws"]
     )
