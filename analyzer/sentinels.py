@@ -141,9 +141,8 @@ def check_sentinels(matches: SentinelMatches, task: Task) -> None:
     A shuffler that keeps every report must deliver every sentinel. One that samples keeps reports
     at a known rate, so too few or too many are suspect; each side has half of FALSE_ALARM.
 
-    Raises:
-        SuspectBatchError: A sentinel is missing, or the number or order of those found is
-            improbable.
+    Raises SuspectBatchError if a sentinel is missing, or the number or order of those found is
+    improbable.
     """
     sent, arrived = matches.sent_and_arrived()
     kept = task.shuffler.keep_probability
@@ -185,8 +184,7 @@ def without_sentinels(
     """
     Return the manifest of a delivered batch without its sentinels.
 
-    Raises:
-        UnusableBatchError: Fewer than n_min users remain.
+    Raises UnusableBatchError if fewer than n_min users remain.
     """
     counted = matches.counted(sampled=task.shuffler.keep_probability < 1)
     n_sentinels = len(counted)

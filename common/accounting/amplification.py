@@ -95,15 +95,11 @@ def epsilon_upper(
     """
     Return an upper bound on the central ε at δ, against the analyzer and colluding users.
 
-    Returns:
-        An ε at which (ε, δ) holds, within .1 % of formula 1's ε and at most the local ε. Infinite
-        if reports carry no noise and the anonymity set is too small.
-
-    Raises:
-        AccountingError: delta is below MIN_DELTA, or not below 1.
-
-    Cost: about ten evaluations of δ on one layout of bins, tenths of a second; seconds for
-    collision probabilities other than 0 and 1/l. Results are cached.
+    Returns an ε at which (ε, δ) holds, within .1 % of formula 1's ε and at most the local ε.
+    Infinite if reports carry no noise and the anonymity set is too small. Raises AccountingError if
+    delta is below MIN_DELTA, or not below 1. Cost: about ten evaluations of δ on one layout of
+    bins, tenths of a second; seconds for collision probabilities other than 0 and 1/l. Results are
+    cached.
     """
     check_delta(delta)
     return _epsilon_upper(reduction, anonymity_set, delta)

@@ -221,10 +221,9 @@ class BlanketSize:
         """
         Return the distribution of M, with each bin of random dummies at its lower edge.
 
-        Returns:
-            The probability of each bin of M given each bin of random dummies, shape (random bins,
-            bins); of each bin of random dummies, shape (random bins,); and of everything below
-            either first bin. All are rounded up.
+        Returns the probability of each bin of M given each bin of random dummies, shape (random
+        bins, bins); of each bin of random dummies, shape (random bins,); and of everything below
+        either first bin. All are rounded up.
         """
         weights, missed = random.masses(self._random)
         rows, below = [], missed

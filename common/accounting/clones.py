@@ -139,9 +139,8 @@ def clones_2021(reduction: MatchCountReduction, anonymity_set: AnonymitySet, del
     """
     Return the central ε of [FMT21], numeric, for any ε0-LDP randomizer; dummies are not counted.
 
-    Raises:
-        AccountingError: delta is below MIN_DELTA, or not below 1.
-        BoundRangeError: The local ε is infinite.
+    Raises AccountingError if delta is below MIN_DELTA, or not below 1; BoundRangeError if the local
+    ε is infinite.
     """
     local_epsilon = _finite(reduction)
     return CloneReduction.of_2021(local_epsilon).epsilon(anonymity_set, delta, local_epsilon)

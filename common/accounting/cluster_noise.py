@@ -121,11 +121,9 @@ class ClusterRelease:
         """
         Return an upper bound on δ at ε.
 
-        Raises:
-            AccountingError: epsilon is negative or not a number.
-
-        Cost: about a second for new parameters, then milliseconds; at most .6 GB and 15 seconds,
-        for three rooms whose clusters fill the largest grid of counts.
+        Raises AccountingError if epsilon is negative or not a number. Cost: about a second for new
+        parameters, then milliseconds; at most .6 GB and 15 seconds, for three rooms whose clusters
+        fill the largest grid of counts.
         """
         if not epsilon >= 0:
             raise AccountingError(f"epsilon is {epsilon}; it must be at least 0")

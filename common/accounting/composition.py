@@ -94,8 +94,7 @@ def composed_claims(claims: Sequence[tuple[float, float]], delta: float) -> floa
     The bound is infinite if the claims' δ sum to more than delta. Otherwise it is the sum of the
     claims' ε or, if smaller, the composition of the worst pairs that the claims allow [KOV15].
 
-    Raises:
-        AccountingError: There is no claim, a claim is invalid, or delta is out of range.
+    Raises AccountingError if there is no claim, a claim is invalid, or delta is out of range.
     """
     if not claims:
         raise AccountingError("there is no claim to compose")

@@ -103,10 +103,8 @@ class HybridRelease:
         """
         Return an upper bound on δ at ε: the least of four bounds.
 
-        Raises:
-            AccountingError: epsilon is out of range, as in `delta_upper`.
-
-        Cost: tenths of a second; a second for a new distribution.
+        Raises AccountingError if epsilon is out of range, as in `delta_upper`. Cost: tenths of a
+        second; a second for a new distribution.
         """
         without = delta_upper(self.reduction, self.anonymity_set, epsilon)
         if without == 0:

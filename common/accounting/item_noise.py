@@ -100,10 +100,8 @@ class ItemNoiseRelease:
         """
         Return an upper bound on δ at ε, at most a relative 1e-4 too large if δ is at least 1e-15.
 
-        Raises:
-            AccountingError: epsilon is negative or not a number.
-
-        Cost: milliseconds; a tenth of a second for a new distribution.
+        Raises AccountingError if epsilon is negative or not a number. Cost: milliseconds; a tenth
+        of a second for a new distribution.
         """
         if not epsilon >= 0:
             raise AccountingError(f"epsilon is {epsilon}; it must be at least 0")

@@ -54,8 +54,7 @@ def sbin(shuffler: ShufflerSpec, delta: float) -> float:
     """
     Return SBin's published central ε: the least ε for which the shuffler's coins suffice [MSE25].
 
-    Raises:
-        BoundRangeError: The shuffler's noise is not fair coins, or the coins suffice for no ε.
+    Raises BoundRangeError if the shuffler's noise is not fair coins, or the coins suffice for no ε.
     """
     check_range_of_delta(delta)
     if shuffler.law != "binomial":
@@ -98,9 +97,8 @@ def sbin_trials(epsilon: float, delta: float, keep_probability: float) -> int:
     """
     Return the number of fair coins for each item that SBin requires [MSE25].
 
-    Raises:
-        AccountingError: delta is not strictly between 0 and 1.
-        BoundRangeError: The parameters are outside the formula's range.
+    Raises AccountingError if delta is not strictly between 0 and 1; BoundRangeError if the
+    parameters are outside the formula's range.
     """
     check_range_of_delta(delta)
     coins = _sbin_coins(epsilon, delta, keep_probability)
@@ -131,9 +129,8 @@ def sageo_peak(
     """
     Return the peak ν of the noise that SAGeo requires [MSE25].
 
-    Raises:
-        AccountingError: delta is not strictly between 0 and 1.
-        BoundRangeError: The parameters are outside the formula's range.
+    Raises AccountingError if delta is not strictly between 0 and 1; BoundRangeError if the
+    parameters are outside the formula's range.
     """
     check_range_of_delta(delta)
     peak = _sageo_peak(epsilon, delta, keep_probability, left, right)

@@ -52,11 +52,8 @@ class Randomizer(Protocol):
         """
         Sum reports into the counts that the analyzer keeps. Run by the analyzer.
 
-        Returns:
-            Counts of shape (cells,); for pairs (keys, 3).
-
-        Raises:
-            ReportError: A report is not valid.
+        Returns counts of shape (cells,); for pairs (keys, 3). Raises ReportError if a report is not
+        valid.
         """
 
 

@@ -239,8 +239,7 @@ class SquareWave(OddsOfWeights, BandResponse):
         rest is n·(true-other)/W times the sum of the shares of the items that reach the place. Each
         share is as noisy as differences of places: use sums over many items, or refine.
 
-        Raises:
-            ValueError: Reports were sampled, or dummies name items: no such protocol exists.
+        Raises ValueError if reports were sampled, or dummies name items: no such protocol exists.
         """
         _check(mixture)
         floor = mixture.n_real * self.floor + mixture.n_dummies / self.places

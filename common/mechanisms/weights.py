@@ -55,8 +55,7 @@ class ResponseWeights:
         60-digit decimal arithmetic: in floats e**eps * 2**32 exceeds the promise for half of all ε
         above 15. An infinite ε gives 1 and 0, the weights of reports without noise.
 
-        Raises:
-            TaskError: local_epsilon is neither above 2^-32 and at most 20, nor infinite.
+        Raises TaskError if local_epsilon is neither above 2^-32 and at most 20, nor infinite.
         """
         check_local_epsilon(local_epsilon)
         if math.isinf(local_epsilon):

@@ -173,10 +173,8 @@ def tree_over(leaves: bytearray, salt: bytes) -> tuple[Tree, list[NDArray[np.uin
     """
     Build the tree over a whole batch's concatenated leaves, which are salted and sorted in place.
 
-    Returns:
-        The tree, and each bucket's salted leaves, shape (n, HASH_BYTES).
-
-    Cost: two microseconds per leaf; no more memory than the leaves, unless some are repeated.
+    Returns the tree, and each bucket's salted leaves, shape (n, HASH_BYTES). Cost: two microseconds
+    per leaf; no more memory than the leaves, unless some are repeated.
     """
     step = RANGE_LEAVES * HASH_BYTES
     for start in range(0, len(leaves), step):

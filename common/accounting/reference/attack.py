@@ -348,8 +348,7 @@ def epsilon_of_rounds(
     are ignored); the victim's report favours one. The statistic is a sum of independent numbers in
     {-1, 0, 1}; one Fourier transform gives the distribution. The result is 0 if nothing is proven.
 
-    Raises:
-        ValueError: The mechanism has no third value.
+    Raises ValueError if the mechanism has no third value.
     """
     if reduction.third_value == "none":
         raise ValueError("the others must hold a third value; this mechanism has none")

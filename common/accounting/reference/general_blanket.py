@@ -219,10 +219,8 @@ def blanket_epsilon(pair: BlanketPair, anonymity_set: AnonymitySet, delta: float
     """
     Return an upper bound on the central ε for one pair of inputs, at most the local ε.
 
-    Raises:
-        AccountingError: delta is below MIN_DELTA, or not below 1.
-
-    Cost: about ten evaluations of δ.
+    Raises AccountingError if delta is below MIN_DELTA, or not below 1. Cost: about ten evaluations
+    of δ.
     """
     blanket_size = (
         1

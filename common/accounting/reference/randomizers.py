@@ -43,8 +43,7 @@ def symmetric_unary(local_epsilon: float) -> MatchCountReduction:
 
     The same as `unary(p, q)`, but from closed forms, since 1-p loses digits at large ε.
 
-    Raises:
-        AccountingError: local_epsilon is out of range.
+    Raises AccountingError if local_epsilon is out of range.
     """
     return _halved(local_epsilon, independent=True)
 
@@ -69,8 +68,7 @@ def rappor_probabilities(f: float, p: float, q: float) -> tuple[float, float]:
     `unary(q*, p*)`, which covers neither several reports of a user, nor Bloom filters with several
     hashes (see `general_blanket.py`), nor cohorts: account for each cohort separately.
 
-    Raises:
-        AccountingError: 0 ≤ f < 1 or 0 ≤ p < q ≤ 1 fails.
+    Raises AccountingError if 0 ≤ f < 1 or 0 ≤ p < q ≤ 1 fails.
     """
     if not (0 <= f < 1 and 0 <= p < q <= 1):
         raise AccountingError(
@@ -87,8 +85,7 @@ def duchi(local_epsilon: float) -> MatchCountReduction:
     At ±1 it is binary randomized response. Any other input mixes the reports of -1 and 1, and δ is
     convex in the pair of the victim's distributions, so no other pair is less private.
 
-    Raises:
-        AccountingError: local_epsilon is out of range.
+    Raises AccountingError if local_epsilon is out of range.
     """
     return MatchCountReduction.for_epsilon(
         answers=2, local_epsilon=_checked(local_epsilon), hashed=False
@@ -100,12 +97,11 @@ def piecewise(local_epsilon: float) -> MatchCountReduction:
     Describe the piecewise mechanism for a number in -1 .. 1 [WXY+19].
 
     With C = (e^(ε/2)+1)/(e^(ε/2)-1), U is uniform on [-C, C], and a report supports x if it lies in
-    the interval of length C-1 that x maps to: γ = 2C times the lower density = e^(-ε/2), and
-    l = 2C/(C-1) = e^(ε/2) + 1. The intervals of 1 and -1 are disjoint: collision 0, which bounds
-    every pair.
+    the interval of length C-1 that x maps to: γ = 2C times the lower density = e^(-ε/2), and l =
+    2C/(C-1) = e^(ε/2) + 1. The intervals of 1 and -1 are disjoint: collision 0, which bounds every
+    pair.
 
-    Raises:
-        AccountingError: local_epsilon is out of range.
+    Raises AccountingError if local_epsilon is out of range.
     """
     return _halved(local_epsilon, independent=False)
 

@@ -86,8 +86,7 @@ def family_for(domain_size: int, buckets: int) -> HashFamily:
 
     More digits are used only to reach MIN_CANONICAL_SEEDS canonical seeds.
 
-    Raises:
-        TaskError: buckets is not prime or not below domain_size, or there are too many seeds.
+    Raises TaskError if buckets is not prime or not below domain_size, or there are too many seeds.
     """
     if buckets >= domain_size:
         raise TaskError(

@@ -147,12 +147,7 @@ class StringHashing(HashedResponse):
         """
         Count the reports that support each candidate. Run by the analyzer.
 
-        Returns:
-            Counts of shape (domain_size,).
-
-        Raises:
-            ReportError: A bucket is out of range.
-
+        Returns counts of shape (domain_size,). Raises ReportError if a bucket is out of range.
         Cost: a hash for each pair of report and candidate, about 10 ns; memory for 32,768 pairs.
         """
         if not self.valid(reports).all():

@@ -79,8 +79,7 @@ class PrivKv(PairEstimator):
 
         The ε left for the value is rounded down, so that the sum is at most local_epsilon.
 
-        Raises:
-            TaskError: local_epsilon, key_share or a resulting integer is out of range.
+        Raises TaskError if local_epsilon, key_share or a resulting integer is out of range.
         """
         check_local_epsilon(request.local_epsilon)
         if math.isinf(request.local_epsilon):
@@ -201,11 +200,8 @@ class PrivKv(PairEstimator):
         """
         Count reports by key and answer. Run by the analyzer.
 
-        Returns:
-            Counts of shape (keys, 3): absent, present with -, present with +.
-
-        Raises:
-            ReportError: A key or an answer is out of range.
+        Returns counts of shape (keys, 3): absent, present with -, present with +. Raises
+        ReportError if a key or an answer is out of range.
         """
         if not self.valid(reports).all():
             raise ReportError(f"a key is not below {self.keys}, or an answer is above {PLUS}")

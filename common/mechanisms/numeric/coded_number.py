@@ -184,11 +184,8 @@ class CodedNumber(OddsOfWeights, SpecifiedNumbers):
         """
         Sum the parts of reports. Run by the analyzer.
 
-        Returns:
-            Shape (features,), integers below 2^63 for 10^9 users.
-
-        Raises:
-            ReportError: A code is out of range.
+        Returns shape (features,), integers below 2^63 for 10^9 users. Raises ReportError if a code
+        is out of range.
         """
         if not self.valid(reports).all():
             raise ReportError(f"a code is not below {self.answers}")

@@ -279,13 +279,9 @@ class Rappor:
         """
         Count the reports of each cohort, and its set bits. Run by the analyzer.
 
-        Returns:
-            Shape (m + m·k,): the sizes of the m cohorts, then k counts for each cohort.
-
-        Raises:
-            ReportError: A cohort is out of range, or a spare bit is set.
-
-        Cost: one pass over all bits; memory for 4 million of them.
+        Returns shape (m + m·k,): the sizes of the m cohorts, then k counts for each cohort. Raises
+        ReportError if a cohort is out of range, or a spare bit is set. Cost: one pass over all
+        bits; memory for 4 million of them.
         """
         spec = self.spec
         if not self.valid(reports).all():
