@@ -285,9 +285,8 @@ class Releases:
         """
         Measure the share of its budgets that a population has spent; log failures.
 
-        Args:
-            population: The population; empty for all of them, as at start. Until all have been
-                measured once, every call measures all of them.
+        An empty `population` stands for all of them, as at start. Until all have been measured
+        once, every call measures all of them.
         """
         try:
             enough = population and self._all_measured

@@ -50,12 +50,8 @@ def match_part(reports: bytes, size: int, leaves: Collection[bytes]) -> PartMatc
     """
     Find sentinels' reports in a part of a batch without opening it. Run by the analyzer.
 
-    Args:
-        reports: The part's sealed reports, in the order of delivery.
-        size: Bytes of a sealed report.
-        leaves: All leaves of sentinels.
-
-    Cost: one hash per report, a microsecond.
+    `reports` holds the part's sealed reports of `size` bytes, in the order of delivery; `leaves`
+    all leaves of sentinels. Cost: one hash per report, a microsecond.
     """
     wanted, sealed = frozenset(leaves), split_every(reports, size)
     found = [
@@ -105,10 +101,9 @@ class SentinelMatches:
         """
         Return the sentinels among the shuffler's users.
 
-        Args:
-            sampled: Whether the shuffler drops reports by design. If so, planned sentinels that are
-                not in the batch are counted too, since they may have been submitted: guarantees
-                only err upward. Each that was not makes n_users one too low, and shares too high.
+        If the shuffler drops reports by design (`sampled`), planned sentinels that are not in the
+        batch are counted too, since they may have been submitted: guarantees only err upward. Each
+        that was not makes n_users one too low, and shares too high.
         """
         return [
             sentinel

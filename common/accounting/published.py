@@ -39,9 +39,7 @@ def aue(anonymity_set: AnonymitySet, delta: float) -> float:
 
     g = 200·ln(4/δ)/(ε²n) ≤ 1, solved for ε [BC20]. The paper sets no maximum number of dummies.
 
-    Args:
-        anonymity_set: Its random dummies are those of one item.
-        delta: Strictly between 0 and 1.
+    The random dummies of `anonymity_set` are those of one item.
     """
     check_range_of_delta(delta)
     dummies = anonymity_set.random_dummies

@@ -97,15 +97,9 @@ class MatchCountReduction:
 
         Without noise (weights 1 and 0) the blanket is 0, the signal 1 and the local ε infinite.
 
-        Args:
-            answers: As for `for_epsilon`; at least 2.
-            weights: Weights of the true answer and of each other answer.
-            hashed: As for `for_epsilon`.
-            collision: As for `for_epsilon`.
-
-        Raises:
-            AccountingError: collision is out of range, or given without hashing.
-            TaskError: The sum of the weights reaches 2^63.
+        `answers`, `hashed` and `collision` are as for `for_epsilon`. Raises AccountingError if
+        collision is out of range, or given without hashing; TaskError if the sum of the weights
+        reaches 2^63.
         """
         collision, third_value = _relations(answers, collision, hashed=hashed)
         total = weights.total(answers)

@@ -101,13 +101,7 @@ class ResponseWeights:
         Draws one integer below the sum of the weights for each true answer: an integer below `true`
         selects the truth, any other integer another answer. Without noise nothing is drawn.
 
-        Args:
-            truth: True answers, shape (n,), each in 0 .. answers-1.
-            answers: Number of answers, at least 2.
-            rng: Source of randomness.
-
-        Returns:
-            Answers, shape (n,), each in 0 .. answers-1.
+        `truth` and the result have the shape (n,), each in 0 .. answers-1.
         """
         if self.other == 0:
             return truth.copy()

@@ -16,7 +16,6 @@ import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from importlib import resources
 from itertools import product
 from pathlib import Path
 from typing import Final, Literal, get_args
@@ -79,9 +78,7 @@ _LABEL_VALUES: Final[Mapping[str, tuple[str, ...]]] = {
     "token refusals": get_args(_TokenRefusal),
 }
 """Values of labels that follow from the code, by their name in the table."""
-_TABLE: Final = tomllib.loads(
-    resources.files(__package__).joinpath("metrics.toml").read_text(encoding="utf-8")
-)
+_TABLE: Final = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 
 
 def _defined(*groups: str) -> tuple[MetricDefinition, ...]:

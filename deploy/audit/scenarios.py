@@ -3,7 +3,7 @@
 import tomllib
 from collections.abc import Callable, Mapping
 from functools import partial
-from importlib import resources
+from pathlib import Path
 from typing import Any, Final
 
 from deploy.audit import distributions
@@ -61,5 +61,5 @@ def _scenario(name: str, fields: Mapping[str, Any]) -> Scenario:
     )
 
 
-_TABLE: Final = resources.files(__package__).joinpath("scenarios.toml").read_text(encoding="utf-8")
+_TABLE: Final = Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")
 SCENARIOS: Final = tuple(_scenario(name, fields) for name, fields in tomllib.loads(_TABLE).items())

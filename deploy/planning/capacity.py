@@ -10,7 +10,7 @@ import math
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import resources
+from pathlib import Path
 from typing import Final, Literal
 
 from common.errors import PlanError
@@ -36,7 +36,7 @@ class MeasuredCost:
 COSTS: Final[Mapping[str, MeasuredCost]] = {
     name: MeasuredCost(**row)
     for name, row in tomllib.loads(
-        resources.files(__package__).joinpath("measured_costs.toml").read_text(encoding="utf-8")
+        Path(__file__).with_name("measured_costs.toml").read_text(encoding="utf-8")
     ).items()
 }
 """Each cost by name, which measured_costs.toml explains."""

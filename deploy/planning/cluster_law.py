@@ -109,12 +109,9 @@ def poisson_delta(
     victim adds a positive report to one of the items. `cluster_noise` bounds the true δ from above;
     this estimate is a few per cent below the model's δ, and no bound.
 
-    Args:
-        positive: Positive reports of each type, shape (types,).
-        negative: Negative reports of each type, same shape.
-
-    A call raises AccountingError if the grid of counts is too large. Cost of a call: three
-    transforms of the grid, a millisecond to .1 s.
+    The positive and negative reports of each type have shape (types,). A call raises
+    AccountingError if the grid of counts is too large. Cost of a call: three transforms of the
+    grid, a millisecond to .1 s.
     """
 
     def delta(rates: Vector, epsilon: float) -> tuple[float, Vector]:

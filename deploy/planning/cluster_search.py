@@ -96,14 +96,8 @@ def cluster_specs(
     Each meets the target by `ClusterRelease`, with room for the rounding of claims, and hardly
     exceeds it. Among those within .3 % of the least error, the one with the fewest bytes is first.
 
-    Args:
-        target: The guarantee and the caps.
-        laws: Tabulated clusters; those of `shipped_laws` if omitted.
-
-    Raises:
-        PlanError: No law meets the target within the caps.
-
-    Cost: a dozen evaluations of δ, .02 to 1 s each.
+    Raises PlanError if no law meets the target within the caps. Cost: a dozen evaluations of δ, .02
+    to 1 s each.
     """
     near = _near(shipped_laws() if laws is None else laws, target.epsilon)
     predicted = list[_Candidate]()

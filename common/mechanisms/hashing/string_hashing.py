@@ -37,15 +37,9 @@ _CHUNK: Final = 1 << 15
 
 def bucket_of(seeds: Words, digests: Words, buckets: int) -> Words:
     """
-    Hash strings to buckets with seeds.
+    Hash strings with seeds, any 64-bit words, to buckets ⌊word · g / 2^64⌋ below g < 2^32.
 
-    Args:
-        seeds: Any 64-bit words.
-        digests: Two words for each string, shape (..., 2); the first axes broadcast with seeds.
-        buckets: g, at least 1 and below 2^32.
-
-    Returns:
-        Buckets below g, ⌊word · g / 2^64⌋, in the broadcast shape.
+    There are two words for each string, shape (..., 2); the first axes broadcast with seeds.
     """
     word = mix(mix(seeds ^ digests[..., 0]) + digests[..., 1])
     scale = np.uint64(buckets)

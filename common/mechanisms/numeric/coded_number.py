@@ -67,16 +67,11 @@ class Spread:
         A report represents `sampling` times the number of its code at a coordinate that it covers,
         and 0 at the others. So its variance is sampling·(level + slope·s) - s, where s is the mean
         square of users' numbers. If the slope is above 0, s is estimated from the codes, in 0 .. 1.
-        At slope 0 the squared mean replaces s and the divisor is n - 1: the variance is too high
-        by the variance between users, and by a factor of n / (n - 1).
+        At slope 0 the squared mean replaces s and the divisor is n - 1: the variance is too high by
+        the variance between users, and by a factor of n / (n - 1).
 
-        Args:
-            totals: Sums over all codes.
-            n_reports: Number of reports. With too few the variances are infinite.
-            sampling: Inverse of the share of coordinates that a report covers.
-
-        Returns:
-            Means and their variances, shape (coordinates,) each.
+        With too few reports the variances are infinite. `sampling` is the inverse of the share of
+        coordinates that a report covers. Means and variances have shape (coordinates,).
         """
         means = sampling * totals.first / max(n_reports, 1)
         free = n_reports if self.slope > 0 else n_reports - 1
@@ -135,14 +130,9 @@ class CodedNumber(OddsOfWeights, SpecifiedNumbers):
     @abstractmethod
     def encode(self, numbers: Vector, rng: np.random.Generator) -> NDArray[np.int64]:
         """
-        Randomize each number to a code. Run by the user agent.
+        Randomize numbers, (n,), in -1 .. 1, not checked here, to codes below `answers`.
 
-        Args:
-            numbers: Shape (n,), in -1 .. 1, not checked here.
-            rng: Source of randomness.
-
-        Returns:
-            Codes, shape (n,), each in 0 .. answers-1.
+        Run by the user agent.
         """
 
     @abstractmethod

@@ -77,17 +77,10 @@ class NumberMechanism(Randomizer, Protocol):
 
     def randomize(self, values: Numbers, rng: np.random.Generator) -> Reports:
         """
-        Randomize each user's numbers. Run by the user agent.
+        Randomize each user's numbers, (n, dimensions), in -1 .. 1. Run by the user agent.
 
-        Args:
-            values: Shape (n, dimensions), each in -1 .. 1.
-            rng: Source of randomness.
-
-        Returns:
-            n reports of `report_dtype`.
-
-        Raises:
-            ValueRangeError: A number is not in -1 .. 1, or a user has too few or too many.
+        Returns n reports of `report_dtype`. Raises ValueRangeError if a number is not in -1 .. 1,
+        or a user has too few or too many.
         """
 
     def estimate(self, cells: Counts) -> Moments:
@@ -117,13 +110,10 @@ def to_grid(values: Numbers, steps: int, rng: np.random.Generator) -> NDArray[np
     Round numbers in -1 .. 1 at random to grid points 0 .. steps. Run by the user agent.
 
     A number between two grid points is rounded up with a probability equal to its relative
-    position, to within 2^-32, which preserves its mean. Rounding precedes all noise, so a report
-    is a mixture over grid points, and no ε increases. With one step a number is rounded to an end.
+    position, to within 2^-32, which preserves its mean. Rounding precedes all noise, so a report is
+    a mixture over grid points, and no ε increases. With one step a number is rounded to an end.
 
-    Args:
-        values: In -1 .. 1, not checked here; any shape, which the result shares.
-        steps: At least 1.
-        rng: Source of randomness.
+    The numbers are not checked here, and may have any shape, which the result shares.
     """
     place = (values + 1) * (steps / 2)
     down = np.minimum(np.floor(place), steps - 1)

@@ -108,13 +108,8 @@ class Rappor:
         """
         Build the mechanism from a task's description. Run by the user agent and the analyzer.
 
-        Args:
-            spec: The task's integers.
-            labels: The task's labels. With a Bloom filter they are candidates, and the mechanism
-                does not use them.
-
-        Raises:
-            TaskError: The integers are not valid for RAPPOR, or there is not one label per bit.
+        With a Bloom filter the labels are candidates, and the mechanism does not use them. Raises
+        TaskError if the integers are not valid for RAPPOR, or there is not one label per bit.
         """
         return cls(spec, tuple(labels) if spec.encoding == "labels" else ())
 
@@ -193,17 +188,9 @@ class Rappor:
         The same text and secret give the same response, equal to that of the public C++ client with
         an empty encoder id. No response may leave the device unless reports are one-time.
 
-        Args:
-            texts: One per user.
-            secrets: One per user, from `scope_secret`.
-
-        Returns:
-            n responses in the layout of reports.
-
-        Raises:
-            ValueRangeError: A text is too long, not encodable, or not one of the labels.
-
-        Cost: 7 µs per user with up to 32 bits, 30 µs with 128.
+        There is a text, and a secret from `scope_secret`, for each user. Returns n responses in the
+        layout of reports. Raises ValueRangeError if a text is too long, not encodable, or not one
+        of the labels. Cost: 7 µs per user with up to 32 bits, 30 µs with 128.
         """
         spec = self.spec
         responses = np.zeros(len(texts), dtype=self.report_dtype)
@@ -245,14 +232,8 @@ class Rappor:
         Draws a 16-bit integer u for each bit. An unset bit is shown as set if u is below p·2^16, a
         set bit if u is below q·2^16. Nothing is drawn for one-time reports.
 
-        Args:
-            responses: From `permanent`.
-            rng: Source of randomness.
-
-        Returns:
-            n reports, fields cohort (uint16) and bits (bytes).
-
-        Cost: 16 random bits for each bit; memory for the reports and 4 million bits.
+        Returns n reports, fields cohort (uint16) and bits (bytes). Cost: 16 random bits for each
+        bit; memory for the reports and 4 million bits.
         """
         spec = self.spec
         reports = responses.copy()
