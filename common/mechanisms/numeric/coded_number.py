@@ -19,15 +19,12 @@ from common.mechanisms.numeric.number import (
     Numbers,
     SpecifiedNumbers,
     check_numbers,
-    number_weights,
-    odds,
     rounding_variance,
     to_grid,
 )
 from common.mechanisms.reduction import MatchCountReduction, Reduction
 from common.mechanisms.weights import OddsOfWeights, ResponseWeights
 from common.protocols import NumberMechanismName
-from common.task.specs import NumberSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -212,16 +209,6 @@ class Duchi(CodedNumber):
     def for_epsilon(cls, dimensions: int, local_epsilon: float) -> Self:  # noqa: ARG003  # always 1
         """Choose the weights whose ratio is closest to e^ε from below."""
         return cls(ResponseWeights.for_epsilon(local_epsilon))
-
-    @classmethod
-    def from_spec(cls, spec: NumberSpec, dimensions: int) -> Self:  # noqa: ARG003  # always 1
-        """Read the weights from a task's description."""
-        return cls(number_weights(spec))
-
-    @property
-    def integers(self) -> dict[str, int]:
-        """The two weights."""
-        return odds(self.weights)
 
     @property
     def answers(self) -> int:

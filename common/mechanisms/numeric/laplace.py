@@ -28,7 +28,7 @@ from common.mechanisms.numeric.number import (
 from common.mechanisms.reduction import PureReduction
 from common.mechanisms.sampling import discrete_laplace
 from common.protocols import NumberMechanismName
-from common.task.specs import MAX_WEIGHT_SUM, NumberSpec
+from common.task.specs import MAX_WEIGHT_SUM
 from common.task.task import MAX_USERS
 
 FAR: Final = 64
@@ -65,16 +65,6 @@ class Laplace(SpecifiedNumbers):
     def for_epsilon(cls, dimensions: int, local_epsilon: float) -> Self:  # noqa: ARG003  # always 1
         """Choose the least scale with steps / scale ≤ local_epsilon."""
         return cls(STEPS, math.ceil(STEPS / Fraction(local_epsilon)))
-
-    @classmethod
-    def from_spec(cls, spec: NumberSpec, dimensions: int) -> Self:  # noqa: ARG003  # always 1
-        """Read the grid and the scale from a task's description."""
-        return cls(spec.steps, spec.scale)
-
-    @property
-    def integers(self) -> dict[str, int]:
-        """The grid and the scale."""
-        return {"steps": self.steps, "scale": self.scale}
 
     @property
     def dimensions(self) -> int:

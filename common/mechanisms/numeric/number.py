@@ -2,7 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar, Final, Protocol, Self
 
 import numpy as np
@@ -181,9 +181,23 @@ class SpecifiedNumbers(StatedIntegers):
         """Choose the integer parameters for a number of dimensions and a local ε."""
 
     @classmethod
-    @abstractmethod
     def from_spec(cls, spec: NumberSpec, dimensions: int) -> Self:
-        """Read the parameters from a task's description."""
+        """Read the fields, which are named like a task's integers, from its description."""
+        values: dict[str, Any] = {}
+        for field in fields(cls):  # type: ignore[arg-type]  # every subclass is a dataclass
+            if field.name == "weights":
+                values["weights"] = number_weights(spec)
+            else:
+                values[field.name] = getattr(spec, field.name, dimensions)
+        return cls(**values)
+
+    @property
+    def integers(self) -> dict[str, int]:
+        """The integer fields of a NumberSpec that this mechanism uses, with their values."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+        values.pop("dimensions", None)
+        weights = values.pop("weights", None)
+        return values if weights is None else values | odds(weights)
 
     @classmethod
     def specify(cls, request: NumberRequest) -> NumberSpec:
