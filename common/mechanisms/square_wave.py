@@ -15,7 +15,7 @@ the class of places j with j mod w = r, of size N_r and mean m_r, the projection
 from dataclasses import dataclass
 from decimal import ROUND_HALF_EVEN, Context, Decimal
 from functools import cached_property
-from typing import Any, Final, Self
+from typing import Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -179,10 +179,8 @@ class SquareWave(OddsOfWeights, BandResponse):
     def _band(self) -> Band:
         return Band(self.domain_size, self.width)
 
-    @property
-    def report_dtype(self) -> np.dtype[Any]:
-        """One unsigned 32-bit place."""
-        return PLAIN_REPORT
+    report_dtype = PLAIN_REPORT
+    """One unsigned 32-bit place."""
 
     def randomize(self, values: NDArray[np.int64], rng: np.random.Generator) -> Reports:
         """Return a place below d+2b for each value, field item (uint32). Run by the user agent."""

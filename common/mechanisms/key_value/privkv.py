@@ -14,7 +14,7 @@ range. With fakes in the middle it is max(e^ε2, 2·e^ε1 / (1 + e^-ε2)) [GLCXC
 
 import math
 from dataclasses import dataclass
-from typing import Any, Final, Self
+from typing import Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -151,10 +151,8 @@ class PrivKv(PairEstimator):
         """The local ε alone: no formula covers the blanket of pairs."""
         return PureReduction(local_epsilon=self.local_epsilon)
 
-    @property
-    def report_dtype(self) -> np.dtype[Any]:
-        """A key (uint16) and the answer on it, 0 .. 2 (uint8)."""
-        return _REPORT
+    report_dtype = _REPORT
+    """A key (uint16) and the answer on it, 0 .. 2 (uint8)."""
 
     def randomize(self, pairs: Pairs | Owned, rng: np.random.Generator) -> Reports:
         """

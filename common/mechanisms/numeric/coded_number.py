@@ -140,10 +140,8 @@ class CodedNumber(OddsOfWeights, SpecifiedNumbers):
     def totals(self, sums: Counts) -> Totals:
         """Return totals from sums of parts, shape (coordinates, features)."""
 
-    @property
-    def dimensions(self) -> int:
-        """One number per user."""
-        return 1
+    dimensions = 1
+    """One number per user."""
 
     @property
     def code_dtype(self) -> np.dtype[Any]:
@@ -210,15 +208,11 @@ class Duchi(CodedNumber):
         """Choose the weights whose ratio is closest to e^ε from below."""
         return cls(ResponseWeights.for_epsilon(local_epsilon))
 
-    @property
-    def answers(self) -> int:
-        """Two codes: 0 for the lower end, 1 for the upper."""
-        return 2
+    answers = 2
+    """Two codes: 0 for the lower end, 1 for the upper."""
 
-    @property
-    def features(self) -> int:
-        """Two counts, one for each end."""
-        return 2
+    features = 2
+    """Two counts, one for each end."""
 
     @property
     def scale(self) -> float:

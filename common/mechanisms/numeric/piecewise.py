@@ -81,10 +81,8 @@ class Piecewise(CodedNumber):
         """Number of places: steps + 1 + 2·reach."""
         return self.steps + 1 + 2 * self.reach
 
-    @property
-    def features(self) -> int:
-        """Three: a count, the sum of places, and the sum of their squares."""
-        return 3
+    features = 3
+    """Three: a count, the sum of places, and the sum of their squares."""
 
     @property
     def _middle(self) -> int:
