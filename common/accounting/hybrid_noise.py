@@ -156,13 +156,10 @@ class _Lattice:
         ratio: tuple[float, float],
     ) -> None:
         """
-        Join the cells.
+        Join the cells of each K, weighted by its probability.
 
-        Args:
-            reduction: The mechanism of the victim's report.
-            cells: The cells of each K, weighted by its probability.
-            certain: Mass that was cut off, rounded up, and charged to δ.
-            ratio: A low value of u, and the probability that u is lower.
+        `certain` is the mass that was cut off, rounded up, and charged to δ; `ratio` a low value of
+        u, and the probability that u is lower.
         """
         self._q = reduction.blanket / reduction.answers
         self._p = self._q + reduction.signal

@@ -127,10 +127,8 @@ class RatioClasses:
         """
         Compute cumulative sums of f and g from the largest ratio down.
 
-        Args:
-            ratios: r, ascending, shape (K,).
-            masses: g, rounded up, shape (K,).
-            certain: f where r is infinite, and all mass of f and g left out; rounded up.
+        `ratios` are r, ascending, and `masses` g, rounded up, each of shape (K,). `certain` is f
+        where r is infinite, and all mass of f and g left out; rounded up.
         """
         self._ratios, self._g, self._f = ratios, masses, masses * ratios
         self._certain = certain

@@ -182,11 +182,9 @@ def _log_loss(
     """
     Return the log of the factor by which random numbers of rooms raise δ, as a model.
 
-    Args:
-        slopes: Derivatives of log δ in the log rate of each room, shape (rooms,).
-        rates: Expected clusters of each room on one item, same shape.
-        filled: As in `_Candidate`.
-        target: Its numbers of users and items decide how many rooms are labelled with an item.
+    `slopes` are the derivatives of log δ in the log rate of each room, and `rates` the expected
+    clusters of each room on one item, shape (rooms,). The numbers of users and items decide how
+    many rooms are labelled with an item.
     """
     shares = np.array(filled)
     if not filled:

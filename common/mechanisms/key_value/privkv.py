@@ -161,17 +161,10 @@ class PrivKv(PairEstimator):
         The number of draws does not depend on ownership: the key, a grid point, an end of the
         range, its reported sign, and whether the answer on ownership is truthful.
 
-        Args:
-            pairs: Pairs of n users, or a table of values (n, keys) with NaN for a key not owned.
-            rng: Source of randomness.
-
-        Returns:
-            n reports, fields key (uint16) and answer (uint8).
-
-        Raises:
-            ValueRangeError: A key or a value is out of range, or a table has the wrong shape.
-
-        Cost: five integers per user; for one user, a pass over the pairs owned.
+        `pairs` are those of n users, or a table of values (n, keys) with NaN for a key not owned.
+        Returns n reports, fields key (uint16) and answer (uint8). Raises ValueRangeError if a key
+        or a value is out of range, or a table has the wrong shape. Cost: five integers per user;
+        for one user, a pass over the pairs owned.
         """
         if not isinstance(pairs, Pairs):
             pairs = Pairs.of_table(pairs, self.keys)

@@ -289,18 +289,9 @@ class Rappor:
         the secret is used once, so each count is a sum of two binomial numbers. (Several reports of
         one user would share permanent noise.)
 
-        Args:
-            users: Number of users by text, shape (texts,).
-            texts: The texts.
-            rng: Source of randomness; never that of a real collection.
-
-        Returns:
-            Counts, shape (m + m·k,), in the layout of `tally`.
-
-        Raises:
-            ValueRangeError: As for `permanent`.
-
-        Cost: a digest for each text and cohort, and two binomial draws for each cell.
+        `users` counts users by text, shape (texts,); `rng` must never be that of a real collection.
+        Returns counts in the layout of `tally`. Raises the errors of `permanent`. Cost: a digest
+        for each text and cohort, and two binomial draws for each cell.
         """
         spec = self.spec
         by_cohort = rng.multinomial(users, np.full(spec.cohorts, 1 / spec.cohorts))
