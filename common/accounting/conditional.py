@@ -178,11 +178,10 @@ class ConditionalDelta:
         presence: Vector | None = None,
     ) -> None:
         """
-        Compute the distribution of H_x' for values of M, at least 1, shape (m,), with `grid_for`'s
-        grid.
+        Compute the distribution of H_x' for values of M, at least 1, shape (m,).
 
-        `presence` is the probability π, for each M, that the victim's report is among the M
-        messages; by default 1.
+        The grid is from `grid_for`. `presence` is the probability π, for each M, that the victim's
+        report is among the M messages; by default 1.
         """
         present = np.ones_like(sizes) if presence is None else presence
         self._rows, self._row_weights = _rows(reduction, sizes, present)
