@@ -17,7 +17,7 @@ from common.errors import AccountingError, PlanError
 from common.mechanisms.base import Vector
 
 FILE: Final = "cluster_laws.json"
-"""The table in this package, written by `make_cluster_laws`."""
+"""The table in this package, written by tests/vectors/make_cluster_laws.py."""
 _STEPS: Final = 400
 """Steps of the grid of log ratios for ε: rounding a ratio moves it by at most ε/800."""
 _MAX_CELLS: Final = 2**23

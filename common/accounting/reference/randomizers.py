@@ -15,33 +15,11 @@ from common.errors import AccountingError
 from common.mechanisms.reduction import MAX_ANSWERS, MIN_LOCAL_EPSILON, MatchCountReduction
 
 
-def unary(p: float, q: float) -> MatchCountReduction:
-    """
-    Describe a unary encoding: the value's bit is set with probability p, any other with q < p.
-
-    U sets every bit independently with probability q [WBLJ17]. A report supports the items whose
-    bits are set: γ = (1-p)/(1-q) and l = 1/q. At p = 1 the local ε is infinite.
-
-    Raises:
-        AccountingError: 0 < q < p ≤ 1 fails, q is below 1/MAX_ANSWERS, or p and q are too close.
-    """
-    if not 0 < q < p <= 1:
-        raise AccountingError(f"p = {p}, q = {q}; they must satisfy 0 < q < p <= 1")
-    ratio = math.log1p((p - q) / (q * (1 - p))) if p < 1 else math.inf
-    return MatchCountReduction.of_support_sets(
-        answers=1 / q,
-        local_epsilon=_up(ratio),
-        blanket=(1 - p) / (1 - q),
-        signal=(p - q) / (1 - q),
-        independent=True,
-    )
-
-
 def symmetric_unary(local_epsilon: float) -> MatchCountReduction:
     """
     Describe SUE, basic one-time RAPPOR: p = e^(ε/2)/(e^(ε/2)+1), q = 1-p [WBLJ17].
 
-    The same as `unary(p, q)`, but from closed forms, since 1-p loses digits at large ε.
+    U sets every bit with probability q; closed forms, since 1-p loses digits at large ε.
 
     Raises AccountingError if local_epsilon is out of range.
     """
@@ -64,9 +42,9 @@ def rappor_probabilities(f: float, p: float, q: float) -> tuple[float, float]:
     """
     Return the probabilities that RAPPOR reports a set and an unset bit as 1 [EPK14].
 
-    They are q* = f(p+q)/2 + (1-f)q and p* = f(p+q)/2 + (1-f)p. One report of basic RAPPOR is
-    `unary(q*, p*)`, which covers neither several reports of a user, nor Bloom filters with several
-    hashes (see `general_blanket.py`), nor cohorts: account for each cohort separately.
+    They are q* = f(p+q)/2 + (1-f)q and p* = f(p+q)/2 + (1-f)p. One report of basic RAPPOR is a unary
+    encoding with q* and p*, which covers neither several reports of a user, nor Bloom filters with
+    several hashes (see `general_blanket.py`), nor cohorts: account for each cohort separately.
 
     Raises AccountingError if 0 ≤ f < 1 or 0 ≤ p < q ≤ 1 fails.
     """

@@ -16,7 +16,7 @@ from deploy.planning.cluster_search import (
     cluster_specs,
     expected_reports,
 )
-from deploy.planning.make_cluster_laws import made
+from tests.vectors.make_cluster_laws import made
 
 _CITIES: Final = {"honest_users": 602_325, "domain_size": 915}
 _SMALL: Final = {"honest_users": 10_000, "domain_size": 100}

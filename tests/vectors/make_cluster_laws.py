@@ -1,7 +1,7 @@
 """
 Make the table of clusters that the planner calibrates.
 
-    python -m deploy.planning.make_cluster_laws
+    python -m tests.vectors.make_cluster_laws
 
 The table states each law's ε, level of error, negative weight and rooms, which are kept: they gave
 the fewest reports among some hundred, or less influence to a liar; single rooms are for padding to
@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from common.mechanisms.base import Vector
 from common.task.cluster_spec import MAX_TYPES
+from deploy.planning import cluster_law
 from deploy.planning.cluster_law import FILE, ClusterLaw, poisson_delta, shipped_laws
 
 _IDEAL_SHARE: Final = 0.35
@@ -139,7 +140,7 @@ def main() -> None:
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     parser.add_argument("--epsilon", type=float, nargs="+", help="only the laws made for these ε")
-    parser.add_argument("--output", type=Path, default=Path(__file__).with_name(FILE))
+    parser.add_argument("--output", type=Path, default=Path(cluster_law.__file__).with_name(FILE))
     parser.add_argument("--workers", type=int, default=2, help="processes")
     options = parser.parse_args()
     laws = shipped_laws()
