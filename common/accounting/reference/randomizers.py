@@ -42,9 +42,9 @@ def rappor_probabilities(f: float, p: float, q: float) -> tuple[float, float]:
     """
     Return the probabilities that RAPPOR reports a set and an unset bit as 1 [EPK14].
 
-    They are q* = f(p+q)/2 + (1-f)q and p* = f(p+q)/2 + (1-f)p. One report of basic RAPPOR is a unary
-    encoding with q* and p*, which covers neither several reports of a user, nor Bloom filters with
-    several hashes (see `general_blanket.py`), nor cohorts: account for each cohort separately.
+    They are q* = f(p+q)/2 + (1-f)q and p* = f(p+q)/2 + (1-f)p. One report of basic RAPPOR is a
+    unary encoding with q* and p*, which covers neither several reports of a user, nor Bloom filters
+    with several hashes (see `general_blanket.py`), nor cohorts: account for each cohort separately.
 
     Raises AccountingError if 0 ≤ f < 1 or 0 ≤ p < q ≤ 1 fails.
     """
