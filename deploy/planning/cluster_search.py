@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 from scipy import special
 
-from common.accounting.cluster_noise import ClusterRelease
+from common.accounting.cluster_noise import DEVIATIONS, ClusterRelease
 from common.errors import AccountingError, PlanError, TaskError
 from common.mechanisms.base import Vector
 from common.mechanisms.reduction import MatchCountReduction
@@ -32,7 +32,7 @@ _MOST: Final = 0.95
 """Maximum probability that a trial shows a room, or that a padded one is filled."""
 _MAX_WEIGHT: Final = 2**30
 """Largest weight of a type in a room."""
-_DEVIATIONS: Final = np.array([0.0, 0.6, 0.8, 1, 1.25, 1.5, 1.75, 2, 2.25, 2.5, 2.75, 3, 3.5, 4, 5])
+_EDGES: Final = np.array([0.0, *DEVIATIONS[:-2]])
 """Edges of bins of the model, in standard deviations below the mean number of rooms."""
 _AIM: Final = 0.985
 """Share of the allowed δ that a calibration aims at; anything from _ENOUGH to 1 ends it."""
@@ -192,8 +192,8 @@ def _log_loss(
         shares = needed / np.ceil(needed / _MOST)
     labelled = rates * (1 + target.domain_size * (1 - shares) / (2 * shares))
     stretch = shares.max() / shares
-    missing = np.outer(_DEVIATIONS[1:], stretch / np.sqrt(labelled))
-    below = np.minimum(2 * special.ndtr(-np.outer(_DEVIATIONS, stretch)).sum(axis=1), 1.0)
+    missing = np.outer(_EDGES[1:], stretch / np.sqrt(labelled))
+    below = np.minimum(2 * special.ndtr(-np.outer(_EDGES, stretch)).sum(axis=1), 1.0)
     logs = np.log1p(-np.minimum(missing, _MOST)) @ slopes
     return float(special.logsumexp(logs, b=np.maximum(below[:-1] - below[1:], 0.0)))
 
