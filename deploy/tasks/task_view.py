@@ -2,9 +2,7 @@
 
 import dataclasses
 import json
-import tomllib
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final
 
 from rich.console import Console
@@ -23,13 +21,58 @@ from deploy.terminal.durations import format_time
 from deploy.terminal.escape import escaped, visible
 from deploy.terminal.tables import CLAIM_ROOM_NOTE, print_guarantees
 
-_STATES: Final = tomllib.loads(Path(__file__).with_name("states.toml").read_text(encoding="utf-8"))
-TASK_STATES: Final = {TaskState(state): text for state, text in _STATES["task"].items()}
-BATCH_STATES: Final[Mapping[BatchState, tuple[str, str]]] = {
-    BatchState(state): (texts["headline"], texts["explanation"])
-    for state, texts in _STATES["batch"].items()
+TASK_STATES: Final = {
+    TaskState.OPEN: "open: the analyzer has not received a batch",
+    TaskState.OVERDUE: (
+        "overdue: the deadline has passed, and the analyzer has not received the batch: it has "
+        "expired, cannot be delivered, or is on its way"
+    ),
+    TaskState.STAGED: "staged: the analyzer has the whole batch and is computing the estimate",
+    TaskState.RELEASED: "released: print the result with shuffledp result",
+    TaskState.UNUSABLE: "unusable: the batch cannot be released",
+    TaskState.QUARANTINED: "quarantined: decide with shuffledp batch release, or batch drop",
 }
-"""Headline and explanation of each state."""
+BATCH_STATES: Final[Mapping[BatchState, tuple[str, str]]] = {
+    BatchState.COLLECTING: (
+        "Collecting",
+        "Users can submit until the batch reaches its target size or the deadline passes.",
+    ),
+    BatchState.CLOSED: (
+        "Closed, being shuffled",
+        "The batch is closed. The shuffler is permuting its reports.",
+    ),
+    BatchState.PERMUTED: (
+        "Shuffled, being delivered",
+        "The reports are permuted and on their way to the analyzer.",
+    ),
+    BatchState.DELIVERED: (
+        "Delivered, being erased",
+        "The analyzer has all reports. The shuffler is destroying its copies.",
+    ),
+    BatchState.ERASED: (
+        "Delivered and erased",
+        (
+            "The analyzer has all reports. The shuffler has destroyed its copies, their key last. "
+            "It may keep hashes of sealed reports for some weeks, for inclusion proofs, and keeps "
+            "the numbers of users and of refused submissions."
+        ),
+    ),
+    BatchState.EXPIRED: (
+        "Expired: nothing was released",
+        (
+            "At the deadline the batch had fewer than n_min users. The shuffler has deleted their "
+            "submissions and destroyed the key last; it keeps no hashes. It keeps the numbers of "
+            "users and of refused submissions."
+        ),
+    ),
+    BatchState.QUARANTINED: (
+        "Quarantined: nothing was released",
+        (
+            "The analyzer refused the batch. The shuffler keeps it, sealed, for the operator to "
+            "investigate; the logs of both services name the kind of error."
+        ),
+    ),
+}
 SENTINELS_INCLUDED: Final = "an operator's sentinels included; n_min must be met without them"
 """Printed beside every number of users."""
 _HASHING: Final = frozenset({"local-hashing", "string-hashing"})

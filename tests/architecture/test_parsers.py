@@ -81,7 +81,6 @@ _NOT_FROM_OUTSIDE: Final = {
         "deploy.audit.scenarios",
         "deploy.planning.capacity",
         "deploy.planning.cluster_law.shipped_laws",
-        "deploy.tasks.task_view",
     ),
     "data that opened under the batch's key": (
         "analyzer.count_job._rows",
