@@ -1,5 +1,5 @@
 """
-Metrics of all parties: an allow-list of names, labels and label values, in metrics.toml.
+Metrics of all parties: an allow-list of names, labels and label values.
 
 Review what a metric reveals before adding it. No label names a user, a peer, a connection or a
 submission, which the shuffler forgets; nor a task, a batch or a population, which are unbounded and
@@ -12,7 +12,6 @@ serve /metrics on a private network, to the process's own operator only.
 import asyncio
 import shutil
 import threading
-import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -68,41 +67,184 @@ class MetricDefinition:
         return product(*self.labels.values())
 
 
-_LABEL_VALUES: Final[Mapping[str, tuple[str, ...]]] = {
-    "parties": PARTIES,
-    "version": (VERSION,),
-    "key states": tuple(state.value for state in KeyState),
-    "batch states": tuple(state.value for state in COUNTED_STATES),
-    "submission refusals": tuple(cause.value for cause in COUNTED_REFUSALS),
-    "report refusals": get_args(RefusalCause),
-    "token refusals": get_args(_TokenRefusal),
-}
-"""Values of labels that follow from the code, by their name in the table."""
-_TABLE: Final = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+_SHUFFLER_STATES: Final = {"state": tuple(state.value for state in COUNTED_STATES)}
+_REPORT_CAUSES: Final = {"cause": get_args(RefusalCause)}
+_METRIC = MetricDefinition
 
-
-def _defined(*groups: str) -> tuple[MetricDefinition, ...]:
-    """Read the definitions of some groups of the table, in order."""
-    return tuple(
-        MetricDefinition(
-            row["name"],
-            row["help"],
-            {
-                label: _LABEL_VALUES[values] if isinstance(values, str) else tuple(values)
-                for label, values in row.get("labels", {}).items()
-            },
-            absent=row.get("absent", False),
-        )
-        for group in groups
-        for row in _TABLE[group]
-    )
-
+_OF_ALL: Final = (
+    _METRIC(
+        "shuffledp_up",
+        "1 while the service runs.",
+        {"party": PARTIES, "version": (VERSION,)},
+        absent=True,
+    ),
+    _METRIC(
+        "shuffledp_certificate_days_left",
+        "Whole days until a certificate expires; negative afterwards.",
+        {"certificate": ("own", "authority", "internal own", "internal authority")},
+        absent=True,
+    ),
+    _METRIC(
+        "shuffledp_process_cpu_seconds_total",
+        "CPU seconds of the process and its workers, finished ones included.",
+    ),
+    _METRIC(
+        "shuffledp_process_resident_memory_bytes",
+        "Resident memory of the process and its workers; shared pages count for each.",
+    ),
+    _METRIC(
+        "shuffledp_memory_limit_bytes",
+        "Memory of the machine, or the container's limit if that is lower.",
+        absent=True,
+    ),
+)
+_OF_SERVERS: Final = (
+    _METRIC(
+        "shuffledp_state_free_bytes",
+        "Free space of the state directory's disk, rounded down to a hundredth of its size.",
+        absent=True,
+    ),
+    _METRIC(
+        "shuffledp_state_size_bytes",
+        "Size of the state directory's disk.",
+        absent=True,
+    ),
+    _METRIC(
+        "shuffledp_overloaded",
+        "1 if a call was refused for overload in the last whole five minutes.",
+    ),
+    _METRIC(
+        "shuffledp_shares_exceeded",
+        "1 if a call beyond its connection's or address's share was refused in the last whole five "
+        "minutes.",
+    ),
+    _METRIC(
+        "shuffledp_storage_failing",
+        "1 if the disk was full, read-only, failing or damaged in the last whole five minutes.",
+    ),
+)
+_OF_KEY_HOLDERS: Final = (
+    *_OF_SERVERS,
+    _METRIC(
+        "shuffledp_keys",
+        "Encryption keys by state.",
+        {"state": tuple(state.value for state in KeyState)},
+    ),
+)
+_STAGES: Final = (
+    *("seal_dummies", "throw", "permute"),
+    *("split", "merge", "hash_buckets"),
+    *("match", "count"),
+)
+_OF_PARTS: Final = (
+    _METRIC("shuffledp_parts_running", "Parts of batches that are being computed."),
+    _METRIC("shuffledp_parts_stuck", "Parts that have been computed for over ten minutes."),
+    _METRIC(
+        "shuffledp_parts_retried_total",
+        "Parts computed again, after their worker died.",
+        {"stage": _STAGES},
+    ),
+    _METRIC(
+        "shuffledp_engine_workers",
+        "Workers of the engine; 0 while it does not answer.",
+        absent=True,
+    ),
+)
+_OF_SHUFFLER: Final = (
+    _METRIC(
+        "shuffledp_batches",
+        "Batches by state, of all time, except those that are collecting.",
+        _SHUFFLER_STATES,
+    ),
+    _METRIC("shuffledp_batches_moved_total", "Batches that entered a state.", _SHUFFLER_STATES),
+    _METRIC("shuffledp_batches_stuck", "Batches whose last attempt to advance failed."),
+    _METRIC(
+        "shuffledp_oldest_undelivered_seconds",
+        "Seconds since the longest-waiting undelivered batch closed; 0 if none waits. After a "
+        "restart, it counts from the task's deadline or the restart, whichever is earlier.",
+    ),
+    _METRIC(
+        "shuffledp_users_collected_total",
+        "Users of batches, counted when a batch is permuted or expires; compare refused "
+        "submissions with this number.",
+    ),
+    _METRIC(
+        "shuffledp_users_released_total",
+        "Users of delivered batches, counted at delivery.",
+    ),
+    _METRIC(
+        "shuffledp_submissions_refused_total",
+        "Submissions refused while a batch collected, counted when the batch is permuted or "
+        "expires.",
+        {"cause": tuple(cause.value for cause in COUNTED_REFUSALS)},
+    ),
+    _METRIC(
+        "shuffledp_store_connected",
+        "1 while the store's PostgreSQL server is connected; absent with SQLite.",
+        absent=True,
+    ),
+    _METRIC(
+        "shuffledp_store_commit_seconds",
+        "Seconds of the slowest transaction in PostgreSQL in the last whole five minutes.",
+        absent=True,
+    ),
+)
+_OF_ANALYZER: Final = (
+    _METRIC(
+        "shuffledp_batches",
+        "Batches by state, of all time; unusable ones include quarantined ones.",
+        {"state": ("staged", "released", "unusable")},
+    ),
+    _METRIC(
+        "shuffledp_batches_moved_total",
+        "Batches that entered a state.",
+        {"state": ("staged", "released", "unusable", "quarantined")},
+    ),
+    _METRIC("shuffledp_tasks_open", "Tasks before their deadline without a batch."),
+    _METRIC("shuffledp_releases_total", "Results released."),
+    _METRIC("shuffledp_release_failures_total", "Failed releases, which are retried."),
+    _METRIC("shuffledp_users_counted_total", "Users of released batches."),
+    _METRIC(
+        "shuffledp_reports_received_total", "Reports of released batches, refused ones included."
+    ),
+    _METRIC(
+        "shuffledp_reports_refused_total",
+        "Reports of released batches that were not counted.",
+        _REPORT_CAUSES,
+    ),
+    _METRIC(
+        "shuffledp_sentinels_missing_total",
+        "Acknowledged sentinels lost by a shuffler that must keep every report.",
+    ),
+    _METRIC("shuffledp_open_seconds", "Seconds to open the reports of the last release."),
+    _METRIC("shuffledp_estimate_seconds", "Seconds to estimate the last release."),
+    _METRIC("shuffledp_ledger_entries", "Entries of the ledger."),
+    _METRIC(
+        "shuffledp_budget_spent_ratio",
+        "Largest share of a promised budget that any population has spent: epsilon composed at "
+        "the budget's delta, over the budget.",
+        absent=True,
+    ),
+)
+_OF_ISSUER: Final = (
+    _METRIC("shuffledp_token_keys", "Token keys held, one per task."),
+    _METRIC("shuffledp_tokens_issued_total", "Tokens issued, in whole windows of five minutes."),
+    _METRIC(
+        "shuffledp_tokens_repeated_total",
+        "Tokens issued again for the same message, in whole windows of five minutes.",
+    ),
+    _METRIC(
+        "shuffledp_tokens_refused_total",
+        "Requests for tokens that were refused, in whole windows of five minutes.",
+        {"cause": get_args(_TokenRefusal)},
+    ),
+)
 
 DEFINITIONS: Final[Mapping[Party, tuple[MetricDefinition, ...]]] = {
-    "analyzer": _defined("all", "servers", "key_holders", "parts", "analyzer"),
-    "shuffler": _defined("all", "servers", "key_holders", "parts", "shuffler"),
-    "issuer": _defined("all", "servers", "issuer"),
-    "user_agent": _defined("all"),
+    "analyzer": _OF_ALL + _OF_KEY_HOLDERS + _OF_PARTS + _OF_ANALYZER,
+    "shuffler": _OF_ALL + _OF_KEY_HOLDERS + _OF_PARTS + _OF_SHUFFLER,
+    "issuer": _OF_ALL + _OF_SERVERS + _OF_ISSUER,
+    "user_agent": _OF_ALL,
 }
 
 
