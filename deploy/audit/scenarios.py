@@ -1,65 +1,128 @@
-"""All scenarios, in report order: their texts are in scenarios.toml, their checks here."""
+"""All scenarios, in report order."""
 
-import tomllib
-from collections.abc import Callable, Mapping
-from functools import partial
-from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from deploy.audit import distributions
 from deploy.audit.attacks import poisoning, shuffler_runs
 from deploy.audit.coalitions import other_designs, single_user, whole_batch
-from deploy.audit.finding import Findings, Rows
 from deploy.audit.observation.party_views import observe_services
 from deploy.audit.sampling import devices, orders, randomizer
 from deploy.audit.scenario import EVERY_KIND, Scenario
 
-_CHECKS: Final[Mapping[str, Callable[..., Findings | Rows]]] = {
-    "shuffler+analyzer": single_user.run_pooled,
-    "colluders": whole_batch.run_colluders,
-    "skippers": whole_batch.run_skippers,
-    "n-1": single_user.run_n_minus_one,
-    "rounds": whole_batch.run_rounds,
-    "partition": whole_batch.run_partition,
-    "linking": single_user.run_linking,
-    "reused-seeds": other_designs.run_printed,
-    "puredump": other_designs.run_pure_dump,
-    "shuffler-dummies": other_designs.run_shuffler_dummies,
-    "orders": orders.run_orders,
-    "randomizer": randomizer.run_randomizer,
-    "draws": devices.run_draws,
-    "devices": devices.run_devices,
-    "services": observe_services,
-    "input-manipulation": poisoning.poison,
-    "random-reports": poisoning.poison,
-    "maximal-gain": poisoning.poison,
-    "dummy-abuse": poisoning.poison,
-    "negative-reports": poisoning.poison,
-    "message-flood": poisoning.poison,
-    **shuffler_runs.CHECKS,
-}
-_WEAKENED: Final[Mapping[str, Mapping[str, object]]] = {
-    "n-1": {"permuted": single_user.permute_and_lose},
-    "partition": {"encode": whole_batch.without_n_min},
-    "orders": {"orderings": orders.CUT},
-    "randomizer": {"draw": distributions.draw_for_others},
-    "devices": {"source": devices.seeded_alike},
-    "message-flood": {"parse": poisoning.unchecked_parse},
-    "honest-shuffler": {"tampering": shuffler_runs.DROPS_ONE},
-}
-"""Options that inject a weakness and are functions; the others are in the file."""
-
-
-def _scenario(name: str, fields: Mapping[str, Any]) -> Scenario:
-    return Scenario(
-        name=name,
-        title=fields["title"],
-        check=partial(_CHECKS[name], **fields.get("options", {})),
-        weakness=fields["weakness"],
-        weakness_options=fields.get("weakened") or _WEAKENED[name],
-        kinds=EVERY_KIND if fields.get("every_kind") else ("categorical",),
-    )
-
-
-_TABLE: Final = Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")
-SCENARIOS: Final = tuple(_scenario(name, fields) for name, fields in tomllib.loads(_TABLE).items())
+SCENARIOS: Final[tuple[Scenario, ...]] = (
+    Scenario(
+        name="shuffler+analyzer",
+        title="The shuffler and analyzer pool what they saw",
+        check=single_user.run_pooled,
+        weakness="The task states a quarter of its local epsilon, at most 5.",
+        weakness_options={"understate_epsilon": True},
+        kinds=EVERY_KIND,
+    ),
+    Scenario(
+        name="colluders",
+        title="The analyzer, alone and with colluding users",
+        check=whole_batch.run_colluders,
+        weakness="The claims count colluding users as honest.",
+        weakness_options={"count_colluders_as_honest": True},
+    ),
+    Scenario(
+        name="skippers",
+        title="Users do not add their dummies",
+        check=whole_batch.run_skippers,
+        weakness="The claims count skipped dummies and colluding users.",
+        weakness_options={"count_skipped": True},
+    ),
+    Scenario(
+        name="n-1",
+        title="The shuffler replaces all reports but one user's",
+        check=single_user.run_n_minus_one,
+        weakness="The shuffler loses one report of each batch.",
+        weakness_options={"permuted": single_user.permute_and_lose},
+    ),
+    Scenario(
+        name="rounds",
+        title="The same users answer again",
+        check=whole_batch.run_rounds,
+        weakness="The claims count one round only.",
+        weakness_options={"count_one_round": True},
+    ),
+    Scenario(
+        name="partition",
+        title="The analyzer splits its users into groups",
+        check=whole_batch.run_partition,
+        weakness="The task's digest does not cover n_min.",
+        weakness_options={"encode": whole_batch.without_n_min},
+        kinds=EVERY_KIND,
+    ),
+    Scenario(
+        name="linking",
+        title="Seeds link no two messages",
+        check=single_user.run_linking,
+        weakness="Devices reuse their seed in the second round.",
+        weakness_options={"reuse_seeds": True},
+    ),
+    Scenario(
+        name="reused-seeds",
+        title="Dummies reuse their user's seed, as in OD-HP's paper",
+        check=other_designs.run_printed,
+        weakness="The dummies have fresh seeds, so the attack does not refute the printed theorem.",
+        weakness_options={"fresh_seeds": True},
+        kinds=EVERY_KIND,
+    ),
+    Scenario(
+        name="puredump",
+        title="pureDUMP against the shuffler and analyzer together",
+        check=other_designs.run_pure_dump,
+        weakness="Reports carry noise, so the attack cannot read them.",
+        weakness_options={"noisy": True},
+        kinds=EVERY_KIND,
+    ),
+    Scenario(
+        name="shuffler-dummies",
+        title="The shuffler knows the dummies that it made",
+        check=other_designs.run_shuffler_dummies,
+        weakness="Users add more noise than the design specifies, so the attack gains less.",
+        weakness_options={"noisy": True},
+        kinds=EVERY_KIND,
+    ),
+    Scenario(
+        name="orders",
+        title="Every order of a batch is equally likely",
+        check=orders.run_orders,
+        weakness="The shuffler cuts the batch once instead of shuffling it.",
+        weakness_options={"orderings": orders.CUT},
+        kinds=EVERY_KIND,
+    ),
+    Scenario(
+        name="randomizer",
+        title="Reports and dummies have the task's distributions",
+        check=randomizer.run_randomizer,
+        weakness="One device in five answers with a value other than its user's.",
+        weakness_options={"draw": distributions.draw_for_others},
+        kinds=EVERY_KIND,
+    ),
+    Scenario(
+        name="draws",
+        title="Numbers of dummies have the task's distributions",
+        check=devices.run_draws,
+        weakness="Devices and the shuffler leave out one dummy.",
+        weakness_options={"left_out": 1},
+        kinds=EVERY_KIND,
+    ),
+    Scenario(
+        name="devices",
+        title="Contents of the submissions that devices seal",
+        check=devices.run_devices,
+        weakness="Devices start their generator from the same seed each time.",
+        weakness_options={"source": devices.seeded_alike},
+    ),
+    Scenario(
+        name="services",
+        title="Data that each party of the running services received, stored and logged",
+        check=observe_services,
+        weakness="The shuffler delivers reports in arrival order.",
+        weakness_options={"by_arrival": True},
+    ),
+    *poisoning.SCENARIOS,
+    *shuffler_runs.SCENARIOS,
+)

@@ -17,6 +17,7 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, Literal
 
 import numpy as np
@@ -35,7 +36,7 @@ from common.mechanisms.unary import UnaryEncoding
 from common.messages.submission import Submission, plain_reports, unpack
 from common.task.task import SUBMISSION_ID_BYTES, Task
 from deploy.audit.finding import Checks, Rows
-from deploy.audit.scenario import AuditSubject
+from deploy.audit.scenario import AuditSubject, Scenario
 from deploy.simulate.collection import collect, draw_group_dummies, few_enough_reports
 from shuffler.item_dummies import draw_kept
 
@@ -55,6 +56,8 @@ _MAX_PAIRS: Final = 20_000_000
 _ZIPF: Final = 1.1
 _REL_TOL: Final = 1e-9
 """Tolerance for rounding in sums of float64."""
+_FLOOD_FACTOR: Final = 10
+"""Number of submissions whose reports a fake user puts into one submission."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -334,3 +337,91 @@ def _answers(number: float) -> str:
     """Format a number of honest answers, rounded up to one decimal."""
     shown = math.ceil(10 * number - 1e-9) / 10
     return f"{shown:g} honest answer{'' if shown == 1 else 's'}"
+
+
+_COUNTED_TWICE: Final = "The analyzer counts every report of a fake user twice."
+_UNDERSTATED: Final = "The formula understates the weight of a crafted report by a tenth."
+
+SCENARIOS: Final = (
+    Scenario(
+        name="input-manipulation",
+        title="Fake users who answer honestly for values they do not hold",
+        check=partial(
+            poison,
+            first="answer",
+            refused=True,
+            sentence="Users who only lie about their value raise the items they name by no more "
+            "than their share of all users, on average.",
+        ),
+        weakness=_COUNTED_TWICE,
+        weakness_options={"counted_twice": True},
+    ),
+    Scenario(
+        name="random-reports",
+        title="Fake users who send random reports",
+        check=partial(
+            poison,
+            first="random",
+            sentence="Users who send random reports distort the estimate as calculated; nothing "
+            "distinguishes them from other users.",
+        ),
+        weakness=_COUNTED_TWICE,
+        weakness_options={"counted_twice": True},
+    ),
+    Scenario(
+        name="maximal-gain",
+        title="Fake users who craft their reports",
+        check=partial(
+            poison,
+            first="crafted",
+            sentence="A report crafted for chosen items counts as much as {answers} for all of "
+            "them together; nothing distinguishes it from other reports.",
+        ),
+        weakness=_UNDERSTATED,
+        weakness_options={"factor": 0.9},
+    ),
+    Scenario(
+        name="dummy-abuse",
+        title="Fake users who craft their dummies too",
+        check=partial(
+            poison,
+            first="crafted",
+            submissions=1,
+            title="Fake users who craft all {number} reports of a submission",
+            sentence="A user who crafts every report of a submission counts as much as {answers} "
+            "for the chosen items; the number of reports in a submission bounds the attack.",
+        ),
+        weakness=_UNDERSTATED,
+        weakness_options={"factor": 0.9},
+    ),
+    Scenario(
+        name="negative-reports",
+        title="Fake users who send nothing but negative reports",
+        check=partial(
+            poison,
+            first="crafted",
+            submissions=1,
+            negative=True,
+            title="Fake users who send {number} negative reports of one item",
+            sentence="A user who fills a submission with negative reports of one item counts as "
+            "much as {answers} for it: each negative report takes the negative weight away.",
+        ),
+        weakness=_UNDERSTATED,
+        weakness_options={"factor": 0.9},
+    ),
+    Scenario(
+        name="message-flood",
+        title="Fake users who send many more reports than the task allows",
+        check=partial(
+            poison,
+            first="crafted",
+            submissions=_FLOOD_FACTOR,
+            refused=True,
+            title="Fake users who send {number} crafted reports, if their number were not checked",
+            sentence="If the number of reports in a submission were not checked, the gain would "
+            "grow in proportion; the shuffler refuses every wrong number.",
+        ),
+        weakness="The shuffler does not count the reports of a submission.",
+        weakness_options={"parse": unchecked_parse},
+    ),
+)

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import tempfile
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -30,7 +30,7 @@ from deploy.audit.harness.in_process_run import (
     shuffles,
 )
 from deploy.audit.harness.tasks import reduced_draft
-from deploy.audit.scenario import AuditSubject
+from deploy.audit.scenario import AuditSubject, Scenario
 from deploy.results.verification import recompute_guarantees
 from user_agent.device_store import InclusionState
 
@@ -351,15 +351,61 @@ async def _closing_early(attack: _Attack) -> None:
     )
 
 
-CHECKS: Final[Mapping[str, Callable[..., Rows]]] = {
-    "honest-shuffler": partial(_run, _honest),
-    "shuffler-drops": partial(_losing, loss="dropped"),
-    "shuffler-replaces": partial(_losing, loss="replaced"),
-    "shuffler-duplicates": partial(_run, _duplicating),
-    "shuffler-keeps-order": detection_rates.run_kept_order,
-    "shuffler-replays": partial(_run, _replaying),
-    "shuffler-injects": partial(_run, _injecting),
-    "shuffler-closes-early": partial(_run, _closing_early),
-}
-"""The checks of the scenarios here, by name."""
-DROPS_ONE: Final = drops(0)
+_NO_DETECTION: Final = "No device checks that it was counted, and the analyzer knows no sentinel."
+_NO_ERRORS: Final = "The analyzer reports no error when it refuses a batch."
+
+SCENARIOS: Final = (
+    Scenario(
+        name="honest-shuffler",
+        title="An honest shuffler raises no alarm",
+        check=partial(_run, _honest),
+        weakness="The shuffler drops one submission.",
+        weakness_options={"tampering": drops(0)},
+    ),
+    Scenario(
+        name="shuffler-drops",
+        title="A shuffler that drops submissions",
+        check=partial(_losing, loss="dropped"),
+        weakness=_NO_DETECTION,
+        weakness_options={"detection": False},
+    ),
+    Scenario(
+        name="shuffler-replaces",
+        title="A shuffler that replaces submissions with its own reports",
+        check=partial(_losing, loss="replaced"),
+        weakness=_NO_DETECTION,
+        weakness_options={"detection": False},
+    ),
+    Scenario(
+        name="shuffler-duplicates",
+        title="A shuffler that delivers copies of submissions",
+        check=partial(_run, _duplicating),
+        weakness="The analyzer accepts copies and does not report them.",
+        weakness_options={"accept_copies": True},
+    ),
+    Scenario(
+        name="shuffler-keeps-order",
+        title="A shuffler that does not shuffle",
+        check=detection_rates.run_kept_order,
+        weakness="The analyzer knows no sentinel.",
+        weakness_options={"planted": False},
+    ),
+    *(
+        Scenario(
+            name=name,
+            title=title,
+            check=partial(_run, attack),
+            weakness=_NO_ERRORS,
+            weakness_options={"silent": True},
+        )
+        for name, title, attack in (
+            ("shuffler-replays", "A shuffler that delivers a batch again", _replaying),
+            (
+                "shuffler-injects",
+                "A shuffler that adds or omits reports, or invents users",
+                _injecting,
+            ),
+            ("shuffler-closes-early", "A shuffler that closes a batch too early", _closing_early),
+        )
+    ),
+)
