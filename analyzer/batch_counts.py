@@ -144,9 +144,8 @@ def check_counts(counts: BatchCounts, n_reports: int, most_refused_share: float)
     Honest devices and an honest shuffler cause no refusals; a broken or malicious device causes
     refusals of its own reports only.
 
-    Raises:
-        UnusableBatchError: No report was counted.
-        SuspectBatchError: The share of refused reports exceeds the operator's limit.
+    Raises UnusableBatchError if no report was counted; SuspectBatchError if the share of refused
+    reports exceeds the operator's limit.
     """
     if counts.counted == 0:
         raise UnusableBatchError(f"none of the batch's {n_reports} reports could be counted")

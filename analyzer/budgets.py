@@ -160,14 +160,8 @@ def population_budgets(
     """
     Compare all releases to a population with each of their budgets. Also run by operators.
 
-    Args:
-        releases: The releases.
-        promised: Budgets, as ε and δ, in addition to those of the releases' own tasks.
-
-    Returns:
-        Each budget once, by decreasing share spent.
-
-    Cost: up to seconds for each δ; cached.
+    `promised` are budgets, as ε and δ, in addition to those of the releases' own tasks. Returns
+    each budget once, by decreasing share spent. Cost: up to seconds for each δ; cached.
     """
     budgets = [
         PopulationBudget(

@@ -41,12 +41,7 @@ def mixture_of(
     dummies, of which n name the item. At D's mean n·d·c its variance is n·c·(1-c)·(1 - 1/d), up to
     a factor of 1 + 1/(n·d - 1).
 
-    Args:
-        task: The task of the batch.
-        n_users: Users in the batch.
-        counted: Reports that were counted.
-        padding: Null reports that were accepted.
-        refused: Reports that were refused.
+    `padding` counts the null reports that were accepted.
     """
     shuffler, dummies = task.shuffler, task.dummies
     if not shuffler.only_permutes:

@@ -108,9 +108,8 @@ class Releases:
 
         Finishing a delivery again changes nothing. Raises the errors of `Staging.finish`.
 
-        Returns:
-            The signed commitment to the batch, the same every time; None for a batch staged by an
-            earlier version.
+        Returns the signed commitment to the batch, the same every time; None for a batch staged by
+        an earlier version.
         """
         with _logged_refusals(digest):
             manifest = await self._staging.finish(digest)
@@ -236,9 +235,8 @@ class Releases:
         The decision is durable when this returns; the batch is estimated, or erased, afterwards.
         The same decision again changes nothing.
 
-        Raises:
-            UnknownTaskError: No task has this digest.
-            BatchStateError: The task has no quarantined batch, or the opposite was decided.
+        Raises UnknownTaskError if no task has this digest; BatchStateError if the task has no
+        quarantined batch, or the opposite was decided.
         """
         await self._registry.get(digest)
         identity, now = self._keys.identity, self._clock.now()
@@ -287,9 +285,8 @@ class Releases:
         """
         Measure the share of its budgets that a population has spent; log failures.
 
-        Args:
-            population: The population; empty for all of them, as at start. Until all have been
-                measured once, every call measures all of them.
+        An empty `population` stands for all of them, as at start. Until all have been measured
+        once, every call measures all of them.
         """
         try:
             enough = population and self._all_measured

@@ -50,12 +50,8 @@ def match_part(reports: bytes, size: int, leaves: Collection[bytes]) -> PartMatc
     """
     Find sentinels' reports in a part of a batch without opening it. Run by the analyzer.
 
-    Args:
-        reports: The part's sealed reports, in the order of delivery.
-        size: Bytes of a sealed report.
-        leaves: All leaves of sentinels.
-
-    Cost: one hash per report, a microsecond.
+    `reports` holds the part's sealed reports of `size` bytes, in the order of delivery; `leaves`
+    all leaves of sentinels. Cost: one hash per report, a microsecond.
     """
     wanted, sealed = frozenset(leaves), split_every(reports, size)
     found = [
@@ -105,10 +101,9 @@ class SentinelMatches:
         """
         Return the sentinels among the shuffler's users.
 
-        Args:
-            sampled: Whether the shuffler drops reports by design. If so, planned sentinels that are
-                not in the batch are counted too, since they may have been submitted: guarantees
-                only err upward. Each that was not makes n_users one too low, and shares too high.
+        If the shuffler drops reports by design (`sampled`), planned sentinels that are not in the
+        batch are counted too, since they may have been submitted: guarantees only err upward. Each
+        that was not makes n_users one too low, and shares too high.
         """
         return [
             sentinel
@@ -141,9 +136,8 @@ def check_sentinels(matches: SentinelMatches, task: Task) -> None:
     A shuffler that keeps every report must deliver every sentinel. One that samples keeps reports
     at a known rate, so too few or too many are suspect; each side has half of FALSE_ALARM.
 
-    Raises:
-        SuspectBatchError: A sentinel is missing, or the number or order of those found is
-            improbable.
+    Raises SuspectBatchError if a sentinel is missing, or the number or order of those found is
+    improbable.
     """
     sent, arrived = matches.sent_and_arrived()
     kept = task.shuffler.keep_probability
@@ -185,8 +179,7 @@ def without_sentinels(
     """
     Return the manifest of a delivered batch without its sentinels.
 
-    Raises:
-        UnusableBatchError: Fewer than n_min users remain.
+    Raises UnusableBatchError if fewer than n_min users remain.
     """
     counted = matches.counted(sampled=task.shuffler.keep_probability < 1)
     n_sentinels = len(counted)

@@ -28,14 +28,8 @@ def squarem_step(start: Vector, first: Vector, second: Vector) -> Vector:
     The caller must check the result: extrapolation preserves no property of the map, such as a
     monotone likelihood.
 
-    Args:
-        start: A distribution, shape (domain_size,).
-        first: The map's image of `start`.
-        second: The map's image of `first`.
-
-    Returns:
-        A distribution, shape (domain_size,): shares are at least _FLOOR times the second image,
-        then scaled to sum 1. EM's map multiplies, so it could never raise a share from 0.
+    Shares, of shape (domain_size,) like those given, are at least _FLOOR times the second image,
+    then scaled to sum 1. EM's map multiplies, so it could never raise a share from 0.
     """
     step, bend = first - start, second - 2 * first + start
     length = min(-1.0, -float(np.sqrt((step @ step) / max(float(bend @ bend), _TINY))))
@@ -59,17 +53,10 @@ def maximise_likelihood(
     A cycle is two EM steps and an extrapolation along them, accepted only if its likelihood is at
     least that after the first step: so a cycle gains little only if plain steps gain little too.
 
-    Args:
-        cells: Reports by cell, shape (cells,).
-        channel: The distribution of a report given its item.
-        domain_size: Number of items.
-        min_gain: Stop when a cycle gains less log-likelihood.
-
-    Returns:
-        Shares of shape (domain_size,), at least 0 with sum 1, reached from a uniform start by
-        steps that never lower the likelihood.
-
-    Cost: two transforms of the mechanism per step, about 15 to 150 steps.
+    `cells` counts reports by cell, shape (cells,). Returns shares of shape (domain_size,), at least
+    0 with sum 1, reached from a uniform start by steps that never lower the likelihood, until a
+    cycle gains less than min_gain. Cost: two transforms of the mechanism per step, about 15 to 150
+    steps.
     """
     if cells.sum() == 0:
         return np.full(domain_size, 1 / domain_size)
@@ -129,17 +116,9 @@ def smoothed_likelihood(
     s₂·r/(1-r), at most |s₁|/|s₂-s₁| = 1/(1-r) times s₂. Iteration stops when that bound moves the
     reports' distribution p by less than min_change in n·Σ(Δp)²/p.
 
-    Args:
-        cells: Reports by cell, shape (cells,).
-        channel: The distribution of a report given its item.
-        domain_size: Number of items.
-        min_change: Stop when less change remains, in χ².
-
-    Returns:
-        Shares of shape (domain_size,), at least 0 with sum 1.
-
-    Cost: two transforms of the mechanism per step, about 50 to 2,500 steps. Without extrapolation
-    it would take many times as many.
+    `cells` counts reports by cell, shape (cells,). Returns shares of shape (domain_size,), at least
+    0 with sum 1. Cost: two transforms of the mechanism per step, about 50 to 2,500 steps. Without
+    extrapolation it would take many times as many.
     """
     shares = np.full(domain_size, 1 / domain_size)
     n_reports = int(cells.sum())
@@ -169,12 +148,9 @@ def smoothed_likelihood(
 
 def smooth(shares: Vector) -> Vector:
     """
-    Average each share with its neighbours by (1, 2, 1) / 4, each end with itself reflected.
+    Average shares, (n,), with their neighbours by (1, 2, 1) / 4, each end with itself reflected.
 
     Reflecting the ends keeps the sum, and a uniform distribution stays uniform.
-
-    Args:
-        shares: Shape (domain_size,).
     """
     beyond = np.concatenate([shares[:1], shares, shares[-1:]])
     smoothed: Vector = (beyond[:-2] + 2 * beyond[1:-1] + beyond[2:]) / 4

@@ -104,16 +104,9 @@ def estimate(
     refinement: Refinement,
 ) -> Histogram:
     """
-    Estimate the distribution of items from reports counted by cell. Run by the analyzer.
+    Estimate the distribution of items from reports counted by cell, as `tally` returns them.
 
-    Args:
-        mechanism: The task's mechanism.
-        cells: Counts of shape (cells,), as the mechanism's `tally` returns them.
-        mixture: Composition of the counted reports.
-        refinement: The task's refinement.
-
-    Raises:
-        TaskError: The refinement needs enumerable cells, as in `refine`.
+    Run by the analyzer. Raises TaskError if the refinement needs enumerable cells, as in `refine`.
     """
     debiased = DebiasedShares.of(mechanism, cells, mixture)
     refined = refine(debiased, refinement)

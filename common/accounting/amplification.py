@@ -62,21 +62,11 @@ def delta_upper(
     """
     Return an upper bound on δ at a central ε, against the analyzer and colluding users.
 
-    Args:
-        reduction: The mechanism.
-        anonymity_set: Honest users and dummies in the released batch.
-        epsilon: Central ε, at least 0.
-
-    Returns:
-        A δ in 0 .. 1 at which (ε, δ) holds; 0 from the local ε on. It is within .2 % of formula 1
-        if the collision probability is 0 or 1/l and M is either at least a few hundred times l or
-        small enough to be summed in full; otherwise within 1 %.
-
-    Raises:
-        AccountingError: epsilon is negative, not a number, or above MAX_EPSILON and below the
-            local ε.
-
-    Cost: about a tenth of a second; seconds for collision probabilities other than 0 and 1/l.
+    Returns a δ in 0 .. 1 at which (ε, δ) holds; 0 from the local ε on. It is within .2 % of formula
+    1 if the collision probability is 0 or 1/l and M is either at least a few hundred times l or
+    small enough to be summed in full; otherwise within 1 %. Raises AccountingError if epsilon is
+    below 0, not a number, or above MAX_EPSILON and below the local ε. Cost: about a tenth of a
+    second; seconds for collision probabilities other than 0 and 1/l.
     """
     if not epsilon >= 0:
         raise AccountingError(f"epsilon is {epsilon}; it must be at least 0")
@@ -95,15 +85,11 @@ def epsilon_upper(
     """
     Return an upper bound on the central ε at δ, against the analyzer and colluding users.
 
-    Returns:
-        An ε at which (ε, δ) holds, within .1 % of formula 1's ε and at most the local ε. Infinite
-        if reports carry no noise and the anonymity set is too small.
-
-    Raises:
-        AccountingError: delta is below MIN_DELTA, or not below 1.
-
-    Cost: about ten evaluations of δ on one layout of bins, tenths of a second; seconds for
-    collision probabilities other than 0 and 1/l. Results are cached.
+    Returns an ε at which (ε, δ) holds, within .1 % of formula 1's ε and at most the local ε.
+    Infinite if reports carry no noise and the anonymity set is too small. Raises AccountingError if
+    delta is below MIN_DELTA, or not below 1. Cost: about ten evaluations of δ on one layout of
+    bins, tenths of a second; seconds for collision probabilities other than 0 and 1/l. Results are
+    cached.
     """
     check_delta(delta)
     return _epsilon_upper(reduction, anonymity_set, delta)

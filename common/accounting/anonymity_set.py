@@ -193,13 +193,7 @@ class BlanketSize:
     """The distribution of the blanket size M of a victim in an anonymity set."""
 
     def __init__(self, anonymity_set: AnonymitySet, blanket: float) -> None:
-        """
-        Set up the distribution.
-
-        Args:
-            anonymity_set: Honest users and dummies.
-            blanket: γ, probability that another user's report is uniform.
-        """
+        """Set up the distribution; with probability `blanket` another user's report is uniform."""
         self._others = Binomial(anonymity_set.others, min(blanket, 1.0))
         self._least = 1 + max(0, anonymity_set.dummies - anonymity_set.known_dummies)
         self._lost = max(0, anonymity_set.known_dummies - anonymity_set.dummies)
@@ -221,10 +215,9 @@ class BlanketSize:
         """
         Return the distribution of M, with each bin of random dummies at its lower edge.
 
-        Returns:
-            The probability of each bin of M given each bin of random dummies, shape (random bins,
-            bins); of each bin of random dummies, shape (random bins,); and of everything below
-            either first bin. All are rounded up.
+        Returns the probability of each bin of M given each bin of random dummies, shape (random
+        bins, bins); of each bin of random dummies, shape (random bins,); and of everything below
+        either first bin. All are rounded up.
         """
         weights, missed = random.masses(self._random)
         rows, below = [], missed

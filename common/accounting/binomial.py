@@ -91,21 +91,13 @@ def stop_loss(
     """
     Return a one-sided bound on the stop-loss E[(X - t)_+] for X ~ Binomial(n, c), elementwise.
 
-    With k = ⌊t⌋ this equals (nc - t)·P(X > k) + (k+1)(1-c)·P(X = k+1): as (j - nc)·P(X = j) =
-    a_j - a_(j+1) for a_j = j(1-c)·P(X = j), the sum over j > k telescopes to a_(k+1). The more
-    usual nc·P(X' ≥ k) - t·P(X > k), where X' has one trial less, subtracts two numbers that agree
-    in up to six digits at 10^9 trials.
+    With k = ⌊t⌋ this equals (nc - t)·P(X > k) + (k+1)(1-c)·P(X = k+1): as (j - nc)·P(X = j) = a_j -
+    a_(j+1) for a_j = j(1-c)·P(X = j), the sum over j > k telescopes to a_(k+1). The more usual
+    nc·P(X' ≥ k) - t·P(X > k), where X' has one trial less, subtracts two numbers that agree in up
+    to six digits at 10^9 trials.
 
-    Args:
-        trials: n, whole numbers, at least 0.
-        chance: c, 0 .. 1.
-        threshold: t, at least 0.
-        margin: Relative error added: RELATIVE_ERROR for an upper bound, negated for a lower one.
-
-    Returns:
-        Bounds, at least 0.
-
-    Cost: two binomial evaluations for each element.
+    The arguments are n, c, t and a relative error to add: RELATIVE_ERROR for an upper bound,
+    negated for a lower one. Bounds are at least 0. Cost: two binomial evaluations for each element.
     """
     threshold = np.minimum(threshold, trials + 1)
     whole = np.floor(threshold)

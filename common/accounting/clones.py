@@ -99,16 +99,11 @@ class CloneReduction:
 
     def delta(self, anonymity_set: AnonymitySet, epsilon: float) -> float:
         """
-        Return an upper bound on the reduction's δ.
+        Return an upper bound on the reduction's δ at a central ε of at least 0.
 
-        Args:
-            anonymity_set: Honest users; dummies, which only improve privacy, are not counted.
-            epsilon: Central ε, at least 0.
-
-        Raises:
-            AccountingError: epsilon is negative or not a number.
-
-        Cost: about a thousand binomial evaluations for any number of users; milliseconds.
+        Dummies, which only improve privacy, are not counted. Raises AccountingError if epsilon is
+        negative or not a number. Cost: about a thousand binomial evaluations for any number of
+        users; milliseconds.
         """
         if not epsilon >= 0:
             raise AccountingError(f"epsilon is {epsilon}; it must be at least 0")
@@ -139,9 +134,8 @@ def clones_2021(reduction: MatchCountReduction, anonymity_set: AnonymitySet, del
     """
     Return the central ε of [FMT21], numeric, for any ε0-LDP randomizer; dummies are not counted.
 
-    Raises:
-        AccountingError: delta is below MIN_DELTA, or not below 1.
-        BoundRangeError: The local ε is infinite.
+    Raises AccountingError if delta is below MIN_DELTA, or not below 1; BoundRangeError if the local
+    ε is infinite.
     """
     local_epsilon = _finite(reduction)
     return CloneReduction.of_2021(local_epsilon).epsilon(anonymity_set, delta, local_epsilon)
@@ -175,14 +169,12 @@ def shortfall(trials: Vector, threshold: Vector) -> Vector:
     """
     Return an upper bound on E[(u - J)_+] for J ~ Binomial(m, 1/2), elementwise; 0 if u ≤ 0.
 
-    With k = ⌊u⌋ this equals u·P(J ≤ k) - m/2·P(J' ≤ k-1), where J' has one trial less, since
-    j·P(J = j) = m/2·P(J' = j-1). It also equals (u - m/2)·P(J ≤ k) + (k+1)/2·P(J = k+1), as in
+    With k = ⌊u⌋ this equals u·P(J ≤ k) - m/2·P(J' ≤ k-1), where J' has one trial less, since j·P(J
+    = j) = m/2·P(J' = j-1). It also equals (u - m/2)·P(J ≤ k) + (k+1)/2·P(J = k+1), as in
     `binomial.stop_loss`. The first form loses digits at large u, the second far below u = 1: both
     are rounded up, and the smaller one is returned.
 
-    Args:
-        trials: m, whole numbers, at least 1.
-        threshold: u, at most m.
+    `trials` is m, whole numbers of at least 1; `threshold` is u, at most m.
     """
     threshold = np.maximum(threshold, 0)
     whole = np.floor(threshold)

@@ -52,7 +52,7 @@ from common.mechanisms.base import Vector
 from common.mechanisms.reduction import MatchCountReduction
 from common.task.cluster_spec import CHANCE_SUM, ClusterSpec
 
-_DEVIATIONS: Final = (0.6, 0.8, 1, 1.25, 1.5, 1.75, 2, 2.25, 2.5, 2.75, 3, 3.5, 4, 5, 6, 7)
+DEVIATIONS: Final = (0.6, 0.8, 1, 1.25, 1.5, 1.75, 2, 2.25, 2.5, 2.75, 3, 3.5, 4, 5, 6, 7)
 """Low edges of the bins, in standard deviations below the mean number of rooms."""
 _TRANSFORM_ERROR: Final = 2.0**-51
 """A transform's relative error counts as this times (100 + expected number of filled rooms): its
@@ -121,11 +121,9 @@ class ClusterRelease:
         """
         Return an upper bound on δ at ε.
 
-        Raises:
-            AccountingError: epsilon is negative or not a number.
-
-        Cost: about a second for new parameters, then milliseconds; at most .6 GB and 15 seconds,
-        for three rooms whose clusters fill the largest grid of counts.
+        Raises AccountingError if epsilon is negative or not a number. Cost: about a second for new
+        parameters, then milliseconds; at most .6 GB and 15 seconds, for three rooms whose clusters
+        fill the largest grid of counts.
         """
         if not epsilon >= 0:
             raise AccountingError(f"epsilon is {epsilon}; it must be at least 0")
@@ -230,7 +228,7 @@ def _bins(
             for room, share in zip(rooms, shares, strict=True)
         ]
         first = [
-            _low_edge(number, _DEVIATIONS[0] * fullest / room.filled)
+            _low_edge(number, DEVIATIONS[0] * fullest / room.filled)
             for number, room in zip(labelled, rooms, strict=True)
         ]
         axes = [_Axis.of(rooms, fillings, first, axis) for axis in (0, 1)]
@@ -239,7 +237,7 @@ def _bins(
         trials = max(1, int(_FEWER * trials))  # δ falls in the trials, so fewer are a bound
     weights: dict[tuple[int, ...], float] = {}
     before = 1.0
-    for deviations in _DEVIATIONS:
+    for deviations in DEVIATIONS:
         edges = tuple(
             _low_edge(number, deviations * fullest / room.filled)
             for number, room in zip(labelled, rooms, strict=True)

@@ -57,17 +57,10 @@ def composed_epsilon(releases: Sequence[Release], delta: float) -> float:
     """
     Return an upper bound on the central ε at δ of several releases about the same users.
 
-    Args:
-        releases: At least one; equal ones are composed faster.
-        delta: δ of all releases together; at least MIN_COMPOSED_DELTA if there are several.
-
-    Returns:
-        An upper bound, at most the sum of their local ε; infinite if nothing is certified.
-
-    Raises:
-        AccountingError: There is no release, or delta is out of range.
-
-    Cost: about a second for each distinct release, cached; milliseconds for their composition.
+    There is at least one release; equal ones are composed faster. δ is at least MIN_COMPOSED_DELTA
+    if there are several, or AccountingError is raised. The bound is at most the sum of their local
+    ε; infinite if nothing is certified. Cost: about a second for each distinct release, cached;
+    milliseconds for their composition.
     """
     if not releases:
         raise AccountingError("there is no release to compose")
@@ -94,8 +87,7 @@ def composed_claims(claims: Sequence[tuple[float, float]], delta: float) -> floa
     The bound is infinite if the claims' δ sum to more than delta. Otherwise it is the sum of the
     claims' ε or, if smaller, the composition of the worst pairs that the claims allow [KOV15].
 
-    Raises:
-        AccountingError: There is no claim, a claim is invalid, or delta is out of range.
+    Raises AccountingError if there is no claim, a claim is invalid, or delta is out of range.
     """
     if not claims:
         raise AccountingError("there is no claim to compose")

@@ -45,12 +45,10 @@ class Cells:
 
     def __init__(self, trials: Vector, chance: float, grid: Vector) -> None:
         """
-        Lay out the cells and compute their masses and means.
+        Lay out the cells, and compute their masses and means.
 
-        Args:
-            trials: Whole numbers, shape (..., 1).
-            chance: Probability of success, 0 .. 1.
-            grid: Ends of cells in standard deviations from the mean, ascending.
+        `trials` has shape (..., 1); `grid` holds the ends of cells in standard deviations from the
+        mean, ascending.
         """
         mean = trials * chance
         inner = np.floor(mean + np.sqrt(mean * (1 - chance)) * grid)
@@ -180,14 +178,10 @@ class ConditionalDelta:
         presence: Vector | None = None,
     ) -> None:
         """
-        Compute the distribution of H_x'.
+        Compute the distribution of H_x' for values of M, at least 1, shape (m,).
 
-        Args:
-            reduction: The mechanism.
-            sizes: Values of M, at least 1, shape (m,).
-            grid: Ends of cells, from `grid_for`.
-            presence: Probability π that the victim's report is among the M messages, for each M; by
-                default 1.
+        The grid is from `grid_for`. `presence` is the probability π, for each M, that the victim's
+        report is among the M messages; by default 1.
         """
         present = np.ones_like(sizes) if presence is None else presence
         self._rows, self._row_weights = _rows(reduction, sizes, present)

@@ -26,19 +26,10 @@ def least_epsilon(
     """
     Find an ε at which `delta_at` is at most delta, within a relative 1e-5 of the least.
 
-    Args:
-        delta_at: An upper bound on δ for each ε, falling with ε.
-        delta: Allowed δ, at least MIN_DELTA and below 1.
-        local_epsilon: An ε at which δ is 0; may be infinite.
-        guess: Start of the search; a close one is faster.
-
-    Returns:
-        At least min(MIN_EPSILON, local_epsilon); local_epsilon if nothing smaller is certified.
-
-    Raises:
-        AccountingError: delta is out of range.
-
-    Cost: about ten evaluations of `delta_at`.
+    `delta_at` is an upper bound on δ that falls with ε and is 0 at local_epsilon, which may be
+    infinite; a close `guess` is faster. The result is at least min(MIN_EPSILON, local_epsilon);
+    local_epsilon if nothing smaller is certified. Raises AccountingError unless delta is at least
+    MIN_DELTA and below 1. Cost: about ten evaluations of `delta_at`.
     """
     check_delta(delta)
 

@@ -115,8 +115,7 @@ class PrivacyParameters:
         honest. The victim remains, and so do honest dummies that cannot have been refused. Dummies
         beyond MAX_COUNT are not counted.
 
-        Raises:
-            AccountingError: n_users is not at least 1.
+        Raises AccountingError if n_users is not at least 1.
         """
         honest = honest_share(n_users, self.assumed_honest_fraction)
         return self.anonymity_set_of(n_users, honest, honest, n_refused)
@@ -214,9 +213,7 @@ def guarantees_under(
     """
     Return every guarantee under these parameters, one for each coalition and theorem.
 
-    Raises:
-        AccountingError: n_users is below 1, delta is out of range, or no formula applies.
-
+    Raises AccountingError if n_users is below 1, delta is out of range, or no formula applies.
     Cost: up to five searches for ε, tenths of a second each; compositions for several rounds.
     """
     if parameters.reduction is None:

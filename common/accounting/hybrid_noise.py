@@ -103,10 +103,8 @@ class HybridRelease:
         """
         Return an upper bound on δ at ε: the least of four bounds.
 
-        Raises:
-            AccountingError: epsilon is out of range, as in `delta_upper`.
-
-        Cost: tenths of a second; a second for a new distribution.
+        Raises AccountingError if epsilon is out of range, as in `delta_upper`. Cost: tenths of a
+        second; a second for a new distribution.
         """
         without = delta_upper(self.reduction, self.anonymity_set, epsilon)
         if without == 0:
@@ -158,13 +156,10 @@ class _Lattice:
         ratio: tuple[float, float],
     ) -> None:
         """
-        Join the cells.
+        Join the cells of each K, weighted by its probability.
 
-        Args:
-            reduction: The mechanism of the victim's report.
-            cells: The cells of each K, weighted by its probability.
-            certain: Mass that was cut off, rounded up, and charged to δ.
-            ratio: A low value of u, and the probability that u is lower.
+        `certain` is the mass that was cut off, rounded up, and charged to δ; `ratio` a low value of
+        u, and the probability that u is lower.
         """
         self._q = reduction.blanket / reduction.answers
         self._p = self._q + reduction.signal

@@ -100,10 +100,8 @@ class ItemNoiseRelease:
         """
         Return an upper bound on δ at ε, at most a relative 1e-4 too large if δ is at least 1e-15.
 
-        Raises:
-            AccountingError: epsilon is negative or not a number.
-
-        Cost: milliseconds; a tenth of a second for a new distribution.
+        Raises AccountingError if epsilon is negative or not a number. Cost: milliseconds; a tenth
+        of a second for a new distribution.
         """
         if not epsilon >= 0:
             raise AccountingError(f"epsilon is {epsilon}; it must be at least 0")
@@ -129,10 +127,8 @@ class RatioClasses:
         """
         Compute cumulative sums of f and g from the largest ratio down.
 
-        Args:
-            ratios: r, ascending, shape (K,).
-            masses: g, rounded up, shape (K,).
-            certain: f where r is infinite, and all mass of f and g left out; rounded up.
+        `ratios` are r, ascending, and `masses` g, rounded up, each of shape (K,). `certain` is f
+        where r is infinite, and all mass of f and g left out; rounded up.
         """
         self._ratios, self._g, self._f = ratios, masses, masses * ratios
         self._certain = certain

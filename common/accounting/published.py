@@ -39,9 +39,7 @@ def aue(anonymity_set: AnonymitySet, delta: float) -> float:
 
     g = 200·ln(4/δ)/(ε²n) ≤ 1, solved for ε [BC20]. The paper sets no maximum number of dummies.
 
-    Args:
-        anonymity_set: Its random dummies are those of one item.
-        delta: Strictly between 0 and 1.
+    The random dummies of `anonymity_set` are those of one item.
     """
     check_range_of_delta(delta)
     dummies = anonymity_set.random_dummies
@@ -54,8 +52,7 @@ def sbin(shuffler: ShufflerSpec, delta: float) -> float:
     """
     Return SBin's published central ε: the least ε for which the shuffler's coins suffice [MSE25].
 
-    Raises:
-        BoundRangeError: The shuffler's noise is not fair coins, or the coins suffice for no ε.
+    Raises BoundRangeError if the shuffler's noise is not fair coins, or the coins suffice for no ε.
     """
     check_range_of_delta(delta)
     if shuffler.law != "binomial":
@@ -98,9 +95,8 @@ def sbin_trials(epsilon: float, delta: float, keep_probability: float) -> int:
     """
     Return the number of fair coins for each item that SBin requires [MSE25].
 
-    Raises:
-        AccountingError: delta is not strictly between 0 and 1.
-        BoundRangeError: The parameters are outside the formula's range.
+    Raises AccountingError if delta is not strictly between 0 and 1; BoundRangeError if the
+    parameters are outside the formula's range.
     """
     check_range_of_delta(delta)
     coins = _sbin_coins(epsilon, delta, keep_probability)
@@ -131,9 +127,8 @@ def sageo_peak(
     """
     Return the peak ν of the noise that SAGeo requires [MSE25].
 
-    Raises:
-        AccountingError: delta is not strictly between 0 and 1.
-        BoundRangeError: The parameters are outside the formula's range.
+    Raises AccountingError if delta is not strictly between 0 and 1; BoundRangeError if the
+    parameters are outside the formula's range.
     """
     check_range_of_delta(delta)
     peak = _sageo_peak(epsilon, delta, keep_probability, left, right)

@@ -34,9 +34,7 @@ class Release(Hashable, Protocol):
         """
         Return an upper bound on δ as a function of ε, fast to evaluate.
 
-        Args:
-            epsilons: Values of ε at which the curve should be accurate.
-            tolerance: Intended relative error of δ there.
+        It is accurate at `epsilons`, with the relative error `tolerance`.
         """
 
 

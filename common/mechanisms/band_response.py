@@ -91,17 +91,10 @@ class BandResponse:
 
     def respond(self, values: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
         """
-        Draw a place for each value. Run by the user agent.
+        Draw a place below d+2b for each item, shape (n,), not checked here. Run by the user agent.
 
         Draws one integer below W for each value: an integer below (2b+1)·true selects a place in
         the band, any other integer one of the d-1 places outside.
-
-        Args:
-            values: Items, shape (n,), each in 0 .. d-1, not checked here.
-            rng: Source of randomness.
-
-        Returns:
-            Places, shape (n,), each below d+2b.
         """
         draw = rng.integers(0, self.total, size=values.shape, dtype=np.int64)
         inside = values + draw // self.weights.true

@@ -52,11 +52,8 @@ class Randomizer(Protocol):
         """
         Sum reports into the counts that the analyzer keeps. Run by the analyzer.
 
-        Returns:
-            Counts of shape (cells,); for pairs (keys, 3).
-
-        Raises:
-            ReportError: A report is not valid.
+        Returns counts of shape (cells,); for pairs (keys, 3). Raises ReportError if a report is not
+        valid.
         """
 
 
@@ -144,17 +141,10 @@ class Mechanism(Randomizer, Protocol):
 
     def randomize(self, values: NDArray[np.int64], rng: np.random.Generator) -> Reports:
         """
-        Randomize each value. Run by the user agent.
+        Randomize items, shape (n,), each in 0 .. domain_size-1. Run by the user agent.
 
-        Args:
-            values: Items, shape (n,), each in 0 .. domain_size-1.
-            rng: Source of randomness.
-
-        Returns:
-            n reports of `report_dtype`.
-
-        Raises:
-            ValueRangeError: A value lies outside the domain.
+        Returns n reports of `report_dtype`. Raises ValueRangeError if a value lies outside the
+        domain.
         """
 
     def dummies(self, count: int, rng: np.random.Generator) -> Reports:
@@ -167,13 +157,8 @@ class Mechanism(Randomizer, Protocol):
         """
         Draw the result of `tally` for users and dummies directly. Run by the simulator.
 
-        Args:
-            users: Number of users by item, shape (domain_size,).
-            n_dummies: Number of uniform dummies.
-            rng: Source of randomness; never that of a real collection.
-
-        Returns:
-            Counts of shape (cells,).
+        `users` counts users by item, shape (domain_size,), and `n_dummies` uniform dummies. `rng`
+        must never be that of a real collection.
         """
 
     def debias(self, cells: Counts, mixture: Mixture) -> Vector:

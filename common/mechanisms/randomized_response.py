@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,10 +47,8 @@ class Grr(OddsOfWeights, SupportCounting):
         """Build the mechanism of a task; the task ensures that buckets equals domain_size."""
         return cls(task.domain_size, ResponseWeights.of(task.item_mechanism))
 
-    @property
-    def report_dtype(self) -> np.dtype[Any]:
-        """One unsigned 32-bit item."""
-        return PLAIN_REPORT
+    report_dtype = PLAIN_REPORT
+    """One unsigned 32-bit item."""
 
     @cached_property
     def _total(self) -> int:

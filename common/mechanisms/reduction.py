@@ -59,16 +59,10 @@ class MatchCountReduction:
         blanket = l / (e^ε + l - 1) and signal = (e^ε - 1) / (e^ε + l - 1) [BBGN19]. Each has its
         own formula: 1 - blanket loses every digit at small ε, and 1 - signal at large ε.
 
-        Args:
-            answers: Alphabet size l: items of GRR, buckets of local hashing.
-            local_epsilon: Above 0; may be infinite.
-            hashed: True if a report holds a seed and the randomized bucket of the hashed value.
-            collision: Collision probability of the hash family; by default 1/answers if hashed,
-                else 0.
-
-        Raises:
-            AccountingError: answers, local_epsilon or collision is out of range, or collision is
-                given without hashing.
+        If `hashed`, a report holds a seed and the randomized bucket of the hashed value, and
+        `collision` is that of the hash family, by default 1/answers; otherwise it is 0. The local ε
+        may be infinite. Raises AccountingError if a number is out of range, or collision is given
+        without hashing.
         """
         if not 2 <= answers <= MAX_ANSWERS:  # noqa: PLR2004  # one answer carries no information
             raise AccountingError(f"the alphabet size is {answers}; it must be 2 .. {MAX_ANSWERS}")
@@ -97,15 +91,9 @@ class MatchCountReduction:
 
         Without noise (weights 1 and 0) the blanket is 0, the signal 1 and the local ε infinite.
 
-        Args:
-            answers: As for `for_epsilon`; at least 2.
-            weights: Weights of the true answer and of each other answer.
-            hashed: As for `for_epsilon`.
-            collision: As for `for_epsilon`.
-
-        Raises:
-            AccountingError: collision is out of range, or given without hashing.
-            TaskError: The sum of the weights reaches 2^63.
+        `answers`, `hashed` and `collision` are as for `for_epsilon`. Raises AccountingError if
+        collision is out of range, or given without hashing; TaskError if the sum of the weights
+        reaches 2^63.
         """
         collision, third_value = _relations(answers, collision, hashed=hashed)
         total = weights.total(answers)

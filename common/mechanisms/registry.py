@@ -70,14 +70,8 @@ def specify(
     """
     Compute a mechanism's integer weights and sizes for a new task. Run by the analyzer.
 
-    Args:
-        name: Name of the mechanism.
-        domain_size: Number of items, at least 2.
-        buckets: Number of buckets for hashing; other mechanisms ignore it.
-        local_epsilon: Above 0 and at most 20, or infinite for reports without noise.
-
-    Raises:
-        TaskError: local_epsilon is out of range, or domain_size or buckets is invalid.
+    Only hashing uses `buckets`. Raises TaskError if local_epsilon is out of range, or domain_size
+    or buckets is invalid.
     """
     request = MechanismRequest(
         name=name, domain_size=domain_size, buckets=buckets, local_epsilon=local_epsilon

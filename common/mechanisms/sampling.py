@@ -21,16 +21,8 @@ def exact_coins(
     u < t is heads and u > t is tails; at u = t a uniform integer below total decides: heads if it
     is below r.
 
-    Args:
-        weight: 0 .. total.
-        total: 1 .. 2^63-1.
-        shape: Shape of the result.
-        rng: Source of randomness.
-
-    Returns:
-        True for heads, of the given shape.
-
-    Cost: 16 random bits per coin, a quarter of the cost of a 64-bit draw below total.
+    The weight is 0 .. total, and the total 1 .. 2^63-1. Returns True for heads. Cost: 16 random
+    bits per coin, a quarter of the cost of a 64-bit draw below total.
     """
     threshold, rest = divmod(weight << _BITS, total)
     draw = rng.integers(0, 1 << _BITS, size=shape, dtype=np.uint16)
@@ -56,19 +48,8 @@ def discrete_laplace(
     heads before the first tail of a coin with heads probability 1/e. Then U + t·V is geometric of
     scale t, and ⌊(U + t·V)/s⌋ of scale t/s. A fair coin gives the sign; -0 is rejected.
 
-    Args:
-        scale_numerator: t, 1 .. MAX_DENOMINATOR.
-        scale_denominator: s, 1 .. MAX_DENOMINATOR.
-        size: Number of draws.
-        rng: Source of randomness.
-
-    Returns:
-        Independent draws, shape (size,).
-
-    Raises:
-        TaskError: t or s is out of range.
-
-    Cost: about 12 random integers per draw.
+    Returns `size` independent draws. Raises TaskError unless t, the numerator of the scale, and s
+    are in 1 .. MAX_DENOMINATOR. Cost: about 12 random integers per draw.
     """
     for part in (scale_numerator, scale_denominator):
         if not 1 <= part <= MAX_DENOMINATOR:
@@ -98,13 +79,8 @@ def exponential_coins(
     Toss coins with probabilities γ/1, γ/2, γ/3, .. of heads, and let the K-th be the first tail.
     Then P(K > k) = γ^k/k!, so K is odd with probability 1 - γ + γ²/2 - .. = e^(-γ).
 
-    Args:
-        numerators: γ · denominator of each coin, each 0 .. denominator; shape (n,).
-        denominator: 1 .. MAX_DENOMINATOR.
-        rng: Source of randomness.
-
-    Returns:
-        True for heads, shape (n,).
+    `numerators`, shape (n,), holds γ · denominator of each coin, for a denominator of 1 ..
+    MAX_DENOMINATOR. Returns True for heads, shape (n,).
     """
     first_tail = np.zeros(len(numerators), dtype=np.int64)
     tossing = np.arange(len(numerators))

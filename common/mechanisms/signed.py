@@ -38,6 +38,12 @@ _FEWEST_MISSES: Final = 1e-9
 _STEPS: Final = round(-math.log(_FEWEST_MISSES) / math.log(MISS_STEP))
 
 
+def influence_of(clusters: ClusterSpec, signal: float) -> tuple[float, float]:
+    """Return `Signed.influence` for p - q = signal. Run by the planner and the analyzer."""
+    up, down = clusters.influence
+    return up / signal, down / signal
+
+
 @dataclass(frozen=True)
 class Signed(Grr):
     """Randomized response or true items, among clusters; cells are positive, then negative."""
@@ -107,8 +113,7 @@ class Signed(Grr):
     @property
     def influence(self) -> tuple[float, float]:
         """The most users that one dishonest submission adds to an item, and takes from it."""
-        up, down = self.clusters.influence
-        return up / (self.p - self.q), down / (self.p - self.q)
+        return influence_of(self.clusters, self.p - self.q)
 
     def unexplained(self, cells: Counts, n_users: int) -> tuple[str, ...]:
         """Return a warning for each total, positive or negative, that no honest users send."""

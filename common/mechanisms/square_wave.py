@@ -15,7 +15,7 @@ the class of places j with j mod w = r, of size N_r and mean m_r, the projection
 from dataclasses import dataclass
 from decimal import ROUND_HALF_EVEN, Context, Decimal
 from functools import cached_property
-from typing import Any, Final, Self
+from typing import Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -84,16 +84,10 @@ class Band:
         Return each estimate's variance if z is 1 at one place, drawn from π, and 0 elsewhere.
 
         With the coefficients s of an item's estimate this is exactly Σ s²π - (Σ sπ)². Without the
-        projection s is 1 on the chain v, v-w, .., and -1 on the chain v-1, v-1-w, ..; then c =
-        m - λ/N, the projection of this s (see the module), is subtracted.
+        projection s is 1 on the chain v, v-w, .., and -1 on the chain v-1, v-1-w, ..; then c = m -
+        λ/N, the projection of this s (see the module), is subtracted.
 
-        Args:
-            distribution: π, shape (places,).
-
-        Returns:
-            Variances, shape (items,).
-
-        Cost: a few passes over the places.
+        `distribution` is π, shape (places,). Cost: a few passes over the places.
         """
         if self.width == 1:
             return distribution * (1 - distribution)  # the estimate is z itself
@@ -150,9 +144,7 @@ def best_reach(domain_size: int, local_epsilon: float) -> int:
     derives it from the mutual information of value and report. It falls from half of the domain at
     small ε to 0 at large ε. Uses 60 digits, because both differences cancel at small ε.
 
-    Args:
-        domain_size: Items, at least 2.
-        local_epsilon: Above 0; infinite for reports without noise, whose reach is 0.
+    The domain has at least 2 items. Reports without noise, of infinite local ε, have the reach 0.
     """
     epsilon = Decimal(local_epsilon)
     if epsilon.is_infinite():
@@ -187,10 +179,8 @@ class SquareWave(OddsOfWeights, BandResponse):
     def _band(self) -> Band:
         return Band(self.domain_size, self.width)
 
-    @property
-    def report_dtype(self) -> np.dtype[Any]:
-        """One unsigned 32-bit place."""
-        return PLAIN_REPORT
+    report_dtype = PLAIN_REPORT
+    """One unsigned 32-bit place."""
 
     def randomize(self, values: NDArray[np.int64], rng: np.random.Generator) -> Reports:
         """Return a place below d+2b for each value, field item (uint32). Run by the user agent."""
@@ -239,8 +229,7 @@ class SquareWave(OddsOfWeights, BandResponse):
         rest is n·(true-other)/W times the sum of the shares of the items that reach the place. Each
         share is as noisy as differences of places: use sums over many items, or refine.
 
-        Raises:
-            ValueError: Reports were sampled, or dummies name items: no such protocol exists.
+        Raises ValueError if reports were sampled, or dummies name items: no such protocol exists.
         """
         _check(mixture)
         floor = mixture.n_real * self.floor + mixture.n_dummies / self.places
@@ -255,12 +244,8 @@ class SquareWave(OddsOfWeights, BandResponse):
         of the users' means Σ sπ. Since the estimate is unbiased, the means of holders of the item
         and of other users differ by `rise`: f(1-f)·rise² is subtracted, with the item's share f.
 
-        Args:
-            shares: At least 0; scaled to sum to 1. If all are 0, a uniform distribution is assumed.
-            mixture: As for `debias`.
-
-        Raises:
-            ValueError: As for `debias`.
+        The shares are scaled to sum to 1; if all are 0, a uniform distribution is assumed. Raises
+        the errors of `debias`.
         """
         _check(mixture)
         uniform = np.full(self.places, 1 / self.places)

@@ -66,13 +66,7 @@ def debias(
     probability κ, M uniform dummies, and z̄ expected dummies that name the item. With κ = 1, M = 0
     and z̄ = 0 this is the estimator of pure protocols [WBLJ17].
 
-    Args:
-        support: C_v, shape (domain_size,).
-        mixture: Composition of the counted reports.
-        probabilities: p, q and q_dummy.
-
-    Returns:
-        Unbiased shares, shape (domain_size,).
+    `support` is C_v, shape (domain_size,), like the shares returned.
     """
     own = mixture.n_real * mixture.keep_probability
     signal = own * (probabilities.p - probabilities.q)

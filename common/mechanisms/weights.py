@@ -55,8 +55,7 @@ class ResponseWeights:
         60-digit decimal arithmetic: in floats e**eps * 2**32 exceeds the promise for half of all ε
         above 15. An infinite ε gives 1 and 0, the weights of reports without noise.
 
-        Raises:
-            TaskError: local_epsilon is neither above 2^-32 and at most 20, nor infinite.
+        Raises TaskError if local_epsilon is neither above 2^-32 and at most 20, nor infinite.
         """
         check_local_epsilon(local_epsilon)
         if math.isinf(local_epsilon):
@@ -102,13 +101,7 @@ class ResponseWeights:
         Draws one integer below the sum of the weights for each true answer: an integer below `true`
         selects the truth, any other integer another answer. Without noise nothing is drawn.
 
-        Args:
-            truth: True answers, shape (n,), each in 0 .. answers-1.
-            answers: Number of answers, at least 2.
-            rng: Source of randomness.
-
-        Returns:
-            Answers, shape (n,), each in 0 .. answers-1.
+        `truth` and the result have the shape (n,), each in 0 .. answers-1.
         """
         if self.other == 0:
             return truth.copy()

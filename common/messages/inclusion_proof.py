@@ -101,11 +101,9 @@ def range_count(n_reports: int) -> int:
 
 def split_ranges(rows: NDArray[np.uint8], n_ranges: int) -> list[NDArray[np.uint8]]:
     """
-    Split rows that begin with a salted leaf into ranges of the leaves' first bits, in order.
+    Split rows, (n, width), that begin with a salted leaf into ranges of the leaves' first bits.
 
-    Args:
-        rows: Shape (n, width), in any order.
-        n_ranges: A power of two.
+    `n_ranges` is a power of two.
     """
     heads = np.ascontiguousarray(rows[:, :4]).view(">u4").ravel()
     numbers = (heads.astype(np.uint64) * np.uint64(n_ranges)) >> np.uint64(32)
@@ -127,15 +125,11 @@ def bucket_hashes(
     leaves: NDArray[np.uint8], n_buckets: int, bits: int
 ) -> tuple[bytes, NDArray[np.int64]]:
     """
-    Hash the buckets of a range of the tree.
+    Hash the buckets of a range of the tree, whose number is a power of two.
 
-    Args:
-        leaves: The range's distinct salted leaves in ascending order, shape (n, HASH_BYTES).
-        n_buckets: Number of buckets in the range, a power of two.
-        bits: Depth of the tree.
-
-    Returns:
-        The buckets' hashes, concatenated, and their numbers of leaves, shape (n_buckets,).
+    `leaves` are the range's distinct salted leaves in ascending order, shape (n, HASH_BYTES);
+    `bits` is the depth of the tree. Returns the buckets' hashes, concatenated, and their numbers of
+    leaves, shape (n_buckets,).
     """
     heads = np.ascontiguousarray(leaves[:, :4]).view(">u4").ravel().astype(np.uint64)
     buckets = (heads >> np.uint64(32 - bits)) & np.uint64(n_buckets - 1)
@@ -173,10 +167,8 @@ def tree_over(leaves: bytearray, salt: bytes) -> tuple[Tree, list[NDArray[np.uin
     """
     Build the tree over a whole batch's concatenated leaves, which are salted and sorted in place.
 
-    Returns:
-        The tree, and each bucket's salted leaves, shape (n, HASH_BYTES).
-
-    Cost: two microseconds per leaf; no more memory than the leaves, unless some are repeated.
+    Returns the tree, and each bucket's salted leaves, shape (n, HASH_BYTES). Cost: two microseconds
+    per leaf; no more memory than the leaves, unless some are repeated.
     """
     step = RANGE_LEAVES * HASH_BYTES
     for start in range(0, len(leaves), step):

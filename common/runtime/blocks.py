@@ -171,9 +171,8 @@ def open_blocks(url: str) -> Blocks:
     Credentials come from the environment, as for Amazon's own clients. For a store elsewhere, the
     URL ends in ?endpoint_override=HOST:PORT, and &scheme=http without TLS.
 
-    Raises:
-        SettingsError: The URL has another form, or pyarrow is not installed.
-        StorageError: The object store does not answer.
+    Raises SettingsError if the URL has another form, or pyarrow is not installed; StorageError if
+    the object store does not answer.
     """
     parts = urlsplit(url)
     if parts.scheme == "s3" and parts.netloc:

@@ -160,9 +160,8 @@ class Queue:
         """
         Wait for a slot, which the call holds until it leaves.
 
-        Raises:
-            OverloadError: No slot was free within `seconds`.
-            ShareError: The same, and this connection's other calls held slots.
+        Raises OverloadError if no slot was free within `seconds`; ShareError if the same, and this
+        connection's other calls held slots.
         """
         if self._slots.take(call):
             return

@@ -69,9 +69,8 @@ class Database:
         """
         Open or create the file, and bring it to the program's schema.
 
-        Raises:
-            SettingsError: The file's schema is too new for this program.
-            StorageError: The file cannot be opened, or is damaged.
+        Raises SettingsError if the file's schema is too new for this program; StorageError if the
+        file cannot be opened, or is damaged.
         """
         self._log_has_deleted_rows = True  # an earlier run may have failed to empty it
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="database")

@@ -44,14 +44,10 @@ class KeyStore:
 
     def rotate(self, now: float, needed: Collection[KeyId] | None = None) -> bool:
         """
-        Create, activate, expire and destroy keys when due. Idempotent.
+        Create, activate, expire and destroy keys when due at `now`, seconds since 1970. Idempotent.
 
-        Args:
-            now: Seconds since 1970 UTC.
-            needed: Keys of unfinished tasks; None if unknown, so that none is destroyed.
-
-        Returns:
-            Whether a key was destroyed, which worker processes must then forget.
+        `needed` are the keys of unfinished tasks; None if unknown, so that none is destroyed.
+        Returns whether a key was destroyed, which worker processes must then forget.
         """
         ring = self._with_strays(self._ring, now)
         ring = ring.rotated(

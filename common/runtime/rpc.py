@@ -170,8 +170,7 @@ def open_channel(
     `authority` is the PEM of the authority to trust, None for plaintext or a Unix socket; `own` is
     the certificate to present if asked. Received messages may have at most `receive_limit` bytes.
 
-    Raises:
-        SettingsError: The address is invalid, or plaintext would leave this machine.
+    Raises SettingsError if the address is invalid, or plaintext would leave this machine.
     """
     _, colon, port = address.rpartition(":")
     if not (address.startswith("unix:") or (colon and port.isascii() and port.isdecimal())):

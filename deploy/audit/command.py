@@ -99,9 +99,8 @@ def subject_from(
     """
     Return the subject: a task (default: the demo's) and a number of users (default: n_min).
 
-    Raises:
-        SettingsError: Both files are given, one cannot be read, or `users` is below n_min.
-        TaskError: A file does not contain a valid task or draft.
+    Raises SettingsError if both files are given, one cannot be read, or `users` is below n_min;
+    TaskError if a file does not contain a valid task or draft.
     """
     if task_file is not None and draft is not None:
         raise SettingsError("use --task-file or --draft, not both")

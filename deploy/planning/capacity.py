@@ -7,12 +7,13 @@ each party does, then the analyzer's workers.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, Literal
 
 from common.errors import PlanError
-from deploy.planning.measured_costs import cost
 from shuffler.permutation import part_count
 
 Party = Literal["shuffler", "analyzer"]
@@ -21,6 +22,29 @@ HOUR: Final = 3600.0
 _DAY: Final = 24 * HOUR
 _PARTS_HELD: Final = 4
 """Parts of a batch in the memory of one process."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredCost:
+    """One cost, its unit, and the benchmark or other source of its value."""
+
+    value: float
+    unit: str
+    source: str
+
+
+COSTS: Final[Mapping[str, MeasuredCost]] = {
+    name: MeasuredCost(**row)
+    for name, row in tomllib.loads(
+        Path(__file__).with_name("measured_costs.toml").read_text(encoding="utf-8")
+    ).items()
+}
+"""Each cost by name, which measured_costs.toml explains."""
+
+
+def cost(name: str) -> float:
+    """Return the value of a cost."""
+    return COSTS[name].value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,16 +113,6 @@ class Demand:
 def predict(workload: Workload) -> Sequence[Demand]:
     """Predict the needs of each role; raise PlanError if the deadline is too short for delivery."""
     return *_submission_demands(workload), *_batch_demands(workload)
-
-
-def bulk_chain_seconds(
-    n_reports: int, reports_per_user: float, opening_seconds: float, workers: int
-) -> float:
-    """Predict the time from a batch's first bulk call to its result, if the parties take turns."""
-    ingest = (cost("bulk") + cost("bulk opening")) / reports_per_user
-    shared = n_reports * (ingest + cost("shuffle") + cost("prove") + cost("count"))
-    delivery = n_reports * max(cost("send"), cost("receive"))
-    return opening_seconds * (cost("batch") + delivery + shared / workers)
 
 
 def _submission_demands(workload: Workload) -> Iterator[Demand]:

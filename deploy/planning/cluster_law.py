@@ -12,11 +12,12 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
+from common.accounting.epsilon_search import gaussian_mu
 from common.errors import AccountingError, PlanError
 from common.mechanisms.base import Vector
 
 FILE: Final = "cluster_laws.json"
-"""The table in this package, written by `make_cluster_laws`."""
+"""The table in this package, written by tests/vectors/make_cluster_laws.py."""
 _STEPS: Final = 400
 """Steps of the grid of log ratios for ε: rounding a ratio moves it by at most ε/800."""
 _MAX_CELLS: Final = 2**23
@@ -38,6 +39,8 @@ class ClusterLaw:
     epsilon: float
     delta: float
     """The target (ε, δ) that the rates were optimised for."""
+    level: float
+    """The error they were optimised for, divided by the central Gaussian mechanism's."""
     negative_weight: int
     sizes: tuple[int, ...]
     """Reports of each room, ascending."""
@@ -72,6 +75,11 @@ class ClusterLaw:
         return np.bincount(self.rooms, figures, len(self.sizes)).astype(np.float64)
 
     @property
+    def variance(self) -> float:
+        """Variance of a count at the level."""
+        return self.level * 2 / gaussian_mu(self.epsilon, self.delta) ** 2
+
+    @property
     def noise(self) -> float:
         """Variance of what the clusters add to the count of one item."""
         positive, negative = self.counts
@@ -84,11 +92,8 @@ def shipped_laws() -> tuple[ClusterLaw, ...]:
     text = resources.files(__package__).joinpath(FILE).read_text(encoding="utf-8")
     return tuple(
         ClusterLaw(
-            epsilon=row["epsilon"],
-            delta=row["delta"],
-            negative_weight=row["negative_weight"],
-            sizes=tuple(row["sizes"]),
-            types=tuple((positive, negative, rate) for positive, negative, rate in row["types"]),
+            **row
+            | {"sizes": tuple(row["sizes"]), "types": tuple(tuple(each) for each in row["types"])}
         )
         for row in json.loads(text)["laws"]
     )
@@ -104,12 +109,9 @@ def poisson_delta(
     victim adds a positive report to one of the items. `cluster_noise` bounds the true δ from above;
     this estimate is a few per cent below the model's δ, and no bound.
 
-    Args:
-        positive: Positive reports of each type, shape (types,).
-        negative: Negative reports of each type, same shape.
-
-    A call raises AccountingError if the grid of counts is too large. Cost of a call: three
-    transforms of the grid, a millisecond to .1 s.
+    The positive and negative reports of each type have shape (types,). A call raises
+    AccountingError if the grid of counts is too large. Cost of a call: three transforms of the
+    grid, a millisecond to .1 s.
     """
 
     def delta(rates: Vector, epsilon: float) -> tuple[float, Vector]:

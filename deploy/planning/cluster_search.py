@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 from scipy import special
 
-from common.accounting.cluster_noise import ClusterRelease
+from common.accounting.cluster_noise import DEVIATIONS, ClusterRelease
 from common.errors import AccountingError, PlanError, TaskError
 from common.mechanisms.base import Vector
 from common.mechanisms.reduction import MatchCountReduction
@@ -32,7 +32,7 @@ _MOST: Final = 0.95
 """Maximum probability that a trial shows a room, or that a padded one is filled."""
 _MAX_WEIGHT: Final = 2**30
 """Largest weight of a type in a room."""
-_DEVIATIONS: Final = np.array([0.0, 0.6, 0.8, 1, 1.25, 1.5, 1.75, 2, 2.25, 2.5, 2.75, 3, 3.5, 4, 5])
+_EDGES: Final = np.array([0.0, *DEVIATIONS[:-2]])
 """Edges of bins of the model, in standard deviations below the mean number of rooms."""
 _AIM: Final = 0.985
 """Share of the allowed δ that a calibration aims at; anything from _ENOUGH to 1 ends it."""
@@ -96,14 +96,8 @@ def cluster_specs(
     Each meets the target by `ClusterRelease`, with room for the rounding of claims, and hardly
     exceeds it. Among those within .3 % of the least error, the one with the fewest bytes is first.
 
-    Args:
-        target: The guarantee and the caps.
-        laws: Tabulated clusters; those of `shipped_laws` if omitted.
-
-    Raises:
-        PlanError: No law meets the target within the caps.
-
-    Cost: a dozen evaluations of δ, .02 to 1 s each.
+    Raises PlanError if no law meets the target within the caps. Cost: a dozen evaluations of δ, .02
+    to 1 s each.
     """
     near = _near(shipped_laws() if laws is None else laws, target.epsilon)
     predicted = list[_Candidate]()
@@ -188,11 +182,9 @@ def _log_loss(
     """
     Return the log of the factor by which random numbers of rooms raise δ, as a model.
 
-    Args:
-        slopes: Derivatives of log δ in the log rate of each room, shape (rooms,).
-        rates: Expected clusters of each room on one item, same shape.
-        filled: As in `_Candidate`.
-        target: Its numbers of users and items decide how many rooms are labelled with an item.
+    `slopes` are the derivatives of log δ in the log rate of each room, and `rates` the expected
+    clusters of each room on one item, shape (rooms,). The numbers of users and items decide how
+    many rooms are labelled with an item.
     """
     shares = np.array(filled)
     if not filled:
@@ -200,8 +192,8 @@ def _log_loss(
         shares = needed / np.ceil(needed / _MOST)
     labelled = rates * (1 + target.domain_size * (1 - shares) / (2 * shares))
     stretch = shares.max() / shares
-    missing = np.outer(_DEVIATIONS[1:], stretch / np.sqrt(labelled))
-    below = np.minimum(2 * special.ndtr(-np.outer(_DEVIATIONS, stretch)).sum(axis=1), 1.0)
+    missing = np.outer(_EDGES[1:], stretch / np.sqrt(labelled))
+    below = np.minimum(2 * special.ndtr(-np.outer(_EDGES, stretch)).sum(axis=1), 1.0)
     logs = np.log1p(-np.minimum(missing, _MOST)) @ slopes
     return float(special.logsumexp(logs, b=np.maximum(below[:-1] - below[1:], 0.0)))
 

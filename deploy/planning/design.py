@@ -11,6 +11,7 @@ from common.accounting.guarantees import PrivacyParameters
 from common.errors import PlanError
 from common.mechanisms.base import Mixture, Vector
 from common.mechanisms.reduction import MatchCountReduction
+from common.mechanisms.signed import influence_of
 from common.mechanisms.support import Support, bernoulli_variance, expected_mse, variance
 from common.mechanisms.weights import ResponseWeights
 from common.protocols import PROTOCOLS
@@ -101,8 +102,7 @@ class Design:
         """
         most, support = 1 + self.dummy_spec.maximum, self.support
         if self.dummy_spec.clusters is not None:
-            up, down = self.dummy_spec.clusters.influence
-            return up / (support.p - support.q), down / (support.p - support.q)
+            return influence_of(self.dummy_spec.clusters, support.p - support.q)
         up_to = 1 - support.q + (most - 1) * (1 - support.q_dummy)
         down_to = support.q + (most - 1) * support.q_dummy
         return up_to / (support.p - support.q), down_to / (support.p - support.q)

@@ -23,11 +23,8 @@ def signed_designs(target: Requirements) -> list[Design]:
     then reach δ / s at ln(1 + (e^ε - 1) / s); see common/accounting/cluster_noise.py. One liar
     never outweighs all users.
 
-    Raises:
-        PlanError: There are several rounds, the shuffler is not trusted, or no shipped law meets
-            the target within the caps.
-
-    Cost: about a dozen evaluations of δ, .02 to 1 s each.
+    Raises PlanError if there are several rounds, the shuffler is not trusted, or no shipped law
+    meets the target within the caps. Cost: about a dozen evaluations of δ, .02 to 1 s each.
     """
     if target.rounds > 1:
         raise PlanError(

@@ -27,8 +27,7 @@ from common.runtime.service import GRPC_SILENCE
 from deploy.clients.local_cluster import Child, Cluster
 from deploy.load.sender import Destination
 from deploy.load.users import seal_values
-from deploy.planning.capacity import bulk_chain_seconds
-from deploy.planning.measured_costs import COSTS
+from deploy.planning.capacity import COSTS, cost
 from deploy.planning.opening_time import measure_opening_seconds
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
 from tests.benchmarks.conftest import Best, Line
@@ -227,6 +226,14 @@ async def _submissions(cluster: Cluster) -> Figures:
     }
 
 
+def _predicted_seconds(opening: float) -> float:
+    """Predict the time from the first bulk call to the result, if the parties take turns."""
+    ingest = (cost("bulk") + cost("bulk opening")) / _REPORTS_PER_USER
+    shared = _REPORTS * (ingest + cost("shuffle") + cost("prove") + cost("count"))
+    delivery = _REPORTS * max(cost("send"), cost("receive"))
+    return opening * (cost("batch") + delivery + shared / _WORKERS)
+
+
 async def _measure(folder: Path) -> tuple[Figures, Figures]:
     """Return the costs in the units of COSTS, and durations predicted and measured."""
     workers = {
@@ -251,8 +258,8 @@ async def _measure(folder: Path) -> tuple[Figures, Figures]:
         for name, spent in large.seconds.items()
     }
     costs = {
-        name: cost * (_REPORTS_PER_USER if name.startswith("bulk") else 1) / opening
-        for name, cost in each.items()
+        name: spent * (_REPORTS_PER_USER if name.startswith("bulk") else 1) / opening
+        for name, spent in each.items()
     }
     costs |= {
         **submissions,
@@ -261,8 +268,7 @@ async def _measure(folder: Path) -> tuple[Figures, Figures]:
         "batch": small.duration / small.slowdown / small.opening,
         **{f"{party} blocks": size / _REPORTS for party, size in large.blocks.items()},
     }
-    predicted = bulk_chain_seconds(_REPORTS, _REPORTS_PER_USER, opening, _WORKERS)
-    predicted *= large.slowdown
+    predicted = _predicted_seconds(opening) * large.slowdown
     durations = {
         "reports": _REPORTS,
         "opening_us": 1e6 * opening,

@@ -2,7 +2,7 @@
 Bulk submissions through a front-end's core into each store, beside the bare opening.
 
 Processor time of everything: this process, its workers, and PostgreSQL's. The server's own costs
-are those of the capacity model (deploy/planning/measured_costs.py).
+are those of the capacity model (deploy/planning/measured_costs.toml).
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from common.crypto.hpke_pool import HpkePool, open_each
 from common.messages.submission import Outcome
 from common.task.task import SUBMISSION_ID_BYTES
 from deploy.load.users import GroupContributor
-from deploy.planning.measured_costs import COSTS
+from deploy.planning.capacity import COSTS
 from deploy.planning.opening_time import measure_opening_seconds
 from shuffler.storage.submission_store import SubmissionStore
 from tests.benchmarks.conftest import Best, Line, best_of

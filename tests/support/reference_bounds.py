@@ -1,5 +1,7 @@
 """Reference bounds for tests: the δ of attacks, and match counts as blanket pairs."""
 
+import math
+
 import numpy as np
 
 from common.accounting.anonymity_set import AnonymitySet
@@ -25,4 +27,16 @@ def match_count_pair(reduction: MatchCountReduction) -> BlanketPair:
         chances=np.array([max(0.0, 1 - 2 * one + both), one - both, one - both, both]),
         first=base + lift * np.array([0.0, 1.0, 0.0, 1.0]),
         second=base + lift * np.array([0.0, 0.0, 1.0, 1.0]),
+    )
+
+
+def unary(p: float, q: float) -> MatchCountReduction:
+    """Describe a unary encoding that sets the value's bit with probability p, any other with q."""
+    ratio = math.log1p((p - q) / (q * (1 - p))) if p < 1 else math.inf
+    return MatchCountReduction.of_support_sets(
+        answers=1 / q,
+        local_epsilon=math.nextafter(ratio, math.inf),
+        blanket=(1 - p) / (1 - q),
+        signal=(p - q) / (1 - q),
+        independent=True,
     )

@@ -69,16 +69,10 @@ def epsilon_lower(
     """
     Return an ε that attacks prove: (ε', δ) holds for no smaller ε'. 0 if no attack succeeds.
 
-    Args:
-        reduction: The mechanism. Attacks with a third value need that value's support to be
-            independent of that of x and x' (hashing), or exclusive with it (one histogram).
-        anonymity_set: Honest users and dummies in the batch.
-        delta: At least MIN_DELTA and below 1.
-
-    Raises:
-        AccountingError: delta is out of range.
-
-    Cost: about ten times that of `epsilon_upper`; more if the number of dummies varies widely.
+    Attacks with a third value need that value's support to be independent of that of x and x'
+    (hashing), or exclusive with it (one histogram). Raises AccountingError if delta is out of
+    range. Cost: about ten times that of `epsilon_upper`; more if the number of dummies varies
+    widely.
     """
     check_delta(delta)
     top = min(epsilon_upper(reduction, anonymity_set, delta), MAX_EPSILON)
@@ -282,12 +276,9 @@ class _MessagesAttack:
 
     def __init__(self, reduction: MatchCountReduction, sizes: _Table, presence: Vector) -> None:
         """
-        Prepare the attack.
+        Prepare for a reduction of a report that is among the N, and the distribution of N.
 
-        Args:
-            reduction: The reduction of a report that is among the N.
-            sizes: The distribution of N.
-            presence: Probability that the victim's report is among the N, for each N.
+        `presence` is the probability, for each N, that the victim's report is among the N.
         """
         reachable = (sizes.probabilities > 0) & (presence > 0)
         start = max(int(np.argmax(reachable)), 1 - sizes.first)
@@ -348,8 +339,7 @@ def epsilon_of_rounds(
     are ignored); the victim's report favours one. The statistic is a sum of independent numbers in
     {-1, 0, 1}; one Fourier transform gives the distribution. The result is 0 if nothing is proven.
 
-    Raises:
-        ValueError: The mechanism has no third value.
+    Raises ValueError if the mechanism has no third value.
     """
     if reduction.third_value == "none":
         raise ValueError("the others must hold a third value; this mechanism has none")

@@ -74,14 +74,8 @@ def rappor_pair(f: float, p: float, q: float, *, hashes: int) -> BlanketPair:
     every bit with probability p*, as if the word left it unset. A set bit multiplies the ratio to U
     by q*/p* if it is shown, else by (1-q*)/(1-p*), so γ = ((1-q*)/(1-p*))^hashes.
 
-    Args:
-        f: Probability that permanent noise replaces a bit.
-        p: Probability that a report shows an unset bit as 1.
-        q: Probability that a report shows a set bit as 1.
-        hashes: Number of bits that a word sets, 1 .. MAX_HASHES.
-
-    Raises:
-        AccountingError: An argument is out of range, p* is 0, or q* is 1.
+    A word sets `hashes` bits, 1 .. MAX_HASHES; f, p and q are as in `rappor_probabilities`. Raises
+    AccountingError if an argument is out of range, p* is 0, or q* is 1.
     """
     if not 1 <= hashes <= MAX_HASHES:
         raise AccountingError(f"hashes is {hashes}; it must lie between 1 and {MAX_HASHES}")
@@ -108,14 +102,10 @@ def laplace_pair(local_epsilon: float) -> BlanketPair:
     Describe a number in -1 .. 1 with Laplace noise of scale b = 2/ε, for the inputs 1 and -1.
 
     1 and -1 are the least private pair (docs/theory/accounting.md). U is the noise around 0, so
-    R_x/U = exp((|y| - |y-x|)/b), which varies only between 0 and x and is at least
-    γ = e^(-1/b) = e^(-ε/2).
+    R_x/U = exp((|y| - |y-x|)/b), which varies only between 0 and x and is at least γ = e^(-1/b) =
+    e^(-ε/2).
 
-    Args:
-        local_epsilon: Above 0 and at most MAX_LAPLACE_EPSILON.
-
-    Raises:
-        AccountingError: local_epsilon is out of range.
+    Raises AccountingError unless local_epsilon is above 0 and at most MAX_LAPLACE_EPSILON.
     """
     if not 0 < local_epsilon <= MAX_LAPLACE_EPSILON:
         raise AccountingError(
@@ -182,16 +172,9 @@ def blanket_delta(pair: BlanketPair, anonymity_set: AnonymitySet, epsilon: float
     δ(ε | M) = E[(Σ of M draws of (R_x - e^ε·R_x')/U under U)_+] / M, averaged over the blanket size
     M [BBGN19].
 
-    Args:
-        pair: The pair.
-        anonymity_set: Honest users, and fixed dummies drawn from U; random ones only lower δ.
-        epsilon: Central ε, at least 0.
-
-    Raises:
-        AccountingError: epsilon is negative or not a number.
-
-    Cost: one transform of size up to 2^22; if M is binned, a pass over it for each bin. About 10 ms
-    at 10^6 users, most of a second at 10^9.
+    Fixed dummies are drawn from U; random ones only lower δ, and are not counted. Raises
+    AccountingError unless epsilon is at least 0. Cost: one transform of size up to 2^22; if M is
+    binned, a pass over it for each bin. About 10 ms at 10^6 users, most of a second at 10^9.
     """
     if not epsilon >= 0:
         raise AccountingError(f"epsilon is {epsilon}; it must be at least 0")
@@ -219,10 +202,8 @@ def blanket_epsilon(pair: BlanketPair, anonymity_set: AnonymitySet, delta: float
     """
     Return an upper bound on the central ε for one pair of inputs, at most the local ε.
 
-    Raises:
-        AccountingError: delta is below MIN_DELTA, or not below 1.
-
-    Cost: about ten evaluations of δ.
+    Raises AccountingError if delta is below MIN_DELTA, or not below 1. Cost: about ten evaluations
+    of δ.
     """
     blanket_size = (
         1

@@ -91,8 +91,7 @@ class VariationRatio:
         """
         Describe a match-count mechanism: p = q = e^ε0, β = signal·(1-collision).
 
-        Raises:
-            BoundRangeError: The local ε is infinite or above MAX_EXPONENT, or β is 0.
+        Raises BoundRangeError if the local ε is infinite or above MAX_EXPONENT, or β is 0.
         """
         if math.isinf(reduction.local_epsilon):
             raise BoundRangeError("it needs a finite local ε; here reports carry no noise")
@@ -167,9 +166,8 @@ def variation_ratio(
     """
     Return the central ε of [WPL+23], numeric, dummies not counted; not a proven upper bound.
 
-    Raises:
-        AccountingError: delta is out of range.
-        BoundRangeError: The local ε is infinite or above MAX_EXPONENT, or β is 0.
+    Raises AccountingError if delta is out of range; BoundRangeError if the local ε is infinite or
+    above MAX_EXPONENT, or β is 0.
     """
     pair = VariationRatio.of(reduction)
     return _least(partial(pair.reduction_delta, anonymity_set), pair, delta)
@@ -239,14 +237,9 @@ def compare(
     """
     Evaluate every bound in COMPARED. Run by `shuffledp account`.
 
-    Returns:
-        Each bound's name with its central ε or, outside the range of its theorem, the reason; in
-        the order of COMPARED.
-
-    Raises:
-        AccountingError: delta is out of range.
-
-    Cost: five numeric searches, together below a second at 10^9 users.
+    Returns each bound's name with its central ε or, outside the range of its theorem, the reason;
+    in the order of COMPARED. Raises AccountingError if delta is out of range. Cost: five numeric
+    searches, together below a second at 10^9 users.
     """
     rows: list[tuple[str, float | str]] = []
     for name, bound in COMPARED:

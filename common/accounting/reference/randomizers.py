@@ -15,36 +15,13 @@ from common.errors import AccountingError
 from common.mechanisms.reduction import MAX_ANSWERS, MIN_LOCAL_EPSILON, MatchCountReduction
 
 
-def unary(p: float, q: float) -> MatchCountReduction:
-    """
-    Describe a unary encoding: the value's bit is set with probability p, any other with q < p.
-
-    U sets every bit independently with probability q [WBLJ17]. A report supports the items whose
-    bits are set: γ = (1-p)/(1-q) and l = 1/q. At p = 1 the local ε is infinite.
-
-    Raises:
-        AccountingError: 0 < q < p ≤ 1 fails, q is below 1/MAX_ANSWERS, or p and q are too close.
-    """
-    if not 0 < q < p <= 1:
-        raise AccountingError(f"p = {p}, q = {q}; they must satisfy 0 < q < p <= 1")
-    ratio = math.log1p((p - q) / (q * (1 - p))) if p < 1 else math.inf
-    return MatchCountReduction.of_support_sets(
-        answers=1 / q,
-        local_epsilon=_up(ratio),
-        blanket=(1 - p) / (1 - q),
-        signal=(p - q) / (1 - q),
-        independent=True,
-    )
-
-
 def symmetric_unary(local_epsilon: float) -> MatchCountReduction:
     """
     Describe SUE, basic one-time RAPPOR: p = e^(ε/2)/(e^(ε/2)+1), q = 1-p [WBLJ17].
 
-    The same as `unary(p, q)`, but from closed forms, since 1-p loses digits at large ε.
+    U sets every bit with probability q; closed forms, since 1-p loses digits at large ε.
 
-    Raises:
-        AccountingError: local_epsilon is out of range.
+    Raises AccountingError if local_epsilon is out of range.
     """
     return _halved(local_epsilon, independent=True)
 
@@ -65,12 +42,11 @@ def rappor_probabilities(f: float, p: float, q: float) -> tuple[float, float]:
     """
     Return the probabilities that RAPPOR reports a set and an unset bit as 1 [EPK14].
 
-    They are q* = f(p+q)/2 + (1-f)q and p* = f(p+q)/2 + (1-f)p. One report of basic RAPPOR is
-    `unary(q*, p*)`, which covers neither several reports of a user, nor Bloom filters with several
-    hashes (see `general_blanket.py`), nor cohorts: account for each cohort separately.
+    They are q* = f(p+q)/2 + (1-f)q and p* = f(p+q)/2 + (1-f)p. One report of basic RAPPOR is a
+    unary encoding with q* and p*, which covers neither several reports of a user, nor Bloom filters
+    with several hashes (see `general_blanket.py`), nor cohorts: account for each cohort separately.
 
-    Raises:
-        AccountingError: 0 ≤ f < 1 or 0 ≤ p < q ≤ 1 fails.
+    Raises AccountingError if 0 ≤ f < 1 or 0 ≤ p < q ≤ 1 fails.
     """
     if not (0 <= f < 1 and 0 <= p < q <= 1):
         raise AccountingError(
@@ -87,8 +63,7 @@ def duchi(local_epsilon: float) -> MatchCountReduction:
     At ±1 it is binary randomized response. Any other input mixes the reports of -1 and 1, and δ is
     convex in the pair of the victim's distributions, so no other pair is less private.
 
-    Raises:
-        AccountingError: local_epsilon is out of range.
+    Raises AccountingError if local_epsilon is out of range.
     """
     return MatchCountReduction.for_epsilon(
         answers=2, local_epsilon=_checked(local_epsilon), hashed=False
@@ -100,12 +75,11 @@ def piecewise(local_epsilon: float) -> MatchCountReduction:
     Describe the piecewise mechanism for a number in -1 .. 1 [WXY+19].
 
     With C = (e^(ε/2)+1)/(e^(ε/2)-1), U is uniform on [-C, C], and a report supports x if it lies in
-    the interval of length C-1 that x maps to: γ = 2C times the lower density = e^(-ε/2), and
-    l = 2C/(C-1) = e^(ε/2) + 1. The intervals of 1 and -1 are disjoint: collision 0, which bounds
-    every pair.
+    the interval of length C-1 that x maps to: γ = 2C times the lower density = e^(-ε/2), and l =
+    2C/(C-1) = e^(ε/2) + 1. The intervals of 1 and -1 are disjoint: collision 0, which bounds every
+    pair.
 
-    Raises:
-        AccountingError: local_epsilon is out of range.
+    Raises AccountingError if local_epsilon is out of range.
     """
     return _halved(local_epsilon, independent=False)
 

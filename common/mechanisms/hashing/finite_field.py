@@ -132,16 +132,9 @@ class HashFamily:
 
     def tally(self, seeds: NDArray[np.uint64], buckets: NDArray[np.uint32]) -> Counts:
         """
-        Count reports (seed, bucket) by cell.
+        Count reports, of seeds below q^t and buckets below q, by cell: shape (n,) -> (rows · q,).
 
-        Args:
-            seeds: Shape (n,), below q^t.
-            buckets: Shape (n,), below q.
-
-        Returns:
-            Counts of shape (rows · q,); cell y of row r is at r·q + y.
-
-        Cost: one pass over the reports, two table look-ups each.
+        Cell y of row r is at r·q + y. Cost: one pass over the reports, two table look-ups each.
         """
         first, constant = self._first_cell, self._to_canonical
         cells = np.empty(len(seeds), dtype=np.int64)

@@ -35,10 +35,8 @@ class HashedResponse(OddsOfWeights, SupportCounting):
     def _seeds(self, count: int, rng: np.random.Generator) -> NDArray[Any]:
         """Draw `count` uniform seeds."""
 
-    @property
-    def report_dtype(self) -> np.dtype[Any]:
-        """A 64-bit seed and a 32-bit bucket."""
-        return REPORT_DTYPE
+    report_dtype = REPORT_DTYPE
+    """A 64-bit seed and a 32-bit bucket."""
 
     @cached_property
     def _total(self) -> int:

@@ -49,13 +49,9 @@ class Placement:
 
     def __call__(self, items: NDArray[np.int64]) -> NDArray[np.int64]:
         """
-        Map items to points. Run by the user agent for one item, by the analyzer for all.
+        Map items to points in 0 .. size-1, distinct ones to distinct ones; shape (n,).
 
-        Args:
-            items: Shape (n,), each in 0 .. size-1.
-
-        Returns:
-            Distinct points for distinct items, shape (n,), each in 0 .. size-1.
+        Run by the user agent for one item, by the analyzer for all.
         """
         keys = np.frombuffer(hashlib.sha256(_LABEL + self.nonce).digest(), dtype="<u8")
         half = np.uint64(max(1, ((self.size - 1).bit_length() + 1) // 2))
@@ -86,8 +82,7 @@ def family_for(domain_size: int, buckets: int) -> HashFamily:
 
     More digits are used only to reach MIN_CANONICAL_SEEDS canonical seeds.
 
-    Raises:
-        TaskError: buckets is not prime or not below domain_size, or there are too many seeds.
+    Raises TaskError if buckets is not prime or not below domain_size, or there are too many seeds.
     """
     if buckets >= domain_size:
         raise TaskError(
@@ -110,14 +105,8 @@ def optimal_buckets(local_epsilon: float, domain_size: int) -> int:
 
     n·Var = (e^ε - 1 + g)² / ((e^ε - 1)²·(g - 1)) is least at g = e^ε + 1. GRR may be better still.
 
-    Args:
-        local_epsilon: Above 0; may be infinite.
-        domain_size: Number of items; hashing needs fewer buckets than items.
-
-    Raises:
-        TaskError: No field fits, because there are at most 2 items or more than MAX_SEEDS.
-
-    Cost: a test of each number up to √MAX_SEEDS, about 20 ms.
+    The local ε may be infinite. Raises TaskError if no field fits, because there are at most 2
+    items or more than MAX_SEEDS. Cost: a test of each number up to √MAX_SEEDS, about 20 ms.
     """
     primes = [prime for prime in range(2, math.isqrt(MAX_SEEDS) + 1) if _fits(domain_size, prime)]
     if not primes:

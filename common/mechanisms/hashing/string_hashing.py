@@ -37,15 +37,9 @@ _CHUNK: Final = 1 << 15
 
 def bucket_of(seeds: Words, digests: Words, buckets: int) -> Words:
     """
-    Hash strings to buckets with seeds.
+    Hash strings with seeds, any 64-bit words, to buckets ⌊word · g / 2^64⌋ below g < 2^32.
 
-    Args:
-        seeds: Any 64-bit words.
-        digests: Two words for each string, shape (..., 2); the first axes broadcast with seeds.
-        buckets: g, at least 1 and below 2^32.
-
-    Returns:
-        Buckets below g, ⌊word · g / 2^64⌋, in the broadcast shape.
+    There are two words for each string, shape (..., 2); the first axes broadcast with seeds.
     """
     word = mix(mix(seeds ^ digests[..., 0]) + digests[..., 1])
     scale = np.uint64(buckets)
@@ -147,12 +141,7 @@ class StringHashing(HashedResponse):
         """
         Count the reports that support each candidate. Run by the analyzer.
 
-        Returns:
-            Counts of shape (domain_size,).
-
-        Raises:
-            ReportError: A bucket is out of range.
-
+        Returns counts of shape (domain_size,). Raises ReportError if a bucket is out of range.
         Cost: a hash for each pair of report and candidate, about 10 ns; memory for 32,768 pairs.
         """
         if not self.valid(reports).all():

@@ -98,18 +98,14 @@ class PairEstimator:
         The share is (s - (1-p1)) / (2·p1 - 1), unbiased, where s is the share of the key's reports
         that state "present". Its variance is that of p1's coins plus that of sampling, without
         replacement, the users asked about the key. The mean covers all reports of the key as
-        present, fakes included, as in [YHMZ19]: (n+ - n-) / ((2·p2 - 1)(n+ + n-)), clipped to
-        -1 .. 1. A single sign has the variance 1/(2·p2 - 1)² - mean².
+        present, fakes included, as in [YHMZ19]: (n+ - n-) / ((2·p2 - 1)(n+ + n-)), clipped to -1 ..
+        1. A single sign has the variance 1/(2·p2 - 1)² - mean².
 
         Without information (no reports on a key, none with a value, or a fair coin for the key) the
         estimate is the middle of the possible range, and its error is half of the range.
 
-        Args:
-            cells: From `tally`, shape (keys, 3).
-
-        Returns:
-            Shares, and means in -1 .. 1. The errors of shares refer to the users who reported,
-            those of means to a large population from which they were drawn.
+        `cells` is from `tally`, shape (keys, 3). The errors of shares refer to the users who
+        reported, those of means to a large population from which they were drawn.
         """
         total = float(cells.sum())
         asked = cells.sum(axis=1).astype(np.float64)
@@ -153,9 +149,8 @@ class PairEstimator:
         users drawn at random, except for clipping to -1 .. 1. For a fixed population its error is
         of the order of keys / users.
 
-        Args:
-            frequencies: True shares of users who own each key, in 0 .. 1.
-            means: True means of their values, in -1 .. 1.
+        Takes the true shares of users who own each key, and the true means of their values in -1 ..
+        1.
         """
         bias: Vector = self.share_of_fakes(frequencies) * (self.fake_values - means)
         return bias
@@ -167,10 +162,8 @@ class PairEstimator:
         Shares vary around those of the users drawn, means around those of the population. Both use
         E[1/R] over the number R of reports to second order, and ignore clipping to -1 .. 1.
 
-        Args:
-            frequencies: True shares of users who own each key, in 0 .. 1.
-            means: True means of their values, in -1 .. 1.
-            n_users: Number of users, at least a few for each key.
+        Takes the true shares of users who own each key, and the true means of their values in -1 ..
+        1; there are at least a few users for each key.
         """
         asked = np.full(len(frequencies), 1 / len(frequencies))
         inverse = _mean_inverse(n_users, asked)

@@ -51,17 +51,10 @@ class Pairs:
     @classmethod
     def of_person(cls, owned: Mapping[int, float], low: float, high: float) -> Self:
         """
-        Return one user's pairs from the device's input. Run by the user agent.
+        Return one user's pairs from values in low .. high, by key. Run by the user agent.
 
-        Args:
-            owned: Values in low .. high, by key.
-            low: Lower end of the task's range.
-            high: Upper end of the task's range.
-
-        Raises:
-            ValueRangeError: A value is out of range, or a key is not in 0 .. MAX_KEYS-1.
-
-        Cost: sorting the user's keys, whatever the task's number of keys.
+        Raises ValueRangeError if a value is out of range, or a key is not in 0 .. MAX_KEYS-1. Cost:
+        sorting the user's keys, whatever the task's number of keys.
         """
         if not all(type(key) is int and 0 <= key < MAX_KEYS for key in owned):
             raise ValueRangeError(_NO_KEY)
@@ -106,16 +99,10 @@ class Pairs:
 
     def look_up(self, asked: NDArray[np.int64], n_keys: int) -> tuple[NDArray[np.bool_], Vector]:
         """
-        Look up one key for each user.
+        Look up one key, in 0 .. n_keys-1, for each user.
 
-        Args:
-            asked: Keys, shape (n,), each in 0 .. n_keys-1.
-            n_keys: The task's number of keys; all owned keys are below it.
-
-        Returns:
-            A mask of the users who own the requested key, and the key's value or 0; each (n,).
-
-        Cost: a binary search among all pairs for each user.
+        Returns a mask of the users who own the requested key, and the key's value or 0; each (n,).
+        All owned keys are below n_keys. Cost: a binary search among all pairs for each user.
         """
         users = np.repeat(np.arange(self.n_users, dtype=np.int64), np.diff(self.offsets))
         places = users * n_keys + self.keys  # ascending, as users and their keys are

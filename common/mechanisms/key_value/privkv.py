@@ -14,7 +14,7 @@ range. With fakes in the middle it is max(e^ε2, 2·e^ε1 / (1 + e^-ε2)) [GLCXC
 
 import math
 from dataclasses import dataclass
-from typing import Any, Final, Self
+from typing import Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,8 +79,7 @@ class PrivKv(PairEstimator):
 
         The ε left for the value is rounded down, so that the sum is at most local_epsilon.
 
-        Raises:
-            TaskError: local_epsilon, key_share or a resulting integer is out of range.
+        Raises TaskError if local_epsilon, key_share or a resulting integer is out of range.
         """
         check_local_epsilon(request.local_epsilon)
         if math.isinf(request.local_epsilon):
@@ -152,10 +151,8 @@ class PrivKv(PairEstimator):
         """The local ε alone: no formula covers the blanket of pairs."""
         return PureReduction(local_epsilon=self.local_epsilon)
 
-    @property
-    def report_dtype(self) -> np.dtype[Any]:
-        """A key (uint16) and the answer on it, 0 .. 2 (uint8)."""
-        return _REPORT
+    report_dtype = _REPORT
+    """A key (uint16) and the answer on it, 0 .. 2 (uint8)."""
 
     def randomize(self, pairs: Pairs | Owned, rng: np.random.Generator) -> Reports:
         """
@@ -164,17 +161,10 @@ class PrivKv(PairEstimator):
         The number of draws does not depend on ownership: the key, a grid point, an end of the
         range, its reported sign, and whether the answer on ownership is truthful.
 
-        Args:
-            pairs: Pairs of n users, or a table of values (n, keys) with NaN for a key not owned.
-            rng: Source of randomness.
-
-        Returns:
-            n reports, fields key (uint16) and answer (uint8).
-
-        Raises:
-            ValueRangeError: A key or a value is out of range, or a table has the wrong shape.
-
-        Cost: five integers per user; for one user, a pass over the pairs owned.
+        `pairs` are those of n users, or a table of values (n, keys) with NaN for a key not owned.
+        Returns n reports, fields key (uint16) and answer (uint8). Raises ValueRangeError if a key
+        or a value is out of range, or a table has the wrong shape. Cost: five integers per user;
+        for one user, a pass over the pairs owned.
         """
         if not isinstance(pairs, Pairs):
             pairs = Pairs.of_table(pairs, self.keys)
@@ -201,11 +191,8 @@ class PrivKv(PairEstimator):
         """
         Count reports by key and answer. Run by the analyzer.
 
-        Returns:
-            Counts of shape (keys, 3): absent, present with -, present with +.
-
-        Raises:
-            ReportError: A key or an answer is out of range.
+        Returns counts of shape (keys, 3): absent, present with -, present with +. Raises
+        ReportError if a key or an answer is out of range.
         """
         if not self.valid(reports).all():
             raise ReportError(f"a key is not below {self.keys}, or an answer is above {PLUS}")

@@ -34,15 +34,10 @@ def iteration(
 
     The exact sum of all iterations' local ε is at most that of `whole`.
 
-    Args:
-        whole: All iterations together; key_share is κ, above 0 and below 1.
-        iterations: c, 1 .. MAX_ITERATIONS.
-        number: This iteration's number, 1 .. c.
-        means: Means of the previous iteration, in -1 .. 1; mapped to low .. high and clipped, they
-            are the new fakes. None for the first iteration, which uses the fakes of `whole`.
-
-    Raises:
-        TaskError: A parameter is out of range, or a part of ε is too small.
+    `whole` describes all `iterations` together; its key_share is above 0 and below 1. `number`
+    counts from 1. `means` are those of the previous iteration, in -1 .. 1; mapped to low .. high
+    and clipped, they are the new fakes. None for the first iteration, which uses the fakes of
+    `whole`. Raises TaskError if a parameter is out of range, or a part of ε is too small.
     """
     local_epsilon, key_share = whole.local_epsilon, whole.key_share
     if not 1 <= iterations <= MAX_ITERATIONS:

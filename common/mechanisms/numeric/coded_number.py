@@ -19,15 +19,12 @@ from common.mechanisms.numeric.number import (
     Numbers,
     SpecifiedNumbers,
     check_numbers,
-    number_weights,
-    odds,
     rounding_variance,
     to_grid,
 )
 from common.mechanisms.reduction import MatchCountReduction, Reduction
 from common.mechanisms.weights import OddsOfWeights, ResponseWeights
 from common.protocols import NumberMechanismName
-from common.task.specs import NumberSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -67,16 +64,11 @@ class Spread:
         A report represents `sampling` times the number of its code at a coordinate that it covers,
         and 0 at the others. So its variance is sampling·(level + slope·s) - s, where s is the mean
         square of users' numbers. If the slope is above 0, s is estimated from the codes, in 0 .. 1.
-        At slope 0 the squared mean replaces s and the divisor is n - 1: the variance is too high
-        by the variance between users, and by a factor of n / (n - 1).
+        At slope 0 the squared mean replaces s and the divisor is n - 1: the variance is too high by
+        the variance between users, and by a factor of n / (n - 1).
 
-        Args:
-            totals: Sums over all codes.
-            n_reports: Number of reports. With too few the variances are infinite.
-            sampling: Inverse of the share of coordinates that a report covers.
-
-        Returns:
-            Means and their variances, shape (coordinates,) each.
+        With too few reports the variances are infinite. `sampling` is the inverse of the share of
+        coordinates that a report covers. Means and variances have shape (coordinates,).
         """
         means = sampling * totals.first / max(n_reports, 1)
         free = n_reports if self.slope > 0 else n_reports - 1
@@ -135,14 +127,9 @@ class CodedNumber(OddsOfWeights, SpecifiedNumbers):
     @abstractmethod
     def encode(self, numbers: Vector, rng: np.random.Generator) -> NDArray[np.int64]:
         """
-        Randomize each number to a code. Run by the user agent.
+        Randomize numbers, (n,), in -1 .. 1, not checked here, to codes below `answers`.
 
-        Args:
-            numbers: Shape (n,), in -1 .. 1, not checked here.
-            rng: Source of randomness.
-
-        Returns:
-            Codes, shape (n,), each in 0 .. answers-1.
+        Run by the user agent.
         """
 
     @abstractmethod
@@ -153,10 +140,8 @@ class CodedNumber(OddsOfWeights, SpecifiedNumbers):
     def totals(self, sums: Counts) -> Totals:
         """Return totals from sums of parts, shape (coordinates, features)."""
 
-    @property
-    def dimensions(self) -> int:
-        """One number per user."""
-        return 1
+    dimensions = 1
+    """One number per user."""
 
     @property
     def code_dtype(self) -> np.dtype[Any]:
@@ -184,11 +169,8 @@ class CodedNumber(OddsOfWeights, SpecifiedNumbers):
         """
         Sum the parts of reports. Run by the analyzer.
 
-        Returns:
-            Shape (features,), integers below 2^63 for 10^9 users.
-
-        Raises:
-            ReportError: A code is out of range.
+        Returns shape (features,), integers below 2^63 for 10^9 users. Raises ReportError if a code
+        is out of range.
         """
         if not self.valid(reports).all():
             raise ReportError(f"a code is not below {self.answers}")
@@ -226,25 +208,11 @@ class Duchi(CodedNumber):
         """Choose the weights whose ratio is closest to e^ε from below."""
         return cls(ResponseWeights.for_epsilon(local_epsilon))
 
-    @classmethod
-    def from_spec(cls, spec: NumberSpec, dimensions: int) -> Self:  # noqa: ARG003  # always 1
-        """Read the weights from a task's description."""
-        return cls(number_weights(spec))
+    answers = 2
+    """Two codes: 0 for the lower end, 1 for the upper."""
 
-    @property
-    def integers(self) -> dict[str, int]:
-        """The two weights."""
-        return odds(self.weights)
-
-    @property
-    def answers(self) -> int:
-        """Two codes: 0 for the lower end, 1 for the upper."""
-        return 2
-
-    @property
-    def features(self) -> int:
-        """Two counts, one for each end."""
-        return 2
+    features = 2
+    """Two counts, one for each end."""
 
     @property
     def scale(self) -> float:

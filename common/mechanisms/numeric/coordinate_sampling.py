@@ -139,13 +139,9 @@ class SampledCoordinates(Generic[Answer]):
         """
         Sum the parts of codes by coordinate. Run by the analyzer.
 
-        Returns:
-            Shape (dimensions · features,), coordinate 0 first.
-
-        Raises:
-            ReportError: Coordinates do not ascend, or a coordinate or a code is out of range.
-
-        Cost: a pass over the reports for each part.
+        Returns shape (dimensions · features,), coordinate 0 first. Raises ReportError if
+        coordinates do not ascend, or a coordinate or a code is out of range. Cost: a pass over the
+        reports for each part.
         """
         if not self.valid(reports).all():
             raise ReportError(

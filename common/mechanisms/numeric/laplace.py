@@ -9,7 +9,7 @@ e^(steps/scale).
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar, Final, Self
+from typing import ClassVar, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +28,7 @@ from common.mechanisms.numeric.number import (
 from common.mechanisms.reduction import PureReduction
 from common.mechanisms.sampling import discrete_laplace
 from common.protocols import NumberMechanismName
-from common.task.specs import MAX_WEIGHT_SUM, NumberSpec
+from common.task.specs import MAX_WEIGHT_SUM
 from common.task.task import MAX_USERS
 
 FAR: Final = 64
@@ -66,20 +66,8 @@ class Laplace(SpecifiedNumbers):
         """Choose the least scale with steps / scale ≤ local_epsilon."""
         return cls(STEPS, math.ceil(STEPS / Fraction(local_epsilon)))
 
-    @classmethod
-    def from_spec(cls, spec: NumberSpec, dimensions: int) -> Self:  # noqa: ARG003  # always 1
-        """Read the grid and the scale from a task's description."""
-        return cls(spec.steps, spec.scale)
-
-    @property
-    def integers(self) -> dict[str, int]:
-        """The grid and the scale."""
-        return {"steps": self.steps, "scale": self.scale}
-
-    @property
-    def dimensions(self) -> int:
-        """One number per user."""
-        return 1
+    dimensions = 1
+    """One number per user."""
 
     @property
     def places(self) -> int:
@@ -102,10 +90,8 @@ class Laplace(SpecifiedNumbers):
         """The local ε alone."""
         return PureReduction(local_epsilon=self.local_epsilon)
 
-    @property
-    def report_dtype(self) -> np.dtype[Any]:
-        """One unsigned 64-bit place, far below the null report's 2^64 - 1."""
-        return np.dtype([("place", "<u8")])
+    report_dtype = np.dtype([("place", "<u8")])
+    """One unsigned 64-bit place, far below the null report's 2^64 - 1."""
 
     def randomize(self, values: Numbers, rng: np.random.Generator) -> Reports:
         """Randomize each user's number to a report, field place. Run by the user agent."""

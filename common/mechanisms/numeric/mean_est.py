@@ -27,15 +27,13 @@ from common.mechanisms.numeric.number import (
     Numbers,
     SpecifiedNumbers,
     check_numbers,
-    number_weights,
-    odds,
     to_grid,
 )
 from common.mechanisms.reduction import MatchCountReduction
 from common.mechanisms.sampling import exact_coins
 from common.mechanisms.weights import OddsOfWeights, ResponseWeights
 from common.protocols import NumberMechanismName
-from common.task.specs import MAX_DIMENSIONS, NumberSpec, check_int_range
+from common.task.specs import MAX_DIMENSIONS, check_int_range
 
 _CHUNK: Final = 1 << 20
 """Coordinates drawn at a time, to bound memory."""
@@ -62,16 +60,6 @@ class MeanEst(OddsOfWeights, SpecifiedNumbers):
     def for_epsilon(cls, dimensions: int, local_epsilon: float) -> Self:
         """Choose the weights whose ratio is closest to e^ε from below."""
         return cls(dimensions, ResponseWeights.for_epsilon(local_epsilon))
-
-    @classmethod
-    def from_spec(cls, spec: NumberSpec, dimensions: int) -> Self:
-        """Read the weights from a task's description."""
-        return cls(dimensions, number_weights(spec))
-
-    @property
-    def integers(self) -> dict[str, int]:
-        """The two weights."""
-        return odds(self.weights)
 
     @cached_property
     def _side(self) -> int:

@@ -52,15 +52,8 @@ def projection(nonce: bytes, dimensions: int, projected: int) -> NDArray[np.floa
     normal, and Gram-Schmidt makes the columns orthonormal: their span is a uniform subspace.
     Library versions change only the rounding, which does not matter: numbers are rounded at random.
 
-    Args:
-        nonce: The task's nonce.
-        dimensions: d.
-        projected: q, at most d.
-
-    Returns:
-        Shape (d, q).
-
-    Cost: d·q normal numbers and 2·d·q² multiplications: a second at 2,000 × 600.
+    R has the shape (d, q), for `dimensions` d and `projected` q, at most d. Cost: d·q normal
+    numbers and 2·d·q² multiplications: a second at 2,000 × 600.
     """
     stream = hashlib.shake_256(_LABEL + nonce).digest(8 * dimensions * projected)
     words = np.frombuffer(stream, dtype="<u8") >> np.uint64(11)

@@ -2,7 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar, Final, Protocol, Self
 
 import numpy as np
@@ -77,17 +77,10 @@ class NumberMechanism(Randomizer, Protocol):
 
     def randomize(self, values: Numbers, rng: np.random.Generator) -> Reports:
         """
-        Randomize each user's numbers. Run by the user agent.
+        Randomize each user's numbers, (n, dimensions), in -1 .. 1. Run by the user agent.
 
-        Args:
-            values: Shape (n, dimensions), each in -1 .. 1.
-            rng: Source of randomness.
-
-        Returns:
-            n reports of `report_dtype`.
-
-        Raises:
-            ValueRangeError: A number is not in -1 .. 1, or a user has too few or too many.
+        Returns n reports of `report_dtype`. Raises ValueRangeError if a number is not in -1 .. 1,
+        or a user has too few or too many.
         """
 
     def estimate(self, cells: Counts) -> Moments:
@@ -117,13 +110,10 @@ def to_grid(values: Numbers, steps: int, rng: np.random.Generator) -> NDArray[np
     Round numbers in -1 .. 1 at random to grid points 0 .. steps. Run by the user agent.
 
     A number between two grid points is rounded up with a probability equal to its relative
-    position, to within 2^-32, which preserves its mean. Rounding precedes all noise, so a report
-    is a mixture over grid points, and no ε increases. With one step a number is rounded to an end.
+    position, to within 2^-32, which preserves its mean. Rounding precedes all noise, so a report is
+    a mixture over grid points, and no ε increases. With one step a number is rounded to an end.
 
-    Args:
-        values: In -1 .. 1, not checked here; any shape, which the result shares.
-        steps: At least 1.
-        rng: Source of randomness.
+    The numbers are not checked here, and may have any shape, which the result shares.
     """
     place = (values + 1) * (steps / 2)
     down = np.minimum(np.floor(place), steps - 1)
@@ -191,9 +181,23 @@ class SpecifiedNumbers(StatedIntegers):
         """Choose the integer parameters for a number of dimensions and a local ε."""
 
     @classmethod
-    @abstractmethod
     def from_spec(cls, spec: NumberSpec, dimensions: int) -> Self:
-        """Read the parameters from a task's description."""
+        """Read the fields, which are named like a task's integers, from its description."""
+        values: dict[str, Any] = {}
+        for field in fields(cls):  # type: ignore[arg-type]  # every subclass is a dataclass
+            if field.name == "weights":
+                values["weights"] = number_weights(spec)
+            else:
+                values[field.name] = getattr(spec, field.name, dimensions)
+        return cls(**values)
+
+    @property
+    def integers(self) -> dict[str, int]:
+        """The integer fields of a NumberSpec that this mechanism uses, with their values."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+        values.pop("dimensions", None)
+        weights = values.pop("weights", None)
+        return values if weights is None else values | odds(weights)
 
     @classmethod
     def specify(cls, request: NumberRequest) -> NumberSpec:

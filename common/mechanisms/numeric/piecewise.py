@@ -19,11 +19,11 @@ from common.errors import TaskError
 from common.mechanisms.band_response import BandResponse
 from common.mechanisms.base import Counts, Vector
 from common.mechanisms.numeric.coded_number import CodedNumber, Duchi, Spread, Totals
-from common.mechanisms.numeric.number import STEPS, number_weights, odds, to_grid
+from common.mechanisms.numeric.number import STEPS, to_grid
 from common.mechanisms.reduction import PureReduction, Reduction
 from common.mechanisms.weights import ResponseWeights
 from common.protocols import NumberMechanismName
-from common.task.specs import MAX_WEIGHT_SUM, MIX_SUM, NumberSpec
+from common.task.specs import MAX_WEIGHT_SUM, MIX_SUM
 from common.task.task import MAX_USERS
 
 
@@ -71,16 +71,6 @@ class Piecewise(CodedNumber):
         weights = ResponseWeights.for_epsilon(local_epsilon)
         return cls(STEPS, paper_reach(STEPS, local_epsilon), weights)
 
-    @classmethod
-    def from_spec(cls, spec: NumberSpec, dimensions: int) -> Self:  # noqa: ARG003  # always 1
-        """Read the grid, reach and weights from a task's description; any reach is valid."""
-        return cls(spec.steps, spec.reach, number_weights(spec))
-
-    @property
-    def integers(self) -> dict[str, int]:
-        """The grid, the reach and the weights."""
-        return {"steps": self.steps, "reach": self.reach, **odds(self.weights)}
-
     @cached_property
     def response(self) -> BandResponse:
         """The band response over the steps+1 points of the grid."""
@@ -91,10 +81,8 @@ class Piecewise(CodedNumber):
         """Number of places: steps + 1 + 2·reach."""
         return self.steps + 1 + 2 * self.reach
 
-    @property
-    def features(self) -> int:
-        """Three: a count, the sum of places, and the sum of their squares."""
-        return 3
+    features = 3
+    """Three: a count, the sum of places, and the sum of their squares."""
 
     @property
     def _middle(self) -> int:
@@ -204,17 +192,6 @@ class Hybrid(CodedNumber):
         if piecewise_weight == 0:
             return cls(0, 0, weights, 0)
         return cls(STEPS, paper_reach(STEPS, local_epsilon), weights, piecewise_weight)
-
-    @classmethod
-    def from_spec(cls, spec: NumberSpec, dimensions: int) -> Self:  # noqa: ARG003  # always 1
-        """Read the parameters from a task's description; any mixture is valid."""
-        return cls(spec.steps, spec.reach, number_weights(spec), spec.piecewise_weight)
-
-    @property
-    def integers(self) -> dict[str, int]:
-        """The integers of both parts, and the weight of the piecewise mechanism."""
-        grid = {"steps": self.steps, "reach": self.reach}
-        return {**grid, "piecewise_weight": self.piecewise_weight, **odds(self.weights)}
 
     @cached_property
     def _duchi(self) -> Duchi:

@@ -39,11 +39,8 @@ def positions(text: bytes, cohort: int, bits: int, hashes: int) -> tuple[int, ..
 
     Hash i is the i-th group of `hash_bytes` digest bytes, little-endian, modulo k.
 
-    Args:
-        text: UTF-8, or any bytes.
-        cohort: At least 0 and below 2^32.
-        bits: k, the length of the filter.
-        hashes: h, at most what `check_hashes` allows.
+    The text is UTF-8, or any bytes; the cohort is below 2^32; the filter has `bits` bits k and at
+    most as many hashes as `check_hashes` allows.
     """
     width = hash_bytes(bits)
     message = cohort.to_bytes(_COHORT_BYTES, "big") + text

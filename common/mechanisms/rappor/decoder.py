@@ -49,12 +49,9 @@ def hash_p_value(residuals: Vector, positions: NDArray[np.intp], distribution: V
     Uses the normal approximation up to one standard deviation; beyond it the saddlepoint
     approximation [LR80], or Chernoff's bound if there are few hashes.
 
-    Args:
-        residuals: Residuals after fitting the other candidates, by cohort and bit, shape (c, k).
-        positions: The candidate's bits, shape (c, h).
-        distribution: Probability of each bit under one hash, shape (k,).
-
-    Cost: about 20 passes over c·k numbers if the sum is large, else one.
+    `residuals`, shape (c, k), are those after fitting the other candidates; `positions`, (c, h),
+    the candidate's bits; `distribution`, (k,), the probability of each bit under one hash. Cost:
+    about 20 passes over c·k numbers if the sum is large, else one.
     """
     hashes = positions.shape[1]
     scores = residuals - (residuals @ distribution)[:, None]

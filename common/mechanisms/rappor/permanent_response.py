@@ -35,13 +35,8 @@ def scope_secret(device_secret: bytes, scope: bytes) -> bytes:
     HMAC-SHA256(device secret, label ‖ scope) makes permanent responses of different scopes
     unlinkable.
 
-    Args:
-        device_secret: At least 32 random bytes, drawn once.
-        scope: Identifies the tasks that share permanent responses, such as a population and a
-            question.
-
-    Returns:
-        32 bytes.
+    The device secret has at least 32 random bytes, drawn once; the scope identifies the tasks that
+    share permanent responses, such as a population and a question. Returns 32 bytes.
     """
     return _hmac(device_secret, SCOPE_LABEL + scope)
 
@@ -52,10 +47,8 @@ def cohort_of(secret: bytes, cohorts: int, bits: int) -> int:
 
     The cohort is the first four bytes of the stream of an empty message, little-endian, modulo m.
 
-    Args:
-        secret: Secret of the scope.
-        cohorts: m, a power of two, so that all cohorts are equally likely.
-        bits: k; filters wider than 32 bits use another stream.
+    `cohorts` is m, a power of two, so that all cohorts are equally likely. Filters of more than 32
+    bits use another stream.
     """
     return int.from_bytes(stream(secret, _COHORT_MESSAGE, bits)[:4], "little") & (cohorts - 1)
 
@@ -89,14 +82,10 @@ def stream(secret: bytes, message: bytes, bits: int) -> bytes:
 
 def masks(streams: NDArray[np.uint8], permanent_weight: int) -> tuple[Packed, Packed]:
     """
-    Return the coins of permanent responses, and the bits that they replace.
+    Return the packed coins of permanent responses, and a mask of the bits that they replace.
 
-    Args:
-        streams: A byte for each bit, shape (n, k).
-        permanent_weight: f·128, 0 .. 127.
-
-    Returns:
-        Packed coins and packed mask, each of shape (n, ⌈k/8⌉).
+    `streams` has a byte for each bit, shape (n, k); permanent_weight is f·128, 0 .. 127. Each
+    result has shape (n, ⌈k/8⌉).
     """
     coins = np.packbits(streams & 1, axis=-1, bitorder="little")
     replaced = np.packbits(streams >> 1 < permanent_weight, axis=-1, bitorder="little")
@@ -105,15 +94,9 @@ def masks(streams: NDArray[np.uint8], permanent_weight: int) -> tuple[Packed, Pa
 
 def respond(filters: Packed, streams: NDArray[np.uint8], permanent_weight: int) -> Packed:
     """
-    Return the permanent responses to filters. Run by the user agent.
+    Return the permanent responses to filters, each of shape (n, ⌈k/8⌉). Run by the user agent.
 
-    Args:
-        filters: Shape (n, ⌈k/8⌉).
-        streams: Streams of the filters' messages, shape (n, k).
-        permanent_weight: f·128, 0 .. 127.
-
-    Returns:
-        Shape (n, ⌈k/8⌉).
+    `streams` are those of the filters' messages, shape (n, k); permanent_weight is as in `masks`.
     """
     coins, replaced = masks(streams, permanent_weight)
     responses: Packed = (filters & ~replaced) | (coins & replaced)

@@ -96,15 +96,14 @@ class RapporProbabilities:
 
         Let U draw a uniform cohort and set every bit with probability p*. A report supports a text
         if the text's bit in the report's cohort is set; U supports any text with probability p*.
-        Relative to U a report has density q*/p* if it supports its own text, and γ =
-        (1-q*)/(1-p*) otherwise: it is a draw from U with probability γ, else one from U given that
-        it supports its text, with l = 1/p*. Two texts that share their bit in a share s of the
-        cohorts collide with probability s + (1-s)·p* ≥ 1/l; fewer collisions are less private, so
-        1/l bounds every pair.
+        Relative to U a report has density q*/p* if it supports its own text, and γ = (1-q*)/(1-p*)
+        otherwise: it is a draw from U with probability γ, else one from U given that it supports
+        its text, with l = 1/p*. Two texts that share their bit in a share s of the cohorts collide
+        with probability s + (1-s)·p* ≥ 1/l; fewer collisions are less private, so 1/l bounds every
+        pair.
 
-        Args:
-            third: True if distinct texts never share a bit. If False, `third_value` is "none" and
-                attacks do not cover the mechanism.
+        `third` states that distinct texts never share a bit. Otherwise `third_value` is "none" and
+        attacks do not cover the mechanism.
         """
         rest = _TOTAL - self._unset_odds
         reduction = MatchCountReduction.of_support_sets(

@@ -108,13 +108,8 @@ class Rappor:
         """
         Build the mechanism from a task's description. Run by the user agent and the analyzer.
 
-        Args:
-            spec: The task's integers.
-            labels: The task's labels. With a Bloom filter they are candidates, and the mechanism
-                does not use them.
-
-        Raises:
-            TaskError: The integers are not valid for RAPPOR, or there is not one label per bit.
+        With a Bloom filter the labels are candidates, and the mechanism does not use them. Raises
+        TaskError if the integers are not valid for RAPPOR, or there is not one label per bit.
         """
         return cls(spec, tuple(labels) if spec.encoding == "labels" else ())
 
@@ -193,17 +188,9 @@ class Rappor:
         The same text and secret give the same response, equal to that of the public C++ client with
         an empty encoder id. No response may leave the device unless reports are one-time.
 
-        Args:
-            texts: One per user.
-            secrets: One per user, from `scope_secret`.
-
-        Returns:
-            n responses in the layout of reports.
-
-        Raises:
-            ValueRangeError: A text is too long, not encodable, or not one of the labels.
-
-        Cost: 7 µs per user with up to 32 bits, 30 µs with 128.
+        There is a text, and a secret from `scope_secret`, for each user. Returns n responses in the
+        layout of reports. Raises ValueRangeError if a text is too long, not encodable, or not one
+        of the labels. Cost: 7 µs per user with up to 32 bits, 30 µs with 128.
         """
         spec = self.spec
         responses = np.zeros(len(texts), dtype=self.report_dtype)
@@ -245,14 +232,8 @@ class Rappor:
         Draws a 16-bit integer u for each bit. An unset bit is shown as set if u is below p·2^16, a
         set bit if u is below q·2^16. Nothing is drawn for one-time reports.
 
-        Args:
-            responses: From `permanent`.
-            rng: Source of randomness.
-
-        Returns:
-            n reports, fields cohort (uint16) and bits (bytes).
-
-        Cost: 16 random bits for each bit; memory for the reports and 4 million bits.
+        Returns n reports, fields cohort (uint16) and bits (bytes). Cost: 16 random bits for each
+        bit; memory for the reports and 4 million bits.
         """
         spec = self.spec
         reports = responses.copy()
@@ -279,13 +260,9 @@ class Rappor:
         """
         Count the reports of each cohort, and its set bits. Run by the analyzer.
 
-        Returns:
-            Shape (m + m·k,): the sizes of the m cohorts, then k counts for each cohort.
-
-        Raises:
-            ReportError: A cohort is out of range, or a spare bit is set.
-
-        Cost: one pass over all bits; memory for 4 million of them.
+        Returns shape (m + m·k,): the sizes of the m cohorts, then k counts for each cohort. Raises
+        ReportError if a cohort is out of range, or a spare bit is set. Cost: one pass over all
+        bits; memory for 4 million of them.
         """
         spec = self.spec
         if not self.valid(reports).all():
@@ -312,18 +289,9 @@ class Rappor:
         the secret is used once, so each count is a sum of two binomial numbers. (Several reports of
         one user would share permanent noise.)
 
-        Args:
-            users: Number of users by text, shape (texts,).
-            texts: The texts.
-            rng: Source of randomness; never that of a real collection.
-
-        Returns:
-            Counts, shape (m + m·k,), in the layout of `tally`.
-
-        Raises:
-            ValueRangeError: As for `permanent`.
-
-        Cost: a digest for each text and cohort, and two binomial draws for each cell.
+        `users` counts users by text, shape (texts,); `rng` must never be that of a real collection.
+        Returns counts in the layout of `tally`. Raises the errors of `permanent`. Cost: a digest
+        for each text and cohort, and two binomial draws for each cell.
         """
         spec = self.spec
         by_cohort = rng.multinomial(users, np.full(spec.cohorts, 1 / spec.cohorts))

@@ -191,10 +191,8 @@ def select(bit_counts: TrueBitCounts, fit_cells: int) -> NDArray[np.intp]:
     """
     Select candidates by the LASSO, at most 500 and 80 % of fit_cells, and return their indices.
 
-    Raises:
-        SettingsError: scikit-learn is not installed.
-
-    Cost: at most 20 fits by coordinate descent.
+    Raises SettingsError if scikit-learn is not installed. Cost: at most 20 fits by coordinate
+    descent.
     """
     try:
         linear_model: Any = importlib.import_module("sklearn.linear_model")

@@ -13,7 +13,7 @@ from common.accounting.clones import CloneReduction
 from common.accounting.count_distributions import Binomial
 from common.accounting.reference.general_blanket import blanket_delta
 from common.accounting.reference.other_bounds import VariationRatio
-from common.accounting.reference.randomizers import duchi, unary
+from common.accounting.reference.randomizers import duchi
 from common.mechanisms.numeric.coded_number import Duchi
 from common.mechanisms.numeric.coordinate_sampling import Harmony
 from common.mechanisms.numeric.mean_est import MeanEst
@@ -32,7 +32,7 @@ from tests.support.exhaustive_delta import (
     uniform_distribution,
 )
 from tests.support.reductions import reduction_for
-from tests.support.reference_bounds import delta_lower, match_count_pair
+from tests.support.reference_bounds import delta_lower, match_count_pair, unary
 
 _ENUMERATION_ERROR = 1e-15
 """Rounding error of the enumeration's sums."""

@@ -5,7 +5,7 @@ from decimal import Context, Decimal
 import numpy as np
 import pytest
 
-from common.accounting.reference.randomizers import optimized_unary, symmetric_unary, unary
+from common.accounting.reference.randomizers import optimized_unary, symmetric_unary
 from common.errors import ReportError, TaskError
 from common.mechanisms.base import Counts, Reports, is_null
 from common.mechanisms.bits import batches
@@ -13,6 +13,7 @@ from common.mechanisms.unary import MAX_BITS, OptimizedUnary, SymmetricUnary, Un
 from common.mechanisms.weights import ResponseWeights
 from tests.support.exhaustive_delta import unary_distribution
 from tests.support.mechanisms import Scripted
+from tests.support.reference_bounds import unary
 
 _3_TO_1 = ResponseWeights(true=3, other=1)
 _PRECISE = Context(prec=80)

@@ -10,9 +10,8 @@ from typer.testing import CliRunner
 
 from common.errors import PlanError
 from deploy.cli import app
-from deploy.planning.capacity import Demand, Workload, bulk_chain_seconds, predict
+from deploy.planning.capacity import COSTS, Demand, Workload, cost, predict
 from deploy.planning.capacity_view import cells
-from deploy.planning.measured_costs import COSTS, cost
 from deploy.planning.opening_time import measure_opening_seconds
 from tests.support.tasks import published
 
@@ -84,16 +83,6 @@ def test_a_slower_machine_needs_more_cores() -> None:
 
     assert 2 * _total(_USUAL, "core_hours") == pytest.approx(_total(slower, "core_hours"))
     assert _total(_USUAL, "disk") == _total(slower, "disk")
-
-
-def test_more_workers_finish_a_batch_sooner() -> None:
-    """The delivery and the fixed time remain."""
-    one, two, many = (bulk_chain_seconds(10**6, 2, 65e-6, workers) for workers in (1, 2, 10**9))
-
-    assert one - two == pytest.approx(two - many)
-    assert 65e-6 * (10**6 * max(cost("send"), cost("receive")) + cost("batch")) == pytest.approx(
-        many
-    )
 
 
 def test_the_length_of_a_report_is_that_of_a_task() -> None:

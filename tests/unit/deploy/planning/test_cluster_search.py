@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -8,14 +9,14 @@ from common.accounting.epsilon_search import gaussian_mu
 from common.errors import PlanError
 from common.task.cluster_spec import ClusterSpec
 from deploy.planning import cluster_search
-from deploy.planning.cluster_law import ClusterLaw, poisson_delta, shipped_laws
+from deploy.planning.cluster_law import poisson_delta, shipped_laws
 from deploy.planning.cluster_search import (
     ClusterTarget,
     cluster_release,
     cluster_specs,
     expected_reports,
 )
-from deploy.planning.make_cluster_laws import SHAPES, Shape, made
+from tests.vectors.make_cluster_laws import made
 
 _CITIES: Final = {"honest_users": 602_325, "domain_size": 915}
 _SMALL: Final = {"honest_users": 10_000, "domain_size": 100}
@@ -41,13 +42,6 @@ def test_every_shipped_law_makes_a_valid_task() -> None:
 
         assert {each[:2] for each in law.types} == {each[:2] for each in spec.clusters}
         assert law.noise == pytest.approx(noise, rel=1e-3)
-
-
-def test_every_shape_of_the_script_is_shipped() -> None:
-    """The table has a law for each shape, in the script's order."""
-    shapes = [(epsilon, weight, sizes) for epsilon, _, weight, sizes in SHAPES]
-
-    assert shapes == [(law.epsilon, law.negative_weight, law.sizes) for law in shipped_laws()]
 
 
 @pytest.mark.parametrize(
@@ -124,9 +118,7 @@ def test_a_law_without_types_in_a_room_is_refused() -> None:
     """Rooms must hold types, and types must lie in rooms."""
     for sizes in ((1, 5), (1,)):
         with pytest.raises(PlanError, match="rooms of"):
-            ClusterLaw(
-                epsilon=1.0, delta=1e-6, negative_weight=1, sizes=sizes, types=((2, 2, 1.0),)
-            )
+            replace(shipped_laws()[0], sizes=sizes, types=((2, 2, 1.0),))
 
 
 def test_the_model_gives_the_gradient_of_its_delta() -> None:
@@ -142,11 +134,9 @@ def test_the_model_gives_the_gradient_of_its_delta() -> None:
 
 def test_the_script_makes_a_law_as_good_as_the_shipped_one() -> None:
     """A small shape at ε = 1 comes out with the same noise and number of clusters."""
-    number, row = next((k, row) for k, row in enumerate(SHAPES) if row[0] == 1.0)
-    epsilon, level, weight, sizes = row
-    shape = Shape(epsilon=epsilon, level=level, weight=weight, sizes=sizes)
-    again, shipped = made(shape), shipped_laws()[number]
+    shipped = next(law for law in shipped_laws() if law.epsilon == 1.0)
+    again = made(shipped)
 
     assert shipped.noise == pytest.approx(again.noise, rel=0.01)
     assert shipped.rates.sum() == pytest.approx(again.rates.sum(), rel=0.02)
-    assert math.isclose(again.noise, shape.variance, rel_tol=0.05)
+    assert math.isclose(again.noise, shipped.variance, rel_tol=0.05)

@@ -23,12 +23,11 @@ from common.accounting.reference.randomizers import (
     piecewise,
     rappor_probabilities,
     symmetric_unary,
-    unary,
 )
 from common.mechanisms.reduction import MatchCountReduction
 from tests.support.exhaustive_delta import grr_distribution, true_delta
 from tests.support.reductions import reduction_for
-from tests.support.reference_bounds import match_count_pair
+from tests.support.reference_bounds import match_count_pair, unary
 
 
 def _grr(items: int, local_epsilon: float) -> MatchCountReduction:

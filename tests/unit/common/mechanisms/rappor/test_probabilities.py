@@ -7,10 +7,11 @@ from typing import Final
 import pytest
 
 from common.accounting.reference.general_blanket import rappor_pair
-from common.accounting.reference.randomizers import rappor_probabilities, unary
+from common.accounting.reference.randomizers import rappor_probabilities
 from common.errors import TaskError
 from common.mechanisms.rappor.probabilities import Probability, RapporProbabilities
 from tests.support.exhaustive_delta import Distribution
+from tests.support.reference_bounds import unary
 
 _PRECISE: Final = Context(prec=80)
 
