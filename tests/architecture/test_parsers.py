@@ -78,8 +78,6 @@ _NOT_FROM_OUTSIDE: Final = {
     ),
     "constants that are shipped with the program": (
         "common.crypto.privacy_tokens",
-        "common.runtime.metrics",
-        "deploy.audit.scenarios",
         "deploy.planning.capacity",
         "deploy.planning.cluster_law.shipped_laws",
     ),
