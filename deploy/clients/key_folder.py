@@ -1,17 +1,21 @@
 """
-Create and renew a folder of TLS certificates. Run by the operator.
+Create, renew and revoke a folder of TLS certificates. Run by the operator.
 
-    FOLDER/authority.pem, authority.key    the authority; its key stays here
+    FOLDER/authority.pem        the file of trust
+    FOLDER/authority.key        the authority of all parties; its key stays here
+    FOLDER/issued.txt, revoked.txt    lines `SHA-256 PARTY END`, one for each certificate
     FOLDER/PARTY/PARTY.pem, PARTY.key, authority.pem    files for the party's machine
 
 A development folder (tls_directory), with all files in one folder, can be shown and renewed too.
 The folder of a party's internal authority has the same form, with the party's roles as names.
 """
 
-from collections.abc import Sequence
+import datetime
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from common.errors import SettingsError
 from common.runtime.certificates import (
@@ -19,17 +23,37 @@ from common.runtime.certificates import (
     FRONT_END,
     INTERNAL_ROLES,
     ISSUER,
+    LIFETIME_DAYS,
     PARTIES,
     Authority,
     Certificate,
     extra_hosts,
 )
 from common.runtime.state_directory import atomic_write
+from common.runtime.trust import Trust
 
 _NAME: Final = "shuffledp authority"
 _CERTIFIED: Final = (*PARTIES, ISSUER, FRONT_END)
 _NAMES: Final = (*_CERTIFIED, *INTERNAL_ROLES)
+_ISSUED: Final = "issued.txt"
+_REVOKED: Final = "revoked.txt"
+_FINGERPRINT: Final = re.compile("[0-9a-f]{64}")
 _OWNER_ONLY: Final = 0o700
+_PUBLIC: Final = 0o644
+
+
+class IssuedCertificate(NamedTuple):
+    """A line about a certificate, in a folder's lists; "-" stands for what is not known."""
+
+    fingerprint: str
+    party: str
+    end: str
+    """Time of expiry in UTC, in ISO 8601."""
+
+    @classmethod
+    def of(cls, party: str, certificate: Certificate) -> "IssuedCertificate":
+        """Return the line about a party's certificate."""
+        return cls(certificate.fingerprint, party, certificate.end.isoformat())
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +62,9 @@ class KeyFolder:
 
     path: Path
 
-    def make(self, parties: Sequence[str], hosts: Sequence[str], now: float) -> None:
+    def make(
+        self, parties: Sequence[str], hosts: Sequence[str], now: float, days: int = LIFETIME_DAYS
+    ) -> None:
         """Create a missing authority, and certificates of parties, or of roles within one party."""
         unknown = sorted(set(parties) - set(_NAMES))
         if unknown:
@@ -51,7 +77,7 @@ class KeyFolder:
                 "one authority must not certify parties and roles: anyone with a certificate of "
                 "a party's internal authority can run code in its engine"
             )
-        existing = [party for party in parties if party in self._folders()]
+        existing = sorted({*parties} & {*self._current()})
         if existing:
             raise SettingsError(
                 f"{', '.join(existing)} already has a certificate; use shuffledp keys renew"
@@ -60,22 +86,65 @@ class KeyFolder:
             self.path.mkdir(mode=_OWNER_ONLY, parents=True, exist_ok=True)
             if not (self.path / f"{AUTHORITY}.pem").exists():
                 Authority.make(self.path, _NAME, now)
-            authority = Authority.read(self.path)
             for party in parties:
                 (self.path / party).mkdir(mode=_OWNER_ONLY, exist_ok=True)
-                self._issue(authority, self.path / party, party, hosts, now)
+                self._issue(self.path / party, party, hosts, now, days)
+            self._write_trust()
         except OSError as error:
             raise SettingsError(f"{error.filename} cannot be written: {error.strerror}") from error
 
-    def renew(self, party: str | None, now: float) -> None:
-        """Issue new certificates for the same hosts to a party, or to all that have one."""
-        authority = Authority.read(self.path)
-        folders = {name: path for name, path in self._folders().items() if party in {None, name}}
-        if not folders:
+    def renew(
+        self, party: str | None, now: float, days: int = LIFETIME_DAYS, *, force: bool = False
+    ) -> list[str]:
+        """
+        Issue new certificates for the same hosts to a party, or to all that have one.
+
+        Without `force`, renews those of which half of the life has passed. Returns the renewed
+        parties. A revoked certificate is never renewed.
+
+        Raises:
+            SettingsError: The named party has no certificate, or a revoked one; or the authority
+                cannot issue one.
+        """
+        current = self._current()
+        if party in self.revoked() - {*current}:
+            raise SettingsError(
+                f"the certificate of the {party} is revoked; make a new one: shuffledp keys make"
+            )
+        chosen = {name: path for name, path in self._folders().items() if party in {None, name}}
+        if not chosen:
             raise SettingsError(f"{self.path} has no certificate for {party or 'any party'}")
-        for name, folder in folders.items():
-            old = Certificate.read(folder / f"{name}.pem")
-            self._issue(authority, folder, name, extra_hosts(old), now)
+        due = [name for name in chosen if name in current]
+        due = [name for name in due if force or current[name].is_half_over(now)]
+        for name in due:
+            self._issue(chosen[name], name, extra_hosts(current[name]), now, days)
+        self._write_trust()
+        return due
+
+    def revoke(self, which: str, now: float) -> list[IssuedCertificate]:
+        """
+        Revoke all valid certificates of a party, or one by its SHA-256, 64 hexadecimal digits.
+
+        Records them in revoked.txt and in the files of trust: servers that get such a file refuse
+        them at once. Returns what was revoked; raises SettingsError if the party has none.
+        """
+        known = self._list(_ISSUED)
+        for name, current in self._current().items():
+            known[current.fingerprint] = IssuedCertificate.of(name, current)
+        if _FINGERPRINT.fullmatch(which):
+            found = [known.get(which, IssuedCertificate(which, "-", "-"))]
+        else:
+            moment = datetime.datetime.fromtimestamp(now, datetime.UTC).isoformat()
+            found = [one for one in known.values() if one.party == which and one.end > moment]
+        if not found:
+            raise SettingsError(f"{self.path} has no valid certificate for {which}")
+        self._write_list(_REVOKED, self._list(_REVOKED) | {one.fingerprint: one for one in found})
+        self._write_trust()
+        return found
+
+    def revoked(self) -> set[str]:
+        """Return the parties, and the SHA-256 of certificates, that were revoked."""
+        return {text for one in self._list(_REVOKED).values() for text in one[:2]}
 
     def show(self) -> dict[str, tuple[Path, Certificate]]:
         """Return certificates' files and contents by name; raise SettingsError if none exist."""
@@ -94,11 +163,44 @@ class KeyFolder:
         folders = [(party, path) for party in _NAMES for path in (self.path, self.path / party)]
         return {party: path for party, path in folders if (path / f"{party}.pem").exists()}
 
-    def _issue(
-        self, authority: Authority, folder: Path, party: str, hosts: Sequence[str], now: float
-    ) -> None:
-        """Issue a certificate into a folder, with a copy of the authority's certificate."""
-        authority.issue(folder, party, now, hosts)
-        if folder != self.path:
-            trusted = (self.path / f"{AUTHORITY}.pem").read_bytes()
-            atomic_write(folder / f"{AUTHORITY}.pem", trusted, 0o644)
+    def _current(self) -> dict[str, Certificate]:
+        """Return the parties' certificates that are not revoked."""
+        revoked = self.revoked()
+        found = {name: Certificate.read(p / f"{name}.pem") for name, p in self._folders().items()}
+        return {name: one for name, one in found.items() if one.fingerprint not in revoked}
+
+    def _issue(self, folder: Path, party: str, hosts: Sequence[str], now: float, days: int) -> None:
+        """Issue a certificate into a folder, and record it."""
+        issued = Authority.read(self.path).issue(folder, party, now, hosts, days=days)
+        line = IssuedCertificate.of(party, issued)
+        self._write_list(_ISSUED, self._list(_ISSUED) | {line.fingerprint: line})
+
+    def _write_trust(self) -> None:
+        """Write the file of trust here and into the parties' folders, where it has changed."""
+        authority = Certificate.read(self.path / f"{AUTHORITY}.pem")
+        content = Trust({"": authority}, frozenset(self._list(_REVOKED))).to_bytes()
+        for folder in {self.path, *self._folders().values()}:
+            file = folder / f"{AUTHORITY}.pem"
+            if not file.exists() or file.read_bytes() != content:
+                atomic_write(file, content, _PUBLIC)
+
+    def _list(self, name: str) -> dict[str, IssuedCertificate]:
+        """Read a list of certificates, by SHA-256, or raise SettingsError."""
+        try:
+            lines = (self.path / name).read_text("utf-8", "replace").splitlines()
+        except FileNotFoundError:
+            return {}
+        except OSError as error:
+            raise SettingsError(f"{error.filename} cannot be read: {error.strerror}") from error
+        found = {}
+        for number, line in enumerate(lines, start=1):
+            match line.split():
+                case [digits, party, end] if _FINGERPRINT.fullmatch(digits):
+                    found[digits] = IssuedCertificate(digits, party, end)
+                case _:
+                    raise SettingsError(f"line {number} of {name} is not `SHA-256 PARTY END`")
+        return found
+
+    def _write_list(self, name: str, lines: Mapping[str, IssuedCertificate]) -> None:
+        text = "".join(f"{' '.join(line)}\n" for line in lines.values())
+        atomic_write(self.path / name, text.encode(), _PUBLIC)

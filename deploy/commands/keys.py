@@ -1,5 +1,6 @@
 """`shuffledp keys`: certificates, and services' signing identities."""
 
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,7 +13,9 @@ from common.runtime.certificates import (
     FRONT_END,
     INTERNAL_ROLES,
     ISSUER,
+    LIFETIME_DAYS,
     PARTIES,
+    WARN_AUTHORITY_DAYS,
     WARN_DAYS,
 )
 from common.runtime.clock import SystemClock
@@ -33,6 +36,7 @@ keys_app = typer.Typer(
 )
 app.add_typer(keys_app, name="keys")
 Directory = Annotated[Path, typer.Argument(help="Folder of the authority.")]
+Days = Annotated[int, typer.Option(min=1, max=3650, help="Lifetime of a certificate.")]
 
 
 @keys_app.command(
@@ -51,6 +55,7 @@ def make(
     host: Annotated[
         list[str] | None, typer.Option(help="Host name or address of a service; repeatable.")
     ] = None,
+    days: Days = LIFETIME_DAYS,
     json: AsJson = False,
 ) -> None:
     """Create an authority and certificates.
@@ -59,24 +64,52 @@ def make(
     settings tls_certificate, tls_key and tls_authority. Keep authority.key away from services.
     """
     folder = KeyFolder(directory)
-    folder.make(party or PARTIES, host or (), SystemClock().now())
-    _print(folder, json=json, written=True)
+    folder.make(party or PARTIES, host or (), SystemClock().now(), days)
+    _print(folder, json=json, written=[f"Written to {folder.path}."])
 
 
-@keys_app.command("renew", epilog=example("shuffledp keys renew keys shuffler"))
+@keys_app.command("renew", epilog=example("shuffledp keys renew keys --json"))
 def renew(
     directory: Directory,
     party: Annotated[str | None, typer.Argument(help="Party to renew.  [all]")] = None,
+    days: Days = LIFETIME_DAYS,
+    force: Annotated[
+        bool, typer.Option("--force", help="Renew even before half of the lifetime has passed.")
+    ] = False,
     json: AsJson = False,
 ) -> None:
-    """Issue new certificates under the same authority.
+    """Renew certificates after half of their lifetime.
 
-    They have new keys; old certificates stay valid until they expire. Copy the new files over the
-    old ones: a service uses them from the next connection on, without a restart.
+    Run this daily; the exit status is 0 even if none was due. Copy the new files over the old ones:
+    a service uses them from the next connection on, without a restart. They have new keys; old
+    certificates stay valid until they expire. Revoked ones are not renewed.
     """
     folder = KeyFolder(directory)
-    folder.renew(party, SystemClock().now())
-    _print(folder, json=json, written=True)
+    renewed = folder.renew(party, SystemClock().now(), days, force=force)
+    _print(
+        folder,
+        json=json,
+        written=[f"Renewed: {', '.join(renewed) or 'none was due'}."],
+        renewed=renewed,
+    )
+
+
+@keys_app.command("revoke", epilog=example("shuffledp keys revoke keys shuffler"))
+def revoke(
+    directory: Directory,
+    party: Annotated[str, typer.Argument(help="Party, or SHA-256 of one certificate.")],
+    json: AsJson = False,
+) -> None:
+    """Revoke a party's certificates, so that they are never renewed.
+
+    Copy each party's authority.pem to its machine: servers then refuse these certificates at once.
+    Clients cannot know, and accept them until they expire, as printed. Operators with folders of
+    their own run this with each printed SHA-256.
+    """
+    folder = KeyFolder(directory)
+    found = folder.revoke(party, SystemClock().now())
+    lines = [f"Revoked, and valid until {one.end}: {one.party} {one.fingerprint}" for one in found]
+    _print(folder, json=json, written=lines)
 
 
 @keys_app.command(
@@ -128,32 +161,42 @@ def identity(
 
 
 def _print(
-    folder: KeyFolder, *, json: bool, identity: str | None = None, written: bool = False
+    folder: KeyFolder,
+    *,
+    json: bool,
+    identity: str | None = None,
+    written: Sequence[str] = (),
+    renewed: Sequence[str] = (),
 ) -> None:
-    now = SystemClock().now()
+    now, revoked = SystemClock().now(), folder.revoked()
     listed: list[dict[str, Any]] = [
         {
             "party": party,
             "file": str(file),
             "names": found.names or [found.name],
             "sha256": found.fingerprint,
+            "ends": found.end.isoformat(),
             "days_left": (left := found.days_left(now)),
-            "ends_soon": left < WARN_DAYS,
+            "ends_soon": left < (WARN_DAYS if found.names else WARN_AUTHORITY_DAYS),
+            "revoked": found.fingerprint in revoked,
         }
         for party, (file, found) in folder.show().items()
     ]
     if json:
-        print_json({"certificates": listed, "signing_identity": identity})
+        shown = {"certificates": listed, "renewed": renewed, "signing_identity": identity}
+        print_json(shown)
         return
     console, table = terminal(), Table(title="Certificates")
     add_columns(table, dict.fromkeys(("party", "days left", "names", "SHA-256"), "left"))
     for row in listed:
         days = "ended" if row["days_left"] < 0 else str(row["days_left"])
+        days += ", revoked" * row["revoked"]
         table.add_row(row["party"], days, ", ".join(row["names"]), row["sha256"])
     console.print(table)
-    if written:
-        console.print(f"Written to {folder.path}.", markup=False, soft_wrap=True)
+    for line in written:
+        console.print(line, markup=False, soft_wrap=True)
     if identity is not None:
         console.print(f"Fingerprint of the analyzer's signing identity: {identity}.")
-    if soon := ", ".join(row["party"] for row in listed if row["ends_soon"]):
-        console.print(f"Renew these, which expire in less than {WARN_DAYS} days: {soon}.")
+    soon = [row["party"] for row in listed if row["ends_soon"] and not row["revoked"]]
+    if soon:
+        console.print(f"Renew these, which expire soon: {', '.join(soon)}.")

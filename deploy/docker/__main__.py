@@ -31,9 +31,9 @@ def _images(deployment: Deployment) -> None:
 def _up(deployment: Deployment) -> None:
     _images(deployment)
     _print("preparing keys and identities in deploy/secrets")
-    deployment.prepare()
+    renewed = deployment.prepare()
     _print("starting the services")
-    deployment.start()
+    deployment.start(again=renewed)
     compose = f"{' '.join(deployment.engine.compose)} --file deploy/{deployment.file.name}"
     _print(
         f"""All services are healthy. Next, from this folder:

@@ -50,9 +50,15 @@ class Deployment:
         """The services in the order of their start."""
         return SCALE_GROUPS if self.scale else (SERVICES,)
 
-    def prepare(self) -> None:
-        """Create missing keys and identities, and write the variables file. Raises EngineError."""
+    def prepare(self) -> bool:
+        """
+        Create missing keys and identities, and write the variables file.
+
+        Returns whether certificates were created or renewed: containers see replaced files only
+        once they are created again. Raises EngineError.
+        """
         self.secrets.mkdir(mode=0o700, parents=True, exist_ok=True)
+        before = self._certificates()
         processors = int(self.engine.output("info", "--format", "{{.NCPU}}"))
         variables = {
             "COMPOSE_PROJECT_NAME": self.project,
@@ -67,11 +73,17 @@ class Deployment:
             identity = (self.secrets / party / IDENTITY_FILE).read_text(encoding="ascii")
             variables[f"SHUFFLEDP_{party.upper()}_IDENTITY"] = identity
         self._write(variables)
+        return before != self._certificates()
 
-    def start(self) -> None:
-        """Start all services and wait until they are healthy. Raises EngineError."""
+    def _certificates(self) -> list[int]:
+        """Return values that change with the parties' certificates."""
+        files = (self.secrets / party / f"{party}.pem" for party in PARTIES)
+        return [file.stat().st_mtime_ns for file in files if file.exists()]
+
+    def start(self, *, again: bool = False) -> None:
+        """Start all services, also running ones if `again`, and wait until they are healthy."""
         for group in self.groups:
-            self.compose("up", "-d", "--remove-orphans", *group)
+            self.compose("up", "-d", "--remove-orphans", *["--force-recreate"] * again, *group)
             self.wait(*group)
 
     def wait(self, *services: str) -> None:

@@ -1,5 +1,5 @@
 """
-Create the keys that containers need before their first start; keep existing ones.
+Create the keys that containers need before their first start; renew only certificates.
 
     SECRETS/authority.pem, authority.key          the authority; no service gets its key
     SECRETS/PARTY/PARTY.pem, PARTY.key            for the analyzer, shuffler and operator; for
@@ -52,7 +52,11 @@ _STATE: Final = Path("/var/lib/shuffledp/state")
 
 
 def prepare_certificates(secrets: Path, now: float, *, internal: bool = False) -> None:
-    """Create missing certificates in a folder; with `internal`, also those for scale-out."""
+    """
+    Create missing certificates in a folder; with `internal`, also those for scale-out.
+
+    Renews those of which half of the lifetime has passed, if the authority's key is there.
+    """
     _make_missing(secrets, _CERTIFIED, now)
     if internal:
         _make_missing(secrets, (FRONT_END,), now)
@@ -64,6 +68,8 @@ def _make_missing(folder: Path, names: Sequence[str], now: float) -> None:
     missing = [name for name in names if not (folder / name / f"{name}.pem").exists()]
     if missing:
         KeyFolder(folder).make(missing, (), now)
+    if (folder / "authority.key").exists():
+        KeyFolder(folder).renew(None, now)
     for each in (folder, *(folder / name for name in names)):
         each.chmod(_NO_LISTING)
 

@@ -5,6 +5,7 @@ import pytest
 from common.errors import SettingsError
 from common.runtime.certificates import PARTIES, Certificate
 from common.runtime.tls import Tls, TlsFiles, development_files
+from common.runtime.trust import Trust
 from deploy.audit.harness.clock import ManualClock
 from deploy.clients.key_folder import KeyFolder
 
@@ -33,21 +34,22 @@ def test_each_party_gets_a_folder_that_its_settings_can_name(tmp_path: Path) -> 
 
 
 def test_renewing_keeps_authority_and_hosts_and_changes_the_rest(tmp_path: Path) -> None:
-    """Both certificates are valid under the authority; none outlives it."""
+    """Both certificates are valid under the authority; none outlives it, or is renewed early."""
     keys = KeyFolder(tmp_path)
     keys.make(PARTIES, ["a.example.org"], _NOW)
     before = _shown(keys)
-    keys.renew("shuffler", _NOW + 300 * _DAY)
+    assert [] == keys.renew(None, _NOW + 6.9 * _DAY)
+    assert ["shuffler"] == keys.renew("shuffler", _NOW + 7 * _DAY, days=20)
     after = _shown(keys)
 
     old, new = before.pop("shuffler"), after.pop("shuffler")
     assert before == after
     assert old.names == new.names
-    assert (365, 665) == (old.days_left(_NOW), new.days_left(_NOW))
+    assert (14, 27) == (old.days_left(_NOW), new.days_left(_NOW))
     assert old.is_issued_by(after["authority"])
     assert new.is_issued_by(after["authority"])
     assert old.parsed.public_key() != new.parsed.public_key()
-    keys.renew(None, _NOW + 3600 * _DAY)
+    assert {*PARTIES} == {*keys.renew(None, _NOW + 3640 * _DAY)}
     assert {3650} == {one.days_left(_NOW) for one in _shown(keys).values()}
 
 
@@ -69,8 +71,10 @@ def test_impossible_requests_are_refused(tmp_path: Path) -> None:
     keys = KeyFolder(tmp_path)
     with pytest.raises(SettingsError, match="has no certificate; create"):
         keys.show()
-    with pytest.raises(SettingsError, match=r"authority.pem cannot be read"):
+    with pytest.raises(SettingsError, match="has no certificate for any party"):
         keys.renew(None, _NOW)
+    with pytest.raises(SettingsError, match="has no valid certificate for shuffler"):
+        keys.revoke("shuffler", _NOW)
     with pytest.raises(SettingsError, match="unknown party: nobody"):
         keys.make(["nobody"], [], _NOW)
     for host in ("shuffler", "operator"):
@@ -83,7 +87,7 @@ def test_a_development_folder_is_shown_and_renewed_too(tmp_path: Path) -> None:
     development_files(tmp_path, "analyzer", ManualClock())
     keys = KeyFolder(tmp_path)
     path, before = keys.show()["analyzer"]
-    keys.renew("analyzer", _NOW)
+    keys.renew("analyzer", _NOW, force=True)
 
     assert path == tmp_path / "analyzer.pem"
     assert before != keys.show()["analyzer"][1]
@@ -98,3 +102,50 @@ def test_parties_and_roles_have_different_authorities(tmp_path: Path) -> None:
     for names in (["analyzer"], ["scheduler", "shuffler"]):
         with pytest.raises(SettingsError, match="one authority must not certify parties and roles"):
             keys.make(names, [], _NOW)
+
+
+def test_revoking_covers_every_valid_certificate_of_a_party(tmp_path: Path) -> None:
+    """Renewed ones are in the list too; ended ones, and other parties', are not."""
+    keys = KeyFolder(tmp_path)
+    keys.make(["shuffler", "analyzer"], [], _NOW)
+    certificates = [_shown(keys)["shuffler"]]
+    for day in (8, 16):
+        assert {"shuffler", "analyzer"} == {*keys.renew(None, _NOW + day * _DAY)}
+        certificates.append(_shown(keys)["shuffler"])
+    now = _NOW + 16 * _DAY
+    revoked = keys.revoke("shuffler", now)
+
+    expected = [(one.fingerprint, "shuffler", one.end.isoformat()) for one in certificates[1:]]
+    assert expected == [tuple(one) for one in revoked]
+    for party in ("shuffler", "analyzer"):
+        trust = Trust.read(tmp_path / party / "authority.pem")
+        assert {one.fingerprint for one in certificates[1:]} == trust.revoked
+
+
+def test_a_revoked_certificate_is_never_renewed(tmp_path: Path) -> None:
+    """A new one is made on purpose, and renewed again; other folders learn fingerprints."""
+    keys, other = KeyFolder(tmp_path / "one"), KeyFolder(tmp_path / "other")
+    for folder in (keys, other):
+        folder.make(["shuffler", "analyzer"], [], _NOW)
+    [revoked] = keys.revoke("shuffler", _NOW)
+    later = _NOW + 10 * _DAY
+
+    assert ["analyzer"] == keys.renew(None, later, force=True)
+    with pytest.raises(SettingsError, match="the certificate of the shuffler is revoked"):
+        keys.renew("shuffler", later, force=True)
+    keys.make(["shuffler"], [], later)
+    assert ["shuffler"] == keys.renew("shuffler", later, force=True)
+    [told] = other.revoke(revoked.fingerprint, _NOW)
+    assert (revoked.fingerprint, "-", "-") == told
+    assert {revoked.fingerprint} == Trust.read(other.path / "analyzer" / "authority.pem").revoked
+    assert ["shuffler"] == other.renew("shuffler", later)
+
+
+def test_a_damaged_list_is_refused(tmp_path: Path) -> None:
+    """An unread revocation would renew a stolen certificate."""
+    keys = KeyFolder(tmp_path)
+    keys.make(["shuffler"], [], _NOW)
+    [one] = keys.revoke("shuffler", _NOW)
+    (tmp_path / "revoked.txt").write_text(f"{' '.join(one)}\n{one.fingerprint} shuffler\n")
+    with pytest.raises(SettingsError, match=r"line 2 of revoked\.txt is not"):
+        keys.renew(None, _NOW, force=True)

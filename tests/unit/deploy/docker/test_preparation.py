@@ -72,7 +72,7 @@ def test_a_partys_processes_have_an_authority_of_their_own(tmp_path: Path, party
 def test_front_ends_have_a_certificate_that_serves_as_the_shufflers(tmp_path: Path) -> None:
     """Its first name, which a caller is known by, is another; renewing it keeps both."""
     secrets, _ = _prepare(tmp_path)
-    KeyFolder(secrets).renew(FRONT_END, _NOW)
+    assert [FRONT_END] == KeyFolder(secrets).renew(FRONT_END, _NOW, force=True)
 
     own = secrets / FRONT_END
     certificate = Certificate.read(own / f"{FRONT_END}.pem")
@@ -88,6 +88,23 @@ def test_preparing_again_changes_nothing(tmp_path: Path) -> None:
     _prepare(tmp_path, _NOW + 86400)
 
     assert files == {path: path.read_bytes() for path in secrets.rglob("*") if path.is_file()}
+
+
+def test_certificates_are_renewed_where_their_authority_is(tmp_path: Path) -> None:
+    """Those of parties and of roles; nothing else changes, nor any without the authority's key."""
+    secrets, _ = _prepare(tmp_path)
+    (secrets / "analyzer" / "internal" / "authority.key").unlink()
+    files = {path: path.read_bytes() for path in secrets.rglob("*") if path.is_file()}
+    _prepare(tmp_path, _NOW + 8 * 86400)
+    changed = {str(p.relative_to(secrets)) for p, raw in files.items() if p.read_bytes() != raw}
+
+    names = {"issued.txt", "shuffler/internal/issued.txt"}
+    for folder, parties in {
+        "": (*PARTIES, "operator", FRONT_END),
+        "shuffler/internal/": ROLES["shuffler"],
+    }.items():
+        names |= {f"{folder}{party}/{party}.{end}" for party in parties for end in ("pem", "key")}
+    assert names == changed
 
 
 def test_what_is_secret_is_its_owners_alone(tmp_path: Path) -> None:
