@@ -27,10 +27,8 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from common.errors import SettingsError
 from common.runtime.state_directory import atomic_write
 
-PARTIES: Final = ("analyzer", "shuffler", "user_agent", "operator")
+PARTIES: Final = ("analyzer", "shuffler", "issuer", "user_agent", "operator")
 """The parties that a certificate may name."""
-ISSUER: Final = "issuer"
-"""What the certificate of the issuer names, where there is one."""
 FRONT_END: Final = "shuffler-front-end"
 """What the certificate of a shuffler's front-end names: devices accept it as the shuffler's, the
 analyzer does not."""

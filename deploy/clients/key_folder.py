@@ -1,13 +1,15 @@
 """
 Create, renew and revoke a folder of TLS certificates. Run by the operator.
 
-    FOLDER/authority.pem        the file of trust
-    FOLDER/authority.key        the authority of all parties; its key stays here
+    FOLDER/authorities/PARTY.pem, PARTY.key    the authority of each party; the key stays here
+    FOLDER/authority.pem, PARTY/authority.pem    the file of trust: all of these authorities
     FOLDER/issued.txt, revoked.txt    lines `SHA-256 PARTY END`, one for each certificate
     FOLDER/PARTY/PARTY.pem, PARTY.key, authority.pem    files for the party's machine
 
-A development folder (tls_directory), with all files in one folder, can be shown and renewed too.
-The folder of a party's internal authority has the same form, with the party's roles as names.
+Authorities of other organisations have no key here. A shared folder, for development, has one
+authority for all parties, in authority.pem and authority.key. So has the folder of a party's
+internal authority, with the party's roles as names. A development folder (tls_directory), with all
+files in one folder, can be shown and renewed too.
 """
 
 import datetime
@@ -22,7 +24,6 @@ from common.runtime.certificates import (
     AUTHORITY,
     FRONT_END,
     INTERNAL_ROLES,
-    ISSUER,
     LIFETIME_DAYS,
     PARTIES,
     Authority,
@@ -33,7 +34,8 @@ from common.runtime.state_directory import atomic_write
 from common.runtime.trust import Trust
 
 _NAME: Final = "shuffledp authority"
-_CERTIFIED: Final = (*PARTIES, ISSUER, FRONT_END)
+_AUTHORITIES: Final = "authorities"
+_CERTIFIED: Final = (*PARTIES, FRONT_END)
 _NAMES: Final = (*_CERTIFIED, *INTERNAL_ROLES)
 _ISSUED: Final = "issued.txt"
 _REVOKED: Final = "revoked.txt"
@@ -58,14 +60,33 @@ class IssuedCertificate(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class KeyFolder:
-    """A folder with an authority and the parties' certificates."""
+    """A folder with authorities and the parties' certificates."""
 
     path: Path
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether one authority here certifies all parties, or all roles of one."""
+        return (self.path / f"{AUTHORITY}.pem").exists() and not self._authorities.exists()
+
+    @property
+    def _authorities(self) -> Path:
+        return self.path / _AUTHORITIES
+
     def make(
-        self, parties: Sequence[str], hosts: Sequence[str], now: float, days: int = LIFETIME_DAYS
+        self,
+        parties: Sequence[str],
+        hosts: Sequence[str],
+        now: float,
+        days: int = LIFETIME_DAYS,
+        *,
+        shared: bool = False,
     ) -> None:
-        """Create a missing authority, and certificates of parties, or of roles within one party."""
+        """
+        Create missing authorities, and certificates of parties, or of roles within one party.
+
+        Each party has an authority of its own, unless all are `shared`, as those of roles are.
+        """
         unknown = sorted(set(parties) - set(_NAMES))
         if unknown:
             raise SettingsError(
@@ -82,11 +103,17 @@ class KeyFolder:
             raise SettingsError(
                 f"{', '.join(existing)} already has a certificate; use shuffledp keys renew"
             )
+        shared = shared or set(parties) <= set(INTERNAL_ROLES)
+        if shared != self.is_shared and (self.path / f"{AUTHORITY}.pem").exists():
+            kind = "one shared authority" if self.is_shared else "an authority for each party"
+            raise SettingsError(f"{self.path} has {kind}; use --shared only for a shared one")
         try:
-            self.path.mkdir(mode=_OWNER_ONLY, parents=True, exist_ok=True)
-            if not (self.path / f"{AUTHORITY}.pem").exists():
-                Authority.make(self.path, _NAME, now)
+            root = self.path if shared else self._authorities
+            root.mkdir(mode=_OWNER_ONLY, parents=True, exist_ok=True)
             for party in parties:
+                folder, stem = self._authority_of(party)
+                if not (folder / f"{stem}.pem").exists():
+                    Authority.make(folder, _NAME if shared else f"{_NAME} of {stem}", now, stem)
                 (self.path / party).mkdir(mode=_OWNER_ONLY, exist_ok=True)
                 self._issue(self.path / party, party, hosts, now, days)
             self._write_trust()
@@ -121,6 +148,31 @@ class KeyFolder:
         self._write_trust()
         return due
 
+    def trust(self, party: str, file: Path) -> Certificate:
+        """
+        Trust another organisation's authority for its party alone, in place of an earlier one.
+
+        Raises:
+            SettingsError: The party is unknown or certified here; or the file has no authority for
+                it.
+        """
+        if party not in PARTIES:
+            raise SettingsError(f"unknown party: {party}; the parties are {', '.join(PARTIES)}")
+        if self.is_shared or self.issues(party):
+            raise SettingsError(f"{self.path} has the authority of the {party} itself")
+        found = Trust.read(file).authority(party)
+        if found is None:
+            raise SettingsError(f"{file} has no authority of the {party}")
+        self._authorities.mkdir(mode=_OWNER_ONLY, parents=True, exist_ok=True)
+        atomic_write(self._authorities / f"{party}.pem", found.pem.encode(), _PUBLIC)
+        self._write_trust()
+        return found
+
+    def issues(self, party: str) -> bool:
+        """Return whether the key of the party's authority is here."""
+        folder, stem = self._authority_of(party)
+        return (folder / f"{stem}.key").exists()
+
     def revoke(self, which: str, now: float) -> list[IssuedCertificate]:
         """
         Revoke all valid certificates of a party, or one by its SHA-256, 64 hexadecimal digits.
@@ -148,10 +200,11 @@ class KeyFolder:
 
     def show(self) -> dict[str, tuple[Path, Certificate]]:
         """Return certificates' files and contents by name; raise SettingsError if none exist."""
-        shown = {}
-        for name, folder in ({AUTHORITY: self.path} | self._folders()).items():
-            if (file := folder / f"{name}.pem").exists():
-                shown[name] = (file, Certificate.read(file))
+        files = {f"{AUTHORITY} of {name}": file for name, file in self._trusted().items()}
+        if "" in self._trusted():
+            files = {AUTHORITY: self.path / f"{AUTHORITY}.pem"}
+        files |= {name: folder / f"{name}.pem" for name, folder in self._folders().items()}
+        shown = {name: (file, Certificate.read(file)) for name, file in files.items()}
         if not shown:
             raise SettingsError(
                 f"{self.path} has no certificate; create some with shuffledp keys make"
@@ -171,18 +224,31 @@ class KeyFolder:
 
     def _issue(self, folder: Path, party: str, hosts: Sequence[str], now: float, days: int) -> None:
         """Issue a certificate into a folder, and record it."""
-        issued = Authority.read(self.path).issue(folder, party, now, hosts, days=days)
+        authority = Authority.read(*self._authority_of(party))
+        issued = authority.issue(folder, party, now, hosts, days=days)
         line = IssuedCertificate.of(party, issued)
         self._write_list(_ISSUED, self._list(_ISSUED) | {line.fingerprint: line})
 
     def _write_trust(self) -> None:
         """Write the file of trust here and into the parties' folders, where it has changed."""
-        authority = Certificate.read(self.path / f"{AUTHORITY}.pem")
-        content = Trust({"": authority}, frozenset(self._list(_REVOKED))).to_bytes()
+        authorities = {name: Certificate.read(file) for name, file in self._trusted().items()}
+        content = Trust(authorities, frozenset(self._list(_REVOKED))).to_bytes()
         for folder in {self.path, *self._folders().values()}:
             file = folder / f"{AUTHORITY}.pem"
             if not file.exists() or file.read_bytes() != content:
                 atomic_write(file, content, _PUBLIC)
+
+    def _authority_of(self, party: str) -> tuple[Path, str]:
+        """Return the folder and the stem of the files of a party's authority."""
+        if not self._authorities.exists():
+            return self.path, AUTHORITY
+        return self._authorities, "shuffler" if party == FRONT_END else party
+
+    def _trusted(self) -> dict[str, Path]:
+        """Return the files of the authorities by party; the one of a shared folder under ""."""
+        shared = {"": self.path / f"{AUTHORITY}.pem"} if self.is_shared else {}
+        files = {party: self._authorities / f"{party}.pem" for party in PARTIES} | shared
+        return {party: file for party, file in files.items() if file.exists()}
 
     def _list(self, name: str) -> dict[str, IssuedCertificate]:
         """Read a list of certificates, by SHA-256, or raise SettingsError."""

@@ -12,7 +12,6 @@ from common.crypto.hpke import fingerprint
 from common.runtime.certificates import (
     FRONT_END,
     INTERNAL_ROLES,
-    ISSUER,
     LIFETIME_DAYS,
     PARTIES,
     WARN_AUTHORITY_DAYS,
@@ -30,12 +29,13 @@ from deploy.terminal.tables import add_columns
 
 app = typer.Typer()
 keys_app = typer.Typer(
-    help="Certificates of your own authority, and signing identities.",
+    help="Certificates of your own authorities, and signing identities.",
     no_args_is_help=True,
     epilog=example("shuffledp keys make keys --host analyzer.example.org"),
 )
 app.add_typer(keys_app, name="keys")
-Directory = Annotated[Path, typer.Argument(help="Folder of the authority.")]
+
+Directory = Annotated[Path, typer.Argument(help="Folder of the authorities.")]
 Days = Annotated[int, typer.Option(min=1, max=3650, help="Lifetime of a certificate.")]
 
 
@@ -47,8 +47,8 @@ def make(
     party: Annotated[
         list[str] | None,
         typer.Option(
-            help=f"Certificate to create, repeatable: {', '.join(PARTIES)} [these four]; "
-            f"{ISSUER}; {FRONT_END}; or, for a party's internal authority, "
+            help=f"Certificate to create, repeatable: {', '.join(PARTIES)} [these five]; "
+            f"{FRONT_END}; or, for a party's internal authority, "
             f"{', '.join(INTERNAL_ROLES)}."
         ),
     ] = None,
@@ -56,15 +56,20 @@ def make(
         list[str] | None, typer.Option(help="Host name or address of a service; repeatable.")
     ] = None,
     days: Days = LIFETIME_DAYS,
+    shared: Annotated[
+        bool,
+        typer.Option("--shared", help="One authority for all parties, for development and tests."),
+    ] = False,
     json: AsJson = False,
 ) -> None:
-    """Create an authority and certificates.
+    """Create an authority for each party, and certificates.
 
     Copy each party's folder to its machine: PARTY.pem, PARTY.key and authority.pem, for the
-    settings tls_certificate, tls_key and tls_authority. Keep authority.key away from services.
+    settings tls_certificate, tls_key and tls_authority. Keep the folder authorities away from
+    services. Each organisation runs this for its own parties, and `keys trust` for the others.
     """
     folder = KeyFolder(directory)
-    folder.make(party or PARTIES, host or (), SystemClock().now(), days)
+    folder.make(party or PARTIES, host or (), SystemClock().now(), days, shared=shared)
     _print(folder, json=json, written=[f"Written to {folder.path}."])
 
 
@@ -92,6 +97,25 @@ def renew(
         written=[f"Renewed: {', '.join(renewed) or 'none was due'}."],
         renewed=renewed,
     )
+
+
+@keys_app.command("trust", epilog=example("shuffledp keys trust keys shuffler shuffler.pem"))
+def trust(
+    directory: Directory,
+    party: Annotated[str, typer.Argument(help="Party that the authority may certify.")],
+    file: Annotated[
+        Path, typer.Argument(help="Its authority: KEYS/authorities/PARTY.pem of its operator.")
+    ],
+    json: AsJson = False,
+) -> None:
+    """Trust another organisation's authority for its party alone.
+
+    Compare the printed SHA-256 with the one that its operator's `keys show` prints. Then copy each
+    party's authority.pem to its machine.
+    """
+    folder = KeyFolder(directory)
+    found = folder.trust(party, file)
+    _print(folder, json=json, written=[f"Trusted for the {party}: {found.fingerprint}"])
 
 
 @keys_app.command("revoke", epilog=example("shuffledp keys revoke keys shuffler"))

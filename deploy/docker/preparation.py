@@ -1,7 +1,8 @@
 """
 Create the keys that containers need before their first start; renew only certificates.
 
-    SECRETS/authority.pem, authority.key          the authority; no service gets its key
+    SECRETS/authorities/PARTY.pem, PARTY.key      its authority; no service gets the key
+    SECRETS/authority.pem                         the file of trust of all parties
     SECRETS/PARTY/PARTY.pem, PARTY.key            for the analyzer, shuffler and operator; for
                                                   scale-out also for shuffler-front-end
     SECRETS/PARTY/state.key                       encrypts the party's state
@@ -55,7 +56,7 @@ def prepare_certificates(secrets: Path, now: float, *, internal: bool = False) -
     """
     Create missing certificates in a folder; with `internal`, also those for scale-out.
 
-    Renews those of which half of the lifetime has passed, if the authority's key is there.
+    Renews those of which half of the lifetime has passed, if the authorities' keys are there.
     """
     _make_missing(secrets, _CERTIFIED, now)
     if internal:
@@ -66,10 +67,11 @@ def prepare_certificates(secrets: Path, now: float, *, internal: bool = False) -
 
 def _make_missing(folder: Path, names: Sequence[str], now: float) -> None:
     missing = [name for name in names if not (folder / name / f"{name}.pem").exists()]
+    keys = KeyFolder(folder)
     if missing:
-        KeyFolder(folder).make(missing, (), now)
-    if (folder / "authority.key").exists():
-        KeyFolder(folder).renew(None, now)
+        keys.make(missing, (), now, shared=keys.is_shared)
+    if all(map(keys.issues, names)):
+        keys.renew(None, now)
     for each in (folder, *(folder / name for name in names)):
         each.chmod(_NO_LISTING)
 

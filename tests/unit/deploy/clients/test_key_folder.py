@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from common.errors import SettingsError
-from common.runtime.certificates import PARTIES, Certificate
+from common.runtime.certificates import FRONT_END, PARTIES, Certificate
 from common.runtime.tls import Tls, TlsFiles, development_files
 from common.runtime.trust import Trust
 from deploy.audit.harness.clock import ManualClock
@@ -22,14 +22,20 @@ def test_each_party_gets_a_folder_that_its_settings_can_name(tmp_path: Path) -> 
     keys = KeyFolder(tmp_path / "keys")
     keys.make(PARTIES, ["a.example.org", "10.0.0.1"], _NOW)
 
-    assert ["authority", *PARTIES] == [*keys.show()]
-    assert 0o600 == (keys.path / "authority.key").stat().st_mode & 0o777
+    authorities = [f"authority of {party}" for party in PARTIES]
+    assert [*authorities, *PARTIES] == [*keys.show()]
+    trust = Trust.read(keys.path / "authority.pem")
+    assert {*PARTIES} == {*trust.authorities}
     for party in PARTIES:
         folder = keys.path / party
         files = {path.name for path in folder.iterdir()}
         assert {f"{party}.pem", f"{party}.key", "authority.pem"} == files
         assert 0o600 == (folder / f"{party}.key").stat().st_mode & 0o777
-        assert Tls.open(TlsFiles.within(folder, party), party, ManualClock()).authority
+        tls = Tls.open(TlsFiles.within(folder, party), party, ManualClock())
+        assert trust.to_bytes() == tls.authority
+        assert 0o600 == (keys.path / "authorities" / f"{party}.key").stat().st_mode & 0o777
+        certificate = _shown(keys)[party]
+        assert {party} == {one for one in PARTIES if trust.verified(frozenset({one}), certificate)}
         assert {party, "a.example.org", "10.0.0.1"} <= set(_shown(keys)[party].names)
 
 
@@ -46,24 +52,53 @@ def test_renewing_keeps_authority_and_hosts_and_changes_the_rest(tmp_path: Path)
     assert before == after
     assert old.names == new.names
     assert (14, 27) == (old.days_left(_NOW), new.days_left(_NOW))
-    assert old.is_issued_by(after["authority"])
-    assert new.is_issued_by(after["authority"])
+    assert old.is_issued_by(after["authority of shuffler"])
+    assert new.is_issued_by(after["authority of shuffler"])
     assert old.parsed.public_key() != new.parsed.public_key()
     assert {*PARTIES} == {*keys.renew(None, _NOW + 3640 * _DAY)}
     assert {3650} == {one.days_left(_NOW) for one in _shown(keys).values()}
 
 
 def test_existing_certificates_and_authorities_are_kept(tmp_path: Path) -> None:
-    """A second call adds a party under the same authority."""
+    """A second call adds a party under the same shared authority."""
     keys = KeyFolder(tmp_path)
-    keys.make(["shuffler"], [], _NOW)
+    keys.make(["shuffler"], [], _NOW, shared=True)
     first = _shown(keys)
     with pytest.raises(SettingsError, match="shuffler already has a certificate"):
-        keys.make(["shuffler", "analyzer"], [], _NOW)
-    keys.make(["analyzer"], [], _NOW)
+        keys.make(["shuffler", "analyzer"], [], _NOW, shared=True)
+    with pytest.raises(SettingsError, match="has one shared authority"):
+        keys.make(["analyzer"], [], _NOW)
+    with pytest.raises(SettingsError, match="has the authority of the analyzer itself"):
+        keys.trust("analyzer", tmp_path / "authority.pem")
+    keys.make(["analyzer"], [], _NOW, shared=True)
 
     assert first.items() < _shown(keys).items()
     assert first["authority"] == Certificate.read(tmp_path / "analyzer" / "authority.pem")
+
+
+def test_organisations_trust_each_others_authority_for_one_party(tmp_path: Path) -> None:
+    """Each makes its own; a file that holds more is trusted for the named party alone."""
+    one, two, device = (KeyFolder(tmp_path / name) for name in ("one", "two", "device"))
+    one.make(["analyzer", "operator"], [], _NOW)
+    two.make(["shuffler", FRONT_END], [], _NOW)
+    theirs = two.path / "authorities" / "shuffler.pem"
+    for folder, file in ((one, theirs), (device, two.path / "authority.pem")):
+        assert Certificate.read(theirs) == folder.trust("shuffler", file)
+    two.trust("analyzer", one.path / "authorities" / "analyzer.pem")
+
+    files = (one.path / "analyzer", two.path / FRONT_END, device.path)
+    trusted = [{*Trust.read(folder / "authority.pem").authorities} for folder in files]
+    assert [{"analyzer", "shuffler", "operator"}, {"analyzer", "shuffler"}, {"shuffler"}] == trusted
+    assert ["authority of shuffler"] == [*device.show()]
+    trust = Trust.read(files[0] / "authority.pem")
+    assert {FRONT_END} == trust.verified(frozenset({FRONT_END}), _shown(two)[FRONT_END])
+    for folder, party, file, message in (
+        (one, "nobody", theirs, "unknown party: nobody"),
+        (two, "shuffler", theirs, "has the authority of the shuffler itself"),
+        (device, "issuer", two.path / "authority.pem", "has no authority of the issuer"),
+    ):
+        with pytest.raises(SettingsError, match=message):
+            folder.trust(party, file)
 
 
 def test_impossible_requests_are_refused(tmp_path: Path) -> None:

@@ -31,7 +31,8 @@ def test_keys_are_made_renewed_and_shown(tmp_path: Path) -> None:
     renewed = json.loads(_run("keys", "renew", keys, "shuffler", "--force", "--json"))
     shown = json.loads(_run("keys", "show", keys, "--identity", str(identity), "--json"))
 
-    assert ["authority", "analyzer", "shuffler", "user_agent", "operator"] == [
+    parties = ["analyzer", "shuffler", "issuer", "user_agent", "operator"]
+    assert [*(f"authority of {party}" for party in parties), *parties] == [
         one["party"] for one in made["certificates"]
     ]
     assert (made["certificates"], []) == (early["certificates"], early["renewed"])
@@ -54,6 +55,17 @@ def test_certificates_that_end_soon_are_pointed_out(
     text = _run("keys", "show", str(tmp_path))
     assert (soon != []) == ("which expire soon: analyzer." in text)
     assert (age > 14) == ("ended" in text)
+
+
+def test_another_organisations_authority_is_trusted(tmp_path: Path) -> None:
+    """The printed SHA-256 is to be compared; --shared makes one authority for all."""
+    theirs, keys = tmp_path / "theirs", str(tmp_path / "keys")
+    made = json.loads(_run("keys", "make", str(theirs), "--party", "shuffler", "--json"))
+    printed = _run("keys", "trust", keys, "shuffler", str(theirs / "authorities" / "shuffler.pem"))
+    shared = json.loads(_run("keys", "make", str(tmp_path / "shared"), "--shared", "--json"))
+
+    assert f"Trusted for the shuffler: {made['certificates'][0]['sha256']}" in printed
+    assert "authority" == shared["certificates"][0]["party"]
 
 
 def test_a_revocation_says_until_when_the_certificates_are_valid(tmp_path: Path) -> None:

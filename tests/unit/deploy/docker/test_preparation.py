@@ -57,7 +57,7 @@ def test_a_partys_processes_have_an_authority_of_their_own(tmp_path: Path, party
 
     authorities = {one: secrets / one / "internal" / "authority.pem" for one in PARTIES}
     issuers = {one: Certificate.read(path) for one, path in authorities.items()}
-    issuers["parties"] = Certificate.read(secrets / "authority.pem")
+    issuers["parties"] = Certificate.read(secrets / "authorities" / f"{party}.pem")
     for role in ROLES[party]:
         folder = secrets / party / "internal" / role
         names = {path.name for path in folder.iterdir()}
@@ -79,6 +79,16 @@ def test_front_ends_have_a_certificate_that_serves_as_the_shufflers(tmp_path: Pa
     assert [FRONT_END, "shuffler", "localhost", "127.0.0.1"] == certificate.names
     assert FRONT_END == certificate.name
     TlsFiles.within(own, FRONT_END).check(FRONT_END, _NOW)
+
+
+def test_earlier_secrets_keep_their_shared_authority(tmp_path: Path) -> None:
+    """Replacing it would need every party to start again at once."""
+    secrets = tmp_path / "secrets"
+    KeyFolder(secrets).make(["analyzer"], [], _NOW, shared=True)
+    before = (secrets / "authority.pem").read_bytes()
+    _prepare(tmp_path)
+
+    assert before == (secrets / "shuffler" / "authority.pem").read_bytes()
 
 
 def test_preparing_again_changes_nothing(tmp_path: Path) -> None:
@@ -113,8 +123,9 @@ def test_what_is_secret_is_its_owners_alone(tmp_path: Path) -> None:
 
     modes = {path: stat.S_IMODE(path.stat().st_mode) for path in [secrets, *secrets.rglob("*")]}
     secret = {path for path in modes if path.suffix in {".key", ".token"}}
-    assert 9 + sum(1 + len(roles) for roles in ROLES.values()) == len(secret)
+    assert 11 + sum(1 + len(roles) for roles in ROLES.values()) == len(secret)
     assert {0o600} == {modes[path] for path in secret}
+    assert 0o700 == modes.pop(secrets / "authorities")
     assert {0o711} == {mode for path, mode in modes.items() if path.is_dir()}
 
 
