@@ -11,10 +11,10 @@ from typing import Final
 from deploy.docker.engine import ROOT, Engine, EngineError
 from deploy.docker.preparation import IDENTITY_FILE, PARTIES
 
-SERVICES: Final = ("analyzer", "shuffler", "user_agent")
+SERVICES: Final = ("analyzer", "shuffler", "issuer", "user_agent")
 SCALE_GROUPS: Final = (
     ("postgres", "analyzer-scheduler", "shuffler-scheduler"),
-    ("analyzer", "shuffler"),
+    ("analyzer", "shuffler", "issuer"),
     ("analyzer-worker-1", "analyzer-worker-2", "shuffler-worker-1", "shuffler-worker-2"),
     *(("front-end-1",), ("front-end-2",), ("front-end-3",)),
     ("haproxy", "user_agent", "prometheus"),
@@ -30,7 +30,7 @@ _LOG_LINES: Final = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployment:
-    """A compose project: the three services, or the scale deployment."""
+    """A compose project: the services, or the scale deployment."""
 
     engine: Engine
     scale: bool = False
