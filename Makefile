@@ -52,7 +52,7 @@ containers-test: install  ## build the images, run the services in containers, k
 images: install  ## build an image for each party, and one for operators
 	$(IMAGES) $(BIN)/python -m deploy.docker images
 
-up: install  ## build, prepare and start the three in containers
+up: install  ## build, prepare and start the services in containers
 	$(IMAGES) $(BIN)/python -m deploy.docker up
 
 up-scale: install  ## the same with several front-ends, PostgreSQL and an engine for each party

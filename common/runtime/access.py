@@ -238,7 +238,7 @@ def check_caller(
     """
     Check that a caller may make a call.
 
-    `names` are the parties in the caller's certificate; None if callers have no certificates.
+    `names` are the verified names of the caller's certificate; None if callers have none.
     `shown` is the token that came with the call. `token` is the service's own, or None if it has no
     operator.
 
@@ -249,7 +249,7 @@ def check_caller(
     if allowed in _CERTIFIED and names is not None and allowed.value not in names:
         raise CallerError(
             f"this call is for the {allowed.value}: the caller's certificate names "
-            f"{', '.join(sorted(names)) or 'nobody'}"
+            f"{', '.join(sorted(names)) or 'nobody that its authority may certify'}"
         )
     if allowed in _WITH_TOKEN:
         if token is None:

@@ -29,6 +29,7 @@ from common.runtime.access import (
     names_in,
 )
 from common.runtime.concurrency import ConcurrencyLimit, Queue, address_of
+from common.runtime.tls import VerifiedCallers
 
 _NOT_ARRIVED: Final = "the request did not arrive completely"
 _NOT_FINISHED: Final = "the call did not finish"
@@ -156,16 +157,16 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
     def __init__(
         self,
         *,
-        certificates: bool,
+        callers: VerifiedCallers | None,
         token: OperatorToken | None,
         on_error: Callable[[BaseException], None] = lambda _error: None,
     ) -> None:
         """
         Admit calls to one server, and call `on_error` with every error.
 
-        With `certificates`, every caller has a certificate. `token` is None without an operator.
+        `callers` is None where callers have no certificates, `token` without an operator.
         """
-        self._certificates = certificates
+        self._callers = callers
         self._token = token
         self._on_error = on_error
         self._limits = {
@@ -260,7 +261,11 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
     def _admit(self, call: Call, context: Any) -> AdmittedCall:  # noqa: ANN401
         """Check the caller and the limits, and return the admitted call."""
         if call.caller is not Caller.ANYONE:
-            names = names_in(context.auth_context()) if self._certificates else None
+            names = None
+            if self._callers is not None:
+                shown = context.auth_context()
+                certificate = b"".join(shown.get("x509_pem_cert", ()))
+                names = self._callers.verified(names_in(shown), certificate)
             metadata = context.invocation_metadata()
             check_caller(call.caller, names, bearer_token(metadata), self._token)
         limit, queue = self._limits[call.kind], self._queues.get(call.kind)

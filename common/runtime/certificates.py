@@ -27,20 +27,24 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from common.errors import SettingsError
 from common.runtime.state_directory import atomic_write
 
-PARTIES: Final = ("analyzer", "shuffler", "user_agent", "operator")
+PARTIES: Final = ("analyzer", "shuffler", "issuer", "user_agent", "operator")
 """The parties that a certificate may name."""
-ISSUER: Final = "issuer"
-"""What the certificate of the issuer names, where there is one."""
 FRONT_END: Final = "shuffler-front-end"
 """What the certificate of a shuffler's front-end names: devices accept it as the shuffler's, the
 analyzer does not."""
 INTERNAL_ROLES: Final = ("coordinator", "front-end", "worker", "scheduler", "postgres")
 """What a certificate by a party's internal authority may name: one of its own processes."""
 AUTHORITY: Final = "authority"
-WARN_DAYS: Final = 30
+LIFETIME_DAYS: Final = 14
+"""Lifetime of a certificate by default: a stolen one is of no use afterwards. A timer renews it
+after half of it, and has a week to be repaired."""
+DEVELOPMENT_DAYS: Final = 365
+"""Lifetime of a certificate whose authority's key is beside it."""
+WARN_DAYS: Final = 5
 """A certificate should be renewed this many days before it expires."""
+WARN_AUTHORITY_DAYS: Final = 60
+"""The same for an authority, which others have to trust again."""
 
-_LIFETIME: Final = datetime.timedelta(days=365)
 _AUTHORITY_LIFETIME: Final = datetime.timedelta(days=3650)
 _LEEWAY: Final = datetime.timedelta(hours=1)
 _LOOPBACK: Final = ("localhost", "127.0.0.1")
@@ -70,11 +74,17 @@ class Certificate:
     def read(cls, path: Path) -> Self:
         """Parse the first certificate of a PEM file; raise SettingsError if there is none."""
         try:
-            return cls(x509.load_pem_x509_certificate(path.read_bytes()))
+            return cls.parse(path.read_bytes(), str(path))
         except OSError as error:
             raise SettingsError(f"{path} cannot be read: {error.strerror}") from error
+
+    @classmethod
+    def parse(cls, raw: bytes, source: str = "the file") -> Self:
+        """Parse the first certificate in PEM; raise SettingsError if `source` holds none."""
+        try:
+            return cls(x509.load_pem_x509_certificate(raw))
         except _CERTIFICATE_ERRORS as error:
-            raise SettingsError(f"{path} does not hold a certificate in PEM") from error
+            raise SettingsError(f"{source} does not hold a certificate in PEM") from error
 
     @property
     def name(self) -> str:
@@ -98,6 +108,11 @@ class Certificate:
         return self.parsed.fingerprint(hashes.SHA256()).hex()
 
     @property
+    def pem(self) -> str:
+        """The certificate in PEM."""
+        return self.parsed.public_bytes(Encoding.PEM).decode("ascii")
+
+    @property
     def end(self) -> datetime.datetime:
         """The time of expiry, in UTC."""
         return self.parsed.not_valid_after_utc
@@ -105,6 +120,10 @@ class Certificate:
     def days_left(self, now: float) -> int:
         """Return the whole days until the certificate expires; negative afterwards."""
         return (self.end - _moment(now)).days
+
+    def is_half_over(self, now: float) -> bool:
+        """Return whether half of the certificate's life has passed: a timer then renews it."""
+        return _moment(now) - self.parsed.not_valid_before_utc >= self.end - _moment(now)
 
     def is_issued_by(self, authority: "Certificate") -> bool:
         """Return whether an authority issued this certificate directly."""
@@ -133,35 +152,43 @@ class Authority:
         self._key = key
 
     @classmethod
-    def make(cls, folder: Path, name: str, now: float) -> Self:
-        """Create an authority for ten years, and write authority.pem and authority.key."""
+    def make(cls, folder: Path, name: str, now: float, stem: str = AUTHORITY) -> Self:
+        """Create an authority for ten years, and write STEM.pem and STEM.key."""
         key, subject = ec.generate_private_key(ec.SECP256R1()), _named(name)
         times = (_moment(now), _moment(now) + _AUTHORITY_LIFETIME)
         builder = _builder(subject, subject, key, times, authority=True)
         certificate = builder.sign(key, hashes.SHA256())
-        return cls(_saved(folder, AUTHORITY, certificate, key), key)
+        return cls(_saved(folder, stem, certificate, key), key)
 
     @classmethod
-    def read(cls, folder: Path) -> Self:
+    def read(cls, folder: Path, stem: str = AUTHORITY) -> Self:
         """Read the files of `make`; raise SettingsError if one is missing or damaged."""
-        certificate = Certificate.read(folder / f"{AUTHORITY}.pem")
+        certificate = Certificate.read(folder / f"{stem}.pem")
         key = None
         try:
-            key = load_pem_private_key((folder / f"{AUTHORITY}.key").read_bytes(), None)
+            key = load_pem_private_key((folder / f"{stem}.key").read_bytes(), None)
         except OSError as error:
             raise SettingsError(f"{error.filename} cannot be read: {error.strerror}") from error
         except _KEY_ERRORS:
             pass
         if not isinstance(key, ec.EllipticCurvePrivateKey):
-            raise SettingsError("authority.key does not hold a key that this program created")
+            raise SettingsError(f"{stem}.key does not hold a key that this program created")
         return cls(certificate, key)
 
-    def issue(self, folder: Path, party: str, now: float, hosts: Sequence[str] = ()) -> Certificate:
+    def issue(
+        self,
+        folder: Path,
+        party: str,
+        now: float,
+        hosts: Sequence[str] = (),
+        *,
+        days: int = LIFETIME_DAYS,
+    ) -> Certificate:
         """
         Issue a certificate with a new key to a party, and write PARTY.pem and PARTY.key.
 
         The certificate names the party, loopback and the hosts; a front-end's also names the
-        shuffler, which it serves as. It expires a year after `now` (in seconds since 1970 UTC) or,
+        shuffler, which it serves as. It expires `days` after `now` (in seconds since 1970 UTC) or,
         if earlier, with the authority. Earlier certificates stay valid.
 
         Raises:
@@ -172,7 +199,7 @@ class Authority:
         key = ec.generate_private_key(ec.SECP256R1())
         names = dict.fromkeys((*_names_of(party), *_LOOPBACK, *hosts))
         usages = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
-        times = (_moment(now), min(_moment(now) + _LIFETIME, self.certificate.end))
+        times = (_moment(now), min(_moment(now) + datetime.timedelta(days), self.certificate.end))
         if times[1] <= times[0]:
             raise SettingsError(f"the authority's certificate expired on {times[1]:%Y-%m-%d}")
         try:
@@ -182,10 +209,15 @@ class Authority:
         certificate = (
             _builder(_named(party), self.certificate.parsed.subject, key, times, authority=False)
             .add_extension(alternatives, critical=False)
+            .add_extension(self._key_identifier(), critical=False)
             .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
             .sign(self._key, hashes.SHA256())
         )
         return _saved(folder, party, certificate, key)
+
+    def _key_identifier(self) -> x509.AuthorityKeyIdentifier:
+        """Return what distinguishes this authority from others with the same name."""
+        return x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
 
     def __repr__(self) -> str:
         return f"Authority({self.certificate.fingerprint[:16]})"
@@ -242,6 +274,7 @@ def _builder(
         .not_valid_before(times[0] - _LEEWAY)
         .not_valid_after(times[1])
         .add_extension(constraints, critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .add_extension(usage, critical=True)
     )
 

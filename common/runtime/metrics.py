@@ -32,6 +32,7 @@ from common.messages.submission import REFUSALS, Outcome
 from common.runtime.certificates import Certificate
 from common.runtime.clock import Clock
 from common.runtime.tls import TlsFiles
+from common.runtime.trust import Trust
 from common.version import VERSION
 
 Party = Literal["analyzer", "shuffler", "issuer", "user_agent"]
@@ -481,7 +482,11 @@ class ProcessMetrics:
                 # The last value stays if a file cannot be read.
                 with suppress(SettingsError):
                     if path is not None:
-                        days = Certificate.read(path).days_left(self._clock.now())
+                        trusted = name == "authority" and Trust.read(path).authorities.values()
+                        days = min(
+                            each.days_left(self._clock.now())
+                            for each in trusted or [Certificate.read(path)]
+                        )
                         self.metrics.set(
                             "shuffledp_certificate_days_left", days, {"certificate": prefix + name}
                         )

@@ -23,6 +23,7 @@ from common.errors import (
 from common.runtime.access import CallKind, Connections
 from common.runtime.admission_interceptor import SERVICE_ERROR, AdmissionInterceptor
 from common.runtime.tls import Renewal, Tls, TlsIdentity, is_local, server_credentials
+from common.runtime.trust import Trust
 from common.wire.fields import MAX_MESSAGE_BYTES
 from common.wire.results import MAX_RESULT_BYTES
 
@@ -167,10 +168,12 @@ def open_channel(
     """
     Open a channel to a party at host:port or unix:PATH. A TLS certificate must name the party.
 
-    `authority` is the PEM of the authority to trust, None for plaintext or a Unix socket; `own` is
-    the certificate to present if asked. Received messages may have at most `receive_limit` bytes.
+    `authority` is a file of trust, None for plaintext or a Unix socket: the party's authority alone
+    is trusted. `own` is the certificate to present if asked. Received messages may have at most
+    `receive_limit` bytes.
 
-    Raises SettingsError if the address is invalid, or plaintext would leave this machine.
+    Raises SettingsError if the address is invalid, plaintext would leave this machine, or no
+    authority is trusted for the party.
     """
     _, colon, port = address.rpartition(":")
     if not (address.startswith("unix:") or (colon and port.isascii() and port.isdecimal())):
@@ -193,7 +196,7 @@ def open_channel(
     key, certificate = (own.key or None, own.certificate or None) if own else (None, None)
     return grpc.aio.secure_channel(
         address,
-        grpc.ssl_channel_credentials(authority, key, certificate),
+        grpc.ssl_channel_credentials(Trust.parse(authority).roots(party), key, certificate),
         options=[*options, ("grpc.ssl_target_name_override", party)],
     )
 

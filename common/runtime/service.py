@@ -27,7 +27,7 @@ from common.runtime.metrics import MetricsServer, ProcessMetrics
 from common.runtime.rpc import bind, make_server
 from common.runtime.settings import KeyHolderSettings, ServiceSettings, load
 from common.runtime.state_directory import StateDirectory
-from common.runtime.tls import Tls, internal_identity
+from common.runtime.tls import Tls, VerifiedCallers, internal_identity
 
 S = TypeVar("S", bound=ServiceSettings)
 
@@ -134,8 +134,9 @@ async def _serve(
 ) -> tuple[grpc.aio.Server, str, health.HealthServicer]:
     """Bind, serve and report healthy; return the server, its address and its health checks."""
     ask = tls is not None and asks_for_certificates(name)
+    certified = tls if ask and not listen.startswith("unix:") else None
     admission = AdmissionInterceptor(
-        certificates=ask and not listen.startswith("unix:"),
+        callers=VerifiedCallers(certified) if certified else None,
         token=operator_token,
         on_error=process_metrics.failures.note,
     )

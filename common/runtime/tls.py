@@ -12,12 +12,14 @@ from common.errors import SettingsError
 from common.runtime import logs
 from common.runtime.certificates import (
     AUTHORITY,
+    DEVELOPMENT_DAYS,
     INTERNAL_ROLES,
     WARN_DAYS,
     Authority,
     Certificate,
 )
 from common.runtime.clock import Clock
+from common.runtime.trust import Trust
 
 if TYPE_CHECKING:  # clients need no settings
     from common.runtime.settings import ServiceSettings
@@ -27,7 +29,7 @@ _DEVELOPMENT_NAME: Final = "shuffledp development authority"
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TlsIdentity:
-    """A process's certificate chain and key (both may be empty) and its authority, all in PEM."""
+    """A process's certificate chain and key (both may be empty) in PEM, and its file of trust."""
 
     certificate: bytes
     key: bytes
@@ -76,7 +78,7 @@ class TlsFiles:
             raise SettingsError(f"{error.filename} cannot be read: {error.strerror}") from error
         if self.certificate and not Certificate.read(self.certificate).matches_key(identity.key):
             raise SettingsError("tls_key is not the key of tls_certificate")
-        Certificate.read(self.authority)  # an empty one would silently refuse every peer
+        Trust.read(self.authority)  # an empty one would silently refuse every peer
         return identity
 
     def check(self, party: str, now: float) -> None:
@@ -88,7 +90,8 @@ class TlsFiles:
             raise SettingsError(
                 f"the certificate names {certificate.name or 'nobody'}; it must name {party}"
             )
-        if not certificate.is_issued_by(Certificate.read(self.authority)):
+        authority = Trust.read(self.authority).authority(party)
+        if authority is None or not certificate.is_issued_by(authority):
             logs.event("certificate is not by tls_authority", {"party": party}, level="WARNING")
         days = certificate.days_left(now)
         if days < 0:
@@ -111,7 +114,7 @@ class Renewal:
 
     def __init__(self, files: TlsFiles) -> None:
         self._files = files
-        self._version = files.version()
+        self._version = self._refused = files.version()
 
     def take(self) -> TlsIdentity | None:
         """Return the identity if renewed since the last call; None if not, or not yet usable."""
@@ -120,7 +123,12 @@ class Renewal:
             if version == self._version:
                 return None
             renewed = self._files.read()
-        except (OSError, SettingsError):
+        except OSError:
+            return None
+        except SettingsError as error:
+            if version != self._refused:
+                logs.event("TLS files not used", logs.error_fields(error), level="ERROR")
+            self._refused = version
             return None
         self._version = version
         return renewed
@@ -143,7 +151,8 @@ def server_credentials(files: TlsFiles, *, ask_for_certificates: bool) -> grpc.S
 
 def _configuration(identity: TlsIdentity) -> grpc.ServerCertificateConfiguration:
     pair = (identity.key, identity.certificate)
-    return grpc.ssl_server_certificate_configuration([pair], root_certificates=identity.authority)
+    roots = Trust.parse(identity.authority).roots()
+    return grpc.ssl_server_certificate_configuration([pair], root_certificates=roots)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,8 +170,27 @@ class Tls:
 
     @property
     def authority(self) -> bytes:
-        """PEM of the authority to trust."""
+        """The file of trust."""
         return self.identity.authority
+
+
+class VerifiedCallers:
+    """Checks callers' certificates against the file of trust, which is read again if replaced."""
+
+    def __init__(self, tls: Tls) -> None:
+        self._renewal = Renewal(tls.files)
+        self._trust = Trust.parse(tls.authority)
+
+    def verified(self, names: frozenset[str], certificate: bytes) -> frozenset[str]:
+        """
+        Return those names of a caller's certificate, in PEM, that its authority may certify.
+
+        Raises CallerError if the certificate is revoked. Cost: 0.2 ms.
+        """
+        renewed = self._renewal.take()
+        if renewed is not None:
+            self._trust = Trust.parse(renewed.authority)
+        return self._trust.verified(names, Certificate.parse(certificate))
 
 
 def identity_for(settings: "ServiceSettings", party: str, clock: Clock) -> Tls | None:
@@ -194,7 +222,7 @@ def development_files(directory: Path, party: str, clock: Clock) -> TlsFiles:
         if not (files.authority.exists() and files.authority.with_suffix(".key").exists()):
             Authority.make(directory, _DEVELOPMENT_NAME, now)
         if not _is_current(files, now):
-            Authority.read(directory).issue(directory, party, now)
+            Authority.read(directory).issue(directory, party, now, days=DEVELOPMENT_DAYS)
     return files
 
 

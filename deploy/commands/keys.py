@@ -1,5 +1,6 @@
 """`shuffledp keys`: certificates, and services' signing identities."""
 
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,8 +12,9 @@ from common.crypto.hpke import fingerprint
 from common.runtime.certificates import (
     FRONT_END,
     INTERNAL_ROLES,
-    ISSUER,
+    LIFETIME_DAYS,
     PARTIES,
+    WARN_AUTHORITY_DAYS,
     WARN_DAYS,
 )
 from common.runtime.clock import SystemClock
@@ -27,12 +29,14 @@ from deploy.terminal.tables import add_columns
 
 app = typer.Typer()
 keys_app = typer.Typer(
-    help="Certificates of your own authority, and signing identities.",
+    help="Certificates of your own authorities, and signing identities.",
     no_args_is_help=True,
     epilog=example("shuffledp keys make keys --host analyzer.example.org"),
 )
 app.add_typer(keys_app, name="keys")
-Directory = Annotated[Path, typer.Argument(help="Folder of the authority.")]
+
+Directory = Annotated[Path, typer.Argument(help="Folder of the authorities.")]
+Days = Annotated[int, typer.Option(min=1, max=3650, help="Lifetime of a certificate.")]
 
 
 @keys_app.command(
@@ -43,40 +47,93 @@ def make(
     party: Annotated[
         list[str] | None,
         typer.Option(
-            help=f"Certificate to create, repeatable: {', '.join(PARTIES)} [these four]; "
-            f"{ISSUER}; {FRONT_END}; or, for a party's internal authority, "
+            help=f"Certificate to create, repeatable: {', '.join(PARTIES)} [these five]; "
+            f"{FRONT_END}; or, for a party's internal authority, "
             f"{', '.join(INTERNAL_ROLES)}."
         ),
     ] = None,
     host: Annotated[
         list[str] | None, typer.Option(help="Host name or address of a service; repeatable.")
     ] = None,
+    days: Days = LIFETIME_DAYS,
+    shared: Annotated[
+        bool,
+        typer.Option("--shared", help="One authority for all parties, for development and tests."),
+    ] = False,
     json: AsJson = False,
 ) -> None:
-    """Create an authority and certificates.
+    """Create an authority for each party, and certificates.
 
     Copy each party's folder to its machine: PARTY.pem, PARTY.key and authority.pem, for the
-    settings tls_certificate, tls_key and tls_authority. Keep authority.key away from services.
+    settings tls_certificate, tls_key and tls_authority. Keep the folder authorities away from
+    services. Each organisation runs this for its own parties, and `keys trust` for the others.
     """
     folder = KeyFolder(directory)
-    folder.make(party or PARTIES, host or (), SystemClock().now())
-    _print(folder, json=json, written=True)
+    folder.make(party or PARTIES, host or (), SystemClock().now(), days, shared=shared)
+    _print(folder, json=json, written=[f"Written to {folder.path}."])
 
 
-@keys_app.command("renew", epilog=example("shuffledp keys renew keys shuffler"))
+@keys_app.command("renew", epilog=example("shuffledp keys renew keys --json"))
 def renew(
     directory: Directory,
     party: Annotated[str | None, typer.Argument(help="Party to renew.  [all]")] = None,
+    days: Days = LIFETIME_DAYS,
+    force: Annotated[
+        bool, typer.Option("--force", help="Renew even before half of the lifetime has passed.")
+    ] = False,
     json: AsJson = False,
 ) -> None:
-    """Issue new certificates under the same authority.
+    """Renew certificates after half of their lifetime.
 
-    They have new keys; old certificates stay valid until they expire. Copy the new files over the
-    old ones: a service uses them from the next connection on, without a restart.
+    Run this daily; the exit status is 0 even if none was due. Copy the new files over the old ones:
+    a service uses them from the next connection on, without a restart. They have new keys; old
+    certificates stay valid until they expire. Revoked ones are not renewed.
     """
     folder = KeyFolder(directory)
-    folder.renew(party, SystemClock().now())
-    _print(folder, json=json, written=True)
+    renewed = folder.renew(party, SystemClock().now(), days, force=force)
+    _print(
+        folder,
+        json=json,
+        written=[f"Renewed: {', '.join(renewed) or 'none was due'}."],
+        renewed=renewed,
+    )
+
+
+@keys_app.command("trust", epilog=example("shuffledp keys trust keys shuffler shuffler.pem"))
+def trust(
+    directory: Directory,
+    party: Annotated[str, typer.Argument(help="Party that the authority may certify.")],
+    file: Annotated[
+        Path, typer.Argument(help="Its authority: KEYS/authorities/PARTY.pem of its operator.")
+    ],
+    json: AsJson = False,
+) -> None:
+    """Trust another organisation's authority for its party alone.
+
+    Compare the printed SHA-256 with the one that its operator's `keys show` prints. Then copy each
+    party's authority.pem to its machine.
+    """
+    folder = KeyFolder(directory)
+    found = folder.trust(party, file)
+    _print(folder, json=json, written=[f"Trusted for the {party}: {found.fingerprint}"])
+
+
+@keys_app.command("revoke", epilog=example("shuffledp keys revoke keys shuffler"))
+def revoke(
+    directory: Directory,
+    party: Annotated[str, typer.Argument(help="Party, or SHA-256 of one certificate.")],
+    json: AsJson = False,
+) -> None:
+    """Revoke a party's certificates, so that they are never renewed.
+
+    Copy each party's authority.pem to its machine: servers then refuse these certificates at once.
+    Clients cannot know, and accept them until they expire, as printed. Operators with folders of
+    their own run this with each printed SHA-256.
+    """
+    folder = KeyFolder(directory)
+    found = folder.revoke(party, SystemClock().now())
+    lines = [f"Revoked, and valid until {one.end}: {one.party} {one.fingerprint}" for one in found]
+    _print(folder, json=json, written=lines)
 
 
 @keys_app.command(
@@ -128,32 +185,42 @@ def identity(
 
 
 def _print(
-    folder: KeyFolder, *, json: bool, identity: str | None = None, written: bool = False
+    folder: KeyFolder,
+    *,
+    json: bool,
+    identity: str | None = None,
+    written: Sequence[str] = (),
+    renewed: Sequence[str] = (),
 ) -> None:
-    now = SystemClock().now()
+    now, revoked = SystemClock().now(), folder.revoked()
     listed: list[dict[str, Any]] = [
         {
             "party": party,
             "file": str(file),
             "names": found.names or [found.name],
             "sha256": found.fingerprint,
+            "ends": found.end.isoformat(),
             "days_left": (left := found.days_left(now)),
-            "ends_soon": left < WARN_DAYS,
+            "ends_soon": left < (WARN_DAYS if found.names else WARN_AUTHORITY_DAYS),
+            "revoked": found.fingerprint in revoked,
         }
         for party, (file, found) in folder.show().items()
     ]
     if json:
-        print_json({"certificates": listed, "signing_identity": identity})
+        shown = {"certificates": listed, "renewed": renewed, "signing_identity": identity}
+        print_json(shown)
         return
     console, table = terminal(), Table(title="Certificates")
     add_columns(table, dict.fromkeys(("party", "days left", "names", "SHA-256"), "left"))
     for row in listed:
         days = "ended" if row["days_left"] < 0 else str(row["days_left"])
+        days += ", revoked" * row["revoked"]
         table.add_row(row["party"], days, ", ".join(row["names"]), row["sha256"])
     console.print(table)
-    if written:
-        console.print(f"Written to {folder.path}.", markup=False, soft_wrap=True)
+    for line in written:
+        console.print(line, markup=False, soft_wrap=True)
     if identity is not None:
         console.print(f"Fingerprint of the analyzer's signing identity: {identity}.")
-    if soon := ", ".join(row["party"] for row in listed if row["ends_soon"]):
-        console.print(f"Renew these, which expire in less than {WARN_DAYS} days: {soon}.")
+    soon = [row["party"] for row in listed if row["ends_soon"] and not row["revoked"]]
+    if soon:
+        console.print(f"Renew these, which expire soon: {', '.join(soon)}.")

@@ -1,1 +1,1 @@
-"""Container images of the parties, and a deployment of all three on one machine."""
+"""Container images of the parties, and a deployment of all of them on one machine."""

@@ -31,17 +31,21 @@ def _images(deployment: Deployment) -> None:
 def _up(deployment: Deployment) -> None:
     _images(deployment)
     _print("preparing keys and identities in deploy/secrets")
-    deployment.prepare()
+    renewed = deployment.prepare()
     _print("starting the services")
-    deployment.start()
+    deployment.start(again=renewed)
     compose = f"{' '.join(deployment.engine.compose)} --file deploy/{deployment.file.name}"
     _print(
         f"""All services are healthy. Next, from this folder:
 
   {compose} ps
+  {compose} run --rm operator issuer new-key --end 2030-01-31T12:00:00 \\
+      --issuer issuer:7003 --token-file /run/secrets/issuer.token \\
+      --authority /run/secrets/authority.pem --out /files/token-key.json
   {compose} run --rm operator task create /drafts/cities.toml \\
       --analyzer analyzer:7001 --token-file /run/secrets/analyzer.token \\
-      --authority /run/secrets/authority.pem --shuffler-key /state/shuffler/state/envelope.pub
+      --authority /run/secrets/authority.pem --shuffler-key /state/shuffler/state/envelope.pub \\
+      --token-key /files/token-key.json
 
 `make down` stops them."""
     )

@@ -11,10 +11,10 @@ from typing import Final
 from deploy.docker.engine import ROOT, Engine, EngineError
 from deploy.docker.preparation import IDENTITY_FILE, PARTIES
 
-SERVICES: Final = ("analyzer", "shuffler", "user_agent")
+SERVICES: Final = ("analyzer", "shuffler", "issuer", "user_agent")
 SCALE_GROUPS: Final = (
     ("postgres", "analyzer-scheduler", "shuffler-scheduler"),
-    ("analyzer", "shuffler"),
+    ("analyzer", "shuffler", "issuer"),
     ("analyzer-worker-1", "analyzer-worker-2", "shuffler-worker-1", "shuffler-worker-2"),
     *(("front-end-1",), ("front-end-2",), ("front-end-3",)),
     ("haproxy", "user_agent", "prometheus"),
@@ -30,7 +30,7 @@ _LOG_LINES: Final = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployment:
-    """A compose project: the three services, or the scale deployment."""
+    """A compose project: the services, or the scale deployment."""
 
     engine: Engine
     scale: bool = False
@@ -50,9 +50,15 @@ class Deployment:
         """The services in the order of their start."""
         return SCALE_GROUPS if self.scale else (SERVICES,)
 
-    def prepare(self) -> None:
-        """Create missing keys and identities, and write the variables file. Raises EngineError."""
+    def prepare(self) -> bool:
+        """
+        Create missing keys and identities, and write the variables file.
+
+        Returns whether certificates were created or renewed: containers see replaced files only
+        once they are created again. Raises EngineError.
+        """
         self.secrets.mkdir(mode=0o700, parents=True, exist_ok=True)
+        before = self._certificates()
         processors = int(self.engine.output("info", "--format", "{{.NCPU}}"))
         variables = {
             "COMPOSE_PROJECT_NAME": self.project,
@@ -67,11 +73,17 @@ class Deployment:
             identity = (self.secrets / party / IDENTITY_FILE).read_text(encoding="ascii")
             variables[f"SHUFFLEDP_{party.upper()}_IDENTITY"] = identity
         self._write(variables)
+        return before != self._certificates()
 
-    def start(self) -> None:
-        """Start all services and wait until they are healthy. Raises EngineError."""
+    def _certificates(self) -> list[int]:
+        """Return values that change with the parties' certificates."""
+        files = (self.secrets / party / f"{party}.pem" for party in PARTIES)
+        return [file.stat().st_mtime_ns for file in files if file.exists()]
+
+    def start(self, *, again: bool = False) -> None:
+        """Start all services, also running ones if `again`, and wait until they are healthy."""
         for group in self.groups:
-            self.compose("up", "-d", "--remove-orphans", *group)
+            self.compose("up", "-d", "--remove-orphans", *["--force-recreate"] * again, *group)
             self.wait(*group)
 
     def wait(self, *services: str) -> None:

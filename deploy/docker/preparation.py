@@ -1,11 +1,14 @@
 """
-Create the keys that containers need before their first start; keep existing ones.
+Create the keys that containers need before their first start; renew only certificates.
 
-    SECRETS/authority.pem, authority.key          the authority; no service gets its key
-    SECRETS/PARTY/PARTY.pem, PARTY.key            for the analyzer, shuffler and operator; for
-                                                  scale-out also for shuffler-front-end
+    SECRETS/authorities/PARTY.pem, PARTY.key      its authority; no service gets the key
+    SECRETS/authority.pem                         the file of trust of all parties
+    SECRETS/PARTY/PARTY.pem, PARTY.key            for the analyzer, shuffler, issuer and operator;
+                                                  for scale-out also for shuffler-front-end
     SECRETS/PARTY/state.key                       encrypts the party's state
     SECRETS/PARTY/operator.token, identity.pub    for the operator, and for pinning the party
+    SECRETS/issuer/people.txt                     the issuer's list of people
+    SECRETS/user_agent, loadgen/credentials.txt    their credentials, for each container's own
     SECRETS/PARTY/internal/                       for scale-out: the party's internal authority
     SECRETS/PARTY/internal/ROLE/                  and what each of its processes gets
 
@@ -28,13 +31,20 @@ from common.runtime.clock import SystemClock
 from common.runtime.key_store import load_identity
 from common.runtime.state_directory import StateDirectory, atomic_write
 from deploy.clients.key_folder import KeyFolder
+from deploy.clients.people import draw_people
 
 USER: Final = 10001
 """User id of services in every image."""
-PARTIES: Final = ("analyzer", "shuffler")
+PARTIES: Final = ("analyzer", "shuffler", "issuer")
 """Parties with an identity, a state key and an operator token."""
 IDENTITY_FILE: Final = "identity.pub"
 """Public identity in a party's folder: 64 hexadecimal digits."""
+PEOPLE: Final[Mapping[str, tuple[str, ...]]] = {
+    "user_agent": ("anna",),
+    "loadgen": tuple(f"simulated-{number}" for number in range(1, 5000)),
+}
+"""People who may get tokens, by the container that holds their credentials: 5,000, as the shipped
+draft needs."""
 
 _CERTIFIED: Final = (*PARTIES, "operator")
 ROLES: Final[Mapping[str, tuple[str, ...]]] = {
@@ -52,7 +62,11 @@ _STATE: Final = Path("/var/lib/shuffledp/state")
 
 
 def prepare_certificates(secrets: Path, now: float, *, internal: bool = False) -> None:
-    """Create missing certificates in a folder; with `internal`, also those for scale-out."""
+    """
+    Create missing certificates in a folder; with `internal`, also those for scale-out.
+
+    Renews those of which half of the lifetime has passed, if the authorities' keys are there.
+    """
     _make_missing(secrets, _CERTIFIED, now)
     if internal:
         _make_missing(secrets, (FRONT_END,), now)
@@ -60,10 +74,26 @@ def prepare_certificates(secrets: Path, now: float, *, internal: bool = False) -
             _make_missing(secrets / party / "internal", roles, now)
 
 
+def prepare_people(secrets: Path) -> None:
+    """Draw the people's credentials, and write the issuer's list, unless there is one."""
+    listed = secrets / "issuer" / "people.txt"
+    if listed.exists():
+        return
+    drawn = {holder: draw_people(names) for holder, names in PEOPLE.items()}
+    for holder, files in drawn.items():
+        (secrets / holder).mkdir(exist_ok=True)
+        (secrets / holder).chmod(_NO_LISTING)
+        atomic_write(secrets / holder / "credentials.txt", files.credentials, _OWNER_ONLY)
+    atomic_write(listed, b"".join(files.listed for files in drawn.values()), _OWNER_ONLY)
+
+
 def _make_missing(folder: Path, names: Sequence[str], now: float) -> None:
     missing = [name for name in names if not (folder / name / f"{name}.pem").exists()]
+    keys = KeyFolder(folder)
     if missing:
-        KeyFolder(folder).make(missing, (), now)
+        keys.make(missing, (), now, shared=keys.is_shared)
+    if all(map(keys.issues, names)):
+        keys.renew(None, now)
     for each in (folder, *(folder / name for name in names)):
         each.chmod(_NO_LISTING)
 
@@ -98,6 +128,7 @@ def main() -> None:
             os.setgid(USER)
             os.setuid(USER)
         prepare_certificates(_SECRETS, SystemClock().now(), internal=arguments.internal)
+        prepare_people(_SECRETS)
     except (ShuffleDpError, OSError) as error:
         sys.exit(f"prepare: {error}")
 

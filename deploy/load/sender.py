@@ -16,6 +16,7 @@ from common.errors import PeerBusyError, PeerError, PeerRefusalError, SettingsEr
 from common.messages.submission import Outcome
 from common.runtime.rpc import reply
 from common.runtime.tls import is_local
+from common.runtime.trust import Trust
 from common.wire.fields import MAX_MESSAGE_BYTES
 from common.wire.submissions import MAX_BULK_ENVELOPES, outcomes_from_wire
 from deploy.load.behaviour import Behaviour
@@ -55,7 +56,7 @@ class Destination(NamedTuple):
 
     address: str
     authority: bytes | None
-    """PEM of the authority to trust; None for plaintext on loopback."""
+    """File of trust; None for plaintext on loopback."""
 
     def open(self) -> grpc.aio.Channel:
         """Open a separate connection without automatic retries; refuse plaintext to other hosts."""
@@ -68,7 +69,8 @@ class Destination(NamedTuple):
             ("grpc.ssl_target_name_override", "shuffler"),
         ]
         if self.authority is not None:
-            credentials = grpc.ssl_channel_credentials(self.authority)
+            roots = Trust.parse(self.authority).roots("shuffler")
+            credentials = grpc.ssl_channel_credentials(roots)
             return grpc.aio.secure_channel(self.address, credentials, options=options)
         if not is_local(self.address):
             raise SettingsError(f"plaintext is allowed on loopback only, not to {self.address}")

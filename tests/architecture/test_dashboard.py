@@ -23,7 +23,9 @@ _PANELS: Final = [panel for panel in _DASHBOARD["panels"] if panel["type"] != "r
 _QUERIES: Final = [target["expr"] for panel in _PANELS for target in panel["targets"]]
 _PROMETHEUS_OWN: Final = {"up", "ALERTS"}
 _METRICS: Final = {
-    metric.name: metric for party in ("analyzer", "shuffler") for metric in DEFINITIONS[party]
+    metric.name: metric
+    for party in ("analyzer", "shuffler", "issuer")
+    for metric in DEFINITIONS[party]
 }
 
 
@@ -55,7 +57,7 @@ def test_a_legend_uses_labels_of_its_metric(panel: dict[str, Any]) -> None:
         assert set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"])) <= known
 
 
-def test_every_metric_of_analyzer_and_shuffler_is_shown() -> None:
+def test_every_metric_of_a_server_is_shown() -> None:
     """Except totals that a panel shows otherwise, and what every device has too."""
     shown = {name for query in _QUERIES for name in re.findall(r"\b(\w+)\{", query)}
 

@@ -19,6 +19,7 @@ from deploy.docker.__main__ import DEFAULT_BASE
 from deploy.docker.deployment import SCALE_GROUPS
 from deploy.docker.engine import IMAGES, SCALE_IMAGES
 from deploy.docker.preparation import ROLES
+from issuer.settings import IssuerSettings
 from shuffler.settings import ShufflerSettings
 from tests.support.tools import tool
 from user_agent.settings import UserAgentSettings
@@ -27,6 +28,7 @@ _ROOT: Final = Path(__file__).parents[2]
 _SETTINGS: Final[dict[str, type[ServiceSettings]]] = {
     "analyzer": AnalyzerSettings,
     "shuffler": ShufflerSettings,
+    "issuer": IssuerSettings,
     "user_agent": UserAgentSettings,
 }
 
@@ -84,7 +86,7 @@ def _pins(file: str) -> dict[str, frozenset[str]]:
     }
 
 
-@pytest.mark.parametrize("image", [*IMAGES, "issuer"])
+@pytest.mark.parametrize("image", IMAGES)
 def test_an_images_lock_is_part_of_the_whole_lock(image: str) -> None:
     """Image and project pin the same versions and hashes, so that images run what is tested."""
     whole, part = _pins("requirements.lock"), _pins(f"deploy/docker/{image}.lock")
@@ -93,7 +95,7 @@ def test_an_images_lock_is_part_of_the_whole_lock(image: str) -> None:
     assert part == {pin: whole.get(pin) for pin in part}
 
 
-@pytest.mark.parametrize("party", [*_SETTINGS, "issuer"])
+@pytest.mark.parametrize("party", _SETTINGS)
 def test_a_partys_lock_pins_what_its_group_names(party: str) -> None:
     """Every package of a group is in its lock, and among the project's dependencies."""
     project = _toml("pyproject.toml")
@@ -121,15 +123,15 @@ def test_the_compose_file_is_valid(file: str) -> None:
 
 
 def test_user_agent_and_analyzer_share_no_network() -> None:
-    """Only the shuffler joins networks of both; every network is internal."""
+    """Only the shuffler joins networks of both, and the issuer none of theirs; all are internal."""
     services = {name: _networks(one) for name, one in _CONTAINERS.items()}
 
-    assert {"edge", "core", "operation", "metrics-analyzer", "metrics-shuffler"} == set(
-        _COMPOSE["networks"]
-    )
+    metrics = {"metrics-analyzer", "metrics-shuffler", "metrics-issuer"}
+    assert {"edge", "core", "operation", "tokens", "issuing", *metrics} == set(_COMPOSE["networks"])
     assert all(network == {"internal": True} for network in _COMPOSE["networks"].values())
-    assert {"edge"} == services["user_agent"]
-    assert "edge" not in services["analyzer"]
+    assert {"edge", "tokens"} == services["user_agent"]
+    assert {"tokens", "issuing", "metrics-issuer"} == services["issuer"]
+    assert not services["issuer"] & (services["analyzer"] | services["shuffler"])
     assert ["shuffler"] == [
         name
         for name, networks in services.items()
@@ -141,7 +143,7 @@ def test_the_insides_of_parties_never_meet() -> None:
     """In the scale deployment, parties share networks through their coordinators and haproxy."""
     party_of = {name: party for party, names in _INSIDES.items() for name in (party, *names)}
     party_of |= {"haproxy": "shuffler", "user_agent": "person", "loadgen": "person"}
-    party_of |= {"operator": "operator", "prometheus": "monitoring"}
+    party_of |= {"operator": "operator", "prometheus": "monitoring", "issuer": "issuer"}
     party_of |= {name: name for name in _SCALED if name.startswith("prepare_")}
 
     assert party_of.keys() == _SCALED.keys()
@@ -157,6 +159,10 @@ def test_the_insides_of_parties_never_meet() -> None:
         ("analyzer", "shuffler"): {"core", "operation"},
         ("haproxy", "user_agent"): {"edge"},
         ("haproxy", "loadgen"): {"edge"},
+        ("issuer", "user_agent"): {"tokens"},
+        ("issuer", "loadgen"): {"tokens"},
+        ("issuer", "operator"): {"issuing"},
+        ("issuer", "prometheus"): {"metrics-issuer"},
         ("analyzer", "operator"): {"operation"},
         ("operator", "shuffler"): {"operation"},
         ("analyzer", "prometheus"): {"metrics-analyzer"},
@@ -261,6 +267,7 @@ def test_a_partys_preparation_sees_only_its_own_files() -> None:
         "certificates": {f"{secrets}:/secrets"},
         "analyzer": {f"{secrets}/analyzer:/secrets", "analyzer-state:/var/lib/shuffledp"},
         "shuffler": {f"{secrets}/shuffler:/secrets", "shuffler-state:/var/lib/shuffledp"},
+        "issuer": {f"{secrets}/issuer:/secrets", "issuer-state:/var/lib/shuffledp"},
     } == mounted
 
 
@@ -273,7 +280,8 @@ def test_the_settings_of_containers_are_valid(party: str) -> None:
 
     secrets = {one["target"] for one in service["secrets"]}
     paths = (settings.tls_certificate, settings.tls_key, settings.tls_authority)
-    named = {path for path in (*paths, getattr(settings, "state_key", None)) if path}
+    others = (getattr(settings, key, None) for key in ("state_key", "people", "credential_file"))
+    named = {path for path in (*paths, *others) if path}
     assert {Path("/run/secrets") / one for one in secrets} == named
     assert Path("/var/lib/shuffledp/state") == settings.state_directory
 
@@ -305,25 +313,27 @@ def test_the_settings_of_the_scale_deployment_are_valid(name: str, party: str) -
 
 
 def test_a_persons_device_is_not_measured() -> None:
-    """Only the analyzer and shuffler serve metrics and are scraped."""
+    """Only analyzer, shuffler and issuer serve metrics and are scraped."""
     [asked] = _yaml("prometheus/prometheus.yaml")["scrape_configs"]
     [scaled] = _yaml("prometheus/prometheus.scale.yaml")["scrape_configs"]
     files = {party: _toml(f"deploy/settings/{party}.toml") for party in _SETTINGS}
 
-    assert [["analyzer:9464", "shuffler:9464"]] == [
-        one["targets"] for one in asked["static_configs"]
-    ]
-    assert [["analyzer:9464", "shuffler:9464"], [f"{name}:9464" for name in _FRONT_ENDS]] == [
+    servers = ["analyzer:9464", "shuffler:9464", "issuer:9464"]
+    assert [servers] == [one["targets"] for one in asked["static_configs"]]
+    assert [servers, [f"{name}:9464" for name in _FRONT_ENDS]] == [
         one["targets"] for one in scaled["static_configs"]
     ]
-    assert ["analyzer", "shuffler"] == [n for n, file in files.items() if "metrics_listen" in file]
+    measured = [name for name, file in files.items() if "metrics_listen" in file]
+    assert servers == [f"{name}:9464" for name in measured]
 
 
 def test_an_image_copies_only_its_partys_folders() -> None:
     """A party's image holds protos, common and its own folder, and no image runs as root."""
     text = (_ROOT / "deploy" / "docker" / "Dockerfile").read_text(encoding="utf-8")
     assert [DEFAULT_BASE] == re.findall(r"(?m)^ARG BASE=(.*)$", text)
-    assert [len(IMAGES) + 1, 3] == [text.count(f"\n{line} ") for line in ("USER", "HEALTHCHECK")]
+    assert [len(IMAGES) + 1, len(_SETTINGS)] == [
+        text.count(f"\n{line} ") for line in ("USER", "HEALTHCHECK")
+    ]
     assert {"10001:10001"} == set(re.findall(r"(?m)^USER (.*)$", text))
     for party in _SETTINGS:
         [stage] = re.findall(

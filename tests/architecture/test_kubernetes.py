@@ -15,7 +15,8 @@ import yaml
 
 from analyzer.settings import AnalyzerSettings
 from common.runtime.certificates import FRONT_END
-from common.runtime.settings import KeyHolderSettings, load
+from common.runtime.settings import ServiceSettings, load
+from issuer.settings import IssuerSettings
 from shuffler.settings import ShufflerSettings
 from tests.support.tools import tool
 
@@ -24,10 +25,14 @@ _FOLDER: Final = _DEPLOY / "kubernetes"
 _COMPOSE: Final = _DEPLOY / "compose.scale.yaml"
 _VERSION: Final = "1.37"
 _COMPONENT: Final = "app.kubernetes.io/component"
-_SETTINGS: Final[dict[str, type[KeyHolderSettings]]] = {
+_SETTINGS: Final[dict[str, type[ServiceSettings]]] = {
     "analyzer": AnalyzerSettings,
     "shuffler": ShufflerSettings,
+    "issuer": IssuerSettings,
 }
+_OF_SEVERAL_PROCESSES: Final = ("analyzer", "shuffler")
+_HOLDERS: Final = {"coordinator", "issuer"}
+"""The one process of each party that holds its keys."""
 _WORKLOADS: Final = {"Deployment", "StatefulSet"}
 
 Edge = tuple[str, str, int]
@@ -170,7 +175,7 @@ def test_every_pod_is_probed(party: str, name: str, pod: dict[str, Any]) -> None
     for probe in probes.values():
         action = probe.get("httpGet") or probe.get("tcpSocket")
         assert "exec" in probe or action["port"] in _ports(pod)
-    if name in {"front-end", "coordinator"}:
+    if name in {"front-end", *_HOLDERS}:
         settings = f"/etc/shuffledp/{party}.toml"
         module = ["python3", "-m", "common.runtime.health_check", party, "--settings", settings]
         assert module == probes["readinessProbe"]["exec"]["command"]
@@ -195,11 +200,9 @@ def test_front_ends_are_replaced_one_at_a_time() -> None:
 
 
 @pytest.mark.parametrize("party", _SETTINGS)
-def test_there_is_one_coordinator(party: str) -> None:
+def test_one_process_holds_the_keys(party: str) -> None:
     """It is a StatefulSet of one, with its state on a volume that one pod at a time can use."""
-    [found] = [
-        one for one in _of_kind(party, *_WORKLOADS) if one["metadata"]["name"] == "coordinator"
-    ]
+    [found] = [one for one in _of_kind(party, *_WORKLOADS) if one["metadata"]["name"] in _HOLDERS]
     [claim] = found["spec"]["volumeClaimTemplates"]
 
     assert ("StatefulSet", 1) == (found["kind"], found["spec"]["replicas"])
@@ -239,16 +242,16 @@ def test_a_process_gets_no_other_roles_certificate(party: str) -> None:
     """Each mounts its own role's secret; only services hold the party's, only coordinators keys."""
     for name, pod in _pods(party).items():
         mounted = {one["secret"]["secretName"] for one in pod["volumes"] if "secret" in one}
-        expected = {f"internal-{name}"}
-        expected |= {"front-end": {"party-front-end"}, "coordinator": {"party"}}.get(name, set())
-        expected |= {"state-key"} if name == "coordinator" else set()
+        expected = {"people"} if party == "issuer" else {f"internal-{name}"}
+        expected |= {"party-front-end"} if name == "front-end" else set()
+        expected |= {"party", "state-key"} if name in _HOLDERS else set()
         assert expected == mounted
     for secret in _kustomization(_FOLDER / "example" / party)["secretGenerator"]:
         role = secret["name"].removeprefix("internal-")
         names = {Path(file).name for file in secret["files"]}
         owner = {"party": party, "party-front-end": FRONT_END}.get(role, role)
         own = {"authority.pem", f"{owner}.pem", f"{owner}.key"}
-        assert names == ({"state.key"} if role == "state-key" else own)
+        assert names == {"state-key": {"state.key"}, "people": {"people.txt"}}.get(role, own)
 
 
 @pytest.mark.parametrize("party", _SETTINGS)
@@ -276,7 +279,7 @@ def _addresses(container: dict[str, Any]) -> Iterator[tuple[str, int]]:
             yield text.partition("@")[2].partition("/")[0], 5432
 
 
-@pytest.mark.parametrize("party", _SETTINGS)
+@pytest.mark.parametrize("party", _OF_SEVERAL_PROCESSES)
 def test_an_address_in_the_settings_is_a_service_that_may_be_called(party: str) -> None:
     """It is a service with this port, and the network policies allow the connection."""
     services = {one["metadata"]["name"]: one["spec"] for one in _of_kind(party, "Service")}
@@ -317,7 +320,7 @@ def test_the_shuffler_may_call_the_analyzer() -> None:
 def test_the_settings_load_and_name_mounted_files(party: str) -> None:
     """With each service's environment, as far as this version has its settings."""
     file = _FOLDER / party / f"{party}.toml"
-    for name in {"front-end", "coordinator"} & _pods(party).keys():
+    for name in {"front-end", *_HOLDERS} & _pods(party).keys():
         [container] = _pods(party)[name]["containers"]
         environment = _environment(container) | {
             "SHUFFLEDP_SHUFFLER_ANALYZER": "analyzer:7001",
@@ -328,9 +331,10 @@ def test_the_settings_load_and_name_mounted_files(party: str) -> None:
 
         mounts = {Path(mount["mountPath"]) for mount in container["volumeMounts"]}
         keys = (settings.tls_certificate, settings.tls_key, settings.tls_authority)
-        files = [path for path in (*keys, settings.state_key) if path is not None]
-        assert [] == [path for path in files if path.parent not in mounts]
-        assert ("coordinator" == name) == (settings.state_key is not None)
+        state_key = getattr(settings, "state_key", None)
+        files = (*keys, state_key, getattr(settings, "people", None))
+        assert [] == [path for path in files if path and path.parent not in mounts]
+        assert (name in _HOLDERS) == (state_key is not None)
         assert settings.state_directory.parent in mounts
         listening = {settings.listen, settings.metrics_listen}
         assert {f"0.0.0.0:{_ports(_pods(party)[name])[port]}" for port in ("grpc", "metrics")} == (
@@ -435,6 +439,7 @@ def test_every_allowed_port_is_one_that_the_callee_has(party: str) -> None:
 
 
 _NAMES: Final = {
+    "issuer": "issuer/issuer",
     "user_agent": "devices",
     "loadgen": "devices",
     "haproxy": "devices",  # here the load balancer of a service
@@ -478,16 +483,16 @@ def test_the_allowed_connections_are_those_of_the_compose_file() -> None:
 
     Replicas of one kind share networks there too, and may not connect here.
     """
-    edges = _allowed("shuffler") | _allowed("analyzer")
+    edges = set[Edge]().union(*map(_allowed, _SETTINGS))
 
     assert _compose_pairs() - _NEVER_CONNECT == {frozenset(edge[:2]) for edge in edges}
     assert _compose_pairs() >= _NEVER_CONNECT
 
 
-def test_devices_reach_front_ends_only() -> None:
+def test_devices_reach_front_ends_and_issuer_only() -> None:
     """Whatever an address is, the analyzer's pods do not accept it."""
-    edges = _allowed("shuffler") | _allowed("analyzer")
+    edges = set[Edge]().union(*map(_allowed, _SETTINGS))
 
-    assert {("devices", "shuffler/front-end", 7002)} == {
+    assert {("devices", "shuffler/front-end", 7002), ("devices", "issuer/issuer", 7003)} == {
         edge for edge in edges if "devices" in edge[:2]
     }

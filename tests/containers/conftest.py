@@ -10,7 +10,7 @@ from tests.support.containers import Images, deployed, engine_of_this_machine
 
 @pytest.fixture(scope="session")
 def images() -> Iterator[Images]:
-    """The four built images; without an engine the run ends with the reason."""
+    """The built images; without an engine the run ends with the reason."""
     with ExitStack() as held:
         try:
             built = Images.built(held.enter_context(engine_of_this_machine()))
@@ -21,6 +21,6 @@ def images() -> Iterator[Images]:
 
 @pytest.fixture(scope="session")
 def deployment(images: Images, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
-    """The three services, healthy."""
+    """The services, healthy."""
     with deployed(images, tmp_path_factory.mktemp("deployment")) as running:
         yield running

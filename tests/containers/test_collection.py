@@ -1,4 +1,4 @@
-"""5,000 users through three containers, each of which is killed once in the middle."""
+"""5,000 users through the containers, each of which is killed once in the middle."""
 
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -9,10 +9,12 @@ import numpy as np
 from deploy.docker.deployment import SERVICES, Deployment
 from tests.support.containers import (
     ITEMS,
-    contribute_persons,
+    contribute_person,
+    fetch_tokens,
     inside,
     inspect,
     kill,
+    make_token_key,
     operator,
     say,
     submit_users,
@@ -20,8 +22,9 @@ from tests.support.containers import (
 )
 
 _USERS: Final = 5000
-_PERSONS: Final = 20
-"""Users who contribute through the user agent."""
+_PERSON: Final = "anna"
+_VALUE: Final = 40
+"""The user who contributes through the user agent, and their value."""
 _BEFORE: Final = 2000
 """Other users who are acknowledged before anything is killed."""
 _SEEDS: Final = (7, 8)
@@ -40,46 +43,46 @@ def test_a_collection_outlives_the_death_of_every_service(deployment: Deployment
     """
     Every acknowledged submission is counted once, and the histogram is right.
 
-    The shuffler is killed while users submit, and then analyzer and user agent. The engine restarts
-    each. Users send the same bytes until they are acknowledged.
+    The shuffler is killed while users submit, and then the others. The engine restarts each. Users
+    send the same bytes until they are acknowledged, each with a token.
     """
+    key = make_token_key(deployment, "2030-01-31T12:00:00")
     created = operator(
         deployment,
         *("task", "create", "/drafts/cities.toml", "--json"),
-        *("--shuffler-key", "/state/shuffler/state/envelope.pub"),
+        *("--shuffler-key", "/state/shuffler/state/envelope.pub", "--token-key", key),
     )
     digest = created["task_digest"]
     assert _USERS == created["task"]["target_size"]
-    values = [40 * person for person in range(_PERSONS)]
-    half = _PERSONS // 2
+    rest = _USERS - _BEFORE - 1
+    tokens = fetch_tokens(deployment, digest, _BEFORE, rest)
+    say("tokens are fetched")
 
-    runs = [submit_users(deployment, digest, _BEFORE, _SEEDS[0])]
-    assert [False] * half == contribute_persons(deployment, digest, values[:half])
-    say(f"{_BEFORE + half} users are through")
+    runs = [submit_users(deployment, digest, _BEFORE, _SEEDS[0], tokens[0])]
+    assert not contribute_person(deployment, digest, _PERSON, _VALUE)
+    say(f"{_BEFORE + 1} users are through")
     with ThreadPoolExecutor() as pool:
         written = inside(deployment, "shuffler", _LAST_WRITE)
-        rest = _USERS - _BEFORE - _PERSONS
-        running = pool.submit(submit_users, deployment, digest, rest, _SEEDS[1])
+        running = pool.submit(submit_users, deployment, digest, rest, _SEEDS[1], tokens[1])
         _wait_for_submissions(deployment, written, running)
         kill(deployment, "shuffler")
         assert not running.done(), "all users were done before the shuffler was killed"
-        kill(deployment, "analyzer")
-        kill(deployment, "user_agent")
-        # The first half answered before; the agent may still be down for the others.
-        assert [True] * half + [False] * half == contribute_persons(deployment, digest, values)
+        for service in ("analyzer", "issuer", "user_agent"):
+            kill(deployment, service)
+        assert contribute_person(deployment, digest, _PERSON, _VALUE)
         runs.append(running.result())
     say(f"{_USERS} users are through")
     deployment.wait()
 
-    assert [1, 1, 1] == [inspect(deployment, service)["RestartCount"] for service in SERVICES]
-    assert _USERS == sum(run["users_acknowledged"] for run in runs) + _PERSONS
+    assert [1, 1, 1, 1] == [inspect(deployment, service)["RestartCount"] for service in SERVICES]
+    assert _USERS == sum(run["users_acknowledged"] for run in runs) + 1
     assert [0, 0] == [run["users_given_up"] + run["users_dropped"] for run in runs]
     assert runs[1]["retries"] > 0
     result = _result(deployment, digest)
     say("the result is released")
     assert _USERS == result["n_users"]
     assert (2 * _USERS, 0) == (result["n_reports"], sum(result["refused"].values()))
-    counts = np.bincount(values, minlength=ITEMS)
+    counts = np.bincount([_VALUE], minlength=ITEMS)
     for users, seed in zip((_BEFORE, rest), _SEEDS, strict=True):
         counts += values_of_users(deployment, users, seed)
     _check_histogram(result, counts / _USERS)

@@ -125,6 +125,17 @@ def test_a_service_reaches_nothing_outside(deployment: Deployment, service: str)
 
 
 @pytest.mark.parametrize("service", ["analyzer", "shuffler"])
+def test_no_other_party_reaches_the_issuer(deployment: Deployment, service: str) -> None:
+    """It knows people's names; devices reach it, and the operator does."""
+    addresses = _addresses(deployment, "issuer")
+
+    assert {"unreachable"} == _attempts(
+        deployment, service, [(address, 7003) for address in addresses.values()]
+    )
+    assert {"connected"} == _attempts(deployment, "user_agent", [(addresses["tokens"], 7003)])
+
+
+@pytest.mark.parametrize("service", ["analyzer", "shuffler", "issuer"])
 def test_metrics_are_read_in_their_own_network(deployment: Deployment, service: str) -> None:
     """Any container in that network reads them, under the name in Prometheus' configuration."""
     engine, network = deployment.engine, f"metrics-{service}"
@@ -145,6 +156,7 @@ def test_metrics_are_read_in_their_own_network(deployment: Deployment, service: 
         ("shuffler", "analyzer", "core"),
         ("analyzer", "shuffler", "core"),
         ("user_agent", "shuffler", "edge"),
+        ("issuer", "user_agent", "tokens"),
     ],
 )
 def test_the_other_parties_cannot_read_metrics(

@@ -19,6 +19,7 @@ def test_an_image_is_small(images: Images, image: str) -> None:
     [
         ("shuffler", ["analyzer", "user_agent", "deploy", "scipy", "dp_accounting", "typer"]),
         ("analyzer", ["shuffler", "user_agent", "deploy", "typer"]),
+        ("issuer", ["shuffler", "analyzer", "user_agent", "deploy", "scipy", "typer"]),
         ("user_agent", ["shuffler", "analyzer", "deploy", "typer"]),
         ("operator", ["matplotlib"]),
     ],

@@ -7,13 +7,16 @@ from typing import Any
 import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1.health import aio as health
 
 from common.errors import SettingsError
-from common.runtime.access import CALLS, Caller
-from common.runtime.certificates import FRONT_END, Authority
+from common.runtime.access import CALLS, Caller, connections_of
+from common.runtime.admission_interceptor import AdmissionInterceptor
+from common.runtime.certificates import FRONT_END, Authority, Certificate
 from common.runtime.clock import SystemClock
-from common.runtime.rpc import open_channel
+from common.runtime.rpc import bind, make_server, open_channel
 from common.runtime.tls import Tls, TlsFiles, development_files
+from common.runtime.trust import Trust
 from common.wire.tasks import draft_to_wire
 from protos.shuffledp.v1 import analyzer_pb2, analyzer_pb2_grpc, shuffler_pb2
 from tests.support.clients import DEADLINE, envelopes, fetch_task, refusal, result_of
@@ -117,6 +120,65 @@ async def test_renewed_certificates_are_shown_without_a_restart(services: Servic
     await services.analyzer.stop()
     await services.start_analyzer(address)
     assert signed == await fetch_task(services, signed.digest())
+
+
+@pytest.mark.own_services
+async def test_a_revoked_certificate_is_refused_at_once(services: Services) -> None:
+    """Also on an open connection; a damaged file of trust changes nothing."""
+    trust = services.directory / "tls" / "authority.pem"
+    request, before = analyzer_pb2.GetTaskRequest(task_digest=bytes(32)), trust.read_bytes()
+    own = development_files(trust.parent, "shuffler", SystemClock()).certificate
+    line = f"revoked: {Certificate.read(own or trust).fingerprint}\n".encode()
+    async with services.channel_as("shuffler") as channel:
+        stub = analyzer_pb2_grpc.AnalyzerStub(channel)
+        for content, status in (
+            (before, "NOT_FOUND"),
+            (before + line, _DENIED),
+            (before, "NOT_FOUND"),
+            (before + line[:-2], "NOT_FOUND"),
+        ):
+            trust.write_bytes(content)
+            assert status == await _status(stub.GetTask(request, timeout=DEADLINE))
+
+
+@pytest.mark.own_services
+async def test_an_authority_certifies_no_other_organisations_party(services: Services) -> None:
+    """
+    The holder of the operator's authority issues a certificate of the shuffler.
+
+    The analyzer trusts both authorities, and yet neither the analyzer accepts the caller, nor a
+    device such a server.
+    """
+    tls, clock = services.directory / "tls", SystemClock()
+    own = Authority.read(tls).certificate
+    other = services.directory / "other"
+    rogue = development_files(other, "shuffler", clock).read()
+    operators = Authority.read(other).certificate
+    trust = Trust({"analyzer": own, "shuffler": own, "operator": operators})
+    (tls / "authority.pem").write_bytes(trust.to_bytes())
+    request = analyzer_pb2.GetTaskRequest(task_digest=bytes(32))
+    right = development_files(tls, "shuffler", clock).read()
+    for identity, status in ((right, "NOT_FOUND"), (rogue, _DENIED)):
+        async with open_channel(
+            services.analyzer.address, "analyzer", right.authority, own=identity
+        ) as channel:
+            stub = analyzer_pb2_grpc.AnalyzerStub(channel)
+            assert status == await _status(stub.GetTask(request, timeout=DEADLINE))
+
+    server = make_server(
+        AdmissionInterceptor(callers=None, token=None), connections_of("shuffledp.v1.Shuffler")
+    )
+    checks = health.HealthServicer()
+    health_pb2_grpc.add_HealthServicer_to_server(checks, server)
+    files = TlsFiles.within(other, "shuffler")
+    address = bind(server, "127.0.0.1:0", Tls.open(files, "shuffler", clock))
+    await server.start()
+    for trusted, status in ((rogue.authority, "OK"), (right.authority, "UNAVAILABLE")):
+        async with open_channel(address, "shuffler", trusted) as channel:
+            stub = health_pb2_grpc.HealthStub(channel)
+            call = stub.Check(health_pb2.HealthCheckRequest(), timeout=DEADLINE)
+            assert status == await _status(call)
+    await server.stop(0)
 
 
 @pytest.mark.own_services

@@ -87,7 +87,7 @@ async def test_a_conversation_whose_answers_are_not_read_is_ended(
     """It ends at its time limit and frees its place; callers without a deadline get the reason."""
     short = replace(CallKind.REFLECTION.value, seconds=0.5)
     monkeypatch.setattr(CallKind.REFLECTION, "_value_", short)
-    interceptor = AdmissionInterceptor(certificates=False, token=None)
+    interceptor = AdmissionInterceptor(callers=None, token=None)
     server = make_server(interceptor, connections_of(_SHUFFLER))
     reflection.enable_server_reflection((reflection.SERVICE_NAME,), server)
     address = bind(server, "127.0.0.1:0", None)

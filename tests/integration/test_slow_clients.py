@@ -54,7 +54,7 @@ async def _server(
     connections: Connections = _LIMITS, on_error: Callable[[BaseException], None] = lambda _: None
 ) -> AsyncIterator[tuple[str, Answering]]:
     """Run a plaintext server behind the admission interceptor."""
-    interceptor = AdmissionInterceptor(certificates=False, token=None, on_error=on_error)
+    interceptor = AdmissionInterceptor(callers=None, token=None, on_error=on_error)
     server = make_server(interceptor, connections)
     servicer = Answering()
     shuffler_pb2_grpc.add_ShufflerServicer_to_server(servicer, server)

@@ -1,11 +1,11 @@
-"""Build, start, inspect, kill and load the three services in containers."""
+"""Build, start, inspect, kill and load the services in containers."""
 
 import json
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,7 +57,7 @@ def engine_of_this_machine() -> Iterator[Engine]:
 
 @dataclass(frozen=True, slots=True)
 class Images:
-    """The four images under test."""
+    """The images under test."""
 
     engine: Engine
     base: str
@@ -113,7 +113,7 @@ class Images:
 
 @contextmanager
 def deployed(images: Images, folder: Path) -> Iterator[Deployment]:
-    """Start the three services with new keys; remove everything afterwards."""
+    """Start the services with new keys; remove everything afterwards."""
     deployment = Deployment(
         engine=images.engine,
         project=PROJECT,
@@ -126,7 +126,7 @@ def deployed(images: Images, folder: Path) -> Iterator[Deployment]:
         deployment.prepare()
         say("keys and identities are created")
         deployment.start()
-        say("all three are healthy")
+        say("all services are healthy")
         yield deployment
     finally:
         deployment.compose("down", "--remove-orphans", "--volumes")
@@ -180,11 +180,44 @@ def operator(deployment: Deployment, *arguments: str, check: bool = True) -> Any
     return json.loads(outcome.stdout) if outcome.returncode == 0 else None
 
 
-def submit_users(deployment: Deployment, digest: str, users: int, seed: int) -> dict[str, Any]:
+def make_token_key(deployment: Deployment, end: str) -> str:
+    """Create a task's token key, as the issuer's operator; return its file there."""
+    file = "/files/token-key.json"
+    deployment.compose(
+        *("run", "--rm", "-T", "operator", "issuer", "new-key", "--end", end, "--out", file),
+        *("--issuer", "issuer:7003", "--token-file", "/run/secrets/issuer.token"),
+        *("--authority", AUTHORITY),
+    )
+    return file
+
+
+def fetch_tokens(deployment: Deployment, digest: str, *counts: int) -> list[str]:
+    """Get a token for each simulated person; return files with these numbers of tokens."""
+    deployment.compose(
+        *("run", "--rm", "-T", "loadgen", "issuer", "tokens", digest),
+        *("--credentials", "/run/secrets/credentials.txt", "--out", "/files/tokens.txt"),
+        *("--issuer", "issuer:7003", "--shuffler", "shuffler:7002", "--authority", AUTHORITY),
+    )
+    program = (
+        "import json, pathlib\n"
+        "lines = iter(pathlib.Path('/files/tokens.txt').read_text().splitlines())\n"
+        f"files = {{f'/files/tokens-{{n}}.txt': n for n in {counts}}}\n"
+        "for name, count in files.items():\n"
+        "    pathlib.Path(name).write_text(''.join(next(lines) + '\\n' for _ in range(count)))\n"
+        "assert next(lines, None) is None\n"
+        "print(json.dumps([*files]))"
+    )
+    found: list[str] = _in_loadgen(deployment, "-c", program)
+    return found
+
+
+def submit_users(
+    deployment: Deployment, digest: str, users: int, seed: int, tokens: str
+) -> dict[str, Any]:
     """Submit for users by the load generator, each until acknowledged; return its report."""
     outcome = deployment.compose(
         *("run", "--rm", "-T", "loadgen", "load", digest, "--shuffler", "shuffler:7002"),
-        *("--i-run-these-services", "--authority", AUTHORITY),
+        *("--i-run-these-services", "--authority", AUTHORITY, "--tokens", tokens),
         *("--users", str(users), "--dataset", DATASET),
         *("--seed", str(seed), "--mode", "users", "--concurrency", "4", "--json"),
     )
@@ -208,17 +241,11 @@ def values_of_users(deployment: Deployment, users: int, seed: int) -> list[int]:
     return found
 
 
-def contribute_persons(deployment: Deployment, digest: str, values: Sequence[int]) -> list[bool]:
-    """
-    Contribute for `person 0`, … through the user agent, each until it is answered.
-
-    Returns:
-        For each person, whether the agent already had their answer.
-    """
+def contribute_person(deployment: Deployment, digest: str, person: str, value: int) -> bool:
+    """Contribute through the user agent; return whether it already had the person's answer."""
     socket = "unix:/run/shuffledp/user_agent.sock"
-    script = (_HERE / "contribute_persons.py").read_text(encoding="utf-8")
-    numbers = [str(value) for value in values]
-    found: list[bool] = _in_loadgen(deployment, "-", socket, digest, *numbers, text=script)
+    script = (_HERE / "contribute_person.py").read_text(encoding="utf-8")
+    found: bool = _in_loadgen(deployment, "-", socket, digest, person, str(value), text=script)
     return found
 
 

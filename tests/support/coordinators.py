@@ -7,13 +7,13 @@ from common.runtime.access import connections_of
 from common.runtime.admission_interceptor import AdmissionInterceptor
 from common.runtime.jobs import OfferedJobs, serve_jobs
 from common.runtime.rpc import bind, make_server
-from common.runtime.tls import Tls
+from common.runtime.tls import Tls, VerifiedCallers
 
 
 @asynccontextmanager
 async def coordinator(tls: Tls, jobs: OfferedJobs) -> AsyncIterator[str]:
     """Serve jobs; yield the address."""
-    admission = AdmissionInterceptor(certificates=True, token=None, on_error=lambda _: None)
+    admission = AdmissionInterceptor(callers=VerifiedCallers(tls), token=None)
     server = make_server(admission, connections_of("shuffledp.v1.Jobs"))
     serve_jobs(server, jobs)
     address = bind(server, "127.0.0.1:0", tls, ask_for_certificates=True)

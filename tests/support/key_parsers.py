@@ -105,6 +105,11 @@ def _own(folder: Path) -> object:
     return identity_for(settings, "analyzer", ManualClock())
 
 
+def _revoking(folder: Path) -> object:
+    """Revoke, with a hostile list of what was revoked earlier."""
+    return KeyFolder(folder).revoke("analyzer", _NOW)
+
+
 def _issued(folder: Path) -> object:
     """Issue a certificate under a planted authority."""
     return development_files(folder, "analyzer", ManualClock()).read()
@@ -145,4 +150,5 @@ PARSERS: Final = (
             ("certificate to renew", _renewed, "analyzer.pem", 1),
         )
     ),
+    _among(_PEM, _revoking, "revoked.txt", f"{'ab' * 32} analyzer 2026".encode(), form="text"),
 )

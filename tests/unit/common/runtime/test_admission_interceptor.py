@@ -22,7 +22,7 @@ def interceptor(monkeypatch: pytest.MonkeyPatch) -> AdmissionInterceptor:
     """Return an interceptor that reads one short call at a time."""
     short = replace(CallKind.SHORT.value, read_seconds=_SECONDS, reads=1, peer_reads=1)
     monkeypatch.setattr(CallKind.SHORT, "_value_", short)
-    return AdmissionInterceptor(certificates=False, token=None)
+    return AdmissionInterceptor(callers=None, token=None)
 
 
 async def _sent_after(seconds: float) -> AsyncIterator[bytes]:

@@ -1,5 +1,6 @@
 import json
 import logging
+from pathlib import Path
 from typing import Any, Final
 
 import grpc
@@ -8,11 +9,11 @@ import pytest
 from common.errors import PeerRefusalError, SettingsError, UnknownTaskError
 from common.runtime.access import connections_of
 from common.runtime.admission_interceptor import AdmissionInterceptor
-from common.runtime.certificates import PARTIES
+from common.runtime.certificates import PARTIES, Authority
 from common.runtime.rpc import bind, make_server, open_channel, reply
 from common.runtime.tls import TlsIdentity
+from common.runtime.trust import Trust
 
-_OWN: Final = TlsIdentity(certificate=b"certificate", key=b"key", authority=b"authority")
 _MIB: Final = 1 << 20
 _MOST: Final = {
     "grpc.max_receive_message_length": 4 * _MIB,
@@ -32,7 +33,7 @@ _MOST: Final = {
 def test_a_server_has_bounded_resources(service: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Admission is the last interceptor, and no other process can share the port."""
     given: dict[str, Any] = {}
-    interceptor = AdmissionInterceptor(certificates=True, token=None)
+    interceptor = AdmissionInterceptor(callers=None, token=None)
     monkeypatch.setattr(grpc.aio, "server", lambda **fields: given.update(fields))
     make_server(interceptor, connections_of(f"shuffledp.v1.{service}"))
     options = dict(given["options"])
@@ -47,9 +48,9 @@ def test_a_server_has_bounded_resources(service: str, monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("party", PARTIES)
 def test_a_channel_accepts_only_the_called_partys_certificate(
-    party: str, monkeypatch: pytest.MonkeyPatch
+    party: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """The authority is the trusted one; answers are bounded, and only safe calls are retried."""
+    """Its authority alone is trusted; answers are bounded, and only safe calls are retried."""
     opened: list[tuple[str, Any, dict[str, Any]]] = []
     monkeypatch.setattr(grpc, "ssl_channel_credentials", lambda *parts: parts)
     monkeypatch.setattr(
@@ -57,11 +58,15 @@ def test_a_channel_accepts_only_the_called_partys_certificate(
         "secure_channel",
         lambda address, credentials, options: opened.append((address, credentials, dict(options))),
     )
-    open_channel("service.example:1", party, _OWN.authority, own=_OWN)
+    made = {
+        name: Authority.make(tmp_path, name, 0.0, name).certificate for name in (party, "issuer")
+    }
+    own = TlsIdentity(certificate=b"certificate", key=b"key", authority=Trust(made).to_bytes())
+    open_channel("service.example:1", party, own.authority, own=own)
     [(address, credentials, options)] = opened
 
     assert "service.example:1" == address
-    assert (b"authority", b"key", b"certificate") == credentials
+    assert (made[party].pem.encode(), b"key", b"certificate") == credentials
     assert party == options["grpc.ssl_target_name_override"]
     assert 0 < options["grpc.max_receive_message_length"] <= 4 * _MIB
     configs = json.loads(options["grpc.service_config"])["methodConfig"]
@@ -81,7 +86,7 @@ def test_an_internal_error_reveals_nothing(caplog: pytest.LogCaptureFixture) -> 
     """Neither caller nor log sees its text, which might repeat a user's input."""
     caplog.set_level(logging.DEBUG)
     noted: list[BaseException] = []
-    errors = AdmissionInterceptor(certificates=False, token=None, on_error=noted.append)
+    errors = AdmissionInterceptor(callers=None, token=None, on_error=noted.append)
     for error in (ValueError("198.51.100.7 sent 42"), RuntimeError("42"), MemoryError()):
         answer = errors._refusal(error)
         assert (grpc.StatusCode.INTERNAL, "internal error", ()) == answer

@@ -27,30 +27,60 @@ def test_keys_are_made_renewed_and_shown(tmp_path: Path) -> None:
     keys, identity = str(tmp_path / "keys"), tmp_path / "identity.pub"
     identity.write_text(SigningIdentity.generate().public_identity().raw.hex(), encoding="ascii")
     made = json.loads(_run("keys", "make", keys, "--host", "a.example.org", "--json"))
-    renewed = json.loads(_run("keys", "renew", keys, "shuffler", "--json"))
+    early = json.loads(_run("keys", "renew", keys, "--json"))
+    renewed = json.loads(_run("keys", "renew", keys, "shuffler", "--force", "--json"))
     shown = json.loads(_run("keys", "show", keys, "--identity", str(identity), "--json"))
 
-    assert ["authority", "analyzer", "shuffler", "user_agent", "operator"] == [
+    parties = ["analyzer", "shuffler", "issuer", "user_agent", "operator"]
+    assert [*(f"authority of {party}" for party in parties), *parties] == [
         one["party"] for one in made["certificates"]
     ]
+    assert (made["certificates"], []) == (early["certificates"], early["renewed"])
+    assert ["shuffler"] == renewed["renewed"]
     assert made["certificates"] != renewed["certificates"]
     assert renewed["certificates"] == shown["certificates"]
     assert len(shown["signing_identity"]) == 16
     assert shown["signing_identity"] in _run("keys", "show", keys, "--identity", str(identity))
 
 
-@pytest.mark.parametrize(("age", "soon"), [(334, []), (336, ["analyzer"]), (366, ["analyzer"])])
+@pytest.mark.parametrize(("age", "soon"), [(8, []), (10, ["analyzer"]), (15, ["analyzer"])])
 def test_certificates_that_end_soon_are_pointed_out(
     tmp_path: Path, age: int, soon: list[str]
 ) -> None:
-    """Certificates last a year; those with less than 30 days left are pointed out."""
+    """Certificates last 14 days; those with less than 5 days left are pointed out."""
     KeyFolder(tmp_path).make(["analyzer"], [], time.time() - 86_400 * age)
     shown = json.loads(_run("keys", "show", str(tmp_path), "--json"))["certificates"]
 
     assert soon == [one["party"] for one in shown if one["ends_soon"]]
     text = _run("keys", "show", str(tmp_path))
-    assert (soon != []) == ("expire in less than 30 days: analyzer" in text)
-    assert (age > 365) == ("ended" in text)
+    assert (soon != []) == ("which expire soon: analyzer." in text)
+    assert (age > 14) == ("ended" in text)
+
+
+def test_another_organisations_authority_is_trusted(tmp_path: Path) -> None:
+    """The printed SHA-256 is to be compared; --shared makes one authority for all."""
+    theirs, keys = tmp_path / "theirs", str(tmp_path / "keys")
+    made = json.loads(_run("keys", "make", str(theirs), "--party", "shuffler", "--json"))
+    printed = _run("keys", "trust", keys, "shuffler", str(theirs / "authorities" / "shuffler.pem"))
+    shared = json.loads(_run("keys", "make", str(tmp_path / "shared"), "--shared", "--json"))
+
+    assert f"Trusted for the shuffler: {made['certificates'][0]['sha256']}" in printed
+    assert "authority" == shared["certificates"][0]["party"]
+
+
+def test_a_revocation_says_until_when_the_certificates_are_valid(tmp_path: Path) -> None:
+    """The command and `keys show` print it; the file of trust has it for servers."""
+    keys, made = str(tmp_path), KeyFolder(tmp_path)
+    made.make(["analyzer", "shuffler"], [], time.time())
+    certificate = made.show()["shuffler"][1]
+    printed = _run("keys", "revoke", keys, "shuffler")
+    shown = json.loads(_run("keys", "show", keys, "--json"))["certificates"]
+
+    assert f"valid until {certificate.end.isoformat()}: shuffler" in printed
+    assert "13, revoked" in printed
+    assert ["shuffler"] == [one["party"] for one in shown if one["revoked"]]
+    line = f"revoked: {certificate.fingerprint}\n"
+    assert line in (tmp_path / "analyzer" / "authority.pem").read_text(encoding="ascii")
 
 
 def test_an_identity_is_made_before_the_first_start_and_renewed(tmp_path: Path) -> None:

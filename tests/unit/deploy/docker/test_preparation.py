@@ -13,7 +13,16 @@ from common.runtime.settings import KeyHolderSettings
 from common.runtime.state_directory import StateDirectory
 from common.runtime.tls import TlsFiles
 from deploy.clients.key_folder import KeyFolder
-from deploy.docker.preparation import PARTIES, ROLES, prepare_certificates, prepare_party
+from deploy.docker.preparation import (
+    PARTIES,
+    PEOPLE,
+    ROLES,
+    prepare_certificates,
+    prepare_party,
+    prepare_people,
+)
+from issuer.entitlements import PeopleList
+from user_agent.credentials import CredentialFile
 
 _NOW = SystemClock().now()
 
@@ -23,6 +32,7 @@ def _prepare(folder: Path, now: float = _NOW) -> tuple[Path, Path]:
     secrets, states = folder / "secrets", folder / "states"
     secrets.mkdir(exist_ok=True)
     prepare_certificates(secrets, now, internal=True)
+    prepare_people(secrets)
     for party in PARTIES:
         prepare_party(secrets / party, states / party)
     return secrets, states
@@ -50,14 +60,14 @@ def test_a_party_starts_with_what_was_prepared(tmp_path: Path, party: str) -> No
     assert keys.operator_token.matches(token)
 
 
-@pytest.mark.parametrize("party", PARTIES)
+@pytest.mark.parametrize("party", ROLES)
 def test_a_partys_processes_have_an_authority_of_their_own(tmp_path: Path, party: str) -> None:
     """Each role has a folder with its certificate, without the key of the internal authority."""
     secrets, _ = _prepare(tmp_path)
 
-    authorities = {one: secrets / one / "internal" / "authority.pem" for one in PARTIES}
+    authorities = {one: secrets / one / "internal" / "authority.pem" for one in ROLES}
     issuers = {one: Certificate.read(path) for one, path in authorities.items()}
-    issuers["parties"] = Certificate.read(secrets / "authority.pem")
+    issuers["parties"] = Certificate.read(secrets / "authorities" / f"{party}.pem")
     for role in ROLES[party]:
         folder = secrets / party / "internal" / role
         names = {path.name for path in folder.iterdir()}
@@ -72,13 +82,23 @@ def test_a_partys_processes_have_an_authority_of_their_own(tmp_path: Path, party
 def test_front_ends_have_a_certificate_that_serves_as_the_shufflers(tmp_path: Path) -> None:
     """Its first name, which a caller is known by, is another; renewing it keeps both."""
     secrets, _ = _prepare(tmp_path)
-    KeyFolder(secrets).renew(FRONT_END, _NOW)
+    assert [FRONT_END] == KeyFolder(secrets).renew(FRONT_END, _NOW, force=True)
 
     own = secrets / FRONT_END
     certificate = Certificate.read(own / f"{FRONT_END}.pem")
     assert [FRONT_END, "shuffler", "localhost", "127.0.0.1"] == certificate.names
     assert FRONT_END == certificate.name
     TlsFiles.within(own, FRONT_END).check(FRONT_END, _NOW)
+
+
+def test_earlier_secrets_keep_their_shared_authority(tmp_path: Path) -> None:
+    """Replacing it would need every party to start again at once."""
+    secrets = tmp_path / "secrets"
+    KeyFolder(secrets).make(["analyzer"], [], _NOW, shared=True)
+    before = (secrets / "authority.pem").read_bytes()
+    _prepare(tmp_path)
+
+    assert before == (secrets / "shuffler" / "authority.pem").read_bytes()
 
 
 def test_preparing_again_changes_nothing(tmp_path: Path) -> None:
@@ -90,14 +110,43 @@ def test_preparing_again_changes_nothing(tmp_path: Path) -> None:
     assert files == {path: path.read_bytes() for path in secrets.rglob("*") if path.is_file()}
 
 
+async def test_each_container_has_the_credentials_of_its_own_people(tmp_path: Path) -> None:
+    """The issuer's list has them all, as hashes."""
+    secrets, _ = _prepare(tmp_path)
+    listed = PeopleList(secrets / "issuer" / "people.txt")
+    raw = (secrets / "issuer" / "people.txt").read_text(encoding="ascii")
+    for holder, names in PEOPLE.items():
+        credentials = CredentialFile(secrets / holder / "credentials.txt").all()
+        assert [*names] == [await listed.person(one) for one in credentials]
+        assert not any(one.hex() in raw for one in credentials)
+
+
+def test_certificates_are_renewed_where_their_authority_is(tmp_path: Path) -> None:
+    """Those of parties and of roles; nothing else changes, nor any without the authority's key."""
+    secrets, _ = _prepare(tmp_path)
+    (secrets / "analyzer" / "internal" / "authority.key").unlink()
+    files = {path: path.read_bytes() for path in secrets.rglob("*") if path.is_file()}
+    _prepare(tmp_path, _NOW + 8 * 86400)
+    changed = {str(p.relative_to(secrets)) for p, raw in files.items() if p.read_bytes() != raw}
+
+    names = {"issued.txt", "shuffler/internal/issued.txt"}
+    for folder, parties in {
+        "": (*PARTIES, "operator", FRONT_END),
+        "shuffler/internal/": ROLES["shuffler"],
+    }.items():
+        names |= {f"{folder}{party}/{party}.{end}" for party in parties for end in ("pem", "key")}
+    assert names == changed
+
+
 def test_what_is_secret_is_its_owners_alone(tmp_path: Path) -> None:
     """Others can pass through a folder to a file whose name they know, but not list it."""
     secrets, _ = _prepare(tmp_path)
 
     modes = {path: stat.S_IMODE(path.stat().st_mode) for path in [secrets, *secrets.rglob("*")]}
     secret = {path for path in modes if path.suffix in {".key", ".token"}}
-    assert 9 + sum(1 + len(roles) for roles in ROLES.values()) == len(secret)
+    assert 15 + sum(1 + len(roles) for roles in ROLES.values()) == len(secret)
     assert {0o600} == {modes[path] for path in secret}
+    assert 0o700 == modes.pop(secrets / "authorities")
     assert {0o711} == {mode for path, mode in modes.items() if path.is_dir()}
 
 

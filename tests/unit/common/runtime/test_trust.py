@@ -1,0 +1,92 @@
+from pathlib import Path
+
+import pytest
+
+from common.errors import CallerError, SettingsError
+from common.runtime.certificates import FRONT_END, Authority, Certificate
+from common.runtime.trust import Trust
+from deploy.audit.harness.clock import ManualClock
+
+_NOW = ManualClock().now()
+
+
+@pytest.fixture(scope="module")
+def authorities(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Authority]:
+    """Return the authorities of two organisations."""
+    folder = tmp_path_factory.mktemp("authorities")
+    return {name: Authority.make(folder, name, _NOW, name) for name in ("analyzer", "shuffler")}
+
+
+def _pem(authorities: dict[str, Authority], name: str) -> bytes:
+    return authorities[name].certificate.pem.encode()
+
+
+def _both(authorities: dict[str, Authority]) -> bytes:
+    parts = (f"party: {name}\n".encode() + _pem(authorities, name) for name in authorities)
+    return b"".join(parts) + b"revoked: " + b"ab" * 32 + b"\n"
+
+
+def test_an_authority_certifies_its_own_party_alone(
+    authorities: dict[str, Authority], tmp_path: Path
+) -> None:
+    """The analyzer's authority can name the shuffler in a certificate, and nobody accepts it."""
+    trust = Trust.parse(_both(authorities))
+    assert trust.to_bytes() == Trust.parse(trust.to_bytes()).to_bytes()
+    for issuer, authority in authorities.items():
+        assert authority.certificate.pem.encode() == trust.roots(issuer)
+        for named in authorities:
+            certificate = authority.issue(tmp_path, named, _NOW)
+            verified = trust.verified(frozenset({named}), certificate)
+            assert ({named} if named == issuer else set()) == verified
+            everyone = Trust.parse(_pem(authorities, issuer))
+            assert {named} == everyone.verified(frozenset({named}), certificate)
+    front_end = authorities["shuffler"].issue(tmp_path, FRONT_END, _NOW)
+    assert {FRONT_END} == trust.verified(frozenset({FRONT_END}), front_end)
+    with pytest.raises(SettingsError, match="no authority is trusted for the operator"):
+        trust.roots("operator")
+
+
+def test_a_revoked_certificate_is_refused(
+    authorities: dict[str, Authority], tmp_path: Path
+) -> None:
+    """Another one of the same party is not."""
+    old, new = (authorities["shuffler"].issue(tmp_path, "shuffler", _NOW) for _ in range(2))
+    for raw in (_both(authorities), _pem(authorities, "shuffler")):
+        trust = Trust.parse(raw + f"revoked: {old.fingerprint}\r\n".encode())
+        with pytest.raises(CallerError, match=f"revoked: {old.fingerprint}"):
+            trust.verified(frozenset({"shuffler"}), old)
+        assert {"shuffler"} == trust.verified(frozenset({"shuffler"}), new)
+
+
+@pytest.mark.parametrize(
+    ("form", "message"),
+    [
+        (b"", "does not hold a certificate"),
+        (b"revoked: %d\n" % (10**63), "does not hold a certificate"),
+        (b"party: analyzer\n", "does not hold a certificate"),
+        (b"[A][S]", "holds several authorities"),
+        (b"[A]party: shuffler\n[S]", "holds several authorities"),
+        (b"party: shuffler\n[S][A]", "holds several authorities"),
+        (b"party: shuffler\n[S]party: shuffler\n[A]", "holds several authorities"),
+        (b"party: shuffler\nparty: analyzer\n[A]", "a line other than"),
+        (b"party: nobody\n[A]", "a line other than"),
+        (b"party:\n[A]", "a line other than"),
+        (b"[A]revoked: abc\n", "a line other than"),
+        (b"[A]revoked:\n", "a line other than"),
+    ],
+)
+def test_a_doubtful_file_is_refused(
+    authorities: dict[str, Authority], form: bytes, message: str
+) -> None:
+    """Joined files would let one organisation certify another's party."""
+    raw = form.replace(b"[A]", _pem(authorities, "analyzer"))
+    raw = raw.replace(b"[S]", _pem(authorities, "shuffler"))
+    with pytest.raises(SettingsError, match=message):
+        Trust.parse(raw)
+
+
+def test_text_around_certificates_is_ignored(authorities: dict[str, Authority]) -> None:
+    """Other tools write such text."""
+    raw = b"Certificate:\n    Data:\n" + _pem(authorities, "analyzer") + b"# end\n"
+    assert [authorities["analyzer"].certificate] == [*Trust.parse(raw).authorities.values()]
+    assert Certificate.parse(raw) == authorities["analyzer"].certificate
