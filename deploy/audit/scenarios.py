@@ -3,8 +3,8 @@
 from typing import Final
 
 from deploy.audit import distributions
-from deploy.audit.attacks import flood, poisoning, shuffler_runs
-from deploy.audit.coalitions import other_designs, single_user, whole_batch
+from deploy.audit.attacks import poisoning, shuffler_runs
+from deploy.audit.coalitions import flood, other_designs, single_user, whole_batch
 from deploy.audit.observation.party_views import observe_services
 from deploy.audit.sampling import devices, orders, randomizer
 from deploy.audit.scenario import EVERY_KIND, Scenario

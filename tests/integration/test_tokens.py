@@ -12,8 +12,8 @@ from common.crypto.privacy_tokens import PendingToken, nonce_of
 from common.crypto.signing import SignedTask
 from common.runtime.state_directory import StateDirectory
 from common.task.task import Task
+from deploy.audit.harness.services import files_of
 from deploy.audit.harness.tasks import FAR_FUTURE
-from deploy.audit.observation.recorder import files_of
 from protos.shuffledp.v1 import shuffler_pb2, user_agent_pb2
 from tests.support.clients import DEADLINE, contribute, envelopes, refusal, result_of, submit_bulk
 from tests.support.services import Services

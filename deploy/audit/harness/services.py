@@ -130,3 +130,15 @@ class Services:
         """Open a channel to a service, without a certificate, as devices do."""
         authority = (self.directory / "tls" / "authority.pem").read_bytes()
         return open_channel(address, party, authority)
+
+
+def files_of(state: Path) -> dict[str, bytes]:
+    """Read a party's files by path, skipping files that vanish meanwhile."""
+    found = {}
+    for path in sorted(state.rglob("*")):
+        if path.is_file():
+            try:
+                found[str(path.relative_to(state))] = path.read_bytes()
+            except FileNotFoundError:
+                continue
+    return found

@@ -34,7 +34,7 @@ from common.wire.batches import chunk_from_wire, delivery_from_wire, part_from_w
 from common.wire.submissions import contribution_to_wire
 from deploy.audit.harness.analyzer_core import SCHEDULE
 from deploy.audit.harness.relay import Relay, RelayedCall
-from deploy.audit.harness.services import Services
+from deploy.audit.harness.services import Services, files_of
 from deploy.audit.harness.tasks import reduced_draft
 from deploy.audit.scenario import AuditSubject
 from deploy.clients.shuffler import ShufflerClient
@@ -166,18 +166,6 @@ class RunRecord:
         """Index in `sent` of each delivered report; -1 for the shuffler's own dummies."""
         places = [self.places.get(report, -1) for report in self.delivery[1]]
         return np.array(places, dtype=np.int64)
-
-
-def files_of(state: Path) -> dict[str, bytes]:
-    """Read a party's files by path, skipping files that vanish meanwhile."""
-    found = {}
-    for path in sorted(state.rglob("*")):
-        if path.is_file():
-            try:
-                found[str(path.relative_to(state))] = path.read_bytes()
-            except FileNotFoundError:
-                continue
-    return found
 
 
 def batch_keys(state: Path) -> dict[str, bytes]:

@@ -30,9 +30,8 @@ from common.wire.submissions import outcomes_from_wire
 from deploy.audit.coalitions.messages import proven_epsilon, user_worlds
 from deploy.audit.finding import Checks, Finding, Rows
 from deploy.audit.game import game_row, run_game
-from deploy.audit.harness.services import Services
+from deploy.audit.harness.services import Services, files_of
 from deploy.audit.harness.tasks import FAR_FUTURE
-from deploy.audit.observation.recorder import files_of
 from deploy.audit.scenario import AuditSubject
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
 from user_agent.contribution import Contributor
