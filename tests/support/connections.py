@@ -1,9 +1,10 @@
 """Clients with separate connections, and raw HTTP/2 connections that misbehave."""
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from typing import Self
+from typing import Any, Self
 
 import grpc
 import psutil
@@ -37,7 +38,7 @@ async def shuffler_stub(
 
 
 class RawConnection:
-    """Handwritten plaintext HTTP/2, for calls that never end or whose answer is never read."""
+    """Handwritten HTTP/2, for calls that never end or whose answer is never read."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -45,7 +46,13 @@ class RawConnection:
         self._next = 1
 
     @classmethod
-    async def open(cls, address: str, window: int = 65_535, source: str = "127.0.0.1") -> Self:
+    async def open(
+        cls,
+        address: str,
+        window: int = 65_535,
+        source: str = "127.0.0.1",
+        authority: bytes | None = None,
+    ) -> Self:
         """
         Connect, and send the preface.
 
@@ -53,9 +60,17 @@ class RawConnection:
             address: host:port.
             window: Bytes of answers that the server may send; 0 for none.
             source: The address to connect from.
+            authority: PEM of the authority to trust; None for plaintext.
         """
         host, _, port = address.rpartition(":")
-        reader, writer = await asyncio.open_connection(host, int(port), local_addr=(source, 0))
+        secure: dict[str, Any] = {}
+        if authority is not None:
+            context = ssl.create_default_context(cadata=authority.decode("ascii"))
+            context.set_alpn_protocols(["h2"])
+            secure = {"ssl": context, "server_hostname": "shuffler"}
+        reader, writer = await asyncio.open_connection(
+            host, int(port), local_addr=(source, 0), **secure
+        )
         settings = _INITIAL_WINDOW.to_bytes(2, "big") + window.to_bytes(4, "big")
         writer.write(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + _frame(_SETTINGS, 0, 0, settings))
         return cls(reader, writer)
@@ -126,11 +141,16 @@ class RawConnection:
         self._writer.close()
 
 
-def hold_calls(address: str, method: str, sources: list[str], calls: int) -> None:
+def hold_calls(
+    address: str, method: str, sources: list[str], calls: int, authority: bytes | None = None
+) -> None:
     """Hold `calls` calls without a message on a connection from each source; does not return."""
 
     async def hold_all() -> None:
-        connections = [await RawConnection.open(address, source=source) for source in sources]
+        connections = [
+            await RawConnection.open(address, source=source, authority=authority)
+            for source in sources
+        ]
         await asyncio.gather(*(one.hold(method, calls) for one in connections))
 
     asyncio.run(hold_all())

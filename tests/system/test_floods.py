@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from multiprocessing import get_context
 
 import grpc
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from deploy.clients.local_cluster import Cluster
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
 from tests.support.clients import envelopes, publish
-from tests.support.connections import connect, resident_bytes, shuffler_stub
+from tests.support.connections import connect, hold_calls, resident_bytes, shuffler_stub
 
 _MEBIBYTE = 2**20
 _ROOM = 400 * _MEBIBYTE
@@ -104,3 +105,30 @@ async def test_another_client_is_served_while_one_floods(cluster: Cluster, kind:
     assert outcomes.total() > 0
     if kind == "bulk":  # short calls wait in line
         assert outcomes["RESOURCE_EXHAUSTED"] > 0
+
+
+async def test_calls_that_are_held_keep_no_device_out(cluster: Cluster) -> None:
+    """An address holds 64 calls without a message on each of 34 connections; others are served."""
+    signed, authority = await publish(cluster, 100_000), cluster.authority.read_bytes()
+    method, sources = "/shuffledp.v1.Shuffler/Submit", ["127.0.0.9"] * 34
+    holder = get_context("spawn").Process(
+        target=hold_calls, args=(cluster.shuffler.address, method, sources, 64, authority)
+    )
+    holder.start()
+    served = 0
+    try:
+        await asyncio.sleep(5)  # until all are held
+        for envelope in envelopes(signed, 100):
+            request = shuffler_pb2.SubmitRequest(task_digest=signed.digest(), envelope=envelope)
+            async with shuffler_stub(cluster.shuffler.address, authority) as device:
+                try:
+                    await device.Submit(request, timeout=5)
+                    served += 1
+                except grpc.aio.AioRpcError:
+                    continue
+        assert holder.is_alive()
+    finally:
+        holder.kill()
+        holder.join()
+
+    assert served >= 90
