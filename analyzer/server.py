@@ -15,11 +15,14 @@ from analyzer.staging import Staging
 from analyzer.storage import task_table
 from analyzer.storage.staged_blocks import StagedBlocks
 from analyzer.storage.store import Store
+from analyzer.task_log import TaskLog
+from analyzer.witness_client import RemoteWitness
 from analyzer.worker import run_part
 from common.crypto.hpke import KeyId
 from common.crypto.hpke_pool import HpkePool
 from common.crypto.randomness import secure_generator
-from common.errors import LedgerError
+from common.crypto.signing import PublicIdentity
+from common.errors import LedgerError, ProofError, WireError
 from common.runtime.blocks import open_blocks
 from common.runtime.clock import SystemClock
 from common.runtime.engine import open_executor
@@ -30,6 +33,8 @@ from common.runtime.metrics import ProcessMetrics
 from common.runtime.service import Listener, Service
 from common.runtime.state_directory import StateDirectory
 from common.runtime.tls import identity_for
+from common.transparency.checkpoint import NoteKey
+from common.transparency.log_entry import EntryKind, LogEntry
 from protos.shuffledp.v1 import analyzer_pb2_grpc
 
 
@@ -62,6 +67,7 @@ async def start(settings: AnalyzerSettings) -> AnalyzerService:
     Raises:
         SettingsError: A key in the state directory is damaged, or sealed under another state key.
         LedgerError: The ledger is broken; nothing can be released.
+        ProofError: The stored checkpoint of the log is not of its entries.
     """
     clock = SystemClock()
     process_metrics = ProcessMetrics("analyzer", clock)
@@ -70,10 +76,19 @@ async def start(settings: AnalyzerSettings) -> AnalyzerService:
     tls = identity_for(settings, "analyzer", clock)
     keys = AnalyzerKeys.load(state, settings.schedule(), clock.now())
     process_metrics.watch_keys(lambda: keys.reports.ring)
+    witnesses = [(one.address, NoteKey.parse(one.key)) for one in settings.witnesses]
+    authority = tls.authority if tls else None
     store = Store(state.path / "analyzer.sqlite")
+    log = TaskLog(
+        store=store,
+        identity=keys.identity,
+        witnesses=[RemoteWitness(address, key, authority) for address, key in witnesses],
+        clock=clock,
+    )
     try:
         head = await store.check_ledger()
-    except LedgerError:
+        await log.resume(_key_entries(keys, settings, [key for _, key in witnesses]))
+    except (LedgerError, ProofError, WireError):
         store.close()
         raise
     pool = HpkePool(settings.opening_processes)
@@ -123,7 +138,7 @@ async def start(settings: AnalyzerSettings) -> AnalyzerService:
     await releases.resume()
 
     def add_services(server: grpc.aio.Server) -> None:
-        servicer = AnalyzerServicer(registry, releases, listing)
+        servicer = AnalyzerServicer(registry, releases, listing, log)
         analyzer_pb2_grpc.add_AnalyzerServicer_to_server(servicer, server)
 
     listener = await Listener.start(
@@ -133,7 +148,7 @@ async def start(settings: AnalyzerSettings) -> AnalyzerService:
         add_services,
         process_metrics,
         operator_token=keys.operator_token,
-        background=(rotation.run, releases.measure_budgets, executor.keep_connected),
+        background=(rotation.run, releases.measure_budgets, executor.keep_connected, log.run),
     )
     internal = await Listener.start_internal(
         settings, clock, "shuffledp.v1.Jobs", partial(serve_jobs, jobs=jobs), process_metrics
@@ -146,3 +161,14 @@ async def start(settings: AnalyzerSettings) -> AnalyzerService:
         executor=executor,
         pool=pool,
     )
+
+
+def _key_entries(
+    keys: AnalyzerKeys, settings: AnalyzerSettings, witnesses: list[NoteKey]
+) -> list[LogEntry]:
+    """Return the log's entries of the parties' keys."""
+    entries = [LogEntry.of_key(EntryKind.ANALYZER_KEY, keys.identity.public_identity())]
+    if settings.shuffler_identity is not None:
+        shuffler = PublicIdentity.from_hex(settings.shuffler_identity, "shuffler_identity")
+        entries.append(LogEntry.of_key(EntryKind.SHUFFLER_KEY, shuffler))
+    return entries + [LogEntry.of_key(EntryKind.WITNESS_KEY, key.identity) for key in witnesses]

@@ -9,6 +9,7 @@ import grpc
 
 from analyzer.registry import Registry, TaskListing
 from analyzer.release import Releases
+from analyzer.task_log import TaskLog
 from common.wire.batches import (
     REPORTS_WANTED,
     arrived_to_wire,
@@ -33,7 +34,8 @@ from common.wire.tasks import (
     summaries_to_wire,
     tasks_after_from_wire,
 )
-from protos.shuffledp.v1 import analyzer_pb2, analyzer_pb2_grpc
+from common.wire.transparency import log_to_wire
+from protos.shuffledp.v1 import analyzer_pb2, analyzer_pb2_grpc, log_pb2
 
 
 class AnalyzerServicer(analyzer_pb2_grpc.AnalyzerServicer):
@@ -44,19 +46,29 @@ class AnalyzerServicer(analyzer_pb2_grpc.AnalyzerServicer):
         registry: Registry,
         releases: Releases,
         listing: TaskListing,
+        log: TaskLog,
     ) -> None:
         self._registry = registry
         self._listing = listing
         self._releases = releases
+        self._log = log
 
     async def CreateTask(
         self,
         request: analyzer_pb2.CreateTaskRequest,
         _context: object,
     ) -> analyzer_pb2.CreateTaskResponse:
-        """Publish a task. For operators."""
+        """Publish and log a task. For operators."""
         signed = await self._registry.publish(draft_from_wire(request))
-        return analyzer_pb2.CreateTaskResponse(task=signed_task_to_wire(signed))
+        return analyzer_pb2.CreateTaskResponse(
+            task=signed_task_to_wire(signed), witnesses=await self._log.publish()
+        )
+
+    async def GetLog(
+        self, request: log_pb2.GetLogRequest, _context: object
+    ) -> log_pb2.GetLogResponse:
+        """Return a page of the log."""
+        return log_to_wire(self._log.copy, request)
 
     async def GetTask(
         self, request: analyzer_pb2.GetTaskRequest, _context: object

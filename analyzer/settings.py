@@ -1,12 +1,22 @@
 """Settings of the analyzer."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from common.runtime.settings import KeyHolderSettings, Processes
 from common.runtime.validation import STRICT
+
+MAX_WITNESSES: Final = 16
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class WitnessAddress:
+    """A witness of the log: its address, and its key as in witness.pub."""
+
+    address: str
+    key: str
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -25,3 +35,8 @@ class AnalyzerSettings(KeyHolderSettings):
     """
     role: Literal["all", "coordinator", "worker"] = "all"
     """This process's share of the analyzer's work."""
+    witnesses: Annotated[tuple[WitnessAddress, ...], Field(max_length=MAX_WITNESSES)] = ()
+    """Witnesses that cosign the log of tasks. Devices answer only tasks that enough of their own
+    pinned witnesses cosigned."""
+    shuffler_identity: str | None = None
+    """The shuffler's signing identity, which is then logged: 64 hexadecimal digits."""

@@ -34,6 +34,7 @@ _COMMANDS: Final = {
     "iterate": ("result", "Write the draft of PrivKVM's next iteration."),
     "contribute": ("person", "Contribute a value through your user agent."),
     "receipt": ("person", "Show whether your value was counted."),
+    "log": ("log", "Compare what devices saw of the log of tasks."),
     "sentinels": ("sentinels", "Send test submissions that the analyzer recognises."),
     "keys": ("keys", "Create certificates and signing identities."),
     "issuer": ("issuer", "Prepare the issuer of one-time tokens."),

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import grpc
 
+from common.crypto.signing import PublicIdentity
 from common.runtime.access import OperatorToken
 from common.runtime.clock import Clock, SystemClock
 from common.runtime.key_store import load_identity
@@ -13,6 +14,7 @@ from common.runtime.metrics import ProcessMetrics
 from common.runtime.service import Listener, Service
 from common.runtime.state_directory import StateDirectory
 from common.runtime.tls import identity_for
+from common.runtime.witness_service import WitnessServicer
 from issuer.entitlements import Entitlements, PeopleList
 from issuer.id_tokens import IdTokens
 from issuer.issuance import Issuance
@@ -22,7 +24,7 @@ from issuer.servicer import IssuerServicer
 from issuer.settings import IssuerSettings
 from issuer.signing_threads import signing_threads
 from issuer.token_keys import TokenKeys
-from protos.shuffledp.v1 import issuer_pb2_grpc
+from protos.shuffledp.v1 import issuer_pb2_grpc, log_pb2_grpc
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +55,10 @@ async def start(settings: IssuerSettings) -> IssuerService:
     entitlements = _entitlements(settings, clock)
     keys, identity = TokenKeys(state), load_identity(state)
     operator_token = OperatorToken(state.plain_secret("operator.token", OperatorToken.generate))
+    witness = None
+    if settings.analyzer_identity is not None:
+        pinned = PublicIdentity.from_hex(settings.analyzer_identity, "analyzer_identity")
+        witness = WitnessServicer.open(state, pinned, "issuer", clock)
     store = IssuanceStore(state.path / "issuer.sqlite")
     signers = signing_threads(settings.signing_threads)
     issuance = Issuance(
@@ -68,6 +74,8 @@ async def start(settings: IssuerSettings) -> IssuerService:
     def add_services(server: grpc.aio.Server) -> None:
         servicer = IssuerServicer(issuance, settings.issuer_name, identity)
         issuer_pb2_grpc.add_IssuerServicer_to_server(servicer, server)
+        if witness is not None:
+            log_pb2_grpc.add_WitnessServicer_to_server(witness, server)
 
     listener = await Listener.start(
         settings,

@@ -28,6 +28,8 @@ class IssuerSettings(ServiceSettings):
     """Client id for which the ID tokens are issued."""
     oidc_keys: FilePath | None = None
     """File of the identity provider's keys, a JSON Web Key Set; read again when it changes."""
+    analyzer_identity: str | None = None
+    """Be a witness of this analyzer's log: 64 hexadecimal digits."""
     signing_threads: Processes = 0
     """Threads that sign; 0 means one per core."""
 

@@ -1,7 +1,7 @@
 """Calls from the shuffler to the analyzer."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, Protocol
 
@@ -13,6 +13,7 @@ from common.messages.batch import BatchManifest, BatchPart
 from common.messages.inclusion_proof import BatchCommitment
 from common.runtime.rpc import DELIVERY_DEADLINE, LONG_DEADLINE, SHORT_DEADLINE, FreshChannel, reply
 from common.task_digest import TaskDigest
+from common.transparency.checkpoint import SignedCheckpoint
 from common.wire.batches import (
     arrived_from_wire,
     chunk_to_wire,
@@ -22,7 +23,8 @@ from common.wire.batches import (
     wants_reports,
 )
 from common.wire.tasks import signed_task_from_wire
-from protos.shuffledp.v1 import analyzer_pb2, analyzer_pb2_grpc
+from common.wire.transparency import log_from_wire
+from protos.shuffledp.v1 import analyzer_pb2, analyzer_pb2_grpc, log_pb2
 
 _PEER: Final = "the analyzer"
 
@@ -71,6 +73,13 @@ class AnalyzerClient:
         with _certificate_refusals():
             response = await reply(self._stub.GetTask(request, timeout=SHORT_DEADLINE), _PEER)
         return signed_task_from_wire(response.task)
+
+    async def get_log(self, after: int) -> tuple[Sequence[bytes], Sequence[SignedCheckpoint]]:
+        """Fetch a page of the log's leaves, and its checkpoints, unverified."""
+        request = log_pb2.GetLogRequest(after=after)
+        with _certificate_refusals():
+            response = await reply(self._stub.GetLog(request, timeout=SHORT_DEADLINE), _PEER)
+        return log_from_wire(response)
 
     async def begin_delivery(self, manifest: BatchManifest, n_parts: int) -> tuple[set[int], bool]:
         """

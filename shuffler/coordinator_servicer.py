@@ -1,17 +1,29 @@
 """The coordinator's gRPC methods for the shuffler's other processes."""
 
+from contextlib import suppress
+
 from common.crypto.signing import SigningIdentity
+from common.errors import PeerError, PeerRefusalError
 from common.wire.fields import digest_from_wire
 from common.wire.tasks import signed_task_to_wire
-from protos.shuffledp.v1 import coordinator_pb2, coordinator_pb2_grpc
+from common.wire.transparency import log_to_wire
+from protos.shuffledp.v1 import coordinator_pb2, coordinator_pb2_grpc, log_pb2
 from shuffler.active_batches import ActiveBatch, Batches
+from shuffler.log_relay import LogRelay
 from shuffler.storage.submission_store import OPEN_STATES, SubmissionStore
 
 
 class CoordinatorServicer(coordinator_pb2_grpc.ShufflerCoordinatorServicer):
     """Serves front-ends with keys; common/runtime/access.py lists who may call which method."""
 
-    def __init__(self, batches: Batches, store: SubmissionStore, identity: SigningIdentity) -> None:
+    def __init__(
+        self,
+        batches: Batches,
+        store: SubmissionStore,
+        identity: SigningIdentity,
+        log: LogRelay,
+    ) -> None:
+        self._log = log
         self._batches = batches
         self._store = store
         self._identity = identity
@@ -45,3 +57,11 @@ class CoordinatorServicer(coordinator_pb2_grpc.ShufflerCoordinatorServicer):
             )
             answer.collecting.CopyFrom(collecting)
         return answer
+
+    async def RelayLog(
+        self, request: log_pb2.GetLogRequest, _context: object
+    ) -> log_pb2.GetLogResponse:
+        """Return a page of the analyzer's log, as far as it is known here."""
+        with suppress(PeerError, PeerRefusalError):
+            await self._log.refresh()
+        return log_to_wire(self._log.copy, request)

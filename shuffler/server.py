@@ -26,7 +26,8 @@ from common.runtime.rpc import FreshChannel, open_channel
 from common.runtime.service import Listener, Service
 from common.runtime.state_directory import StateDirectory
 from common.runtime.tls import identity_for
-from protos.shuffledp.v1 import coordinator_pb2_grpc, shuffler_pb2_grpc
+from common.runtime.witness_service import WitnessServicer
+from protos.shuffledp.v1 import coordinator_pb2_grpc, log_pb2_grpc, shuffler_pb2_grpc
 from shuffler.active_batches import ActiveBatches
 from shuffler.admission import ConnectionLimit
 from shuffler.analyzer_client import AnalyzerClient
@@ -35,6 +36,7 @@ from shuffler.coordinator_servicer import CoordinatorServicer
 from shuffler.delivery import Deliveries
 from shuffler.front_end.server import start_front_end
 from shuffler.inclusion import InclusionProofs
+from shuffler.log_relay import LogRelay
 from shuffler.metrics import BatchMetrics
 from shuffler.receipts import Receipts
 from shuffler.refusals import RefusalCounts
@@ -102,10 +104,12 @@ async def start_coordinator(settings: ShufflerSettings) -> ShufflerService:
     )
     identity = load_identity(state)
     pinned = PublicIdentity.from_hex(settings.analyzer_identity, "analyzer_identity")
+    witness = WitnessServicer.open(state, pinned, "shuffler", clock)
     store = open_store(settings, clock, process_metrics, metrics.record_move)
     pool = HpkePool(settings.opening_processes)
     rng = secure_generator()
     analyzer = AnalyzerClient(channel)
+    log = LogRelay(analyzer, clock)
     batches = ActiveBatches(
         store=store,
         state=state,
@@ -169,8 +173,9 @@ async def start_coordinator(settings: ShufflerSettings) -> ShufflerService:
     await asyncio.to_thread(inclusions.delete_expired, incomplete=True)
 
     def add_services(server: grpc.aio.Server) -> None:
-        servicer = ShufflerServicer(collection, Receipts(identity), inclusions)
+        servicer = ShufflerServicer(collection, Receipts(identity), inclusions, log)
         shuffler_pb2_grpc.add_ShufflerServicer_to_server(servicer, server)
+        log_pb2_grpc.add_WitnessServicer_to_server(witness, server)
 
     listener = await Listener.start(
         settings,
@@ -188,7 +193,7 @@ async def start_coordinator(settings: ShufflerSettings) -> ShufflerService:
             partial(refusals.follow, store),
         ),
     )
-    servicer = CoordinatorServicer(batches, store, identity)
+    servicer = CoordinatorServicer(batches, store, identity, log)
     internal = await Listener.start_internal(
         settings,
         clock,

@@ -7,9 +7,11 @@ from common.wire.batches import prefix_from_wire, progress_to_wire, proof_to_wir
 from common.wire.fields import digest_from_wire
 from common.wire.submissions import envelope_from_wire, envelopes_from_wire, outcomes_to_wire
 from common.wire.tasks import signed_task_to_wire
+from common.wire.transparency import log_proof_to_wire, log_size_from_wire
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
 from shuffler.collection import Collection
 from shuffler.inclusion import InclusionProofs
+from shuffler.log_relay import LogRelay
 from shuffler.receipts import Receipts
 
 
@@ -28,7 +30,9 @@ class ShufflerServicer(shuffler_pb2_grpc.ShufflerServicer):
         collection: Collection,
         receipts: Receipts,
         inclusions: InclusionProofs,
+        log: LogRelay,
     ) -> None:
+        self._log = log
         self._collection = collection
         self._receipts = receipts
         self._inclusions = inclusions
@@ -36,9 +40,14 @@ class ShufflerServicer(shuffler_pb2_grpc.ShufflerServicer):
     async def FetchTask(
         self, request: shuffler_pb2.FetchTaskRequest, _context: object
     ) -> shuffler_pb2.FetchTaskResponse:
-        """Return a published task."""
+        """Return a published task and, if the device wants it, its place in the log."""
         signed = await self._collection.fetch_task(digest_from_wire(request.task_digest))
-        return shuffler_pb2.FetchTaskResponse(task=signed_task_to_wire(signed))
+        answer = shuffler_pb2.FetchTaskResponse(task=signed_task_to_wire(signed))
+        log_size = log_size_from_wire(request)
+        if log_size is not None:
+            proof = await self._log.prove(signed, log_size)
+            answer.log_proof.CopyFrom(log_proof_to_wire(proof))
+        return answer
 
     async def Submit(
         self, request: shuffler_pb2.SubmitRequest, context: _Call

@@ -39,6 +39,7 @@ from user_agent.credentials import PersonalSecrets
 from user_agent.device_store import DeviceStore, InclusionState, SavedSubmission, SubmissionState
 from user_agent.policy import Policy, check, check_totals
 from user_agent.shuffler_client import Shuffler
+from user_agent.task_log import DeviceLog
 from user_agent.token_request import TokenSource
 
 _RESEND_SECONDS: Final = 30.0
@@ -74,6 +75,8 @@ class Agent:
     """Required if the policy allows permanent responses, whose noise is derived from it."""
     tokens: TokenSource | None = None
     """Required if the policy pins an issuer."""
+    log: DeviceLog | None = None
+    """The log that every task must be in; None to answer unlogged tasks too."""
 
     def __post_init__(self) -> None:
         if self.policy.permanent_responses and self.secrets is None:
@@ -95,7 +98,8 @@ class Agent:
             WireError: `person` is given to an agent of one person, or missing for several; or a key
                 of the task is invalid.
             PolicyError, BudgetError: The device's policy or remaining budget forbids the task.
-            ProofError: The pinned analyzer did not sign the task, or another party not its key.
+            ProofError: The pinned analyzer did not sign the task, or another party not its key; or
+                see `DeviceLog.fetch`.
             TaskError: The task is invalid.
             ValueRangeError: The value does not fit the task.
             PeerError: The shuffler or the issuer does not answer, or a receipt is invalid. If the
@@ -145,7 +149,7 @@ class Agent:
 
     async def _fetch(self, digest: TaskDigest) -> Task:
         """Fetch a task, check that this device may answer it, and remember its confirmed claim."""
-        signed = await self.shuffler.fetch_task(digest)
+        signed = await (self.log.fetch if self.log else self.shuffler.fetch_task)(digest)
         task = await asyncio.to_thread(
             check,
             signed,

@@ -13,7 +13,7 @@ from contextlib import closing
 from dataclasses import astuple, dataclass, replace
 from enum import Enum
 from pathlib import Path
-from typing import Final
+from typing import Concatenate, Final, ParamSpec, TypeVar
 
 from common.crypto.privacy_tokens import PendingToken, TokenKey
 from common.runtime.database import Database, storage_failures
@@ -21,6 +21,7 @@ from common.runtime.schema import Schema
 from common.task_digest import TaskDigest
 from user_agent.claim import Claim
 from user_agent.contribution import PreparedSubmission
+from user_agent.log_table import LOG_TABLE
 
 _TABLES: Final = """
 CREATE TABLE IF NOT EXISTS submissions (
@@ -114,6 +115,8 @@ class Evidence:
     receipt_verified: bool
 
 
+P = ParamSpec("P")
+T = TypeVar("T")
 Check = Callable[[Sequence[Claim], Claim], None]
 """Raises an error if a person's earlier claims together with a new one exceed a cap."""
 
@@ -123,7 +126,7 @@ class DeviceStore:
 
     def __init__(self, path: Path) -> None:
         _upgrade(path)
-        self._database = Database(path, Schema(steps=(_TABLES, _TOKENS)))
+        self._database = Database(path, Schema(steps=(_TABLES, _TOKENS, LOG_TABLE)))
 
     async def pin_fingerprint(self, fingerprint: bytes) -> bool:
         """Pin the permanent secret's fingerprint; return False if another one is pinned."""
@@ -210,6 +213,15 @@ class DeviceStore:
     async def pending(self) -> list[SavedSubmission]:
         """List the submissions that have neither arrived nor been refused."""
         return await self._database.run(_pending)
+
+    async def run(
+        self,
+        work: Callable[Concatenate[sqlite3.Connection, P], T],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        """Run a function of `log_table` as one transaction."""
+        return await self._database.run(work, *args, **kwargs)
 
     def close(self) -> None:
         """Close the database."""

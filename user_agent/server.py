@@ -24,6 +24,7 @@ from user_agent.policy import Policy
 from user_agent.servicer import UserAgentServicer
 from user_agent.settings import UserAgentSettings
 from user_agent.shuffler_client import RemoteShuffler
+from user_agent.task_log import DeviceLog
 from user_agent.token_request import TokenSource
 
 _PERMANENT_FILE: Final = "permanent.key"
@@ -47,6 +48,7 @@ class UserAgentService(Service):
 async def start(settings: UserAgentSettings) -> UserAgentService:
     """Start a user agent. It resends an earlier run's pending answers."""
     clock = SystemClock()
+    log_policy = settings.log_policy()
     state = StateDirectory.open(settings.state_directory)
     tls = identity_for(settings, "user_agent", clock)
     store = DeviceStore(state.path / "budget.sqlite")
@@ -77,6 +79,7 @@ async def start(settings: UserAgentSettings) -> UserAgentService:
             permanent_responses=settings.lasting_responses,
         ),
         tokens=tokens,
+        log=DeviceLog(shuffler, store, log_policy, clock) if log_policy else None,
         several_persons=settings.several_persons,
         clock=clock,
         rng=secure_generator(),
@@ -92,7 +95,7 @@ async def start(settings: UserAgentSettings) -> UserAgentService:
     )
 
     def add_services(server: grpc.aio.Server) -> None:
-        user_agent_pb2_grpc.add_UserAgentServicer_to_server(UserAgentServicer(agent), server)
+        user_agent_pb2_grpc.add_UserAgentServicer_to_server(UserAgentServicer(agent, store), server)
 
     listener = await Listener.start(
         settings,

@@ -5,14 +5,18 @@ from common.wire.submissions import (
     record_question_from_wire,
     record_to_wire,
 )
+from common.wire.transparency import evidence_to_wire
 from protos.shuffledp.v1 import user_agent_pb2, user_agent_pb2_grpc
 from user_agent.agent import Agent
+from user_agent.device_store import DeviceStore
+from user_agent.log_table import all_evidence
 
 
 class UserAgentServicer(user_agent_pb2_grpc.UserAgentServicer):
     """Serves the people who use the device."""
 
-    def __init__(self, agent: Agent) -> None:
+    def __init__(self, agent: Agent, store: DeviceStore) -> None:
+        self._store = store
         self._agent = agent
 
     async def Contribute(
@@ -30,3 +34,9 @@ class UserAgentServicer(user_agent_pb2_grpc.UserAgentServicer):
     ) -> user_agent_pb2.GetReceiptResponse:
         """Return the record of an answer."""
         return record_to_wire(await self._agent.record(*record_question_from_wire(request)))
+
+    async def GetLogEvidence(
+        self, _request: user_agent_pb2.GetLogEvidenceRequest, _context: object
+    ) -> user_agent_pb2.GetLogEvidenceResponse:
+        """Return what this device saw of the log."""
+        return evidence_to_wire(await self._store.run(all_evidence))

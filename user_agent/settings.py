@@ -7,11 +7,14 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from common.accounting.composition import MIN_COMPOSED_DELTA
+from common.crypto.signing import PublicIdentity
 from common.errors import SettingsError
 from common.runtime.settings import FilePath, ServiceSettings
 from common.runtime.tls import is_local
 from common.runtime.validation import STRICT
 from common.task.task import MAX_LOCAL_EPSILON
+from common.transparency.checkpoint import NoteKey, log_key
+from common.transparency.witness_policy import WitnessPolicy
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -24,6 +27,12 @@ class UserAgentSettings(ServiceSettings):
     """The analyzer's signing identity that this device trusts: 64 hexadecimal digits."""
     shuffler_identity: str
     """The shuffler's signing identity that this device trusts: 64 hexadecimal digits."""
+    witnesses: tuple[str, ...] = ()
+    """Keys of the witnesses that this device trusts to see one log of tasks, as in witness.pub."""
+    witness_quorum: Annotated[int, Field(ge=0)] = 0
+    """How many of them must have cosigned a task's checkpoint; 0 for all."""
+    allow_unlogged_tasks: bool = False
+    """Answer tasks without a proof that every device sees the same tasks."""
     inclusion_check_seconds: Annotated[float, Field(gt=0, lt=math.inf)] = 3600.0
     """Average number of seconds between checks that an answer was counted."""
     local_epsilon_cap: float = 4.0
@@ -69,3 +78,22 @@ class UserAgentSettings(ServiceSettings):
                 f"local_epsilon_cap is {cap}; "
                 f"it must be above 0 and at most {MAX_LOCAL_EPSILON}, or infinite"
             )
+        if bool(self.witnesses) == self.allow_unlogged_tasks:
+            raise SettingsError(
+                "pin witnesses, so that nobody can show this device tasks of its own; or set "
+                "allow_unlogged_tasks = true, without witnesses"
+            )
+
+    def log_policy(self) -> WitnessPolicy | None:
+        """
+        Return the pins of the log; None if tasks need not be logged.
+
+        Raises WireError for a malformed key, and SettingsError for another breach of a rule.
+        """
+        if self.allow_unlogged_tasks:
+            return None
+        return WitnessPolicy(
+            log=log_key(PublicIdentity.from_hex(self.analyzer_identity, "analyzer_identity")),
+            witnesses=tuple(map(NoteKey.parse, self.witnesses)),
+            quorum=self.witness_quorum or len(self.witnesses),
+        )

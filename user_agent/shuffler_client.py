@@ -8,9 +8,11 @@ from common.crypto.signing import SignedTask
 from common.messages.inclusion_proof import InclusionProof
 from common.runtime.rpc import SHORT_DEADLINE, reply
 from common.task_digest import TaskDigest
+from common.transparency.log_copy import LogProof
 from common.wire.batches import prefix_to_wire, proof_from_wire
 from common.wire.submissions import receipt_from_wire
 from common.wire.tasks import signed_task_from_wire
+from common.wire.transparency import log_proof_from_wire
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
 
 _PEER: Final = "the shuffler"
@@ -40,6 +42,14 @@ class RemoteShuffler:
         request = shuffler_pb2.FetchTaskRequest(task_digest=digest)
         response = await reply(self._stub.FetchTask(request, timeout=SHORT_DEADLINE), _PEER)
         return signed_task_from_wire(response.task)
+
+    async def fetch_logged_task(
+        self, digest: TaskDigest, log_size: int
+    ) -> tuple[SignedTask, LogProof]:
+        """Fetch a published task and its place in the log, unverified."""
+        request = shuffler_pb2.FetchTaskRequest(task_digest=digest, log_size=log_size)
+        response = await reply(self._stub.FetchTask(request, timeout=SHORT_DEADLINE), _PEER)
+        return signed_task_from_wire(response.task), log_proof_from_wire(response)
 
     async def submit(self, digest: TaskDigest, envelope: bytes, token: bytes = b"") -> bytes:
         """Submit an envelope; return the receipt, empty if the shuffler signs none."""

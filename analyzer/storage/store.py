@@ -6,7 +6,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Concatenate, Final, Literal, ParamSpec, TypeVar
 
-from analyzer.storage import delivery_table, ledger, quarantine, task_table
+from analyzer.storage import delivery_table, ledger, log_table, quarantine, task_table
 from common.messages.batch import BatchId, BatchManifest, numbers_from_text
 from common.messages.ledger_entry import ChainedEntry, ChainHead, LedgerEntry
 from common.runtime.database import Database, storage_failures
@@ -39,9 +39,10 @@ class Store:
 
     def __init__(self, path: Path) -> None:
         _add_columns(path)
-        steps = (_TABLES, delivery_table.BY_LENGTH, ledger.DECISIONS + quarantine.QUARANTINED)
-        # An earlier version would take a ledger with decisions for a broken one.
-        self._database = Database(path, Schema(steps=steps, readable_from=len(steps)))
+        decisions = ledger.DECISIONS + quarantine.QUARANTINED
+        steps = (_TABLES, delivery_table.BY_LENGTH, decisions, log_table.SCHEMA)
+        # Version 2 would take a ledger with decisions for a broken one.
+        self._database = Database(path, Schema(steps=steps, readable_from=3))
 
     async def run(
         self,

@@ -10,12 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from analyzer.storage import log_table
 from common.crypto.signing import SignedTask
 from common.errors import BatchStateError, WireError
 from common.messages.batch import TaskState, TaskSummary
 from common.messages.inclusion_proof import split
 from common.task.task import Task
 from common.task_digest import TaskDigest
+from common.transparency.log_entry import LogEntry
 
 SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS tasks (
@@ -44,7 +46,7 @@ CREATE TABLE IF NOT EXISTS sentinels (
 
 
 def add(connection: sqlite3.Connection, signed: SignedTask, task: Task) -> None:
-    """Store a task and its summary."""
+    """Store a task, its summary and its entry in the log."""
     connection.execute(
         "INSERT INTO tasks VALUES (?, ?, ?)", (signed.digest(), signed.task_bytes, signed.signature)
     )
@@ -53,6 +55,7 @@ def add(connection: sqlite3.Connection, signed: SignedTask, task: Task) -> None:
     connection.execute(
         "INSERT INTO task_lines VALUES (?, ?, ?, ?, ?, ?, ?)", (signed.digest(), *listed, *sizes)
     )
+    log_table.append(connection, [LogEntry.of_task(signed)])
 
 
 def find(connection: sqlite3.Connection, digest: TaskDigest) -> SignedTask | None:

@@ -153,6 +153,7 @@ CALLS: Final[Mapping[str, Call]] = MappingProxyType(
     {
         "/shuffledp.v1.UserAgent/Contribute": Call(Caller.ANYONE, CallKind.CONTRIBUTION),
         "/shuffledp.v1.UserAgent/GetReceipt": Call(Caller.ANYONE, CallKind.CONTRIBUTION),
+        "/shuffledp.v1.UserAgent/GetLogEvidence": Call(Caller.ANYONE, CallKind.CONTRIBUTION),
         "/shuffledp.v1.Shuffler/FetchTask": Call(Caller.ANYONE, CallKind.TASK),
         "/shuffledp.v1.Shuffler/Submit": Call(Caller.ANYONE, CallKind.SHORT),
         "/shuffledp.v1.Shuffler/SubmitBulk": Call(Caller.ANYONE, CallKind.BULK),
@@ -164,6 +165,9 @@ CALLS: Final[Mapping[str, Call]] = MappingProxyType(
         "/shuffledp.v1.Shuffler/CloseBatch": Call(Caller.TOKEN_HOLDER, CallKind.SHUFFLER_OPERATION),
         "/shuffledp.v1.ShufflerCoordinator/GetIdentity": Call(Caller.FRONT_END, CallKind.INTERNAL),
         "/shuffledp.v1.ShufflerCoordinator/GetBatch": Call(Caller.FRONT_END, CallKind.INTERNAL),
+        "/shuffledp.v1.ShufflerCoordinator/RelayLog": Call(Caller.FRONT_END, CallKind.INTERNAL),
+        "/shuffledp.v1.Witness/AddCheckpoint": Call(Caller.ANYONE, CallKind.SHORT),
+        "/shuffledp.v1.Analyzer/GetLog": Call(Caller.SHUFFLER, CallKind.TASK),
         "/shuffledp.v1.Analyzer/CreateTask": Call(Caller.OPERATOR, CallKind.ANALYZER_OPERATION),
         "/shuffledp.v1.Analyzer/RegisterSentinels": Call(
             Caller.OPERATOR, CallKind.ANALYZER_OPERATION

@@ -29,6 +29,8 @@ from common.runtime.state_directory import atomic_write
 
 PARTIES: Final = ("analyzer", "shuffler", "issuer", "user_agent", "operator")
 """The parties that a certificate may name."""
+WITNESS: Final = "witness"
+"""What the certificate of a third party's witness names."""
 FRONT_END: Final = "shuffler-front-end"
 """What the certificate of a shuffler's front-end names: devices accept it as the shuffler's, the
 analyzer does not."""

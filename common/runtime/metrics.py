@@ -35,7 +35,7 @@ from common.runtime.tls import TlsFiles
 from common.runtime.trust import Trust
 from common.version import VERSION
 
-Party = Literal["analyzer", "shuffler", "issuer", "user_agent"]
+Party = Literal["analyzer", "shuffler", "issuer", "user_agent", "witness"]
 PARTIES: Final[tuple[Party, ...]] = get_args(Party)
 _TokenRefusal = Literal["credential", "second message", "key", "malformed"]
 TokenOutcome = Literal["issued", "repeated", _TokenRefusal]
@@ -246,6 +246,7 @@ DEFINITIONS: Final[Mapping[Party, tuple[MetricDefinition, ...]]] = {
     "shuffler": _OF_ALL + _OF_KEY_HOLDERS + _OF_PARTS + _OF_SHUFFLER,
     "issuer": _OF_ALL + _OF_SERVERS + _OF_ISSUER,
     "user_agent": _OF_ALL,
+    "witness": _OF_ALL + _OF_SERVERS,
 }
 
 

@@ -5,7 +5,7 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, get_args, get_origin
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails, PydanticSerializationError, to_json
@@ -96,9 +96,11 @@ def unknown_keys(keys: Iterable[str], known: Iterable[str], noun: str, source: s
 
 
 def from_text(name: str, text: str, kind: Any, refusal: type[ShuffleDpError]) -> Any:  # noqa: ANN401  # fields of any type
-    """Parse a field's value from a variable's text; raise `refusal` if it breaks a rule."""
+    """Parse a field's value, a list in JSON, from text; raise `refusal` if it breaks a rule."""
+    of_list = tuple in {get_origin(kind), *map(get_origin, get_args(kind))}
+    adapter = TypeAdapter(kind)
     try:
-        return TypeAdapter(kind).validate_strings(text)
+        return adapter.validate_json(text) if of_list else adapter.validate_strings(text)
     except ValidationError as error:
         raise refusal(f"{name} {_rule(error.errors()[0]['msg'])}") from None
 

@@ -79,6 +79,11 @@ class NoteKey:
         return self.type.to_bytes() + self.identity.raw
 
 
+def log_key(analyzer: PublicIdentity) -> NoteKey:
+    """Return the key of an analyzer's log: its identity, with an origin that follows from it."""
+    return NoteKey(f"shuffledp/{analyzer.raw.hex()}", SignatureType.CHECKPOINT, analyzer)
+
+
 @dataclass(frozen=True, slots=True)
 class NoteSignature:
     """A signature line of a note; it may be any key's, and is not yet verified."""

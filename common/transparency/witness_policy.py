@@ -11,6 +11,10 @@ CLOCK_SKEW_SECONDS: Final = 300
 """Largest difference between the clocks of a witness and a device."""
 
 
+class WitnessQuorumError(ProofError, status="UNAVAILABLE"):
+    """Too few pinned witnesses cosigned a checkpoint so far; safe to retry."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WitnessPolicy:
     """
@@ -40,7 +44,9 @@ class WitnessPolicy:
 
     def check(self, signed: SignedCheckpoint, now: float) -> None:
         """
-        Raise ProofError unless the log signed, and enough witnesses cosigned lately enough.
+        Raise ProofError unless the log signed, and WitnessQuorumError unless enough witnesses did.
+
+        Cosignatures older than max_age_seconds do not count.
 
         Cost: about 100 µs per signature.
         """
@@ -49,7 +55,7 @@ class WitnessPolicy:
         oldest, newest = now - self.max_age_seconds, now + CLOCK_SKEW_SECONDS
         counted = sum(1 for time in times if time is not None and oldest <= time <= newest)
         if counted < self.quorum:
-            raise ProofError(
-                f"{counted} pinned witnesses cosigned the checkpoint within "
-                f"{self.max_age_seconds} s; it must be {self.quorum}"
+            raise WitnessQuorumError(
+                f"{counted} of {len(self.witnesses)} pinned witnesses cosigned the checkpoint "
+                f"within {self.max_age_seconds} s; it must be {self.quorum}: try again later"
             )

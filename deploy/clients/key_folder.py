@@ -26,6 +26,7 @@ from common.runtime.certificates import (
     INTERNAL_ROLES,
     LIFETIME_DAYS,
     PARTIES,
+    WITNESS,
     Authority,
     Certificate,
     extra_hosts,
@@ -35,7 +36,7 @@ from common.runtime.trust import Trust
 
 _NAME: Final = "shuffledp authority"
 _AUTHORITIES: Final = "authorities"
-_CERTIFIED: Final = (*PARTIES, FRONT_END)
+_CERTIFIED: Final = (*PARTIES, WITNESS, FRONT_END)
 _NAMES: Final = (*_CERTIFIED, *INTERNAL_ROLES)
 _ISSUED: Final = "issued.txt"
 _REVOKED: Final = "revoked.txt"

@@ -3,15 +3,20 @@
 import asyncio
 import json
 import os
+import random
 import signal
+import socket
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Final, Self
 
 from common.errors import SettingsError
 from common.runtime.service import GRPC_SILENCE
+from common.runtime.state_directory import StateDirectory
+from common.runtime.witness_service import load_witness_key
 from common.task.token_spec import TokenSpec
 from deploy.clients.analyzer import OperatorClient
 from deploy.clients.issuer import IssuerClient
@@ -20,6 +25,8 @@ from deploy.clients.people import draw_people
 _START_SECONDS: Final = 60.0
 _STOP_SECONDS: Final = 20.0
 _POLL_SECONDS: Final = 0.05
+_FIXED_PORTS: Final = range(20_000, 32_000)
+"""Below the ports that systems choose themselves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +75,7 @@ class Cluster:
         self._directory = directory
         self._people = people
         self._environment = environment
+        self._shuffler_address = _unused_address()
         self._shared = {"tls_directory": str(directory / "tls"), **shared}
 
     async def __aenter__(self) -> Self:
@@ -86,16 +94,18 @@ class Cluster:
         await self.stop()
 
     async def start_analyzer(self, listen: str = "127.0.0.1:0") -> None:
-        """Start the analyzer."""
-        self.analyzer = await self._start("analyzer", listen)
+        """Start the analyzer, with the shuffler as its log's witness."""
+        state = StateDirectory.open(self._directory / "shuffler")
+        _, key = load_witness_key(state, "shuffler")
+        self._witness = key.to_text()
+        witness = {"address": self._shuffler_address, "key": self._witness}
+        self.analyzer = await self._start("analyzer", listen, witnesses=[witness])
 
-    async def start_shuffler(
-        self, listen: str = "127.0.0.1:0", *, analyzer: str | None = None
-    ) -> None:
+    async def start_shuffler(self, listen: str = "", *, analyzer: str | None = None) -> None:
         """Start the shuffler; `analyzer` replaces the address at which it calls the analyzer."""
         self.shuffler = await self._start(
             "shuffler",
-            listen,
+            listen or self._shuffler_address,
             analyzer=analyzer or self.analyzer.address,
             analyzer_identity=self.analyzer.published("identity.pub"),
             submissions_per_connection=0,  # unlimited: simulated users share connections
@@ -142,6 +152,7 @@ class Cluster:
             total_central_epsilon_cap=20.0,  # tiny batches have hardly any amplification
             several_persons=True,
             **tokens,
+            witnesses=[self._witness],
         )
 
     @property
@@ -166,7 +177,11 @@ class Cluster:
                 await child.stop()
 
     async def _start(
-        self, party: str, listen: str, name: str = "", **extra: str | float | bool
+        self,
+        party: str,
+        listen: str,
+        name: str = "",
+        **extra: Any,  # noqa: ANN401  # any setting
     ) -> Child:
         """Start a service with files under `name`, by default the party, and await its address."""
         name = name or party
@@ -176,8 +191,11 @@ class Cluster:
         published.unlink(missing_ok=True)
         settings = {"listen": listen, "state_directory": str(state), **self._shared, **extra}
         file, log = self._directory / f"{name}.toml", self._directory / f"{name}.log"
-        # JSON strings, numbers and booleans are also valid TOML.
-        lines = [f"{key} = {json.dumps(value)}\n" for key, value in settings.items()]
+        # JSON with " = " in tables is also valid TOML.
+        lines = [
+            f"{key} = {json.dumps(value, separators=(', ', ' = '))}\n"
+            for key, value in settings.items()
+        ]
         file.write_text("".join(lines), encoding="utf-8")
         with log.open("ab") as output:
             process = await asyncio.create_subprocess_exec(
@@ -199,3 +217,12 @@ class Cluster:
             lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
             raise SettingsError(f"the {name} did not start: {(lines or ['its log is empty'])[-1]}")
         return Child(party, process, state, published.read_text(encoding="ascii"), log)
+
+
+def _unused_address() -> str:
+    """Return an address for a service that others must know before it starts."""
+    while True:
+        port = random.SystemRandom().choice(_FIXED_PORTS)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return f"127.0.0.1:{port}"

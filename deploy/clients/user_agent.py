@@ -37,6 +37,13 @@ async def ask_for_receipt(
     return cast("user_agent_pb2.GetReceiptResponse", await _call(agent, "GetReceipt", request))
 
 
+async def ask_for_log_evidence(agent: str) -> user_agent_pb2.GetLogEvidenceResponse:
+    """Return what the device saw of the log."""
+    request = user_agent_pb2.GetLogEvidenceRequest()
+    answer = await _call(agent, "GetLogEvidence", request)
+    return cast("user_agent_pb2.GetLogEvidenceResponse", answer)
+
+
 async def _call(agent: str, method: str, request: object) -> Any:  # noqa: ANN401  # the type depends on the method
     if not agent.startswith("unix:"):
         raise SettingsError(f"the agent's address is {agent}; it must begin with unix:")

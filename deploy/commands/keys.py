@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.table import Table
@@ -16,10 +16,12 @@ from common.runtime.certificates import (
     PARTIES,
     WARN_AUTHORITY_DAYS,
     WARN_DAYS,
+    WITNESS,
 )
 from common.runtime.clock import SystemClock
 from common.runtime.key_store import load_identity, renew_identity
 from common.runtime.state_directory import StateDirectory
+from common.runtime.witness_service import load_witness_key
 from deploy.clients.key_folder import KeyFolder
 from deploy.commands.options import AsJson, read_identity
 from deploy.terminal.console import terminal
@@ -48,7 +50,7 @@ def make(
         list[str] | None,
         typer.Option(
             help=f"Certificate to create, repeatable: {', '.join(PARTIES)} [these five]; "
-            f"{FRONT_END}; or, for a party's internal authority, "
+            f"{WITNESS}; {FRONT_END}; or, for a party's internal authority, "
             f"{', '.join(INTERNAL_ROLES)}."
         ),
     ] = None,
@@ -166,15 +168,27 @@ def identity(
     renew: Annotated[
         bool, typer.Option("--renew", help="Destroy the existing identity and create a new one.")
     ] = False,
+    witness: Annotated[
+        Literal["witness", "shuffler", "issuer"] | None,
+        typer.Option(help="Print or create the party's key as a witness of the log instead."),
+    ] = None,
     json: AsJson = False,
 ) -> None:
     """Print, create or renew a party's signing identity.
 
     Others pin the printed identity, which is also in identity.pub in that folder. After a renewal,
     everyone who pins the old identity refuses the new one's signatures. Renew between two
-    collections while the service is stopped, and inform everyone.
+    collections while the service is stopped, and inform everyone. The analyzer and devices name a
+    witness's key, which is also in witness.pub, in their settings `witnesses`.
     """
     state = StateDirectory.open(state_directory, state_key)
+    if witness is not None:
+        _, key = load_witness_key(state, witness)
+        if json:
+            print_json({"witness": key.to_text()})
+        else:
+            terminal().print(key.to_text(), markup=False, soft_wrap=True)
+        return
     with state.held() if renew else nullcontext():
         made = (renew_identity if renew else load_identity)(state).public_identity()
     shown = {"identity": made.raw.hex(), "fingerprint": fingerprint(made.raw)}

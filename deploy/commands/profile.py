@@ -42,6 +42,7 @@ PROFILE_OPTIONS: Final = {*_NAMES, "token_file"}
 
 _WITH_ANALYZER_TOKEN: Final[dict[str, tuple[str, ...]]] = {
     **dict.fromkeys(("result", "ledger", "contribute", "receipt"), ()),
+    "log": ("export", "check"),
     "task": ("create", "list", "show"),
     "sentinels": ("plant",),
     "batch": ("release", "drop"),

@@ -81,12 +81,15 @@ def create(
         )
     task_draft = _read(draft, shuffler_key, token_key)
     connect = partial(OperatorClient.connect, analyzer, authority, token_file, certificate, key)
-    signed = options.ask(connect, lambda operator: operator.create_task(task_draft))
+    signed, witnesses = options.ask(connect, lambda operator: operator.publish_task(task_draft))
     task, digest = Task.from_bytes(signed.task_bytes), signed.digest().hex()
     if json:
-        print_json({"task_digest": digest, "task": task_view.as_json(task)})
+        cosigned = {name: not problem for name, problem in witnesses.items()}
+        fields = {"task_digest": digest, "task": task_view.as_json(task), "cosigned": cosigned}
+        print_json(fields)
         return
     terminal().print(f"Task {digest}\n{task_view.describe_claim(task)}", soft_wrap=True)
+    task_view.print_witnesses(witnesses, terminal())
 
 
 @task_app.command("list", epilog=example(f"shuffledp task list {AT_ANALYZER}"))

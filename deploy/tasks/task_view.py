@@ -211,6 +211,20 @@ def _describe_shuffler(shuffler: ShufflerSpec) -> str:
     return ", ".join(steps)
 
 
+def print_witnesses(witnesses: Mapping[str, str], console: Console) -> None:
+    """Print how many witnesses cosigned a new task's checkpoint, and why others did not."""
+    if not witnesses:
+        console.print("The log has no witness: only devices with allow_unlogged_tasks answer.")
+        return
+    cosigned = list(witnesses.values()).count("")
+    console.print(f"Logged; {cosigned} of {len(witnesses)} witnesses have cosigned.")
+    for name, problem in witnesses.items():
+        if problem:
+            console.print(f"{escaped(name)}: {escaped(problem)}.", soft_wrap=True)
+    if cosigned < len(witnesses):
+        console.print("The analyzer retries; devices wait until enough of theirs have cosigned.")
+
+
 def print_state(digest: TaskDigest, task: Task, summary: TaskSummary, console: Console) -> None:
     """Print a task and its state at the analyzer."""
     console.print(f"Task {digest.hex()}", soft_wrap=True)

@@ -1,5 +1,6 @@
 """Calls from a front-end to the shuffler's coordinator."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -11,9 +12,11 @@ from common.messages.batch import BATCH_ID_BYTES, BatchId
 from common.runtime.rpc import SHORT_DEADLINE, FreshChannel, reply
 from common.task.task import Task
 from common.task_digest import TaskDigest
+from common.transparency.checkpoint import SignedCheckpoint
 from common.wire.fields import parse_fixed
 from common.wire.tasks import signed_task_from_wire
-from protos.shuffledp.v1 import coordinator_pb2, coordinator_pb2_grpc
+from common.wire.transparency import log_from_wire
+from protos.shuffledp.v1 import coordinator_pb2, coordinator_pb2_grpc, log_pb2
 from shuffler.active_batches import ActiveBatch, FinishedBatch
 from shuffler.batch_states import ClosingRule
 
@@ -50,6 +53,13 @@ class CoordinatorClient:
         request = coordinator_pb2.GetIdentityRequest()
         answer = await reply(self._stub.GetIdentity(request, timeout=SHORT_DEADLINE), _PEER)
         return SigningIdentity(parse_fixed("signing_key", answer.signing_key, IDENTITY_BYTES))
+
+    async def get_log(self, after: int) -> tuple[Sequence[bytes], Sequence[SignedCheckpoint]]:
+        """Fetch a page of the log's leaves, and its checkpoints, unverified."""
+        request = log_pb2.GetLogRequest(after=after)
+        return log_from_wire(
+            await reply(self._stub.RelayLog(request, timeout=SHORT_DEADLINE), _PEER)
+        )
 
     async def get_batch(self, digest: TaskDigest, *, begin: bool) -> HeldBatch | FinishedBatch:
         """Fetch a task's batch and its keys. Raises the errors of `Batches.find_or_begin`."""

@@ -22,6 +22,7 @@ from shuffler.collection import Collection
 from shuffler.front_end.batches import FrontEndBatches
 from shuffler.front_end.coordinator_client import CoordinatorClient
 from shuffler.inclusion import InclusionProofs
+from shuffler.log_relay import LogRelay
 from shuffler.receipts import Receipts
 from shuffler.refusals import RefusalCounts
 from shuffler.servicer import ShufflerServicer
@@ -96,8 +97,10 @@ async def start_front_end(settings: ShufflerSettings) -> FrontEndService:
         clock=clock,
     )
 
+    log = LogRelay(coordinator, clock)
+
     def add_services(server: grpc.aio.Server) -> None:
-        servicer = ShufflerServicer(collection, Receipts(identity), inclusions)
+        servicer = ShufflerServicer(collection, Receipts(identity), inclusions, log)
         shuffler_pb2_grpc.add_ShufflerServicer_to_server(servicer, server)
 
     listener = await Listener.start(

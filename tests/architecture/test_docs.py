@@ -22,7 +22,7 @@ from tests.support.commands import ROOT, blocks
 _DOCS: Final = ROOT / "docs"
 _PAGES: Final = (*sorted(ROOT.glob("*.md")), *sorted(_DOCS.rglob("*.md")))
 _CODE: Final = (
-    *("common", "user_agent", "shuffler", "analyzer", "issuer"),
+    *("common", "user_agent", "shuffler", "analyzer", "issuer", "witness"),
     *("deploy", "tests", "examples"),
 )
 _SNIPPETS: Final = _DOCS / "researchers" / "python.md"

@@ -14,7 +14,7 @@ from typing import Final
 import pytest
 
 _ROOT: Final = Path(__file__).parents[2]
-_PARTIES: Final = ("user_agent", "shuffler", "analyzer", "issuer")
+_PARTIES: Final = ("user_agent", "shuffler", "analyzer", "issuer", "witness")
 _FOLDERS: Final = ("protos", "common", *_PARTIES, "deploy")
 _MOST_LINES: Final = 600
 _PRODUCT_LINES: Final = 54_000
@@ -177,7 +177,7 @@ def test_a_party_starts_without_the_other_parties(party: str, tmp_path: Path) ->
     )
 
     assert outcome.returncode == 0, outcome.stderr
-    if party in {"shuffler", "issuer"}:
+    if party in {"shuffler", "issuer", "witness"}:
         assert "scipy" not in outcome.stdout
         assert "common.mechanisms" not in outcome.stdout
         assert "common.accounting" not in outcome.stdout

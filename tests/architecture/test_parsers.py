@@ -15,7 +15,7 @@ from common.wire.fields import Codec
 from tests.support.parsers import parsers
 
 _ROOT: Final = Path(__file__).parents[2]
-_FOLDERS: Final = ("common", "user_agent", "shuffler", "analyzer", "issuer", "deploy")
+_FOLDERS: Final = ("common", "user_agent", "shuffler", "analyzer", "issuer", "witness", "deploy")
 _NAMES: Final = ("from_bytes", "parse", "unpack")
 _ENDINGS: Final = ("_from_wire", "_from_bytes", "_from_hex")
 _CALLS: Final = {

@@ -5,6 +5,7 @@ from typing import Any, Final
 import numpy as np
 
 from analyzer.registry import TaskListing
+from analyzer.task_log import TaskLog
 from common.crypto.hpke import report_context
 from common.crypto.signing import SignedTask
 from common.mechanisms.registry import mechanism_of
@@ -47,6 +48,12 @@ class AnalyzerCore(analyzer_core.AnalyzerCore):
     def listing(self) -> TaskListing:
         """Return the operator's list of tasks."""
         return TaskListing(self.store, self.clock)
+
+    def log(self) -> TaskLog:
+        """Return a log without witnesses."""
+        return TaskLog(
+            store=self.store, identity=self.keys.identity, witnesses=(), clock=self.clock
+        )
 
     async def restart(self) -> None:
         """Stop, and start again on the same files."""

@@ -50,6 +50,8 @@ allow_tasks_without_tokens = true
 local_epsilon_cap = 4.0
 total_delta_cap = 1e-4
 several_persons = true
+witnesses = ["shuffler/00+00000000+BA"]
+witness_quorum = 1
 """
 _QUESTIONS: Final = b"""[{"kind": "grr", "n": 50, "k": 4, "eps_l": 1.0, "delta": 1e-6},
 {"kind": "olh", "n": 20, "k": 8, "eps_l": 2, "M_binom": [10, 0.5], "eps": 0.5},

@@ -18,7 +18,7 @@ from google.protobuf.message import Message
 from common.runtime.admission_interceptor import read_message
 from tests.support.mutation import Form
 
-_MODULES: Final = ("wire", "byte", "text", "file", "key")
+_MODULES: Final = ("wire", "log", "byte", "text", "file", "key")
 _KEPT: Final[list[TemporaryDirectory[str]]] = []
 
 

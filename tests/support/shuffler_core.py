@@ -5,12 +5,13 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 import numpy as np
 
 from common.crypto.hpke import HpkePrivateKey, Opener, SealContext
 from common.crypto.hpke_pool import HpkePool
+from common.errors import PeerError
 from common.messages.batch import BatchState
 from common.messages.submission import Outcome
 from common.runtime.blocks import FolderBlocks
@@ -24,6 +25,7 @@ from shuffler.admission import ConnectionLimit
 from shuffler.collection import Collection
 from shuffler.delivery import Deliveries
 from shuffler.inclusion import InclusionProofs
+from shuffler.log_relay import LogRelay
 from shuffler.metrics import BatchMetrics
 from shuffler.refusals import RefusalCounts
 from shuffler.storage.batch_seeds import BatchSeeds
@@ -60,6 +62,14 @@ class InlinePool(HpkePool):
         future: Future[T] = Future()
         future.set_result(work(list(map(self._opener(key, context), sealed))))
         return future
+
+
+class AbsentLog:
+    """A log whose analyzer is away."""
+
+    async def get_log(self, after: int) -> NoReturn:
+        """Fail."""
+        raise PeerError(f"away, after {after}")
 
 
 @dataclass
@@ -113,6 +123,7 @@ class Shuffler:
             connections=ConnectionLimit(0),
             refusals=self.refusals,
         )
+        self.log = LogRelay(AbsentLog(), self.clock)
         self.inclusions = InclusionProofs(
             blocks=self.blocks,
             identity=self.identity,

@@ -7,7 +7,7 @@ from typing import Final
 from common.crypto.signing import SigningIdentity
 from common.transparency.checkpoint import Checkpoint, NoteKey, SignatureType, SignedCheckpoint
 from common.transparency.log_entry import EntryKind, EntryProof, LogEntry
-from common.transparency.merkle import leaf_hash, prove_consistency, prove_inclusion, root_hash
+from common.transparency.merkle import LogTree, leaf_hash
 from common.transparency.witness import Witness, WitnessState
 from common.transparency.witness_policy import WitnessPolicy
 
@@ -44,7 +44,7 @@ class Log:
     def head(self, size: int | None = None) -> SignedCheckpoint:
         """Return the log's signed head at a size, by default the newest."""
         leaves = self.leaves[:size]
-        checkpoint = Checkpoint(origin=ORIGIN, size=len(leaves), root=root_hash(leaves))
+        checkpoint = Checkpoint(origin=ORIGIN, size=len(leaves), root=LogTree(leaves).root)
         return checkpoint.sign(LOG_IDENTITY)
 
     def cosigned(
@@ -60,13 +60,13 @@ class Log:
 
     def consistency(self, old_size: int, size: int | None = None) -> tuple[bytes, ...]:
         """Prove that a head continues an older one."""
-        return prove_consistency(self.leaves[:size], old_size)
+        return LogTree(self.leaves[:size]).prove_consistency(old_size)
 
     def proof(self, index: int, size: int | None = None) -> EntryProof:
         """Prove that an entry is under a head."""
         entry = self.entries[index]
         assert isinstance(entry, LogEntry)
-        path = prove_inclusion(self.leaves[:size], index)
+        path = LogTree(self.leaves[:size]).prove_inclusion(index)
         return EntryProof(entry=entry, index=index, path=path)
 
 

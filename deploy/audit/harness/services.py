@@ -94,6 +94,7 @@ class Services:
             # A tiny batch's central epsilon is hardly below its local epsilon.
             "total_central_epsilon_cap": 20.0,
             "several_persons": True,
+            "allow_unlogged_tasks": "witnesses" not in changes,
         }
         if self.issuer is None:
             settings["allow_tasks_without_tokens"] = True

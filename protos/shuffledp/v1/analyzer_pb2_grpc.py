@@ -4,6 +4,7 @@ import grpc
 import warnings
 
 from protos.shuffledp.v1 import analyzer_pb2 as shuffledp_dot_v1_dot_analyzer__pb2
+from protos.shuffledp.v1 import log_pb2 as shuffledp_dot_v1_dot_log__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
 GRPC_VERSION = grpc.__version__
@@ -44,6 +45,11 @@ class AnalyzerStub:
                 '/shuffledp.v1.Analyzer/GetTask',
                 request_serializer=shuffledp_dot_v1_dot_analyzer__pb2.GetTaskRequest.SerializeToString,
                 response_deserializer=shuffledp_dot_v1_dot_analyzer__pb2.GetTaskResponse.FromString,
+                _registered_method=True)
+        self.GetLog = channel.unary_unary(
+                '/shuffledp.v1.Analyzer/GetLog',
+                request_serializer=shuffledp_dot_v1_dot_log__pb2.GetLogRequest.SerializeToString,
+                response_deserializer=shuffledp_dot_v1_dot_log__pb2.GetLogResponse.FromString,
                 _registered_method=True)
         self.BeginDelivery = channel.unary_unary(
                 '/shuffledp.v1.Analyzer/BeginDelivery',
@@ -105,6 +111,13 @@ class AnalyzerServicer:
 
     def GetTask(self, request, context):
         """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetLog(self, request, context):
+        """Returns the log of tasks and keys, with its checkpoints.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -188,6 +201,11 @@ def add_AnalyzerServicer_to_server(servicer, server):
                     servicer.GetTask,
                     request_deserializer=shuffledp_dot_v1_dot_analyzer__pb2.GetTaskRequest.FromString,
                     response_serializer=shuffledp_dot_v1_dot_analyzer__pb2.GetTaskResponse.SerializeToString,
+            ),
+            'GetLog': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetLog,
+                    request_deserializer=shuffledp_dot_v1_dot_log__pb2.GetLogRequest.FromString,
+                    response_serializer=shuffledp_dot_v1_dot_log__pb2.GetLogResponse.SerializeToString,
             ),
             'BeginDelivery': grpc.unary_unary_rpc_method_handler(
                     servicer.BeginDelivery,
@@ -290,6 +308,33 @@ class Analyzer:
             '/shuffledp.v1.Analyzer/GetTask',
             shuffledp_dot_v1_dot_analyzer__pb2.GetTaskRequest.SerializeToString,
             shuffledp_dot_v1_dot_analyzer__pb2.GetTaskResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetLog(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/shuffledp.v1.Analyzer/GetLog',
+            shuffledp_dot_v1_dot_log__pb2.GetLogRequest.SerializeToString,
+            shuffledp_dot_v1_dot_log__pb2.GetLogResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -6,6 +6,7 @@ isort:skip_file
 from collections import abc as _abc
 from grpc import aio as _aio
 from protos.shuffledp.v1 import analyzer_pb2 as _analyzer_pb2
+from protos.shuffledp.v1 import log_pb2 as _log_pb2
 import abc as _abc_1
 import grpc as _grpc
 import sys
@@ -36,6 +37,8 @@ class AnalyzerStub:
     CreateTask: _grpc.UnaryUnaryMultiCallable[_analyzer_pb2.CreateTaskRequest, _analyzer_pb2.CreateTaskResponse]
     """Publishes a task. Needs the operator token."""
     GetTask: _grpc.UnaryUnaryMultiCallable[_analyzer_pb2.GetTaskRequest, _analyzer_pb2.GetTaskResponse]
+    GetLog: _grpc.UnaryUnaryMultiCallable[_log_pb2.GetLogRequest, _log_pb2.GetLogResponse]
+    """Returns the log of tasks and keys, with its checkpoints."""
     BeginDelivery: _grpc.UnaryUnaryMultiCallable[_analyzer_pb2.BeginDeliveryRequest, _analyzer_pb2.BeginDeliveryResponse]
     """Begins to receive a permuted batch in parts, or continues after a crash. Idempotent."""
     DeliverPart: _grpc.StreamUnaryMultiCallable[_analyzer_pb2.DeliverPartRequest, _analyzer_pb2.DeliverPartResponse]
@@ -70,6 +73,8 @@ class AnalyzerAsyncStub(AnalyzerStub):
     CreateTask: _aio.UnaryUnaryMultiCallable[_analyzer_pb2.CreateTaskRequest, _analyzer_pb2.CreateTaskResponse]  # type: ignore[assignment]
     """Publishes a task. Needs the operator token."""
     GetTask: _aio.UnaryUnaryMultiCallable[_analyzer_pb2.GetTaskRequest, _analyzer_pb2.GetTaskResponse]  # type: ignore[assignment]
+    GetLog: _aio.UnaryUnaryMultiCallable[_log_pb2.GetLogRequest, _log_pb2.GetLogResponse]  # type: ignore[assignment]
+    """Returns the log of tasks and keys, with its checkpoints."""
     BeginDelivery: _aio.UnaryUnaryMultiCallable[_analyzer_pb2.BeginDeliveryRequest, _analyzer_pb2.BeginDeliveryResponse]  # type: ignore[assignment]
     """Begins to receive a permuted batch in parts, or continues after a crash. Idempotent."""
     DeliverPart: _aio.StreamUnaryMultiCallable[_analyzer_pb2.DeliverPartRequest, _analyzer_pb2.DeliverPartResponse]  # type: ignore[assignment]
@@ -113,6 +118,14 @@ class AnalyzerServicer(metaclass=_abc_1.ABCMeta):
         request: _analyzer_pb2.GetTaskRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_analyzer_pb2.GetTaskResponse, _abc.Awaitable[_analyzer_pb2.GetTaskResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def GetLog(
+        self,
+        request: _log_pb2.GetLogRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_log_pb2.GetLogResponse, _abc.Awaitable[_log_pb2.GetLogResponse]]:
+        """Returns the log of tasks and keys, with its checkpoints."""
 
     @_abc_1.abstractmethod
     def BeginDelivery(

@@ -4,6 +4,7 @@ import grpc
 import warnings
 
 from protos.shuffledp.v1 import coordinator_pb2 as shuffledp_dot_v1_dot_coordinator__pb2
+from protos.shuffledp.v1 import log_pb2 as shuffledp_dot_v1_dot_log__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
 GRPC_VERSION = grpc.__version__
@@ -46,6 +47,11 @@ class ShufflerCoordinatorStub:
                 request_serializer=shuffledp_dot_v1_dot_coordinator__pb2.GetBatchRequest.SerializeToString,
                 response_deserializer=shuffledp_dot_v1_dot_coordinator__pb2.GetBatchResponse.FromString,
                 _registered_method=True)
+        self.RelayLog = channel.unary_unary(
+                '/shuffledp.v1.ShufflerCoordinator/RelayLog',
+                request_serializer=shuffledp_dot_v1_dot_log__pb2.GetLogRequest.SerializeToString,
+                response_deserializer=shuffledp_dot_v1_dot_log__pb2.GetLogResponse.FromString,
+                _registered_method=True)
 
 
 class ShufflerCoordinatorServicer:
@@ -67,6 +73,13 @@ class ShufflerCoordinatorServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def RelayLog(self, request, context):
+        """Relays the analyzer's log.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ShufflerCoordinatorServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -79,6 +92,11 @@ def add_ShufflerCoordinatorServicer_to_server(servicer, server):
                     servicer.GetBatch,
                     request_deserializer=shuffledp_dot_v1_dot_coordinator__pb2.GetBatchRequest.FromString,
                     response_serializer=shuffledp_dot_v1_dot_coordinator__pb2.GetBatchResponse.SerializeToString,
+            ),
+            'RelayLog': grpc.unary_unary_rpc_method_handler(
+                    servicer.RelayLog,
+                    request_deserializer=shuffledp_dot_v1_dot_log__pb2.GetLogRequest.FromString,
+                    response_serializer=shuffledp_dot_v1_dot_log__pb2.GetLogResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -137,6 +155,33 @@ class ShufflerCoordinator:
             '/shuffledp.v1.ShufflerCoordinator/GetBatch',
             shuffledp_dot_v1_dot_coordinator__pb2.GetBatchRequest.SerializeToString,
             shuffledp_dot_v1_dot_coordinator__pb2.GetBatchResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RelayLog(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/shuffledp.v1.ShufflerCoordinator/RelayLog',
+            shuffledp_dot_v1_dot_log__pb2.GetLogRequest.SerializeToString,
+            shuffledp_dot_v1_dot_log__pb2.GetLogResponse.FromString,
             options,
             channel_credentials,
             insecure,

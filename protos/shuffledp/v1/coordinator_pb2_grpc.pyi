@@ -6,6 +6,7 @@ isort:skip_file
 from collections import abc as _abc
 from grpc import aio as _aio
 from protos.shuffledp.v1 import coordinator_pb2 as _coordinator_pb2
+from protos.shuffledp.v1 import log_pb2 as _log_pb2
 import abc as _abc_1
 import grpc as _grpc
 import sys
@@ -39,6 +40,8 @@ class ShufflerCoordinatorStub:
     """Returns the identity that receipts are signed with."""
     GetBatch: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.GetBatchRequest, _coordinator_pb2.GetBatchResponse]
     """Returns a task's batch and its keys."""
+    RelayLog: _grpc.UnaryUnaryMultiCallable[_log_pb2.GetLogRequest, _log_pb2.GetLogResponse]
+    """Relays the analyzer's log."""
 
 @_typing.type_check_only
 class ShufflerCoordinatorAsyncStub(ShufflerCoordinatorStub):
@@ -51,6 +54,8 @@ class ShufflerCoordinatorAsyncStub(ShufflerCoordinatorStub):
     """Returns the identity that receipts are signed with."""
     GetBatch: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.GetBatchRequest, _coordinator_pb2.GetBatchResponse]  # type: ignore[assignment]
     """Returns a task's batch and its keys."""
+    RelayLog: _aio.UnaryUnaryMultiCallable[_log_pb2.GetLogRequest, _log_pb2.GetLogResponse]  # type: ignore[assignment]
+    """Relays the analyzer's log."""
 
 class ShufflerCoordinatorServicer(metaclass=_abc_1.ABCMeta):
     """Served by the shuffler's coordinator to the shuffler's own processes, on a private network.
@@ -72,5 +77,13 @@ class ShufflerCoordinatorServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_coordinator_pb2.GetBatchResponse, _abc.Awaitable[_coordinator_pb2.GetBatchResponse]]:
         """Returns a task's batch and its keys."""
+
+    @_abc_1.abstractmethod
+    def RelayLog(
+        self,
+        request: _log_pb2.GetLogRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_log_pb2.GetLogResponse, _abc.Awaitable[_log_pb2.GetLogResponse]]:
+        """Relays the analyzer's log."""
 
 def add_ShufflerCoordinatorServicer_to_server(servicer: ShufflerCoordinatorServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

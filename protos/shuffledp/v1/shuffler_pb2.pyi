@@ -9,6 +9,7 @@ from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from protos.shuffledp.v1 import inclusion_pb2 as _inclusion_pb2
+from protos.shuffledp.v1 import log_pb2 as _log_pb2
 from protos.shuffledp.v1 import task_pb2 as _task_pb2
 import builtins as _builtins
 import sys
@@ -92,18 +93,24 @@ class FetchTaskRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     TASK_DIGEST_FIELD_NUMBER: _builtins.int
+    LOG_SIZE_FIELD_NUMBER: _builtins.int
     task_digest: _builtins.bytes
     """32 bytes"""
+    log_size: _builtins.int
+    """of the device's last checkpoint, or 0; absent: no proof wanted"""
     def __init__(
         self,
         *,
         task_digest: _builtins.bytes = ...,
+        log_size: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_log_size", b"_log_size", "log_size", b"log_size"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["task_digest", b"task_digest"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_log_size", b"_log_size", "log_size", b"log_size", "task_digest", b"task_digest"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__log_size: _TypeAlias = _typing.Literal["log_size"]  # noqa: Y015
+    _WhichOneofArgType__log_size: _TypeAlias = _typing.Literal["_log_size", b"_log_size"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__log_size) -> _WhichOneofReturnType__log_size | None: ...
 
 Global___FetchTaskRequest: _TypeAlias = FetchTaskRequest  # noqa: Y015
 
@@ -112,16 +119,20 @@ class FetchTaskResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     TASK_FIELD_NUMBER: _builtins.int
+    LOG_PROOF_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def task(self) -> _task_pb2.SignedTask: ...
+    @_builtins.property
+    def log_proof(self) -> _log_pb2.LogProof: ...
     def __init__(
         self,
         *,
         task: _task_pb2.SignedTask | None = ...,
+        log_proof: _log_pb2.LogProof | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["task", b"task"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["log_proof", b"log_proof", "task", b"task"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["task", b"task"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["log_proof", b"log_proof", "task", b"task"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

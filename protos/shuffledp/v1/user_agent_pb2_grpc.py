@@ -45,6 +45,11 @@ class UserAgentStub:
                 request_serializer=shuffledp_dot_v1_dot_user__agent__pb2.GetReceiptRequest.SerializeToString,
                 response_deserializer=shuffledp_dot_v1_dot_user__agent__pb2.GetReceiptResponse.FromString,
                 _registered_method=True)
+        self.GetLogEvidence = channel.unary_unary(
+                '/shuffledp.v1.UserAgent/GetLogEvidence',
+                request_serializer=shuffledp_dot_v1_dot_user__agent__pb2.GetLogEvidenceRequest.SerializeToString,
+                response_deserializer=shuffledp_dot_v1_dot_user__agent__pb2.GetLogEvidenceResponse.FromString,
+                _registered_method=True)
 
 
 class UserAgentServicer:
@@ -66,6 +71,13 @@ class UserAgentServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetLogEvidence(self, request, context):
+        """Returns what this device saw of the log of tasks, to compare with other devices.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_UserAgentServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -78,6 +90,11 @@ def add_UserAgentServicer_to_server(servicer, server):
                     servicer.GetReceipt,
                     request_deserializer=shuffledp_dot_v1_dot_user__agent__pb2.GetReceiptRequest.FromString,
                     response_serializer=shuffledp_dot_v1_dot_user__agent__pb2.GetReceiptResponse.SerializeToString,
+            ),
+            'GetLogEvidence': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetLogEvidence,
+                    request_deserializer=shuffledp_dot_v1_dot_user__agent__pb2.GetLogEvidenceRequest.FromString,
+                    response_serializer=shuffledp_dot_v1_dot_user__agent__pb2.GetLogEvidenceResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -135,6 +152,33 @@ class UserAgent:
             '/shuffledp.v1.UserAgent/GetReceipt',
             shuffledp_dot_v1_dot_user__agent__pb2.GetReceiptRequest.SerializeToString,
             shuffledp_dot_v1_dot_user__agent__pb2.GetReceiptResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetLogEvidence(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/shuffledp.v1.UserAgent/GetLogEvidence',
+            shuffledp_dot_v1_dot_user__agent__pb2.GetLogEvidenceRequest.SerializeToString,
+            shuffledp_dot_v1_dot_user__agent__pb2.GetLogEvidenceResponse.FromString,
             options,
             channel_credentials,
             insecure,

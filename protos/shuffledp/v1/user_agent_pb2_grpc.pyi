@@ -39,6 +39,8 @@ class UserAgentStub:
     """
     GetReceipt: _grpc.UnaryUnaryMultiCallable[_user_agent_pb2.GetReceiptRequest, _user_agent_pb2.GetReceiptResponse]
     """Returns the state of an answer, its receipt and its inclusion."""
+    GetLogEvidence: _grpc.UnaryUnaryMultiCallable[_user_agent_pb2.GetLogEvidenceRequest, _user_agent_pb2.GetLogEvidenceResponse]
+    """Returns what this device saw of the log of tasks, to compare with other devices."""
 
 @_typing.type_check_only
 class UserAgentAsyncStub(UserAgentStub):
@@ -51,6 +53,8 @@ class UserAgentAsyncStub(UserAgentStub):
     """
     GetReceipt: _aio.UnaryUnaryMultiCallable[_user_agent_pb2.GetReceiptRequest, _user_agent_pb2.GetReceiptResponse]  # type: ignore[assignment]
     """Returns the state of an answer, its receipt and its inclusion."""
+    GetLogEvidence: _aio.UnaryUnaryMultiCallable[_user_agent_pb2.GetLogEvidenceRequest, _user_agent_pb2.GetLogEvidenceResponse]  # type: ignore[assignment]
+    """Returns what this device saw of the log of tasks, to compare with other devices."""
 
 class UserAgentServicer(metaclass=_abc_1.ABCMeta):
     """Runs on a person's device. Listens on a Unix socket or on loopback only: calls carry true values."""
@@ -72,5 +76,13 @@ class UserAgentServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_user_agent_pb2.GetReceiptResponse, _abc.Awaitable[_user_agent_pb2.GetReceiptResponse]]:
         """Returns the state of an answer, its receipt and its inclusion."""
+
+    @_abc_1.abstractmethod
+    def GetLogEvidence(
+        self,
+        request: _user_agent_pb2.GetLogEvidenceRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_user_agent_pb2.GetLogEvidenceResponse, _abc.Awaitable[_user_agent_pb2.GetLogEvidenceResponse]]:
+        """Returns what this device saw of the log of tasks, to compare with other devices."""
 
 def add_UserAgentServicer_to_server(servicer: UserAgentServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

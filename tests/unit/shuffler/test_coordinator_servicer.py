@@ -10,7 +10,7 @@ from tests.support.shuffler_core import DIGEST, Shuffler
 async def test_keys_leave_the_coordinator_until_a_batch_is_permuted(shuffler: Shuffler) -> None:
     """A front-end that asks later learns no key, although the batch is not delivered yet."""
     identity = SigningIdentity.generate()
-    servicer = CoordinatorServicer(shuffler.batches, shuffler.store, identity)
+    servicer = CoordinatorServicer(shuffler.batches, shuffler.store, identity, shuffler.log)
     request = coordinator_pb2.GetBatchRequest(task_digest=DIGEST, begin=True)
     before = await servicer.GetBatch(request, None)
     await shuffler.submit(5)

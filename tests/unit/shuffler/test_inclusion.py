@@ -235,7 +235,9 @@ async def test_all_answers_for_a_batch_have_one_length(
     )
     job = _keep_job(shuffler, reports)
     await shuffler.inclusions.keep(manifest, CASE.task, commitment, job, InlineExecutor())
-    servicer = ShufflerServicer(shuffler.collection, Receipts(CASE.identity), shuffler.inclusions)
+    servicer = ShufflerServicer(
+        shuffler.collection, Receipts(CASE.identity), shuffler.inclusions, shuffler.log
+    )
     answers = [
         await servicer.GetInclusion(prefix_to_wire(DIGEST, prefix), None)
         for prefix in range(1 << commitment.bits)

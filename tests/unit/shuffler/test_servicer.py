@@ -20,7 +20,7 @@ class _Call:
 
 
 def _servicer(core: Shuffler) -> ShufflerServicer:
-    return ShufflerServicer(core.collection, _RECEIPTS, core.inclusions)
+    return ShufflerServicer(core.collection, _RECEIPTS, core.inclusions, core.log)
 
 
 async def test_every_device_gets_the_same_answer(shuffler: Shuffler) -> None:

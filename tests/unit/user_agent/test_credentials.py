@@ -80,6 +80,7 @@ def _settings(tmp_path: Path, *, lasting_responses: bool) -> UserAgentSettings:
         shuffler_identity=SigningIdentity.generate().public_identity().raw.hex(),
         lasting_responses=lasting_responses,
         allow_tasks_without_tokens=True,
+        allow_unlogged_tasks=True,
     )
 
 

@@ -63,6 +63,8 @@ async def test_the_database_has_no_other_columns(core: AnalyzerCore) -> None:
         "commitments": "task_digest commitment",
         "ledger": " ".join(field.name for field in fields(LedgerEntry)),
         "decisions": " ".join(field.name for field in fields(DecisionEntry)),
+        "log_entries": "position entry",
+        "log_checkpoints": "size note",
         "sqlite_sequence": "name seq",
     } == {table: " ".join(name for owner, name in found if owner == table) for table, _ in found}
 

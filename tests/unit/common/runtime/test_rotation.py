@@ -117,6 +117,7 @@ async def started(
     elif request.param is user_agent.server:
         fields |= {"analyzer_identity": identity, "shuffler_identity": identity}
         fields |= {"shuffler": "127.0.0.1:1", "allow_tasks_without_tokens": True}
+        fields |= {"allow_unlogged_tasks": True}
         settings = UserAgentSettings(**fields)
     else:
         fields |= {"keep_inclusion_days": 40, "analyzer": "127.0.0.1:1"}

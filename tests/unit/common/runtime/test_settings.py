@@ -1,4 +1,5 @@
 import dataclasses
+import json
 import math
 from pathlib import Path
 from typing import Any, Final
@@ -10,6 +11,7 @@ from common.crypto.key_ring import Schedule
 from common.errors import SettingsError
 from common.runtime.settings import ServiceSettings, load
 from shuffler.settings import ShufflerSettings
+from tests.support.transparency import KEYS, LOG_IDENTITY
 from user_agent.settings import UserAgentSettings
 
 _GOOD = """
@@ -123,6 +125,7 @@ def test_a_value_of_the_wrong_type_is_never_repeated(tmp_path: Path, kind: str) 
 def _device(tmp_path: Path, line: str) -> UserAgentSettings:
     file = tmp_path / "user_agent.toml"
     listen = "" if line.startswith("listen") else 'listen = "unix:a"\n'
+    listen += "" if "witnesses" in line else "allow_unlogged_tasks = true\n"
     file.write_text(_DEVICE + listen + line, encoding="utf-8")
     return load(UserAgentSettings, file, {}, "SHUFFLEDP_USER_AGENT")
 
@@ -152,6 +155,29 @@ def test_a_devices_caps_have_ranges(tmp_path: Path, line: str, message: str) -> 
         _device(tmp_path, line)
     unlimited = _device(tmp_path, "local_epsilon_cap = inf\ntotal_local_epsilon_cap = inf")
     assert math.inf == unlimited.local_epsilon_cap == unlimited.total_local_epsilon_cap
+
+
+def test_a_device_pins_witnesses_or_allows_unlogged_tasks(tmp_path: Path) -> None:
+    """One of both; a quorum of 0 means all witnesses. A list in the environment is JSON."""
+    key, identity = KEYS[0].to_text(), LOG_IDENTITY.public_identity().raw.hex()
+    for line in ("# no witnesses", f'witnesses = ["{key}"]\nallow_unlogged_tasks = true'):
+        with pytest.raises(SettingsError, match=r"pin witnesses.*or set allow_unlogged_tasks"):
+            _device(tmp_path, line)
+    for value in ("s3cret", "[1]", '{"a": 1}'):
+        with pytest.raises(SettingsError, match=r"^witnesses ") as caught:
+            load(UserAgentSettings, None, {"A_WITNESSES": value}, "A")
+        assert "s3cret" not in str(caught.value)
+    file = tmp_path / "user_agent.toml"
+    file.write_text(_DEVICE.replace("00", identity, 1) + 'listen = "unix:a"', encoding="utf-8")
+    keys = json.dumps([key.to_text() for key in KEYS])
+    pinned = load(UserAgentSettings, file, {"A_WITNESSES": keys}, "A").log_policy()
+    few = {"A_WITNESSES": keys, "A_WITNESS_QUORUM": "4"}
+
+    assert pinned is not None
+    assert (KEYS, len(KEYS)) == (pinned.witnesses, pinned.quorum)
+    with pytest.raises(SettingsError, match="quorum is 4; it must be 1 to 3"):
+        load(UserAgentSettings, file, few, "A").log_policy()
+    assert _device(tmp_path, "several_persons = true").log_policy() is None
 
 
 _SERVER: Final = {"coordinator_listen": "h:1", "internal_tls_directory": "t"}
@@ -248,6 +274,8 @@ _OF_KEY_HOLDERS: Final = {
                 "inclusion_check_seconds": 3600.0,
                 "issuer": "127.0.0.1:3",
                 "allow_tasks_without_tokens": False,
+                "witness_quorum": 0,
+                "allow_unlogged_tasks": False,
             },
         ),
         (
@@ -279,6 +307,7 @@ def test_protective_defaults_are_unchanged(
     }
     known = {field.name for field in dataclasses.fields(party)}
     given = {key: value for key, value in needed.items() if key in known}
+    given |= {"witnesses": ("a key",)} if party is UserAgentSettings else {}
     settings = party(state_directory=Path(), **given)
 
     assert defaults == {key: getattr(settings, key) for key in defaults}

@@ -120,7 +120,7 @@ def test_too_few_cosignatures_are_refused() -> None:
     stranger = one.checkpoint.cosign("stranger.example", WITNESSES[2].identity, NOW)
 
     for signed in (_LOG.head(8), one, one.add(one.signatures[1]), one.add(stranger)):
-        with pytest.raises(ProofError, match=r"[01] pinned witnesses"):
+        with pytest.raises(ProofError, match=r"[01] of 3 pinned witnesses"):
             LogView(POLICY).advance(signed, (), NOW)
     LogView(POLICY).advance(_LOG.cosigned(8, WITNESSES[1:]), (), NOW)
 
@@ -150,7 +150,7 @@ def test_a_cosignature_counts_for_a_week(age: int, accepted: bool) -> None:  # n
     if accepted:
         LogView(POLICY).advance(signed, (), NOW)
         return
-    with pytest.raises(ProofError, match="0 pinned witnesses"):
+    with pytest.raises(ProofError, match="0 of 3 pinned witnesses"):
         LogView(POLICY).advance(signed, (), NOW)
 
 

@@ -10,10 +10,8 @@ from hypothesis import strategies as st
 from common.errors import ProofError
 from common.transparency.merkle import (
     EMPTY_ROOT,
+    LogTree,
     leaf_hash,
-    prove_consistency,
-    prove_inclusion,
-    root_hash,
     verify_consistency,
     verify_inclusion,
 )
@@ -56,19 +54,19 @@ def _named(names: str) -> tuple[bytes, ...]:
 def _tree(size: int) -> tuple[list[bytes], bytes]:
     """Return the leaf hashes and the root of the numbers below a size."""
     leaves = [leaf_hash(i.to_bytes(2)) for i in range(size)]
-    return leaves, root_hash(leaves)
+    return leaves, LogTree(leaves).root
 
 
 def test_the_roots_are_the_published_ones() -> None:
     """Of trees of 0 to 7 leaves."""
     for size, root in _ROOTS.items():
-        assert root == root_hash(_LEAVES[:size]).hex()
+        assert root == LogTree(_LEAVES[:size]).root.hex()
 
 
 @pytest.mark.parametrize(("index", "path"), [(0, "bhl"), (3, "cgl"), (4, "fjk"), (6, "ik")])
 def test_inclusion_paths_are_those_of_the_rfc(index: int, path: str) -> None:
     """The four examples."""
-    assert _named(path) == prove_inclusion(_LEAVES, index)
+    assert _named(path) == LogTree(_LEAVES).prove_inclusion(index)
     verify_inclusion(_LEAVES[index], index, 7, _named(path), bytes.fromhex(_ROOTS[7]))
 
 
@@ -77,7 +75,7 @@ def test_consistency_paths_are_those_of_the_rfc(old_size: int, path: str) -> Non
     """The three examples."""
     old_root, root = bytes.fromhex(_ROOTS[old_size]), bytes.fromhex(_ROOTS[7])
 
-    assert _named(path) == prove_consistency(_LEAVES, old_size)
+    assert _named(path) == LogTree(_LEAVES).prove_consistency(old_size)
     verify_consistency(old_size, old_root, 7, root, _named(path))
 
 
@@ -86,9 +84,9 @@ def test_every_proof_verifies() -> None:
     for size in range(1, _MOST + 1):
         leaves, root = _tree(size)
         for index, leaf in enumerate(leaves):
-            verify_inclusion(leaf, index, size, prove_inclusion(leaves, index), root)
+            verify_inclusion(leaf, index, size, LogTree(leaves).prove_inclusion(index), root)
         for old_size in range(size + 1):
-            path = prove_consistency(leaves, old_size)
+            path = LogTree(leaves).prove_consistency(old_size)
             verify_consistency(old_size, _tree(old_size)[1], size, root, path)
 
 
@@ -116,7 +114,7 @@ def test_a_changed_inclusion_proof_fails(size: int, number: int, bit: int) -> No
     """One bit of any hash, another index, a missing, added or split hash."""
     leaves, root = _tree(size)
     index = number % size
-    leaf, path = leaves[index], prove_inclusion(leaves, index)
+    leaf, path = leaves[index], LogTree(leaves).prove_inclusion(index)
     wrong = [
         *((leaf, index, variant, root) for variant in _variants(path, bit)),
         *((leaf, other, path, root) for other in range(-1, size + 1) if other != index),
@@ -135,7 +133,7 @@ def test_a_changed_consistency_proof_fails(size: int, number: int, bit: int) -> 
     """One bit of any hash, another old root, a missing, added or split hash."""
     leaves, root = _tree(size)
     old_size = number % size + 1
-    old_root, path = _tree(old_size)[1], prove_consistency(leaves, old_size)
+    old_root, path = _tree(old_size)[1], LogTree(leaves).prove_consistency(old_size)
     wrong = [
         *((old_root, root, variant) for variant in _variants(path, bit)),
         *((_tree(other)[1], root, path) for other in range(size + 1) if other != old_size),
@@ -168,4 +166,4 @@ def test_a_tree_extends_the_empty_one_and_no_larger_one() -> None:
     ):
         with pytest.raises(ProofError):
             verify_consistency(old_size, old_root, 5, root, path)
-    assert () == prove_consistency(leaves, 0)
+    assert () == LogTree(leaves).prove_consistency(0)

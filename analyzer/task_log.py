@@ -1,0 +1,174 @@
+"""
+The analyzer's log of tasks and keys: append, sign, and have witnesses cosign.
+
+A task and its entry are stored in one transaction, so that a crash separates neither; the signature
+of a checkpoint follows from the entries, so that it can be made again after a crash. Devices get
+the checkpoint that most witnesses cosigned: an older one is kept until a newer has as many
+cosignatures.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from analyzer.storage import log_table
+from analyzer.storage.store import Store
+from analyzer.witness_client import WitnessLink
+from common.crypto.key_ring import DAY
+from common.crypto.signing import SigningIdentity
+from common.errors import ProofError, ShuffleDpError
+from common.runtime import logs
+from common.runtime.clock import Clock, retry_pause
+from common.transparency.checkpoint import Checkpoint, NoteSignature, SignedCheckpoint, log_key
+from common.transparency.log_copy import LogCopy
+from common.transparency.log_entry import LogEntry
+from common.transparency.witness_policy import WEEK_SECONDS
+
+_PATIENCE_SECONDS: Final = 5.0
+"""How long the creation of a task waits for witnesses."""
+_UNTRIED: Final = "it has not answered yet"
+
+
+@dataclass(slots=True)
+class _Pushed:
+    """A witness, and what the log knows of it."""
+
+    link: WitnessLink
+    size: int = 0
+    problem: str = _UNTRIED
+    due: asyncio.Event = field(default_factory=asyncio.Event)
+    answered: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set once its answer about the newest checkpoint, or its absence, is known."""
+
+
+class TaskLog:
+    """The log, which only the analyzer appends to and signs."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        identity: SigningIdentity,
+        witnesses: Sequence[WitnessLink],
+        clock: Clock,
+    ) -> None:
+        self._store = store
+        self._identity = identity
+        self._witnesses = list(map(_Pushed, witnesses))
+        self._clock = clock
+        self._changing = asyncio.Lock()
+        self.copy = LogCopy()
+        """What the shuffler fetches."""
+
+    async def resume(self, keys: Sequence[LogEntry]) -> None:
+        """
+        Append missing keys and tasks, and sign the newest checkpoint. Run at start.
+
+        Raises:
+            ProofError: A stored checkpoint is not of the stored entries.
+            WireError: A stored checkpoint is damaged.
+        """
+        stored = await self._store.run(log_table.checkpoints)
+        await self._store.run(log_table.append_missing, keys)
+        self.copy.extend(await self._store.run(log_table.leaves_after, 0))
+        self.copy.serve(stored)
+        await self._advance()
+
+    async def publish(self) -> dict[str, str]:
+        """
+        Sign a checkpoint of all entries, and wait some seconds for the witnesses.
+
+        Returns:
+            By the name of each witness, why it has not cosigned; empty if it has.
+        """
+        await self._advance()
+        answers = asyncio.gather(*(one.answered.wait() for one in self._witnesses))
+        with suppress(TimeoutError):
+            await asyncio.wait_for(answers, _PATIENCE_SECONDS)
+        return {one.link.key.name: one.problem for one in self._witnesses}
+
+    async def run(self) -> None:
+        """Have witnesses cosign each checkpoint, and again daily, while the service runs."""
+        await asyncio.gather(*map(self._keep_pushing, self._witnesses))
+
+    async def _advance(self) -> None:
+        async with self._changing:
+            self.copy.extend(await self._store.run(log_table.leaves_after, self.copy.size))
+            size, served = self.copy.size, self.copy.checkpoints
+            if served and served[-1].checkpoint.size == size:
+                return
+            origin = log_key(self._identity.public_identity()).name
+            head = Checkpoint(origin=origin, size=size, root=self.copy.tree(size).root)
+            await self._serve([*served, head.sign(self._identity)])
+            for one in self._witnesses:
+                one.problem = _UNTRIED
+                one.answered.clear()
+                one.due.set()
+
+    async def _serve(self, checkpoints: Sequence[SignedCheckpoint]) -> None:
+        """Store and serve the newest checkpoint, and older ones with more cosignatures."""
+        kept: list[SignedCheckpoint] = []
+        most = -1
+        for one in sorted(checkpoints, key=lambda one: one.checkpoint.size, reverse=True):
+            if (count := self._cosignatures(one)) > most:
+                kept.append(one)
+                most = count
+        await self._store.run(log_table.replace_checkpoints, kept)
+        self.copy.serve(kept)
+
+    def _cosignatures(self, signed: SignedCheckpoint) -> int:
+        """Count the cosignatures of the last week."""
+        oldest = self._clock.now() - WEEK_SECONDS
+        times = (signed.signed_at(one.link.key) for one in self._witnesses)
+        return sum(time is not None and time >= oldest for time in times)
+
+    async def _keep_pushing(self, witness: _Pushed) -> None:
+        pause = 0.0
+        while True:
+            witness.due.clear()
+            try:
+                await self._push(witness)
+                problem, pause = "", 0.0
+            except Exception as error:  # noqa: BLE001  # retried after the pause
+                problem = str(error) if isinstance(error, ShuffleDpError) else "internal error"
+                pause = retry_pause(pause)
+                fields: dict[logs.Field, str] = logs.error_fields(error)
+                fields["party"] = witness.link.key.name
+                logs.event("witness does not cosign", fields, level="WARNING")
+            if not witness.due.is_set():
+                witness.problem = problem
+                witness.answered.set()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(witness.due.wait(), pause or DAY)
+
+    async def _push(self, witness: _Pushed) -> None:
+        """Have a witness cosign the newest checkpoint."""
+        signed = self.copy.checkpoints[-1]
+        size = signed.checkpoint.size
+        tree = self.copy.tree(size)
+        for _ in range(2):  # the first answer may only tell the size to prove consistency from
+            if witness.size > size:
+                raise ProofError(
+                    f"the witness cosigned a checkpoint of size {witness.size}; this log has "
+                    f"{size}: its database is an old copy, or the witness serves another one"
+                )
+            path = tree.prove_consistency(witness.size)
+            witness.size, line = await witness.link.add_checkpoint(witness.size, path, signed)
+            if line is not None:
+                await self._add(witness, signed, line)
+                return
+        raise ProofError("the witness asks for proofs from one size after another")
+
+    async def _add(self, witness: _Pushed, signed: SignedCheckpoint, line: NoteSignature) -> None:
+        """Check a cosignature, and add it in place of the witness's earlier one."""
+        key = witness.link.key
+        if SignedCheckpoint(signed.checkpoint, (line,)).signed_at(key) is None:
+            raise ProofError("the witness's cosignature is by another key")
+        async with self._changing:
+            served = {one.checkpoint: one for one in self.copy.checkpoints}
+            current = served.get(signed.checkpoint, signed)
+            others = (one for one in current.signatures if one.key_id != key.key_id())
+            served[signed.checkpoint] = replace(current, signatures=(*others, line))
+            await self._serve(list(served.values()))

@@ -1,0 +1,103 @@
+"""
+A party's witness of the analyzer's log, beside its own service or alone.
+
+The last cosigned head is stored before the cosignature is sent. If that file were lost or restored
+from an old copy, the witness could cosign a second history, so it then needs a new key.
+"""
+
+import asyncio
+from typing import Final, Self
+
+from common.crypto.signing import PublicIdentity, SigningIdentity
+from common.errors import SettingsError, WireError
+from common.runtime.clock import Clock
+from common.runtime.state_directory import StateDirectory
+from common.transparency.checkpoint import Checkpoint, NoteKey, SignatureType, log_key
+from common.transparency.witness import Witness, WitnessSizeError, WitnessState
+from common.wire.transparency import checkpoint_from_wire, cosignature_to_wire
+from protos.shuffledp.v1 import log_pb2, log_pb2_grpc
+
+_KEY_FILE: Final = "witness.key"
+_PUBLIC_FILE: Final = "witness.pub"
+_STATE_FILES: Final = "witness-*.checkpoint"
+_NOTHING_COSIGNED: Final = "witness-new.checkpoint"
+_NAME_DIGITS: Final = 16
+
+
+def load_witness_key(state: StateDirectory, party: str) -> tuple[SigningIdentity, NoteKey]:
+    """
+    Load or create a party's witness key, used for nothing else, and publish it in witness.pub.
+
+    The key's name is `party/HEX`, where the party is the one that its TLS certificate names.
+    """
+    if not (state.path / _KEY_FILE).exists():
+        state.publish(_NOTHING_COSIGNED, "")
+    raw = state.secret(_KEY_FILE, lambda: SigningIdentity.generate().private_bytes())
+    identity = SigningIdentity(raw)
+    public = identity.public_identity()
+    name = f"{party}/{public.raw.hex()[:_NAME_DIGITS]}"
+    key = NoteKey(name, SignatureType.COSIGNATURE, public)
+    state.publish(_PUBLIC_FILE, key.to_text())
+    return identity, key
+
+
+class WitnessServicer(log_pb2_grpc.WitnessServicer):
+    """Cosigns the checkpoints of one log; anyone may send those that the log signed."""
+
+    def __init__(self, witness: Witness, state: StateDirectory, clock: Clock) -> None:
+        """Read the last cosigned head of this log; raise SettingsError if it is damaged."""
+        self._witness = witness
+        self._state = state
+        self._clock = clock
+        digits = witness.log.identity.raw.hex()[:_NAME_DIGITS]
+        self._file = _STATE_FILES.replace("*", digits)
+        self._last = self._read()
+        self._cosigning = asyncio.Lock()
+
+    @classmethod
+    def open(
+        cls, state: StateDirectory, analyzer: PublicIdentity, party: str, clock: Clock
+    ) -> Self:
+        """Open a party's witness of an analyzer's log, and create its key on first start."""
+        identity, key = load_witness_key(state, party)
+        return cls(Witness(name=key.name, identity=identity, log=log_key(analyzer)), state, clock)
+
+    async def AddCheckpoint(  # noqa: N802  # named as in the .proto file
+        self, request: log_pb2.AddCheckpointRequest, _context: object
+    ) -> log_pb2.AddCheckpointResponse:
+        """Cosign a checkpoint that continues the last one, or return the last one's size."""
+        old_size, consistency, signed = checkpoint_from_wire(request)
+        async with self._cosigning:
+            try:
+                last, cosignature = self._witness.cosign(
+                    self._last,
+                    signed,
+                    old_size=old_size,
+                    consistency=consistency,
+                    seconds=int(self._clock.now()),
+                )
+            except WitnessSizeError as error:
+                return cosignature_to_wire(error.size, None)
+            if last != self._last:
+                text = signed.checkpoint.text().decode()
+                await asyncio.to_thread(self._state.publish, self._file, text)
+                self._state.destroy(_NOTHING_COSIGNED)
+                self._last = last
+            return cosignature_to_wire(last.size, cosignature)
+
+    def _read(self) -> WitnessState:
+        path = self._state.path / self._file
+        if not path.exists():
+            if not self._state.names(_STATE_FILES):
+                raise SettingsError(
+                    f"the last cosigned checkpoint, {_STATE_FILES}, is missing, so that this "
+                    f"witness could cosign a fork: remove {_KEY_FILE}, and publish the new key"
+                )
+            return WitnessState()
+        try:
+            last = Checkpoint.parse(path.read_text(encoding="utf-8"))
+        except (UnicodeDecodeError, WireError) as error:
+            raise SettingsError(
+                f"{path.name} is damaged: remove it and {_KEY_FILE}, and publish the new key"
+            ) from error
+        return WitnessState(size=last.size, root=last.root)

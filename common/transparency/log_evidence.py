@@ -1,0 +1,45 @@
+"""What devices saw of a log, and the search for forks in it. Pure; run by anyone."""
+
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from common.errors import ProofError
+from common.transparency.checkpoint import NoteKey, SignedCheckpoint
+from common.transparency.log_entry import EntryProof
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogEvidence:
+    """An entry that a device found under a checkpoint."""
+
+    checkpoint: SignedCheckpoint
+    proof: EntryProof
+    refused: bool = False
+    """Whether the device refused the checkpoint, which was not proven to continue its last one."""
+
+
+def find_fork(
+    evidence: Iterable[LogEvidence], key: NoteKey
+) -> tuple[LogEvidence, LogEvidence] | None:
+    """
+    Return two pieces that conflict and that this log, or this witness, signed; None without any.
+
+    One checks them with `Fork`: their heads have one size, or different entries at one index.
+
+    Cost: a signature's check, 100 µs, for each piece of evidence.
+    """
+    roots, entries = dict[tuple[str, int], LogEvidence](), dict[tuple[str, int], LogEvidence]()
+    for one in evidence:
+        head = one.checkpoint.checkpoint
+        with suppress(ProofError):  # not signed by this key, or not under this checkpoint
+            if one.checkpoint.signed_at(key) is None:
+                continue
+            other = roots.setdefault((head.origin, head.size), one)
+            if other.checkpoint.checkpoint != head:
+                return other, one
+            one.proof.verify(head)
+            other = entries.setdefault((head.origin, one.proof.index), one)
+            if other.proof.entry != one.proof.entry:
+                return other, one
+    return None

@@ -1,0 +1,162 @@
+"""Convert the log's messages between protocol buffers and values."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from common.errors import ProofError, WireError
+from common.transparency.checkpoint import MAX_NOTE_BYTES, NoteSignature, SignedCheckpoint
+from common.transparency.log_copy import LogCopy, LogProof
+from common.transparency.log_entry import EntryProof, LogEntry
+from common.transparency.log_evidence import LogEvidence
+from common.transparency.merkle import HASH_BYTES, MAX_SIZE, Path
+from common.wire.fields import parse_bounded, parse_count
+from protos.shuffledp.v1 import log_pb2, shuffler_pb2, user_agent_pb2
+
+MAX_LEAVES: Final = 1 << 16
+"""Maximum number of leaves in one message."""
+_MAX_PATH: Final = 128
+_MAX_CHECKPOINTS: Final = 17
+"""Maximum number of checkpoints of different sizes: one for each number of cosignatures."""
+
+
+def _hashes(name: str, field: bytes, maximum: int = _MAX_PATH) -> tuple[bytes, ...]:
+    if len(field) % HASH_BYTES or len(field) > maximum * HASH_BYTES:
+        raise WireError(
+            f"{name} has {len(field)} bytes; it must have at most {maximum} hashes of {HASH_BYTES}"
+        )
+    return tuple(field[at : at + HASH_BYTES] for at in range(0, len(field), HASH_BYTES))
+
+
+# --- witnesses -----------------------------------------------------------------------------------
+
+
+def checkpoint_to_wire(
+    old_size: int, consistency: Path, signed: SignedCheckpoint
+) -> log_pb2.AddCheckpointRequest:
+    """Encode a request to cosign a checkpoint."""
+    return log_pb2.AddCheckpointRequest(
+        old_size=old_size, consistency=b"".join(consistency), checkpoint=signed.to_bytes()
+    )
+
+
+def checkpoint_from_wire(
+    message: log_pb2.AddCheckpointRequest,
+) -> tuple[int, Path, SignedCheckpoint]:
+    """Parse a request to cosign: old size, consistency proof from it, and checkpoint."""
+    return (
+        parse_count("old_size", message.old_size, MAX_SIZE),
+        _hashes("consistency", message.consistency),
+        SignedCheckpoint.parse(message.checkpoint),
+    )
+
+
+def cosignature_to_wire(
+    size: int, cosignature: NoteSignature | None
+) -> log_pb2.AddCheckpointResponse:
+    """Encode a cosignature, or None and the size to prove consistency from."""
+    line = cosignature.line().encode() if cosignature else b""
+    return log_pb2.AddCheckpointResponse(size=size, cosignature=line)
+
+
+def cosignature_from_wire(
+    message: log_pb2.AddCheckpointResponse,
+) -> tuple[int, NoteSignature | None]:
+    """Parse a witness's size and, if the request's old size was right, its cosignature."""
+    line = parse_bounded("cosignature", message.cosignature, MAX_NOTE_BYTES)
+    try:
+        text = line.decode().removesuffix("\n")
+    except UnicodeDecodeError as error:
+        raise WireError("a cosignature must be UTF-8") from error
+    size = parse_count("size", message.size, MAX_SIZE)
+    return size, NoteSignature.parse(text) if text else None
+
+
+# --- copies of the log ---------------------------------------------------------------------------
+
+
+def log_to_wire(copy: LogCopy, request: log_pb2.GetLogRequest) -> log_pb2.GetLogResponse:
+    """Encode the page of the log that a caller asks for."""
+    leaves = b"".join(copy.leaves(request.after, MAX_LEAVES))
+    notes = [one.to_bytes() for one in copy.checkpoints]
+    return log_pb2.GetLogResponse(leaves=leaves, checkpoints=notes)
+
+
+def log_from_wire(
+    message: log_pb2.GetLogResponse,
+) -> tuple[Sequence[bytes], Sequence[SignedCheckpoint]]:
+    """Parse a page of the log: leaves and checkpoints."""
+    if len(message.checkpoints) > _MAX_CHECKPOINTS:
+        raise WireError(
+            f"the log has {len(message.checkpoints)} checkpoints; it may have {_MAX_CHECKPOINTS}"
+        )
+    notes = [SignedCheckpoint.parse(note) for note in message.checkpoints]
+    return _hashes("leaves", message.leaves, MAX_LEAVES), notes
+
+
+# --- devices -------------------------------------------------------------------------------------
+
+
+def log_size_from_wire(message: shuffler_pb2.FetchTaskRequest) -> int | None:
+    """Parse the size of a device's last checkpoint; None if it wants no proof."""
+    if not message.HasField("log_size"):
+        return None
+    return parse_count("log_size", message.log_size, MAX_SIZE)
+
+
+def log_proof_to_wire(proof: LogProof) -> log_pb2.LogProof:
+    """Encode a task's place in the log."""
+    return log_pb2.LogProof(
+        index=proof.index,
+        path=b"".join(proof.path),
+        checkpoint=proof.checkpoint.to_bytes(),
+        consistency=b"".join(proof.consistency),
+    )
+
+
+def log_proof_from_wire(message: shuffler_pb2.FetchTaskResponse) -> LogProof:
+    """Parse a task's place in the log, unverified; raise ProofError if it is missing."""
+    if not message.HasField("log_proof"):
+        raise ProofError("the shuffler sent no proof that the task is in the analyzer's log")
+    proof = message.log_proof
+    return LogProof(
+        index=parse_count("index", proof.index, MAX_SIZE),
+        path=_hashes("path", proof.path),
+        checkpoint=SignedCheckpoint.parse(proof.checkpoint),
+        consistency=_hashes("consistency", proof.consistency),
+    )
+
+
+def evidence_to_wire(evidence: Sequence[LogEvidence]) -> user_agent_pb2.GetLogEvidenceResponse:
+    """Encode a device's evidence."""
+    encoded = [
+        log_pb2.LogEvidence(
+            checkpoint=one.checkpoint.to_bytes(),
+            entry=one.proof.entry.to_bytes(),
+            index=one.proof.index,
+            path=b"".join(one.proof.path),
+            refused=one.refused,
+        )
+        for one in evidence
+    ]
+    return user_agent_pb2.GetLogEvidenceResponse(evidence=encoded)
+
+
+def evidence_from_wire(message: user_agent_pb2.GetLogEvidenceResponse) -> list[LogEvidence]:
+    """Parse a device's evidence, unverified."""
+    return [
+        LogEvidence(
+            checkpoint=SignedCheckpoint.parse(one.checkpoint),
+            proof=EntryProof(
+                entry=LogEntry.from_bytes(one.entry),
+                index=parse_count("index", one.index, MAX_SIZE),
+                path=_hashes("path", one.path),
+            ),
+            refused=one.refused,
+        )
+        for one in message.evidence
+    ]
+
+
+def evidence_from_bytes(raw: bytes) -> list[LogEvidence]:
+    """Parse a device's stored evidence; several pieces may be concatenated."""
+    return evidence_from_wire(user_agent_pb2.GetLogEvidenceResponse.FromString(raw))

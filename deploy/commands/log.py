@@ -1,0 +1,108 @@
+"""`shuffledp log`: compare what devices saw of the log of tasks."""
+
+import asyncio
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+from google.protobuf.json_format import MessageToJson, Parse, ParseError
+
+from common.errors import WireError
+from common.transparency.checkpoint import NoteKey, log_key
+from common.transparency.log_evidence import LogEvidence, find_fork
+from common.wire.transparency import evidence_from_wire
+from deploy.clients.user_agent import ask_for_log_evidence
+from deploy.commands.options import AgentAddress, AsJson, read_identity
+from deploy.terminal.console import print_written, terminal
+from deploy.terminal.files import check_folder, read_file, write
+from deploy.terminal.help_examples import example
+from deploy.terminal.json_output import print_json
+from protos.shuffledp.v1 import user_agent_pb2
+
+app = typer.Typer()
+_MAX_BYTES: Final = 16 * 1024 * 1024
+_CHECK_EXAMPLE: Final = example(
+    "shuffledp log check mine.json yours.json --analyzer-identity identity.pub"
+)
+log_app = typer.Typer(
+    help="The log of tasks: evidence that every device was shown the same one.",
+    no_args_is_help=True,
+    epilog=_CHECK_EXAMPLE,
+)
+app.add_typer(log_app, name="log")
+
+
+@log_app.command(
+    "export",
+    epilog=example("shuffledp log export --agent unix:state/user_agent.sock --output mine.json"),
+)
+def export(
+    agent: AgentAddress,
+    output: Annotated[Path, typer.Option(help="Output file for the evidence.")],
+) -> None:
+    """Write what your device was shown of the log.
+
+    Refused checkpoints too. The file reveals which tasks your device accepted, and no answer.
+    """
+    check_folder(output)
+    write(output, MessageToJson(asyncio.run(ask_for_log_evidence(agent))) + "\n")
+    print_written([output], terminal())
+
+
+@log_app.command("check", epilog=_CHECK_EXAMPLE)
+def check(
+    files: Annotated[list[Path], typer.Argument(help="Evidence of one or several devices.")],
+    analyzer_identity: Annotated[Path, typer.Option(help="The analyzer's identity.pub.")],
+    witness: Annotated[
+        list[str] | None, typer.Option(help="Key of a witness, from witness.pub; repeatable.")
+    ] = None,
+    json: AsJson = False,
+) -> None:
+    """Search for two histories that the log or a witness signed.
+
+    The status is 1 if there are any. The files then prove it to everybody who runs this command,
+    without trust in the devices.
+    """
+    log = log_key(read_identity(analyzer_identity))
+    evidence = [one for file in files for one in read_evidence(file)]
+    keys = [log, *map(NoteKey.parse, witness or ())]
+    forks = {key.name: fork for key in keys if (fork := find_fork(evidence, key)) is not None}
+    if json:
+        sizes = {name: [_size(one) for one in fork] for name, fork in forks.items()}
+        print_json({"pieces": len(evidence), "forks": sizes})
+        raise typer.Exit(bool(forks))
+    console = terminal()
+    for name, (first, second) in forks.items():
+        console.print(
+            f"Fork: {name} signed two histories, with checkpoints of {_size(first)} and "
+            f"{_size(second)} entries.",
+            markup=False,
+            soft_wrap=True,
+        )
+    if not forks:
+        refused = sum(one.refused for one in evidence)
+        console.print(f"No fork in {len(evidence)} pieces of evidence.")
+        if refused:
+            console.print(
+                f"{refused} checkpoints were refused because nothing proved that they continue the "
+                "device's last one; that alone convicts nobody. Add other devices' evidence."
+            )
+        return
+    raise typer.Exit(1)
+
+
+def _size(evidence: LogEvidence) -> int:
+    return evidence.checkpoint.checkpoint.size
+
+
+def read_evidence(file: Path) -> list[LogEvidence]:
+    """Read a file of evidence, unverified; raise SettingsError or WireError."""
+    raw = read_file(file)
+    if len(raw) > _MAX_BYTES:
+        raise WireError(f"{file} has {len(raw)} bytes; at most {_MAX_BYTES} are read")
+    message = user_agent_pb2.GetLogEvidenceResponse()
+    try:
+        Parse(raw.decode("utf-8"), message)
+    except (ParseError, ValueError, RecursionError) as error:
+        raise WireError(f"{file} is not evidence from shuffledp log export") from error
+    return evidence_from_wire(message)

@@ -1,0 +1,90 @@
+"""Relay the analyzer's log to devices, from a copy in memory."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+from common.crypto.signing import SignedTask
+from common.errors import PeerError, PeerRefusalError, ProofError
+from common.runtime.clock import Clock
+from common.transparency.checkpoint import SignedCheckpoint
+from common.transparency.log_copy import LogCopy, LogProof
+from common.transparency.log_entry import LogEntry
+from common.wire.transparency import MAX_LEAVES
+
+_FRESH_SECONDS: Final = 2.0
+"""Seconds for which the copy is used without another call."""
+
+
+class LogPages(Protocol):
+    """Where a copy of the log comes from: the analyzer or, at a front-end, the coordinator."""
+
+    async def get_log(self, after: int) -> tuple[Sequence[bytes], Sequence[SignedCheckpoint]]:
+        """Fetch a page of leaves after the first `after`, and the checkpoints to serve."""
+
+
+class LogRelay:
+    """
+    Proves to devices that tasks are in the log.
+
+    The proofs are computed here, so that the analyzer learns neither the sizes of devices'
+    checkpoints nor when devices ask, and may be away.
+    """
+
+    def __init__(self, source: LogPages, clock: Clock) -> None:
+        self._source = source
+        self._clock = clock
+        self._fetching: asyncio.Task[None] | None = None
+        self._due = clock.elapsed()
+        self.copy = LogCopy()
+        """What front-ends fetch."""
+
+    async def prove(self, signed: SignedTask, log_size: int) -> LogProof:
+        """
+        Prove that a task is in the log to a device whose last checkpoint has this size.
+
+        Raises:
+            ProofError: The task is not in the log.
+            PeerError, PeerRefusalError: The source does not answer, and the copy lacks the task.
+        """
+        entry = LogEntry.of_task(signed)
+        proof = self.copy.prove(entry, log_size)
+        behind = proof is None or proof.checkpoint.checkpoint.size < log_size
+        if behind or self._clock.elapsed() >= self._due:
+            try:
+                await self.refresh()
+            except (PeerError, PeerRefusalError):
+                if proof is None:
+                    raise
+            proof = self.copy.prove(entry, log_size)
+        if proof is None:
+            raise ProofError("the task is not in the analyzer's log")
+        return proof
+
+    async def refresh(self) -> None:
+        """Fetch what is new, once for all concurrent callers."""
+        if self._fetching is None or self._fetching.done():
+            self._due = self._clock.elapsed() + _FRESH_SECONDS
+            self._fetching = asyncio.create_task(self._fetch())
+            # Mark its error as retrieved, even if every caller has hung up.
+            self._fetching.add_done_callback(lambda done: done.cancelled() or done.exception())
+        await asyncio.shield(self._fetching)
+
+    async def _fetch(self) -> None:
+        try:
+            await self._fill(self.copy)
+        except ProofError:  # the log was rolled back or forked: devices and witnesses notice
+            copy = LogCopy()
+            try:
+                await self._fill(copy)
+            except ProofError as error:
+                raise PeerError(f"the analyzer's log is not valid: {error}") from error
+            self.copy = copy
+
+    async def _fill(self, copy: LogCopy) -> None:
+        while True:
+            leaves, checkpoints = await self._source.get_log(copy.size)
+            copy.extend(leaves)
+            if len(leaves) < MAX_LEAVES:
+                copy.serve(checkpoints)
+                return

@@ -1,0 +1,164 @@
+"""The device's view of the log: what it accepts, what it keeps, and what costs nothing."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from common.crypto.signing import SignedTask
+from common.errors import ProofError
+from common.task_digest import TaskDigest
+from common.transparency.checkpoint import SignedCheckpoint
+from common.transparency.fork import ForkError
+from common.transparency.log_copy import LogProof
+from common.transparency.log_entry import LogEntry
+from common.transparency.log_evidence import find_fork
+from common.transparency.witness_policy import WitnessQuorumError
+from deploy.audit.harness.clock import ManualClock
+from tests.support.devices import agent_of
+from tests.support.shufflers import MemoryShuffler
+from tests.support.tasks import published
+from tests.support.transparency import LOG, NOW, POLICY, Log, task_entry
+from user_agent import log_table
+from user_agent.device_store import DeviceStore
+from user_agent.task_log import DeviceLog
+
+_CASES = [published(), published(domain_size=50)]
+_TASKS = [case.signed for case in _CASES]
+_LOG = Log([task_entry(0), *map(LogEntry.of_task, _TASKS), task_entry(3)])
+_OTHER = Log([task_entry(9), *map(LogEntry.of_task, _TASKS), task_entry(3)])
+
+
+class _Relay:
+    """A shuffler that relays one log's place of a task, under a head of some size."""
+
+    def __init__(self, log: Log = _LOG, size: int = 3) -> None:
+        self.log = log
+        self.size = size
+        self.signed: SignedCheckpoint | None = None
+        self.asked: list[int] = []
+        self.before: Callable[[], Awaitable[object]] | None = None
+        """Runs once, before the next answer."""
+
+    async def fetch_logged_task(
+        self, digest: TaskDigest, log_size: int
+    ) -> tuple[SignedTask, LogProof]:
+        """Return a task and its proof."""
+        self.asked.append(log_size)
+        before, self.before = self.before, None
+        if before is not None:
+            await before()
+        [index] = [n for n, one in enumerate(_TASKS, 1) if one.digest() == digest]
+        proof = LogProof(
+            index=index,
+            path=self.log.proof(index, self.size).path,
+            checkpoint=self.signed or self.log.cosigned(self.size),
+            consistency=self.log.consistency(log_size, self.size) if log_size <= self.size else (),
+        )
+        return _TASKS[index - 1], proof
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[DeviceStore]:
+    """An empty device."""
+    opened = DeviceStore(tmp_path / "budget.sqlite")
+    yield opened
+    opened.close()
+
+
+def _device(store: DeviceStore, relay: _Relay) -> DeviceLog:
+    return DeviceLog(relay, store, POLICY, ManualClock(float(NOW)))
+
+
+async def test_the_last_checkpoint_is_kept_with_each_tasks_proof(store: DeviceStore) -> None:
+    """The next request names its size; a later proof of a task replaces the earlier one."""
+    relay = _Relay()
+    for task, size in ((0, 3), (1, 3), (0, 4)):
+        relay.size = size
+        assert _TASKS[task] == await _device(store, relay).fetch(_TASKS[task].digest())
+    last = await store.run(log_table.last_checkpoint)
+    evidence = await store.run(log_table.all_evidence)
+
+    assert [0, 3, 3] == relay.asked
+    assert last == _LOG.cosigned(4)
+    assert [(2, 3), (1, 4)] == [
+        (one.proof.index, one.checkpoint.checkpoint.size) for one in evidence
+    ]
+    for one in evidence:
+        one.proof.verify(one.checkpoint.checkpoint)
+
+
+async def test_a_refused_task_costs_nothing(tmp_path: Path) -> None:
+    """Too few cosignatures are for another time; neither a cost nor a checkpoint is stored."""
+    agent = agent_of(tmp_path, _CASES[0], MemoryShuffler(_TASKS[0]))
+    relay = _Relay()
+    agent.log = _device(agent.store, relay)
+    relay.signed = _LOG.head(3)
+    with pytest.raises(WitnessQuorumError, match="0 of 3 pinned witnesses") as caught:
+        await agent.contribute(_TASKS[0].digest(), 0, "")
+    assert "UNAVAILABLE" == caught.value.status
+    assert ([], None) == (
+        await agent.store.pending(),
+        await agent.store.run(log_table.last_checkpoint),
+    )
+
+    relay.signed = None
+    assert (await agent.contribute(_TASKS[0].digest(), 0, "")).sent
+    agent.store.close()
+
+
+async def test_a_fork_is_refused_and_kept(store: DeviceStore) -> None:
+    """Of one size, it convicts the log; of another, only with further evidence. At most 64."""
+    await _device(store, _Relay(size=3)).fetch(_TASKS[0].digest())
+    fork = _Relay(_OTHER, size=4)
+    fork.signed = _OTHER.cosigned(4)
+    for size, convicts in ((4, False), (3, True)):
+        fork.size, fork.signed = size, _OTHER.cosigned(size)
+        for _ in range(2):
+            with pytest.raises(ForkError):
+                await _device(store, fork).fetch(_TASKS[1].digest())
+        evidence = await store.run(log_table.all_evidence)
+        assert convicts == (find_fork(evidence, LOG) is not None)
+    assert [False, True, True] == [one.refused for one in evidence]
+    for seconds in range(100):
+        fork.signed = _OTHER.cosigned(3, seconds=NOW - seconds)
+        with pytest.raises(ForkError):
+            await _device(store, fork).fetch(_TASKS[1].digest())
+
+    assert 1 + 64 == len(await store.run(log_table.all_evidence))
+    assert _LOG.cosigned(3) == await store.run(log_table.last_checkpoint)
+
+
+async def test_a_rolled_back_log_and_another_task_are_refused(store: DeviceStore) -> None:
+    """Neither changes what is stored."""
+    relay = _Relay(size=4)
+    await _device(store, relay).fetch(_TASKS[0].digest())
+    relay.size = 3
+    with pytest.raises(ProofError, match="of size 3 follows one of size 4"):
+        await _device(store, relay).fetch(_TASKS[0].digest())
+
+    class _Swapped(_Relay):
+        async def fetch_logged_task(
+            self, digest: TaskDigest, log_size: int
+        ) -> tuple[SignedTask, LogProof]:
+            """Return the other task, with its valid proof."""
+            other = next(one for one in _TASKS if one.digest() != digest)
+            return await super().fetch_logged_task(other.digest(), log_size)
+
+    with pytest.raises(ProofError, match="another task"):
+        await _device(store, _Swapped(size=4)).fetch(_TASKS[0].digest())
+    assert 1 == len(await store.run(log_table.all_evidence))
+
+
+async def test_concurrent_calls_advance_one_view(store: DeviceStore) -> None:
+    """A call whose last checkpoint was replaced meanwhile asks again, from the new one."""
+    slow, fast = _Relay(size=3), _Relay(size=4)
+    slow.before = lambda: _device(store, fast).fetch(_TASKS[0].digest())
+    with pytest.raises(ProofError, match="of size 3 follows one of size 4"):
+        await _device(store, slow).fetch(_TASKS[1].digest())
+    slow.size = 4
+    await asyncio.gather(*(_device(store, slow).fetch(one.digest()) for one in _TASKS * 5))
+
+    assert [0, 4] == slow.asked[:2]
+    assert 2 == len(await store.run(log_table.all_evidence))

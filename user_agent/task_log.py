@@ -1,0 +1,73 @@
+"""Accept a task only if it is in the analyzer's log, under a checkpoint that witnesses cosigned."""
+
+import asyncio
+from dataclasses import replace
+from typing import Protocol
+
+from common.crypto.signing import SignedTask
+from common.errors import ProofError
+from common.runtime import logs
+from common.runtime.clock import Clock
+from common.task_digest import TaskDigest
+from common.transparency.fork import ForkError
+from common.transparency.log_copy import LogProof
+from common.transparency.log_entry import EntryProof, LogEntry
+from common.transparency.log_evidence import LogEvidence
+from common.transparency.log_view import LogView
+from common.transparency.witness_policy import WitnessPolicy
+from user_agent import log_table
+from user_agent.device_store import DeviceStore
+
+
+class LoggedTasks(Protocol):
+    """The shuffler's method that relays tasks with their place in the log."""
+
+    async def fetch_logged_task(
+        self, digest: TaskDigest, log_size: int
+    ) -> tuple[SignedTask, LogProof]:
+        """Fetch a task, and its proof for a device whose last checkpoint has this size."""
+
+
+class DeviceLog:
+    """The device's view of the log."""
+
+    def __init__(
+        self, source: LoggedTasks, store: DeviceStore, policy: WitnessPolicy, clock: Clock
+    ) -> None:
+        self._source = source
+        self._store = store
+        self._policy = policy
+        self._clock = clock
+
+    async def fetch(self, digest: TaskDigest) -> SignedTask:
+        """
+        Fetch a task that is in the log, and store the new last checkpoint and the proof.
+
+        Raises:
+            ProofError: As in `LogView.accept`, or another task arrived.
+            WitnessQuorumError: Too few witnesses cosigned the checkpoint so far.
+            ForkError: As in `LogView.accept`. What was shown is stored as refused evidence.
+            PeerError, PeerRefusalError, WireError: The shuffler has no proof, or is away.
+        """
+        while True:
+            last = await self._store.run(log_table.last_checkpoint)
+            size = last.checkpoint.size if last else 0
+            signed, shown = await self._source.fetch_logged_task(digest, size)
+            entry = await asyncio.to_thread(LogEntry.of_task, signed)
+            if not entry.content.startswith(digest):
+                raise ProofError("the shuffler returned another task")
+            evidence = LogEvidence(
+                checkpoint=shown.checkpoint,
+                proof=EntryProof(entry=entry, index=shown.index, path=shown.path),
+            )
+            view = LogView(self._policy, last)
+            try:
+                view.accept(evidence.proof, shown.checkpoint, shown.consistency, self._clock.now())
+            except ForkError:
+                refused = replace(evidence, refused=True)
+                await self._store.run(log_table.refuse, digest, refused)
+                fields: dict[logs.Field, str] = {"task_digest": digest.hex()}
+                logs.event("log of tasks may be forked", fields, level="ERROR")
+                raise
+            if await self._store.run(log_table.keep, digest, evidence, size):
+                return signed

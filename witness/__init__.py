@@ -1,0 +1,1 @@
+"""A third party's witness: cosigns the checkpoints of an analyzer's log."""

@@ -1,0 +1,8 @@
+"""Run as `python -m witness --settings witness.toml`."""
+
+from common.runtime.service import main
+from witness.server import start
+from witness.settings import WitnessSettings
+
+if __name__ == "__main__":
+    main("witness", WitnessSettings, start)
