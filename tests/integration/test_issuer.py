@@ -5,6 +5,7 @@ import json
 import time
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +14,20 @@ import pytest
 import pytest_asyncio
 
 import issuer.server
+from analyzer.witness_client import RemoteWitness
 from common.crypto.privacy_tokens import TokenKey
 from common.crypto.signing import PublicIdentity
 from common.errors import PeerError, PeerRefusalError, SettingsError
 from common.runtime.rpc import open_channel
+from common.transparency.checkpoint import Checkpoint, NoteKey, log_key
+from common.transparency.merkle import EMPTY_ROOT
 from deploy.audit.harness.clock import ManualClock
 from deploy.clients.issuer import IssuerClient
 from issuer.settings import IssuerSettings
 from tests.support.id_tokens import AUDIENCE, KEY_SET, PROVIDER, signed
 from tests.support.issuers import CHALLENGE, ISSUER_NAME, SECRETS, pending, people_file
 from tests.support.scrapes import scrape
+from tests.support.transparency import LOG_IDENTITY
 from user_agent.issuer_client import RemoteIssuer
 
 
@@ -198,3 +203,20 @@ async def test_a_device_connects_to_nobody_but_the_issuer(running: _Issuer) -> N
     async with open_channel(running.service.address, "shuffler", authority) as channel:
         with pytest.raises(PeerError, match="the issuer does not answer"):
             await RemoteIssuer(channel).issue(key.key_id, bytes(256), b"")
+
+
+async def test_the_issuer_cosigns_the_log_that_it_pins(running: _Issuer) -> None:
+    """Beside its own service, and no other log."""
+    await running.service.stop()
+    await running.start(analyzer_identity=LOG_IDENTITY.public_identity().raw.hex())
+    folder = running.folder / "issuer"
+    key = NoteKey.parse((folder / "witness.pub").read_text(encoding="ascii"))
+    authority = (running.folder / "tls" / "authority.pem").read_bytes()
+    link = RemoteWitness(running.service.address, key, authority)
+    head = Checkpoint(origin=log_key(LOG_IDENTITY.public_identity()).name, size=0, root=EMPTY_ROOT)
+    size, line = await link.add_checkpoint(0, (), head.sign(LOG_IDENTITY))
+
+    assert (0, key.name) == (size, line and line.name)
+    assert key.name.startswith("issuer/")
+    with pytest.raises(PeerRefusalError, match="not signed by the log"):
+        await link.add_checkpoint(0, (), replace(head, origin="x").sign(LOG_IDENTITY))
