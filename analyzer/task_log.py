@@ -55,6 +55,7 @@ class TaskLog:
         clock: Clock,
     ) -> None:
         self._store = store
+        self._origin = log_key(identity.public_identity()).name
         self._identity = identity
         self._witnesses = list(map(_Pushed, witnesses))
         self._clock = clock
@@ -70,7 +71,7 @@ class TaskLog:
             ProofError: A stored checkpoint is not of the stored entries.
             WireError: A stored checkpoint is damaged.
         """
-        stored = await self._store.run(log_table.checkpoints)
+        stored = await self._store.run(log_table.checkpoints, self._origin)
         await self._store.run(log_table.append_missing, keys)
         self.copy.extend(await self._store.run(log_table.leaves_after, 0))
         self.copy.serve(stored)
@@ -99,8 +100,7 @@ class TaskLog:
             size, served = self.copy.size, self.copy.checkpoints
             if served and served[-1].checkpoint.size == size:
                 return
-            origin = log_key(self._identity.public_identity()).name
-            head = Checkpoint(origin=origin, size=size, root=self.copy.tree(size).root)
+            head = Checkpoint(origin=self._origin, size=size, root=self.copy.tree(size).root)
             await self._serve([*served, head.sign(self._identity)])
             for one in self._witnesses:
                 one.problem = _UNTRIED
@@ -144,7 +144,8 @@ class TaskLog:
                 await asyncio.wait_for(witness.due.wait(), pause or DAY)
 
     async def _push(self, witness: _Pushed) -> None:
-        """Have a witness cosign the newest checkpoint."""
+        """Have a witness cosign the newest checkpoint, after an earlier failure to sign one too."""
+        await self._advance()
         signed = self.copy.checkpoints[-1]
         size = signed.checkpoint.size
         tree = self.copy.tree(size)

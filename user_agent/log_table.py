@@ -12,6 +12,7 @@ LOG_TABLE: Final = """
 CREATE TABLE IF NOT EXISTS log_evidence (
     task_digest BLOB NOT NULL,
     refused INTEGER NOT NULL,
+    origin TEXT NOT NULL,
     size INTEGER NOT NULL,
     evidence BLOB NOT NULL,
     PRIMARY KEY (refused, task_digest, evidence)
@@ -21,10 +22,12 @@ _MAX_REFUSED: Final = 64
 """Maximum number of refused checkpoints that are kept."""
 
 
-def last_checkpoint(connection: sqlite3.Connection) -> SignedCheckpoint | None:
-    """Return the largest accepted checkpoint; None before the first."""
+def last_checkpoint(connection: sqlite3.Connection, origin: str) -> SignedCheckpoint | None:
+    """Return the largest accepted checkpoint of a log; None before the first."""
     row = connection.execute(
-        "SELECT evidence FROM log_evidence WHERE NOT refused ORDER BY size DESC LIMIT 1"
+        "SELECT evidence FROM log_evidence WHERE NOT refused AND origin = ? "
+        "ORDER BY size DESC LIMIT 1",
+        (origin,),
     ).fetchone()
     return None if row is None else evidence_from_bytes(row[0])[0].checkpoint
 
@@ -33,7 +36,7 @@ def keep(
     connection: sqlite3.Connection, digest: TaskDigest, evidence: LogEvidence, old_size: int
 ) -> bool:
     """Replace a task's accepted evidence, unless the last checkpoint's size is not `old_size`."""
-    last = last_checkpoint(connection)
+    last = last_checkpoint(connection, evidence.checkpoint.checkpoint.origin)
     if (last.checkpoint.size if last else 0) != old_size:
         return False
     connection.execute("DELETE FROM log_evidence WHERE NOT refused AND task_digest = ?", (digest,))
@@ -55,8 +58,8 @@ def all_evidence(connection: sqlite3.Connection) -> list[LogEvidence]:
 
 
 def _insert(connection: sqlite3.Connection, digest: TaskDigest, evidence: LogEvidence) -> None:
-    size, raw = evidence.checkpoint.checkpoint.size, evidence_to_wire([evidence])
+    head, raw = evidence.checkpoint.checkpoint, evidence_to_wire([evidence])
     connection.execute(
-        "INSERT OR IGNORE INTO log_evidence VALUES (?, ?, ?, ?)",
-        (digest, evidence.refused, size, raw.SerializeToString()),
+        "INSERT OR IGNORE INTO log_evidence VALUES (?, ?, ?, ?, ?)",
+        (digest, evidence.refused, head.origin, head.size, raw.SerializeToString()),
     )

@@ -50,7 +50,7 @@ class DeviceLog:
             PeerError, PeerRefusalError, WireError: The shuffler has no proof, or is away.
         """
         while True:
-            last = await self._store.run(log_table.last_checkpoint)
+            last = await self._store.run(log_table.last_checkpoint, self._policy.log.name)
             size = last.checkpoint.size if last else 0
             signed, shown = await self._source.fetch_logged_task(digest, size)
             entry = await asyncio.to_thread(LogEntry.of_task, signed)

@@ -46,10 +46,11 @@ def leaves_after(connection: sqlite3.Connection, after: int) -> list[bytes]:
     return [leaf_hash(entry) for (entry,) in rows]
 
 
-def checkpoints(connection: sqlite3.Connection) -> list[SignedCheckpoint]:
-    """Return the stored checkpoints; raise WireError if one is damaged."""
+def checkpoints(connection: sqlite3.Connection, origin: str) -> list[SignedCheckpoint]:
+    """Return a log's stored checkpoints, not an earlier identity's; raise WireError if damaged."""
     rows = connection.execute("SELECT note FROM log_checkpoints")
-    return [SignedCheckpoint.parse(note) for (note,) in rows]
+    stored = [SignedCheckpoint.parse(note) for (note,) in rows]
+    return [one for one in stored if one.checkpoint.origin == origin]
 
 
 def replace_checkpoints(connection: sqlite3.Connection, signed: Sequence[SignedCheckpoint]) -> None:

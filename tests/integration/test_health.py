@@ -52,6 +52,7 @@ async def test_a_service_on_a_unix_socket_is_checked_there(services: Services) -
         analyzer_identity=services.identity,
         shuffler_identity=services.shuffler_identity,
         allow_tasks_without_tokens=True,
+        allow_unlogged_tasks=True,
     )
     device = await user_agent.server.start(settings)
     await check(settings, "user_agent")

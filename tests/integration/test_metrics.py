@@ -20,7 +20,7 @@ from tests.support.scrapes import Series, by_batches, scrape, value
 from tests.support.services import Services
 
 _LISTEN = "127.0.0.1:0"
-_STARTED = tuple(party for party in PARTIES if party != "issuer")
+_STARTED = tuple(party for party in PARTIES if party not in {"issuer", "witness"})
 _OF_SCALE = {
     "shuffledp_engine_workers",
     "shuffledp_store_connected",

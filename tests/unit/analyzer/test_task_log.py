@@ -4,6 +4,7 @@ import asyncio
 import sqlite3
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Final
 
 import pytest
@@ -199,3 +200,16 @@ async def test_a_damaged_log_stops_the_start(core: AnalyzerCore) -> None:
     with pytest.raises(ProofError, match="not a head of its entries"):
         async with _running(core):
             pass
+
+
+async def test_a_renewed_identity_is_another_log_of_the_same_entries(core: AnalyzerCore) -> None:
+    """The checkpoints of the earlier identity are served no more, however many cosigned them."""
+    await core.publish()
+    async with _running(core, _Witness(core, 1)) as log:
+        await log.publish()
+    core.keys = replace(core.keys, identity=SigningIdentity(bytes([7]) * 32))
+    witness = _Witness(core, 1)
+    async with _running(core, witness) as log:
+        await log.publish()
+        log.copy.checkpoints[0].check_log(witness.own.log)
+        assert {2: 1} == _counts(log, [witness])

@@ -172,7 +172,7 @@ _COLUMNS = {
     ],
     "lasting_secret": ["fingerprint"],
     "tokens": ["person", "task_digest", "key", "challenge", "pending", "token"],
-    "log_evidence": ["task_digest", "refused", "size", "evidence"],
+    "log_evidence": ["task_digest", "refused", "origin", "size", "evidence"],
 }
 """All that a device keeps; adding a column is a review of whether it could hold a value."""
 

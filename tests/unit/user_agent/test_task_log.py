@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ from deploy.audit.harness.clock import ManualClock
 from tests.support.devices import agent_of
 from tests.support.shufflers import MemoryShuffler
 from tests.support.tasks import published
-from tests.support.transparency import LOG, NOW, POLICY, Log, task_entry
+from tests.support.transparency import LOG, NOW, ORIGIN, POLICY, Log, task_entry
 from user_agent import log_table
 from user_agent.device_store import DeviceStore
 from user_agent.task_log import DeviceLog
@@ -77,7 +78,7 @@ async def test_the_last_checkpoint_is_kept_with_each_tasks_proof(store: DeviceSt
     for task, size in ((0, 3), (1, 3), (0, 4)):
         relay.size = size
         assert _TASKS[task] == await _device(store, relay).fetch(_TASKS[task].digest())
-    last = await store.run(log_table.last_checkpoint)
+    last = await store.run(log_table.last_checkpoint, ORIGIN)
     evidence = await store.run(log_table.all_evidence)
 
     assert [0, 3, 3] == relay.asked
@@ -100,7 +101,7 @@ async def test_a_refused_task_costs_nothing(tmp_path: Path) -> None:
     assert "UNAVAILABLE" == caught.value.status
     assert ([], None) == (
         await agent.store.pending(),
-        await agent.store.run(log_table.last_checkpoint),
+        await agent.store.run(log_table.last_checkpoint, ORIGIN),
     )
 
     relay.signed = None
@@ -127,7 +128,7 @@ async def test_a_fork_is_refused_and_kept(store: DeviceStore) -> None:
             await _device(store, fork).fetch(_TASKS[1].digest())
 
     assert 1 + 64 == len(await store.run(log_table.all_evidence))
-    assert _LOG.cosigned(3) == await store.run(log_table.last_checkpoint)
+    assert _LOG.cosigned(3) == await store.run(log_table.last_checkpoint, ORIGIN)
 
 
 async def test_a_rolled_back_log_and_another_task_are_refused(store: DeviceStore) -> None:
@@ -162,3 +163,14 @@ async def test_concurrent_calls_advance_one_view(store: DeviceStore) -> None:
 
     assert [0, 4] == slow.asked[:2]
     assert 2 == len(await store.run(log_table.all_evidence))
+
+
+async def test_a_device_that_pins_another_log_starts_with_no_checkpoint(store: DeviceStore) -> None:
+    """As after the analyzer's identity was renewed."""
+    await _device(store, _Relay()).fetch(_TASKS[0].digest())
+    relay = _Relay()
+    other = replace(POLICY, log=replace(LOG, name="other"))
+    with pytest.raises(ProofError, match="not signed by the log other"):
+        await DeviceLog(relay, store, other, ManualClock(NOW)).fetch(_TASKS[0].digest())
+
+    assert [0] == relay.asked
