@@ -12,6 +12,7 @@ from analyzer.settings import AnalyzerSettings
 from common.crypto.signing import SigningIdentity
 from common.errors import SettingsError
 from common.runtime.state_directory import StateDirectory
+from common.transparency.checkpoint import NoteKey
 from deploy.cli import app
 from deploy.clients.key_folder import KeyFolder
 
@@ -103,3 +104,14 @@ def test_an_identity_is_made_before_the_first_start_and_renewed(tmp_path: Path) 
     renewed = json.loads(_run("keys", "identity", str(state), "--renew", "--json"))
     assert first != renewed
     assert renewed["identity"] == (state / "identity.pub").read_text(encoding="ascii")
+
+
+def test_the_key_of_a_witness_is_made_before_the_first_start(tmp_path: Path) -> None:
+    """It is the same each time, and names the party; the identity is another key."""
+    command = ("keys", "identity", str(tmp_path / "state"))
+    key = NoteKey.parse(_run(*command, "--witness", "shuffler").strip())
+    again = json.loads(_run(*command, "--witness", "shuffler", "--json"))
+
+    assert key.to_text() == again["witness"] == (tmp_path / "state" / "witness.pub").read_text()
+    assert key.name.startswith("shuffler/")
+    assert key.identity.raw.hex() != json.loads(_run(*command, "--json"))["identity"]
