@@ -31,6 +31,8 @@ PARTIES: Final = ("analyzer", "shuffler", "issuer", "user_agent", "operator")
 """The parties that a certificate may name."""
 WITNESS: Final = "witness"
 """What the certificate of a third party's witness names."""
+NAMED: Final = (*PARTIES, WITNESS)
+"""The parties for which an authority is trusted."""
 FRONT_END: Final = "shuffler-front-end"
 """What the certificate of a shuffler's front-end names: devices accept it as the shuffler's, the
 analyzer does not."""
@@ -196,8 +198,8 @@ class Authority:
         Raises:
             SettingsError: A host is invalid or has a party's name, or the authority has expired.
         """
-        if set(hosts) & set(PARTIES):
-            raise SettingsError(f"a host must not have a party's name: {', '.join(PARTIES)}")
+        if set(hosts) & set(NAMED):
+            raise SettingsError(f"a host must not have a party's name: {', '.join(NAMED)}")
         key = ec.generate_private_key(ec.SECP256R1())
         names = dict.fromkeys((*_names_of(party), *_LOOPBACK, *hosts))
         usages = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]

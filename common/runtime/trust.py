@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from common.errors import CallerError, SettingsError
-from common.runtime.certificates import FRONT_END, PARTIES, WITNESS, Certificate
+from common.runtime.certificates import FRONT_END, NAMED, Certificate
 
 _PART: Final = re.compile(
     rb"(?ms)^(party|revoked):(.*?)$|-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----"
@@ -52,7 +52,7 @@ class Trust:
                         "with another party, as shuffledp keys trust writes it"
                     )
                 authorities[party], party = Certificate.parse(part[0], source), ""
-            elif part[1] == b"party" and not party and text in {*PARTIES, WITNESS}:
+            elif part[1] == b"party" and not party and text in NAMED:
                 party = text
             elif part[1] == b"revoked" and _FINGERPRINT.fullmatch(text):
                 revoked.add(text)

@@ -25,8 +25,7 @@ from common.runtime.certificates import (
     FRONT_END,
     INTERNAL_ROLES,
     LIFETIME_DAYS,
-    PARTIES,
-    WITNESS,
+    NAMED,
     Authority,
     Certificate,
     extra_hosts,
@@ -36,7 +35,7 @@ from common.runtime.trust import Trust
 
 _NAME: Final = "shuffledp authority"
 _AUTHORITIES: Final = "authorities"
-_CERTIFIED: Final = (*PARTIES, WITNESS, FRONT_END)
+_CERTIFIED: Final = (*NAMED, FRONT_END)
 _NAMES: Final = (*_CERTIFIED, *INTERNAL_ROLES)
 _ISSUED: Final = "issued.txt"
 _REVOKED: Final = "revoked.txt"
@@ -157,8 +156,8 @@ class KeyFolder:
             SettingsError: The party is unknown or certified here; or the file has no authority for
                 it.
         """
-        if party not in PARTIES:
-            raise SettingsError(f"unknown party: {party}; the parties are {', '.join(PARTIES)}")
+        if party not in NAMED:
+            raise SettingsError(f"unknown party: {party}; the parties are {', '.join(NAMED)}")
         if self.is_shared or self.issues(party):
             raise SettingsError(f"{self.path} has the authority of the {party} itself")
         found = Trust.read(file).authority(party)
@@ -248,7 +247,7 @@ class KeyFolder:
     def _trusted(self) -> dict[str, Path]:
         """Return the files of the authorities by party; the one of a shared folder under ""."""
         shared = {"": self.path / f"{AUTHORITY}.pem"} if self.is_shared else {}
-        files = {party: self._authorities / f"{party}.pem" for party in PARTIES} | shared
+        files = {party: self._authorities / f"{party}.pem" for party in NAMED} | shared
         return {party: file for party, file in files.items() if file.exists()}
 
     def _list(self, name: str) -> dict[str, IssuedCertificate]:
