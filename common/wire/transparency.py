@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Final
 
+from google.protobuf.message import DecodeError
+
 from common.errors import ProofError, WireError
 from common.transparency.checkpoint import MAX_NOTE_BYTES, NoteSignature, SignedCheckpoint
 from common.transparency.log_copy import LogCopy, LogProof
@@ -158,5 +160,9 @@ def evidence_from_wire(message: user_agent_pb2.GetLogEvidenceResponse) -> list[L
 
 
 def evidence_from_bytes(raw: bytes) -> list[LogEvidence]:
-    """Parse a device's stored evidence; several pieces may be concatenated."""
-    return evidence_from_wire(user_agent_pb2.GetLogEvidenceResponse.FromString(raw))
+    """Parse a device's stored evidence, perhaps concatenated; raise WireError if damaged."""
+    try:
+        message = user_agent_pb2.GetLogEvidenceResponse.FromString(raw)
+    except DecodeError as error:
+        raise WireError("the stored evidence of the log is damaged") from error
+    return evidence_from_wire(message)
