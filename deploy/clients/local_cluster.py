@@ -75,7 +75,7 @@ class Cluster:
         self._directory = directory
         self._people = people
         self._environment = environment
-        self._shuffler_address = _unused_address()
+        self._shuffler_address, self._issuer_address = _unused_address(), _unused_address()
         self._shared = {"tls_directory": str(directory / "tls"), **shared}
 
     async def __aenter__(self) -> Self:
@@ -94,12 +94,19 @@ class Cluster:
         await self.stop()
 
     async def start_analyzer(self, listen: str = "127.0.0.1:0") -> None:
-        """Start the analyzer, with the shuffler as its log's witness."""
-        state = StateDirectory.open(self._directory / "shuffler")
-        _, key = load_witness_key(state, "shuffler")
-        self._witness = key.to_text()
-        witness = {"address": self._shuffler_address, "key": self._witness}
-        self.analyzer = await self._start("analyzer", listen, witnesses=[witness])
+        """Start the analyzer, with the shuffler and the issuer as its log's witnesses."""
+        addresses = {"shuffler": self._shuffler_address}
+        if self._people:
+            addresses["issuer"] = self._issuer_address
+        self._witnesses = []
+        for party in addresses:
+            _, key = load_witness_key(StateDirectory.open(self._directory / party), party)
+            self._witnesses.append(key.to_text())
+        witnesses = [
+            {"address": address, "key": key}
+            for address, key in zip(addresses.values(), self._witnesses, strict=True)
+        ]
+        self.analyzer = await self._start("analyzer", listen, witnesses=witnesses)
 
     async def start_shuffler(self, listen: str = "", *, analyzer: str | None = None) -> None:
         """Start the shuffler; `analyzer` replaces the address at which it calls the analyzer."""
@@ -118,7 +125,11 @@ class Cluster:
         people.write_bytes(drawn.listed)
         self.credentials.write_bytes(drawn.credentials)
         self.issuer = await self._start(
-            "issuer", "127.0.0.1:0", issuer_name="issuer.localhost", people=str(people)
+            "issuer",
+            self._issuer_address,
+            issuer_name="issuer.localhost",
+            people=str(people),
+            analyzer_identity=self.analyzer.published("identity.pub"),
         )
 
     @property
@@ -152,7 +163,7 @@ class Cluster:
             total_central_epsilon_cap=20.0,  # tiny batches have hardly any amplification
             several_persons=True,
             **tokens,
-            witnesses=[self._witness],
+            witnesses=self._witnesses,
         )
 
     @property
