@@ -37,7 +37,11 @@ def test_the_demo_collects_and_writes_a_histogram(tmp_path: Path) -> None:
     assert sum(result["refined"]) == pytest.approx(1)
     central, local, *outsiders = result["guarantees"]
     assert (central["coalition"], local["coalition"]) == ("analyzer", "shuffler+analyzer")
-    assert ["shuffler", "network"] == [row["coalition"] for row in outsiders]
+    with_issuer, *outsiders = outsiders
+    assert ("issuer+analyzer", 4.0) == (with_issuer["coalition"], with_issuer["epsilon"])
+    assert ["shuffler", "issuer", "issuer+shuffler", "network"] == [
+        row["coalition"] for row in outsiders
+    ]
     assert all("computational" in row["theorem"] for row in outsiders)
     assert (central["delta"], local["epsilon"]) == (1e-6, 4.0)
     assert central["epsilon"] == pytest.approx(0.298, abs=0.01)
