@@ -85,7 +85,7 @@ class Registry:
         Complete a draft into a task, sign it and store it. For operators.
 
         Raises:
-            TaskError: The draft breaks a rule.
+            TaskError: The draft breaks a rule, or its token key is an earlier task's.
             WireError: The draft's suite is unknown, or its shuffler_key is not a key of that suite.
             BudgetError: The population's budget is too small for a batch of n_min users, so none
                 could be released.

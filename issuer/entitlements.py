@@ -5,6 +5,7 @@ from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 from typing import Final, Generic, Protocol, TypeVar
+from unicodedata import normalize
 
 from common.errors import CredentialError, SettingsError
 from common.runtime import logs
@@ -109,6 +110,7 @@ def parse_people(raw: bytes) -> dict[bytes, str]:
     names: set[str] = set()
     for number, line in enumerate(lines, start=1):
         name, _, digits = line.rpartition(" ")
+        name = normalize("NFC", name.strip())
         try:
             hashed = bytes.fromhex(digits)
         except ValueError:

@@ -7,7 +7,14 @@ from hashlib import sha256
 from typing import Final
 
 from common.crypto.privacy_tokens import TokenKey
-from common.errors import ConflictError, CredentialError, ShuffleDpError, UnknownKeyError, WireError
+from common.errors import (
+    ConflictError,
+    CredentialError,
+    SettingsError,
+    ShuffleDpError,
+    UnknownKeyError,
+    WireError,
+)
 from common.runtime import logs
 from common.runtime.clock import Clock
 from common.runtime.metrics import TokenOutcome
@@ -51,7 +58,11 @@ class Issuance:
     async def create_key(self, end: int) -> TokenKey:
         """Create a token key durably; raise WireError if its end has passed. For the operator."""
         async with self._changing:
-            return await asyncio.to_thread(self._keys.create, end, self._clock.now())
+            key = await asyncio.to_thread(self._keys.generate, end, self._clock.now())
+            public = key.signing_key.token_key()
+            await self._store.begin(public.key_id)
+            await asyncio.to_thread(self._keys.hold, key)
+        return public
 
     async def issue(self, key_id: bytes, blinded: bytes, credential: bytes) -> bytes:
         """
@@ -92,6 +103,15 @@ class Issuance:
         if found.request != request:
             raise ConflictError("this person already has a token of this key, for another message")
         return found.signature, outcome
+
+    async def check_complete(self) -> None:
+        """Raise SettingsError if the database lacks a held key: its people could get two tokens."""
+        for key_id in self._keys.held():
+            if not await self._store.has_begun(bytes.fromhex(key_id)):
+                raise SettingsError(
+                    f"the database does not know token-{key_id}.key: it is lost or an old copy. "
+                    "Restore it or, to give up the key's task, remove that file"
+                )
 
     async def destroy_ended(self) -> None:
         """Destroy the keys that have ended, and erase whom they were used for."""

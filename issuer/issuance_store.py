@@ -24,6 +24,8 @@ CREATE TABLE IF NOT EXISTS issued (
     PRIMARY KEY (key_id, person)
 ) WITHOUT ROWID;
 """
+_NOBODY: Final = b""
+"""Person of a key's first row; hashes of persons have 32 bytes."""
 _ROWS_AT_ONCE: Final = 1000
 """Rows that one transaction deletes; devices wait for it."""
 
@@ -46,6 +48,15 @@ class IssuanceStore:
     def __init__(self, path: Path) -> None:
         self._database = Database(path, Schema(steps=(_TABLE,)))
         self._waiting: deque[_Row] = deque()
+
+    async def begin(self, key_id: bytes) -> None:
+        """Note that a key exists, before it is held: a row of nobody."""
+        nothing = Issued(request=b"", signature=b"")
+        await self.settle(key_id, _NOBODY, nothing)
+
+    async def has_begun(self, key_id: bytes) -> bool:
+        """Return whether the database knows a key."""
+        return await self.find(key_id, _NOBODY) is not None
 
     async def find(self, key_id: bytes, person: bytes) -> Issued | None:
         """Look up a person's signature by a key; `person` is the key's hash of the person."""

@@ -70,6 +70,7 @@ async def start(settings: IssuerSettings) -> IssuerService:
         record=IssuanceMetrics(process_metrics, lambda: len(keys.held())).record,
     )
     await issuance.destroy_ended()
+    await issuance.check_complete()
 
     def add_services(server: grpc.aio.Server) -> None:
         servicer = IssuerServicer(issuance, settings.issuer_name, identity)

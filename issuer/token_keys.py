@@ -13,7 +13,6 @@ from functools import cached_property
 from hashlib import sha256
 from typing import Final, Self
 
-from common.crypto.privacy_tokens import TokenKey
 from common.crypto.token_signing import TokenSigningKey
 from common.errors import SettingsError, UnknownKeyError, WireError
 from common.runtime import logs
@@ -21,6 +20,8 @@ from common.runtime.state_directory import StateDirectory
 
 _FILES: Final = "token-*.key"
 _END_BYTES: Final = 8
+_KEPT_AFTER_END: Final = 30 * 86_400
+"""Seconds for which an ended key, which signs nothing, is kept."""
 _PERSON_KEY_BYTES: Final = 32
 _LABEL: Final = b"shuffledp v1 person of a token\x00"
 
@@ -78,17 +79,19 @@ class TokenKeys:
         self._state = state
         self._keys = {_id_of(name): self._read(name) for name in state.names(_FILES)}
 
-    def create(self, end: int, now: float) -> TokenKey:
-        """Create a key durably, and return its public half; raise WireError if `end` has passed."""
+    @staticmethod
+    def generate(end: int, now: float) -> HeldKey:
+        """Draw a key; raise WireError if `end` has passed. Cost: 0.1 s, varying widely."""
         if end <= now:
             raise WireError(f"end is {end}; it must be after the present, {int(now)}")
-        key = HeldKey.generate(end)
-        public = key.signing_key.token_key()
-        key_id = public.key_id.hex()
+        return HeldKey.generate(end)
+
+    def hold(self, key: HeldKey) -> None:
+        """Hold a new key, durably."""
+        key_id = key.signing_key.token_key().key_id.hex()
         self._state.secret(_file(key_id), key.to_bytes)
         self._keys[key_id] = key
         logs.event("token key created", {"key_id": key_id})
-        return public
 
     def find(self, key_id: bytes, now: float) -> HeldKey:
         """Return a key; raise UnknownKeyError if there is none, or it has ended."""
@@ -101,8 +104,9 @@ class TokenKeys:
         return key
 
     def destroy_ended(self, now: float) -> None:
-        """Destroy the keys that have ended."""
-        for key_id in [key_id for key_id, key in self._keys.items() if key.end <= now]:
+        """Destroy the keys that ended 30 days ago, so that no clock that jumps destroys others."""
+        ended = now - _KEPT_AFTER_END
+        for key_id in [key_id for key_id, key in self._keys.items() if key.end <= ended]:
             self._state.destroy(_file(key_id))
             del self._keys[key_id]
             logs.event("token key destroyed", {"key_id": key_id})

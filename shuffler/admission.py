@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final
 
-from common.errors import ConnectionLimitError
+from common.errors import ConnectionLimitError, WireError
 from common.runtime.concurrency import is_one_connection
 from common.task.token_spec import TokenSpec
 from common.task_digest import TaskDigest
@@ -66,9 +66,14 @@ class ConnectionLimit:
 
         Raises:
             ConnectionLimitError: The connection would exceed its limit; nothing is counted.
+            WireError: The call alone exceeds it.
         """
         if not self._most or not is_one_connection(peer):
             return
+        if submissions > self._most:
+            raise WireError(
+                f"the call has {submissions} submissions; a connection may make {self._most}"
+            )
         count = self._counts.get(peer, 0) + submissions
         if count > self._most:
             raise ConnectionLimitError(

@@ -175,20 +175,16 @@ class Collection:
         tokens: Sequence[bytes],
         opening: Callable[[ActiveBatch, Sequence[bytes]], Awaitable[OpenedGroups]],
     ) -> list[Outcome]:
+        outcomes, sizes = [Outcome.MALFORMED] * len(envelopes), set(batch.task.envelope_sizes)
+        fitting = [index for index, envelope in enumerate(envelopes) if len(envelope) in sizes]
         check = _token_check(batch)
-        if check is None:
-            admitted = [True] * len(tokens)
-        elif len(tokens) == 1:
-            admitted = check.are_valid(tokens)
-        else:
-            admitted = await asyncio.to_thread(check.are_valid, tokens)
-        outcomes = [Outcome.MALFORMED if valid else Outcome.UNAUTHENTICATED for valid in admitted]
-        sizes = set(batch.task.envelope_sizes)
-        fitting = [
-            index
-            for index, envelope in enumerate(envelopes)
-            if admitted[index] and len(envelope) in sizes
-        ]
+        if check is not None:
+            given = [tokens[index] for index in fitting]
+            verify = check.are_valid
+            valid = await asyncio.to_thread(verify, given) if len(given) > 1 else verify(given)
+            for index, admitted in zip(fitting, valid, strict=True):
+                outcomes[index] = Outcome.MALFORMED if admitted else Outcome.UNAUTHENTICATED
+            fitting = [index for index, admitted in zip(fitting, valid, strict=True) if admitted]
         if not fitting:
             return outcomes
         try:

@@ -22,6 +22,7 @@ from common.errors import (
     CredentialError,
     PeerError,
     PeerRefusalError,
+    PolicyError,
     SettingsError,
     ShuffleDpError,
     UnknownTaskError,
@@ -186,8 +187,8 @@ class Agent:
             latest = await self.store.find(saved.person, saved.task_digest)
             if latest is not None and latest.state is SubmissionState.ARRIVED:
                 return False
+            token = await self._token(saved)  # if refused, it can be repaired until the deadline
             try:
-                token = await self._token(saved)
                 receipt = await self.shuffler.submit(saved.task_digest, saved.envelope, token)
             except PeerRefusalError as error:
                 # The person may still get a valid credential; the answer stays pending.
@@ -203,6 +204,10 @@ class Agent:
         kept = await self.store.token(saved)
         if isinstance(kept, bytes):
             return kept
+        evidence = await self.store.evidence(saved.person, saved.task_digest)
+        if evidence is not None and self.clock.now() >= evidence.deadline:
+            await self.store.mark_refused(saved)
+            raise PolicyError("the task's deadline has passed, and the answer has no token")
         if self.tokens is None:
             raise SettingsError("the answer needs a token; set issuer in this device's settings")
         token = await self.tokens.get(kept, saved.person)

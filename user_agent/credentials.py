@@ -67,15 +67,20 @@ class CredentialFile:
 
     def of(self, person: str) -> bytes:
         """
-        Return a person's credential: by the name or, for a device of one person, the first.
+        Return a person's credential: by the name or, on a device of one person, the only one.
 
         Raises:
-            SettingsError: The file cannot be read, or has no credential of this person.
+            SettingsError: The file cannot be read, has no credential of this person, or has several
+                although the device is one person's.
         """
-        for name, credential in self._lines():
-            if not person or name == person:
-                return credential
-        raise SettingsError("credential_file has no credential of this person")
+        found = [credential for name, credential in self._lines() if person in {"", name}]
+        if len(found) > 1:
+            raise SettingsError(
+                f"credential_file has {len(found)} credentials of one person; it must have one"
+            )
+        if not found:
+            raise SettingsError("credential_file has no credential of this person")
+        return found[0]
 
     def all(self) -> list[bytes]:
         """Return all credentials, or raise SettingsError."""

@@ -2,7 +2,7 @@
 The device's database: spent budgets, submissions, and evidence of whether they were counted.
 
 Everything is saved before it is sent; no true value is stored. Each person's answer to a task has
-one row in `submissions` and one in `evidence`, and until it arrives one in `tokens`. Leaves
+one row in `submissions` and one in `evidence`, and one in `tokens`. Leaves
 identify a person's sealed reports in the batch, so they are deleted when the check of an answer
 ends, unless a report is missing.
 """
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Concatenate, Final, ParamSpec, TypeVar
 
 from common.crypto.privacy_tokens import PendingToken, TokenKey
+from common.errors import PolicyError
 from common.runtime.database import Database, storage_failures
 from common.runtime.schema import Schema
 from common.task_digest import TaskDigest
@@ -60,7 +61,8 @@ CREATE TABLE IF NOT EXISTS tokens (
     PRIMARY KEY (person, task_digest)
 ) WITHOUT ROWID;
 """
-"""Each answer's token until the answer has arrived: the secrets of a pending one, or the token."""
+"""Each answer's token key and, until the answer has arrived, the secrets of its pending token, or
+the token."""
 
 
 class SubmissionState(Enum):
@@ -174,7 +176,6 @@ class DeviceStore:
     async def mark_refused(self, submission: SavedSubmission) -> None:
         """Record that the shuffler refused a submission, unless it has already arrived."""
         await self._database.run(_set_state, submission, SubmissionState.REFUSED)
-        await self._database.empty_log()  # of the token
 
     async def mark_arrived(self, submission: SavedSubmission, receipt: bytes) -> None:
         """Record that the shuffler acknowledged a submission, with its verified receipt."""
@@ -301,6 +302,8 @@ def _charge(
     if earlier is not None:
         return earlier, True
     check(_claims(connection, person), claim)
+    if pending is not None:
+        _check_new_key(connection, person, pending)
     prepared = prepare()
     submission = SavedSubmission(
         person=person,
@@ -330,6 +333,16 @@ def _charge(
     return submission, False
 
 
+def _check_new_key(connection: sqlite3.Connection, person: str, pending: PendingToken) -> None:
+    """Raise PolicyError if the person answered another task with this token key."""
+    query = "SELECT count(*) FROM tokens WHERE person = ? AND key = ?"
+    if connection.execute(query, (person, pending.key.der)).fetchone()[0]:
+        raise PolicyError(
+            "an earlier task had the same token key, of which a person gets one token only; each "
+            "task needs a key of its own"
+        )
+
+
 def _token(connection: sqlite3.Connection, submission: SavedSubmission) -> PendingToken | bytes:
     row = connection.execute(
         "SELECT key, challenge, pending, token FROM tokens WHERE person = ? AND task_digest = ?",
@@ -338,7 +351,9 @@ def _token(connection: sqlite3.Connection, submission: SavedSubmission) -> Pendi
     if row is None:
         return b""
     key, challenge, pending, token = row
-    return token or PendingToken.from_bytes(pending, TokenKey(key), challenge)
+    if not pending:
+        return bytes(token)
+    return PendingToken.from_bytes(pending, TokenKey(key), challenge)
 
 
 def _keep_token(connection: sqlite3.Connection, submission: SavedSubmission, token: bytes) -> None:
@@ -361,14 +376,10 @@ def _claims(connection: sqlite3.Connection, person: str) -> list[Claim]:
 def _set_state(
     connection: sqlite3.Connection, submission: SavedSubmission, state: SubmissionState
 ) -> None:
-    """Set a final state, unless the submission has arrived: two calls may send the same bytes."""
+    """Set the state of a submission that has not arrived: two calls may send the same bytes."""
     connection.execute(
         "UPDATE submissions SET state = ? WHERE person = ? AND task_digest = ? AND state != ?",
         (state.value, submission.person, submission.task_digest, SubmissionState.ARRIVED.value),
-    )
-    connection.execute(
-        "DELETE FROM tokens WHERE person = ? AND task_digest = ?",
-        (submission.person, submission.task_digest),
     )
 
 
@@ -377,6 +388,7 @@ def _mark_arrived(
 ) -> None:
     """Set the state to arrived; store the receipt if there is evidence: old versions kept none."""
     _set_state(connection, submission, SubmissionState.ARRIVED)
+    _keep_token(connection, submission, b"")
     connection.execute(
         "UPDATE evidence SET receipt = ?, receipt_verified = 1 "
         "WHERE person = ? AND task_digest = ?",

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from analyzer.storage import log_table
 from common.crypto.signing import SignedTask
-from common.errors import BatchStateError, WireError
+from common.errors import BatchStateError, TaskError, WireError
 from common.messages.batch import TaskState, TaskSummary
 from common.messages.inclusion_proof import split
 from common.task.task import Task
@@ -46,7 +46,19 @@ CREATE TABLE IF NOT EXISTS sentinels (
 
 
 def add(connection: sqlite3.Connection, signed: SignedTask, task: Task) -> None:
-    """Store a task, its summary and its entry in the log."""
+    """
+    Store a task, its summary and its entry in the log.
+
+    Raises TaskError if an earlier task has its token key: nobody could get another token.
+    """
+    if task.tokens is not None:
+        key = task.tokens.key.hex().encode()
+        used = "SELECT count(*) FROM tasks WHERE instr(task, ?)"
+        if connection.execute(used, (key,)).fetchone()[0]:
+            raise TaskError(
+                "an earlier task has this token key: each task needs a key of its own, from "
+                "shuffledp issuer new-key"
+            )
     connection.execute(
         "INSERT INTO tasks VALUES (?, ?, ?)", (signed.digest(), signed.task_bytes, signed.signature)
     )

@@ -302,7 +302,8 @@ def alone_guarantee(parameters: PrivacyParameters, n_users: int, n_refused: int 
         ALONE[0] + with_dummies(parameters.dummies),
         "nobody else takes part: all other submissions are made up, and the analyzer knows them",
     )
-    return alone if alone.epsilon <= _MAX_SHARE_SHOWN * local.epsilon else local
+    hides = math.isfinite(alone.epsilon) and alone.epsilon <= _MAX_SHARE_SHOWN * local.epsilon
+    return alone if hides else local
 
 
 def central_epsilon(parameters: PrivacyParameters, anonymity_set: AnonymitySet) -> float:
@@ -392,7 +393,7 @@ def _against_shuffler_and_analyzer(parameters: PrivacyParameters) -> list[Guaran
         return [local]
     anonymity_set = AnonymitySet(users=1, dummies=own_dummies)
     epsilon = central_epsilon(parameters, anonymity_set)
-    if epsilon > _MAX_SHARE_SHOWN * local.epsilon:
+    if math.isinf(epsilon) or epsilon > _MAX_SHARE_SHOWN * local.epsilon:
         return [local]
     by_dummies = dataclasses.replace(
         local,

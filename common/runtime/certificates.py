@@ -107,6 +107,15 @@ class Certificate:
         return hosts + list(map(str, names.value.get_values_for_type(x509.IPAddress)))
 
     @property
+    def is_authority(self) -> bool:
+        """Whether the certificate may issue others."""
+        try:
+            found = self.parsed.extensions.get_extension_for_class(x509.BasicConstraints)
+        except x509.ExtensionNotFound:
+            return False
+        return found.value.ca
+
+    @property
     def fingerprint(self) -> str:
         """SHA-256 of the certificate, 64 hexadecimal digits."""
         return self.parsed.fingerprint(hashes.SHA256()).hex()
@@ -198,7 +207,7 @@ class Authority:
         Raises:
             SettingsError: A host is invalid or has a party's name, or the authority has expired.
         """
-        if set(hosts) & set(NAMED):
+        if {host.casefold() for host in hosts} & set(NAMED):
             raise SettingsError(f"a host must not have a party's name: {', '.join(NAMED)}")
         key = ec.generate_private_key(ec.SECP256R1())
         names = dict.fromkeys((*_names_of(party), *_LOOPBACK, *hosts))

@@ -249,7 +249,7 @@ class FreshChannel:
     ) -> None:
         """Open a channel with the identity in `tls`; if None, in plaintext and never renewed."""
         self._open = open_with
-        self._renewal = Renewal(tls.files) if tls else None
+        self._renewal = Renewal(tls.files, tls.version) if tls else None
         self._channel = open_with(tls.identity if tls else None)
         self._closing: set[asyncio.Task[None]] = set()
 

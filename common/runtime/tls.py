@@ -102,19 +102,22 @@ class TlsFiles:
         if days < WARN_DAYS:
             logs.event("certificate ends soon", {"party": party, "days": days}, level="WARNING")
 
-    def version(self) -> tuple[tuple[int, int], ...]:
+    def version(self) -> tuple[tuple[int, int] | None, ...]:
         """Return a value that changes when a file is replaced."""
-        paths = [path for path in (self.certificate, self.key, self.authority) if path]
-        now = map(os.stat, paths)  # faster than Path.stat: called at every handshake
-        return tuple((file.st_mtime_ns, file.st_ino) for file in now)
+        return tuple(
+            _version_of(path) for path in (self.certificate, self.key, self.authority) if path
+        )
 
 
 class Renewal:
     """Detects that a process's TLS files were replaced."""
 
-    def __init__(self, files: TlsFiles) -> None:
+    def __init__(
+        self, files: TlsFiles, version: tuple[tuple[int, int] | None, ...] | None = None
+    ) -> None:
+        """`version` is that of the files before they were read; by default, the present one."""
         self._files = files
-        self._version = self._refused = files.version()
+        self._version = self._refused = version or files.version()
 
     def take(self) -> TlsIdentity | None:
         """Return the identity if renewed since the last call; None if not, or not yet usable."""
@@ -123,8 +126,6 @@ class Renewal:
             if version == self._version:
                 return None
             renewed = self._files.read()
-        except OSError:
-            return None
         except SettingsError as error:
             if version != self._refused:
                 logs.event("TLS files not used", logs.error_fields(error), level="ERROR")
@@ -161,12 +162,15 @@ class Tls:
 
     files: TlsFiles
     identity: TlsIdentity
+    version: tuple[tuple[int, int] | None, ...] | None = None
+    """The files' version before they were read."""
 
     @classmethod
     def open(cls, files: TlsFiles, party: str, clock: Clock) -> Self:
         """Read and check a party's files. Raises the errors of `TlsFiles.read` and `.check`."""
+        version = files.version()
         files.check(party, clock.now())
-        return cls(files=files, identity=files.read())
+        return cls(files=files, identity=files.read(), version=version)
 
     @property
     def authority(self) -> bytes:
@@ -178,7 +182,9 @@ class VerifiedCallers:
     """Checks callers' certificates against the file of trust, which is read again if replaced."""
 
     def __init__(self, tls: Tls) -> None:
-        self._renewal = Renewal(tls.files)
+        self._path = tls.files.authority
+        self._version: tuple[int, int] | None = None
+        """The file's version that was read last; None at first: it may have been replaced since."""
         self._trust = Trust.parse(tls.authority)
 
     def verified(self, names: frozenset[str], certificate: bytes) -> frozenset[str]:
@@ -187,10 +193,23 @@ class VerifiedCallers:
 
         Raises CallerError if the certificate is revoked. Cost: 0.2 ms.
         """
-        renewed = self._renewal.take()
-        if renewed is not None:
-            self._trust = Trust.parse(renewed.authority)
+        version = _version_of(self._path)
+        if version != self._version:
+            self._version = version
+            try:
+                self._trust = Trust.read(self._path)
+            except SettingsError as error:
+                logs.event("TLS files not used", logs.error_fields(error), level="ERROR")
         return self._trust.verified(names, Certificate.parse(certificate))
+
+
+def _version_of(path: Path) -> tuple[int, int] | None:
+    """Return a value that changes when a file is replaced; None if it is missing."""
+    try:
+        file = os.stat(path)  # noqa: PTH116  # faster than Path.stat, at every call
+    except OSError:
+        return None
+    return (file.st_mtime_ns, file.st_ino)
 
 
 def identity_for(settings: "ServiceSettings", party: str, clock: Clock) -> Tls | None:

@@ -12,6 +12,12 @@ from common.runtime.certificates import FRONT_END, NAMED, Certificate
 _PART: Final = re.compile(
     rb"(?ms)^(party|revoked):(.*?)$|-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----"
 )
+_MISTAKE: Final = re.compile(rb"(?i)(?:^|\n)\W*(?:party|revoked)\b|-----BEGIN")
+"""What other text must not have: a label in another form, or a PEM of another kind."""
+_FORMS: Final = (
+    "has a line other than `party: PARTY` before a certificate, or `revoked: SHA-256` with 64 "
+    "hexadecimal digits"
+)
 _FINGERPRINT: Final = re.compile("[0-9a-f]{64}")
 
 
@@ -43,6 +49,8 @@ class Trust:
         """Parse the content of a file, which is named in errors, or raise SettingsError."""
         authorities: dict[str, Certificate] = {}
         revoked, party = set(), ""
+        if _MISTAKE.search(_PART.sub(b"\n", raw)):
+            raise SettingsError(f"{source} {_FORMS}")
         for part in _PART.finditer(raw):
             text = (part[2] or b"").decode("ascii", "replace").strip()
             if part[1] is None:
@@ -57,10 +65,7 @@ class Trust:
             elif part[1] == b"revoked" and _FINGERPRINT.fullmatch(text):
                 revoked.add(text)
             else:
-                raise SettingsError(
-                    f"{source} has a line other than `party: PARTY` before a certificate, or "
-                    "`revoked: SHA-256` with 64 hexadecimal digits"
-                )
+                raise SettingsError(f"{source} {_FORMS}")
         if not authorities or party:
             raise SettingsError(f"{source} does not hold a certificate in PEM")
         return cls(authorities, frozenset(revoked))

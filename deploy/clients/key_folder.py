@@ -161,7 +161,7 @@ class KeyFolder:
         if self.is_shared or self.issues(party):
             raise SettingsError(f"{self.path} has the authority of the {party} itself")
         found = Trust.read(file).authority(party)
-        if found is None:
+        if found is None or not found.is_authority:
             raise SettingsError(f"{file} has no authority of the {party}")
         self._authorities.mkdir(mode=_OWNER_ONLY, parents=True, exist_ok=True)
         atomic_write(self._authorities / f"{party}.pem", found.pem.encode(), _PUBLIC)

@@ -3,9 +3,10 @@
 import asyncio
 import secrets
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from common.crypto.privacy_tokens import TOKEN_BYTES, PendingToken
 from common.crypto.randomness import seeded_generator
@@ -19,12 +20,13 @@ _SECRET_BYTES: Final = 32
 _IN_FLIGHT: Final = 32
 
 
-class PeopleFiles(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class PeopleFiles:
     """The two files of a list of people."""
 
-    listed: bytes
+    listed: bytes = field(repr=False)
     """For the issuer's setting `people`: lines NAME HASH."""
-    credentials: bytes
+    credentials: bytes = field(repr=False)
     """For the people: lines NAME SECRET."""
 
 
@@ -60,15 +62,16 @@ async def fetch_tokens(
         asyncio.Semaphore(_IN_FLIGHT),
     )
 
-    async def fetch(number: int, credential: bytes) -> bytes:
+    async def fetch(credential: bytes) -> bytes:
         async with room:
-            rng = seeded_generator(seed, "token", number)
+            stage = f"token {digest.hex()} {sha256(credential).hexdigest()}"
+            rng = seeded_generator(seed, stage, 0)
             pending = PendingToken.draw(key, challenge, rng.bytes)
             token = await request_token(issuer, pending, credential)
         progress(1)
         return token
 
-    requests = [asyncio.ensure_future(fetch(*each)) for each in enumerate(credentials)]
+    requests = [asyncio.ensure_future(fetch(each)) for each in credentials]
     try:
         return await asyncio.gather(*requests)
     finally:

@@ -64,7 +64,9 @@ def test_issuing(best: Best, line: Line, tmp_path: Path) -> None:
     people.write_text("".join(hashes), encoding="utf-8")
     store, clock = IssuanceStore(tmp_path / "issuer.sqlite"), ManualClock()
     keys, messages = TokenKeys(StateDirectory.open(tmp_path / "state")), _messages(_TOKENS)
-    public = keys.create(2**33, clock.now())
+    made = keys.generate(2**33, clock.now())
+    keys.hold(made)
+    public = made.signing_key.token_key()
     bare = keys.find(public.key_id, clock.now())
     plain = _TOKENS / best_of(3, lambda: [bare.blind_sign(one) for one in messages])
     with signing_threads(0) as signers:

@@ -109,7 +109,7 @@ async def test_a_person_gets_one_token_even_if_the_issuer_restarts(running: _Iss
 
 
 async def test_a_key_is_refused_after_its_end(running: _Issuer) -> None:
-    """As is one that the issuer never had; a restart destroys it."""
+    """As is one that the issuer never had; a restart a month later destroys it."""
     key = await running.new_key(3600)
     await running.issue(key, 1)
     running.clock.seconds += 3600
@@ -119,6 +119,10 @@ async def test_a_key_is_refused_after_its_end(running: _Issuer) -> None:
     await running.start()
 
     assert "FAILED_PRECONDITION" == await _refusal(running.issue(key, 1))
+    assert [] != list((running.folder / "issuer").glob("token-*.key"))
+    running.clock.seconds += 30 * 86_400
+    await running.service.stop()
+    await running.start()
     assert [] == list((running.folder / "issuer").glob("token-*.key"))
     assert "INVALID_ARGUMENT" == await _refusal(running.new_key(-1))
 

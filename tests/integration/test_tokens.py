@@ -68,11 +68,13 @@ async def test_people_contribute_once_each(tokened: Services) -> None:
     credential = CredentialFile(tokened.credentials).of("Cy")
     token = pending.finalize(await _issue(tokened, pending, credential))
     other = await _publish(tokened, 3)
+    forged = pending.key.signed_part(pending.challenge, bytes(32)) + token[-256:]
     async with tokened.stubs() as (_, shuffler, _analyzer):
         for task, sent, code in (
             (signed, b"", "UNAUTHENTICATED"),
             (signed, token[:-1], "INVALID_ARGUMENT"),
             (other, token, "UNAUTHENTICATED"),
+            (signed, forged, "UNAUTHENTICATED"),
         ):
             request = shuffler_pb2.SubmitRequest(
                 task_digest=task.digest(), envelope=envelopes(task, 1)[0], token=sent

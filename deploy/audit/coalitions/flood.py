@@ -10,6 +10,7 @@ import asyncio
 import tempfile
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -18,9 +19,10 @@ from typing import Final
 from numpy.random import Generator
 
 from common.accounting.guarantees import alone_guarantee
-from common.crypto.privacy_tokens import PendingToken
+from common.crypto.privacy_tokens import MODULUS_BYTES, NONCE_BYTES, PendingToken
 from common.crypto.randomness import secure_generator
 from common.crypto.signing import SignedTask
+from common.errors import PeerRefusalError
 from common.messages.submission import Outcome
 from common.runtime.rpc import LONG_DEADLINE, reply
 from common.task.draft import TaskDraft
@@ -42,6 +44,8 @@ _FLOOD: Final = 240
 """Submissions of the attacker."""
 _ENTITLED: Final = 3
 """Persons on the issuer's list whom the attacker bribed or made up."""
+_BLINDING_BITS: Final = 1_900
+"""A uniform factor below a modulus of 2,048 bits has fewer bits with probability 2^-147."""
 _WORD: Final = 8
 """Bytes of a string that would link a request to a token: one of a million strings agrees with one
 of a million others by chance with probability 10^12 / 2^64."""
@@ -82,6 +86,10 @@ class _Flood:
 
     stored: dict[bool, int]
     """Stored submissions of the attacker, with tokens and without."""
+    second: int
+    """Second messages that the issuer signed for persons who had a token."""
+    factors: Sequence[int]
+    """For each request and its token, the factor that links their signatures."""
     issuer: Sequence[bytes]
     """Files and messages of the issuer."""
     shuffler: Sequence[bytes]
@@ -99,24 +107,37 @@ async def _flood(folder: Path, *, blinds: bool) -> _Flood:
         signed = await _publish(services, await services.create_token_key(FAR_FUTURE))
         task = Task.from_bytes(signed.task_bytes)
         public = [*_files(folder), signed.task_bytes]
-        tokens, asked = [], []
+        tokens, asked, factors, second = [], [], [], 0
         if task.tokens is not None and services.issuer is not None:
             key, challenge = task.tokens.token_key(), task.tokens.challenge(signed.digest())
             public += [key.der, key.signed_part(challenge, b"")]
             async with services.channel("issuer", services.issuer.address) as channel:
                 issuer: Issuer = RemoteIssuer(channel)
                 for credential in CredentialFile(services.credentials).all():
-                    pending = PendingToken.draw(key, challenge, rng.bytes)
+                    pending, other = (
+                        PendingToken.draw(key, challenge, rng.bytes) for _ in range(2)
+                    )
                     if not blinds:
-                        pending = replace(pending, r=1)
+                        pending = replace(pending, r=2)
                     blinded = pending.blinded()
                     signature = await issuer.issue(key.key_id, blinded, credential)
                     tokens.append(pending.finalize(signature))
                     asked += [blinded, signature, credential]
-        forged = [token[:-1] + bytes([token[-1] ^ 1]) for token in tokens]
+                    with suppress(PeerRefusalError):
+                        await issuer.issue(key.key_id, other.blinded(), credential)
+                        second += 1
+                    unblinded = int.from_bytes(tokens[-1][-MODULUS_BYTES:])
+                    inverse = pow(unblinded, -1, key.modulus)
+                    factors.append(int.from_bytes(signature) * inverse % key.modulus)
+            # Nonces of their own, so that only their signatures tell them from tokens.
+            forged = [key.signed_part(challenge, rng.bytes(NONCE_BYTES)) for _ in tokens]
+            forged = [head + rng.bytes(MODULUS_BYTES) for head in forged]
         stored[True] = await _submit(services, signed, [*tokens, *forged, b""], rng)
+        stored[True] += await _submit(services, signed, tokens, rng)  # all of them are spent
         return _Flood(
             stored=stored,
+            second=second,
+            factors=factors,
             issuer=[*files_of(folder / "issuer").values(), *asked],
             shuffler=[*files_of(folder / "shuffler").values(), *tokens],
             public=public,
@@ -167,6 +188,7 @@ def _files(folder: Path) -> list[bytes]:
 def _stored(flood: _Flood) -> Rows:
     checks = Checks()
     checks.require("a token lets through one submission", flood.stored[True] == _ENTITLED)
+    checks.require("nobody gets a second token", flood.second == 0)
     without = Checks()
     without.require("each submission without tokens is stored", flood.stored[False] == _FLOOD)
     row = partial(
@@ -177,7 +199,8 @@ def _stored(flood: _Flood) -> Rows:
             checks,
             title=f"A flood of {_FLOOD} submissions with {_ENTITLED} tokens",
             sentence=f"An attacker who is entitled to {_ENTITLED} tokens gets {_ENTITLED} "
-            "submissions into the batch: spent, forged and missing tokens are refused.",
+            "submissions into the batch: spent, forged and missing tokens are refused, and so are "
+            "requests for second tokens.",
             expected=_ENTITLED,
             measured=flood.stored[True],
         ),
@@ -198,17 +221,24 @@ def _unlinked(flood: _Flood) -> Rows:
     issuer, shuffler, public = map(_words, (flood.issuer, flood.shuffler, flood.public))
     checks = Checks()
     checks.require("issuer and shuffler share no string", not (issuer & shuffler) - public)
+    hidden = [factor for factor in flood.factors if factor.bit_length() > _BLINDING_BITS]
+    checks.require("each request is blinded", len({*hidden}) == _ENTITLED)
     control = _words([*flood.issuer, flood.shuffler[-1]])
     checks.require("a planted token is found", bool((control & shuffler) - public))
-    row = partial(checks.finding, trials=_ENTITLED)
+    own, row = Checks(), partial(Checks.finding, trials=_ENTITLED)
+    nonces = {token[2 : 2 + NONCE_BYTES] for token in flood.shuffler[-_ENTITLED:]}
+    own.require("no nonce reached it", not any(nonce in b"".join(flood.issuer) for nonce in nonces))
+    own.require("each request is blinded", len({*hidden}) == _ENTITLED)
     return (
         row(
+            own,
             title="Issuer: what it signed",
             coalition="issuer",
             sentence="The issuer knows who asked for a token of which task. It signed blinded "
             "messages, which fit every token equally well, and holds no report.",
         ),
         row(
+            checks,
             title="Issuer and shuffler: requests and tokens",
             coalition="issuer+shuffler",
             sentence=f"All files and messages of both have no string of {_WORD} bytes in common "

@@ -25,6 +25,7 @@ from deploy.audit.harness.clock import ManualClock
 from tests.support.analyzer_core import BATCH, AnalyzerCore
 from tests.support.keys import SCHEDULE
 from tests.support.tasks import draft
+from tests.support.tokens import TOKENS
 
 
 def _registry(path: Path) -> tuple[Registry, Store, AnalyzerKeys]:
@@ -53,6 +54,16 @@ async def test_a_published_task_is_signed_and_found_after_a_restart(tmp_path: Pa
     keys_again.identity.public_identity().verify(signed)
     task = Task.from_bytes(signed.task_bytes)
     assert keys.reports.public_key().raw == task.analyzer_key
+    store.close()
+
+
+async def test_each_task_has_a_token_key_of_its_own(tmp_path: Path) -> None:
+    """Nobody could get a second token; tasks without tokens do not matter."""
+    registry, store, _ = _registry(tmp_path)
+    for tokens in (None, TOKENS, None):
+        await registry.publish(draft(tokens=tokens))
+    with pytest.raises(TaskError, match="an earlier task has this token key"):
+        await registry.publish(draft(tokens=TOKENS))
     store.close()
 
 

@@ -9,7 +9,14 @@ import gmpy2
 import pytest
 
 from common.crypto.privacy_tokens import PendingToken
-from common.errors import ConflictError, CredentialError, StorageError, UnknownKeyError, WireError
+from common.errors import (
+    ConflictError,
+    CredentialError,
+    SettingsError,
+    StorageError,
+    UnknownKeyError,
+    WireError,
+)
 from issuer.issuance_store import IssuanceStore, Issued
 from issuer.signing_threads import signing_threads
 from tests.support.faults import Crash, Faults
@@ -57,7 +64,7 @@ async def test_a_message_that_cannot_be_signed_spends_nothing(core: IssuerCore) 
 
 
 async def test_a_key_signs_until_its_end_and_is_then_erased(core: IssuerCore) -> None:
-    """Not even a repeat is answered; the file and the rows of this key go, others stay."""
+    """Not even a repeat is answered; 30 days later its file and rows go, others stay."""
     ended, other = await core.create_key(), await core.issuance.create_key(2**33)
     tokens = pending(ended, 1), pending(other, 2)
     core.clock.seconds += DAY - 1
@@ -66,6 +73,10 @@ async def test_a_key_signs_until_its_end_and_is_then_erased(core: IssuerCore) ->
     core.clock.seconds += 1
     with pytest.raises(UnknownKeyError, match="ended at 2001-09-10 01:46:40 UTC"):
         await core.issue(tokens[0])
+    core.clock.seconds += 30 * DAY - 1
+    await core.issuance.destroy_ended()
+    assert 2 == len(core.keys.held())
+    core.clock.seconds += 1
     await core.issuance.destroy_ended()
     with pytest.raises(UnknownKeyError, match="no token key of this id"):
         await core.issue(tokens[0])
@@ -182,7 +193,8 @@ async def _tried_with_a_crash(folder: Path, number: int) -> Faults:
     given = {await _until_done(core, lambda: core.issue(token)) for _ in range(2)}
     with pytest.raises(ConflictError):
         await _until_done(core, lambda: core.issue(other))
-    core.clock.seconds += DAY
+    core.clock.seconds += 31 * DAY
+    await _until_done(core, lambda: core.issuance.check_complete())  # noqa: PLW0108  # a new one
     await _until_done(core, lambda: core.issuance.destroy_ended())  # noqa: PLW0108  # a new one
     rows, held = _rows(core), core.keys.held()
     core.stop()
@@ -205,9 +217,20 @@ async def _until_done(core: IssuerCore, work: Callable[[], Awaitable[T]]) -> T:
 
 def _rows(core: IssuerCore) -> list[tuple[bytes, ...]]:
     with sqlite3.connect(core.path / "issuer.sqlite") as connection:
-        found = connection.execute("SELECT * FROM issued").fetchall()
+        found = connection.execute("SELECT * FROM issued WHERE person != x''").fetchall()
     connection.close()
     return found
+
+
+async def test_a_key_that_the_database_does_not_know_stops_the_start(core: IssuerCore) -> None:
+    """After the loss of the database everybody would get a second token."""
+    await core.create_key()
+    await core.issuance.check_complete()
+    core.store.close()
+    (core.path / "issuer.sqlite").unlink()
+    core.start()
+    with pytest.raises(SettingsError, match=r"does not know token-\w{64}\.key: it is lost"):
+        await core.issuance.check_complete()
 
 
 async def test_threads_sign_beside_each_other(core: IssuerCore) -> None:

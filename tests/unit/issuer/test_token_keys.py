@@ -12,7 +12,9 @@ from tests.support.issuers import pending
 def test_keys_survive_a_restart_and_are_sealed(tmp_path: Path) -> None:
     """The file shows neither the private key nor the end; it opens under its own name only."""
     state = StateDirectory.open(tmp_path / "state")
-    public = TokenKeys(state).create(100, now=99.5)
+    made = TokenKeys.generate(100, now=99.5)
+    TokenKeys(state).hold(made)
+    public = made.signing_key.token_key()
     again = TokenKeys(StateDirectory.open(tmp_path / "state"))
     held, token = again.find(public.key_id, 99.9), pending(public, 1)
     [name] = state.names("token-*.key")

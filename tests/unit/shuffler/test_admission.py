@@ -7,7 +7,13 @@ import pytest
 
 from common.crypto.privacy_tokens import nonce_of
 from common.crypto.token_signing import TokenSigningKey
-from common.errors import BatchStateError, ConnectionLimitError, CredentialError, TokenUsedError
+from common.errors import (
+    BatchStateError,
+    ConnectionLimitError,
+    CredentialError,
+    TokenUsedError,
+    WireError,
+)
 from common.messages.batch import BatchState
 from common.messages.submission import Outcome
 from common.task_digest import TaskDigest
@@ -143,6 +149,8 @@ def test_a_connection_makes_a_limited_number_of_submissions() -> None:
     limit.take("two", 10)
     with pytest.raises(ConnectionLimitError):
         limit.take("one", 1)
+    with pytest.raises(WireError, match="the call has 11 submissions; a connection may make 10"):
+        limit.take("three", 11)
     ConnectionLimit(0).take("one", 1_000_000)
     for _ in range(3):
         limit.take("unix:", 9)  # all connections of a Unix socket have this name

@@ -1,5 +1,6 @@
 """A device gets its one-time token before it submits, whatever fails in between."""
 
+import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 from common.crypto.privacy_tokens import PendingToken
 from common.crypto.token_signing import TokenSigningKey
 from common.errors import PeerError, PeerRefusalError, PolicyError, ProofError, SettingsError
+from deploy.audit.harness.clock import ManualClock
 from tests.support.devices import agent_of
 from tests.support.keys import SHUFFLER
 from tests.support.policies import generous
@@ -38,9 +40,9 @@ class _Device:
             allow_tasks_without_tokens=False,
         )
         tokens = TokenSource(self.issuer, CredentialFile(self.file))
-        self.agent: Agent = agent_of(
-            folder, case, self.shuffler, seed=seed, policy=policy, tokens=tokens
-        )
+        self.clock = ManualClock()
+        changes = {"policy": policy, "tokens": tokens, "clock": self.clock}
+        self.agent: Agent = agent_of(folder, case, self.shuffler, seed=seed, **changes)
 
     async def pending(self) -> PendingToken | bytes:
         """Return what the device keeps of its answer's token."""
@@ -106,17 +108,24 @@ async def test_an_unknown_credential_can_be_replaced(device: _Device) -> None:
 
 
 async def test_a_second_device_of_a_person_gets_no_token(device: _Device, tmp_path: Path) -> None:
-    """Its answer is refused for good, and never sent."""
+    """Its answer waits, as another credential may be found, until the deadline."""
     await device.agent.contribute(_DIGEST, 3, "")
     (tmp_path / "other").mkdir()
     other = _Device(tmp_path / "other", seed=2)
     other.agent.tokens = device.agent.tokens
     with pytest.raises(PeerRefusalError, match="already has a token"):
         await other.agent.contribute(_DIGEST, 4, "")
-    saved = await other.agent.store.find("", _DIGEST)
+    [saved] = await other.agent.store.pending()
+    assert SubmissionState.PENDING is saved.state
+    other.clock.seconds = float(_CASE.task.deadline)
+    for _ in range(2):
+        await other.agent.resend_pending()
+    with pytest.raises(PolicyError, match="deadline has passed, and the answer has no token"):
+        await other.agent.contribute(_DIGEST, 4, "")
+    refused = await other.agent.store.find("", _DIGEST)
 
-    assert saved is not None
-    assert SubmissionState.REFUSED is saved.state
+    assert refused is not None
+    assert SubmissionState.REFUSED is refused.state
     assert [] == other.shuffler.received
     other.agent.store.close()
 
@@ -133,6 +142,34 @@ async def test_a_wrong_signature_is_noticed(device: _Device) -> None:
         await device.agent.contribute(_DIGEST, 3, "")
     assert isinstance(await device.pending(), PendingToken)
     assert [] == device.shuffler.received
+
+
+@pytest.mark.parametrize("status", ["FAILED_PRECONDITION", "INVALID_ARGUMENT", "ALREADY_EXISTS"])
+async def test_an_issuers_refusal_can_be_repaired(device: _Device, status: str) -> None:
+    """The answer stays pending with its request, and is sent once the issuer signs it."""
+    issue = device.issuer.issue
+
+    async def refuse(*_: object) -> bytes:
+        raise PeerRefusalError(status, "no")
+
+    device.issuer.issue = refuse  # type: ignore[assignment]
+    with pytest.raises(PeerRefusalError, match=r"^no$"):
+        await device.agent.contribute(_DIGEST, 3, "")
+    device.issuer.issue = issue  # type: ignore[method-assign]
+    await device.agent.resend_pending()
+
+    assert 1 == len(device.shuffler.tokens)
+
+
+async def test_a_token_key_of_an_earlier_task_is_refused(device: _Device) -> None:
+    """Before anything is charged: nobody gets a second token of it."""
+    await device.agent.contribute(_DIGEST, 3, "")
+    again = dataclasses.replace(_CASE.task, nonce=bytes(32))
+    signed = _CASE.identity.sign(again.to_bytes())
+    device.agent.shuffler = MemoryShuffler(signed)
+    with pytest.raises(PolicyError, match="an earlier task had the same token key"):
+        await device.agent.contribute(signed.digest(), 3, "")
+    assert await device.agent.store.find("", signed.digest()) is None
 
 
 @pytest.mark.parametrize(

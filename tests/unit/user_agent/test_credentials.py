@@ -84,18 +84,20 @@ def _settings(tmp_path: Path, *, lasting_responses: bool) -> UserAgentSettings:
     )
 
 
-def test_a_credential_is_found_by_name_or_is_the_first(tmp_path: Path) -> None:
+def test_a_credential_is_found_by_name_or_is_the_only_one(tmp_path: Path) -> None:
     """Secrets are hexadecimal digits, ID tokens any other text; no error repeats one."""
     path, secret = tmp_path / "credentials.txt", "ab" * 32
     file = CredentialFile(path)
     path.write_text(f"\nAda L {secret}\nBo eyJ.eyJ.abc\n", encoding="utf-8")
 
     assert [bytes.fromhex(secret), b"eyJ.eyJ.abc"] == file.all()
-    assert [bytes.fromhex(secret)] * 2 + [b"eyJ.eyJ.abc"] == [
-        file.of(person) for person in ("Ada L", "", "Bo")
-    ]
+    assert [bytes.fromhex(secret), b"eyJ.eyJ.abc"] == [file.of(name) for name in ("Ada L", "Bo")]
+    with pytest.raises(SettingsError, match=r"has 2 credentials of one person; it must have one$"):
+        file.of("")
     with pytest.raises(SettingsError, match=r"^credential_file has no credential of this person$"):
         file.of("Ada")
+    path.write_text(f"Ada L {secret}", encoding="utf-8")
+    assert bytes.fromhex(secret) == file.of("")
     path.write_bytes(b"\xff" + secret.encode())
     with pytest.raises(SettingsError, match="is not UTF-8 text") as caught:
         file.all()

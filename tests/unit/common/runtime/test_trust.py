@@ -4,6 +4,7 @@ import pytest
 
 from common.errors import CallerError, SettingsError
 from common.runtime.certificates import FRONT_END, Authority, Certificate
+from common.runtime.tls import Tls, VerifiedCallers, development_files
 from common.runtime.trust import Trust
 from deploy.audit.harness.clock import ManualClock
 
@@ -90,3 +91,44 @@ def test_text_around_certificates_is_ignored(authorities: dict[str, Authority]) 
     raw = b"Certificate:\n    Data:\n" + _pem(authorities, "analyzer") + b"# end\n"
     assert [authorities["analyzer"].certificate] == [*Trust.parse(raw).authorities.values()]
     assert Certificate.parse(raw) == authorities["analyzer"].certificate
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *(b" party: shuffler", b"Party: shuffler", b"party : shuffler", b"party shuffler"),
+        *(b"\xef\xbb\xbfparty: shuffler", b" revoked: " + b"ab" * 32, b"Revoked: " + b"ab" * 32),
+        b"-----BEGIN X509 CERTIFICATE-----",
+    ],
+)
+def test_a_label_in_another_form_is_refused(authorities: dict[str, Authority], line: bytes) -> None:
+    """Ignored, it would let one party's authority certify every party, or a revoked one stay."""
+    pem = _pem(authorities, "shuffler")
+    with pytest.raises(SettingsError, match="has a line other than"):
+        Trust.parse(line + b"\n" + pem)
+    with pytest.raises(SettingsError, match="has a line other than"):
+        Trust.parse(pem.rstrip() + line)
+    text = b"Issued for the third party:\n"
+    assert Trust.parse(pem).to_bytes() == Trust.parse(text + pem).to_bytes()
+
+
+def test_a_revocation_applies_at_the_next_call_whatever_else_is_missing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also one that was written while the service started; a damaged file is logged once."""
+    tls = Tls.open(
+        development_files(tmp_path, "shuffler", ManualClock()), "shuffler", ManualClock()
+    )
+    raw, trusted = (tmp_path / "shuffler.pem").read_bytes(), tmp_path / "authority.pem"
+    good = trusted.read_bytes()
+    trusted.write_bytes(good + b"revoked: " + Certificate.parse(raw).fingerprint.encode())
+    callers = VerifiedCallers(tls)
+    with pytest.raises(CallerError, match="is revoked"):
+        callers.verified(frozenset({"shuffler"}), raw)
+    (tmp_path / "shuffler.key").unlink()
+    trusted.write_bytes(good)
+    assert {"shuffler"} == callers.verified(frozenset({"shuffler"}), raw)
+    trusted.unlink()
+    for _ in range(2):
+        assert {"shuffler"} == callers.verified(frozenset({"shuffler"}), raw)
+    assert ["TLS files not used"] == [each.getMessage() for each in caplog.records]
