@@ -1,7 +1,7 @@
 """Metrics of the analyzer's batches, defined in common/runtime/metrics.py."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal
 
 from analyzer.storage.store import DeliveredState
@@ -91,6 +91,15 @@ class ReleaseMetrics:
         for population, share in shares:
             self._shares[population] = max(share, self._shares.get(population, 0.0))
         self._metrics.set("shuffledp_budget_spent_ratio", max(self._shares.values(), default=0.0))
+
+    def watch_witnesses(self, cosigned: Callable[[], Sequence[float]]) -> None:
+        """Measure at each reading the time since the oldest of the witnesses' cosignatures."""
+
+        @self._metrics.on_collect
+        def measure() -> None:
+            if times := cosigned():
+                seconds = max(0.0, self._now() - min(times))
+                self._metrics.set("shuffledp_oldest_cosignature_seconds", seconds)
 
     def _move(
         self,

@@ -91,6 +91,7 @@ async def start(settings: AnalyzerSettings) -> AnalyzerService:
     except (LedgerError, ProofError, WireError):
         store.close()
         raise
+    metrics.watch_witnesses(log.cosigned)
     pool = HpkePool(settings.opening_processes)
     budgets = ReleaseBudgets(store)
     registry = Registry(

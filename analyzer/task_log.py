@@ -36,6 +36,8 @@ class _Pushed:
     """A witness, and what the log knows of it."""
 
     link: WitnessLink
+    cosigned: float
+    """When it last cosigned, or when this log began to ask."""
     size: int = 0
     problem: str = _UNTRIED
     due: asyncio.Event = field(default_factory=asyncio.Event)
@@ -57,7 +59,7 @@ class TaskLog:
         self._store = store
         self._origin = log_key(identity.public_identity()).name
         self._identity = identity
-        self._witnesses = list(map(_Pushed, witnesses))
+        self._witnesses = [_Pushed(link, clock.now()) for link in witnesses]
         self._clock = clock
         self._changing = asyncio.Lock()
         self.copy = LogCopy()
@@ -75,6 +77,9 @@ class TaskLog:
         await self._store.run(log_table.append_missing, keys)
         self.copy.extend(await self._store.run(log_table.leaves_after, 0))
         self.copy.serve(stored)
+        for one in self._witnesses:
+            known = [time for each in stored if (time := each.signed_at(one.link.key)) is not None]
+            one.cosigned = min(one.cosigned, max(known, default=one.cosigned))
         await self._advance()
 
     async def publish(self) -> dict[str, str]:
@@ -89,6 +94,10 @@ class TaskLog:
         with suppress(TimeoutError):
             await asyncio.wait_for(answers, _PATIENCE_SECONDS)
         return {one.link.key.name: one.problem for one in self._witnesses}
+
+    def cosigned(self) -> list[float]:
+        """Return when each witness last cosigned; when this log began to ask, if unknown."""
+        return [one.cosigned for one in self._witnesses]
 
     async def run(self) -> None:
         """Have witnesses cosign each checkpoint, and again daily, while the service runs."""
@@ -173,3 +182,4 @@ class TaskLog:
             others = (one for one in current.signatures if one.key_id != key.key_id())
             served[signed.checkpoint] = replace(current, signatures=(*others, line))
             await self._serve(list(served.values()))
+        witness.cosigned = self._clock.now()

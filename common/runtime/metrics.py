@@ -221,6 +221,12 @@ _OF_ANALYZER: Final = (
     _METRIC("shuffledp_estimate_seconds", "Seconds to estimate the last release."),
     _METRIC("shuffledp_ledger_entries", "Entries of the ledger."),
     _METRIC(
+        "shuffledp_oldest_cosignature_seconds",
+        "Seconds since the witness that is silent longest cosigned the log, or since the start if "
+        "that is unknown; absent without witnesses.",
+        absent=True,
+    ),
+    _METRIC(
         "shuffledp_budget_spent_ratio",
         "Largest share of a promised budget that any population has spent: epsilon composed at "
         "the budget's delta, over the budget.",

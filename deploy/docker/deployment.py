@@ -9,7 +9,7 @@ from subprocess import CompletedProcess
 from typing import Final
 
 from deploy.docker.engine import ROOT, Engine, EngineError
-from deploy.docker.preparation import IDENTITY_FILE, PARTIES
+from deploy.docker.preparation import IDENTITY_FILE, PARTIES, WITNESS_FILE, WITNESSES
 
 SERVICES: Final = ("analyzer", "shuffler", "issuer", "user_agent")
 SCALE_GROUPS: Final = (
@@ -72,6 +72,9 @@ class Deployment:
         for party in PARTIES:
             identity = (self.secrets / party / IDENTITY_FILE).read_text(encoding="ascii")
             variables[f"SHUFFLEDP_{party.upper()}_IDENTITY"] = identity
+        for party in WITNESSES:
+            key = (self.secrets / party / WITNESS_FILE).read_text(encoding="ascii")
+            variables[f"SHUFFLEDP_{party.upper()}_WITNESS"] = key
         self._write(variables)
         return before != self._certificates()
 

@@ -13,7 +13,7 @@ from typing import Final, Self
 from common.errors import ShuffleDpError
 
 ROOT: Final = Path(__file__).parents[2]
-IMAGES: Final = ("shuffler", "analyzer", "issuer", "user_agent", "operator")
+IMAGES: Final = ("shuffler", "analyzer", "issuer", "user_agent", "witness", "operator")
 """Targets of the Dockerfile, each with its own lock file."""
 SCALE_IMAGES: Final = ("shuffler-scale", "analyzer-scale", "postgresql", "haproxy", "prometheus")
 """Variants of the parties' images, and Debian's servers, for scale-out."""

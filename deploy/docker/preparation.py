@@ -7,6 +7,7 @@ Create the keys that containers need before their first start; renew only certif
                                                   for scale-out also for shuffler-front-end
     SECRETS/PARTY/state.key                       encrypts the party's state
     SECRETS/PARTY/operator.token, identity.pub    for the operator, and for pinning the party
+    SECRETS/PARTY/witness.pub                     the shuffler's and issuer's key as witnesses
     SECRETS/issuer/people.txt                     the issuer's list of people
     SECRETS/user_agent, loadgen/credentials.txt    their credentials, for each container's own
     SECRETS/PARTY/internal/                       for scale-out: the party's internal authority
@@ -30,6 +31,7 @@ from common.runtime.certificates import FRONT_END, INTERNAL_ROLES
 from common.runtime.clock import SystemClock
 from common.runtime.key_store import load_identity
 from common.runtime.state_directory import StateDirectory, atomic_write
+from common.runtime.witness_service import load_witness_key
 from deploy.clients.key_folder import KeyFolder
 from deploy.clients.people import draw_people
 
@@ -39,6 +41,9 @@ PARTIES: Final = ("analyzer", "shuffler", "issuer")
 """Parties with an identity, a state key and an operator token."""
 IDENTITY_FILE: Final = "identity.pub"
 """Public identity in a party's folder: 64 hexadecimal digits."""
+WITNESSES: Final = ("shuffler", "issuer")
+WITNESS_FILE: Final = "witness.pub"
+"""Public key of these parties as witnesses of the log, in their folders."""
 PEOPLE: Final[Mapping[str, tuple[str, ...]]] = {
     "user_agent": ("anna",),
     "loadgen": tuple(f"simulated-{number}" for number in range(1, 5000)),
@@ -98,9 +103,11 @@ def _make_missing(folder: Path, names: Sequence[str], now: float) -> None:
         each.chmod(_NO_LISTING)
 
 
-def prepare_party(secrets: Path, state: Path) -> None:
+def prepare_party(secrets: Path, state: Path, witness: str | None = None) -> None:
     """
     Create a party's state key, identity and operator token, and copy the last two to its secrets.
+
+    With `witness`, the party's name, also creates its key as a witness, and copies the public part.
 
     Treats the state directory as untrusted: raises SettingsError for a link or a wrong file.
     """
@@ -110,6 +117,9 @@ def prepare_party(secrets: Path, state: Path) -> None:
     OperatorToken(token)  # validates it: nothing else may leave the state directory
     atomic_write(secrets / "operator.token", token, _OWNER_ONLY)
     atomic_write(secrets / IDENTITY_FILE, identity.raw.hex().encode("ascii"), _PUBLIC)
+    if witness is not None:
+        _, key = load_witness_key(directory, witness)
+        atomic_write(secrets / WITNESS_FILE, key.to_text().encode("ascii"), _PUBLIC)
 
 
 def main() -> None:
@@ -117,10 +127,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Create keys and certificates for containers.")
     parser.add_argument("target", choices=["certificates", "party"])
     parser.add_argument("--internal", action="store_true")
+    parser.add_argument("--witness", choices=WITNESSES)
     arguments = parser.parse_args()
     try:
         if arguments.target == "party":
-            prepare_party(_SECRETS, _STATE)
+            prepare_party(_SECRETS, _STATE, arguments.witness)
             return
         if os.getuid() == 0:  # the folder and its files belong to the services' user
             os.chown(_SECRETS, USER, USER)

@@ -18,7 +18,7 @@ from common.runtime.settings import KeyHolderSettings, ServiceSettings, load
 from deploy.docker.__main__ import DEFAULT_BASE
 from deploy.docker.deployment import SCALE_GROUPS
 from deploy.docker.engine import IMAGES, SCALE_IMAGES
-from deploy.docker.preparation import ROLES
+from deploy.docker.preparation import ROLES, WITNESSES
 from issuer.settings import IssuerSettings
 from shuffler.settings import ShufflerSettings
 from tests.support.tools import tool
@@ -95,7 +95,7 @@ def test_an_images_lock_is_part_of_the_whole_lock(image: str) -> None:
     assert part == {pin: whole.get(pin) for pin in part}
 
 
-@pytest.mark.parametrize("party", _SETTINGS)
+@pytest.mark.parametrize("party", [name for name in IMAGES if name != "operator"])
 def test_a_partys_lock_pins_what_its_group_names(party: str) -> None:
     """Every package of a group is in its lock, and among the project's dependencies."""
     project = _toml("pyproject.toml")
@@ -107,7 +107,7 @@ def test_a_partys_lock_pins_what_its_group_names(party: str) -> None:
 
     assert named <= {pin.partition("==")[0] for pin in locked}
     assert named <= {Requirement(one).name for one in project["project"]["dependencies"]}
-    if party == "shuffler":
+    if party in {"shuffler", "witness"}:
         assert not {"scipy", "dp-accounting"} & {pin.partition("==")[0] for pin in locked}
 
 
@@ -123,16 +123,24 @@ def test_the_compose_file_is_valid(file: str) -> None:
 
 
 def test_user_agent_and_analyzer_share_no_network() -> None:
-    """Only the shuffler joins networks of both, and the issuer none of theirs; all are internal."""
+    """
+    Only shuffler and issuer join networks of both; all are internal.
+
+    The issuer's witness is in a network that it shares with the analyzer alone.
+    """
     services = {name: _networks(one) for name, one in _CONTAINERS.items()}
 
     metrics = {"metrics-analyzer", "metrics-shuffler", "metrics-issuer"}
-    assert {"edge", "core", "operation", "tokens", "issuing", *metrics} == set(_COMPOSE["networks"])
+    others = {"edge", "core", "operation", "tokens", "issuing", "witnessing"}
+    assert others | metrics == set(_COMPOSE["networks"])
     assert all(network == {"internal": True} for network in _COMPOSE["networks"].values())
     assert {"edge", "tokens"} == services["user_agent"]
-    assert {"tokens", "issuing", "metrics-issuer"} == services["issuer"]
-    assert not services["issuer"] & (services["analyzer"] | services["shuffler"])
-    assert ["shuffler"] == [
+    assert {"tokens", "issuing", "witnessing", "metrics-issuer"} == services["issuer"]
+    assert not services["issuer"] & services["shuffler"]
+    assert {"witnessing"} == services["issuer"] & services["analyzer"]
+    assert ["analyzer", "issuer"] == [name for name, one in services.items() if "witnessing" in one]
+    assert not services["user_agent"] & services["analyzer"]
+    assert ["shuffler", "issuer"] == [
         name
         for name, networks in services.items()
         if networks & services["user_agent"] and networks & services["analyzer"]
@@ -157,6 +165,7 @@ def test_the_insides_of_parties_never_meet() -> None:
     }
     assert {
         ("analyzer", "shuffler"): {"core", "operation"},
+        ("analyzer", "issuer"): {"witnessing"},
         ("haproxy", "user_agent"): {"edge"},
         ("haproxy", "loadgen"): {"edge"},
         ("issuer", "user_agent"): {"tokens"},
@@ -271,12 +280,47 @@ def test_a_partys_preparation_sees_only_its_own_files() -> None:
     } == mounted
 
 
+def _environment(service: dict[str, Any]) -> dict[str, str]:
+    """Return a service's environment, with a name's lower case in place of its value."""
+    given: dict[str, str] = service.get("environment", {})
+    return {
+        name: re.sub(
+            r"\$\{(\w+):-\}",
+            lambda found: "00" * 32 if "IDENTITY" in found[1] else found[1].lower(),
+            text,
+        )
+        for name, text in given.items()
+    }
+
+
+@pytest.mark.parametrize("services", [_CONTAINERS, _SCALED], ids=["plain", "scale"])
+def test_analyzer_and_devices_name_the_same_witnesses(services: dict[str, dict[str, Any]]) -> None:
+    """Each has an address in a network that the analyzer shares with it; a device relies on all."""
+    folder = _ROOT / "deploy" / "settings"
+    analyzer, device = services["analyzer"], services["user_agent"]
+    environment = _environment(analyzer)
+    asked = load(AnalyzerSettings, folder / "analyzer.toml", environment, "SHUFFLEDP_ANALYZER")
+    environment = _environment(device)
+    pinned = load(
+        UserAgentSettings, folder / "user_agent.toml", environment, "SHUFFLEDP_USER_AGENT"
+    )
+
+    assert ("shuffledp_shuffler_witness", "shuffledp_issuer_witness") == pinned.witnesses
+    assert (0, False) == (pinned.witness_quorum, pinned.allow_unlogged_tasks)
+    assert [*pinned.witnesses] == [one.key for one in asked.witnesses]
+    for witness, name in zip(asked.witnesses, WITNESSES, strict=True):
+        listen = _toml(f"deploy/settings/{name}.toml")["listen"]
+        assert f"{name}:{listen.rpartition(':')[2]}" == witness.address
+        assert _networks(analyzer) & _networks(services[name])
+        assert ["--witness", name] == services[f"prepare_{name}"]["command"]
+    assert "command" not in services["prepare_analyzer"]
+
+
 @pytest.mark.parametrize("party", _SETTINGS)
 def test_the_settings_of_containers_are_valid(party: str) -> None:
     """The settings file and compose's environment load, and name the mounted secrets."""
     service, file = _CONTAINERS[party], _ROOT / "deploy" / "settings" / f"{party}.toml"
-    environment = dict.fromkeys(service.get("environment", {}), "00" * 32)
-    settings = load(_SETTINGS[party], file, environment, f"SHUFFLEDP_{party.upper()}")
+    settings = load(_SETTINGS[party], file, _environment(service), f"SHUFFLEDP_{party.upper()}")
 
     secrets = {one["target"] for one in service["secrets"]}
     paths = (settings.tls_certificate, settings.tls_key, settings.tls_authority)
@@ -297,15 +341,11 @@ def test_the_settings_of_containers_are_valid(party: str) -> None:
 )
 def test_the_settings_of_the_scale_deployment_are_valid(name: str, party: str) -> None:
     """Each process with a role loads its settings; a worker has its environment alone."""
-    environment = {
-        key: text.replace("${SHUFFLEDP_ANALYZER_IDENTITY:-}", "00" * 32)
-        for key, text in _SCALED[name]["environment"].items()
-    }
     file = _ROOT / "deploy" / "settings" / f"{party}.toml"
     settings = load(
         _SETTINGS[party],
         None if "-worker-" in name else file,
-        environment,
+        _environment(_SCALED[name]),
         f"SHUFFLEDP_{party.upper()}",
     )
 
@@ -331,11 +371,12 @@ def test_an_image_copies_only_its_partys_folders() -> None:
     """A party's image holds protos, common and its own folder, and no image runs as root."""
     text = (_ROOT / "deploy" / "docker" / "Dockerfile").read_text(encoding="utf-8")
     assert [DEFAULT_BASE] == re.findall(r"(?m)^ARG BASE=(.*)$", text)
-    assert [len(IMAGES) + 1, len(_SETTINGS)] == [
+    parties = set(IMAGES) - {"operator"}
+    assert [len(IMAGES) + 1, len(parties)] == [
         text.count(f"\n{line} ") for line in ("USER", "HEALTHCHECK")
     ]
     assert {"10001:10001"} == set(re.findall(r"(?m)^USER (.*)$", text))
-    for party in _SETTINGS:
+    for party in parties:
         [stage] = re.findall(
             rf"^FROM party AS {party}\n(.*?)(?=^FROM|\Z)", text, re.DOTALL | re.MULTILINE
         )

@@ -4,6 +4,7 @@ import itertools
 import re
 import shutil
 import subprocess
+import tomllib
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -314,6 +315,24 @@ def test_the_shuffler_may_call_the_analyzer() -> None:
     assert int(found[3]) == port["port"]
     edge = ("shuffler/coordinator", "analyzer/coordinator", port["port"])
     assert edge in _allowed("shuffler") & _allowed("analyzer")
+
+
+def test_the_analyzer_may_call_the_witnesses_that_its_settings_suggest() -> None:
+    """Each address is a service with this port, in that namespace; as comments at first."""
+    file = _FOLDER / "analyzer" / "analyzer.toml"
+    text = file.read_text(encoding="utf-8")
+    settings = tomllib.loads(text.replace("    # {", "    {"))
+
+    assert () == tuple(tomllib.loads(text)["witnesses"])
+    for party, witness in zip(("shuffler", "issuer"), settings["witnesses"], strict=True):
+        found = re.fullmatch(r"([\w-]+)\.([\w-]+):(\d+)", witness["address"])
+        services = {one["metadata"]["name"]: one["spec"] for one in _of_kind(party, "Service")}
+        assert found
+        assert _kustomization(_FOLDER / party)["namespace"] == found[2]
+        port, service = int(found[3]), services[found[1]]
+        assert port in {one["port"] for one in service["ports"]}
+        edge = ("analyzer/coordinator", f"{party}/{service['selector'][_COMPONENT]}", port)
+        assert edge in _allowed("analyzer") & _allowed(party)
 
 
 @pytest.mark.parametrize("party", _SETTINGS)

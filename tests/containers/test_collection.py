@@ -54,6 +54,7 @@ def test_a_collection_outlives_the_death_of_every_service(deployment: Deployment
     )
     digest = created["task_digest"]
     assert _USERS == created["task"]["target_size"]
+    assert [True, True] == [*created["cosigned"].values()]
     rest = _USERS - _BEFORE - 1
     tokens = fetch_tokens(deployment, digest, _BEFORE, rest)
     say("tokens are fetched")

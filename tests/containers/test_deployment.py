@@ -125,12 +125,20 @@ def test_a_service_reaches_nothing_outside(deployment: Deployment, service: str)
 
 
 @pytest.mark.parametrize("service", ["analyzer", "shuffler"])
-def test_no_other_party_reaches_the_issuer(deployment: Deployment, service: str) -> None:
-    """It knows people's names; devices reach it, and the operator does."""
+def test_other_parties_reach_the_issuers_witness_alone(
+    deployment: Deployment, service: str
+) -> None:
+    """The analyzer in a network of their own; devices in theirs."""
     addresses = _addresses(deployment, "issuer")
+    witnessing = [(addresses["witnessing"], 7003)]
 
+    assert {"connected" if service == "analyzer" else "unreachable"} == _attempts(
+        deployment, service, witnessing
+    )
     assert {"unreachable"} == _attempts(
-        deployment, service, [(address, 7003) for address in addresses.values()]
+        deployment,
+        service,
+        [(address, 7003) for name, address in addresses.items() if name != "witnessing"],
     )
     assert {"connected"} == _attempts(deployment, "user_agent", [(addresses["tokens"], 7003)])
 
@@ -157,6 +165,7 @@ def test_metrics_are_read_in_their_own_network(deployment: Deployment, service: 
         ("analyzer", "shuffler", "core"),
         ("user_agent", "shuffler", "edge"),
         ("issuer", "user_agent", "tokens"),
+        ("issuer", "analyzer", "witnessing"),
     ],
 )
 def test_the_other_parties_cannot_read_metrics(

@@ -21,6 +21,7 @@ def test_an_image_is_small(images: Images, image: str) -> None:
         ("analyzer", ["shuffler", "user_agent", "deploy", "typer"]),
         ("issuer", ["shuffler", "analyzer", "user_agent", "deploy", "scipy", "typer"]),
         ("user_agent", ["shuffler", "analyzer", "deploy", "typer"]),
+        ("witness", ["shuffler", "analyzer", "user_agent", "deploy", "scipy", "typer"]),
         ("operator", ["matplotlib"]),
     ],
 )

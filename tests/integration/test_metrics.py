@@ -21,12 +21,13 @@ from tests.support.services import Services
 
 _LISTEN = "127.0.0.1:0"
 _STARTED = tuple(party for party in PARTIES if party not in {"issuer", "witness"})
-_OF_SCALE = {
+_ABSENT = {
+    "shuffledp_oldest_cosignature_seconds",
     "shuffledp_engine_workers",
     "shuffledp_store_connected",
     "shuffledp_store_commit_seconds",
 }
-"""Metrics that only an engine, or a store in PostgreSQL, has."""
+"""Metrics that only a log with witnesses, an engine, or a store in PostgreSQL has."""
 
 
 @pytest_asyncio.fixture(loop_scope="session")
@@ -79,7 +80,7 @@ async def test_a_batch_is_counted_when_it_is_delivered_and_released(measured: Se
     assert moved("analyzer", "estimate_seconds")[1] > 0
     for party, series in over.items():
         allowed = {metric.name: metric.labels for metric in DEFINITIONS[party]}
-        assert set(allowed) - _OF_SCALE == {name for name, _ in series}
+        assert set(allowed) - _ABSENT == {name for name, _ in series}
         for name, labels in series:
             assert [label for label, _ in labels] == sorted(allowed[name])
             for label, text in labels:

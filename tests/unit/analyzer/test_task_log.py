@@ -9,6 +9,7 @@ from typing import Final
 
 import pytest
 
+from analyzer.metrics import ReleaseMetrics
 from analyzer.storage import log_table, task_table
 from analyzer.task_log import TaskLog
 from common.crypto.signing import SigningIdentity
@@ -21,6 +22,7 @@ from common.transparency.merkle import Path, leaf_hash
 from common.transparency.witness import Witness, WitnessSizeError, WitnessState
 from common.transparency.witness_policy import WEEK_SECONDS
 from tests.support.analyzer_core import AnalyzerCore
+from tests.support.scrapes import series_of, value
 from tests.support.tasks import published
 
 _KEY: Final = LogEntry.of_key(EntryKind.ANALYZER_KEY, SigningIdentity(bytes(32)).public_identity())
@@ -146,6 +148,32 @@ async def test_the_checkpoint_with_more_cosignatures_is_kept(core: AnalyzerCore)
         await log.publish()
         assert 1 + len(witnesses) == len(log.copy.checkpoints[-1].signatures)
     assert first.state == second.state
+
+
+async def test_the_silence_of_the_slowest_witness_is_measured(core: AnalyzerCore) -> None:
+    """Since its last cosignature, after a restart too, or since the start if none is known."""
+    witnesses = first, second = [_Witness(core, number) for number in (1, 2)]
+    second.away = True
+
+    def silence(log: TaskLog) -> float:
+        ReleaseMetrics(core.process_metrics).watch_witnesses(log.cosigned)
+        name = "shuffledp_oldest_cosignature_seconds"
+        return value(series_of(core.process_metrics.metrics), name)
+
+    async with _running(core, *witnesses) as log:
+        await log.publish()
+        core.clock.seconds += 100
+        assert 100 == silence(log)
+    async with _running(core, *witnesses) as log:
+        assert 100 == silence(log)  # the first's: since when the second is silent is forgotten
+        await log.publish()
+        assert 0 == silence(log)
+        second.away, first.away = False, True
+        core.clock.seconds += 5
+        await core.publish()
+        await log.publish()
+        assert 5 == silence(log)
+    assert [] == core.log().cosigned()
 
 
 class _Liar(_Witness):

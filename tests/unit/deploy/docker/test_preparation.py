@@ -9,14 +9,18 @@ from analyzer.registry import AnalyzerKeys
 from common.errors import SettingsError
 from common.runtime.certificates import FRONT_END, Certificate
 from common.runtime.clock import SystemClock
+from common.runtime.key_store import load_identity
 from common.runtime.settings import KeyHolderSettings
 from common.runtime.state_directory import StateDirectory
 from common.runtime.tls import TlsFiles
+from common.runtime.witness_service import WitnessServicer, load_witness_key
+from common.transparency.checkpoint import NoteKey, SignatureType
 from deploy.clients.key_folder import KeyFolder
 from deploy.docker.preparation import (
     PARTIES,
     PEOPLE,
     ROLES,
+    WITNESSES,
     prepare_certificates,
     prepare_party,
     prepare_people,
@@ -34,7 +38,8 @@ def _prepare(folder: Path, now: float = _NOW) -> tuple[Path, Path]:
     prepare_certificates(secrets, now, internal=True)
     prepare_people(secrets)
     for party in PARTIES:
-        prepare_party(secrets / party, states / party)
+        witness = party if party in WITNESSES else None
+        prepare_party(secrets / party, states / party, witness)
     return secrets, states
 
 
@@ -58,6 +63,22 @@ def test_a_party_starts_with_what_was_prepared(tmp_path: Path, party: str) -> No
     assert pinned == keys.identity.public_identity().raw.hex()
     token = (own / "operator.token").read_text(encoding="ascii")
     assert keys.operator_token.matches(token)
+
+
+@pytest.mark.parametrize("party", WITNESSES)
+def test_a_witness_has_the_key_that_was_copied(tmp_path: Path, party: str) -> None:
+    """The service opens it, and has cosigned nothing yet; the analyzer gets none."""
+    secrets, states = _prepare(tmp_path)
+
+    pinned = NoteKey.parse((secrets / party / "witness.pub").read_text(encoding="ascii"))
+    state = StateDirectory.open(states / party, secrets / party / "state.key")
+    assert pinned == load_witness_key(state, party)[1]
+    assert (party, SignatureType.COSIGNATURE) == (pinned.name.partition("/")[0], pinned.type)
+    analyzer = load_identity(
+        StateDirectory.open(states / "analyzer", secrets / "analyzer" / "state.key")
+    )
+    WitnessServicer.open(state, analyzer.public_identity(), party, SystemClock())
+    assert not (secrets / "analyzer" / "witness.pub").exists()
 
 
 @pytest.mark.parametrize("party", ROLES)
@@ -164,6 +185,7 @@ def test_state_without_its_key_is_not_covered_up(tmp_path: Path) -> None:
     [
         ("operator.token", None, "operator.token in the state directory is a link"),
         ("identity.key", None, "identity.key in the state directory is a link"),
+        ("witness.key", None, "witness.key in the state directory is a link"),
         *(
             ("operator.token", text, r"operator\.token must hold 64")
             for text in (b"", b"not a token", b"ab" * 31)
@@ -175,8 +197,9 @@ def test_a_hostile_state_hands_out_nothing(
 ) -> None:
     """A link to another party's secret is not followed, and no false token is copied out."""
     secrets, states = _prepare(tmp_path)
-    others, own = states / "shuffler" / name, states / "analyzer" / name
-    before = others.read_bytes(), (secrets / "analyzer" / "operator.token").read_bytes()
+    others, own = states / "issuer" / name, states / "shuffler" / name
+    copied = [secrets / "shuffler" / file for file in ("operator.token", "witness.pub")]
+    before = [file.read_bytes() for file in (others, *copied)]
     if content is None:
         own.unlink()
         own.symlink_to(others)
@@ -185,4 +208,4 @@ def test_a_hostile_state_hands_out_nothing(
 
     with pytest.raises(SettingsError, match=message):
         _prepare(tmp_path)
-    assert before == (others.read_bytes(), (secrets / "analyzer" / "operator.token").read_bytes())
+    assert before == [file.read_bytes() for file in (others, *copied)]
