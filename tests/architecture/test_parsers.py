@@ -45,7 +45,9 @@ _NOT_FROM_OUTSIDE: Final = {
         "deploy.audit.observation.recorder._Recorder._collect_and_release",
         "deploy.audit.observation.recorder.RunRecord.delivery",
         "deploy.audit.observation.recorder.RunRecord.envelopes",
+        "deploy.audit.coalitions.flood._flood",
         "deploy.audit.harness.services.files_of",
+        "issuer.issuance.Issuance.check_complete",
         "deploy.audit.observation.recorder.stored_groups",
     ),
     "what the function, or its own workers or child processes, have just made": (
