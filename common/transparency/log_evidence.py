@@ -25,7 +25,10 @@ def find_fork(
     """
     Return two pieces that conflict and that this log, or this witness, signed; None without any.
 
-    One checks them with `Fork`: their heads have one size, or different entries at one index.
+    Their heads have one size and different roots, or different entries at one index. Anyone who
+    pins the key can verify that, without trust in the devices. Other heads of different sizes prove
+    nothing: only the log could show that one extends the other, and it may have been asked with a
+    damaged proof.
 
     Cost: a signature's check, 100 µs, for each piece of evidence.
     """
