@@ -35,12 +35,12 @@ from common.task_digest import TaskDigest
 from common.wire.submissions import AnswerRecord
 from user_agent.claim import Claim
 from user_agent.contribution import Contributor
-from user_agent.credentials import PersonalSecrets
+from user_agent.credentials import CredentialFile, PersonalSecrets
 from user_agent.device_store import DeviceStore, InclusionState, SavedSubmission, SubmissionState
+from user_agent.issuer_client import Issuer, request_token
 from user_agent.policy import Policy, check, check_totals
 from user_agent.shuffler_client import Shuffler
 from user_agent.task_log import DeviceLog
-from user_agent.token_request import TokenSource
 
 _RESEND_SECONDS: Final = 30.0
 """Pause between retries of pending answers."""
@@ -73,15 +73,16 @@ class Agent:
     rng: np.random.Generator
     secrets: PersonalSecrets | None = None
     """Required if the policy allows permanent responses, whose noise is derived from it."""
-    tokens: TokenSource | None = None
-    """Required if the policy pins an issuer."""
+    issuer: Issuer | None = None
+    credentials: CredentialFile | None = None
+    """Both are required if the policy pins an issuer."""
     log: DeviceLog | None = None
     """The log that every task must be in; None to answer unlogged tasks too."""
 
     def __post_init__(self) -> None:
         if self.policy.permanent_responses and self.secrets is None:
             raise SettingsError("permanent responses require the device's permanent secret")
-        if self.policy.issuer_identity is not None and self.tokens is None:
+        if self.policy.issuer_identity is not None and None in (self.issuer, self.credentials):
             raise SettingsError("a pinned issuer requires its address and a credential")
         self._confirmed: deque[TaskDigest] = deque(maxlen=_MAX_CONFIRMED)
         self._under_way: WeakValueDictionary[tuple[str, TaskDigest], asyncio.Lock] = (
@@ -203,9 +204,9 @@ class Agent:
         kept = await self.store.token(saved)
         if isinstance(kept, bytes):
             return kept
-        if self.tokens is None:
+        if self.issuer is None or self.credentials is None:
             raise SettingsError("the answer needs a token; set issuer in this device's settings")
-        token = await self.tokens.get(kept, saved.person)
+        token = await request_token(self.issuer, kept, self.credentials.of(saved.person))
         await self.store.keep_token(saved, token)
         return token
 

@@ -25,7 +25,6 @@ from user_agent.servicer import UserAgentServicer
 from user_agent.settings import UserAgentSettings
 from user_agent.shuffler_client import RemoteShuffler
 from user_agent.task_log import DeviceLog
-from user_agent.token_request import TokenSource
 
 _PERMANENT_FILE: Final = "permanent.key"
 
@@ -55,10 +54,9 @@ async def start(settings: UserAgentSettings) -> UserAgentService:
     secrets = await _permanent_secrets(state, store) if settings.lasting_responses else None
     authority = tls.authority if tls else None
     channels = [open_channel(settings.shuffler, "shuffler", authority)]
-    shuffler, tokens = RemoteShuffler(channels[0]), None
-    if settings.issuer is not None and settings.credential_file is not None:
+    shuffler = RemoteShuffler(channels[0])
+    if settings.issuer is not None:
         channels.append(open_channel(settings.issuer, "issuer", authority))
-        tokens = TokenSource(RemoteIssuer(channels[1]), CredentialFile(settings.credential_file))
     identity = PublicIdentity.from_hex(settings.analyzer_identity, "analyzer_identity")
     agent = Agent(
         shuffler=shuffler,
@@ -78,7 +76,8 @@ async def start(settings: UserAgentSettings) -> UserAgentService:
             total_delta_cap=settings.total_delta_cap,
             permanent_responses=settings.lasting_responses,
         ),
-        tokens=tokens,
+        issuer=RemoteIssuer(channels[1]) if settings.issuer else None,
+        credentials=CredentialFile(settings.credential_file) if settings.credential_file else None,
         log=DeviceLog(shuffler, store, log_policy, clock) if log_policy else None,
         several_persons=settings.several_persons,
         clock=clock,

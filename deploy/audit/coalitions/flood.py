@@ -23,6 +23,7 @@ from common.crypto.randomness import secure_generator
 from common.crypto.signing import SignedTask
 from common.messages.submission import Outcome
 from common.runtime.rpc import LONG_DEADLINE, reply
+from common.runtime.state_directory import StateDirectory
 from common.task.draft import TaskDraft
 from common.task.task import Task
 from common.task.token_spec import TokenSpec
@@ -32,6 +33,7 @@ from deploy.audit.finding import Checks, Finding, Rows
 from deploy.audit.game import game_row, run_game
 from deploy.audit.harness.services import Services, files_of
 from deploy.audit.harness.tasks import FAR_FUTURE
+from deploy.audit.observation.byte_search import words
 from deploy.audit.scenario import AuditSubject
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
 from user_agent.contribution import Contributor
@@ -42,9 +44,6 @@ _FLOOD: Final = 240
 """Submissions of the attacker."""
 _ENTITLED: Final = 3
 """Persons on the issuer's list whom the attacker bribed or made up."""
-_WORD: Final = 8
-"""Bytes of a string that would link a request to a token: one of a million strings agrees with one
-of a million others by chance with probability 10^12 / 2^64."""
 
 
 def run_flood(subject: AuditSubject, rng: Generator, *, blinds: bool = True) -> Rows:
@@ -98,7 +97,7 @@ async def _flood(folder: Path, *, blinds: bool) -> _Flood:
         stored = {False: await _submit(services, await _publish(services, None), [b""], rng)}
         signed = await _publish(services, await services.create_token_key(FAR_FUTURE))
         task = Task.from_bytes(signed.task_bytes)
-        public = [*_files(folder), signed.task_bytes]
+        public = [signed.task_bytes, *_files(folder / "issuer"), *_files(folder / "shuffler")]
         tokens, asked = [], []
         if task.tokens is not None and services.issuer is not None:
             key, challenge = task.tokens.token_key(), task.tokens.challenge(signed.digest())
@@ -117,8 +116,8 @@ async def _flood(folder: Path, *, blinds: bool) -> _Flood:
         stored[True] = await _submit(services, signed, [*tokens, *forged, b""], rng)
         return _Flood(
             stored=stored,
-            issuer=[*files_of(folder / "issuer").values(), *asked],
-            shuffler=[*files_of(folder / "shuffler").values(), *tokens],
+            issuer=[*_files(folder / "issuer"), *asked],
+            shuffler=[*_files(folder / "shuffler"), *tokens],
             public=public,
         )
     finally:
@@ -160,8 +159,11 @@ async def _submit(
         return Counter(outcomes_from_wire(await reply(call, "the shuffler")))[Outcome.STORED]
 
 
-def _files(folder: Path) -> list[bytes]:
-    return [raw for party in ("issuer", "shuffler") for raw in files_of(folder / party).values()]
+def _files(state: Path) -> list[bytes]:
+    """Return a party's files, the sealed ones in plain too."""
+    directory = StateDirectory.open(state)
+    sealed = [directory.secret(name, bytes) for name in directory.names("*-*.key")]
+    return [*files_of(state).values(), *sealed]
 
 
 def _stored(flood: _Flood) -> Rows:
@@ -195,10 +197,10 @@ def _stored(flood: _Flood) -> Rows:
 
 def _unlinked(flood: _Flood) -> Rows:
     """Search all that the issuer and the shuffler hold for strings that both of them have."""
-    issuer, shuffler, public = map(_words, (flood.issuer, flood.shuffler, flood.public))
+    issuer, shuffler, public = map(words, (flood.issuer, flood.shuffler, flood.public))
     checks = Checks()
     checks.require("issuer and shuffler share no string", not (issuer & shuffler) - public)
-    control = _words([*flood.issuer, flood.shuffler[-1]])
+    control = words([*flood.issuer, flood.shuffler[-1]])
     checks.require("a planted token is found", bool((control & shuffler) - public))
     row = partial(checks.finding, trials=_ENTITLED)
     return (
@@ -211,15 +213,7 @@ def _unlinked(flood: _Flood) -> Rows:
         row(
             title="Issuer and shuffler: requests and tokens",
             coalition="issuer+shuffler",
-            sentence=f"All files and messages of both have no string of {_WORD} bytes in common "
+            sentence="All files and messages of both have no string of 8 bytes in common "
             "that the task does not show everybody: nothing links a request to a spent token.",
         ),
     )
-
-
-def _words(content: Sequence[bytes]) -> set[bytes]:
-    """Return all strings of _WORD bytes but those that are half zeros, as databases are."""
-    found = {
-        each[start : start + _WORD] for each in content for start in range(len(each) - _WORD + 1)
-    }
-    return {word for word in found if word.count(0) < _WORD // 2}
