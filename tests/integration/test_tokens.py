@@ -27,10 +27,10 @@ _PEOPLE = ("Ada", "Bo Li", "Cy")
 @pytest_asyncio.fixture(loop_scope="session")
 async def tokened(tmp_path: Path) -> AsyncIterator[Services]:
     """All services, with an issuer for three people."""
-    started = Services(tmp_path)
+    started = Services(tmp_path, _PEOPLE)
     await started.start_analyzer()
     await started.start_shuffler()
-    await started.start_issuer(_PEOPLE)
+    await started.start_issuer()
     await started.start_user_agent()
     yield started
     await started.stop()
@@ -43,7 +43,6 @@ async def _publish(services: Services, n_users: int) -> SignedTask:
 
 async def _issue(services: Services, pending: PendingToken, credential: bytes) -> bytes:
     """Ask the issuer for a blind signature, as a device does."""
-    assert services.issuer is not None
     async with services.channel("issuer", services.issuer.address) as channel:
         return await RemoteIssuer(channel).issue(pending.key.key_id, pending.blinded(), credential)
 
@@ -89,12 +88,11 @@ async def test_people_contribute_once_each(tokened: Services) -> None:
 async def test_an_answer_waits_for_an_issuer_that_is_away(tokened: Services) -> None:
     """It is saved, and sent once the issuer is back."""
     signed = await _publish(tokened, 1)
-    assert tokened.issuer is not None
     await tokened.issuer.stop()
     status, message = await refusal(contribute(tokened, signed, "Ada"))
     assert ("UNAVAILABLE", True) == (status, "the issuer does not answer" in message)
     await tokened.user_agent.stop()
-    await tokened.start_issuer(_PEOPLE)
+    await tokened.start_issuer()
     await tokened.start_user_agent()
     question = user_agent_pb2.GetReceiptRequest(task_digest=signed.digest(), person="Ada")
     async with tokened.stubs() as (agent, _, _analyzer), asyncio.timeout(DEADLINE):

@@ -89,17 +89,18 @@ class _Flood:
 
 
 async def _flood(folder: Path, *, blinds: bool) -> _Flood:
-    services, rng = Services(folder), secure_generator()
+    services = Services(folder, [f"accomplice {number}" for number in range(_ENTITLED)])
+    rng = secure_generator()
     await services.start_analyzer()
     await services.start_shuffler()
-    await services.start_issuer([f"accomplice {number}" for number in range(_ENTITLED)])
+    await services.start_issuer()
     try:
         stored = {False: await _submit(services, await _publish(services, None), [b""], rng)}
         signed = await _publish(services, await services.create_token_key(FAR_FUTURE))
         task = Task.from_bytes(signed.task_bytes)
         public = [signed.task_bytes, *_files(folder / "issuer"), *_files(folder / "shuffler")]
         tokens, asked = [], []
-        if task.tokens is not None and services.issuer is not None:
+        if task.tokens is not None:
             key, challenge = task.tokens.token_key(), task.tokens.challenge(signed.digest())
             public += [key.der, key.signed_part(challenge, b"")]
             async with services.channel("issuer", services.issuer.address) as channel:
@@ -121,9 +122,7 @@ async def _flood(folder: Path, *, blinds: bool) -> _Flood:
             public=public,
         )
     finally:
-        await services.issuer.stop() if services.issuer else None
-        await services.shuffler.stop()
-        await services.analyzer.stop()
+        await services.stop()
 
 
 async def _publish(services: Services, tokens: TokenSpec | None) -> SignedTask:
