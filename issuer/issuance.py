@@ -85,8 +85,9 @@ class Issuance:
         found = await self._store.find(key_id, person)
         outcome: TokenOutcome = "issued" if found is None else "repeated"
         if found is None:
-            loop = asyncio.get_running_loop()
-            signature = await loop.run_in_executor(self._signers, key.blind_sign, blinded)
+            signature = await asyncio.get_running_loop().run_in_executor(
+                self._signers, lambda: key.signing_key.blind_sign(blinded)
+            )
             issued = Issued(request=request, signature=signature)
             found = await self._store.settle(key_id, person, issued)
         if found.request != request:

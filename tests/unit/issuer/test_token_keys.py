@@ -19,7 +19,7 @@ def test_keys_survive_a_restart_and_are_sealed(tmp_path: Path) -> None:
     content = (state.path / name).read_bytes()
 
     assert frozenset({public.key_id.hex()}) == again.held()
-    assert token.finalize(held.blind_sign(token.blinded()))
+    assert token.finalize(held.signing_key.blind_sign(token.blinded()))
     for secret in (held.private, held.private[30:90], held.person_key, held.to_bytes()[:20]):
         assert secret not in content
     assert repr(again) == "TokenKeys(1 keys)"
