@@ -1,5 +1,6 @@
 """Composition root of the user agent: creates its randomness, clock, files and channels."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -34,14 +35,6 @@ class UserAgentService(Service):
     """A running user agent."""
 
     store: DeviceStore
-    channels: tuple[grpc.aio.Channel, ...]
-
-    async def stop(self) -> None:
-        """Finish calls in flight, stop background tasks, and close every file."""
-        await self.listener.stop()
-        for channel in self.channels:
-            await channel.close()
-        self.store.close()
 
 
 async def start(settings: UserAgentSettings) -> UserAgentService:
@@ -104,7 +97,8 @@ async def start(settings: UserAgentSettings) -> UserAgentService:
         ProcessMetrics("user_agent", clock),
         background=(agent.keep_resending, monitor.keep_checking),
     )
-    return UserAgentService(listener=listener, store=store, channels=tuple(channels))
+    closing: list[Callable[[], object]] = [channel.close for channel in channels]
+    return UserAgentService(listener=listener, store=store, closing=(*closing, store.close))
 
 
 async def _permanent_secrets(state: StateDirectory, store: DeviceStore) -> PersonalSecrets:

@@ -65,7 +65,7 @@ def test_issuing(best: Best, line: Line, tmp_path: Path) -> None:
     store, clock = IssuanceStore(tmp_path / "issuer.sqlite"), ManualClock()
     keys, messages = TokenKeys(StateDirectory.open(tmp_path / "state")), _messages(_TOKENS)
     public = keys.create(2**33, clock.now())
-    bare = keys.find(public.key_id, clock.now())
+    bare = keys.find(public.key_id, clock.now()).signing_key
     plain = _TOKENS / best_of(3, lambda: [bare.blind_sign(one) for one in messages])
     with signing_threads(0) as signers:
         issuance = Issuance(

@@ -11,15 +11,12 @@ import analyzer.server
 import issuer.server
 import shuffler.server
 import user_agent.server
-from analyzer.server import AnalyzerService
 from analyzer.settings import AnalyzerSettings
 from common.errors import SettingsError
 from common.runtime.rpc import open_channel
 from common.runtime.validation import validated
 from deploy.clients.local_parties import LocalParties
-from issuer.server import IssuerService
 from issuer.settings import IssuerSettings
-from shuffler.server import ShufflerService
 from shuffler.settings import ShufflerSettings
 from user_agent.server import UserAgentService
 from user_agent.settings import UserAgentSettings
@@ -42,9 +39,6 @@ _STARTS: Final[Mapping[str, tuple[Any, Any, dict[str, Any]]]] = MappingProxyType
 class Services(LocalParties):
     """The parties in this process; by default without witnesses of the log."""
 
-    analyzer: AnalyzerService
-    shuffler: ShufflerService
-    issuer: IssuerService
     user_agent: UserAgentService
 
     async def _start(self, party: str, listen: str, **settings: Any) -> Any:  # noqa: ANN401
