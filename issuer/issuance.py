@@ -8,9 +8,9 @@ from typing import Final
 
 from common.crypto.privacy_tokens import TokenKey
 from common.errors import ConflictError, CredentialError, ShuffleDpError, UnknownKeyError, WireError
-from common.runtime import logs
 from common.runtime.clock import Clock
 from common.runtime.metrics import TokenOutcome
+from common.runtime.repeat import repeat
 from issuer.entitlements import Entitlements
 from issuer.issuance_store import IssuanceStore, Issued
 from issuer.token_keys import TokenKeys
@@ -102,9 +102,4 @@ class Issuance:
 
     async def run(self, tick: float = _TICK) -> None:
         """Destroy ended keys every `tick` seconds for as long as the service runs."""
-        while True:
-            await asyncio.sleep(tick)
-            try:
-                await self.destroy_ended()
-            except ShuffleDpError as error:
-                logs.event("token keys not destroyed yet", logs.error_fields(error), level="ERROR")
+        await repeat(self.destroy_ended, tick, "token keys not destroyed yet", wait=True)

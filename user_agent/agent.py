@@ -30,6 +30,7 @@ from common.errors import (
 from common.messages.submission import Value
 from common.runtime import logs
 from common.runtime.clock import Clock
+from common.runtime.repeat import repeat
 from common.task.task import Task
 from common.task_digest import TaskDigest
 from common.wire.submissions import AnswerRecord
@@ -240,12 +241,7 @@ class Agent:
 
     async def keep_resending(self) -> None:
         """Resend pending answers at start, and every half minute while the service runs."""
-        while True:
-            try:
-                await self.resend_pending()
-            except Exception as error:  # noqa: BLE001  # retried after the pause
-                logs.event("resending failed", {"error": type(error).__name__}, level="ERROR")
-            await asyncio.sleep(_RESEND_SECONDS)
+        await repeat(self.resend_pending, _RESEND_SECONDS, "resending failed")
 
 
 @contextmanager

@@ -1,13 +1,12 @@
 """The batches of a front-end, which gets them and their keys from the coordinator."""
 
-import asyncio
 from collections.abc import Callable
 from functools import partial
 from typing import Final
 
 from common.crypto.hpke import HpkePrivateKey
 from common.errors import BatchStateError
-from common.runtime import logs
+from common.runtime.repeat import repeat
 from common.runtime.shared_calls import SharedCalls
 from common.task_digest import TaskDigest
 from shuffler.active_batches import ActiveBatch, FinishedBatch
@@ -95,9 +94,4 @@ class FrontEndBatches:
 
     async def run(self, pause: float = _CHECK_SECONDS) -> None:
         """Check every `pause` seconds, for as long as the service runs."""
-        while True:
-            await asyncio.sleep(pause)
-            try:
-                await self.check()
-            except Exception as error:  # noqa: BLE001  # retried: keys must not be held for ever
-                logs.event("batches not checked", {"error": type(error).__name__}, level="WARNING")
+        await repeat(self.check, pause, "batches not checked", wait=True)
