@@ -34,8 +34,8 @@ _QUALIFIED: Final = {
 _NOT_FROM_OUTSIDE: Final = {
     "data of services that the audit itself started, in its own folder": (
         "deploy.audit.harness.services.Services.channel",
-        "deploy.audit.observation.byte_search._word",
-        "deploy.audit.observation.byte_search._words_found",
+        "deploy.audit.harness.byte_search._word",
+        "deploy.audit.harness.byte_search._words_found",
         "deploy.audit.observation.party_views._known_fields",
         "deploy.audit.observation.party_views.network_view",
         "deploy.audit.observation.recorder._Recorder._scrape",

@@ -31,9 +31,9 @@ from common.wire.submissions import outcomes_from_wire
 from deploy.audit.coalitions.messages import proven_epsilon, user_worlds
 from deploy.audit.finding import Checks, Finding, Rows
 from deploy.audit.game import game_row, run_game
+from deploy.audit.harness.byte_search import words
 from deploy.audit.harness.services import Services, files_of
 from deploy.audit.harness.tasks import FAR_FUTURE
-from deploy.audit.observation.byte_search import words
 from deploy.audit.scenario import AuditSubject
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
 from user_agent.contribution import Contributor
