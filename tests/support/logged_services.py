@@ -66,10 +66,7 @@ class LoggedServices(Services):
             WitnessAddress(address=address, key=key)
             for address, key in zip(addresses, self.witness_keys(), strict=True)
         )
-        changes: dict[str, Any] = {"witnesses": witnesses}
-        await self.start_analyzer(
-            self.analyzer.address, **changes, shuffler_identity=self.shuffler_identity
-        )
+        await self.start_analyzer(self.analyzer.address, witnesses=witnesses)
 
     async def start_device(self, **changes: Any) -> None:
         """Start the device, with all witnesses pinned."""
