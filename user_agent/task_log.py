@@ -10,7 +10,7 @@ from common.runtime import logs
 from common.runtime.clock import Clock
 from common.task_digest import TaskDigest
 from common.transparency.log_copy import LogProof
-from common.transparency.log_entry import EntryProof, LogEntry
+from common.transparency.log_entry import LogEntry
 from common.transparency.log_evidence import LogEvidence
 from common.transparency.witness_policy import ForkError, WitnessPolicy
 from user_agent import log_table
@@ -57,13 +57,12 @@ class DeviceLog:
             if not entry.content.startswith(digest):
                 raise ProofError("the shuffler returned another task")
             evidence = LogEvidence(
-                checkpoint=shown.checkpoint,
-                proof=EntryProof(entry=entry, index=shown.index, path=shown.path),
+                checkpoint=shown.checkpoint, entry=entry, index=shown.index, path=shown.path
             )
             now = self._clock.now()
             try:
                 self._policy.check(shown.checkpoint, now, last, shown.consistency)
-                evidence.proof.verify(shown.checkpoint.checkpoint)
+                evidence.verify()
             except ForkError:
                 refused = replace(evidence, refused=True)
                 await self._store.run(log_table.refuse, digest, refused)

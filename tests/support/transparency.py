@@ -6,7 +6,8 @@ from typing import Final
 
 from common.crypto.signing import SigningIdentity
 from common.transparency.checkpoint import Checkpoint, NoteKey, SignatureType, SignedCheckpoint
-from common.transparency.log_entry import EntryProof, LogEntry
+from common.transparency.log_entry import LogEntry
+from common.transparency.log_evidence import LogEvidence
 from common.transparency.merkle import EMPTY_ROOT, LogTree, leaf_hash
 from common.transparency.witness import Witness
 from common.transparency.witness_policy import WitnessPolicy
@@ -67,12 +68,15 @@ class Log:
         """Prove that a head continues an older one."""
         return LogTree(self.leaves[:size]).prove_consistency(old_size)
 
-    def proof(self, index: int, size: int | None = None) -> EntryProof:
-        """Prove that an entry is under a head."""
+    def proof(
+        self, index: int, size: int | None = None, signed: SignedCheckpoint | None = None
+    ) -> LogEvidence:
+        """Prove that an entry is under a head, by default the one that only the log signed."""
         entry = self.entries[index]
         assert isinstance(entry, LogEntry)
         path = LogTree(self.leaves[:size]).prove_inclusion(index)
-        return EntryProof(entry=entry, index=index, path=path)
+        head = signed or self.head(size)
+        return LogEvidence(checkpoint=head, entry=entry, index=index, path=path)
 
 
 def with_root(signed: SignedCheckpoint, root: bytes) -> SignedCheckpoint:

@@ -82,11 +82,9 @@ async def test_the_last_checkpoint_is_kept_with_each_tasks_proof(store: DeviceSt
 
     assert [0, 3, 3] == relay.asked
     assert last == _LOG.cosigned(4)
-    assert [(2, 3), (1, 4)] == [
-        (one.proof.index, one.checkpoint.checkpoint.size) for one in evidence
-    ]
+    assert [(2, 3), (1, 4)] == [(one.index, one.checkpoint.checkpoint.size) for one in evidence]
     for one in evidence:
-        one.proof.verify(one.checkpoint.checkpoint)
+        one.verify()
 
 
 async def test_a_refused_task_costs_nothing(tmp_path: Path) -> None:

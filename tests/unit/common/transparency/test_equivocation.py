@@ -24,7 +24,7 @@ def _shown(log: Log, n_forgetful: int = 0) -> LogEvidence:
         except ProofError:
             continue
         head = head.add(line)
-    return LogEvidence(checkpoint=head, proof=log.proof(40))
+    return log.proof(40, signed=head)
 
 
 @pytest.mark.parametrize("n_dishonest", [0, 1, 2])
@@ -42,7 +42,7 @@ def test_every_victim_refuses_or_holds_a_proof(n_dishonest: int, larger: bool) -
     for victim in range(_N_VICTIMS):
         fork = Log([*_BEFORE, task_entry(1000 + victim), *[task_entry(5)] * larger])
         shown = _shown(fork, n_dishonest)
-        shown.proof.verify(shown.checkpoint.checkpoint)
+        shown.verify()
         last = old if 2 * victim < _N_VICTIMS else None
         assert (common, shown) == find_fork([common, shown], LOG)
         try:
@@ -60,7 +60,7 @@ def test_one_dishonest_witness_of_three_divides_the_honest_ones() -> None:
     """Each side passes a quorum of two, neither one of three, and together they convict it."""
     other, (dishonest, first, second) = Log([*_BEFORE, task_entry(1000)]), WITNESSES
     sides = [
-        LogEvidence(checkpoint=log.cosigned(witnesses=(dishonest, honest)), proof=log.proof(40))
+        log.proof(40, signed=log.cosigned(witnesses=(dishonest, honest)))
         for log, honest in ((_COMMON, first), (other, second))
     ]
     for side in sides:

@@ -13,7 +13,7 @@ _SECOND = Log([*_COMMON, task_entry(9), task_entry(4), task_entry(5)])
 
 def _piece(log: Log, index: int, size: int) -> LogEvidence:
     signed = log.cosigned(size, witnesses=WITNESSES[:2])
-    return LogEvidence(checkpoint=signed, proof=log.proof(index, size))
+    return log.proof(index, size, signed)
 
 
 def test_heads_of_one_size_or_entries_at_one_index_convict_those_who_signed_both() -> None:
@@ -39,7 +39,7 @@ def test_invented_pieces_neither_convict_nor_hide() -> None:
     unsigned = replace(real[0], checkpoint=replace(real[0].checkpoint, signatures=()))
     forged = with_root(real[0].checkpoint, bytes(32))
     forged = replace(forged, checkpoint=real[1].checkpoint.checkpoint)
-    elsewhere = replace(real[0], proof=_SECOND.proof(3, 6))
+    elsewhere = replace(_SECOND.proof(3, 6), checkpoint=real[0].checkpoint)
     invented = [unsigned, replace(real[0], checkpoint=forged), elsewhere]
 
     assert find_fork([*invented, real[0]], LOG) is None
