@@ -20,6 +20,7 @@ from analyzer.worker import run_part
 from common.crypto.hpke import KeyId
 from common.crypto.hpke_pool import HpkePool
 from common.crypto.randomness import secure_generator
+from common.crypto.signing import PublicIdentity
 from common.errors import LedgerError, ProofError, WireError
 from common.runtime.blocks import open_blocks
 from common.runtime.clock import SystemClock
@@ -32,6 +33,7 @@ from common.runtime.service import Listener, Service
 from common.runtime.state_directory import StateDirectory
 from common.runtime.tls import identity_for
 from common.transparency.checkpoint import NoteKey
+from common.transparency.log_entry import EntryKind, LogEntry
 from protos.shuffledp.v1 import analyzer_pb2_grpc
 
 
@@ -51,20 +53,18 @@ async def start(settings: AnalyzerSettings) -> Service:
     tls = identity_for(settings, "analyzer", clock)
     keys = AnalyzerKeys.load(state, settings.schedule(), clock.now())
     process_metrics.watch_keys(lambda: keys.reports.ring)
+    witnesses = [(one.address, NoteKey.parse(one.key)) for one in settings.witnesses]
     authority = tls.authority if tls else None
     store = Store(state.path / "analyzer.sqlite")
     log = TaskLog(
         store=store,
         identity=keys.identity,
-        witnesses=[
-            RemoteWitness(one.address, NoteKey.parse(one.key), authority)
-            for one in settings.witnesses
-        ],
+        witnesses=[RemoteWitness(address, key, authority) for address, key in witnesses],
         clock=clock,
     )
     try:
         head = await store.check_ledger()
-        await log.resume()
+        await log.resume(_key_entries(keys, settings, [key for _, key in witnesses]))
     except (LedgerError, ProofError, WireError):
         store.close()
         raise
@@ -135,3 +135,14 @@ async def start(settings: AnalyzerSettings) -> Service:
         internal=internal,
         closing=(releases.stop, executor.close, pool.close, store.close),
     )
+
+
+def _key_entries(
+    keys: AnalyzerKeys, settings: AnalyzerSettings, witnesses: list[NoteKey]
+) -> list[LogEntry]:
+    """Return the log's entries of the parties' keys."""
+    entries = [LogEntry.of_key(EntryKind.ANALYZER_KEY, keys.identity.public_identity())]
+    if settings.shuffler_identity is not None:
+        shuffler = PublicIdentity.from_hex(settings.shuffler_identity, "shuffler_identity")
+        entries.append(LogEntry.of_key(EntryKind.SHUFFLER_KEY, shuffler))
+    return entries + [LogEntry.of_key(EntryKind.WITNESS_KEY, key.identity) for key in witnesses]

@@ -38,3 +38,5 @@ class AnalyzerSettings(KeyHolderSettings):
     witnesses: Annotated[tuple[WitnessAddress, ...], Field(max_length=MAX_WITNESSES)] = ()
     """Witnesses that cosign the log of tasks. Devices answer only tasks that enough of their own
     pinned witnesses cosigned."""
+    shuffler_identity: str | None = None
+    """The shuffler's signing identity, which is then logged: 64 hexadecimal digits."""

@@ -1,5 +1,5 @@
 """
-The analyzer's log of tasks: append, sign, and have witnesses cosign.
+The analyzer's log of tasks and keys: append, sign, and have witnesses cosign.
 
 A task and its entry are stored in one transaction, so that a crash separates neither; the signature
 of a checkpoint follows from the entries, so that it can be made again after a crash. Devices get
@@ -23,6 +23,7 @@ from common.runtime import logs
 from common.runtime.clock import Clock, retry_pause
 from common.transparency.checkpoint import Checkpoint, NoteSignature, SignedCheckpoint, log_key
 from common.transparency.log_copy import LogCopy
+from common.transparency.log_entry import LogEntry
 from common.transparency.witness_policy import WEEK_SECONDS
 
 _PATIENCE_SECONDS: Final = 5.0
@@ -62,16 +63,16 @@ class TaskLog:
         self.copy = LogCopy()
         """What the shuffler fetches."""
 
-    async def resume(self) -> None:
+    async def resume(self, keys: Sequence[LogEntry]) -> None:
         """
-        Append missing tasks, and sign the newest checkpoint. Run at start.
+        Append missing keys and tasks, and sign the newest checkpoint. Run at start.
 
         Raises:
             ProofError: A stored checkpoint is not of the stored entries.
             WireError: A stored checkpoint is damaged.
         """
         stored = await self._store.run(log_table.checkpoints, self._origin)
-        await self._store.run(log_table.append_missing)
+        await self._store.run(log_table.append_missing, keys)
         self.copy.extend(await self._store.run(log_table.leaves_after, 0))
         self.copy.serve(stored)
         await self._advance()

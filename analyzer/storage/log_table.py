@@ -1,11 +1,11 @@
-"""The log of tasks: its entries, and the checkpoints to serve."""
+"""The log of tasks and keys: its entries, and the checkpoints to serve."""
 
 import sqlite3
 from collections.abc import Iterable, Sequence
 from typing import Final
 
 from common.transparency.checkpoint import SignedCheckpoint
-from common.transparency.log_entry import LogEntry
+from common.transparency.log_entry import EntryKind, LogEntry
 from common.transparency.merkle import leaf_hash
 
 SCHEMA: Final = """
@@ -29,10 +29,13 @@ def append(connection: sqlite3.Connection, entries: Iterable[LogEntry]) -> None:
     )
 
 
-def append_missing(connection: sqlite3.Connection) -> None:
-    """Append tasks of earlier versions, which the log does not have yet. Run at start."""
+def append_missing(connection: sqlite3.Connection, keys: Iterable[LogEntry]) -> None:
+    """Append keys, and tasks of earlier versions, that the log does not have yet. Run at start."""
+    append(connection, keys)
     tasks = connection.execute("SELECT task_digest, signature FROM tasks ORDER BY task_digest")
-    append(connection, [LogEntry(digest + signature) for digest, signature in tasks])
+    append(
+        connection, [LogEntry(EntryKind.TASK, digest + signature) for digest, signature in tasks]
+    )
 
 
 def leaves_after(connection: sqlite3.Connection, after: int) -> list[bytes]:

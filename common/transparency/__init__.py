@@ -1,1 +1,1 @@
-"""An append-only log of tasks, its witnesses, and the device's view of it."""
+"""An append-only log of tasks and keys, its witnesses, and the device's view of it."""

@@ -17,6 +17,9 @@ from tests.support.command_line import run_command
 from tests.support.logged_services import N_WITNESSES, LoggedServices
 from tests.support.tasks import draft
 
+_KEYS = 2 + N_WITNESSES
+"""Number of entries before the first task: the keys of analyzer, shuffler and witnesses."""
+
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def logged(tmp_path: Path) -> AsyncIterator[LoggedServices]:
@@ -70,14 +73,14 @@ async def _export(services: LoggedServices) -> Path:
 
 
 async def test_a_task_is_answered_once_every_witness_cosigned(logged: LoggedServices) -> None:
-    """And so is the next one, after a restart of everybody."""
+    """And so is the next one, after a restart of everybody. All keys are logged before."""
     for number in range(2):
         signed = await logged.publish()
         assert (await contribute(logged, signed)).sent
         [*_, last] = await logged.evidence()
         head = last.checkpoint
         assert N_WITNESSES == sum(head.signed_at(key) is not None for key in logged.note_keys())
-        assert (number, number + 1) == (last.index, head.checkpoint.size)
+        assert (_KEYS + number, _KEYS + number + 1) == (last.index, head.checkpoint.size)
         await logged.stop()
         await logged.start()
 
@@ -203,7 +206,7 @@ async def test_a_log_that_rolls_back_is_refused(logged: LoggedServices) -> None:
 
     assert N_WITNESSES == len(witnesses)
     for problem in witnesses.values():
-        assert "of size 2; this log has 1" in problem
+        assert f"of size {_KEYS + 2}; this log has {_KEYS + 1}" in problem
     status, sentence = await _refused(logged, signed)
     assert "FAILED_PRECONDITION" == status
-    assert "of size 1 follows one of size 2" in sentence
+    assert f"of size {_KEYS + 1} follows one of size {_KEYS + 2}" in sentence

@@ -66,7 +66,10 @@ class LoggedServices(Services):
             WitnessAddress(address=address, key=key)
             for address, key in zip(addresses, self.witness_keys(), strict=True)
         )
-        await self.start_analyzer(self.analyzer.address, witnesses=witnesses)
+        changes: dict[str, Any] = {"witnesses": witnesses}
+        await self.start_analyzer(
+            self.analyzer.address, **changes, shuffler_identity=self.shuffler_identity
+        )
 
     async def start_device(self, **changes: Any) -> None:
         """Start the device, with all witnesses pinned."""

@@ -6,7 +6,7 @@ from typing import Final
 
 from common.crypto.signing import SigningIdentity
 from common.transparency.checkpoint import Checkpoint, NoteKey, SignatureType, SignedCheckpoint
-from common.transparency.log_entry import LogEntry
+from common.transparency.log_entry import EntryKind, LogEntry
 from common.transparency.log_evidence import LogEvidence
 from common.transparency.merkle import EMPTY_ROOT, LogTree, leaf_hash
 from common.transparency.witness import Witness
@@ -36,7 +36,7 @@ def empty(origin: str = ORIGIN) -> Checkpoint:
 
 def task_entry(number: int) -> LogEntry:
     """Return the entry of some task."""
-    return LogEntry(number.to_bytes(96))
+    return LogEntry(EntryKind.TASK, number.to_bytes(96))
 
 
 class Log:

@@ -116,7 +116,7 @@ class AnalyzerServicer:
         raise NotImplementedError('Method not implemented!')
 
     def GetLog(self, request, context):
-        """Returns the log of tasks, with its checkpoints.
+        """Returns the log of tasks and keys, with its checkpoints.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

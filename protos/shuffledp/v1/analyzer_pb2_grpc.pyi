@@ -38,7 +38,7 @@ class AnalyzerStub:
     """Publishes a task. Needs the operator token."""
     GetTask: _grpc.UnaryUnaryMultiCallable[_analyzer_pb2.GetTaskRequest, _analyzer_pb2.GetTaskResponse]
     GetLog: _grpc.UnaryUnaryMultiCallable[_log_pb2.GetLogRequest, _log_pb2.GetLogResponse]
-    """Returns the log of tasks, with its checkpoints."""
+    """Returns the log of tasks and keys, with its checkpoints."""
     BeginDelivery: _grpc.UnaryUnaryMultiCallable[_analyzer_pb2.BeginDeliveryRequest, _analyzer_pb2.BeginDeliveryResponse]
     """Begins to receive a permuted batch in parts, or continues after a crash. Idempotent."""
     DeliverPart: _grpc.StreamUnaryMultiCallable[_analyzer_pb2.DeliverPartRequest, _analyzer_pb2.DeliverPartResponse]
@@ -74,7 +74,7 @@ class AnalyzerAsyncStub(AnalyzerStub):
     """Publishes a task. Needs the operator token."""
     GetTask: _aio.UnaryUnaryMultiCallable[_analyzer_pb2.GetTaskRequest, _analyzer_pb2.GetTaskResponse]  # type: ignore[assignment]
     GetLog: _aio.UnaryUnaryMultiCallable[_log_pb2.GetLogRequest, _log_pb2.GetLogResponse]  # type: ignore[assignment]
-    """Returns the log of tasks, with its checkpoints."""
+    """Returns the log of tasks and keys, with its checkpoints."""
     BeginDelivery: _aio.UnaryUnaryMultiCallable[_analyzer_pb2.BeginDeliveryRequest, _analyzer_pb2.BeginDeliveryResponse]  # type: ignore[assignment]
     """Begins to receive a permuted batch in parts, or continues after a crash. Idempotent."""
     DeliverPart: _aio.StreamUnaryMultiCallable[_analyzer_pb2.DeliverPartRequest, _analyzer_pb2.DeliverPartResponse]  # type: ignore[assignment]
@@ -125,7 +125,7 @@ class AnalyzerServicer(metaclass=_abc_1.ABCMeta):
         request: _log_pb2.GetLogRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_log_pb2.GetLogResponse, _abc.Awaitable[_log_pb2.GetLogResponse]]:
-        """Returns the log of tasks, with its checkpoints."""
+        """Returns the log of tasks and keys, with its checkpoints."""
 
     @_abc_1.abstractmethod
     def BeginDelivery(

@@ -5,6 +5,7 @@ import sqlite3
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from typing import Final
 
 import pytest
 
@@ -15,13 +16,15 @@ from common.errors import PeerError, ProofError
 from common.task.task import Task
 from common.transparency.checkpoint import NoteKey, NoteSignature, SignatureType, SignedCheckpoint
 from common.transparency.checkpoint import log_key as key_of
-from common.transparency.log_entry import LogEntry
+from common.transparency.log_entry import EntryKind, LogEntry
 from common.transparency.merkle import Path, leaf_hash
 from common.transparency.witness import Witness, WitnessSizeError
 from common.transparency.witness_policy import WEEK_SECONDS
 from tests.support.analyzer_core import AnalyzerCore
 from tests.support.tasks import published
 from tests.support.transparency import empty
+
+_KEY: Final = LogEntry.of_key(EntryKind.ANALYZER_KEY, SigningIdentity(bytes(32)).public_identity())
 
 
 class _Witness:
@@ -64,7 +67,7 @@ async def _running(core: AnalyzerCore, *witnesses: _Witness) -> AsyncIterator[Ta
     log = TaskLog(
         store=core.store, identity=core.keys.identity, witnesses=witnesses, clock=core.clock
     )
-    await log.resume()
+    await log.resume([_KEY])
     running = asyncio.create_task(log.run())
     try:
         yield log
@@ -104,7 +107,8 @@ async def test_a_task_without_an_entry_is_appended_once_at_start(core: AnalyzerC
         lambda connection: connection.execute("DELETE FROM log_entries WHERE position = 2")
     )
     async with _running(core) as log:
-        leaves = [leaf_hash(LogEntry.of_task(one).to_bytes()) for one in signed]
+        entries = [LogEntry.of_task(signed[0]), LogEntry.of_task(signed[1]), _KEY]
+        leaves = [leaf_hash(one.to_bytes()) for one in (*entries, LogEntry.of_task(signed[2]))]
         assert leaves == log.copy.leaves(0, 9)
         heads = log.copy.checkpoints
     await core.restart()
@@ -121,24 +125,24 @@ async def test_the_checkpoint_with_more_cosignatures_is_kept(core: AnalyzerCore)
     async with _running(core, *witnesses) as log:
         await core.publish()
         assert {"witness/1": "", "witness/2": ""} == await log.publish()
-        assert {1: 2} == _counts(log, witnesses)
+        assert {2: 2} == _counts(log, witnesses)
         second.away = True
-        for size in (2, 3):
+        for size in (3, 4):
             await core.publish()
             problems = await log.publish()
             assert ("", "the witness does not answer") == tuple(problems.values())
-            assert {1: 2, size: 1} == _counts(log, witnesses)
+            assert {2: 2, size: 1} == _counts(log, witnesses)
     await core.restart()
     async with _running(core, *witnesses) as log:
         await log.publish()
-        assert {1: 2, 3: 1} == _counts(log, witnesses)
+        assert {2: 2, 4: 1} == _counts(log, witnesses)
         core.clock.seconds += WEEK_SECONDS + 1
         await core.publish()
         await log.publish()
-        assert {4: 1} == _counts(log, witnesses)
+        assert {5: 1} == _counts(log, witnesses)
         second.away = False
         async with asyncio.timeout(20):  # it is retried
-            while {4: 2} != _counts(log, witnesses):
+            while {5: 2} != _counts(log, witnesses):
                 await asyncio.sleep(0.05)
     async with _running(core, *witnesses) as log:  # cosigned again: each line is replaced
         await log.publish()
@@ -169,7 +173,7 @@ class _Liar(_Witness):
     [
         ((), "is by another key"),
         (((1, None), (0, None)), "from one size after another"),
-        (((99, None),), "of size 99; this log has 1: its database is an old copy"),
+        (((99, None),), "of size 99; this log has 2: its database is an old copy"),
     ],
 )
 async def test_a_witness_that_lies_is_named(
@@ -182,7 +186,7 @@ async def test_a_witness_that_lies_is_named(
     async with _running(core, witness) as log:
         [said] = (await log.publish()).values()
         assert problem in said
-        assert {1: 0} == _counts(log, [witness])
+        assert {2: 0} == _counts(log, [witness])
 
 
 async def test_a_damaged_log_stops_the_start(core: AnalyzerCore) -> None:
@@ -192,7 +196,7 @@ async def test_a_damaged_log_stops_the_start(core: AnalyzerCore) -> None:
         pass
     await core.store.run(
         lambda connection: connection.execute(
-            "UPDATE log_entries SET entry = x'00' WHERE position = 0"
+            "UPDATE log_entries SET entry = x'00' WHERE position = 1"
         )
     )
     with pytest.raises(ProofError, match="not a head of its entries"):
@@ -210,4 +214,4 @@ async def test_a_renewed_identity_is_another_log_of_the_same_entries(core: Analy
     async with _running(core, witness) as log:
         await log.publish()
         log.copy.checkpoints[0].check_log(witness.own.log)
-        assert {1: 1} == _counts(log, [witness])
+        assert {2: 1} == _counts(log, [witness])

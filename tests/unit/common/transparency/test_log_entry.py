@@ -4,19 +4,30 @@ import pytest
 
 from common.crypto.signing import SigningIdentity
 from common.errors import ProofError, WireError
-from common.transparency.log_entry import LogEntry
+from common.transparency.log_entry import EntryKind, LogEntry
 from tests.support.transparency import Log, task_entry
 
 _LABEL = b"shuffledp v1 log entry"
+_IDENTITY = SigningIdentity(bytes(32))
 
 
 def test_the_bytes_of_an_entry_are_fixed() -> None:
     """The label, the kind and the content, which from_bytes reads back."""
-    signed = SigningIdentity(bytes(32)).sign(b"task")
-    entry = LogEntry.of_task(signed)
+    signed = _IDENTITY.sign(b"task")
+    entries = {
+        1: (LogEntry.of_task(signed), signed.digest() + signed.signature),
+        **{
+            kind: (
+                LogEntry.of_key(EntryKind(kind), _IDENTITY.public_identity()),
+                _IDENTITY.public_identity().raw,
+            )
+            for kind in (2, 3, 4, 5)
+        },
+    }
 
-    assert _LABEL + b"\1" + signed.digest() + signed.signature == entry.to_bytes()
-    assert entry == LogEntry.from_bytes(entry.to_bytes())
+    for byte, (entry, content) in entries.items():
+        assert _LABEL + bytes([byte]) + content == entry.to_bytes()
+        assert entry == LogEntry.from_bytes(entry.to_bytes())
 
 
 @pytest.mark.parametrize(
@@ -24,15 +35,16 @@ def test_the_bytes_of_an_entry_are_fixed() -> None:
     [
         b"",
         _LABEL,
-        _LABEL + b"\0" + bytes(96),
-        _LABEL + b"\2" + bytes(96),
+        _LABEL + b"\0" + bytes(32),
+        _LABEL + b"\6" + bytes(32),
         _LABEL + b"\1" + bytes(32),
-        _LABEL + b"\1" + bytes(97),
-        _LABEL.upper() + b"\1" + bytes(96),
+        _LABEL + b"\2" + bytes(96),
+        _LABEL + b"\2" + bytes(33),
+        _LABEL.upper() + b"\2" + bytes(32),
     ],
 )
 def test_other_bytes_are_refused(raw: bytes) -> None:
-    """A wrong label, an unknown kind, or another length."""
+    """A wrong label, an unknown kind, or the length of another kind."""
     with pytest.raises(WireError):
         LogEntry.from_bytes(raw)
 
