@@ -1,6 +1,5 @@
 """Composition root of the analyzer: creates its randomness, clock, keys, files and workers."""
 
-from dataclasses import dataclass
 from functools import partial
 
 import grpc
@@ -26,7 +25,7 @@ from common.errors import LedgerError, ProofError, WireError
 from common.runtime.blocks import open_blocks
 from common.runtime.clock import SystemClock
 from common.runtime.engine import open_executor
-from common.runtime.executor import Executor, PartMetrics
+from common.runtime.executor import PartMetrics
 from common.runtime.jobs import OfferedJobs, serve_jobs
 from common.runtime.key_store import Rotation
 from common.runtime.metrics import ProcessMetrics
@@ -38,29 +37,7 @@ from common.transparency.log_entry import EntryKind, LogEntry
 from protos.shuffledp.v1 import analyzer_pb2_grpc
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AnalyzerService(Service):
-    """A running analyzer."""
-
-    releases: Releases
-    store: Store
-    executor: Executor
-    pool: HpkePool
-    internal: Listener | None
-    """Serves the workers, if this is the coordinator."""
-
-    async def stop(self) -> None:
-        """Finish calls in flight, stop background tasks, and close every file."""
-        if self.internal is not None:
-            await self.internal.stop()
-        await self.listener.stop()
-        await self.releases.stop()
-        await self.executor.close()
-        self.pool.close()
-        self.store.close()
-
-
-async def start(settings: AnalyzerSettings) -> AnalyzerService:
+async def start(settings: AnalyzerSettings) -> Service:
     """
     Start an analyzer and resume the batches that an earlier run had staged.
 
@@ -154,13 +131,10 @@ async def start(settings: AnalyzerSettings) -> AnalyzerService:
     internal = await Listener.start_internal(
         settings, clock, "shuffledp.v1.Jobs", partial(serve_jobs, jobs=jobs), process_metrics
     )
-    return AnalyzerService(
+    return Service(
         listener=listener,
         internal=internal,
-        releases=releases,
-        store=store,
-        executor=executor,
-        pool=pool,
+        closing=(releases.stop, executor.close, pool.close, store.close),
     )
 
 

@@ -11,6 +11,7 @@ import operator
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -39,6 +40,7 @@ from common.messages.batch import MAX_PART_BYTES, BatchId, BatchManifest, BatchP
 from common.messages.inclusion_proof import SALT_BYTES, BatchCommitment, Tree, bits_for
 from common.runtime import logs
 from common.runtime.executor import Executor
+from common.runtime.shared_calls import SharedCalls
 from common.task.task import Task, cached_task
 from common.task_digest import TaskDigest
 from common.wire.batches import commitment_to_bytes
@@ -76,7 +78,7 @@ class Staging:
         self._in_memory = asyncio.Semaphore(_PARTS_AT_ONCE)
         self._receiving: set[tuple[TaskDigest, int]] = set()
         """Parts that are being received."""
-        self._finishing: dict[TaskDigest, asyncio.Task[BatchManifest]] = {}
+        self._finishing = SharedCalls[TaskDigest, BatchManifest]()
         self._merged: dict[BatchId, int] = {}
         """Numbers of distinct reports of the batches that were merged in this run."""
 
@@ -172,16 +174,7 @@ class Staging:
 
         Cost: 3 µs per report, on the executor.
         """
-
-        def ended(finishing: "asyncio.Task[BatchManifest]") -> None:
-            del self._finishing[digest]
-            if not finishing.cancelled():
-                finishing.exception()  # marked as retrieved, even if every caller has hung up
-
-        if digest not in self._finishing:
-            self._finishing[digest] = asyncio.create_task(self._finish(digest))
-            self._finishing[digest].add_done_callback(ended)
-        return await asyncio.shield(self._finishing[digest])
+        return await self._finishing.share(digest, partial(self._finish, digest))
 
     async def _finish(self, digest: TaskDigest) -> BatchManifest:
         delivery = await self._begun(digest)

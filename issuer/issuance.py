@@ -15,9 +15,9 @@ from common.errors import (
     UnknownKeyError,
     WireError,
 )
-from common.runtime import logs
 from common.runtime.clock import Clock
 from common.runtime.metrics import TokenOutcome
+from common.runtime.repeat import repeat
 from issuer.entitlements import Entitlements
 from issuer.issuance_store import IssuanceStore, Issued
 from issuer.token_keys import TokenKeys
@@ -96,8 +96,9 @@ class Issuance:
         found = await self._store.find(key_id, person)
         outcome: TokenOutcome = "issued" if found is None else "repeated"
         if found is None:
-            loop = asyncio.get_running_loop()
-            signature = await loop.run_in_executor(self._signers, key.blind_sign, blinded)
+            signature = await asyncio.get_running_loop().run_in_executor(
+                self._signers, lambda: key.signing_key.blind_sign(blinded)
+            )
             issued = Issued(request=request, signature=signature)
             found = await self._store.settle(key_id, person, issued)
         if found.request != request:
@@ -121,9 +122,4 @@ class Issuance:
 
     async def run(self, tick: float = _TICK) -> None:
         """Destroy ended keys every `tick` seconds for as long as the service runs."""
-        while True:
-            await asyncio.sleep(tick)
-            try:
-                await self.destroy_ended()
-            except ShuffleDpError as error:
-                logs.event("token keys not destroyed yet", logs.error_fields(error), level="ERROR")
+        await repeat(self.destroy_ended, tick, "token keys not destroyed yet", wait=True)

@@ -1,7 +1,5 @@
 """Composition root of the issuer: creates its clock, keys, files and threads."""
 
-from concurrent.futures import Executor
-from dataclasses import dataclass
 from pathlib import Path
 
 import grpc
@@ -27,21 +25,7 @@ from issuer.token_keys import TokenKeys
 from protos.shuffledp.v1 import issuer_pb2_grpc, log_pb2_grpc
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IssuerService(Service):
-    """A running issuer."""
-
-    signers: Executor
-    store: IssuanceStore
-
-    async def stop(self) -> None:
-        """Finish calls in flight, stop background tasks, and close every file."""
-        await self.listener.stop()
-        self.signers.shutdown()
-        self.store.close()
-
-
-async def start(settings: IssuerSettings) -> IssuerService:
+async def start(settings: IssuerSettings) -> Service:
     """
     Start an issuer, and destroy the keys that have ended.
 
@@ -87,7 +71,7 @@ async def start(settings: IssuerSettings) -> IssuerService:
         operator_token=operator_token,
         background=(issuance.run,),
     )
-    return IssuerService(listener=listener, signers=signers, store=store)
+    return Service(listener=listener, closing=(signers.shutdown, store.close))
 
 
 def _entitlements(settings: IssuerSettings, clock: Clock) -> Entitlements:

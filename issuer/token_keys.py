@@ -66,10 +66,6 @@ class HeldKey:
         """The private key. Cost: 0.1 s at its first use, too much for every key at the start."""
         return TokenSigningKey(self.private)
 
-    def blind_sign(self, blinded: bytes) -> bytes:
-        """Sign a blinded message; see `TokenSigningKey.blind_sign`."""
-        return self.signing_key.blind_sign(blinded)
-
 
 class TokenKeys:
     """Creates, finds and destroys token keys. `now` is always in seconds since 1970 UTC."""

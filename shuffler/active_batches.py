@@ -1,10 +1,11 @@
 """Begin, resume and finish the batches of this shuffler's tasks, and manage their keys."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from functools import partial
+from typing import Final, Protocol
 
 import numpy as np
 
@@ -15,7 +16,6 @@ from common.crypto.signing import PublicIdentity, SignedTask
 from common.errors import (
     BatchStateError,
     DamagedStorageError,
-    OverloadError,
     PeerError,
     PeerRefusalError,
     SettingsError,
@@ -25,6 +25,7 @@ from common.errors import (
 from common.messages.batch import BATCH_ID_BYTES, BatchId, BatchState
 from common.runtime import logs
 from common.runtime.key_store import KeyStore
+from common.runtime.shared_calls import SharedCalls
 from common.runtime.state_directory import StateDirectory
 from common.task.task import Task
 from common.task_digest import TaskDigest
@@ -124,8 +125,9 @@ class ActiveBatches:
         self._unfinished: dict[TaskDigest, ActiveBatch] = {}
         self._finished: dict[TaskDigest, FinishedBatch] = {}
         """Finished batches that were requested, or finished, in this run; and quarantined ones."""
-        self._beginning: dict[TaskDigest, asyncio.Task[ActiveBatch | FinishedBatch]] = {}
-        self._looking_up: dict[TaskDigest, asyncio.Task[ActiveBatch | FinishedBatch]] = {}
+        lookups = SharedCalls[TaskDigest, ActiveBatch | FinishedBatch]
+        self._beginning = lookups(_MAX_LOOKUPS, "task lookups")
+        self._looking_up = lookups(_MAX_LOOKUPS, "task lookups")
         self._parsing = asyncio.Lock()
         """Held while a task is parsed; a task of two megabytes takes a third of a second."""
         self._all_resumed = True
@@ -135,36 +137,18 @@ class ActiveBatches:
 
     async def find_or_begin(self, digest: TaskDigest) -> ActiveBatch | FinishedBatch:
         """Return the batch of a task, begun on first use; see `Batches.find_or_begin`."""
-        return self._known(digest) or await self._shared(self._beginning, digest, self._begin)
+        begin = partial(self._begin, digest)
+        return self._known(digest) or await self._beginning.share(digest, begin)
 
     async def find(self, digest: TaskDigest) -> ActiveBatch | FinishedBatch:
         """Return the batch of a task that was requested before; see `Batches.find`."""
-        return self._known(digest) or await self._shared(self._looking_up, digest, self._look_up)
+        look_up = partial(self._look_up, digest)
+        return self._known(digest) or await self._looking_up.share(digest, look_up)
 
     def envelope_key(self, batch: ActiveBatch) -> HpkePrivateKey:
         """Return the key that a batch's envelopes are sealed to; see `Batches.envelope_key`."""
         task = batch.task
         return self._keys.private_key(task.suite, task.shuffler_key, whose="shuffler_key")
-
-    async def _shared(
-        self,
-        under_way: "dict[TaskDigest, asyncio.Task[ActiveBatch | FinishedBatch]]",
-        digest: TaskDigest,
-        look_up: Callable[[TaskDigest], Coroutine[Any, Any, ActiveBatch | FinishedBatch]],
-    ) -> ActiveBatch | FinishedBatch:
-        """Share one lookup among concurrent callers; the lookup continues if a caller hangs up."""
-
-        def ended(lookup: "asyncio.Task[ActiveBatch | FinishedBatch]") -> None:
-            del under_way[digest]
-            if not lookup.cancelled():
-                lookup.exception()  # marked as retrieved, even if every caller has hung up
-
-        if digest not in under_way:
-            if len(under_way) >= _MAX_LOOKUPS:
-                raise OverloadError(f"{_MAX_LOOKUPS} task lookups are running; try again later")
-            under_way[digest] = asyncio.create_task(look_up(digest))
-            under_way[digest].add_done_callback(ended)
-        return await asyncio.shield(under_way[digest])
 
     def _known(self, digest: TaskDigest) -> ActiveBatch | FinishedBatch | None:
         return self._unfinished.get(digest) or self._finished.get(digest)

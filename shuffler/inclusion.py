@@ -14,13 +14,14 @@ import re
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from common.crypto.signing import PublicIdentity
-from common.errors import DamagedStorageError, ProofError, StorageError, WireError
+from common.errors import DamagedStorageError, ProofError, WireError
 from common.messages.batch import BatchManifest
 from common.messages.inclusion_proof import (
     HASH_BYTES,
@@ -34,6 +35,7 @@ from common.runtime import logs
 from common.runtime.blocks import Blocks
 from common.runtime.clock import Clock
 from common.runtime.executor import Executor
+from common.runtime.repeat import repeat
 from common.task.task import Task
 from common.task_digest import TaskDigest
 from common.wire.batches import commitment_from_bytes, commitment_to_bytes
@@ -237,14 +239,8 @@ class InclusionProofs:
 
     async def run(self) -> None:
         """Delete expired proofs for as long as the service runs."""
-        while True:
-            try:
-                await asyncio.to_thread(self.delete_expired)
-            except StorageError as error:  # retried at the next sweep
-                logs.event(
-                    "expired proofs not deleted yet", {"error": type(error).__name__}, level="ERROR"
-                )
-            await asyncio.sleep(_SWEEP_SECONDS)
+        sweep = partial(asyncio.to_thread, self.delete_expired)
+        await repeat(sweep, _SWEEP_SECONDS, "expired proofs not deleted yet")
 
     def delete_expired(self, *, incomplete: bool = False) -> None:
         """Delete expired proofs and, at start, those that a crash left `incomplete`."""

@@ -1,12 +1,12 @@
 """Relay the analyzer's log to devices, from a copy in memory."""
 
-import asyncio
 from collections.abc import Sequence
 from typing import Final, Protocol
 
 from common.crypto.signing import SignedTask
 from common.errors import PeerError, PeerRefusalError, ProofError
 from common.runtime.clock import Clock
+from common.runtime.shared_calls import SharedCalls
 from common.transparency.checkpoint import SignedCheckpoint
 from common.transparency.log_copy import LogCopy, LogProof
 from common.transparency.log_entry import LogEntry
@@ -34,7 +34,7 @@ class LogRelay:
     def __init__(self, source: LogPages, clock: Clock) -> None:
         self._source = source
         self._clock = clock
-        self._fetching: asyncio.Task[None] | None = None
+        self._fetching = SharedCalls[None, None]()
         self._due = clock.elapsed()
         self.copy = LogCopy()
         """What front-ends fetch."""
@@ -63,14 +63,10 @@ class LogRelay:
 
     async def refresh(self) -> None:
         """Fetch what is new, once for all concurrent callers."""
-        if self._fetching is None or self._fetching.done():
-            self._due = self._clock.elapsed() + _FRESH_SECONDS
-            self._fetching = asyncio.create_task(self._fetch())
-            # Mark its error as retrieved, even if every caller has hung up.
-            self._fetching.add_done_callback(lambda done: done.cancelled() or done.exception())
-        await asyncio.shield(self._fetching)
+        await self._fetching.share(None, self._fetch)
 
     async def _fetch(self) -> None:
+        self._due = self._clock.elapsed() + _FRESH_SECONDS
         try:
             await self._fill(self.copy)
         except ProofError:  # the log was rolled back or forked: devices and witnesses notice

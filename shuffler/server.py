@@ -1,7 +1,6 @@
 """Composition root of the shuffler: creates its randomness, clock, keys, files and channels."""
 
 import asyncio
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -18,7 +17,7 @@ from common.runtime.access import OperatorToken
 from common.runtime.blocks import open_blocks
 from common.runtime.clock import SystemClock
 from common.runtime.engine import open_executor
-from common.runtime.executor import Executor, PartMetrics
+from common.runtime.executor import PartMetrics
 from common.runtime.jobs import OfferedJobs, serve_jobs
 from common.runtime.key_store import KeyStore, Rotation, load_identity
 from common.runtime.metrics import ProcessMetrics
@@ -44,32 +43,7 @@ from shuffler.servicer import ShufflerServicer
 from shuffler.settings import ShufflerSettings
 from shuffler.storage.batch_seeds import BatchSeeds
 from shuffler.storage.opening import open_store
-from shuffler.storage.submission_store import SubmissionStore
 from shuffler.worker import run_part
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShufflerService(Service):
-    """A running shuffler, or its coordinator."""
-
-    internal: Listener | None
-    """Serves the other processes, if this is the coordinator."""
-    refusals: RefusalCounts
-    store: SubmissionStore
-    executor: Executor
-    pool: HpkePool
-    channel: FreshChannel
-
-    async def stop(self) -> None:
-        """Finish calls in flight, stop background tasks, and close every file."""
-        if self.internal is not None:
-            await self.internal.stop()
-        await self.listener.stop()
-        await self.refusals.save_last(self.store)
-        await self.executor.close()
-        await self.channel.close()
-        self.pool.close()
-        self.store.close()
 
 
 async def start(settings: ShufflerSettings) -> Service:
@@ -81,7 +55,7 @@ async def start(settings: ShufflerSettings) -> Service:
     return await start_coordinator(settings)
 
 
-async def start_coordinator(settings: ShufflerSettings) -> ShufflerService:
+async def start_coordinator(settings: ShufflerSettings) -> Service:
     """
     Start a shuffler and resume the batches of an earlier run.
 
@@ -201,14 +175,11 @@ async def start_coordinator(settings: ShufflerSettings) -> ShufflerService:
         partial(_add_internal_services, servicer, jobs),
         process_metrics,
     )
-    return ShufflerService(
+    save_last = partial(refusals.save_last, store)
+    return Service(
         listener=listener,
         internal=internal,
-        refusals=refusals,
-        store=store,
-        executor=executor,
-        pool=pool,
-        channel=channel,
+        closing=(save_last, executor.close, channel.close, pool.close, store.close),
     )
 
 

@@ -31,17 +31,18 @@ from common.errors import (
 from common.messages.submission import Value
 from common.runtime import logs
 from common.runtime.clock import Clock
+from common.runtime.repeat import repeat
 from common.task.task import Task
 from common.task_digest import TaskDigest
 from common.wire.submissions import AnswerRecord
 from user_agent.claim import Claim
 from user_agent.contribution import Contributor
-from user_agent.credentials import PersonalSecrets
+from user_agent.credentials import CredentialFile, PersonalSecrets
 from user_agent.device_store import DeviceStore, InclusionState, SavedSubmission, SubmissionState
+from user_agent.issuer_client import Issuer, request_token
 from user_agent.policy import Policy, check, check_totals
 from user_agent.shuffler_client import Shuffler
 from user_agent.task_log import DeviceLog
-from user_agent.token_request import TokenSource
 
 _RESEND_SECONDS: Final = 30.0
 """Pause between retries of pending answers."""
@@ -74,15 +75,16 @@ class Agent:
     rng: np.random.Generator
     secrets: PersonalSecrets | None = None
     """Required if the policy allows permanent responses, whose noise is derived from it."""
-    tokens: TokenSource | None = None
-    """Required if the policy pins an issuer."""
+    issuer: Issuer | None = None
+    credentials: CredentialFile | None = None
+    """Both are required if the policy pins an issuer."""
     log: DeviceLog | None = None
     """The log that every task must be in; None to answer unlogged tasks too."""
 
     def __post_init__(self) -> None:
         if self.policy.permanent_responses and self.secrets is None:
             raise SettingsError("permanent responses require the device's permanent secret")
-        if self.policy.issuer_identity is not None and self.tokens is None:
+        if self.policy.issuer_identity is not None and None in (self.issuer, self.credentials):
             raise SettingsError("a pinned issuer requires its address and a credential")
         self._confirmed: deque[TaskDigest] = deque(maxlen=_MAX_CONFIRMED)
         self._under_way: WeakValueDictionary[tuple[str, TaskDigest], asyncio.Lock] = (
@@ -208,9 +210,9 @@ class Agent:
         if evidence is not None and self.clock.now() >= evidence.deadline:
             await self.store.mark_refused(saved)
             raise PolicyError("the task's deadline has passed, and the answer has no token")
-        if self.tokens is None:
+        if self.issuer is None or self.credentials is None:
             raise SettingsError("the answer needs a token; set issuer in this device's settings")
-        token = await self.tokens.get(kept, saved.person)
+        token = await request_token(self.issuer, kept, self.credentials.of(saved.person))
         await self.store.keep_token(saved, token)
         return token
 
@@ -244,12 +246,7 @@ class Agent:
 
     async def keep_resending(self) -> None:
         """Resend pending answers at start, and every half minute while the service runs."""
-        while True:
-            try:
-                await self.resend_pending()
-            except Exception as error:  # noqa: BLE001  # retried after the pause
-                logs.event("resending failed", {"error": type(error).__name__}, level="ERROR")
-            await asyncio.sleep(_RESEND_SECONDS)
+        await repeat(self.resend_pending, _RESEND_SECONDS, "resending failed")
 
 
 @contextmanager

@@ -1,6 +1,5 @@
 """Check that each answer was counted, from the analyzer's signed commitments."""
 
-import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from common.errors import PeerError, PeerRefusalError, ProofError, WireError
 from common.messages.inclusion_proof import PROOF_DAYS, BatchCommitment, split
 from common.runtime import logs
 from common.runtime.clock import Clock
+from common.runtime.repeat import repeat
 from common.task_digest import TaskDigest
 from user_agent.device_store import DeviceStore, Evidence, InclusionState
 from user_agent.shuffler_client import Shuffler
@@ -45,12 +45,8 @@ class InclusionMonitor:
 
     async def keep_checking(self) -> None:
         """Check due answers for as long as the service runs."""
-        while True:
-            try:
-                await self.check_due()
-            except Exception as error:  # noqa: BLE001  # retried after the pause
-                logs.event("checking failed", {"error": type(error).__name__}, level="ERROR")
-            await asyncio.sleep(min(_MAX_TICK_SECONDS, self.pause))
+        tick = min(_MAX_TICK_SECONDS, self.pause)
+        await repeat(self.check_due, tick, "checking failed")
 
     async def check_due(self) -> None:
         """Check the answers that are due, each on its own random schedule; record the outcomes."""

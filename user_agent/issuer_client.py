@@ -1,9 +1,10 @@
-"""Calls from the user agent to the issuer of unlinkable tokens."""
+"""Get one-time tokens from the issuer."""
 
 from typing import Final, Protocol
 
 import grpc
 
+from common.crypto.privacy_tokens import PendingToken
 from common.runtime.rpc import SHORT_DEADLINE, reply
 from common.wire.issuance import issuance_to_wire, signature_from_wire
 from protos.shuffledp.v1 import issuer_pb2_grpc
@@ -16,6 +17,18 @@ class Issuer(Protocol):
 
     async def issue(self, key_id: bytes, blinded: bytes, credential: bytes) -> bytes:
         """Fetch the blind signature of a blinded message; the same message may be sent again."""
+
+
+async def request_token(issuer: Issuer, pending: PendingToken, credential: bytes) -> bytes:
+    """
+    Get a token; safe to repeat, since the issuer signs the same request again.
+
+    Raises:
+        ProofError: The issuer's signature is wrong.
+        PeerError, PeerRefusalError: The issuer does not answer, or refuses the request.
+    """
+    signature = await issuer.issue(pending.key.key_id, pending.blinded(), credential)
+    return pending.finalize(signature)
 
 
 class RemoteIssuer:

@@ -1,5 +1,6 @@
 """Composition root of the user agent: creates its randomness, clock, files and channels."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -25,7 +26,6 @@ from user_agent.servicer import UserAgentServicer
 from user_agent.settings import UserAgentSettings
 from user_agent.shuffler_client import RemoteShuffler
 from user_agent.task_log import DeviceLog
-from user_agent.token_request import TokenSource
 
 _PERMANENT_FILE: Final = "permanent.key"
 
@@ -35,14 +35,6 @@ class UserAgentService(Service):
     """A running user agent."""
 
     store: DeviceStore
-    channels: tuple[grpc.aio.Channel, ...]
-
-    async def stop(self) -> None:
-        """Finish calls in flight, stop background tasks, and close every file."""
-        await self.listener.stop()
-        for channel in self.channels:
-            await channel.close()
-        self.store.close()
 
 
 async def start(settings: UserAgentSettings) -> UserAgentService:
@@ -55,10 +47,9 @@ async def start(settings: UserAgentSettings) -> UserAgentService:
     secrets = await _permanent_secrets(state, store) if settings.lasting_responses else None
     authority = tls.authority if tls else None
     channels = [open_channel(settings.shuffler, "shuffler", authority)]
-    shuffler, tokens = RemoteShuffler(channels[0]), None
-    if settings.issuer is not None and settings.credential_file is not None:
+    shuffler = RemoteShuffler(channels[0])
+    if settings.issuer is not None:
         channels.append(open_channel(settings.issuer, "issuer", authority))
-        tokens = TokenSource(RemoteIssuer(channels[1]), CredentialFile(settings.credential_file))
     identity = PublicIdentity.from_hex(settings.analyzer_identity, "analyzer_identity")
     agent = Agent(
         shuffler=shuffler,
@@ -78,7 +69,8 @@ async def start(settings: UserAgentSettings) -> UserAgentService:
             total_delta_cap=settings.total_delta_cap,
             permanent_responses=settings.lasting_responses,
         ),
-        tokens=tokens,
+        issuer=RemoteIssuer(channels[1]) if settings.issuer else None,
+        credentials=CredentialFile(settings.credential_file) if settings.credential_file else None,
         log=DeviceLog(shuffler, store, log_policy, clock) if log_policy else None,
         several_persons=settings.several_persons,
         clock=clock,
@@ -105,7 +97,8 @@ async def start(settings: UserAgentSettings) -> UserAgentService:
         ProcessMetrics("user_agent", clock),
         background=(agent.keep_resending, monitor.keep_checking),
     )
-    return UserAgentService(listener=listener, store=store, channels=tuple(channels))
+    closing: list[Callable[[], object]] = [channel.close for channel in channels]
+    return UserAgentService(listener=listener, store=store, closing=(*closing, store.close))
 
 
 async def _permanent_secrets(state: StateDirectory, store: DeviceStore) -> PersonalSecrets:

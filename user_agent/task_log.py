@@ -9,12 +9,10 @@ from common.errors import ProofError
 from common.runtime import logs
 from common.runtime.clock import Clock
 from common.task_digest import TaskDigest
-from common.transparency.fork import ForkError
 from common.transparency.log_copy import LogProof
-from common.transparency.log_entry import EntryProof, LogEntry
+from common.transparency.log_entry import LogEntry
 from common.transparency.log_evidence import LogEvidence
-from common.transparency.log_view import LogView
-from common.transparency.witness_policy import WitnessPolicy
+from common.transparency.witness_policy import ForkError, WitnessPolicy
 from user_agent import log_table
 from user_agent.device_store import DeviceStore
 
@@ -43,10 +41,12 @@ class DeviceLog:
         """
         Fetch a task that is in the log, and store the new last checkpoint and the proof.
 
+        If another device was shown another entry at the same index, both proofs convict the log.
+
         Raises:
-            ProofError: As in `LogView.accept`, or another task arrived.
+            ProofError: As in `WitnessPolicy.check`, the task is not in the log, or another arrived.
             WitnessQuorumError: Too few witnesses cosigned the checkpoint so far.
-            ForkError: As in `LogView.accept`. What was shown is stored as refused evidence.
+            ForkError: As in `WitnessPolicy.check`. What was shown is stored as refused evidence.
             PeerError, PeerRefusalError, WireError: The shuffler has no proof, or is away.
         """
         while True:
@@ -57,12 +57,12 @@ class DeviceLog:
             if not entry.content.startswith(digest):
                 raise ProofError("the shuffler returned another task")
             evidence = LogEvidence(
-                checkpoint=shown.checkpoint,
-                proof=EntryProof(entry=entry, index=shown.index, path=shown.path),
+                checkpoint=shown.checkpoint, entry=entry, index=shown.index, path=shown.path
             )
-            view = LogView(self._policy, last)
+            now = self._clock.now()
             try:
-                view.accept(evidence.proof, shown.checkpoint, shown.consistency, self._clock.now())
+                self._policy.check(shown.checkpoint, now, last, shown.consistency)
+                evidence.verify()
             except ForkError:
                 refused = replace(evidence, refused=True)
                 await self._store.run(log_table.refuse, digest, refused)

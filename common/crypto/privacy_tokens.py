@@ -31,8 +31,6 @@ MODULUS_BYTES: Final = 256
 NONCE_BYTES: Final = 32
 KEY_ID_BYTES: Final = 32
 TOKEN_BYTES: Final = 2 + 3 * 32 + MODULUS_BYTES
-PENDING_BYTES: Final = NONCE_BYTES + SALT_BYTES + MODULUS_BYTES
-"""Length of a stored pending token."""
 
 _TYPE: Final = b"\x00\x02"
 _EXPONENT: Final = 65537

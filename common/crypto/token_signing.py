@@ -62,7 +62,7 @@ def blind_sign(private: RSAPrivateNumbers, blinded: bytes) -> bytes:
 class TokenSigningKey:
     """The private half of a task's token key; hidden in repr."""
 
-    __slots__ = ("_key", "_numbers", "_public")
+    __slots__ = ("_numbers", "_public")
 
     def __init__(self, raw: bytes) -> None:
         try:
@@ -73,16 +73,12 @@ class TokenSigningKey:
             raise WireError("a token key must be an RSA key")
         self._public = TokenKey.of(key.public_key())
         self._numbers = key.private_numbers()
-        self._key = key
 
     @staticmethod
     def generate() -> bytes:
-        """Draw a new private key from the operating system. Cost: 0.1 s, varying widely."""
-        return _pkcs8(generate_private_key(_EXPONENT, _BITS))
-
-    def private_bytes(self) -> bytes:
-        """Return the private key in PKCS #8, for the key file; never log or send it."""
-        return _pkcs8(self._key)
+        """Draw a new private key in PKCS #8. Never log or send it. Cost: 0.1 s, varying widely."""
+        key = generate_private_key(_EXPONENT, _BITS)
+        return key.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption())
 
     def token_key(self) -> TokenKey:
         """Return the public half, for the task."""
@@ -96,8 +92,4 @@ class TokenSigningKey:
         return f"TokenSigningKey(of {fingerprint(self._public.der)})"
 
     def __reduce__(self) -> tuple[object, ...]:
-        raise TypeError("a token key must not be pickled; use private_bytes()")
-
-
-def _pkcs8(key: RSAPrivateKey) -> bytes:
-    return key.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption())
+        raise TypeError("a token key must not be pickled")

@@ -7,7 +7,6 @@ whole, and a key's file is destroyed after the ring records it. A key file that 
 name is added as an expired key, which opens but never seals.
 """
 
-import asyncio
 import math
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from common.errors import SettingsError, WireError
 from common.runtime import logs
 from common.runtime.clock import Clock
 from common.runtime.database import storage_failures
+from common.runtime.repeat import repeat
 from common.runtime.state_directory import StateDirectory
 from common.task.task import MAX_UNIX_TIME
 
@@ -194,12 +194,7 @@ class Rotation:
 
     async def run(self, tick: float = _TICK) -> None:
         """Rotate due keys every `tick` seconds for as long as the service runs."""
-        while True:
-            await asyncio.sleep(tick)
-            try:
-                await self.rotate()
-            except Exception as error:  # noqa: BLE001  # the next rotation may succeed
-                logs.event("keys not rotated yet", {"error": type(error).__name__}, level="ERROR")
+        await repeat(self.rotate, tick, "keys not rotated yet", wait=True)
 
 
 _IDENTITY_FILE: Final = "identity.key"

@@ -158,6 +158,10 @@ class Service:
     """A started service."""
 
     listener: Listener
+    internal: Listener | None = None
+    """Serves the party's other processes, if this one is its coordinator."""
+    closing: tuple[Callable[[], object], ...] = ()
+    """Functions that stop other work and close files, called in this order."""
 
     @property
     def address(self) -> str:
@@ -165,8 +169,14 @@ class Service:
         return self.listener.address
 
     async def stop(self) -> None:
-        """Stop the listener. Subclasses also stop their other work and close their files."""
+        """Finish calls in flight, stop background tasks, and close every file."""
+        if self.internal is not None:
+            await self.internal.stop()
         await self.listener.stop()
+        for close in self.closing:
+            ending = close()
+            if isinstance(ending, Awaitable):
+                await ending
 
 
 def _serve_metrics(

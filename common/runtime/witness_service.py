@@ -13,7 +13,8 @@ from common.errors import SettingsError, WireError
 from common.runtime.clock import Clock
 from common.runtime.state_directory import StateDirectory
 from common.transparency.checkpoint import Checkpoint, NoteKey, SignatureType, log_key
-from common.transparency.witness import Witness, WitnessSizeError, WitnessState
+from common.transparency.merkle import EMPTY_ROOT
+from common.transparency.witness import Witness, WitnessSizeError
 from common.wire.transparency import checkpoint_from_wire, cosignature_to_wire
 from protos.shuffledp.v1 import log_pb2, log_pb2_grpc
 
@@ -69,7 +70,7 @@ class WitnessServicer(log_pb2_grpc.WitnessServicer):
         old_size, consistency, signed = checkpoint_from_wire(request)
         async with self._cosigning:
             try:
-                last, cosignature = self._witness.cosign(
+                cosignature = self._witness.cosign(
                     self._last,
                     signed,
                     old_size=old_size,
@@ -78,14 +79,14 @@ class WitnessServicer(log_pb2_grpc.WitnessServicer):
                 )
             except WitnessSizeError as error:
                 return cosignature_to_wire(error.size, None)
+            last = signed.checkpoint
             if last != self._last:
-                text = signed.checkpoint.text().decode()
-                await asyncio.to_thread(self._state.publish, self._file, text)
+                await asyncio.to_thread(self._state.publish, self._file, last.text().decode())
                 self._state.destroy(_NOTHING_COSIGNED)
                 self._last = last
             return cosignature_to_wire(last.size, cosignature)
 
-    def _read(self) -> WitnessState:
+    def _read(self) -> Checkpoint:
         path = self._state.path / self._file
         if not path.exists():
             if not self._state.names(_STATE_FILES):
@@ -93,11 +94,10 @@ class WitnessServicer(log_pb2_grpc.WitnessServicer):
                     f"the last cosigned checkpoint, {_STATE_FILES}, is missing, so that this "
                     f"witness could cosign a fork: remove {_KEY_FILE}, and publish the new key"
                 )
-            return WitnessState()
+            return Checkpoint(origin=self._witness.log.name, size=0, root=EMPTY_ROOT)
         try:
-            last = Checkpoint.parse(path.read_text(encoding="utf-8"))
+            return Checkpoint.parse(path.read_text(encoding="utf-8"))
         except (UnicodeDecodeError, WireError) as error:
             raise SettingsError(
                 f"{path.name} is damaged: remove it and {_KEY_FILE}, and publish the new key"
             ) from error
-        return WitnessState(size=last.size, root=last.root)

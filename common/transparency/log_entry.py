@@ -22,8 +22,6 @@ from typing import Final, Self
 from common.crypto.signing import IDENTITY_BYTES, SIGNATURE_BYTES, PublicIdentity, SignedTask
 from common.errors import WireError
 from common.task_digest import DIGEST_BYTES
-from common.transparency.checkpoint import Checkpoint
-from common.transparency.merkle import Path, leaf_hash, verify_inclusion
 
 _LABEL: Final = b"shuffledp v1 log entry"
 
@@ -75,20 +73,6 @@ class LogEntry:
     def to_bytes(self) -> bytes:
         """Return the entry's bytes, which its leaf hash covers."""
         return _LABEL + self.kind.to_bytes() + self.content
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EntryProof:
-    """An entry, its index in the log, and its inclusion path under some checkpoint."""
-
-    entry: LogEntry
-    index: int
-    path: Path
-
-    def verify(self, checkpoint: Checkpoint) -> None:
-        """Check that the checkpoint's tree has the entry at the index, or raise ProofError."""
-        leaf = leaf_hash(self.entry.to_bytes())
-        verify_inclusion(leaf, self.index, checkpoint.size, self.path, checkpoint.root)
 
 
 _KINDS: Final = {kind.to_bytes(): kind for kind in EntryKind}

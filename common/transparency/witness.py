@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from common.crypto.signing import SigningIdentity
 from common.errors import SettingsError, ShuffleDpError
-from common.transparency.checkpoint import NoteKey, NoteSignature, SignedCheckpoint
-from common.transparency.merkle import EMPTY_ROOT, Path, verify_consistency
+from common.transparency.checkpoint import Checkpoint, NoteKey, NoteSignature, SignedCheckpoint
+from common.transparency.merkle import Path, verify_consistency
 
 
 class WitnessSizeError(ShuffleDpError, status="ABORTED"):
@@ -20,14 +20,6 @@ class WitnessSizeError(ShuffleDpError, status="ABORTED"):
     def __init__(self, size: int) -> None:
         super().__init__(f"the last cosigned checkpoint has size {size}; prove consistency from it")
         self.size = size
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WitnessState:
-    """What a witness keeps of a log: the last head that it cosigned."""
-
-    size: int = 0
-    root: bytes = EMPTY_ROOT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,34 +36,32 @@ class Witness:
 
     def cosign(
         self,
-        state: WitnessState,
+        last: Checkpoint,
         signed: SignedCheckpoint,
         *,
         old_size: int,
         consistency: Path,
         seconds: int,
-    ) -> tuple[WitnessState, NoteSignature]:
+    ) -> NoteSignature:
         """
-        Check a checkpoint against the last one and cosign it.
+        Check a checkpoint against the last cosigned one, and cosign it.
+
+        The caller stores it as the last one before it sends the cosignature.
 
         Args:
-            state: The stored state.
+            last: The last cosigned checkpoint, at first the one of size 0.
             signed: The checkpoint, signed by the log.
-            old_size: Size from which the log proves consistency; it must be the state's.
+            old_size: Size from which the log proves consistency; it must be the last one's.
             consistency: Consistency proof from that size.
             seconds: Time since 1970.
 
-        Returns:
-            The state to store before the cosignature is sent, and the cosignature.
-
         Raises:
             ProofError: The log did not sign it, it is smaller, or the proof or the root is wrong.
-            WitnessSizeError: The old size is not the state's.
+            WitnessSizeError: The old size is not the last one's.
         """
         signed.check_log(self.log)
-        if old_size != state.size:
-            raise WitnessSizeError(state.size)
-        checkpoint = signed.checkpoint
-        verify_consistency(state.size, state.root, checkpoint.size, checkpoint.root, consistency)
-        cosignature = checkpoint.cosign(self.name, self.identity, seconds)
-        return WitnessState(size=checkpoint.size, root=checkpoint.root), cosignature
+        if old_size != last.size:
+            raise WitnessSizeError(last.size)
+        new = signed.checkpoint
+        verify_consistency(last.size, last.root, new.size, new.root, consistency)
+        return new.cosign(self.name, self.identity, seconds)

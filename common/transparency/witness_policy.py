@@ -5,6 +5,7 @@ from typing import Final
 
 from common.errors import ProofError, SettingsError
 from common.transparency.checkpoint import NoteKey, SignatureType, SignedCheckpoint
+from common.transparency.merkle import Path, verify_consistency
 
 WEEK_SECONDS: Final = 7 * 24 * 3600
 CLOCK_SKEW_SECONDS: Final = 300
@@ -13,6 +14,10 @@ CLOCK_SKEW_SECONDS: Final = 300
 
 class WitnessQuorumError(ProofError, status="UNAVAILABLE"):
     """Too few pinned witnesses cosigned a checkpoint so far; safe to retry."""
+
+
+class ForkError(ProofError):
+    """The log signed a head that is not proven to continue the last one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,15 +47,39 @@ class WitnessPolicy:
                 f"the quorum is {self.quorum}; it must be 1 to {len(self.witnesses)}, the witnesses"
             )
 
-    def check(self, signed: SignedCheckpoint, now: float) -> None:
+    def check(
+        self,
+        signed: SignedCheckpoint,
+        now: float,
+        last: SignedCheckpoint | None = None,
+        consistency: Path = (),
+    ) -> None:
         """
-        Raise ProofError unless the log signed, and WitnessQuorumError unless enough witnesses did.
+        Check a checkpoint of the log. Run by the user agent before it answers a task.
 
-        Cosignatures older than max_age_seconds do not count.
+        Args:
+            signed: A checkpoint of the last one's size or more, with cosignatures. Those older
+                than max_age_seconds do not count.
+            now: Seconds since 1970.
+            last: The last accepted checkpoint, None before the first.
+            consistency: Consistency proof from the last checkpoint; not read if there is none.
+
+        Raises:
+            ForkError: The log signed a head that is not proven to continue the last one.
+            WitnessQuorumError: Too few witnesses cosigned it so far.
+            ProofError: A signature is missing or invalid, or it is smaller than the last one.
 
         Cost: about 100 µs per signature.
         """
         signed.check_log(self.log)
+        if last is not None:  # before the quorum: without one, a fork is still a proof
+            old, new = last.checkpoint, signed.checkpoint
+            if new.size < old.size:
+                raise ProofError(f"a checkpoint of size {new.size} follows one of size {old.size}")
+            try:
+                verify_consistency(old.size, old.root, new.size, new.root, consistency)
+            except ProofError as error:
+                raise ForkError(str(error)) from error
         times = [signed.signed_at(witness) for witness in self.witnesses]
         oldest, newest = now - self.max_age_seconds, now + CLOCK_SKEW_SECONDS
         counted = sum(1 for time in times if time is not None and oldest <= time <= newest)

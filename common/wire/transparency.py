@@ -8,7 +8,7 @@ from google.protobuf.message import DecodeError
 from common.errors import ProofError, WireError
 from common.transparency.checkpoint import MAX_NOTE_BYTES, NoteSignature, SignedCheckpoint
 from common.transparency.log_copy import LogCopy, LogProof
-from common.transparency.log_entry import EntryProof, LogEntry
+from common.transparency.log_entry import LogEntry
 from common.transparency.log_evidence import LogEvidence
 from common.transparency.merkle import HASH_BYTES, MAX_SIZE, Path
 from common.wire.fields import parse_bounded, parse_count
@@ -133,9 +133,9 @@ def evidence_to_wire(evidence: Sequence[LogEvidence]) -> user_agent_pb2.GetLogEv
     encoded = [
         log_pb2.LogEvidence(
             checkpoint=one.checkpoint.to_bytes(),
-            entry=one.proof.entry.to_bytes(),
-            index=one.proof.index,
-            path=b"".join(one.proof.path),
+            entry=one.entry.to_bytes(),
+            index=one.index,
+            path=b"".join(one.path),
             refused=one.refused,
         )
         for one in evidence
@@ -148,11 +148,9 @@ def evidence_from_wire(message: user_agent_pb2.GetLogEvidenceResponse) -> list[L
     return [
         LogEvidence(
             checkpoint=SignedCheckpoint.parse(one.checkpoint),
-            proof=EntryProof(
-                entry=LogEntry.from_bytes(one.entry),
-                index=parse_count("index", one.index, MAX_SIZE),
-                path=_hashes("path", one.path),
-            ),
+            entry=LogEntry.from_bytes(one.entry),
+            index=parse_count("index", one.index, MAX_SIZE),
+            path=_hashes("path", one.path),
             refused=one.refused,
         )
         for one in message.evidence

@@ -17,10 +17,7 @@ from common.errors import SettingsError
 from common.runtime.service import GRPC_SILENCE
 from common.runtime.state_directory import StateDirectory
 from common.runtime.witness_service import load_witness_key
-from common.task.token_spec import TokenSpec
-from deploy.clients.analyzer import OperatorClient
-from deploy.clients.issuer import IssuerClient
-from deploy.clients.people import draw_people
+from deploy.clients.local_parties import LOOPBACK, LocalParties
 
 _START_SECONDS: Final = 60.0
 _STOP_SECONDS: Final = 20.0
@@ -54,8 +51,8 @@ class Child:
             return await self.process.wait()
 
 
-class Cluster:
-    """An analyzer, a shuffler, an issuer and a user agent with one development authority."""
+class Cluster(LocalParties):
+    """The parties as processes, with the shuffler and the issuer as witnesses of the log."""
 
     analyzer: Child
     shuffler: Child
@@ -71,18 +68,18 @@ class Cluster:
         people: Sequence[str] = (),
         **shared: str,
     ) -> None:
-        """`people` may get tokens; without any, there is no issuer, and tasks have no tokens."""
-        self._directory = directory
-        self._people = people
+        """`shared` are settings of all parties; for `people` see `LocalParties`."""
+        super().__init__(directory, people)
         self._environment = environment
-        self._shuffler_address, self._issuer_address = _unused_address(), _unused_address()
+        witnesses = ("shuffler", "issuer") if people else ("shuffler",)
+        self._witness_addresses = {party: _unused_address() for party in witnesses}
         self._shared = {"tls_directory": str(directory / "tls"), **shared}
 
     async def __aenter__(self) -> Self:
         try:
             await self.start_analyzer()
             await self.start_shuffler()
-            if self._people:
+            if self.people:
                 await self.start_issuer()
             await self.start_user_agent()
         except BaseException:
@@ -93,119 +90,50 @@ class Cluster:
     async def __aexit__(self, *_: object) -> None:
         await self.stop()
 
-    async def start_analyzer(self, listen: str = "127.0.0.1:0") -> None:
-        """Start the analyzer, with the shuffler and the issuer as its log's witnesses."""
-        addresses = {"shuffler": self._shuffler_address}
-        if self._people:
-            addresses["issuer"] = self._issuer_address
-        self._witnesses = []
-        for party in addresses:
-            _, key = load_witness_key(StateDirectory.open(self._directory / party), party)
-            self._witnesses.append(key.to_text())
-        witnesses = [
-            {"address": address, "key": key}
-            for address, key in zip(addresses.values(), self._witnesses, strict=True)
-        ]
-        self.analyzer = await self._start("analyzer", listen, witnesses=witnesses)
+    async def start_analyzer(self, listen: str = LOOPBACK, **changes: Any) -> None:  # noqa: ANN401
+        """Start the analyzer, which knows its log's witnesses before they start."""
+        witnesses = []
+        for party, address in self._witness_addresses.items():
+            _, key = load_witness_key(StateDirectory.open(self.directory / party), party)
+            witnesses.append({"address": address, "key": key.to_text()})
+        self._witness_keys = [one["key"] for one in witnesses]
+        await super().start_analyzer(listen, **{"witnesses": witnesses} | changes)
 
-    async def start_shuffler(self, listen: str = "", *, analyzer: str | None = None) -> None:
-        """Start the shuffler; `analyzer` replaces the address at which it calls the analyzer."""
-        self.shuffler = await self._start(
-            "shuffler",
-            listen or self._shuffler_address,
-            analyzer=analyzer or self.analyzer.address,
-            analyzer_identity=self.analyzer.published("identity.pub"),
-            submissions_per_connection=0,  # unlimited: simulated users share connections
-        )
+    async def start_shuffler(self, listen: str = "", **changes: Any) -> None:  # noqa: ANN401
+        """Start the shuffler."""
+        await super().start_shuffler(listen or self._witness_addresses["shuffler"], **changes)
 
-    async def start_issuer(self) -> None:
+    async def start_issuer(self, listen: str = "", **changes: Any) -> None:  # noqa: ANN401
         """Start the issuer, with new secrets of the people."""
-        drawn = draw_people(self._people)
-        people = self._directory / "people.txt"
-        people.write_bytes(drawn.listed)
-        self.credentials.write_bytes(drawn.credentials)
-        self.issuer = await self._start(
-            "issuer",
-            self._issuer_address,
-            issuer_name="issuer.localhost",
-            people=str(people),
-            analyzer_identity=self.analyzer.published("identity.pub"),
-        )
+        changes = {"analyzer_identity": self.identity} | changes
+        await super().start_issuer(listen or self._witness_addresses["issuer"], **changes)
 
-    @property
-    def credentials(self) -> Path:
-        """File of the people's credentials, one a line in their order."""
-        return self._directory / "credentials.txt"
-
-    async def create_token_key(self, end: int) -> TokenSpec:
-        """Create the token key of one task, as the issuer's operator."""
-        token = self.issuer.state / "operator.token"
-        async with IssuerClient.connect(self.issuer.address, self.authority, token) as client:
-            return await client.create_key(end)
-
-    async def start_user_agent(self) -> None:
-        """Start the user agent, which answers for several people."""
-        tokens: dict[str, Any] = {"allow_tasks_without_tokens": True}
-        if self._people:
-            tokens = {
-                "issuer": self.issuer.address,
-                "issuer_identity": self.issuer.published("identity.pub"),
-                "credential_file": str(self.credentials),
-            }
-        self.user_agent = await self._start(
-            "user_agent",
-            f"unix:{(self._directory / 'user_agent.sock').resolve()}",
-            shuffler=self.shuffler.address,
-            analyzer_identity=self.analyzer.published("identity.pub"),
-            shuffler_identity=self.shuffler.published("identity.pub"),
-            inclusion_check_seconds=1.0,
-            local_epsilon_cap=20.0,
-            total_central_epsilon_cap=20.0,  # tiny batches have hardly any amplification
-            several_persons=True,
-            **tokens,
-            witnesses=self._witnesses,
-        )
-
-    @property
-    def authority(self) -> Path:
-        """File of the development authority's certificate."""
-        return self._directory / "tls" / "authority.pem"
-
-    @property
-    def shuffler_key(self) -> bytes:
-        """The shuffler's public key, to which envelopes are sealed."""
-        return bytes.fromhex(self.shuffler.published("envelope.pub"))
-
-    def operator(self) -> OperatorClient:
-        """Return a client of the analyzer with its operator token."""
-        token = self.analyzer.state / "operator.token"
-        return OperatorClient.connect(self.analyzer.address, self.authority, token)
-
-    async def stop(self) -> None:
-        """Stop the services, callers first."""
-        for party in ("user_agent", "issuer", "shuffler", "analyzer"):
-            if (child := getattr(self, party, None)) is not None:
-                await child.stop()
+    async def start_user_agent(self, listen: str = "", **changes: Any) -> None:  # noqa: ANN401
+        """Start the user agent, on a Unix socket."""
+        listen = listen or f"unix:{(self.directory / 'user_agent.sock').resolve()}"
+        own = {"inclusion_check_seconds": 1.0, "local_epsilon_cap": 20.0}
+        changes = {**own, "witnesses": self._witness_keys, **changes}
+        await super().start_user_agent(listen, **changes)
 
     async def _start(
         self,
         party: str,
         listen: str,
         name: str = "",
-        **extra: Any,  # noqa: ANN401  # any setting
+        **settings: Any,  # noqa: ANN401
     ) -> Child:
         """Start a service with files under `name`, by default the party, and await its address."""
         name = name or party
-        state = self._directory / name
+        state = self.directory / name
         state.mkdir(mode=0o700, parents=True, exist_ok=True)
         published = state / "address"
         published.unlink(missing_ok=True)
-        settings = {"listen": listen, "state_directory": str(state), **self._shared, **extra}
-        file, log = self._directory / f"{name}.toml", self._directory / f"{name}.log"
+        own = {"listen": listen, "state_directory": str(state), **self._shared}
+        file, log = self.directory / f"{name}.toml", self.directory / f"{name}.log"
         # JSON with " = " in tables is also valid TOML.
         lines = [
             f"{key} = {json.dumps(value, separators=(', ', ' = '))}\n"
-            for key, value in settings.items()
+            for key, value in (own | settings).items()
         ]
         file.write_text("".join(lines), encoding="utf-8")
         with log.open("ab") as output:

@@ -13,8 +13,7 @@ from common.crypto.randomness import seeded_generator
 from common.errors import SettingsError
 from common.task.token_spec import TokenSpec
 from common.task_digest import TaskDigest
-from user_agent.issuer_client import Issuer
-from user_agent.token_request import request_token
+from user_agent.issuer_client import Issuer, request_token
 
 _SECRET_BYTES: Final = 32
 _IN_FLIGHT: Final = 32
@@ -56,11 +55,8 @@ async def fetch_tokens(
 
     Cost: about 2 ms per token on one core, most of it the issuer's.
     """
-    key, challenge, room = (
-        tokens.token_key(),
-        tokens.challenge(digest),
-        asyncio.Semaphore(_IN_FLIGHT),
-    )
+    key, challenge = tokens.token_key(), tokens.challenge(digest)
+    room = asyncio.Semaphore(_IN_FLIGHT)
 
     async def fetch(credential: bytes) -> bytes:
         async with room:

@@ -11,8 +11,8 @@ from deploy.clients.base import reply_or_advice
 from protos.shuffledp.v1 import user_agent_pb2, user_agent_pb2_grpc
 
 _REFUSED_ADVICE: Final = (
-    "Put the token into the file that the agent's setting token_file names. The agent has saved "
-    "the answer, has charged its epsilon, and will send it unchanged"
+    "Put a valid credential into the file that the agent's setting credential_file names. The "
+    "agent has saved the answer, has charged its epsilon, and will send it unchanged"
 )
 
 

@@ -1,12 +1,13 @@
 """The batches of a front-end, which gets them and their keys from the coordinator."""
 
-import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from common.crypto.hpke import HpkePrivateKey
-from common.errors import BatchStateError, OverloadError
-from common.runtime import logs
+from common.errors import BatchStateError
+from common.runtime.repeat import repeat
+from common.runtime.shared_calls import SharedCalls
 from common.task_digest import TaskDigest
 from shuffler.active_batches import ActiveBatch, FinishedBatch
 from shuffler.front_end.coordinator_client import Coordinator, HeldBatch
@@ -35,7 +36,9 @@ class FrontEndBatches:
         self._forget = forget
         self._held: dict[TaskDigest, HeldBatch] = {}
         self._finished: dict[TaskDigest, FinishedBatch] = {}
-        self._asking: dict[tuple[TaskDigest, bool], asyncio.Task[ActiveBatch | FinishedBatch]] = {}
+        self._asking = SharedCalls[tuple[TaskDigest, bool], ActiveBatch | FinishedBatch](
+            _MAX_LOOKUPS, "task lookups"
+        )
 
     async def find_or_begin(self, digest: TaskDigest) -> ActiveBatch | FinishedBatch:
         """Return the batch of a task, begun on first use; see `Batches.find_or_begin`."""
@@ -58,20 +61,8 @@ class FrontEndBatches:
 
     async def _ask(self, digest: TaskDigest, *, begin: bool) -> ActiveBatch | FinishedBatch:
         """Ask the coordinator, once for all concurrent callers who want the same."""
-        wanted = (digest, begin)
-        if wanted not in self._asking:
-            if len(self._asking) >= _MAX_LOOKUPS:
-                raise OverloadError(f"{_MAX_LOOKUPS} task lookups are running; try again later")
-            asking = asyncio.create_task(self._fetch(digest, begin=begin))
-            self._asking[wanted] = asking
-
-            def ended(task: "asyncio.Task[ActiveBatch | FinishedBatch]") -> None:
-                del self._asking[wanted]
-                if not task.cancelled():
-                    task.exception()  # marked as retrieved, even if every caller has hung up
-
-            asking.add_done_callback(ended)
-        return await asyncio.shield(self._asking[wanted])
+        fetch = partial(self._fetch, digest, begin=begin)
+        return await self._asking.share((digest, begin), fetch)
 
     async def _fetch(self, digest: TaskDigest, *, begin: bool) -> ActiveBatch | FinishedBatch:
         found = await self._coordinator.get_batch(digest, begin=begin)
@@ -103,9 +94,4 @@ class FrontEndBatches:
 
     async def run(self, pause: float = _CHECK_SECONDS) -> None:
         """Check every `pause` seconds, for as long as the service runs."""
-        while True:
-            await asyncio.sleep(pause)
-            try:
-                await self.check()
-            except Exception as error:  # noqa: BLE001  # retried: keys must not be held for ever
-                logs.event("batches not checked", {"error": type(error).__name__}, level="WARNING")
+        await repeat(self.check, pause, "batches not checked", wait=True)

@@ -1,6 +1,5 @@
 """Composition root of a front-end of the shuffler."""
 
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -28,28 +27,9 @@ from shuffler.refusals import RefusalCounts
 from shuffler.servicer import ShufflerServicer
 from shuffler.settings import ShufflerSettings
 from shuffler.storage.opening import open_store
-from shuffler.storage.submission_store import SubmissionStore
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FrontEndService(Service):
-    """A running front-end."""
-
-    refusals: RefusalCounts
-    store: SubmissionStore
-    pool: HpkePool
-    channel: FreshChannel
-
-    async def stop(self) -> None:
-        """Refuse new calls, finish those in flight, and close the store."""
-        await self.listener.stop()
-        await self.refusals.save_last(self.store)
-        await self.channel.close()
-        self.pool.close()
-        self.store.close()
-
-
-async def start_front_end(settings: ShufflerSettings) -> FrontEndService:
+async def start_front_end(settings: ShufflerSettings) -> Service:
     """
     Start a front-end, which collects submissions and answers devices.
 
@@ -111,6 +91,5 @@ async def start_front_end(settings: ShufflerSettings) -> FrontEndService:
         process_metrics,
         background=(batches.run, partial(refusals.run, store)),
     )
-    return FrontEndService(
-        listener=listener, refusals=refusals, store=store, pool=pool, channel=channel
-    )
+    save_last = partial(refusals.save_last, store)
+    return Service(listener=listener, closing=(save_last, channel.close, pool.close, store.close))

@@ -34,11 +34,8 @@ _QUALIFIED: Final = {
 _NOT_FROM_OUTSIDE: Final = {
     "data of services that the audit itself started, in its own folder": (
         "deploy.audit.harness.services.Services.channel",
-        "deploy.audit.harness.services.Services.start_analyzer",
-        "deploy.audit.harness.services.Services.start_shuffler",
-        "deploy.audit.harness.services.Services.start_user_agent",
-        "deploy.audit.observation.byte_search._word",
-        "deploy.audit.observation.byte_search._words_found",
+        "deploy.audit.harness.byte_search._word",
+        "deploy.audit.harness.byte_search._words_found",
         "deploy.audit.observation.party_views._known_fields",
         "deploy.audit.observation.party_views.network_view",
         "deploy.audit.observation.recorder._Recorder._scrape",
@@ -65,7 +62,8 @@ _NOT_FROM_OUTSIDE: Final = {
         "deploy.audit.sampling.devices.run_devices",
         "deploy.clients.local_cluster.Child.published",
         "deploy.clients.local_cluster.Cluster._start",
-        "deploy.clients.local_cluster.Cluster.shuffler_key",
+        "deploy.clients.local_parties.LocalParties.published",
+        "deploy.clients.local_parties.LocalParties.shuffler_key",
         "deploy.commands.profile._found_in",
         "deploy.demo.demo._contribute",
         "deploy.docker.deployment.Deployment._write",

@@ -67,7 +67,7 @@ def test_issuing(best: Best, line: Line, tmp_path: Path) -> None:
     made = keys.generate(2**33, clock.now())
     keys.hold(made)
     public = made.signing_key.token_key()
-    bare = keys.find(public.key_id, clock.now())
+    bare = made.signing_key
     plain = _TOKENS / best_of(3, lambda: [bare.blind_sign(one) for one in messages])
     with signing_threads(0) as signers:
         issuance = Issuance(

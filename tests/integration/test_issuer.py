@@ -1,7 +1,5 @@
 """The issuer over TLS: its keys, its people's tokens, and restarts."""
 
-import asyncio
-import json
 import time
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
@@ -17,7 +15,7 @@ import issuer.server
 from analyzer.witness_client import RemoteWitness
 from common.crypto.privacy_tokens import TokenKey
 from common.crypto.signing import PublicIdentity
-from common.errors import PeerError, PeerRefusalError, SettingsError
+from common.errors import PeerRefusalError
 from common.runtime.rpc import open_channel
 from common.transparency.checkpoint import Checkpoint, NoteKey, log_key
 from common.transparency.merkle import EMPTY_ROOT
@@ -137,25 +135,6 @@ async def test_only_the_operator_creates_keys(running: _Issuer) -> None:
             assert grpc.StatusCode.UNAUTHENTICATED is caught.value.code()
 
 
-async def test_many_people_and_repeats_are_served_at_once(running: _Issuer) -> None:
-    """A flood of repeated and refused requests leaves the operator and health checks served."""
-    key = await running.new_key(3600)
-    tokens = [pending(key, seed) for seed in range(2)]
-    async with running.channel() as channel:
-        device = RemoteIssuer(channel)
-        flood = [
-            asyncio.ensure_future(device.issue(key.key_id, tokens[n % 2].blinded(), SECRETS["Ada"]))
-            for n in range(60)
-        ]
-        await running.new_key(60)
-        tried = await asyncio.gather(*flood, return_exceptions=True)
-
-    given = {one for one in tried if isinstance(one, bytes)}
-    assert 1 == len(given)
-    assert 30 == sum(isinstance(one, bytes) for one in tried)
-    assert {"ALREADY_EXISTS"} == {one.status for one in tried if isinstance(one, PeerRefusalError)}
-
-
 async def test_id_tokens_are_credentials_too(running: _Issuer) -> None:
     """A valid one gets a token; an expired or forged one does not. The person is the subject."""
     await running.service.stop()
@@ -178,35 +157,6 @@ async def test_id_tokens_are_credentials_too(running: _Issuer) -> None:
     series = await scrape(running.folder / "issuer")
     assert 1 == series["shuffledp_token_keys", ()]
     assert 0 == series["shuffledp_tokens_issued_total", ()]
-
-
-async def test_a_damaged_list_or_key_stops_the_start(running: _Issuer) -> None:
-    """With a sentence that names the file."""
-    await running.new_key(60)
-    await running.service.stop()
-    [file] = (running.folder / "issuer").glob("token-*.key")
-    sealed = file.read_bytes()
-    for content, rule in ((b"damaged", "is damaged"), (sealed[:-1] + b"x", "does not open")):
-        file.write_bytes(content)
-        with pytest.raises(SettingsError, match=f"{file.name}.* {rule}"):
-            await running.start()
-    file.write_bytes(sealed)
-    keys = running.folder / "keys.json"
-    keys.write_text(json.dumps({"keys": []}), encoding="utf-8")
-    running.credentials = {"oidc_issuer": PROVIDER, "oidc_audience": AUDIENCE, "oidc_keys": keys}
-    with pytest.raises(SettingsError, match="no usable key"):
-        await running.start()
-    running.credentials = {"people": running.folder / "people.txt"}
-    await running.start()
-
-
-async def test_a_device_connects_to_nobody_but_the_issuer(running: _Issuer) -> None:
-    """Another party's certificate by the same authority does not do."""
-    authority = (running.folder / "tls" / "authority.pem").read_bytes()
-    key = await running.new_key(60)
-    async with open_channel(running.service.address, "shuffler", authority) as channel:
-        with pytest.raises(PeerError, match="the issuer does not answer"):
-            await RemoteIssuer(channel).issue(key.key_id, bytes(256), b"")
 
 
 async def test_the_issuer_cosigns_the_log_that_it_pins(running: _Issuer) -> None:

@@ -80,7 +80,7 @@ async def test_a_task_is_answered_once_every_witness_cosigned(logged: LoggedServ
         [*_, last] = await logged.evidence()
         head = last.checkpoint
         assert N_WITNESSES == sum(head.signed_at(key) is not None for key in logged.note_keys())
-        assert (_KEYS + number, _KEYS + number + 1) == (last.proof.index, head.checkpoint.size)
+        assert (_KEYS + number, _KEYS + number + 1) == (last.index, head.checkpoint.size)
         await logged.stop()
         await logged.start()
 

@@ -1,6 +1,8 @@
 """A batch spoiled by one connection is quarantined, released with a note, and counted right."""
 
 import json
+import sqlite3
+from contextlib import closing
 from typing import Final
 
 import numpy as np
@@ -44,11 +46,12 @@ def _submissions(signed: SignedTask, rng: np.random.Generator) -> tuple[list[byt
     return envelopes, mechanism.tally(np.concatenate([own, dummies]))
 
 
-async def _cells(services: Services, digest: bytes) -> Counts:
+def _cells(services: Services, digest: bytes) -> Counts:
     query = "SELECT cells FROM results WHERE task_digest = ?"
-    [cells] = await services.analyzer.store.run(
-        lambda connection: connection.execute(query, (digest,)).fetchone()
-    )
+    with closing(
+        sqlite3.connect(services.directory / "analyzer" / "analyzer.sqlite")
+    ) as connection:
+        [cells] = connection.execute(query, (digest,)).fetchone()
     return np.frombuffer(cells, np.int64)
 
 
@@ -74,7 +77,7 @@ async def test_a_batch_with_junk_is_released_with_a_note(services: Services) -> 
     assert ("release", reason, _NOTE) == tuple(
         decided[name] for name in ("decision", "reason", "note")
     )
-    np.testing.assert_array_equal(honest, await _cells(services, signed.digest()))
+    np.testing.assert_array_equal(honest, _cells(services, signed.digest()))
     assert (_HONEST + _JUNK, 2 * _JUNK) == (result.n_users, sum(result.refused.values()))
     assert set(range(5)) == set(np.argsort(result.histogram.frequencies)[-5:].tolist())
     printed = await command(services, "result", task, "--top", "5")

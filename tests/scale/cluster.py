@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import ClassVar, Final, Self, TypeVar
+from typing import Any, ClassVar, Final, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from common.runtime.settings import KeyHolderSettings
 from common.runtime.state_directory import StateDirectory
 from common.task.task import Task
 from deploy.clients.local_cluster import Child, Cluster
+from deploy.clients.local_parties import LOOPBACK
 from tests.scale.chaos import Restart
 from tests.scale.recording_analyzer import recorded_parts
 from tests.support.engines import Engine, free_port
@@ -60,32 +61,24 @@ class ScaleCluster(Cluster):
         return self
 
     async def _start_engine(self, party: str) -> None:
-        folder = self._directory / f"{party}-engine"
+        folder = self.directory / f"{party}-engine"
         folder.mkdir(mode=0o700)
         self._engines[party] = engine = Engine(folder, self._worker_settings(party))
         await engine.start_scheduler()
         engine.start_workers()
 
-    async def start_analyzer(self, listen: str = "127.0.0.1:0") -> None:
-        """Start the analyzer's coordinator."""
-        self.analyzer = await self._start("analyzer", listen, **self._coordinator("analyzer"))
+    async def start_analyzer(self, listen: str = LOOPBACK, **changes: Any) -> None:
+        """Start the analyzer's coordinator, without witnesses."""
+        own = {"witnesses": [], **self._coordinator("analyzer")}
+        await super().start_analyzer(listen, **own | changes)
 
-    async def start_shuffler(
-        self, listen: str = "127.0.0.1:0", *, analyzer: str | None = None
-    ) -> None:
+    async def start_shuffler(self, listen: str = LOOPBACK, **changes: Any) -> None:
         """Start the shuffler's coordinator."""
-        self.shuffler = await self._start(
-            "shuffler",
-            listen,
-            analyzer=analyzer or self.analyzer.address,
-            analyzer_identity=self.analyzer.published("identity.pub"),
-            store=self._store,
-            submissions_per_connection=0,
-            **self._coordinator("shuffler"),
-        )
+        own = {"store": self._store, **self._coordinator("shuffler")}
+        await super().start_shuffler(listen, **own | changes)
 
     async def _start_front_end(self, number: int, listen: str = "127.0.0.1:0") -> Child:
-        return await self._start(
+        started: Child = await self._start(
             "shuffler",
             listen,
             f"front-end-{number}",
@@ -99,6 +92,7 @@ class ScaleCluster(Cluster):
             internal_tls_directory=str(self._engines["shuffler"].certificates),
             blocks=self._blocks("shuffler"),
         )
+        return started
 
     def items_in_order(self, signed: SignedTask) -> NDArray[np.int64]:
         """Open the reports that the analyzer recorded; return their items in order of delivery."""
@@ -175,15 +169,15 @@ class ScaleCluster(Cluster):
         }
 
     def _blocks(self, party: str) -> str:
-        return (self._directory / f"{party}-blocks").absolute().as_uri()
+        return (self.directory / f"{party}-blocks").absolute().as_uri()
 
     def _worker_settings(self, party: str) -> dict[str, str]:
         """Return the environment of an engine's workers."""
         settings = {
             "role": "worker",
-            "state_directory": str(self._directory / f"{party}-worker"),
+            "state_directory": str(self.directory / f"{party}-worker"),
             "coordinator": self._internal[party],
-            "internal_tls_directory": str(self._directory / f"{party}-engine" / "internal"),
+            "internal_tls_directory": str(self.directory / f"{party}-engine" / "internal"),
             "blocks": self._blocks(party),
             "plaintext": "true",
         }

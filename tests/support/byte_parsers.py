@@ -52,7 +52,8 @@ _REPORT: Final = report_context(_DIGEST)
 _ENVELOPE: Final = envelope_context(_DIGEST)
 _MAX_ITEMS: Final = 1 << 12
 _SEALED: Final = _CASE.task.sealed_report_bytes
-_SIGNER: Final = TokenSigningKey(TokenSigningKey.generate())
+_RAW_SIGNER: Final = TokenSigningKey.generate()
+_SIGNER: Final = TokenSigningKey(_RAW_SIGNER)
 _TOKEN_KEY: Final = _SIGNER.token_key()
 _CHALLENGE: Final = token_challenge(_DIGEST, "issuer.example")
 _PENDING: Final = PendingToken.draw(_TOKEN_KEY, _CHALLENGE, np.random.default_rng(1).bytes)
@@ -146,7 +147,7 @@ _BYTES: Final[tuple[tuple[Any, ...], ...]] = (
         _PENDING.finalize(_BLIND_SIGNATURE),
     ),
     (4, "token key", TokenKey, _TOKEN_KEY.der),
-    (1, "token signing key", TokenSigningKey, _SIGNER.private_bytes()),
+    (1, "token signing key", TokenSigningKey, _RAW_SIGNER),
     (1, "blinded message", _SIGNER.blind_sign, _PENDING.blinded()),
     (1, "blind signature", _PENDING.finalize, _BLIND_SIGNATURE),
     (

@@ -4,8 +4,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+from common.runtime.service import Service
 from protos.shuffledp.v1 import shuffler_pb2_grpc
-from shuffler.front_end.server import FrontEndService, start_front_end
+from shuffler.front_end.server import start_front_end
 from shuffler.settings import ShufflerSettings
 from tests.support.services import Services
 
@@ -36,7 +37,7 @@ class ManyServices(Services):
         path = self.directory / "shuffler" / "coordinator_address"
         return path.read_text(encoding="ascii")
 
-    async def start_front_end(self, number: int, **changes: Any) -> FrontEndService:
+    async def start_front_end(self, number: int, **changes: Any) -> Service:
         """Start a front-end."""
         settings: dict[str, Any] = {
             "state_directory": self.directory / f"front-end-{number}",

@@ -1,5 +1,6 @@
 """Parsers of the log's messages, and of files about it."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -9,7 +10,7 @@ from common.crypto.signing import PublicIdentity, SigningIdentity
 from common.runtime.state_directory import StateDirectory
 from common.runtime.witness_service import WitnessServicer
 from common.transparency.log_copy import LogCopy
-from common.transparency.log_evidence import LogEvidence, find_fork
+from common.transparency.log_evidence import find_fork
 from common.wire import transparency
 from deploy.audit.harness.clock import ManualClock
 from deploy.commands.log import read_evidence
@@ -19,8 +20,8 @@ from tests.support.transparency import LOG, Log, task_entry
 
 _LOG: Final = Log([task_entry(number) for number in range(5)])
 _EVIDENCE: Final = [
-    LogEvidence(checkpoint=_LOG.cosigned(), proof=_LOG.proof(3)),
-    LogEvidence(checkpoint=_LOG.head(4), proof=_LOG.proof(3, 4), refused=True),
+    _LOG.proof(3, signed=_LOG.cosigned()),
+    replace(_LOG.proof(3, 4), refused=True),
 ]
 
 

@@ -23,9 +23,9 @@ from common.crypto.signing import SignedTask
 from common.errors import PeerError
 from common.runtime.rpc import open_channel, reply
 from common.task.task import Task
+from deploy.audit.harness.byte_search import encodings
 from deploy.audit.harness.relay import Relay
 from deploy.audit.harness.services import files_of
-from deploy.audit.observation.byte_search import encodings
 from deploy.clients.local_cluster import Cluster
 from deploy.clients.user_agent import send
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc

@@ -6,9 +6,10 @@ from typing import Final
 
 from common.crypto.signing import SigningIdentity
 from common.transparency.checkpoint import Checkpoint, NoteKey, SignatureType, SignedCheckpoint
-from common.transparency.log_entry import EntryKind, EntryProof, LogEntry
-from common.transparency.merkle import LogTree, leaf_hash
-from common.transparency.witness import Witness, WitnessState
+from common.transparency.log_entry import EntryKind, LogEntry
+from common.transparency.log_evidence import LogEvidence
+from common.transparency.merkle import EMPTY_ROOT, LogTree, leaf_hash
+from common.transparency.witness import Witness
 from common.transparency.witness_policy import WitnessPolicy
 
 ORIGIN: Final = "log.example/tasks"
@@ -26,6 +27,11 @@ POLICY: Final = WitnessPolicy(log=LOG, witnesses=KEYS, quorum=2)
 NOW: Final = 1_800_000_000
 SPECIFIED_KEY: Final = "example.com/foo+530d903a+AekyeRrm56hApGFkyQR4ZCbV54Id2LKaANYcrnKv3U2k"
 """The verifier key in [C2SP, signed-note]."""
+
+
+def empty(origin: str = ORIGIN) -> Checkpoint:
+    """Return the head of a log without entries, with which a witness begins."""
+    return Checkpoint(origin=origin, size=0, root=EMPTY_ROOT)
 
 
 def task_entry(number: int) -> LogEntry:
@@ -53,21 +59,24 @@ class Log:
         """Return a head cosigned by witnesses that know nothing of the log yet."""
         head = self.head(size)
         fresh = (
-            one.cosign(WitnessState(), head, old_size=0, consistency=(), seconds=seconds)
+            one.cosign(empty(), head, old_size=0, consistency=(), seconds=seconds)
             for one in witnesses
         )
-        return head.add(*(cosignature for _, cosignature in fresh))
+        return head.add(*fresh)
 
     def consistency(self, old_size: int, size: int | None = None) -> tuple[bytes, ...]:
         """Prove that a head continues an older one."""
         return LogTree(self.leaves[:size]).prove_consistency(old_size)
 
-    def proof(self, index: int, size: int | None = None) -> EntryProof:
-        """Prove that an entry is under a head."""
+    def proof(
+        self, index: int, size: int | None = None, signed: SignedCheckpoint | None = None
+    ) -> LogEvidence:
+        """Prove that an entry is under a head, by default the one that only the log signed."""
         entry = self.entries[index]
         assert isinstance(entry, LogEntry)
         path = LogTree(self.leaves[:size]).prove_inclusion(index)
-        return EntryProof(entry=entry, index=index, path=path)
+        head = signed or self.head(size)
+        return LogEvidence(checkpoint=head, entry=entry, index=index, path=path)
 
 
 def with_root(signed: SignedCheckpoint, root: bytes) -> SignedCheckpoint:

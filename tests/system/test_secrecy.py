@@ -14,8 +14,8 @@ from common.crypto.hpke import envelope_context, report_context
 from common.messages.submission import unpack
 from common.runtime.rpc import open_channel, reply
 from common.task.task import Task
+from deploy.audit.harness.byte_search import encodings, kinds_found
 from deploy.audit.harness.services import files_of
-from deploy.audit.observation.byte_search import encodings, kinds_found
 from deploy.audit.observation.recorder import stored_groups
 from deploy.clients.local_cluster import Cluster
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc

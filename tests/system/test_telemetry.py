@@ -28,7 +28,7 @@ import pytest
 
 from common.runtime.logs import Field
 from common.wire.batches import delivery_from_wire
-from deploy.audit.observation.byte_search import kinds_found
+from deploy.audit.harness.byte_search import kinds_found
 from protos.shuffledp.v1 import analyzer_pb2
 from tests.support.telemetry_run import PERSONS, USERS, Evidence, run
 

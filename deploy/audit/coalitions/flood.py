@@ -25,6 +25,7 @@ from common.crypto.signing import SignedTask
 from common.errors import PeerRefusalError
 from common.messages.submission import Outcome
 from common.runtime.rpc import LONG_DEADLINE, reply
+from common.runtime.state_directory import StateDirectory
 from common.task.draft import TaskDraft
 from common.task.task import Task
 from common.task.token_spec import TokenSpec
@@ -32,6 +33,7 @@ from common.wire.submissions import outcomes_from_wire
 from deploy.audit.coalitions.messages import proven_epsilon, user_worlds
 from deploy.audit.finding import Checks, Finding, Rows
 from deploy.audit.game import game_row, run_game
+from deploy.audit.harness.byte_search import words
 from deploy.audit.harness.services import Services, files_of
 from deploy.audit.harness.tasks import FAR_FUTURE
 from deploy.audit.scenario import AuditSubject
@@ -46,9 +48,6 @@ _ENTITLED: Final = 3
 """Persons on the issuer's list whom the attacker bribed or made up."""
 _BLINDING_BITS: Final = 1_900
 """A uniform factor below a modulus of 2,048 bits has fewer bits with probability 2^-147."""
-_WORD: Final = 8
-"""Bytes of a string that would link a request to a token: one of a million strings agrees with one
-of a million others by chance with probability 10^12 / 2^64."""
 
 
 def run_flood(subject: AuditSubject, rng: Generator, *, blinds: bool = True) -> Rows:
@@ -88,6 +87,8 @@ class _Flood:
     """Stored submissions of the attacker, with tokens and without."""
     second: int
     """Second messages that the issuer signed for persons who had a token."""
+    key_id: bytes
+    """The id of the token key, which both hold."""
     factors: Sequence[int]
     """For each request and its token, the factor that links their signatures."""
     issuer: Sequence[bytes]
@@ -98,19 +99,20 @@ class _Flood:
 
 
 async def _flood(folder: Path, *, blinds: bool) -> _Flood:
-    services, rng = Services(folder), secure_generator()
+    services = Services(folder, [f"accomplice {number}" for number in range(_ENTITLED)])
+    rng = secure_generator()
     await services.start_analyzer()
     await services.start_shuffler()
-    await services.start_issuer([f"accomplice {number}" for number in range(_ENTITLED)])
+    await services.start_issuer()
     try:
         stored = {False: await _submit(services, await _publish(services, None), [b""], rng)}
         signed = await _publish(services, await services.create_token_key(FAR_FUTURE))
         task = Task.from_bytes(signed.task_bytes)
-        public = [*_files(folder), signed.task_bytes]
-        tokens, asked, factors, second = [], [], [], 0
-        if task.tokens is not None and services.issuer is not None:
+        public = [signed.task_bytes, *_files(folder / "issuer"), *_files(folder / "shuffler")]
+        tokens, asked, factors, second, key_id = [], [], [], 0, b""
+        if task.tokens is not None:
             key, challenge = task.tokens.token_key(), task.tokens.challenge(signed.digest())
-            public += [key.der, key.signed_part(challenge, b"")]
+            key_id, public = key.key_id, [*public, key.der, key.signed_part(challenge, b"")]
             async with services.channel("issuer", services.issuer.address) as channel:
                 issuer: Issuer = RemoteIssuer(channel)
                 for credential in CredentialFile(services.credentials).all():
@@ -138,14 +140,13 @@ async def _flood(folder: Path, *, blinds: bool) -> _Flood:
             stored=stored,
             second=second,
             factors=factors,
-            issuer=[*files_of(folder / "issuer").values(), *asked],
-            shuffler=[*files_of(folder / "shuffler").values(), *tokens],
+            key_id=key_id,
+            issuer=[*_files(folder / "issuer"), *asked],
+            shuffler=[*_files(folder / "shuffler"), *tokens],
             public=public,
         )
     finally:
-        await services.issuer.stop() if services.issuer else None
-        await services.shuffler.stop()
-        await services.analyzer.stop()
+        await services.stop()
 
 
 async def _publish(services: Services, tokens: TokenSpec | None) -> SignedTask:
@@ -181,8 +182,11 @@ async def _submit(
         return Counter(outcomes_from_wire(await reply(call, "the shuffler")))[Outcome.STORED]
 
 
-def _files(folder: Path) -> list[bytes]:
-    return [raw for party in ("issuer", "shuffler") for raw in files_of(folder / party).values()]
+def _files(state: Path) -> list[bytes]:
+    """Return a party's files, the sealed ones in plain too."""
+    directory = StateDirectory.open(state)
+    sealed = [directory.secret(name, bytes) for name in directory.names("*-*.key")]
+    return [*files_of(state).values(), *sealed]
 
 
 def _stored(flood: _Flood) -> Rows:
@@ -218,12 +222,17 @@ def _stored(flood: _Flood) -> Rows:
 
 def _unlinked(flood: _Flood) -> Rows:
     """Search all that the issuer and the shuffler hold for strings that both of them have."""
-    issuer, shuffler, public = map(_words, (flood.issuer, flood.shuffler, flood.public))
+    issuer, shuffler, public, control = (
+        words(held, flood.key_id)
+        for held in (
+            *(flood.issuer, flood.shuffler, flood.public),
+            [*flood.issuer, flood.shuffler[-1]],
+        )
+    )
     checks = Checks()
     checks.require("issuer and shuffler share no string", not (issuer & shuffler) - public)
     hidden = [factor for factor in flood.factors if factor.bit_length() > _BLINDING_BITS]
     checks.require("each request is blinded", len({*hidden}) == _ENTITLED)
-    control = _words([*flood.issuer, flood.shuffler[-1]])
     checks.require("a planted token is found", bool((control & shuffler) - public))
     own, row = Checks(), partial(Checks.finding, trials=_ENTITLED)
     nonces = {token[2 : 2 + NONCE_BYTES] for token in flood.shuffler[-_ENTITLED:]}
@@ -241,15 +250,7 @@ def _unlinked(flood: _Flood) -> Rows:
             checks,
             title="Issuer and shuffler: requests and tokens",
             coalition="issuer+shuffler",
-            sentence=f"All files and messages of both have no string of {_WORD} bytes in common "
+            sentence="All files and messages of both have no string of 8 bytes in common "
             "that the task does not show everybody: nothing links a request to a spent token.",
         ),
     )
-
-
-def _words(content: Sequence[bytes]) -> set[bytes]:
-    """Return all strings of _WORD bytes but those that are half zeros, as databases are."""
-    found = {
-        each[start : start + _WORD] for each in content for start in range(len(each) - _WORD + 1)
-    }
-    return {word for word in found if word.count(0) < _WORD // 2}

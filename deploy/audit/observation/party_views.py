@@ -13,8 +13,8 @@ from common.runtime import logs
 from common.task.task import listed
 from deploy.audit import statistics
 from deploy.audit.finding import Checks, Finding, Rows
+from deploy.audit.harness import byte_search
 from deploy.audit.harness.relay import GRPC_HEADERS, RelayedCall
-from deploy.audit.observation import byte_search
 from deploy.audit.observation.recorder import MOMENTS, Moment, RunRecord, record_run
 from deploy.audit.scenario import AuditSubject
 from protos.shuffledp.v1 import analyzer_pb2, shuffler_pb2

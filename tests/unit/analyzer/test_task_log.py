@@ -19,11 +19,12 @@ from common.transparency.checkpoint import NoteKey, NoteSignature, SignatureType
 from common.transparency.checkpoint import log_key as key_of
 from common.transparency.log_entry import EntryKind, LogEntry
 from common.transparency.merkle import Path, leaf_hash
-from common.transparency.witness import Witness, WitnessSizeError, WitnessState
+from common.transparency.witness import Witness, WitnessSizeError
 from common.transparency.witness_policy import WEEK_SECONDS
 from tests.support.analyzer_core import AnalyzerCore
 from tests.support.scrapes import series_of, value
 from tests.support.tasks import published
+from tests.support.transparency import empty
 
 _KEY: Final = LogEntry.of_key(EntryKind.ANALYZER_KEY, SigningIdentity(bytes(32)).public_identity())
 
@@ -37,7 +38,7 @@ class _Witness:
         self._core = core
         self.own = Witness(name=f"witness/{number}", identity=identity, log=log)
         self.key = NoteKey(self.own.name, SignatureType.COSIGNATURE, identity.public_identity())
-        self.state = WitnessState()
+        self.last = empty(log.name)
         self.away = False
         self.calls = 0
 
@@ -49,8 +50,8 @@ class _Witness:
         if self.away:
             raise PeerError("the witness does not answer")
         try:
-            self.state, line = self.own.cosign(
-                self.state,
+            line = self.own.cosign(
+                self.last,
                 signed,
                 old_size=old_size,
                 consistency=consistency,
@@ -58,7 +59,8 @@ class _Witness:
             )
         except WitnessSizeError as error:
             return error.size, None
-        return self.state.size, line
+        self.last = signed.checkpoint
+        return self.last.size, line
 
 
 @asynccontextmanager
@@ -147,7 +149,7 @@ async def test_the_checkpoint_with_more_cosignatures_is_kept(core: AnalyzerCore)
     async with _running(core, *witnesses) as log:  # cosigned again: each line is replaced
         await log.publish()
         assert 1 + len(witnesses) == len(log.copy.checkpoints[-1].signatures)
-    assert first.state == second.state
+    assert first.last == second.last
 
 
 async def test_the_silence_of_the_slowest_witness_is_measured(core: AnalyzerCore) -> None:

@@ -240,4 +240,4 @@ async def test_threads_sign_beside_each_other(core: IssuerCore) -> None:
         assert all(future.result() for future in found)
         token: PendingToken = pending(await core.create_key(), 1)
         key = core.keys.find(token.key.key_id, core.clock.now())
-        assert token.finalize(threads.submit(key.blind_sign, token.blinded()).result())
+        assert token.finalize(threads.submit(key.signing_key.blind_sign, token.blinded()).result())

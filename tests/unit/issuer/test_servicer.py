@@ -2,37 +2,15 @@
 
 import pytest
 
-from common.errors import ConflictError, ProofError, WireError
+from common.errors import WireError
 from common.runtime.metrics import WINDOW, ProcessMetrics
-from common.wire.issuance import issuance_to_wire, signature_from_wire
-from common.wire.tasks import TOKENS
 from deploy.audit.harness.clock import ManualClock
 from issuer.metrics import IssuanceMetrics
 from issuer.servicer import IssuerServicer
 from protos.shuffledp.v1 import issuer_pb2
-from tests.support.issuers import DAY, ISSUER_NAME, SECRETS, IssuerCore, pending
-from tests.support.keys import SHUFFLER
+from tests.support.issuers import ISSUER_NAME, IssuerCore
 from tests.support.scrapes import series_of
 from tests.support.tokens import ISSUER
-
-
-async def test_an_operator_creates_a_key_and_a_person_gets_a_token(core: IssuerCore) -> None:
-    """The calls need no context: nothing of the peer or its metadata is read."""
-    servicer = IssuerServicer(core.issuance, ISSUER_NAME, ISSUER)
-    request = issuer_pb2.CreateTokenKeyRequest(end=int(core.clock.now()) + DAY)
-    made = TOKENS.from_wire((await servicer.CreateTokenKey(request, None)).tokens)
-    key = made.token_key()
-    tokens = [pending(key, seed) for seed in range(2)]
-    asked = [issuance_to_wire(key.key_id, each.blinded(), SECRETS["Ada"]) for each in tokens]
-    signature = signature_from_wire(await servicer.IssueToken(asked[0], None))
-
-    made.check(ISSUER.public_identity())
-    assert (ISSUER_NAME, request.end) == (made.issuer, made.end)
-    with pytest.raises(ProofError, match="token_key is not signed by the issuer identity"):
-        made.check(SHUFFLER.public_identity())
-    assert tokens[0].finalize(signature)
-    with pytest.raises(ConflictError):
-        await servicer.IssueToken(asked[1], None)
 
 
 @pytest.mark.parametrize(

@@ -128,7 +128,8 @@ async def test_tokens_are_not_stored(shuffler: Shuffler) -> None:
     tokens = [new_token(DIGEST) for _ in range(5)]
     for token in tokens:
         await shuffler.collection.submit(DIGEST, shuffler.envelope(), token)
-    written = b"".join(path.read_bytes() for path in shuffler.path.glob("store*"))
+    written = b"".join(path.read_bytes() for path in shuffler.path.glob("spool*"))
+    assert b"used_tokens" in written
     for token in tokens:
         assert nonce_of(token)[:16] not in written
 

@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,10 +17,8 @@ from tests.support.policies import generous
 from tests.support.shufflers import MemoryShuffler
 from tests.support.tasks import PublishedTask, published
 from tests.support.tokens import ISSUER, TOKENS, MemoryIssuer, token_spec
-from user_agent.agent import Agent
 from user_agent.credentials import CredentialFile
 from user_agent.device_store import SubmissionState
-from user_agent.token_request import TokenSource
 
 _CASE = published(tokens=TOKENS)
 _DIGEST = _CASE.signed.digest()
@@ -39,10 +38,10 @@ class _Device:
             issuer_identity=ISSUER.public_identity(),
             allow_tasks_without_tokens=False,
         )
-        tokens = TokenSource(self.issuer, CredentialFile(self.file))
         self.clock = ManualClock()
-        changes = {"policy": policy, "tokens": tokens, "clock": self.clock}
-        self.agent: Agent = agent_of(folder, case, self.shuffler, seed=seed, **changes)
+        own: dict[str, Any] = {"issuer": self.issuer, "credentials": CredentialFile(self.file)}
+        own |= {"policy": policy, "clock": self.clock}
+        self.agent = agent_of(folder, case, self.shuffler, seed=seed, **own)
 
     async def pending(self) -> PendingToken | bytes:
         """Return what the device keeps of its answer's token."""
@@ -112,7 +111,7 @@ async def test_a_second_device_of_a_person_gets_no_token(device: _Device, tmp_pa
     await device.agent.contribute(_DIGEST, 3, "")
     (tmp_path / "other").mkdir()
     other = _Device(tmp_path / "other", seed=2)
-    other.agent.tokens = device.agent.tokens
+    other.agent.issuer = device.agent.issuer
     with pytest.raises(PeerRefusalError, match="already has a token"):
         await other.agent.contribute(_DIGEST, 4, "")
     [saved] = await other.agent.store.pending()

@@ -11,11 +11,10 @@ from common.crypto.signing import SignedTask
 from common.errors import ProofError
 from common.task_digest import TaskDigest
 from common.transparency.checkpoint import SignedCheckpoint
-from common.transparency.fork import ForkError
 from common.transparency.log_copy import LogProof
 from common.transparency.log_entry import LogEntry
 from common.transparency.log_evidence import find_fork
-from common.transparency.witness_policy import WitnessQuorumError
+from common.transparency.witness_policy import ForkError, WitnessQuorumError
 from deploy.audit.harness.clock import ManualClock
 from tests.support.devices import agent_of
 from tests.support.shufflers import MemoryShuffler
@@ -83,11 +82,9 @@ async def test_the_last_checkpoint_is_kept_with_each_tasks_proof(store: DeviceSt
 
     assert [0, 3, 3] == relay.asked
     assert last == _LOG.cosigned(4)
-    assert [(2, 3), (1, 4)] == [
-        (one.proof.index, one.checkpoint.checkpoint.size) for one in evidence
-    ]
+    assert [(2, 3), (1, 4)] == [(one.index, one.checkpoint.checkpoint.size) for one in evidence]
     for one in evidence:
-        one.proof.verify(one.checkpoint.checkpoint)
+        one.verify()
 
 
 async def test_a_refused_task_costs_nothing(tmp_path: Path) -> None:
@@ -131,8 +128,11 @@ async def test_a_fork_is_refused_and_kept(store: DeviceStore) -> None:
     assert _LOG.cosigned(3) == await store.run(log_table.last_checkpoint, ORIGIN)
 
 
-async def test_a_rolled_back_log_and_another_task_are_refused(store: DeviceStore) -> None:
-    """Neither changes what is stored."""
+async def test_a_task_elsewhere_and_a_rolled_back_log_are_refused(store: DeviceStore) -> None:
+    """A task that the log lacks, or another one than asked for; nothing of it is stored."""
+    without = _Relay(Log([task_entry(number) for number in range(4)]))
+    with pytest.raises(ProofError, match="index 1 does not lead to the root"):
+        await _device(store, without).fetch(_TASKS[0].digest())
     relay = _Relay(size=4)
     await _device(store, relay).fetch(_TASKS[0].digest())
     relay.size = 3

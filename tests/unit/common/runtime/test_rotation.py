@@ -41,7 +41,7 @@ _FOLLOWED: Final[dict[ModuleType, tuple[str, dict[str, Any]]]] = {
 }
 """For each service, the class that must receive its settings, and values unlike the defaults."""
 _NAMED: Final = {"InclusionProofs", "Policy", "Releases", "Rotation"}
-"""Classes whose arguments are noted although they take neither a generator nor a pool."""
+"""Classes whose arguments are noted although they take no generator."""
 
 
 class _QuickRotation(Rotation):
@@ -74,7 +74,7 @@ class _Started:
         monkeypatch.setattr(module, "Rotation", _QuickRotation, raising=False)
         for name, make in list(vars(module).items()):
             takes = getattr(getattr(make, "__init__", None), "__annotations__", {})
-            if takes.keys() & {"rng", "pool"} or name in _NAMED:
+            if "rng" in takes or name in _NAMED:
                 monkeypatch.setattr(module, name, partial(self._noted, name, make))
 
     def _noted(self, name: str, make: Callable[..., Any], **given: Any) -> Any:
@@ -160,7 +160,7 @@ async def test_a_running_service_rotates_its_keys(started: _Started) -> None:
         inclusions = started.made["InclusionProofs"]
         assert 40 * DAY == inclusions["keep_seconds"]
         await _until(lambda: not inclusions["blocks"].folders())
-    [pool] = {given["pool"] for given in started.made.values() if "pool" in given}
+    pool = started.made["Rotation"]["forget"].__self__
     first, begin = started.keys.public_key(), started.clock.seconds
     for day in (6, 10):
         started.clock.seconds = begin + day * DAY

@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 
 from common.errors import ProofError, SettingsError
 from common.transparency.checkpoint import Checkpoint, SignedCheckpoint
-from common.transparency.merkle import EMPTY_ROOT
-from common.transparency.witness import Witness, WitnessSizeError, WitnessState
+from common.transparency.witness import Witness, WitnessSizeError
 from tests.support.transparency import (
     KEYS,
     LOG,
@@ -15,6 +14,7 @@ from tests.support.transparency import (
     NOW,
     WITNESSES,
     Log,
+    empty,
     with_root,
 )
 
@@ -24,29 +24,28 @@ _FORK = Log([bytes([i % 5]) for i in range(12)])
 """Agrees with the log in the first five entries."""
 
 
-def _at(size: int) -> WitnessState:
-    return WitnessState(size=size, root=_LOG.head(size).checkpoint.root)
+def _at(size: int) -> Checkpoint:
+    return _LOG.head(size).checkpoint
 
 
 def _cosign(
-    state: WitnessState, signed: SignedCheckpoint, path: tuple[bytes, ...], old: int | None = None
-) -> WitnessState:
-    old_size = state.size if old is None else old
-    made = _WITNESS.cosign(state, signed, old_size=old_size, consistency=path, seconds=NOW)
-    assert NOW == signed.add(made[1]).signed_at(KEYS[0])
-    return made[0]
+    last: Checkpoint, signed: SignedCheckpoint, path: tuple[bytes, ...], old: int | None = None
+) -> Checkpoint:
+    old_size = last.size if old is None else old
+    line = _WITNESS.cosign(last, signed, old_size=old_size, consistency=path, seconds=NOW)
+    assert NOW == signed.add(line).signed_at(KEYS[0])
+    return signed.checkpoint
 
 
 def test_a_witness_follows_a_growing_log() -> None:
     """From nothing, to larger heads, and again to the same head for a newer time."""
-    state = WitnessState()
+    last = empty()
     for size in (0, 3, 3, 8, 12):
-        state = _cosign(state, _LOG.head(size), _LOG.consistency(state.size, size))
-        assert _at(size) == state
+        last = _cosign(last, _LOG.head(size), _LOG.consistency(last.size, size))
 
 
 @pytest.mark.parametrize(
-    ("state", "signed", "path"),
+    ("last", "signed", "path"),
     [
         (_at(8), _FORK.head(8), ()),
         (_at(8), _FORK.head(12), _FORK.consistency(8)),
@@ -57,15 +56,15 @@ def test_a_witness_follows_a_growing_log() -> None:
         (_at(8), _LOG.head(8), _LOG.consistency(8, 12)),
         (_at(8), _LOG.head(12), ()),
         (_at(8), _LOG.head(12), _LOG.consistency(8)[:-1]),
-        (WitnessState(), _LOG.head(8), _LOG.consistency(3, 8)),
+        (empty(), _LOG.head(8), _LOG.consistency(3, 8)),
     ],
 )
 def test_a_head_that_does_not_continue_the_last_one_is_refused(
-    state: WitnessState, signed: SignedCheckpoint, path: tuple[bytes, ...]
+    last: Checkpoint, signed: SignedCheckpoint, path: tuple[bytes, ...]
 ) -> None:
     """Another root of the size, a fork, a smaller size, or a wrong proof."""
     with pytest.raises(ProofError):
-        _cosign(state, signed, path)
+        _cosign(last, signed, path)
 
 
 def test_a_proof_from_another_size_is_answered_with_the_right_one() -> None:
@@ -79,7 +78,7 @@ def test_a_proof_from_another_size_is_answered_with_the_right_one() -> None:
 
 def test_only_the_log_s_own_heads_are_cosigned() -> None:
     """Its key and its origin must both match."""
-    other = Checkpoint(origin="other.example", size=0, root=EMPTY_ROOT).sign(LOG_IDENTITY)
+    other = empty("other.example").sign(LOG_IDENTITY)
     forged = _LOG.head(3).checkpoint.sign(WITNESSES[1].identity)
     renamed = SignedCheckpoint(other.checkpoint, _LOG.head(0).signatures)
 
@@ -89,7 +88,7 @@ def test_only_the_log_s_own_heads_are_cosigned() -> None:
 
     for signed in (other, forged, renamed, foreign):
         with pytest.raises(ProofError):
-            _cosign(WitnessState(), signed, ())
+            _cosign(empty(), signed, ())
 
 
 def test_a_witness_has_a_key_of_its_own() -> None:
@@ -109,16 +108,16 @@ def test_no_sequence_of_requests_yields_two_histories(
     requests: list[tuple[bool, int, bool, bytes]],
 ) -> None:
     """Sizes never shrink, and every cosigned head is of one log, whatever is asked."""
-    state, cosigned = WitnessState(), [WitnessState()]
+    last, cosigned = empty(), [empty()]
     for forked, size, right, root in requests:
         log = _FORK if forked else _LOG
         signed = with_root(log.head(size), root * 32) if root and size else log.head(size)
-        path = log.consistency(min(state.size, size), size) if right else ()
+        path = log.consistency(min(last.size, size), size) if right else ()
         try:
-            state = _cosign(state, signed, path)
+            last = _cosign(last, signed, path)
         except ProofError:
             continue
-        cosigned.append(state)
+        cosigned.append(last)
 
     sizes = [one.size for one in cosigned]
     assert sorted(sizes) == sizes

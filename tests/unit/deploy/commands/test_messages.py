@@ -20,6 +20,7 @@ from deploy.commands.options import task_digest
 from deploy.commands.person import describe_contribution, show_receipt
 from protos.shuffledp.v1 import user_agent_pb2
 from tests.support.printing import printed
+from user_agent.settings import UserAgentSettings
 
 
 async def _refuse(_request: object, context: Any) -> None:
@@ -42,7 +43,8 @@ async def test_a_missing_token_is_answered_with_its_setting_and_the_spent_epsilo
     await server.stop(None)
 
     assert "UNAUTHENTICATED" == caught.value.status
-    for part in ("a token is asked for", "setting token_file", "saved the answer", "its epsilon"):
+    setting = UserAgentSettings.__dataclass_fields__["credential_file"].name
+    for part in ("a token is asked for", f"setting {setting}", "saved the answer", "its epsilon"):
         assert part in str(caught.value)
 
 

@@ -5,7 +5,7 @@ import base64
 import numpy as np
 import pytest
 
-from deploy.audit.observation.byte_search import (
+from deploy.audit.harness.byte_search import (
     encodings,
     hash_encodings,
     kinds_found,

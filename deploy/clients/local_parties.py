@@ -1,0 +1,125 @@
+"""The parties on this machine, on loopback: their settings, keys and operators' clients."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from common.task.token_spec import TokenSpec
+from deploy.clients.analyzer import OperatorClient
+from deploy.clients.issuer import IssuerClient
+from deploy.clients.people import draw_people
+
+LOOPBACK: Final = "127.0.0.1:0"
+"""A free port."""
+
+
+class RunningParty(Protocol):
+    """A started service."""
+
+    @property
+    def address(self) -> str:
+        """The address at which it serves."""
+
+    async def stop(self) -> object:
+        """Stop it."""
+
+
+class LocalParties(ABC):
+    """
+    An analyzer, a shuffler, an issuer and a user agent with one development authority.
+
+    They are started in this order; each one's files are in a folder of its name. `changes` replace
+    settings.
+    """
+
+    analyzer: RunningParty
+    shuffler: RunningParty
+    issuer: RunningParty
+    user_agent: RunningParty
+
+    def __init__(self, directory: Path, people: Sequence[str] = ()) -> None:
+        """`people` may get tokens; without any, there is no issuer, and tasks have no tokens."""
+        self.directory = directory
+        self.people = people
+
+    @abstractmethod
+    async def _start(self, party: str, listen: str, **settings: Any) -> Any:  # noqa: ANN401  # any setting
+        """Start a party."""
+
+    async def start_analyzer(self, listen: str = LOOPBACK, **changes: Any) -> None:  # noqa: ANN401
+        """Start the analyzer."""
+        self.analyzer = await self._start("analyzer", listen, **changes)
+        self.identity = self.published("analyzer", "identity.pub")
+
+    async def start_shuffler(self, listen: str = LOOPBACK, **changes: Any) -> None:  # noqa: ANN401
+        """Start the shuffler."""
+        settings = {
+            "analyzer": self.analyzer.address,
+            "analyzer_identity": self.identity,
+            "submissions_per_connection": 0,  # unlimited: simulated users share connections
+        }
+        self.shuffler = await self._start("shuffler", listen, **settings | changes)
+        self.shuffler_identity = self.published("shuffler", "identity.pub")
+
+    async def start_issuer(self, listen: str = LOOPBACK, **changes: Any) -> None:  # noqa: ANN401
+        """Start the issuer, with new secrets of the people."""
+        drawn, people = draw_people(self.people), self.directory / "people.txt"
+        people.write_bytes(drawn.listed)
+        self.credentials.write_bytes(drawn.credentials)
+        settings = {"issuer_name": "issuer.localhost", "people": str(people)}
+        self.issuer = await self._start("issuer", listen, **settings | changes)
+
+    async def start_user_agent(self, listen: str = LOOPBACK, **changes: Any) -> None:  # noqa: ANN401
+        """Start the user agent, which answers for several people."""
+        settings: dict[str, Any] = {
+            "shuffler": self.shuffler.address,
+            "analyzer_identity": self.identity,
+            "shuffler_identity": self.shuffler_identity,
+            "inclusion_check_seconds": 0.2,
+            "total_central_epsilon_cap": 20.0,  # tiny batches have hardly any amplification
+            "several_persons": True,
+            "allow_unlogged_tasks": "witnesses" not in changes,
+            "allow_tasks_without_tokens": not self.people,
+        }
+        if self.people:
+            settings["issuer"] = self.issuer.address
+            settings["issuer_identity"] = self.published("issuer", "identity.pub")
+            settings["credential_file"] = str(self.credentials)
+        self.user_agent = await self._start("user_agent", listen, **settings | changes)
+
+    async def stop(self) -> None:
+        """Stop all that were started, callers first."""
+        for party in ("user_agent", "issuer", "shuffler", "analyzer"):
+            if (service := getattr(self, party, None)) is not None:
+                await service.stop()
+
+    def published(self, party: str, name: str) -> str:
+        """Return the content of a text file in a party's state directory."""
+        return (self.directory / party / name).read_text(encoding="ascii")
+
+    @property
+    def authority(self) -> Path:
+        """File of the development authority's certificate."""
+        return self.directory / "tls" / "authority.pem"
+
+    @property
+    def credentials(self) -> Path:
+        """File of the people's credentials, one a line in their order."""
+        return self.directory / "credentials.txt"
+
+    @property
+    def shuffler_key(self) -> bytes:
+        """The shuffler's public key, to which envelopes are sealed."""
+        return bytes.fromhex(self.published("shuffler", "envelope.pub"))
+
+    def operator(self) -> OperatorClient:
+        """Return a client of the analyzer with its operator token."""
+        token = self.directory / "analyzer" / "operator.token"
+        return OperatorClient.connect(self.analyzer.address, self.authority, token)
+
+    async def create_token_key(self, end: int) -> TokenSpec:
+        """Create the token key of one task, as the issuer's operator."""
+        token = self.directory / "issuer" / "operator.token"
+        async with IssuerClient.connect(self.issuer.address, self.authority, token) as client:
+            return await client.create_key(end)
