@@ -107,6 +107,7 @@ async def test_another_client_is_served_while_one_floods(cluster: Cluster, kind:
         assert outcomes["RESOURCE_EXHAUSTED"] > 0
 
 
+@pytest.mark.slow
 async def test_calls_that_are_held_keep_no_device_out(cluster: Cluster) -> None:
     """An address holds 64 calls without a message on each of 34 connections; others are served."""
     signed, authority = await publish(cluster, 100_000), cluster.authority.read_bytes()
