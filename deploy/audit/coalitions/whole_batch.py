@@ -223,9 +223,11 @@ def run_partition(
         "analyzer_key": rng.bytes(len(task.analyzer_key)),
         "shuffler_key": rng.bytes(len(task.shuffler_key)),
         "n_min": task.n_min + 1,
-        "deadline": task.deadline + 1,
+        "deadline": task.deadline - 1,
         "delta": more,
     }
+    if task.tokens is not None:
+        changed["tokens"] = None
     for name, value in changed.items():
         other = encode(replace(task, **{name: value}))
         checks.require(f"another {name} changes the digest", other not in encodings)
