@@ -21,12 +21,13 @@ $(STAMP): requirements.lock pyproject.toml
 	@command -v $(PYTHON) >/dev/null || { echo "shuffledp needs Python 3.11 or newer, and '$(PYTHON)' is not on the PATH: install it (Debian: apt install python3 python3-venv) or call make with PYTHON=/path/to/python3."; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "shuffledp needs Python 3.11 or newer, and '$(PYTHON)' is $$($(PYTHON) -V 2>&1): call make with PYTHON=/path/to/a/newer/python3."; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "shuffledp needs Python's venv module: install it (Debian and Ubuntu: apt install python3-venv) and call make again."; exit 1; }
+	@echo "Installing into .venv, about a minute."
 	$(PYTHON) -m venv --clear .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $(STAMP)
 
-demo: install  ## collect a real histogram privately, with three processes on this machine
+demo: install  ## collect a real histogram privately, with four processes on this machine
 	$(BIN)/shuffledp demo --open
 
 test: install  ## everything that must hold (a few minutes)

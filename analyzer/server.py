@@ -143,7 +143,11 @@ def _key_entries(
 ) -> list[LogEntry]:
     """Return the log's entries of the parties' keys."""
     entries = [LogEntry.of_key(EntryKind.ANALYZER_KEY, keys.identity.public_identity())]
-    if settings.shuffler_identity is not None:
-        shuffler = PublicIdentity.from_hex(settings.shuffler_identity, "shuffler_identity")
-        entries.append(LogEntry.of_key(EntryKind.SHUFFLER_KEY, shuffler))
+    for kind, name in (
+        (EntryKind.SHUFFLER_KEY, "shuffler_identity"),
+        (EntryKind.ISSUER_KEY, "issuer_identity"),
+    ):
+        pinned = getattr(settings, name)
+        if pinned is not None:
+            entries.append(LogEntry.of_key(kind, PublicIdentity.from_hex(pinned, name)))
     return entries + [LogEntry.of_key(EntryKind.WITNESS_KEY, key.identity) for key in witnesses]

@@ -40,3 +40,5 @@ class AnalyzerSettings(KeyHolderSettings):
     pinned witnesses cosigned."""
     shuffler_identity: str | None = None
     """The shuffler's signing identity, which is then logged: 64 hexadecimal digits."""
+    issuer_identity: str | None = None
+    """The issuer's, which is then logged too."""

@@ -102,7 +102,9 @@ class Issuance:
             issued = Issued(request=request, signature=signature)
             found = await self._store.settle(key_id, person, issued)
         if found.request != request:
-            raise ConflictError("this person already has a token of this key, for another message")
+            raise ConflictError(
+                "this person already has a token of this key, which another device asked for"
+            )
         return found.signature, outcome
 
     async def check_complete(self) -> None:

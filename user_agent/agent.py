@@ -172,6 +172,8 @@ class Agent:
         secret = None if self.secrets is None else self.secrets.of(person)
         contributor, pending = Contributor(task, digest, secret), None
         if task.tokens is not None:
+            if self.credentials is not None:
+                self.credentials.of(person)  # raises SettingsError before anything is charged
             key, challenge = task.tokens.token_key(), task.tokens.challenge(digest)
             pending = PendingToken.draw(key, challenge, self.rng.bytes)
         return await self.store.charge(

@@ -289,7 +289,8 @@ def alone_guarantee(parameters: PrivacyParameters, n_users: int, n_refused: int 
     """
     Return the guarantee against the analyzer if all other users are made up.
 
-    Without tokens, anybody can make them up; with tokens, only the issuer can.
+    Without tokens, anybody can make them up; with tokens, the issuer can. Entitled people who
+    collude are counted by `assumed_honest_fraction`.
 
     Cost: one search for ε, tenths of a second.
     """

@@ -61,7 +61,9 @@ class NoteKey:
         key_id, _, encoded = rest.partition("+")
         raw = _base64(encoded)
         if len(raw) != 1 + IDENTITY_BYTES or raw[0] not in set(SignatureType):
-            raise WireError("a verifier key must be an Ed25519 key of a log or a witness")
+            raise WireError(
+                "a verifier key must be an Ed25519 key of a log or a witness, as in witness.pub"
+            )
         key = cls(name, SignatureType(raw[0]), PublicIdentity(raw[1:]))
         if key_id != key.key_id().hex():
             raise WireError("a verifier key must have the key ID of its name and key")

@@ -27,6 +27,13 @@ class LogEvidence:
         head, leaf = self.checkpoint.checkpoint, leaf_hash(self.entry.to_bytes())
         verify_inclusion(leaf, self.index, head.size, self.path, head.root)
 
+    def is_signed(self, key: NoteKey) -> bool:
+        """Return whether the log or witness with this key signed the checkpoint, with the entry."""
+        with suppress(ProofError):
+            self.verify()
+            return self.checkpoint.signed_at(key) is not None
+        return False
+
 
 def find_fork(
     evidence: Iterable[LogEvidence], key: NoteKey

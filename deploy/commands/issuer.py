@@ -104,6 +104,8 @@ def new_key(
     only: with a second one, people could not get another token.
     """
     check_folder(out)
+    if out.exists():
+        raise SettingsError(f"{out} already exists and may hold a key in use; use --out")
     seconds = int(end.replace(tzinfo=UTC).timestamp())
     connect = partial(IssuerClient.connect, issuer, authority, token_file)
     tokens = ask(connect, lambda client: client.create_key(seconds))

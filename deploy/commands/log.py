@@ -7,7 +7,7 @@ from typing import Annotated, Final
 import typer
 from google.protobuf.json_format import MessageToJson, Parse, ParseError
 
-from common.errors import WireError
+from common.errors import ProofError, WireError
 from common.transparency.checkpoint import NoteKey, log_key
 from common.transparency.log_evidence import LogEvidence, find_fork
 from common.wire.transparency import evidence_from_wire
@@ -54,22 +54,28 @@ def check(
     files: Annotated[list[Path], typer.Argument(help="Evidence of one or several devices.")],
     analyzer_identity: Annotated[Path, typer.Option(help="The analyzer's identity.pub.")],
     witness: Annotated[
-        list[str] | None, typer.Option(help="Key of a witness, from witness.pub; repeatable.")
+        list[str] | None, typer.Option(help="Key of a witness, or its witness.pub; repeatable.")
     ] = None,
     json: AsJson = False,
 ) -> None:
     """Search for two histories that the log or a witness signed.
 
-    The status is 1 if there are any. The files then prove it to everybody who runs this command,
-    without trust in the devices.
+    The status is 1 if there are any, or if nothing is signed by these keys. The files then prove it
+    to everybody who runs this command, without trust in the devices.
     """
     log = log_key(read_identity(analyzer_identity))
     evidence = [one for file in files for one in read_evidence(file)]
-    keys = [log, *map(NoteKey.parse, witness or ())]
+    keys = [log, *map(_witness_key, witness or ())]
+    valid = sum(any(one.is_signed(key) for key in keys) for one in evidence)
+    if not valid:
+        raise ProofError(
+            f"none of the {len(evidence)} pieces of evidence is signed by this analyzer's log or "
+            "one of the witnesses given: they are of another log, or damaged"
+        )
     forks = {key.name: fork for key in keys if (fork := find_fork(evidence, key)) is not None}
     if json:
         sizes = {name: [_size(one) for one in fork] for name, fork in forks.items()}
-        print_json({"pieces": len(evidence), "forks": sizes})
+        print_json({"pieces": len(evidence), "valid": valid, "forks": sizes})
         raise typer.Exit(bool(forks))
     console = terminal()
     for name, (first, second) in forks.items():
@@ -81,7 +87,7 @@ def check(
         )
     if not forks:
         refused = sum(one.refused for one in evidence)
-        console.print(f"No fork in {len(evidence)} pieces of evidence.")
+        console.print(f"No fork in {valid} valid pieces of evidence of {len(evidence)}.")
         if refused:
             console.print(
                 f"{refused} checkpoints were refused because nothing proved that they continue the "
@@ -89,6 +95,13 @@ def check(
             )
         return
     raise typer.Exit(1)
+
+
+def _witness_key(given: str) -> NoteKey:
+    """Parse a witness's key, or read it from a file."""
+    if not Path(given).is_file():
+        return NoteKey.parse(given)
+    return NoteKey.parse(read_file(Path(given)).decode("ascii", "replace").strip())
 
 
 def _size(evidence: LogEvidence) -> int:

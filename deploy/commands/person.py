@@ -1,6 +1,7 @@
 """`shuffledp contribute` and `receipt`: commands to a person's user agent."""
 
 import asyncio
+import shlex
 import sys
 from typing import Annotated, Final
 
@@ -51,7 +52,9 @@ def contribute(
     # Only the agent knows the labels of the task's items.
     parsed = value.strip() if kind == "categorical" else parse_value(value, kind)
     receipt = asyncio.run(send(agent, digest, parsed, person))
-    terminal().print(describe_contribution(receipt))
+    name = f" --person {shlex.quote(person)}" if person else ""
+    question = f"shuffledp receipt {digest.hex()}{name}"
+    terminal().print(describe_contribution(receipt, question), markup=False, soft_wrap=True)
 
 
 def prompt_for_value(kind: Kind) -> str:
@@ -69,11 +72,11 @@ def read_piped_value() -> str:
         raise ValueRangeError("a value must be text in UTF-8") from None
 
 
-def describe_contribution(receipt: user_agent_pb2.ContributeResponse) -> str:
-    """Describe the outcome of a contribution."""
+def describe_contribution(receipt: user_agent_pb2.ContributeResponse, question: str) -> str:
+    """Describe the outcome of a contribution; `question` is the command that shows its receipt."""
     if not receipt.repeated:
         spent = f"This spends a local epsilon of {rounded_up(receipt.local_epsilon)}."
-        return f"Contributed. {spent} Check later with shuffledp receipt DIGEST."
+        return f"Contributed. {spent} Check later with {question}"
     earlier = "had not arrived and has now been sent" if receipt.sent else "has arrived"
     return f"You already answered this task; the value was not used. The earlier answer {earlier}."
 

@@ -22,18 +22,26 @@ _MAX_BYTES: Final = 16 * 1024
 
 _SERVICES: Final = ("analyzer", "shuffler", "issuer")
 ADDRESSES: Final = (*_SERVICES, "agent")
+_KEYS: Final = "../keys/operator"
+"""Where `shuffledp keys make keys` puts an operator's files."""
 _LAYOUTS: Final = {
     "analyzer_token_file": ("analyzer/operator.token", "analyzer.token"),
     "shuffler_token_file": ("shuffler/operator.token", "shuffler.token"),
     "issuer_token_file": ("issuer/operator.token", "issuer.token"),
-    "authority": ("tls/authority.pem", "authority.pem"),
-    "certificate": ("tls/operator.pem", "operator/operator.pem", "operator.pem"),
-    "key": ("tls/operator.key", "operator/operator.key", "operator.key"),
+    "authority": ("tls/authority.pem", "authority.pem", f"{_KEYS}/authority.pem"),
+    "certificate": (
+        *("tls/operator.pem", "operator/operator.pem", "operator.pem"),
+        f"{_KEYS}/operator.pem",
+    ),
+    "key": (
+        *("tls/operator.key", "operator/operator.key", "operator.key"),
+        f"{_KEYS}/operator.key",
+    ),
     "shuffler_key": ("shuffler/envelope.pub",),
     "analyzer_identity": ("analyzer/identity.pub",),
     "shuffler_identity": ("shuffler/identity.pub",),
 }
-"""Path of each file among the state directories, then among a compose project's secrets."""
+"""Path of each file among the state directories, among a compose project's secrets, or beside."""
 FILES: Final = tuple(_LAYOUTS)
 """Options that are paths; in a profile, they are relative to its folder."""
 _NAMES: Final = (*ADDRESSES, *FILES)

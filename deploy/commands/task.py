@@ -90,6 +90,11 @@ def create(
         return
     terminal().print(f"Task {digest}\n{task_view.describe_claim(task)}", soft_wrap=True)
     task_view.print_witnesses(witnesses, terminal())
+    if task.tokens is None:
+        terminal().print(
+            "Warning: the task has no tokens, so devices refuse it by default. Publish it with "
+            "--token-key, from shuffledp issuer new-key."
+        )
 
 
 @task_app.command("list", epilog=example(f"shuffledp task list {AT_ANALYZER}"))

@@ -17,8 +17,8 @@ _ROOT: Final = Path(__file__).parents[2]
 _PARTIES: Final = ("user_agent", "shuffler", "analyzer", "issuer", "witness")
 _FOLDERS: Final = ("protos", "common", *_PARTIES, "deploy")
 _MOST_LINES: Final = 600
-_PRODUCT_LINES: Final = 55_700
-_DEPLOY_LINES: Final = 20_500
+_PRODUCT_LINES: Final = 55_750
+_DEPLOY_LINES: Final = 20_550
 _TEST_LINES: Final = 48_400
 _EVERY_PARTY_HAS: Final = {"server.py", "servicer.py", "settings.py", "metrics.py"}
 """Files that each party has, under one name."""

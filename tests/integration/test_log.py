@@ -84,7 +84,9 @@ async def test_a_task_is_answered_once_every_witness_cosigned(logged: LoggedServ
         await logged.stop()
         await logged.start()
 
-    assert (0, "No fork in 2 pieces of evidence.\n") == await _check(logged, await _export(logged))
+    assert (0, "No fork in 2 valid pieces of evidence of 2.\n") == await _check(
+        logged, await _export(logged)
+    )
 
 
 async def test_devices_wait_for_a_witness_that_is_away(

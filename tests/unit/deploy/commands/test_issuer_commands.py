@@ -88,6 +88,9 @@ def test_an_operator_creates_a_key_for_a_draft(tmp_path: Path, address: str) -> 
     whole = [*at, "--token-file", str(token_file), "--out", str(file)]
     made = json.loads(_run("new-key", "--end", "2100-01-02", *whole, "--json"))
     first = read_token_key(file)
+    with pytest.raises(SettingsError, match="already exists and may hold a key in use"):
+        _run("new-key", "--end", "2100-01-02", *whole)
+    file.unlink()
     shown = _run("new-key", "--end", "2100-01-02T03:04:05", *whole)
     second = read_token_key(file)
 
@@ -97,6 +100,7 @@ def test_an_operator_creates_a_key_for_a_draft(tmp_path: Path, address: str) -> 
     assert {each.token_key().key_id.hex() for each in (first, second)} == {
         path.stem.removeprefix("token-") for path in (tmp_path / "issuer").glob("token-*.key")
     }
+    file.unlink()
     with pytest.raises(PeerRefusalError, match="must be after the present"):
         _run("new-key", "--end", "2001-01-02", *whole)
     wrong = tmp_path / "wrong.token"

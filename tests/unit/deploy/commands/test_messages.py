@@ -54,7 +54,7 @@ async def test_a_missing_token_is_answered_with_its_setting_and_the_spent_epsilo
         (
             False,
             True,
-            "This spends a local epsilon of 4. Check later with shuffledp receipt DIGEST.",
+            "This spends a local epsilon of 4. Check later with shuffledp receipt 00",
         ),
         (True, True, "The earlier answer had not arrived and has now been sent."),
         (True, False, "The earlier answer has arrived."),
@@ -64,7 +64,7 @@ def test_a_contribution_is_described(*, repeated: bool, sent: bool, words: str) 
     """The answer is new, sent now, or arrived earlier."""
     reply = user_agent_pb2.ContributeResponse(repeated=repeated, local_epsilon=4.0, sent=sent)
 
-    assert describe_contribution(reply).endswith(words)
+    assert describe_contribution(reply, "shuffledp receipt 00").endswith(words)
 
 
 def test_a_value_among_the_arguments_is_not_repeated() -> None:
