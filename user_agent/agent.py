@@ -195,7 +195,7 @@ class Agent:
             try:
                 receipt = await self.shuffler.submit(saved.task_digest, saved.envelope, token)
             except PeerRefusalError as error:
-                # The person may still get a valid credential; the answer stays pending.
+                # A shuffler that misjudges the token may be mended: the answer stays pending.
                 if error.status != CredentialError.status:
                     await self.store.mark_refused(saved)
                 raise

@@ -64,6 +64,14 @@ _CERTIFICATE_ERRORS: Final = (
 )
 
 
+def read_pem(path: Path) -> bytes:
+    """Return the content of a TLS file; raise SettingsError if it cannot be read."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise SettingsError(f"{path} cannot be read: {error.strerror}") from error
+
+
 @dataclass(frozen=True, slots=True)
 class Certificate:
     """A parsed certificate."""
@@ -77,10 +85,7 @@ class Certificate:
     @classmethod
     def read(cls, path: Path) -> Self:
         """Parse the first certificate of a PEM file; raise SettingsError if there is none."""
-        try:
-            return cls.parse(path.read_bytes(), str(path))
-        except OSError as error:
-            raise SettingsError(f"{path} cannot be read: {error.strerror}") from error
+        return cls.parse(read_pem(path), str(path))
 
     @classmethod
     def parse(cls, raw: bytes, source: str = "the file") -> Self:

@@ -17,6 +17,7 @@ from common.runtime.certificates import (
     WARN_DAYS,
     Authority,
     Certificate,
+    read_pem,
 )
 from common.runtime.clock import Clock
 from common.runtime.trust import Trust
@@ -68,14 +69,11 @@ class TlsFiles:
 
     def read(self) -> TlsIdentity:
         """Read the files; raise SettingsError if one is unusable or the key does not match."""
-        try:
-            identity = TlsIdentity(
-                self.certificate.read_bytes() if self.certificate else b"",
-                self.key.read_bytes() if self.key else b"",
-                self.authority.read_bytes(),
-            )
-        except OSError as error:
-            raise SettingsError(f"{error.filename} cannot be read: {error.strerror}") from error
+        identity = TlsIdentity(
+            read_pem(self.certificate) if self.certificate else b"",
+            read_pem(self.key) if self.key else b"",
+            read_pem(self.authority),
+        )
         if self.certificate and not Certificate.read(self.certificate).matches_key(identity.key):
             raise SettingsError("tls_key is not the key of tls_certificate")
         Trust.read(self.authority)  # an empty one would silently refuse every peer

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from common.errors import CallerError, SettingsError
-from common.runtime.certificates import FRONT_END, NAMED, Certificate
+from common.runtime.certificates import FRONT_END, NAMED, Certificate, read_pem
 
 _PART: Final = re.compile(
     rb"(?ms)^(party|revoked):(.*?)$|-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----"
@@ -39,10 +39,7 @@ class Trust:
     @classmethod
     def read(cls, path: Path) -> Self:
         """Read a file, or raise SettingsError."""
-        try:
-            return cls.parse(path.read_bytes(), str(path))
-        except OSError as error:
-            raise SettingsError(f"{path} cannot be read: {error.strerror}") from error
+        return cls.parse(read_pem(path), str(path))
 
     @classmethod
     def parse(cls, raw: bytes, source: str = "tls_authority") -> Self:

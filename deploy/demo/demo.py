@@ -14,12 +14,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from common.crypto.randomness import new_seed
 from common.crypto.signing import SignedTask
-from common.errors import BatchStateError, TaskError
+from common.errors import BatchStateError
 from common.messages.batch import BatchState, BatchStatus
 from common.messages.result import Result
 from common.messages.submission import Value
 from common.runtime.rpc import open_channel
 from common.task.task import Task
+from common.task.token_spec import TokenSpec
 from common.task_digest import TaskDigest
 from common.version import VERSION
 from deploy.clients.local_cluster import Cluster
@@ -98,11 +99,13 @@ async def collect(people: SamplePeople, *, directory: Path, console: Console) ->
         draft = closing_draft(
             people.draft, n_users, now=time.time(), shuffler_key=cluster.shuffler_key
         )
-        draft = replace(draft, tokens=await cluster.create_token_key(draft.deadline))
-        signed = await operator.create_task(draft)
+        tokens = await cluster.create_token_key(draft.deadline)
+        signed = await operator.create_task(replace(draft, tokens=tokens))
         console.print(f"Task {signed.digest().hex()}")
         started = time.perf_counter()
-        await _contribute(people.values, names, signed, cluster, console)
+        columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        with Progress(TextColumn("{task.description}"), *columns, console=console) as bar:
+            await _contribute(people.values, signed, tokens, cluster, bar)
         submitted = time.perf_counter()
         with console.status("Shuffling, opening, estimating …"):
             async with asyncio.timeout(_RESULT_TIMEOUT_SECONDS):
@@ -118,38 +121,28 @@ async def collect(people: SamplePeople, *, directory: Path, console: Console) ->
 
 
 async def _contribute(
-    values: Sequence[Value],
-    names: Sequence[str],
-    signed: SignedTask,
-    cluster: Cluster,
-    console: Console,
+    values: Sequence[Value], signed: SignedTask, tokens: TokenSpec, cluster: Cluster, bar: Progress
 ) -> None:
     """Get each person's token and contribute, the first people through the user agent."""
     digest, authority = signed.digest(), cluster.authority.read_bytes()
-    tokens = Task.from_bytes(signed.task_bytes).tokens
-    columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(TextColumn("{task.description}"), *columns, console=console) as bar:
-        people, rest = names[:_THROUGH_USER_AGENT], values[_THROUGH_USER_AGENT:]
-        fetching = bar.add_task("One-time tokens", total=len(rest))
-        contributing = bar.add_task("Users contributing", total=len(values))
-        for name, value in zip(people, values, strict=False):
-            await send(cluster.user_agent.address, digest, value, name)
-            bar.advance(contributing)
-        credentials = CredentialFile(cluster.credentials).all()[_THROUGH_USER_AGENT:]
-        if tokens is None:
-            raise TaskError("the demo's task must require tokens")
-        async with open_channel(cluster.issuer.address, "issuer", authority) as channel:
-            spent = await fetch_tokens(
-                RemoteIssuer(channel),
-                tokens,
-                digest,
-                credentials,
-                seed=new_seed(),
-                progress=partial(bar.advance, fetching),
-            )
-        shuffler = Destination(address=cluster.shuffler.address, authority=authority)
-        progress = partial(bar.advance, contributing)
-        await contribute_all(rest, signed, shuffler, tokens=spent, progress=progress)
+    first, rest = values[:_THROUGH_USER_AGENT], values[_THROUGH_USER_AGENT:]
+    fetching = bar.add_task("One-time tokens", total=len(rest))
+    contributing = bar.add_task("Users contributing", total=len(values))
+    for name, value in zip(cluster.people, first, strict=False):
+        await send(cluster.user_agent.address, digest, value, name)
+        bar.advance(contributing)
+    async with open_channel(cluster.issuer.address, "issuer", authority) as channel:
+        spent = await fetch_tokens(
+            RemoteIssuer(channel),
+            tokens,
+            digest,
+            CredentialFile(cluster.credentials).all()[_THROUGH_USER_AGENT:],
+            seed=new_seed(),
+            progress=partial(bar.advance, fetching),
+        )
+    shuffler = Destination(address=cluster.shuffler.address, authority=authority)
+    progress = partial(bar.advance, contributing)
+    await contribute_all(rest, signed, shuffler, tokens=spent, progress=progress)
 
 
 async def _wait_until_delivered(cluster: Cluster, digest: TaskDigest) -> BatchStatus:

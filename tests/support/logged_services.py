@@ -85,7 +85,7 @@ class LoggedServices(Services):
             await service.stop()
 
     def copied(self, folder: Path) -> Self:
-        """Copy all keys and files of the stopped services: whoever has both can fork the log."""
+        """Copy all keys and files of the stopped services, with which the log can be forked."""
         shutil.copytree(self.directory, folder)
         return type(self)(folder)
 

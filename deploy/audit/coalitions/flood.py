@@ -1,8 +1,8 @@
 """
 Floods: submissions of one attacker that fill a batch around one person.
 
-Whoever knows all other reports of a batch subtracts them and keeps the victim's. The running
-services show how many submissions one-time tokens let an attacker make, and what the issuer and the
+An attacker who knows all other reports of a batch subtracts them and keeps the victim's. The
+running services show how many submissions one-time tokens let through, and what the issuer and the
 shuffler could compare afterwards.
 """
 
@@ -106,43 +106,40 @@ async def _flood(folder: Path, *, blinds: bool) -> _Flood:
     await services.start_issuer()
     try:
         stored = {False: await _submit(services, await _publish(services, None), [b""], rng)}
-        signed = await _publish(services, await services.create_token_key(FAR_FUTURE))
-        task = Task.from_bytes(signed.task_bytes)
-        public = [signed.task_bytes, *_files(folder / "issuer"), *_files(folder / "shuffler")]
-        tokens, asked, factors, second, key_id = [], [], [], 0, b""
-        if task.tokens is not None:
-            key, challenge = task.tokens.token_key(), task.tokens.challenge(signed.digest())
-            key_id, public = key.key_id, [*public, key.der, key.signed_part(challenge, b"")]
-            async with services.channel("issuer", services.issuer.address) as channel:
-                issuer: Issuer = RemoteIssuer(channel)
-                for credential in CredentialFile(services.credentials).all():
-                    pending, other = (
-                        PendingToken.draw(key, challenge, rng.bytes) for _ in range(2)
-                    )
-                    if not blinds:
-                        pending = replace(pending, r=2)
-                    blinded = pending.blinded()
-                    signature = await issuer.issue(key.key_id, blinded, credential)
-                    tokens.append(pending.finalize(signature))
-                    asked += [blinded, signature, credential]
-                    with suppress(PeerRefusalError):
-                        await issuer.issue(key.key_id, other.blinded(), credential)
-                        second += 1
-                    unblinded = int.from_bytes(tokens[-1][-MODULUS_BYTES:])
-                    inverse = pow(unblinded, -1, key.modulus)
-                    factors.append(int.from_bytes(signature) * inverse % key.modulus)
-            # Nonces of their own, so that only their signatures tell them from tokens.
-            forged = [key.signed_part(challenge, rng.bytes(NONCE_BYTES)) for _ in tokens]
-            forged = [head + rng.bytes(MODULUS_BYTES) for head in forged]
+        spec = await services.create_token_key(FAR_FUTURE)
+        signed = await _publish(services, spec)
+        key, challenge = spec.token_key(), spec.challenge(signed.digest())
+        head = key.signed_part(challenge, b"")
+        public = [signed.task_bytes, key.der, head, *_files(services, "issuer", "shuffler")]
+        tokens, asked, factors, second = [], [], [], 0
+        async with services.channel("issuer", services.issuer.address) as channel:
+            issuer: Issuer = RemoteIssuer(channel)
+            for credential in CredentialFile(services.credentials).all():
+                pending, other = (PendingToken.draw(key, challenge, rng.bytes) for _ in range(2))
+                if not blinds:
+                    pending = replace(pending, r=2)
+                blinded = pending.blinded()
+                signature = await issuer.issue(key.key_id, blinded, credential)
+                tokens.append(pending.finalize(signature))
+                asked += [blinded, signature, credential]
+                with suppress(PeerRefusalError):
+                    await issuer.issue(key.key_id, other.blinded(), credential)
+                    second += 1
+                unblinded = int.from_bytes(tokens[-1][-MODULUS_BYTES:])
+                inverse = pow(unblinded, -1, key.modulus)
+                factors.append(int.from_bytes(signature) * inverse % key.modulus)
+        # Nonces of their own, so that only their signatures tell them from tokens.
+        heads = [key.signed_part(challenge, rng.bytes(NONCE_BYTES)) for _ in tokens]
+        forged = [head + rng.bytes(MODULUS_BYTES) for head in heads]
         stored[True] = await _submit(services, signed, [*tokens, *forged, b""], rng)
         stored[True] += await _submit(services, signed, tokens, rng)  # all of them are spent
         return _Flood(
             stored=stored,
             second=second,
             factors=factors,
-            key_id=key_id,
-            issuer=[*_files(folder / "issuer"), *asked],
-            shuffler=[*_files(folder / "shuffler"), *tokens],
+            key_id=key.key_id,
+            issuer=[*_files(services, "issuer"), *asked],
+            shuffler=[*_files(services, "shuffler"), *tokens],
             public=public,
         )
     finally:
@@ -182,11 +179,14 @@ async def _submit(
         return Counter(outcomes_from_wire(await reply(call, "the shuffler")))[Outcome.STORED]
 
 
-def _files(state: Path) -> list[bytes]:
-    """Return a party's files, the sealed ones in plain too."""
-    directory = StateDirectory.open(state)
-    sealed = [directory.secret(name, bytes) for name in directory.names("*-*.key")]
-    return [*files_of(state).values(), *sealed]
+def _files(services: Services, *parties: str) -> list[bytes]:
+    """Return the parties' files, the sealed ones in plain too."""
+    found: list[bytes] = []
+    for state in (services.directory / party for party in parties):
+        directory = StateDirectory.open(state)
+        sealed = [directory.secret(name, bytes) for name in directory.names("*-*.key")]
+        found += [*files_of(state).values(), *sealed]
+    return found
 
 
 def _stored(flood: _Flood) -> Rows:
