@@ -18,7 +18,7 @@ from common.mechanisms.numeric.number import NumberMechanism
 from common.mechanisms.signed import Signed
 from common.messages.batch import BatchManifest
 from common.messages.result import BitTable, Estimate, KeyValues, Means, Owners, Result
-from common.protocols import Kind
+from common.protocols import ITEM_KINDS, Kind
 from common.task.specs import KeyValueSpec, NumberSpec, RapporSpec, spec_as
 from common.task.task import Task
 
@@ -53,8 +53,8 @@ def mixture_of(
             item_variance=spread,
         )
     accepted = counted + padding
-    n_real = min(n_users * accepted / max(1, accepted + refused), counted)
-    n_dummies = counted - n_real
+    n_real = min(n_users * accepted / max(1, accepted + refused), counted / task.own_reports)
+    n_dummies = counted - n_real * task.own_reports
     if dummies.law != "each-item":
         return Mixture(n_real=n_real, n_dummies=n_dummies)
     chance, domain_size = dummies.extra_probability, task.domain_size
@@ -73,7 +73,7 @@ def estimate_result(
 
     The mixture is used for items only: other kinds have no dummies.
     """
-    if task.kind == "categorical":
+    if task.kind in ITEM_KINDS:
         mechanism = cast("Mechanism", randomizer)
         return estimate(mechanism, cells, mixture=mixture, refinement=task.refinement)
     return _WITHOUT_DUMMIES[task.kind](task, randomizer, cells)
@@ -159,16 +159,17 @@ def build_result(
         refused=counts.n_refused,
     )
     estimated = estimate_result(task, randomizer, counts.cells, mixture)
+    own = mixture.n_real * task.own_reports
     guaranteed = guarantees(task, batch.n_users, counts.n_refused)
     return Result(
         task_digest=batch.task_digest,
         protocol=task.protocol,
         mechanism=task.mechanism.name,
-        buckets=task.item_mechanism.buckets if task.kind == "categorical" else 0,
+        buckets=task.item_mechanism.buckets if task.kind in ITEM_KINDS else 0,
         local_epsilon=task.local_epsilon,
         n_users=batch.n_users,
         n_reports=batch.n_reports,
-        n_dummies=round(max(0.0, counts.counted - mixture.n_real * mixture.keep_probability)),
+        n_dummies=round(max(0.0, counts.counted - own * mixture.keep_probability)),
         refused=counts.refused,
         estimate=estimated,
         guarantees=guaranteed,

@@ -14,7 +14,9 @@ from common.mechanisms.key_value.privkv import PairRequest, PrivKv
 from common.mechanisms.numeric.number import NumberRequest
 from common.mechanisms.rappor.rappor import Rappor
 from common.mechanisms.registry import number_mechanism_named, specify
-from common.protocols import Kind, NumberMechanismName, Protocol, protocol_named
+from common.protocols import ITEM_KINDS, Kind, NumberMechanismName, Protocol, protocol_named
+from common.task.composition import check_domain_size
+from common.task.domain_spec import GROUP_SEPARATOR, hierarchy_sizes
 from common.task.draft import NumberDraft, PairDraft, TaskDraft, TextDraft
 from common.task.dummy_spec import DummySpec
 from common.task.specs import (
@@ -26,7 +28,7 @@ from common.task.specs import (
     check_new_labels,
     normalize,
 )
-from common.task.task import MAX_LOCAL_EPSILON, Task, check_domain_size
+from common.task.task import MAX_LOCAL_EPSILON, Task
 
 MIN_DRAFT_EPSILON: Final = 1e-6
 """Minimum local ε of numbers and pairs; below it, no number of users gives a useful estimate."""
@@ -34,6 +36,7 @@ _DEFAULT_BITS: Final = 32
 """Bits of a Bloom filter, unless the draft states them."""
 _DRAFT_TABLE: Final[dict[Kind, str]] = {
     "categorical": "",
+    "ordered": "",
     "string": "texts",
     "mean": "numbers",
     "vector": "numbers",
@@ -55,6 +58,7 @@ def complete(draft: TaskDraft, *, analyzer_key: bytes, nonce: bytes) -> Task:
     protocol = protocol_named(draft.protocol)
     if protocol.kind == "string" and draft.labels:
         draft = _of_labels(draft)
+    draft = _with_all_items(draft)
     check_new_labels(draft.labels)
     check_domain_size(draft.domain_size, protocol.kind)
     spec = mechanism_spec(draft)
@@ -66,7 +70,7 @@ def complete(draft: TaskDraft, *, analyzer_key: bytes, nonce: bytes) -> Task:
         domain_size=draft.domain_size,
         labels=draft.labels,
         mechanism=spec,
-        dummies=_dummies(draft),
+        dummies=_dummies(draft, spec),
         shuffler=draft.shuffler,
         delta=draft.delta,
         n_min=draft.n_min,
@@ -81,6 +85,8 @@ def complete(draft: TaskDraft, *, analyzer_key: bytes, nonce: bytes) -> Task:
         shuffler_key_proof=draft.shuffler_key[length:],
         nonce=nonce,
         tokens=draft.tokens,
+        edges=draft.edges,
+        breakdown=draft.breakdown,
         population=draft.population,
         budget_epsilon=default_budget(draft, local_epsilon),
         budget_delta=draft.delta if draft.budget_delta is None else draft.budget_delta,
@@ -89,14 +95,35 @@ def complete(draft: TaskDraft, *, analyzer_key: bytes, nonce: bytes) -> Task:
 
 
 def _of_labels(draft: TaskDraft) -> TaskDraft:
-    """Normalise labels as devices do; if domain_size is 1, set it to the number of labels."""
-    size = len(draft.labels) if draft.domain_size == 1 else draft.domain_size
+    """Normalise labels as devices do."""
     labels = tuple(normalize(label) for label in draft.labels)
+    return dataclasses.replace(draft, labels=labels)
+
+
+def _with_all_items(draft: TaskDraft) -> TaskDraft:
+    """Set domain_size from labels or edges, and make an item for each pair of group and value."""
+    labels = draft.labels
+    size = len(labels) if labels and draft.domain_size == 1 else draft.domain_size
+    if draft.edges is not None:
+        if size not in {1, draft.edges.size}:
+            raise TaskError(
+                f"domain_size is {size} and the edges make {draft.edges.size} buckets; leave "
+                "domain_size out"
+            )
+        size = draft.edges.size
+    if draft.breakdown is not None:
+        groups = draft.breakdown.groups
+        size *= len(groups)
+        labels = tuple(f"{group}{GROUP_SEPARATOR}{label}" for group in groups for label in labels)
     return dataclasses.replace(draft, domain_size=size, labels=labels)
 
 
-def _dummies(draft: TaskDraft) -> DummySpec:
+def _dummies(draft: TaskDraft, spec: AnySpec) -> DummySpec:
     if draft.dummies is None:
+        if isinstance(spec, MechanismSpec) and spec.name == "hierarchy":
+            groups = len(draft.breakdown.groups) if draft.breakdown else 1
+            sizes = hierarchy_sizes(draft.domain_size // groups, spec.buckets, groups)
+            return DummySpec.by_level(draft.dummies_per_user, sizes)
         return DummySpec.averaging(draft.dummies_per_user)
     if draft.dummies_per_user:
         raise TaskError(
@@ -135,7 +162,7 @@ def mechanism_spec(draft: TaskDraft) -> AnySpec:
     _check_tables(draft, protocol)
     if not draft.local_epsilon and protocol.kind != "string":
         raise TaskError(f"local_epsilon is 0 or left out; the protocol {protocol.name} requires it")
-    if protocol.kind == "categorical":
+    if protocol.kind in ITEM_KINDS:
         return _of_items(draft, protocol)
     if draft.buckets:
         raise TaskError(
@@ -188,6 +215,7 @@ def _of_items(draft: TaskDraft, protocol: Protocol) -> MechanismSpec:
         domain_size=draft.domain_size,
         buckets=buckets,
         local_epsilon=draft.local_epsilon,
+        groups=len(draft.breakdown.groups) if draft.breakdown else 1,
     )
 
 

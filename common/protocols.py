@@ -12,8 +12,11 @@ from typing import Final, Literal, get_args
 
 from common.errors import TaskError
 
-Kind = Literal["categorical", "string", "mean", "vector", "key-value"]
-"""Kind of one user's value: an item, a text, a number, several numbers, or key-value pairs."""
+Kind = Literal["categorical", "ordered", "string", "mean", "vector", "key-value"]
+"""Kind of one user's value: an item, a number counted in buckets, a text, a number, several
+numbers, or key-value pairs."""
+ITEM_KINDS: Final[frozenset[Kind]] = frozenset({"categorical", "ordered"})
+"""Kinds whose result is a histogram."""
 MechanismName = Literal[
     "grr",
     "warner",
@@ -22,6 +25,7 @@ MechanismName = Literal[
     "local-hashing",
     "string-hashing",
     "square-wave",
+    "hierarchy",
 ]
 """Mechanisms for items."""
 RapporMechanismName = Literal["rappor"]
@@ -34,7 +38,7 @@ KeyValueMechanismName = Literal["priv-kv"]
 """Mechanisms for key-value pairs."""
 AnyMechanismName = MechanismName | RapporMechanismName | NumberMechanismName | KeyValueMechanismName
 DummyDistribution = Literal[
-    "fixed", "fractional", "binomial", "negative-binomial", "each-item", "clusters"
+    "fixed", "fractional", "binomial", "negative-binomial", "each-item", "clusters", "levels"
 ]
 """Distribution of a user's dummies; see common/task/dummy_spec.py."""
 ShufflerDistribution = Literal["none", "binomial", "geometric"]
@@ -100,6 +104,11 @@ class Protocol:
         """Mechanisms that a task of this protocol may name."""
         return tuple(dict.fromkeys((self.mechanism, self.plain_domain_mechanism)))
 
+    def collects(self, kind: Kind) -> bool:
+        """Whether tasks may collect a kind of value; buckets of numbers are items like others."""
+        flat = kind == "ordered" and self.domain in {"any", "ordered"}
+        return self.kind == kind or (flat and self.kind == "categorical")
+
     def refinement_for(self, mechanism: AnyMechanismName) -> Refinement | None:
         """
         Choose the refinement of a mechanism's estimate; None if it is not a distribution of items.
@@ -118,7 +127,8 @@ class Protocol:
         Raises:
             TaskError: The protocol collects no items, or 0 < buckets < domain_size without hashing.
         """
-        if not self.hashes and 0 < buckets < domain_size:
+        used = self.hashes or self.mechanism == "hierarchy"
+        if not used and 0 < buckets < domain_size:
             raise TaskError(
                 f"the protocol {self.name} does not hash; buckets is {buckets}, and must be 0"
             )
@@ -166,6 +176,15 @@ _ROWS: Final = (
     # True items or randomized response, hidden by clusters of positive and negative reports that
     # nearly cancel in the estimate (from no paper).
     Protocol("signed", "grr", local_noise="optional", dummy_distributions=("clusters",)),
+    # A bucket at each of several resolutions, hidden by uniform dummies of each resolution; their
+    # costs are composed exactly (from no paper; the tree of ranges is [HRMS10]'s).
+    Protocol(
+        "hierarchy",
+        "hierarchy",
+        local_noise="none",
+        dummy_distributions=("levels",),
+        kind="ordered",
+    ),
     # Randomized response among uniform dummies [LLF+20].
     Protocol("mixdump", "grr", dummy_distributions=_FIXED, published_bound="mixdump"),
     # Local hashing, dummies with fresh seeds, expectation maximisation [CC24].
@@ -230,7 +249,7 @@ PROTOCOLS: Final[Mapping[str, Protocol]] = MappingProxyType(
 
 def protocols_of(kind: Kind) -> tuple[str, ...]:
     """Return the names of the protocols that collect a kind of value."""
-    return tuple(name for name, protocol in PROTOCOLS.items() if protocol.kind == kind)
+    return tuple(name for name, protocol in PROTOCOLS.items() if protocol.collects(kind))
 
 
 def protocol_named(name: str) -> Protocol:

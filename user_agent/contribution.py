@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from common.crypto.hpke import HpkePublicKey, envelope_context, report_context
 from common.errors import ValueRangeError
 from common.mechanisms.base import Mechanism, Reports, check_value, null_reports
+from common.mechanisms.hierarchy import Hierarchy
 from common.mechanisms.key_value.pairs import Pairs
 from common.mechanisms.numeric.number import Numbers, to_unit
 from common.mechanisms.rappor.permanent_response import scope_secret
@@ -34,6 +35,7 @@ from common.messages.submission import (
 )
 from common.protocols import Kind
 from common.task.cluster_spec import CHANCE_SUM, ClusterSpec
+from common.task.domain_spec import GROUP_SEPARATOR, BreakdownSpec, EdgesSpec
 from common.task.dummy_spec import EXTRA_WEIGHT_SUM, DummySpec
 from common.task.specs import KeyValueSpec, NumberSpec, RapporSpec, normalize, spec_as
 from common.task.task import SUBMISSION_ID_BYTES, Task
@@ -80,33 +82,67 @@ def permanent_scope(task: Task) -> bytes:
 
 
 class _Items:
-    """Encodes an item of the domain, given as its number or as the text of its label or number."""
+    """
+    Encodes an item of the domain, given as its number or as the text of its label or number.
+
+    With a breakdown the text may name the group first, as in `DE / flu` or `DE / 17`. With edges
+    the value is a number to be put into a bucket, or its text.
+    """
 
     def __init__(self, task: Task) -> None:
-        self._domain_size, self._labels = task.domain_size, task.labels
+        self._domain_size, self._labels, self._edges = task.domain_size, task.labels, task.edges
+        self._breakdown, self._group_size = task.breakdown, task.domain_size // task.groups
 
     def __call__(self, value: Value, _rng: np.random.Generator) -> NDArray[np.int64]:
+        first, size = 0, self._domain_size
         if isinstance(value, str):
-            value = self._item(value)
+            value = normalize(value.strip())
+        if self._breakdown is not None and (self._edges or isinstance(value, str)):
+            value, first = self._split_group(str(value), self._breakdown)
+            size = self._group_size
+        if self._edges is not None:
+            value = self._bucket(value, self._edges)
+        elif isinstance(value, str):
+            value = self._item(value, self._labels[first : first + size], size)
         if not isinstance(value, int):
             _refuse("categorical", value)
-        check_value(value, self._domain_size)  # before numpy, which cannot hold every int
-        return np.array([value], dtype=np.int64)
+        check_value(value, size)  # before numpy, which cannot hold every int
+        return np.array([first + value], dtype=np.int64)
 
-    def _item(self, text: str) -> int:
+    def _split_group(self, text: str, breakdown: BreakdownSpec) -> tuple[str, int]:
+        """Split `group / value`; return the value and the first item of the group."""
+        group, separator, rest = text.partition(GROUP_SEPARATOR)
+        names = [normalize(name.strip()) for name in breakdown.groups]
+        if not separator or group.strip() not in names:
+            raise ValueRangeError(
+                f"a value must name one of the {len(names)} groups of {breakdown.attribute} first, "
+                f"such as {breakdown.groups[0]}{GROUP_SEPARATOR}…"
+            )
+        return rest.strip(), names.index(group.strip()) * self._group_size
+
+    def _bucket(self, value: Value, edges: EdgesSpec) -> int:
+        try:
+            number = float(value) if isinstance(value, str | float) else None
+        except ValueError:
+            number = None
+        if number is None:
+            raise ValueRangeError("a value must be a number, such as 36.6")
+        return edges.bucket_of(number)
+
+    def _item(self, text: str, labels: Sequence[str], size: int) -> int:
         """Parse an item's label or number. Labels take precedence: they may consist of digits."""
-        text = normalize(text.strip())
-        for item, label in enumerate(self._labels):
-            if text == normalize(label):
-                return item
+        labels = [self._without_group(normalize(label)) for label in labels]
+        if text in labels:
+            return labels.index(text)
         if text.isascii() and text.isdecimal() and len(text) <= _ITEM_DIGITS:
             return int(text)
-        labels = f"one of the task's {len(self._labels):,} labels or " if self._labels else ""
-        if 0 < len(self._labels) <= _LISTED_LABELS:
-            labels = f"one of {', '.join(self._labels)}, or "
-        raise ValueRangeError(
-            f"a value must be {labels}an item's number, from 0 to {self._domain_size - 1}"
-        )
+        known = f"one of the task's {len(labels):,} labels or " if labels else ""
+        if 0 < len(labels) <= _LISTED_LABELS:
+            known = f"one of {', '.join(labels)}, or "
+        raise ValueRangeError(f"a value must be {known}an item's number, from 0 to {size - 1}")
+
+    def _without_group(self, label: str) -> str:
+        return label.split(GROUP_SEPARATOR, 1)[1] if self._breakdown else label
 
 
 class _Texts:
@@ -172,6 +208,7 @@ class _KeyValues:
 
 _WITHOUT_SECRETS: Final[Mapping[Kind, Callable[[Task], Encoder]]] = {
     "categorical": _Items,
+    "ordered": _Items,
     "mean": _Numbers,
     "vector": _Numbers,
     "key-value": _KeyValues,
@@ -242,7 +279,7 @@ class Contributor:
         Cost: one seal per report and one for the envelope, about 0.1 ms each.
         """
         reports = self._mechanism.randomize(self._encode(value, rng), rng)
-        if self._lengths[-1] > 1:  # only tasks about items have dummies
+        if self._task.dummies.maximum:  # only tasks about items have dummies
             dummies = draw_dummies(cast("Mechanism", self._mechanism), self._task.dummies, rng)
             reports = np.concatenate([reports, dummies]) if len(dummies) else reports
         reports = pad(reports, self._lengths)
@@ -274,6 +311,9 @@ def draw_dummies(mechanism: Mechanism, dummies: DummySpec, rng: np.random.Genera
         reports = null_reports(size, PLAIN_REPORT).copy()
         reports["item"][: len(numbers)] = numbers
         return reports
+    if isinstance(mechanism, Hierarchy):
+        counts = [int(draw_dummy_counts(each, 1, rng)[0]) for each in dummies.each_level]
+        return mechanism.level_dummies(counts, rng)
     if dummies.uniform:
         [count] = draw_dummy_counts(dummies, 1, rng)
         return mechanism.dummies(int(count), rng)

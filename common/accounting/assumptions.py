@@ -45,6 +45,10 @@ CLUSTERS_COMPOSED: Final = (
     "clusters of positive and negative reports for each round, all lengths known, dominating pairs "
     "composed (from no paper; [ZDW22]; docs/theory/accounting.md)"
 )
+LEVELS: Final = (
+    "uniform dummies of each level of a hierarchy, by the privacy blanket bound; all levels and "
+    "rounds composed by dominating pairs ([BBGN19], [ZDW22]; docs/theory/accounting.md)"
+)
 LOCAL: Final = "a randomizer with integer weights: the likelihood ratio is at most e^ε"
 NO_LOCAL_NOISE: Final = "none: reports carry no local noise, and nothing is certified"
 ENCRYPTION: Final = (
@@ -88,10 +92,12 @@ def with_dummies(dummies: DummySpec) -> str:
     if dummies.maximum == 0:
         return ""
     if dummies.clusters is not None:
-        return (
-            " and add clusters of positive and negative reports of random items as the task's "
-            f"table says, {dummies.expected_per_user:.4g} reports on average"
-        )
+        table = "clusters of positive and negative reports of random items as the task's table says"
+        return f" and add {table}, {dummies.expected_per_user:.4g} reports on average"
+    if dummies.levels:
+        numbers = ", ".join(f"{each.expected_per_user:.4g}" for each in dummies.each_level)
+        table = f"uniform dummies of each level, {numbers} on average from the coarsest on"
+        return f" and add {table}, the fractions by independent draws"
     probability = f"{dummies.extra_probability:.6g} ({dummies.extra_weight} in {EXTRA_WEIGHT_SUM})"
     if not dummies.uniform:
         return (
@@ -99,19 +105,19 @@ def with_dummies(dummies: DummySpec) -> str:
             f"redrawn above {dummies.most} in all"
         )
     certain = f" and add uniform dummies, {dummies.per_user} each"
-    if dummies.law == "fixed":
-        return certain
     if dummies.law == "fractional":
         more = f"{certain} and one more" if dummies.per_user else " and add one uniform dummy"
         return f"{more} with probability {probability}, drawn independently"
-    number = f"({dummies.trials} trials, probability {probability}), drawn independently"
-    drawn = f"a binomial number {number}"
-    if dummies.law == "negative-binomial":
+    drawn = ""
+    if dummies.law == "binomial":
+        number = f"({dummies.trials} trials, probability {probability}), drawn independently"
+        drawn = f", plus a binomial number {number}"
+    elif dummies.law == "negative-binomial":
         drawn = (
-            f"a negative binomial number (r = {dummies.trials}, continuing with probability "
+            f", plus a negative binomial number (r = {dummies.trials}, continuing with probability "
             f"{probability}), drawn independently, redrawn above {dummies.most}"
         )
-    return f"{certain}, plus {drawn}"
+    return certain + drawn
 
 
 def shuffler_assumptions(spec: ShufflerSpec) -> tuple[str, ...]:

@@ -28,6 +28,7 @@ from common.accounting.assumptions import (
     HYBRID_COMPOSED,
     ITEM_NOISE,
     ITEM_NOISE_COMPOSED,
+    LEVELS,
     LOCAL,
     NO_LOCAL_NOISE,
     NOBODY_DROPS,
@@ -37,7 +38,7 @@ from common.accounting.assumptions import (
     with_dummies,
 )
 from common.accounting.cluster_noise import ClusterRelease
-from common.accounting.composition import composed_epsilon
+from common.accounting.composition import ComposedRelease, composed_epsilon
 from common.accounting.count_distributions import MAX_COUNT, Binomial
 from common.accounting.hybrid_noise import HybridRelease
 from common.accounting.item_noise import ItemNoiseRelease, shuffler_noise_distribution
@@ -50,6 +51,7 @@ from common.accounting.releases import (
     Release,
 )
 from common.errors import AccountingError, BoundRangeError
+from common.mechanisms.hierarchy import Hierarchy
 from common.mechanisms.reduction import MatchCountReduction, PureReduction, Reduction
 from common.mechanisms.registry import randomizer_of, rappor_of
 from common.messages.guarantee import (
@@ -86,12 +88,16 @@ class PrivacyParameters:
     """Number of such tasks that the same users answer."""
     permanent_epsilon: float | None = None
     """ε of any number of answers on one value, if they share permanent noise; else None."""
+    levels: tuple[MatchCountReduction, ...] = ()
+    """The reductions of a hierarchy's levels, each with its own dummies; empty for other tasks."""
 
     @classmethod
     def of(cls, task: Task) -> Self:
         """Return the parameters of a task for one round; the reduction uses the integer weights."""
+        randomizer = randomizer_of(task)
         return cls(
-            reduction=randomizer_of(task).reduction if task.amplified else None,
+            reduction=randomizer.reduction if task.amplified else None,
+            levels=randomizer.level_reductions if isinstance(randomizer, Hierarchy) else (),
             local_epsilon=task.local_epsilon,
             dummies=task.dummies,
             shuffler=task.shuffler,
@@ -131,6 +137,8 @@ class PrivacyParameters:
         """
         _check_users(n_users)
         left = self.still_adding(adding, n_refused)
+        if self.levels:
+            return AnonymitySet(users=max(1, honest - n_refused))
         if not self.dummies.uniform:
             clusters = self.dummies.clusters
             draws = left if clusters is None else min(left * clusters.trials, MAX_COUNT)
@@ -161,6 +169,23 @@ class PrivacyParameters:
         Each refusal may concern one of them. If dummies are uniform, the victim always counts.
         """
         return max(1 if self.dummies.uniform else 0, max(1, adding) - n_refused)
+
+    def release_of(self, n_users: int, honest: int, adding: int, n_refused: int = 0) -> Release:
+        """
+        Return one round with the `anonymity_set_of` these users.
+
+        Errors: AccountingError if n_users is below 1, or no formula covers the parameters.
+        """
+        if not self.levels:
+            return self.release(self.anonymity_set_of(n_users, honest, adding, n_refused))
+        return ComposedRelease(
+            releases=tuple(
+                dataclasses.replace(self, levels=(), reduction=reduction, dummies=added).release_of(
+                    n_users, honest, adding, n_refused
+                )
+                for reduction, added in zip(self.levels, self.dummies.each_level, strict=True)
+            )
+        )
 
     def release(self, anonymity_set: AnonymitySet) -> Release:
         """Return one round in this anonymity set; raise AccountingError if no formula covers it."""
@@ -198,8 +223,8 @@ def _amplified_release(reduction: Reduction, anonymity_set: AnonymitySet) -> Rel
 
 def claimed_release(task: Task, n_users: int, n_refused: int = 0) -> Release:
     """Return the release behind a task's claim: the one charged to the privacy budget."""
-    parameters = PrivacyParameters.of(task)
-    return parameters.release(parameters.anonymity_set(n_users, n_refused))
+    honest = honest_share(n_users, task.assumed_honest_fraction)
+    return PrivacyParameters.of(task).release_of(n_users, honest, honest, n_refused)
 
 
 def guarantees(task: Task, n_users: int, n_refused: int) -> tuple[Guarantee, ...]:
@@ -259,30 +284,26 @@ def analyzer_guarantee(
 
     Cost: one search for ε, tenths of a second.
     """
-    anonymity_set = parameters.anonymity_set_of(n_users, honest, honest, n_refused)
+    users = max(1, honest - n_refused)
     others = (
         "nobody else knows which reports are theirs"
         if honest == n_users
-        else f"the other {n_users - anonymity_set.users:,} may misbehave and tell the analyzer "
-        "everything"
+        else f"the other {n_users - users:,} may misbehave and tell the analyzer everything"
     )
     return _amplified(
         "analyzer" if honest == n_users else "analyzer+users",
         parameters,
-        anonymity_set,
-        _honest(parameters, anonymity_set, n_users) + with_dummies(parameters.dummies),
+        parameters.release_of(n_users, honest, honest, n_refused),
+        _honest(parameters, users, n_users) + with_dummies(parameters.dummies),
         others,
         ENTITLED if parameters.tokens else SYBILS,
     )
 
 
-def _honest(parameters: PrivacyParameters, anonymity_set: AnonymitySet, n_users: int) -> str:
+def _honest(parameters: PrivacyParameters, honest: int, n_users: int) -> str:
     """State how many users randomize; with tokens, as many people as tokens were spent."""
     users = "people who each spent a token" if parameters.tokens else "users"
-    return (
-        f"{anonymity_set.users:,} of the {n_users:,} {users}, you among them, "
-        "randomize as the task says"
-    )
+    return f"{honest:,} of the {n_users:,} {users}, you among them, randomize as the task says"
 
 
 def alone_guarantee(parameters: PrivacyParameters, n_users: int, n_refused: int = 0) -> Guarantee:
@@ -299,7 +320,7 @@ def alone_guarantee(parameters: PrivacyParameters, n_users: int, n_refused: int 
     alone = _amplified(
         coalition,
         parameters,
-        parameters.anonymity_set_of(n_users, 1, 1, n_refused),
+        parameters.release_of(n_users, 1, 1, n_refused),
         ALONE[0] + with_dummies(parameters.dummies),
         "nobody else takes part: all other submissions are made up, and the analyzer knows them",
     )
@@ -307,18 +328,20 @@ def alone_guarantee(parameters: PrivacyParameters, n_users: int, n_refused: int 
     return alone if hides else local
 
 
-def central_epsilon(parameters: PrivacyParameters, anonymity_set: AnonymitySet) -> float:
+def central_epsilon(parameters: PrivacyParameters, release: Release) -> float:
     """
-    Return an upper bound on the central ε of all rounds together, each with this anonymity set.
+    Return an upper bound on the central ε of all rounds together, each like this release.
 
     It holds at `parameters.delta`. Cost: a search for ε, or a composition.
     """
-    releases = [parameters.release(anonymity_set)] * parameters.rounds
+    releases = [release] * parameters.rounds
     return min(composed_epsilon(releases, parameters.delta), parameters.local_epsilon_of_all_rounds)
 
 
 def _theorem(release: Release, rounds: int) -> str:
     """Return the theorem behind the central ε of these rounds."""
+    if isinstance(release, ComposedRelease):
+        return LEVELS
     if isinstance(release, AmplifiedRelease):
         return FORMULA_1 if rounds == 1 else COMPOSED
     if isinstance(release, CloneRelease):
@@ -345,12 +368,11 @@ def skippers_guarantee(
 
     Cost: one search for ε, tenths of a second.
     """
-    anonymity_set = parameters.anonymity_set_of(n_users, n_users, adding, n_refused)
     return _amplified(
         "analyzer+skippers",
         parameters,
-        anonymity_set,
-        _honest(parameters, anonymity_set, n_users),
+        parameters.release_of(n_users, n_users, adding, n_refused),
+        _honest(parameters, max(1, n_users - n_refused), n_users),
         f"{parameters.still_adding(adding, n_refused):,} of them"
         f"{with_dummies(parameters.dummies).removeprefix(' and')}; the others add none",
         ENTITLED if parameters.tokens else SYBILS,
@@ -360,16 +382,16 @@ def skippers_guarantee(
 def _amplified(
     coalition: Coalition,
     parameters: PrivacyParameters,
-    anonymity_set: AnonymitySet,
+    release: Release,
     *assumptions: str,
 ) -> Guarantee:
-    """Return the guarantee that an honest shuffler gives with this anonymity set."""
+    """Return the guarantee that an honest shuffler gives by this release."""
     return Guarantee(
         coalition=coalition,
-        epsilon=central_epsilon(parameters, anonymity_set),
+        epsilon=central_epsilon(parameters, release),
         delta=parameters.delta,
         neighbouring=REPLACE_ONE,
-        theorem=_theorem(parameters.release(anonymity_set), parameters.rounds),
+        theorem=_theorem(release, parameters.rounds),
         assumptions=(
             HONEST_SHUFFLER,
             *assumptions,
@@ -392,15 +414,15 @@ def _against_shuffler_and_analyzer(parameters: PrivacyParameters) -> list[Guaran
     own_dummies = parameters.dummies.per_user
     if not own_dummies or not parameters.dummies.uniform or not parameters.shuffler.only_permutes:
         return [local]
-    anonymity_set = AnonymitySet(users=1, dummies=own_dummies)
-    epsilon = central_epsilon(parameters, anonymity_set)
+    release = parameters.release(AnonymitySet(users=1, dummies=own_dummies))
+    epsilon = central_epsilon(parameters, release)
     if math.isinf(epsilon) or epsilon > _MAX_SHARE_SHOWN * local.epsilon:
         return [local]
     by_dummies = dataclasses.replace(
         local,
         epsilon=epsilon,
         delta=parameters.delta,
-        theorem=_theorem(parameters.release(anonymity_set), parameters.rounds),
+        theorem=_theorem(release, parameters.rounds),
         assumptions=(
             *ALONE,
             f"your device adds at least {own_dummies} uniform dummies of its own",

@@ -213,9 +213,11 @@ class MechanismRequest:
     domain_size: int
     """Number of items, at least 2."""
     buckets: int
-    """Number of buckets for hashing; other mechanisms ignore it."""
+    """Number of buckets for hashing, and fan-out of a hierarchy; others ignore it."""
     local_epsilon: float
     """Above 0 and at most 20, or infinite for reports without noise."""
+    groups: int = 1
+    """Number of groups that the items are broken down by."""
 
     def spec(
         self, weights: ResponseWeights, *, buckets: int, dtype: np.dtype[Any], digits: int = 1

@@ -8,6 +8,7 @@ from common.errors import TaskError
 from common.mechanisms.base import Mechanism, MechanismRequest, Randomizer
 from common.mechanisms.hashing.local_hashing import LocalHashing
 from common.mechanisms.hashing.string_hashing import StringHashing
+from common.mechanisms.hierarchy import Hierarchy
 from common.mechanisms.key_value.privkv import PrivKv
 from common.mechanisms.numeric.coded_number import Duchi
 from common.mechanisms.numeric.coordinate_sampling import Harmony, MultiHm
@@ -47,6 +48,7 @@ _ITEM_MECHANISMS: Final[Mapping[MechanismName, type[MechanismFactory]]] = Mappin
         "local-hashing": LocalHashing,
         "string-hashing": StringHashing,
         "square-wave": SquareWave,
+        "hierarchy": Hierarchy,
     }
 )
 
@@ -65,16 +67,20 @@ _NUMBER_MECHANISMS: Final[Mapping[NumberMechanismName, type[NumberMechanism]]] =
 
 
 def specify(
-    name: MechanismName, *, domain_size: int, buckets: int, local_epsilon: float
+    name: MechanismName, *, domain_size: int, buckets: int, local_epsilon: float, groups: int = 1
 ) -> MechanismSpec:
     """
     Compute a mechanism's integer weights and sizes for a new task. Run by the analyzer.
 
-    Only hashing uses `buckets`. Raises TaskError if local_epsilon is out of range, or domain_size
-    or buckets is invalid.
+    Only hashing and hierarchies use `buckets`, and only hierarchies `groups`. Raises TaskError if
+    local_epsilon is out of range, or domain_size or buckets is invalid.
     """
     request = MechanismRequest(
-        name=name, domain_size=domain_size, buckets=buckets, local_epsilon=local_epsilon
+        name=name,
+        domain_size=domain_size,
+        buckets=buckets,
+        local_epsilon=local_epsilon,
+        groups=groups,
     )
     return _ITEM_MECHANISMS[name].specify(request)
 
@@ -119,6 +125,7 @@ def randomizer_of(task: Task) -> Randomizer:
 
 _BUILDERS: Final[Mapping[Kind, Callable[[Task], Randomizer]]] = {
     "categorical": mechanism_of,
+    "ordered": mechanism_of,
     "string": rappor_of,
     "mean": number_mechanism_of,
     "vector": number_mechanism_of,

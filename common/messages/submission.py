@@ -22,6 +22,7 @@ Value = int | str | float | tuple[float, ...] | Mapping[int, float]
 
 KIND_DESCRIPTIONS: Final[Mapping[Kind, str]] = {
     "categorical": "an item's number",
+    "ordered": "a number, counted in buckets",
     "string": "a text",
     "mean": "a number",
     "vector": "a list of numbers",

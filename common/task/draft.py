@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from common.crypto.hpke import DEFAULT_SUITE
+from common.task.domain_spec import BreakdownSpec, EdgesSpec
 from common.task.dummy_spec import PERMUTE_ONLY, DummySpec, ShufflerSpec
 from common.task.token_spec import TokenSpec
 
@@ -73,9 +74,9 @@ class TaskDraft:
     probabilities imply it."""
     labels: tuple[str, ...] = ()
     buckets: int = 0
-    """For hashing: a prime below domain_size. 0 means the protocol's own or the optimal number if a
-    hashing protocol relies on no shuffler, and no hashing otherwise. domain_size or more means no
-    hashing, except of strings."""
+    """For a hierarchy: the fan-out. For hashing: a prime below domain_size. 0 means the protocol's
+    own or the optimal number if a hashing protocol relies on no shuffler, and no hashing otherwise.
+    domain_size or more means no hashing, except of strings."""
     dummies_per_user: float = 0.0
     """Average number, 0 or more. If 1.3, each user adds one dummy, or two with probability .3."""
     dummies: DummySpec | None = None
@@ -98,5 +99,10 @@ class TaskDraft:
     """Only for RAPPOR; by default, TextDraft()."""
     pairs: PairDraft | None = None
     """Only for PrivKV; by default, PairDraft()."""
+    edges: EdgesSpec | None = None
+    """Edges of the buckets of numbers; domain_size may then be left out."""
+    breakdown: BreakdownSpec | None = None
+    """A public attribute to break results down by. domain_size and labels are those of one group;
+    the task gets an item for each pair of group and value."""
     tokens: TokenSpec | None = None
     """The issuer's key for the task's tokens. None: anybody may submit any number of times."""

@@ -1,7 +1,7 @@
 """The distributions of the dummies that users and the shuffler add."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Self, get_args
 
@@ -41,7 +41,8 @@ class DummySpec:
     * `negative-binomial`: the sum of `trials` geometric numbers with that ratio [CC24];
     * `each-item`: a dummy that names the item, with that probability, for each of the `trials`
       items of the domain [BC20];
-    * `clusters`: positive and negative reports of random items; see `ClusterSpec`.
+    * `clusters`: positive and negative reports of random items; see `ClusterSpec`;
+    * `levels`: for each level of a hierarchy, a fixed or fractional number of uniform nodes.
 
     The first four add uniform reports. A negative binomial number, and the number of dummies of
     `each-item`, are conditioned on being at most `most`: a larger one is drawn again. Accounting
@@ -60,6 +61,9 @@ class DummySpec:
     """Only for the distribution `clusters`."""
     one_length: bool = False
     """Whether submissions with a random number of uniform dummies are padded to one length."""
+    levels: tuple[int, ...] = ()
+    """Only for `levels`: average number of dummies of each level, the coarsest first, in units of
+    1 / EXTRA_WEIGHT_SUM."""
 
     def __post_init__(self) -> None:
         check_choice("the distribution of the dummies", self.law, get_args(DummyDistribution))
@@ -72,10 +76,17 @@ class DummySpec:
                 f"the distribution of the dummies is {self.law}; the table [dummies.clusters] is "
                 f"{'missing' if self.clusters is None else 'for the distribution clusters only'}"
             )
-        if (self.law not in {"fixed", "clusters"}) != (self.extra_weight > 0):
+        if (self.law == "levels") != bool(self.levels):
+            raise TaskError(
+                f"the distribution of the dummies is {self.law} and levels has "
+                f"{len(self.levels)} numbers; only the distribution levels has some"
+            )
+        for number in self.levels:
+            check_int_range("a level's dummies", number, 0, MAX_DUMMIES * EXTRA_WEIGHT_SUM)
+        if (self.law not in {"fixed", "clusters", "levels"}) != (self.extra_weight > 0):
             raise TaskError(
                 f"extra_weight is {self.extra_weight} for the distribution {self.law}; it must be "
-                "0 for fixed and clusters, and above 0 otherwise"
+                "0 for fixed, clusters and levels, and above 0 otherwise"
             )
         if not isinstance(self.one_length, bool):
             raise TaskError("one_length must be true or false")
@@ -91,14 +102,16 @@ class DummySpec:
         allowed = {
             "fixed": (0, 0),
             "clusters": (0, 0),
+            "levels": (0, 0),
             "fractional": (1, 1),
             "binomial": (2, MAX_TRIALS),
         }
         minimum, maximum = allowed.get(self.law, (1, MAX_TRIALS))
         if not minimum <= self.trials <= maximum:
             raise TaskError(
-                f"trials is {self.trials} for the distribution {self.law}; it must be 0 for fixed "
-                "and clusters, 1 for fractional, at least 2 for binomial and at least 1 otherwise"
+                f"trials is {self.trials} for the distribution {self.law}; it must be 0 for "
+                "fixed, clusters and levels, 1 for fractional, at least 2 for binomial and at "
+                "least 1 otherwise"
             )
         if self.bounded and self.most != self.trials:
             raise TaskError(
@@ -107,8 +120,7 @@ class DummySpec:
             )
         if not self.uniform and self.per_user:
             raise TaskError(
-                f"per_user is {self.per_user}; it must be 0 for the distribution {self.law}, whose "
-                "dummies name items"
+                f"per_user is {self.per_user}; it must be 0 for the distribution {self.law}"
             )
         if not self.bounded and self.most < 1:
             raise TaskError(
@@ -155,6 +167,7 @@ class DummySpec:
                 **clusters,
             )
         fields.setdefault("one_length", fields["law"] in RANDOM_UNIFORM)
+        fields["levels"] = tuple(fields.get("levels", ()))
         return cls(**fields)
 
     @classmethod
@@ -185,22 +198,55 @@ class DummySpec:
             most=drawn,
         )
 
+    @classmethod
+    def by_level(cls, dummies_per_user: float, sizes: Sequence[int]) -> Self:
+        """
+        Return dummies with this total mean, as many for each node of a hierarchy's levels.
+
+        `sizes` are the levels' numbers of nodes. Run by the analyzer. Errors: `averaging`.
+        """
+        each = dummies_per_user / sum(sizes)
+        levels = [cls.averaging(each * size) for size in sizes]
+        return cls(
+            law="levels",
+            per_user=0,
+            levels=tuple(each.per_user * EXTRA_WEIGHT_SUM + each.extra_weight for each in levels),
+        )
+
+    @property
+    def each_level(self) -> tuple["DummySpec", ...]:
+        """The dummies of each level, fixed or fractional; empty for other distributions."""
+        specs = []
+        for number in self.levels:
+            certain, extra = divmod(number, EXTRA_WEIGHT_SUM)
+            law: DummyDistribution = "fractional" if extra else "fixed"
+            drawn = int(extra > 0)
+            specs.append(
+                DummySpec(law=law, per_user=certain, trials=drawn, extra_weight=extra, most=drawn)
+            )
+        return tuple(specs)
+
     @property
     def bounded(self) -> bool:
         """Whether the number of dummies is drawn without conditioning on `most`."""
-        return self.law in {"fixed", "fractional", "binomial", "clusters"}
+        return self.law in {"fixed", "fractional", "binomial", "clusters", "levels"}
 
     @property
     def uniform(self) -> bool:
-        """Whether dummies are uniform reports; if not, each names an item."""
-        return self.law not in {"each-item", "clusters"}
+        """Whether dummies are uniform reports; if not, each names an item, or a level's node."""
+        return self.law not in {"each-item", "clusters", "levels"}
+
+    @property
+    def certain(self) -> int:
+        """Number of dummies that each user always adds, at all levels together."""
+        return self.per_user + sum(each.per_user for each in self.each_level)
 
     @property
     def maximum(self) -> int:
         """Maximum number of dummies of one user; for clusters, null reports included."""
         if self.clusters is not None:
             return self.clusters.lengths[-1]
-        return self.per_user + self.most
+        return self.per_user + self.most + sum(each.maximum for each in self.each_level)
 
     @property
     def lengths(self) -> tuple[int, ...]:
@@ -213,6 +259,8 @@ class DummySpec:
         """
         if self.clusters is not None:
             return self.clusters.lengths
+        if self.levels:
+            return tuple(range(self.certain, self.maximum + 1))
         shown = self.uniform and not self.one_length
         step = self.most // MAX_LENGTHS + 1 if shown else self.most + 1
         return tuple(range(self.per_user + self.most % step, self.maximum + 1, step))
@@ -221,6 +269,11 @@ class DummySpec:
         """Return the probability of each of the `lengths`; same shape."""
         if self.clusters is not None:
             return self.clusters.length_probabilities()
+        if self.levels:
+            total = np.ones(1)
+            for each in self.each_level:
+                total = np.convolve(total, each.length_probabilities())
+            return total
         lengths = np.array(self.lengths)
         if len(lengths) == 1:
             return np.ones(1)
@@ -246,6 +299,8 @@ class DummySpec:
         """Average number of dummies of one user, before conditioning on `most`; nulls excluded."""
         if self.clusters is not None:
             return self.clusters.expected_reports
+        if self.levels:
+            return sum(self.levels) / EXTRA_WEIGHT_SUM
         chance = self.extra_probability
         if self.law == "negative-binomial":
             return self.per_user + self.trials * chance / (1 - chance)

@@ -21,16 +21,13 @@ from common.crypto.hpke import DEFAULT_SUITE, SUITES, suite_named
 from common.crypto.signed_key import PROOF_BYTES, end_of_validity
 from common.crypto.signing import PublicIdentity, SignedTask
 from common.errors import ProofError, TaskError
-from common.protocols import Kind, Protocol, Refinement, protocol_named
-from common.task.dummy_spec import KEEP_SUM, RANDOM_UNIFORM, DummySpec, ShufflerSpec
+from common.protocols import ITEM_KINDS, Kind, Protocol, Refinement, protocol_named
+from common.task.composition import check_composition, check_domain_size
+from common.task.domain_spec import GROUP_SEPARATOR, BreakdownSpec, EdgesSpec, hierarchy_sizes
+from common.task.dummy_spec import RANDOM_UNIFORM, DummySpec, ShufflerSpec
 from common.task.specs import (
-    MAX_DIMENSIONS,
-    MAX_DOMAIN_SIZE,
-    MAX_KEYS,
     AnySpec,
-    KeyValueSpec,
     MechanismSpec,
-    NumberSpec,
     RapporSpec,
     check_choice,
     check_float,
@@ -38,7 +35,6 @@ from common.task.specs import (
     check_labels,
     check_open_range,
     check_printable,
-    normalize,
     spec_as,
     spec_from_fields,
 )
@@ -68,6 +64,9 @@ _PARSE_ERRORS: Final = (
 )
 """Exceptions that parsing arbitrary bytes may raise."""
 _HEXADECIMAL: Final = ("analyzer_key", "shuffler_key", "shuffler_key_proof", "nonce")
+_ADDED: Final = ("shuffler_key_proof", "tokens", "edges", "breakdown")
+_ADDED_TO_DUMMIES: Final = ("clusters", "levels")
+"""Fields that former versions lacked."""
 _INFINITE: Final = "inf"
 """Infinity in the canonical bytes; JSON has no number for it."""
 
@@ -122,11 +121,23 @@ class Task:
     former versions, which no device answers."""
     tokens: TokenSpec | None = None
     """The one-time tokens that submissions must spend; None if anybody may submit any number."""
+    edges: EdgesSpec | None = None
+    """Edges of the buckets, if the items are ordered buckets of numbers."""
+    breakdown: BreakdownSpec | None = None
+    """The public attribute that the items are broken down by; None for none."""
 
     def __post_init__(self) -> None:
         check_domain_size(self.domain_size, self.kind)  # first, since other rules multiply by it
-        _check_composition(self)
+        check_composition(
+            self.composition,
+            self.mechanism,
+            self.dummies,
+            self.shuffler,
+            domain_size=self.domain_size,
+            labels=self.labels,
+        )
         check_labels(self.labels, self.domain_size)
+        self._check_domain()
         if not MIN_DELTA <= check_float("delta", self.delta) < 1:
             raise TaskError(f"delta is {self.delta}; it must be at least {MIN_DELTA} and below 1")
         check_int_range("n_min", self.n_min, 1, MAX_USERS)
@@ -158,6 +169,34 @@ class Task:
                 f"the limit is {MAX_ENVELOPE_BYTES}"
             )
         self._check_budget()
+
+    def _check_domain(self) -> None:
+        """Check that edges and breakdown fit the protocol and the number of items."""
+        if self.kind == "ordered" and self.edges is None:
+            raise TaskError(f"the protocol {self.protocol} needs a table of edges")
+        if not self.composition.collects(self.kind) or (self.edges and self.labels):
+            raise TaskError(
+                f"edges are for protocols about any items, without labels; the protocol is "
+                f"{self.protocol}, with {len(self.labels)} labels"
+            )
+        if self.breakdown is not None and self.kind not in ITEM_KINDS:
+            raise TaskError(f"a breakdown is for items; the protocol {self.protocol} has none")
+        size = self.edges.size if self.edges else self.domain_size // self.groups
+        if size * self.groups != self.domain_size:
+            raise TaskError(
+                f"domain_size is {self.domain_size}; it must be {self.groups} groups of {size} "
+                "items"
+            )
+        if self.breakdown is not None:
+            for item, label in enumerate(self.labels):
+                group = self.breakdown.groups[item // size]
+                if not label.startswith(group + GROUP_SEPARATOR):
+                    raise TaskError(f"the label of item {item} must begin with its group, {group}")
+        if self.level_sizes and len(self.level_sizes) != self.item_mechanism.digits:
+            raise TaskError(
+                f"digits is {self.item_mechanism.digits}; a hierarchy of {size} buckets with a "
+                f"fan-out of {self.item_mechanism.buckets} has {len(self.level_sizes)} levels"
+            )
 
     def _check_budget(self) -> None:
         check_printable("population", self.population, MAX_POPULATION_CHARACTERS)
@@ -242,7 +281,24 @@ class Task:
     @property
     def kind(self) -> Kind:
         """The kind of one person's value."""
-        return self.composition.kind
+        return "ordered" if self.edges else self.composition.kind
+
+    @property
+    def groups(self) -> int:
+        """Number of groups of the breakdown; 1 without a breakdown."""
+        return len(self.breakdown.groups) if self.breakdown else 1
+
+    @property
+    def level_sizes(self) -> tuple[int, ...]:
+        """
+        Number of nodes of each level of a hierarchy, the coarsest first; empty for other tasks.
+
+        A node of a level is split into up to `buckets` nodes of the next; each group has its own.
+        """
+        spec = self.mechanism
+        if not isinstance(spec, MechanismSpec) or spec.name != "hierarchy":
+            return ()
+        return hierarchy_sizes(self.domain_size // self.groups, spec.buckets, self.groups)
 
     @property
     def amplified(self) -> bool:
@@ -276,9 +332,14 @@ class Task:
         """
         Numbers of sealed reports that a submission may have, ascending.
 
-        A device pads the user's own report and dummies to the next of them with null reports.
+        A device pads the user's own reports and dummies to the next of them with null reports.
         """
-        return tuple(1 + number for number in self.dummies.lengths)
+        return tuple(self.own_reports + number for number in self.dummies.lengths)
+
+    @property
+    def own_reports(self) -> int:
+        """Number of reports of a user's own value: one, or one for each level of a hierarchy."""
+        return max(1, len(self.level_sizes))
 
     @property
     def expected_shuffler_dummies(self) -> int:
@@ -313,20 +374,19 @@ class Task:
     def to_bytes(self) -> bytes:
         """Return the canonical bytes to sign and publish; raise TaskError above MAX_TASK_BYTES."""
         fields: dict[str, Any] = {"version": FORMAT_VERSION, "kind": self.kind, **asdict(self)}
-        if self.dummies.clusters is None:
-            del fields["dummies"]["clusters"]  # tasks of other protocols keep their bytes
-        if self.dummies.one_length or self.dummies.law not in RANDOM_UNIFORM:
-            del fields["dummies"]["one_length"]  # and so do tasks of former versions
         for name in _HEXADECIMAL:
             fields[name] = fields[name].hex()
-        if not self.shuffler_key_proof:
-            del fields["shuffler_key_proof"]  # likewise
-        if self.tokens is None:
-            del fields["tokens"]
-        else:
+        if self.tokens is not None:
             fields["tokens"] = self.tokens.fields()
         if math.isinf(self.local_epsilon):
             fields["local_epsilon"] = _INFINITE
+        # Without the fields of later versions, other tasks keep their bytes.
+        for table, names in ((fields, _ADDED), (fields["dummies"], _ADDED_TO_DUMMIES)):
+            for name in names:
+                if not table[name]:
+                    del table[name]
+        if self.dummies.one_length or self.dummies.law not in RANDOM_UNIFORM:
+            fields["dummies"].pop("one_length", None)
         text = json.dumps(
             fields, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
         )
@@ -382,7 +442,9 @@ class Task:
             fields[name] = bytes.fromhex(fields[name])
         if fields["local_epsilon"] == _INFINITE:
             fields["local_epsilon"] = math.inf
-        tokens = fields.pop("tokens", None)
+        tokens, edges, breakdown = (
+            fields.pop(name, None) for name in ("tokens", "edges", "breakdown")
+        )
         labels = fields.pop("labels")
         if not all(isinstance(label, str) for label in labels):
             raise TaskError("labels must be text")
@@ -392,6 +454,8 @@ class Task:
             shuffler=ShufflerSpec(**fields.pop("shuffler")),
             labels=tuple(labels),
             tokens=None if tokens is None else TokenSpec.from_fields(tokens),
+            edges=None if edges is None else EdgesSpec.from_fields(edges),
+            breakdown=None if breakdown is None else BreakdownSpec.from_fields(breakdown),
             **fields,
         )
 
@@ -431,163 +495,6 @@ def honest_share(n_users: int, fraction: float) -> int:
 
 def _refuse_constant(text: str) -> NoReturn:
     raise TaskError(f"{text} is not a number that a task may contain")
-
-
-# --- the rules of protocols ----------------------------------------------------------------------
-
-MAX_SHUFFLER_DUMMIES: Final = 10**9
-"""Maximum expected number of shuffler dummies in one batch."""
-MAX_SHUFFLER_DRAWS: Final = 10**10
-"""Maximum expected number of draws for one batch's shuffler dummies; this many take minutes."""
-
-_SIZES: Final[dict[Kind, tuple[int, int]]] = {
-    "categorical": (2, MAX_DOMAIN_SIZE),
-    "string": (1, MAX_DOMAIN_SIZE),
-    "mean": (1, 1),
-    "vector": (2, MAX_DIMENSIONS),
-    "key-value": (1, MAX_KEYS),
-}
-
-
-def check_domain_size(domain_size: int, kind: Kind = "categorical") -> None:
-    """Raise TaskError unless a kind of task may have this many items, numbers or keys."""
-    check_int_range("domain_size", domain_size, *_SIZES[kind])
-
-
-def _check_composition(task: Task) -> None:
-    """Raise TaskError unless the mechanism, dummies and shuffler match the task's protocol."""
-    protocol, spec = protocol_named(task.protocol), task.mechanism
-    if spec.name not in protocol.mechanisms:
-        stated = f", with {spec.buckets} buckets" if isinstance(spec, MechanismSpec) else ""
-        raise TaskError(
-            f"the protocol {protocol.name} uses the mechanism {' or '.join(protocol.mechanisms)}; "
-            f"the task has {spec.name}{stated}"
-        )
-    _check_noise(task, protocol)
-    _check_dummies(task, protocol)
-    _check_shuffler(task, protocol)
-    if isinstance(spec, MechanismSpec):
-        _check_items(task, spec, protocol)
-    else:
-        _check_other_kinds(task, spec)
-
-
-def _check_noise(task: Task, protocol: Protocol) -> None:
-    spec = task.mechanism
-    if spec.noiseless and protocol.local_noise == "required":
-        raise TaskError(
-            f"the protocol {protocol.name} needs local noise; other_weight is 0, and must be above "
-            "0, with a finite local_epsilon"
-        )
-    if not spec.noiseless and protocol.local_noise == "none":
-        raise TaskError(
-            f"the protocol {protocol.name} has no local noise; local_epsilon is "
-            f"{task.local_epsilon}, and must be infinite"
-        )
-
-
-def _check_dummies(task: Task, protocol: Protocol) -> None:
-    dummies = task.dummies
-    if "clusters" in protocol.dummy_distributions and dummies.clusters is None:
-        raise TaskError(
-            f"the protocol {protocol.name} needs a table of clusters; the distribution of the "
-            f"dummies is {dummies.law}"
-        )
-    if dummies.maximum > 0:
-        if not protocol.dummy_distributions:
-            raise TaskError(
-                f"the protocol {protocol.name} has no dummies; "
-                f"the task has up to {dummies.maximum} for each user"
-            )
-        check_choice(
-            "the distribution of this protocol's dummies", dummies.law, protocol.dummy_distributions
-        )
-    if dummies.law == "each-item" and dummies.trials != task.domain_size:
-        raise TaskError(
-            f"trials is {dummies.trials}; for the distribution each-item it must be domain_size, "
-            f"{task.domain_size}"
-        )
-
-
-def _check_shuffler(task: Task, protocol: Protocol) -> None:
-    spec = task.shuffler
-    check_choice(
-        "the distribution of this protocol's shuffler", spec.law, (protocol.shuffler_distribution,)
-    )
-    if spec.keep_probability < 1 and not protocol.samples:
-        raise TaskError(
-            f"the protocol {protocol.name} keeps every report; keep_weight is "
-            f"{spec.keep_weight}, and must be {KEEP_SUM}"
-        )
-    expected = math.ceil(task.domain_size * spec.moments()[0])
-    check_int_range("the shuffler's expected dummies", expected, 0, MAX_SHUFFLER_DUMMIES)
-    draws = math.ceil(task.domain_size * spec.draws_per_item)
-    check_int_range("the shuffler's expected draws", draws, 0, MAX_SHUFFLER_DRAWS)
-
-
-def _check_items(task: Task, spec: MechanismSpec, protocol: Protocol) -> None:
-    if protocol.domain == "binary" and task.domain_size != 2:  # noqa: PLR2004  # a bit has two values
-        raise TaskError(
-            f"the protocol {protocol.name} collects a bit; domain_size is {task.domain_size}, "
-            "and must be 2"
-        )
-    if protocol.buckets not in {0, spec.buckets} and spec.name == protocol.mechanism:
-        raise TaskError(
-            f"the protocol {protocol.name} hashes into {protocol.buckets} buckets; the task "
-            f"has {spec.buckets}"
-        )
-    if protocol.domain == "labelled" and not task.labels:
-        raise TaskError(f"the protocol {protocol.name} hashes labels; the task has none")
-    plain = spec.name in {"grr", "warner"}
-    if plain and (spec.buckets != task.domain_size or spec.digits != 1):
-        raise TaskError(
-            f"GRR over {task.domain_size} items needs {task.domain_size} buckets and 1 digit; "
-            f"the task has {spec.buckets} and {spec.digits}"
-        )
-    if spec.name == "local-hashing" and spec.buckets**spec.digits < task.domain_size:
-        raise TaskError(
-            f"{spec.digits} digits in base {spec.buckets} cannot represent {task.domain_size} items"
-        )
-
-
-def _check_texts(labels: Sequence[str], most_bytes: int) -> None:
-    """Raise TaskError unless devices can send every label as a text."""
-    for item, label in enumerate(labels):
-        size = len(label.encode())
-        if size > most_bytes:
-            raise TaskError(
-                f"the label of item {item} has {size} bytes in UTF-8; most_bytes is {most_bytes}, "
-                "and nobody could answer it"
-            )
-        if label != normalize(label):
-            raise TaskError(
-                f"the label of item {item} is not in Unicode's normal form C, in which devices "
-                "send every text: nobody could answer it"
-            )
-
-
-def _check_other_kinds(task: Task, spec: RapporSpec | NumberSpec | KeyValueSpec) -> None:
-    size = task.domain_size
-    if isinstance(spec, RapporSpec):
-        if spec.encoding == "labels" and (len(task.labels), spec.bits) != (size, size):
-            raise TaskError(
-                f"the encoding labels needs {size} bits and labels, as many as domain_size; "
-                f"the task has {spec.bits} and {len(task.labels)}"
-            )
-        if spec.encoding == "bloom" and (task.labels or size != 1):
-            raise TaskError(
-                f"the encoding bloom needs 0 labels and a domain_size of 1; "
-                f"the task has {len(task.labels)} and {size}"
-            )
-        _check_texts(task.labels, spec.most_bytes)
-    elif isinstance(spec, NumberSpec):
-        if max(spec.sampled, spec.projected) > size:
-            raise TaskError(
-                f"sampled is {spec.sampled} and projected {spec.projected}; "
-                f"a person has only {size} numbers"
-            )
-    elif spec.fakes and len(spec.fakes) != size:
-        raise TaskError(f"there are {len(spec.fakes)} fake values and {size} keys")
 
 
 @lru_cache(maxsize=8)

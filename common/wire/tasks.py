@@ -11,6 +11,7 @@ from common.errors import WireError
 from common.messages.batch import TaskState, TaskSummary
 from common.protocols import DummyDistribution, ShufflerDistribution
 from common.task.cluster_spec import ClusterSpec
+from common.task.domain_spec import BreakdownSpec, EdgesSpec, Outside, Spacing
 from common.task.draft import NumberDraft, PairDraft, TaskDraft, TextDraft
 from common.task.dummy_spec import MAX_DUMMIES, DummySpec, ShufflerSpec
 from common.task.specs import (
@@ -104,6 +105,15 @@ _TABLES: Final[dict[str, Codec[Any, Any]]] = {
         },
         {"clusters": _CLUSTERS.to_wire},
     ),
+    "edges": Codec(
+        EdgesSpec,
+        analyzer_pb2.EdgesSpec,
+        {
+            "spacing": lambda _, name: parse_word("spacing", name, get_args(Spacing)),
+            "outside": lambda _, name: parse_word("outside", name, get_args(Outside)),
+        },
+    ),
+    "breakdown": Codec(BreakdownSpec, analyzer_pb2.BreakdownSpec, {"groups": _labels}),
     "shuffler": Codec(
         ShufflerSpec,
         analyzer_pb2.ShufflerSpec,

@@ -285,7 +285,7 @@ def _log_excess(design: Design) -> float:
         return -math.inf
     anonymity_set = parameters.anonymity_set(target.n_min)
     if target.rounds > 1:
-        epsilon = central_epsilon(parameters, anonymity_set)
+        epsilon = central_epsilon(parameters, parameters.release(anonymity_set))
         mu = math.inf if math.isinf(epsilon) else gaussian_mu(epsilon, target.delta)
         meets = epsilon <= target.central_epsilon
     else:

@@ -36,11 +36,11 @@ _MAX_HALVINGS: Final = 40
 def meets_target(design: Design) -> bool:
     """Return whether a design meets its target by exact accounting, with room for rounding."""
     parameters, target = design.parameters, design.target
-    anonymity_set = parameters.anonymity_set(target.n_min)
+    release = parameters.release(parameters.anonymity_set(target.n_min))
     epsilon = target.central_epsilon / CLAIM_ROOM
     if target.rounds == 1:
-        return parameters.release(anonymity_set).delta(epsilon) <= MARGIN * target.delta
-    return central_epsilon(parameters, anonymity_set) <= epsilon
+        return release.delta(epsilon) <= MARGIN * target.delta
+    return central_epsilon(parameters, release) <= epsilon
 
 
 def shuffler_designs(target: Requirements) -> list[Design]:

@@ -104,7 +104,7 @@ def proven_epsilon(parameters: PrivacyParameters, honest: int, adding: int) -> f
     `adding` of the `honest` users add dummies. None without amplification, or if the attack cannot
     model the noise, is slow or fails.
     """
-    release = parameters.release(parameters.anonymity_set_of(honest, honest, adding, 0))
+    release = parameters.release_of(honest, honest, adding)
     delta = parameters.delta
     if not isinstance(release, AmplifiedRelease):
         return None

@@ -82,10 +82,12 @@ class CreateTaskRequest(_message.Message):
     TEXTS_FIELD_NUMBER: _builtins.int
     PAIRS_FIELD_NUMBER: _builtins.int
     TOKENS_FIELD_NUMBER: _builtins.int
+    EDGES_FIELD_NUMBER: _builtins.int
+    BREAKDOWN_FIELD_NUMBER: _builtins.int
     protocol: _builtins.str
     domain_size: _builtins.int
     buckets: _builtins.int
-    """for hashing: a prime below domain_size; 0: the default"""
+    """a fan-out, or for hashing a prime below domain_size; 0: default"""
     dummies_per_user: _builtins.float
     """average; 1.3 means one, and a second with probability 0.3"""
     local_epsilon: _builtins.float
@@ -130,6 +132,14 @@ class CreateTaskRequest(_message.Message):
     def tokens(self) -> _task_pb2.TokenSpec:
         """absent: anybody may submit any number of times"""
 
+    @_builtins.property
+    def edges(self) -> Global___EdgesSpec:
+        """for ordered buckets of numbers"""
+
+    @_builtins.property
+    def breakdown(self) -> Global___BreakdownSpec:
+        """a public attribute to break results down by"""
+
     def __init__(
         self,
         *,
@@ -155,10 +165,12 @@ class CreateTaskRequest(_message.Message):
         texts: Global___TextDraft | None = ...,
         pairs: Global___PairDraft | None = ...,
         tokens: _task_pb2.TokenSpec | None = ...,
+        edges: Global___EdgesSpec | None = ...,
+        breakdown: Global___BreakdownSpec | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_budget_delta", b"_budget_delta", "_budget_epsilon", b"_budget_epsilon", "budget_delta", b"budget_delta", "budget_epsilon", b"budget_epsilon", "dummies", b"dummies", "numbers", b"numbers", "pairs", b"pairs", "shuffler", b"shuffler", "texts", b"texts", "tokens", b"tokens"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_budget_delta", b"_budget_delta", "_budget_epsilon", b"_budget_epsilon", "breakdown", b"breakdown", "budget_delta", b"budget_delta", "budget_epsilon", b"budget_epsilon", "dummies", b"dummies", "edges", b"edges", "numbers", b"numbers", "pairs", b"pairs", "shuffler", b"shuffler", "texts", b"texts", "tokens", b"tokens"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_budget_delta", b"_budget_delta", "_budget_epsilon", b"_budget_epsilon", "assumed_honest_fraction", b"assumed_honest_fraction", "buckets", b"buckets", "budget_delta", b"budget_delta", "budget_epsilon", b"budget_epsilon", "deadline", b"deadline", "delta", b"delta", "domain_size", b"domain_size", "dummies", b"dummies", "dummies_per_user", b"dummies_per_user", "labels", b"labels", "local_epsilon", b"local_epsilon", "n_min", b"n_min", "numbers", b"numbers", "pairs", b"pairs", "population", b"population", "protocol", b"protocol", "shuffler", b"shuffler", "shuffler_key", b"shuffler_key", "suite", b"suite", "target_size", b"target_size", "texts", b"texts", "tokens", b"tokens"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_budget_delta", b"_budget_delta", "_budget_epsilon", b"_budget_epsilon", "assumed_honest_fraction", b"assumed_honest_fraction", "breakdown", b"breakdown", "buckets", b"buckets", "budget_delta", b"budget_delta", "budget_epsilon", b"budget_epsilon", "deadline", b"deadline", "delta", b"delta", "domain_size", b"domain_size", "dummies", b"dummies", "dummies_per_user", b"dummies_per_user", "edges", b"edges", "labels", b"labels", "local_epsilon", b"local_epsilon", "n_min", b"n_min", "numbers", b"numbers", "pairs", b"pairs", "population", b"population", "protocol", b"protocol", "shuffler", b"shuffler", "shuffler_key", b"shuffler_key", "suite", b"suite", "target_size", b"target_size", "texts", b"texts", "tokens", b"tokens"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__budget_delta: _TypeAlias = _typing.Literal["budget_delta"]  # noqa: Y015
     _WhichOneofArgType__budget_delta: _TypeAlias = _typing.Literal["_budget_delta", b"_budget_delta"]  # noqa: Y015
@@ -170,6 +182,71 @@ class CreateTaskRequest(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__budget_epsilon) -> _WhichOneofReturnType__budget_epsilon | None: ...
 
 Global___CreateTaskRequest: _TypeAlias = CreateTaskRequest  # noqa: Y015
+
+@_typing.final
+class EdgesSpec(_message.Message):
+    """Edges of ordered buckets: common/task/domain_spec.py."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SPACING_FIELD_NUMBER: _builtins.int
+    LOW_FIELD_NUMBER: _builtins.int
+    HIGH_FIELD_NUMBER: _builtins.int
+    BUCKETS_FIELD_NUMBER: _builtins.int
+    GIVEN_FIELD_NUMBER: _builtins.int
+    UNIT_FIELD_NUMBER: _builtins.int
+    OUTSIDE_FIELD_NUMBER: _builtins.int
+    spacing: _builtins.str
+    low: _builtins.float
+    high: _builtins.float
+    buckets: _builtins.int
+    unit: _builtins.str
+    outside: _builtins.str
+    @_builtins.property
+    def given(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]: ...
+    def __init__(
+        self,
+        *,
+        spacing: _builtins.str = ...,
+        low: _builtins.float = ...,
+        high: _builtins.float = ...,
+        buckets: _builtins.int = ...,
+        given: _abc.Iterable[_builtins.float] | None = ...,
+        unit: _builtins.str = ...,
+        outside: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["buckets", b"buckets", "given", b"given", "high", b"high", "low", b"low", "outside", b"outside", "spacing", b"spacing", "unit", b"unit"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___EdgesSpec: _TypeAlias = EdgesSpec  # noqa: Y015
+
+@_typing.final
+class BreakdownSpec(_message.Message):
+    """A public attribute and its values: common/task/domain_spec.py."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ATTRIBUTE_FIELD_NUMBER: _builtins.int
+    GROUPS_FIELD_NUMBER: _builtins.int
+    attribute: _builtins.str
+    @_builtins.property
+    def groups(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    def __init__(
+        self,
+        *,
+        attribute: _builtins.str = ...,
+        groups: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attribute", b"attribute", "groups", b"groups"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BreakdownSpec: _TypeAlias = BreakdownSpec  # noqa: Y015
 
 @_typing.final
 class NumberDraft(_message.Message):
@@ -289,6 +366,7 @@ class DummySpec(_message.Message):
     MOST_FIELD_NUMBER: _builtins.int
     CLUSTERS_FIELD_NUMBER: _builtins.int
     ONE_LENGTH_FIELD_NUMBER: _builtins.int
+    LEVELS_FIELD_NUMBER: _builtins.int
     law: _builtins.str
     per_user: _builtins.int
     trials: _builtins.int
@@ -300,6 +378,10 @@ class DummySpec(_message.Message):
     def clusters(self) -> Global___ClusterSpec:
         """only for the law clusters"""
 
+    @_builtins.property
+    def levels(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """only for the law levels"""
+
     def __init__(
         self,
         *,
@@ -310,10 +392,11 @@ class DummySpec(_message.Message):
         most: _builtins.int = ...,
         clusters: Global___ClusterSpec | None = ...,
         one_length: _builtins.bool = ...,
+        levels: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["clusters", b"clusters"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["clusters", b"clusters", "extra_weight", b"extra_weight", "law", b"law", "most", b"most", "one_length", b"one_length", "per_user", b"per_user", "trials", b"trials"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["clusters", b"clusters", "extra_weight", b"extra_weight", "law", b"law", "levels", b"levels", "most", b"most", "one_length", b"one_length", "per_user", b"per_user", "trials", b"trials"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

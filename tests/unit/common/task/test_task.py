@@ -190,7 +190,7 @@ def test_an_infinite_local_epsilon_has_one_form_only(other: str) -> None:
         (
             "puredump",
             {"buckets": 0},
-            "the protocol puredump has no local noise; local_epsilon is 2.0, and must be infinite",
+            "the protocol puredump has no local noise; other_weight must be 0",
         ),
         ("mixdump", _NOISELESS, "the protocol mixdump needs local noise; other_weight is 0"),
     ],

@@ -1,0 +1,240 @@
+"""
+A tree of histograms over ordered buckets: the protocol `hierarchy`.
+
+A user reports the bucket of the value at every level of a tree, without noise; uniform dummies of
+each level hide the nodes. The levels are separate histograms, whose privacy losses compose. A range
+of buckets is then a sum of few nodes instead of many buckets.
+
+The estimate is the least-squares one that agrees with all levels and with the number of users
+[HRMS10]. Upwards, a node's own count is averaged with the sum of its children, weighted by their
+variances; downwards, what a node's final count differs from the sum of its children is split among
+them by their variances. A node's final count and the deviations of its children from their shares
+of it are uncorrelated, so variances of sums add up along the tree.
+
+With n users and an expected d dummies of each node, a count has the variance d. The number of a
+level's dummies is known, which takes a share 1/(level's nodes) off the variance of a node and
+nothing off the variances of a regular tree's estimates, where it moves all siblings alike.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from common.errors import ReportError, TaskError
+from common.mechanisms.base import Counts, MechanismRequest, Mixture, Reports, Vector, check_values
+from common.mechanisms.reduction import MatchCountReduction
+from common.mechanisms.weights import OddsOfWeights, ResponseWeights
+from common.messages.submission import PLAIN_REPORT, plain_reports
+from common.task.domain_spec import hierarchy_sizes
+from common.task.dummy_spec import DummySpec
+from common.task.specs import MechanismSpec
+from common.task.task import Task
+
+_LEAST_VARIANCE = 1e-9
+"""Variance of a count without dummies, so that exact counts can be weighted too."""
+
+
+@dataclass(frozen=True)
+class Hierarchy(OddsOfWeights):
+    """True nodes of each level; cells are the nodes of all levels, the coarsest level first."""
+
+    sizes: tuple[int, ...]
+    """Nodes of each level, the coarsest first; the last are the items."""
+    fan_out: int
+    groups: int
+    """Number of trees, one for each group of a breakdown."""
+    added: DummySpec
+    """The users' dummies."""
+    weights: ResponseWeights
+
+    @classmethod
+    def specify(cls, request: MechanismRequest) -> MechanismSpec:
+        """Return the fan-out as buckets and the levels as digits; there is no local noise."""
+        weights, size = (
+            ResponseWeights.for_epsilon(request.local_epsilon),
+            request.domain_size // request.groups,
+        )
+        if request.buckets < 2:  # noqa: PLR2004  # a node has at least two children
+            raise TaskError(f"buckets, the fan-out, is {request.buckets}; it must be at least 2")
+        fan_out = min(request.buckets, size)
+        levels = len(hierarchy_sizes(size, fan_out))
+        return request.spec(weights, buckets=fan_out, dtype=PLAIN_REPORT, digits=levels)
+
+    @classmethod
+    def of(cls, task: Task) -> Self:
+        """Build the mechanism of a task."""
+        return cls(
+            sizes=task.level_sizes,
+            fan_out=task.item_mechanism.buckets,
+            groups=task.groups,
+            added=task.dummies,
+            weights=ResponseWeights.of(task.item_mechanism),
+        )
+
+    report_dtype = PLAIN_REPORT
+    """One unsigned 32-bit cell."""
+
+    @property
+    def domain_size(self) -> int:
+        """Number of buckets of all groups."""
+        return self.sizes[-1]
+
+    @property
+    def reduction(self) -> MatchCountReduction:
+        """Match count of the last level alone; see `level_reductions`."""
+        return self.level_reductions[-1]
+
+    @cached_property
+    def level_reductions(self) -> tuple[MatchCountReduction, ...]:
+        """Match count of each level's histogram; a user's levels compose."""
+        return tuple(
+            MatchCountReduction.for_weights(answers=size, weights=self.weights, hashed=False)
+            for size in self.sizes
+        )
+
+    @cached_property
+    def _offsets(self) -> NDArray[np.int64]:
+        """The first cell of each level, and the number of cells; shape (levels + 1,)."""
+        return np.cumsum([0, *self.sizes])
+
+    @cached_property
+    def _parents(self) -> tuple[NDArray[np.int64], ...]:
+        """Each level's parents in the level before; all 0, the root, for the first level."""
+        found = [np.zeros(self.sizes[0], dtype=np.int64)]
+        for above, size in zip(self.sizes, self.sizes[1:], strict=False):
+            group, node = np.divmod(np.arange(size), size // self.groups)
+            found.append(group * (above // self.groups) + node // self.fan_out)
+        return tuple(found)
+
+    @cached_property
+    def _paths(self) -> NDArray[np.int64]:
+        """The node of each level that holds an item, shape (levels, items)."""
+        nodes = [np.arange(self.domain_size)]
+        for parents in self._parents[:0:-1]:
+            nodes.insert(0, parents[nodes[0]])
+        return np.array(nodes)
+
+    def randomize(self, values: NDArray[np.int64], rng: np.random.Generator) -> Reports:
+        """Return the cell of every level for each value, user by user. Run by the user agent."""
+        del rng
+        check_values(values, self.domain_size)
+        return plain_reports((self._paths[:, values].T + self._offsets[:-1]).ravel())
+
+    def level_dummies(self, counts: Sequence[int], rng: np.random.Generator) -> Reports:
+        """Draw dummies, counted by level, as uniform nodes of theirs. Run by the user agent."""
+        drawn = [
+            first + rng.integers(0, size, size=count, dtype=np.int64)
+            for first, size, count in zip(self._offsets, self.sizes, counts, strict=False)
+        ]
+        return plain_reports(np.concatenate(drawn))
+
+    def dummies(self, count: int, rng: np.random.Generator) -> Reports:
+        """Draw `count` uniform dummies of random levels, by their shares of all dummies."""
+        shares = np.array(self.added.levels, dtype=np.float64)
+        return self.level_dummies(rng.multinomial(count, shares / shares.sum()).tolist(), rng)
+
+    def valid(self, reports: Reports) -> NDArray[np.bool_]:
+        """Return which reports name a node. Run by the analyzer."""
+        inside: NDArray[np.bool_] = reports["item"] < self._offsets[-1]
+        return inside
+
+    def supports(self, reports: Reports, item: int) -> NDArray[np.bool_]:
+        """Return which reports name a node that holds an item. Run by auditors."""
+        return np.isin(reports["item"], self._paths[:, item] + self._offsets[:-1])
+
+    def tally(self, reports: Reports) -> Counts:
+        """Count reports by node. Run by the analyzer."""
+        if not self.valid(reports).all():
+            raise ReportError(f"a node is not below {self._offsets[-1]}")
+        return np.bincount(reports["item"].astype(np.int64), minlength=self._offsets[-1])
+
+    def sample_cells(self, users: Counts, n_dummies: int, rng: np.random.Generator) -> Counts:
+        """Count the nodes of `users`, and draw all their dummies; n_dummies is 0."""
+        del n_dummies
+        n_users, cells = int(users.sum()), []
+        for nodes, size, spec in zip(self._paths, self.sizes, self.added.each_level, strict=True):
+            number = n_users * spec.per_user + rng.binomial(n_users, spec.extra_probability)
+            own = np.bincount(nodes, weights=users, minlength=size).astype(np.int64)
+            cells.append(own + rng.multinomial(number, np.full(size, 1 / size)))
+        return np.concatenate(cells)
+
+    def channel(self, real_share: float) -> None:
+        """Return None: a user's reports are several, and not independent."""
+        del real_share
+
+    # --- estimation: run by the analyzer ----------------------------------------------------------
+
+    def _node_variances(self, n_users: float) -> list[float]:
+        """Return the variance of each level's counts."""
+        return [
+            max(_LEAST_VARIANCE, n_users * each.expected_per_user / size)
+            for each, size in zip(self.added.each_level, self.sizes, strict=True)
+        ]
+
+    def _sum_children(self, level: int, figures: Vector) -> Vector:
+        """Sum the figures of a level's nodes over each parent."""
+        size = self.sizes[level - 1] if level else 1
+        sums = np.bincount(self._parents[level], weights=figures, minlength=size)
+        return sums.astype(np.float64)
+
+    def _combined_variances(self, n_users: float) -> list[Vector]:
+        """Return, by level, the variance of a node's average of its own count and its children."""
+        own = self._node_variances(n_users)
+        combined = [np.full(self.sizes[-1], own[-1])]
+        for level in range(len(self.sizes) - 1, 0, -1):
+            below = self._sum_children(level, combined[0])
+            combined.insert(0, 1 / (1 / own[level - 1] + 1 / below))
+        return combined
+
+    def debias(self, cells: Counts, mixture: Mixture) -> Vector:
+        """Estimate each bucket's share without bias, shape (domain_size,)."""
+        own = self._node_variances(mixture.n_real)
+        combined = self._combined_variances(mixture.n_real)
+        counts = []
+        for level, size in enumerate(self.sizes):
+            each = cells[self._offsets[level] : self._offsets[level + 1]].astype(np.float64)
+            counts.append(each - (each.sum() - mixture.n_real) / size)
+        for level in range(len(self.sizes) - 1, 0, -1):
+            weight = combined[level - 1] / own[level - 1]
+            children = self._sum_children(level, counts[level])
+            counts[level - 1] = weight * counts[level - 1] + (1 - weight) * children
+        final: Vector = np.array([mixture.n_real])
+        for level, parents in enumerate(self._parents):
+            missing = final - self._sum_children(level, counts[level])
+            share = combined[level] / self._sum_children(level, combined[level])[parents]
+            final = counts[level] + share * missing[parents]
+        return final / mixture.n_real
+
+    def variance(self, shares: Vector, mixture: Mixture) -> Vector:
+        """Return the variance of each share; it does not depend on the true shares."""
+        del shares
+        combined = self._combined_variances(mixture.n_real)
+        final: Vector = np.zeros(1)
+        for level, parents in enumerate(self._parents):
+            each = combined[level]
+            share = each / self._sum_children(level, each)[parents]
+            final = share**2 * final[parents] + each * (1 - share)
+        return final / mixture.n_real**2
+
+    def sum_variances(self, weights: Vector, n_users: float) -> Vector:
+        """
+        Return the variances of weighted sums of shares, shape (sums,).
+
+        `weights` has shape (sums, domain_size). A node's children with weights w and variances s
+        add Σ w²s - (Σ ws)²/Σs, and give the node the weight Σ ws / Σ s. Cost: one pass over all
+        nodes for each sum.
+        """
+        combined = self._combined_variances(n_users)
+        total = np.zeros(len(weights))
+        for level in range(len(self.sizes) - 1, -1, -1):
+            each, children = combined[level], self._sum_children(level, combined[level])
+            weighted = weights * each
+            first = np.unique(self._parents[level], return_index=True)[1]
+            sums = np.add.reduceat(weighted, first, axis=1)
+            total += (weighted * weights).sum(axis=1) - (sums**2 / children).sum(axis=1)
+            weights = sums / children
+        return np.maximum(total, 0.0) / n_users**2

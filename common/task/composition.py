@@ -1,0 +1,188 @@
+"""The rules that a task's mechanism, dummies and shuffler must meet for its protocol."""
+
+import math
+from collections.abc import Sequence
+from typing import Final
+
+from common.errors import TaskError
+from common.protocols import Kind, Protocol
+from common.task.dummy_spec import KEEP_SUM, DummySpec, ShufflerSpec
+from common.task.specs import (
+    MAX_DIMENSIONS,
+    MAX_DOMAIN_SIZE,
+    MAX_KEYS,
+    AnySpec,
+    KeyValueSpec,
+    MechanismSpec,
+    NumberSpec,
+    RapporSpec,
+    check_choice,
+    check_int_range,
+    normalize,
+)
+
+MAX_SHUFFLER_DUMMIES: Final = 10**9
+"""Maximum expected number of shuffler dummies in one batch."""
+MAX_SHUFFLER_DRAWS: Final = 10**10
+"""Maximum expected number of draws for one batch's shuffler dummies; this many take minutes."""
+
+_SIZES: Final[dict[Kind, tuple[int, int]]] = {
+    "categorical": (2, MAX_DOMAIN_SIZE),
+    "ordered": (2, MAX_DOMAIN_SIZE),
+    "string": (1, MAX_DOMAIN_SIZE),
+    "mean": (1, 1),
+    "vector": (2, MAX_DIMENSIONS),
+    "key-value": (1, MAX_KEYS),
+}
+
+
+def check_domain_size(domain_size: int, kind: Kind = "categorical") -> None:
+    """Raise TaskError unless a kind of task may have this many items, numbers or keys."""
+    check_int_range("domain_size", domain_size, *_SIZES[kind])
+
+
+def check_composition(
+    protocol: Protocol,
+    spec: AnySpec,
+    dummies: DummySpec,
+    shuffler: ShufflerSpec,
+    *,
+    domain_size: int,
+    labels: Sequence[str],
+) -> None:
+    """Raise TaskError unless the mechanism, dummies and shuffler match a task's protocol."""
+    if spec.name not in protocol.mechanisms:
+        stated = f", with {spec.buckets} buckets" if isinstance(spec, MechanismSpec) else ""
+        raise TaskError(
+            f"the protocol {protocol.name} uses the mechanism {' or '.join(protocol.mechanisms)}; "
+            f"the task has {spec.name}{stated}"
+        )
+    if spec.noiseless and protocol.local_noise == "required":
+        raise TaskError(
+            f"the protocol {protocol.name} needs local noise; other_weight is 0, and must be above "
+            "0, with a finite local_epsilon"
+        )
+    if not spec.noiseless and protocol.local_noise == "none":
+        raise TaskError(
+            f"the protocol {protocol.name} has no local noise; other_weight must be 0, with an "
+            "infinite local_epsilon"
+        )
+    _check_dummies(protocol, dummies, domain_size)
+    _check_shuffler(protocol, shuffler, domain_size)
+    if isinstance(spec, MechanismSpec):
+        _check_items(protocol, spec, dummies, domain_size, labels)
+    else:
+        _check_other_kinds(spec, domain_size, labels)
+
+
+def _check_dummies(protocol: Protocol, dummies: DummySpec, domain_size: int) -> None:
+    if "clusters" in protocol.dummy_distributions and dummies.clusters is None:
+        raise TaskError(
+            f"the protocol {protocol.name} needs a table of clusters; the distribution of the "
+            f"dummies is {dummies.law}"
+        )
+    if dummies.maximum > 0:
+        if not protocol.dummy_distributions:
+            raise TaskError(
+                f"the protocol {protocol.name} has no dummies; "
+                f"the task has up to {dummies.maximum} for each user"
+            )
+        check_choice(
+            "the distribution of this protocol's dummies", dummies.law, protocol.dummy_distributions
+        )
+    if dummies.law == "each-item" and dummies.trials != domain_size:
+        raise TaskError(
+            f"trials is {dummies.trials}; for the distribution each-item it must be domain_size, "
+            f"{domain_size}"
+        )
+
+
+def _check_shuffler(protocol: Protocol, spec: ShufflerSpec, domain_size: int) -> None:
+    check_choice(
+        "the distribution of this protocol's shuffler", spec.law, (protocol.shuffler_distribution,)
+    )
+    if spec.keep_probability < 1 and not protocol.samples:
+        raise TaskError(
+            f"the protocol {protocol.name} keeps every report; keep_weight is "
+            f"{spec.keep_weight}, and must be {KEEP_SUM}"
+        )
+    expected = math.ceil(domain_size * spec.moments()[0])
+    check_int_range("the shuffler's expected dummies", expected, 0, MAX_SHUFFLER_DUMMIES)
+    draws = math.ceil(domain_size * spec.draws_per_item)
+    check_int_range("the shuffler's expected draws", draws, 0, MAX_SHUFFLER_DRAWS)
+
+
+def _check_items(
+    protocol: Protocol,
+    spec: MechanismSpec,
+    dummies: DummySpec,
+    domain_size: int,
+    labels: Sequence[str],
+) -> None:
+    if protocol.domain == "binary" and domain_size != 2:  # noqa: PLR2004  # a bit has two values
+        raise TaskError(
+            f"the protocol {protocol.name} collects a bit; domain_size is {domain_size}, "
+            "and must be 2"
+        )
+    if protocol.buckets not in {0, spec.buckets} and spec.name == protocol.mechanism:
+        raise TaskError(
+            f"the protocol {protocol.name} hashes into {protocol.buckets} buckets; the task "
+            f"has {spec.buckets}"
+        )
+    if protocol.domain == "labelled" and not labels:
+        raise TaskError(f"the protocol {protocol.name} hashes labels; the task has none")
+    plain = spec.name in {"grr", "warner"}
+    if plain and (spec.buckets != domain_size or spec.digits != 1):
+        raise TaskError(
+            f"GRR over {domain_size} items needs {domain_size} buckets and 1 digit; "
+            f"the task has {spec.buckets} and {spec.digits}"
+        )
+    if spec.name == "local-hashing" and spec.buckets**spec.digits < domain_size:
+        raise TaskError(
+            f"{spec.digits} digits in base {spec.buckets} cannot represent {domain_size} items"
+        )
+    if spec.name == "hierarchy" and len(dummies.levels) != spec.digits:
+        raise TaskError(
+            f"the dummies have {len(dummies.levels)} levels; the hierarchy has {spec.digits}"
+        )
+
+
+def _check_texts(labels: Sequence[str], most_bytes: int) -> None:
+    """Raise TaskError unless devices can send every label as a text."""
+    for item, label in enumerate(labels):
+        size = len(label.encode())
+        if size > most_bytes:
+            raise TaskError(
+                f"the label of item {item} has {size} bytes in UTF-8; most_bytes is {most_bytes}, "
+                "and nobody could answer it"
+            )
+        if label != normalize(label):
+            raise TaskError(
+                f"the label of item {item} is not in Unicode's normal form C, in which devices "
+                "send every text: nobody could answer it"
+            )
+
+
+def _check_other_kinds(
+    spec: RapporSpec | NumberSpec | KeyValueSpec, size: int, labels: Sequence[str]
+) -> None:
+    if isinstance(spec, RapporSpec):
+        if spec.encoding == "labels" and (len(labels), spec.bits) != (size, size):
+            raise TaskError(
+                f"the encoding labels needs {size} bits and labels, as many as domain_size; "
+                f"the task has {spec.bits} and {len(labels)}"
+            )
+        if spec.encoding == "bloom" and (labels or size != 1):
+            raise TaskError(
+                f"the encoding bloom needs 0 labels and a domain_size of 1; "
+                f"the task has {len(labels)} and {size}"
+            )
+        _check_texts(labels, spec.most_bytes)
+    elif isinstance(spec, NumberSpec):
+        if max(spec.sampled, spec.projected) > size:
+            raise TaskError(
+                f"sampled is {spec.sampled} and projected {spec.projected}; "
+                f"a person has only {size} numbers"
+            )
+    elif spec.fakes and len(spec.fakes) != size:
+        raise TaskError(f"there are {len(spec.fakes)} fake values and {size} keys")

@@ -1,0 +1,168 @@
+"""How a task's items arise: ordered buckets of a number, and a breakdown by a public attribute."""
+
+import math
+from dataclasses import dataclass
+from typing import Any, Final, Literal, Self, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from common.errors import TaskError, ValueRangeError
+from common.task.specs import (
+    MAX_DOMAIN_SIZE,
+    check_choice,
+    check_float,
+    check_int_range,
+    check_labels,
+    check_printable,
+    check_range,
+)
+
+Spacing = Literal["equal", "logarithmic", "given"]
+Outside = Literal["refuse", "clip"]
+MAX_UNIT_CHARACTERS: Final = 32
+MAX_GIVEN_EDGES: Final = 65_537
+GROUP_SEPARATOR: Final = " / "
+"""Between a group's name and a label or a value, as in `DE / flu`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EdgesSpec:
+    """
+    The edges of ordered buckets, from the least number to the largest.
+
+    A bucket holds the numbers from its lower edge up to, but not including, its upper edge; the
+    last bucket also holds its upper edge.
+    """
+
+    spacing: Spacing = "equal"
+    """Buckets of equal width, of equal ratio (`logarithmic`), or between `given` edges."""
+    low: float = 0.0
+    high: float = 0.0
+    """Ends of the range; both 0.0 if the edges are given."""
+    buckets: int = 0
+    """Number of buckets; 0 if the edges are given."""
+    given: tuple[float, ...] = ()
+    """All edges in ascending order, one more than buckets."""
+    unit: str = ""
+    """Unit of the numbers, for display."""
+    outside: Outside = "refuse"
+    """Whether devices refuse numbers outside the range, or count them in the nearest bucket."""
+
+    def __post_init__(self) -> None:
+        check_choice("spacing", self.spacing, get_args(Spacing))
+        check_choice("outside", self.outside, get_args(Outside))
+        check_printable("unit", self.unit, MAX_UNIT_CHARACTERS)
+        if self.spacing == "given":
+            self._check_given()
+            return
+        check_range(self.low, self.high)
+        check_int_range("buckets", self.buckets, 2, MAX_DOMAIN_SIZE)
+        if self.given:
+            raise TaskError(f"given has {len(self.given)} edges; spacing must then be given")
+        if self.spacing == "logarithmic" and self.low <= 0:
+            raise TaskError(f"low is {self.low}; for logarithmic buckets it must be above 0.0")
+        if (np.diff(self.edges) <= 0).any():
+            raise TaskError(
+                f"{self.buckets} buckets from {self.low} to {self.high} are too narrow: floats "
+                "cannot tell their edges apart"
+            )
+
+    def _check_given(self) -> None:
+        check_int_range("the number of given edges", len(self.given), 3, MAX_GIVEN_EDGES)
+        if (self.low, self.high, self.buckets) != (0.0, 0.0, 0):
+            raise TaskError(
+                f"low is {self.low}, high is {self.high} and buckets is {self.buckets}; all must "
+                "be 0, since the edges are given"
+            )
+        check_range(self.given[0], self.given[-1])
+        for place, (edge, following) in enumerate(zip(self.given, self.given[1:], strict=False)):
+            if not check_float("an edge", edge) < check_float("an edge", following):
+                raise TaskError(
+                    f"edge {place + 1} is {edge} and edge {place + 2} is {following}; edges must "
+                    "ascend"
+                )
+
+    @classmethod
+    def from_fields(cls, fields: dict[str, Any]) -> Self:
+        """Parse the fields of a task; raise the errors of parsing arbitrary bytes."""
+        return cls(**{**fields, "given": tuple(fields["given"])})
+
+    @property
+    def size(self) -> int:
+        """Number of buckets."""
+        return self.buckets or len(self.given) - 1
+
+    @property
+    def edges(self) -> NDArray[np.float64]:
+        """All edges, ascending, shape (size + 1,). Cost: computed on each access."""
+        if self.spacing == "given":
+            return np.array(self.given)
+        if self.spacing == "equal":
+            return np.linspace(self.low, self.high, self.buckets + 1)
+        edges: NDArray[np.float64] = np.exp(
+            np.linspace(math.log(self.low), math.log(self.high), self.buckets + 1)
+        )
+        edges[0], edges[-1] = self.low, self.high  # exact in spite of rounding
+        return edges
+
+    def bucket_of(self, number: float) -> int:
+        """
+        Return a number's bucket, 0 .. size-1. Run by the user agent.
+
+        Raises ValueRangeError, without the number, if it is not finite, or out of range and
+        `outside` is "refuse".
+        """
+        edges = self.edges
+        inside = edges[0] <= number <= edges[-1]
+        if math.isnan(number) or not (inside or self.outside == "clip"):
+            ends = f"{edges[0]:.15g} and {edges[-1]:.15g} {self.unit}".rstrip()
+            raise ValueRangeError(f"a number must lie between {ends}")
+        return int(np.clip(np.searchsorted(edges, number, side="right") - 1, 0, self.size - 1))
+
+
+def hierarchy_sizes(buckets: int, fan_out: int, groups: int = 1) -> tuple[int, ...]:
+    """
+    Return the number of nodes of each level of a hierarchy over buckets, the coarsest first.
+
+    The last level has the buckets; a node of the level before joins up to `fan_out` neighbours of
+    one group, until a group has at most `fan_out` nodes.
+    """
+    sizes = [buckets]
+    while sizes[0] > fan_out:
+        sizes.insert(0, -(-sizes[0] // fan_out))
+    return tuple(groups * size for size in sizes)
+
+
+MAX_GROUPS: Final = 4096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BreakdownSpec:
+    """
+    A public attribute by which results are broken down, such as a country or a version.
+
+    Items of the task are pairs of group and value: the first `domain_size / len(groups)` items
+    belong to the first group. The attribute is randomized together with the value, so it is as
+    private as the value.
+    """
+
+    attribute: str
+    groups: tuple[str, ...]
+    """Names of the attribute's values."""
+
+    def __post_init__(self) -> None:
+        check_printable("attribute", self.attribute, MAX_UNIT_CHARACTERS)
+        check_int_range("the number of groups", len(self.groups), 2, MAX_GROUPS)
+        check_labels(self.groups, len(self.groups))
+        for place, group in enumerate(self.groups):
+            if GROUP_SEPARATOR in group or not group.strip():
+                raise TaskError(
+                    f"group {place} is empty or contains {GROUP_SEPARATOR.strip()!r} between "
+                    "spaces, which separates a group from a value"
+                )
+
+    @classmethod
+    def from_fields(cls, fields: dict[str, Any]) -> Self:
+        """Parse the fields of a task; raise the errors of parsing arbitrary bytes."""
+        return cls(attribute=fields["attribute"], groups=tuple(fields["groups"]))
