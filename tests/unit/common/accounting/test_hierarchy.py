@@ -1,0 +1,165 @@
+"""The privacy of hierarchies: against the exact δ of tiny batches, and the law of each level."""
+
+import dataclasses
+import itertools
+import math
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from analyzer.task_builder import complete
+from common.accounting.composition import ComposedRelease, composed_epsilon
+from common.accounting.guarantees import PrivacyParameters, claimed_release, delta_at_claim
+from common.errors import TaskError
+from common.mechanisms.hierarchy import Hierarchy
+from common.mechanisms.registry import mechanism_of
+from common.task.domain_spec import BreakdownSpec, EdgesSpec
+from common.task.draft import TaskDraft
+from common.task.dummy_spec import DummySpec
+from common.task.task import Task
+from user_agent.contribution import draw_dummies
+
+_KEY: Final = bytes(31) + b"\x09"
+_DRAFT: Final = TaskDraft(
+    protocol="hierarchy",
+    local_epsilon=math.inf,
+    edges=EdgesSpec(low=0.0, high=1.0, buckets=4),
+    buckets=2,
+    dummies_per_user=3.0,
+    delta=1e-4,
+    n_min=400,
+    target_size=400,
+    deadline=4_000_000_000,
+    shuffler_key=_KEY,
+)
+
+
+def _task(**changes: Any) -> Task:
+    return complete(dataclasses.replace(_DRAFT, **changes), analyzer_key=_KEY, nonce=bytes(32))
+
+
+View = tuple[int, ...]
+"""Counts of a level's nodes."""
+
+
+def _views(size: int, own: int, spec: DummySpec, users: int) -> Mapping[View, float]:
+    """Enumerate a level's histogram: the victim's node, and every user's dummies."""
+    found: dict[View, float] = defaultdict(float)
+    for more in range(users + 1 if spec.extra_weight else 1):
+        chance = float(stats.binom.pmf(more, users, spec.extra_probability))
+        number = users * spec.per_user + more
+        for nodes in itertools.product(range(size), repeat=number):
+            counts = Counter([own, *nodes])
+            found[tuple(counts[node] for node in range(size))] += chance / size**number
+    return found
+
+
+def _exact_delta(task: Task, users: int, values: tuple[int, int], epsilon: float) -> float:
+    """Return δ of replacing one value by another, from all joint views of all levels."""
+    joint: list[dict[tuple[View, ...], float]] = []
+    for value in values:
+        views: dict[tuple[View, ...], float] = {(): 1.0}
+        for level, spec in enumerate(task.dummies.each_level):
+            node = value >> (len(task.level_sizes) - 1 - level)  # of a binary tree
+            of_level = _views(task.level_sizes[level], node, spec, users)
+            views = {
+                (*before, view): chance * own
+                for before, chance in views.items()
+                for view, own in of_level.items()
+            }
+        joint.append(views)
+    first, second = joint
+    return sum(
+        max(0.0, chance - math.exp(epsilon) * second.get(view, 0.0))
+        for view, chance in first.items()
+    )
+
+
+@pytest.mark.parametrize("users", [1, 2, 3])
+@pytest.mark.parametrize("dummies", [1.2, 3.0])
+def test_no_claim_is_below_the_exact_delta(users: int, dummies: float) -> None:
+    """The bound holds for every pair, and is nearly reached by one that differs at all levels."""
+    task = dataclasses.replace(
+        _task(), dummies=DummySpec.by_level(dummies, (2, 4)), n_min=users, target_size=users
+    )
+    release = claimed_release(task, users)
+    for epsilon in (0.0, 0.3, 1.0, 2.5):
+        exact = [
+            _exact_delta(task, users, values, epsilon)
+            for values in itertools.permutations(range(4), 2)
+        ]
+        bound = release.delta(epsilon)
+        assert max(exact) <= bound
+        assert bound <= 1.03 * max(exact) + 1e-9
+
+
+def test_a_claim_holds_for_the_device_and_composes_with_other_rounds() -> None:
+    """The claim meets δ; two rounds cost as much as the levels of both, more than one round."""
+    task = _task()
+    release = claimed_release(task, 400)
+
+    assert isinstance(release, ComposedRelease)
+    assert delta_at_claim(task) <= task.delta
+    assert release.epsilon(task.delta) <= task.central_epsilon
+    once = composed_epsilon([release], task.delta)
+    twice = composed_epsilon([release, release], task.delta)
+    assert twice == composed_epsilon([*release.releases, *release.releases], task.delta)
+    assert once < twice < 2 * once
+
+
+def test_fewer_honest_users_and_refused_reports_raise_epsilon() -> None:
+    """Each level loses the dummies of users who are not honest, or whose reports were refused."""
+    task = _task(assumed_honest_fraction=0.5)
+    parameters = PrivacyParameters.of(task)
+    found = [
+        parameters.release_of(400, honest, honest, refused).epsilon(1e-4)
+        for honest, refused in ((400, 0), (200, 0), (200, 20))
+    ]
+
+    assert found == sorted(found)
+    assert found[0] < found[1] < found[2] < math.inf
+
+
+def test_a_device_draws_dummies_of_each_level_by_its_law() -> None:
+    """Numbers by level and nodes follow the task; fails by chance with probability 1e-7."""
+    task = _task(
+        edges=EdgesSpec(low=0.0, high=1.0, buckets=7), buckets=3, dummies_per_user=2.9, n_min=90,
+        target_size=90, breakdown=BreakdownSpec(attribute="version", groups=("1", "2")),
+    )  # fmt: skip
+    mechanism, rng, users = mechanism_of(task), np.random.default_rng(27), 20_000
+    assert isinstance(mechanism, Hierarchy)
+    assert (6, 14) == task.level_sizes
+
+    reports = [draw_dummies(mechanism, task.dummies, rng)["item"] for _ in range(users)]
+    cells = np.bincount(np.concatenate(reports), minlength=20)
+    numbers = np.array([len(report) for report in reports])
+
+    for spec, first, size in zip(task.dummies.each_level, (0, 6), (6, 14), strict=True):
+        of_level = cells[first : first + size]
+        extra = of_level.sum() - users * spec.per_user
+        assert 1e-8 < stats.binomtest(int(extra), users, spec.extra_probability).pvalue
+        assert 1e-8 < stats.chisquare(of_level).pvalue
+    lengths = np.bincount(numbers, minlength=task.dummies.maximum + 1)[task.dummies.certain :]
+    expected = users * task.dummies.length_probabilities()
+    assert 1e-8 < stats.chisquare(lengths, expected).pvalue
+    assert task.lengths == tuple(2 + number for number in task.dummies.lengths)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"buckets": 1}, "buckets, the fan-out, is 1; it must be at least 2"),
+        ({"edges": None, "domain_size": 4}, "the protocol hierarchy needs a table of edges"),
+        ({"local_epsilon": 2.0}, "the protocol hierarchy has no local noise"),
+        ({"dummies": DummySpec.by_level(2.0, (4,)), "dummies_per_user": 0.0}, "have 1 levels"),
+        ({"dummies_per_user": 0.0}, "the task would guarantee nothing"),
+    ],
+)
+def test_an_invalid_hierarchy_is_refused(changes: dict[str, object], message: str) -> None:
+    """The message names the rule and the number that broke it."""
+    with pytest.raises(TaskError, match=message):
+        _task(**changes)
