@@ -142,6 +142,10 @@ class Hierarchy(OddsOfWeights):
         inside: NDArray[np.bool_] = reports["item"] < self._offsets[-1]
         return inside
 
+    def level_of(self, reports: Reports) -> NDArray[np.int64]:
+        """Return the level of each report's node. Run by auditors."""
+        return np.searchsorted(self._offsets, reports["item"], side="right") - 1
+
     def supports(self, reports: Reports, item: int) -> NDArray[np.bool_]:
         """Return which reports name a node that holds an item. Run by auditors."""
         return np.isin(reports["item"], self._paths[:, item] + self._offsets[:-1])

@@ -25,12 +25,14 @@ from common.mechanisms.numeric.multi_rphm import projection
 from common.mechanisms.rappor.rappor import Rappor
 from common.mechanisms.registry import randomizer_of
 from common.messages.submission import Value
+from common.protocols import ITEM_KINDS
 from common.task import specs
 from common.task.cluster_spec import ClusterSpec
 from common.task.dummy_spec import RATIO_SUM, DummySpec, ShufflerSpec
 from common.task.specs import KeyValueSpec, NumberSpec, RapporSpec, spec_as
 from common.task.task import Task
 from deploy.audit.scenario import AuditSubject
+from deploy.tasks.value_parser import value_of
 from user_agent.contribution import encoder_for
 
 Draw = Callable[[Task, Value, int, Generator], Reports]
@@ -76,6 +78,9 @@ def support_distribution(task: Task) -> SupportDistribution:
     name, size, buckets = task.mechanism.name, task.domain_size, task.item_mechanism.buckets
     if name in {"grr", "warner"}:
         return _response(power, size, other=None)
+    if name == "hierarchy":
+        dummy = float(level_shares(task) @ (1 / np.array(task.level_sizes)))
+        return SupportDistribution(own=1.0, other=0.0, dummy=dummy, far_only=True)
     if name in {"local-hashing", "string-hashing"}:
         return _response(power, buckets, other=1 / buckets)
     if name in {"symmetric-unary", "optimized-unary"}:
@@ -91,6 +96,12 @@ def support_distribution(task: Task) -> SupportDistribution:
     return SupportDistribution(own=own, other=far, dummy=width / places, far_only=True)
 
 
+def level_shares(task: Task) -> Vector:
+    """Return the share of each level of a hierarchy among all dummies."""
+    weights = np.array(task.dummies.levels, dtype=np.float64)
+    return np.asarray(weights / weights.sum())
+
+
 def _response(power: float, answers: int, *, other: float | None) -> SupportDistribution:
     """Return the probabilities of randomized response at e^ε = `power`, which may be infinite."""
     return SupportDistribution(
@@ -102,9 +113,15 @@ def _response(power: float, answers: int, *, other: float | None) -> SupportDist
 
 
 def extra_dummies(spec: DummySpec) -> Vector:
-    """Return the probabilities that a user adds 0, 1, … dummies beyond `per_user`."""
+    """Return the probabilities that a user adds 0, 1, … dummies beyond the certain ones."""
     if spec.law == "fixed":
         return np.ones(1)
+    if spec.law == "levels":
+        fractions = np.array(spec.levels) % 2**32 / 2**32
+        total = np.ones(1)
+        for chance in fractions[fractions > 0]:
+            total = np.convolve(total, [1 - chance, chance])
+        return total
     chance, most = spec.extra_weight / 2**32, max(spec.most, spec.trials)
     places = np.arange(most + 1)
     if spec.law == "negative-binomial":
@@ -144,7 +161,7 @@ def submission_sizes(task: Task) -> SubmissionSizes:
         chances = np.array(list(sizes.values()))
         return SubmissionSizes(first=first, negative=negative, total=total, chances=chances)
     chances, lengths = extra_dummies(task.dummies), task.lengths
-    numbers = 1 + task.dummies.per_user + np.arange(len(chances))
+    numbers = task.own_reports + task.dummies.certain + np.arange(len(chances))
     return SubmissionSizes(
         first=numbers,
         negative=np.zeros_like(numbers),
@@ -371,7 +388,7 @@ def usual_value(task: Task) -> Value:
 
 def worst_values(task: Task) -> tuple[tuple[Value, Value], ...]:
     """Return the pairs of values that are easiest to distinguish."""
-    if task.kind == "categorical":
+    if task.kind in ITEM_KINDS:
         return ((0, task.domain_size - 1),)
     if task.kind == "string":  # the texts whose bits differ most, over all cohorts
         rappor = spec_as(task.mechanism, RapporSpec)
@@ -414,7 +431,8 @@ def draw_reports(task: Task, value: Value, count: int, rng: Generator) -> Report
         secrets = [rng.bytes(_SECRET_BYTES) for _ in range(count)]
         responses = cast("Rappor", randomizer).permanent([str(value)] * count, secrets)
         return randomizer.randomize(responses, rng)
-    laid_out = encoder_for(task, None)(value, rng)
+    held = value_of(task, value) if isinstance(value, int) else value
+    laid_out = encoder_for(task, None)(held, rng)
     # A report on one item can have a bit for each item of the task.
     together = max(1, _DRAW_SIZE // max(8, task.domain_size, randomizer.report_dtype.itemsize))
     parts = [min(together, count - start) for start in range(0, count, together)]

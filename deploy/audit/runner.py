@@ -16,6 +16,7 @@ import numpy as np
 from common.accounting.guarantees import guarantees
 from common.crypto.hpke_pool import end_with_parent
 from common.errors import SettingsError
+from common.protocols import ITEM_KINDS, Kind
 from common.task_digest import TaskDigest
 from common.version import VERSION
 from deploy.audit.finding import Finding, Findings
@@ -51,7 +52,8 @@ class AuditRun:
 
     @property
     def _fitting(self) -> list[Scenario]:
-        kind = self.subject.task.kind
+        task = self.subject.task
+        kind: Kind = "categorical" if task.kind in ITEM_KINDS else task.kind
         return [scenario for scenario in self.scenarios if kind in scenario.kinds]
 
     def audit(self, command: str = "") -> AuditReport:

@@ -7,7 +7,8 @@ import numpy as np
 
 from common.errors import ValueRangeError
 from common.messages.submission import Value
-from common.protocols import Kind
+from common.protocols import ITEM_KINDS, Kind
+from common.task.domain_spec import GROUP_SEPARATOR
 from common.task.specs import KeyValueSpec, NumberSpec, RapporSpec, spec_as
 from common.task.task import Task
 
@@ -62,6 +63,7 @@ def _float(text: str, rule: str) -> float:
 
 _PARSERS: Final[Mapping[Kind, Callable[[str], Value]]] = {
     "categorical": _item,
+    "ordered": lambda text: _float(text, "a value is a number, such as 36.6"),
     "string": lambda text: text.removesuffix("\n").removesuffix("\r"),
     "mean": lambda text: _float(text, "a value is a number, such as 36.6"),
     "vector": parse_numbers,
@@ -69,10 +71,21 @@ _PARSERS: Final[Mapping[Kind, Callable[[str], Value]]] = {
 }
 
 
+def value_of(task: Task, item: int) -> Value:
+    """Return a value that devices encode as this item: for ordered buckets, the middle of one."""
+    if task.edges is None:
+        return item
+    group, bucket = divmod(item, task.edges.size)
+    number = float(task.edges.edges[bucket : bucket + 2].mean())
+    if task.breakdown is None:
+        return number
+    return f"{task.breakdown.groups[group]}{GROUP_SEPARATOR}{number!r}"
+
+
 def sample_value(task: Task, rng: np.random.Generator) -> Value:
     """Draw a random value that the task accepts, for sentinels and load runs."""
-    if task.kind == "categorical":
-        return int(rng.integers(0, task.domain_size))
+    if task.kind in ITEM_KINDS:
+        return value_of(task, int(rng.integers(0, task.domain_size)))
     if task.kind == "string":
         if task.labels:
             return task.labels[int(rng.integers(0, len(task.labels)))]

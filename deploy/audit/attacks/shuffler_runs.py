@@ -32,6 +32,7 @@ from deploy.audit.harness.in_process_run import (
 from deploy.audit.harness.tasks import reduced_draft
 from deploy.audit.scenario import AuditSubject, Scenario
 from deploy.results.verification import recompute_guarantees
+from deploy.tasks.value_parser import value_of
 from user_agent.device_store import InclusionState
 
 _MAX_REPORTS: Final = 2500
@@ -326,7 +327,8 @@ async def _closing_early(attack: _Attack) -> None:
     async with attack.collection() as parties:
         await parties.shuffler.deliver(drops(*range(n_min, attack.n_users)))
         parties.shuffler.closed = True
-        late = parties.agent.contribute(parties.digest, 0, "a late user")
+        value = value_of(parties.analyzer.task, 0)
+        late = parties.agent.contribute(parties.digest, value, "a late user")
         await attack.refuses("a late submission is refused", late, BatchStateError)
         outcome = await _outcome(parties)
     expected = {InclusionState.COUNTED: n_min, InclusionState.MISSING: _BEYOND_N_MIN}

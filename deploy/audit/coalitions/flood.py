@@ -24,6 +24,7 @@ from common.crypto.randomness import secure_generator
 from common.crypto.signing import SignedTask
 from common.errors import PeerRefusalError
 from common.messages.submission import Outcome
+from common.protocols import ITEM_KINDS
 from common.runtime.rpc import LONG_DEADLINE, reply
 from common.runtime.state_directory import StateDirectory
 from common.task.draft import TaskDraft
@@ -37,6 +38,7 @@ from deploy.audit.harness.byte_search import words
 from deploy.audit.harness.services import Services, files_of
 from deploy.audit.harness.tasks import FAR_FUTURE
 from deploy.audit.scenario import AuditSubject
+from deploy.tasks.value_parser import value_of
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
 from user_agent.contribution import Contributor
 from user_agent.credentials import CredentialFile
@@ -62,7 +64,7 @@ def _alone(subject: AuditSubject, rng: Generator) -> Finding:
     """Run the game on the victim's messages, the only ones that the analyzer does not know."""
     parameters, task, result = subject.parameters, subject.task, None
     claimed = alone_guarantee(parameters, subject.n_users)
-    if task.kind == "categorical" and task.shuffler.only_permutes:
+    if task.kind in ITEM_KINDS and task.shuffler.only_permutes:
         trials = int(subject.sizes.games / (1 + task.dummies.expected_per_user))
         result = run_game(*user_worlds(subject, trials, rng), delta=claimed.delta)
     who = "The issuer and the analyzer" if task.tokens else "Anybody, and the analyzer alone,"
@@ -168,10 +170,11 @@ async def _submit(
     services: Services, signed: SignedTask, tokens: Sequence[bytes], rng: Generator
 ) -> int:
     """Send the flood, each token many times; return how many submissions were stored."""
-    contributor = Contributor(Task.from_bytes(signed.task_bytes), signed.digest())
+    task = Task.from_bytes(signed.task_bytes)
+    contributor = Contributor(task, signed.digest())
     request = shuffler_pb2.SubmitBulkRequest(
         task_digest=signed.digest(),
-        envelopes=[contributor.prepare(0, rng).envelope for _ in range(_FLOOD)],
+        envelopes=[contributor.prepare(value_of(task, 0), rng).envelope for _ in range(_FLOOD)],
         tokens=[tokens[number % len(tokens)] for number in range(_FLOOD)],
     )
     async with services.channel("shuffler", services.shuffler.address) as channel:

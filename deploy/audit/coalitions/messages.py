@@ -19,6 +19,7 @@ from common.accounting.guarantees import PrivacyParameters
 from common.accounting.reference.attack import epsilon_lower, epsilon_of_rounds
 from common.accounting.releases import AmplifiedRelease
 from common.mechanisms.base import Mechanism, Reports, Vector
+from common.mechanisms.hierarchy import Hierarchy
 from deploy.audit.game import GameResult, run_game
 from deploy.audit.scenario import AuditSubject
 from deploy.simulate.collection import draw_group_dummies
@@ -43,7 +44,8 @@ def draw_messages(
     `held` has the item of each user, shape (trials, users); `adding` of them add dummies.
     """
     task, mechanism, (trials, users) = subject.task, subject.mechanism, held.shape
-    reports, trial = mechanism.randomize(held.ravel(), rng), np.repeat(np.arange(trials), users)
+    reports = mechanism.randomize(held.ravel(), rng)
+    trial = np.repeat(np.arange(trials), users * task.own_reports)
     if not task.dummies.maximum:
         return reports, trial
     numbers, dummies = draw_group_dummies(mechanism, task.dummies, trials * adding, rng)
@@ -68,10 +70,10 @@ def user_worlds(subject: AuditSubject, trials: int, rng: Generator) -> list[Vect
 
 def report_worlds(mechanism: Mechanism, trials: int, rng: Generator, rounds: int) -> list[Vector]:
     """Draw the scores, summed over rounds, of reports on the first item, then the last."""
-    trial = np.arange(trials)
 
     def world(item: int) -> Vector:
-        drawn = (mechanism.randomize(np.full(trials, item), rng) for _ in range(rounds))
+        drawn = [mechanism.randomize(np.full(trials, item), rng) for _ in range(rounds)]
+        trial = np.repeat(np.arange(trials), len(drawn[0]) // trials)
         return np.asarray(sum(scores(mechanism, reports, trial, trials) for reports in drawn))
 
     return [world(item) for item in compared_items(mechanism)]
@@ -87,13 +89,21 @@ def weights(mechanism: Mechanism, reports: Reports, item: int) -> Vector:
 
 def scores(mechanism: Mechanism, reports: Reports, trial: NDArray[np.int64], trials: int) -> Vector:
     """Return the log odds of the first item against the last; shape (trials,)."""
-    first, last = (
-        np.bincount(trial, weights=weights(mechanism, reports, item), minlength=trials)
-        for item in compared_items(mechanism)
-    )
-    with np.errstate(divide="ignore", invalid="ignore"):
-        odds = np.log(first) - np.log(last)
-    score: Vector = np.nan_to_num(odds, nan=0.0, posinf=_CERTAIN_SCORE, neginf=-_CERTAIN_SCORE)
+    level = np.zeros(len(reports), dtype=np.int64)
+    if isinstance(mechanism, Hierarchy):
+        level = mechanism.level_of(reports)
+    score: Vector = np.zeros(trials)
+    for number in np.unique(level):
+        there = level == number
+        first, last = (
+            np.bincount(
+                trial[there], weights=weights(mechanism, reports[there], item), minlength=trials
+            )
+            for item in compared_items(mechanism)
+        )
+        with np.errstate(divide="ignore", invalid="ignore"):
+            odds = np.log(first) - np.log(last)
+        score += np.nan_to_num(odds, nan=0.0, posinf=_CERTAIN_SCORE, neginf=-_CERTAIN_SCORE)
     return score
 
 
@@ -136,12 +146,14 @@ def run_batch_game(
         trials = min(trials, max(_MIN_TRIALS, _SLOW_MESSAGES // (rounds * honest)))
     last = task.domain_size - 1
     third = task.domain_size // 2 if last > 1 else last
+    # Reports of a hierarchy are true, so the analyzer simply subtracts those of other users.
+    others = 0 if task.level_sizes else honest - 1
 
     def one_round(item: int) -> Vector:
-        held = np.full((trials, honest), third)
+        held = np.full((trials, others + 1), third)
         held[:, 0] = item
         reports, trial = draw_messages(subject, held, adding, rng)
-        if third != last and honest > 1:
+        if third != last and others:
             kept = ~mechanism.supports(reports, third)
             reports, trial = reports[kept], trial[kept]
         if task.shuffler.only_permutes:

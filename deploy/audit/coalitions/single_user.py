@@ -18,6 +18,7 @@ from common.accounting.assumptions import ENCRYPTED
 from common.accounting.guarantees import analyzer_guarantee, guarantees_under, local_guarantee
 from common.mechanisms.hashing.local_hashing import LocalHashing
 from common.messages.guarantee import Coalition, Guarantee
+from common.protocols import ITEM_KINDS
 from common.task.dummy_spec import PERMUTE_ONLY
 from deploy.audit.coalitions.messages import (
     draw_messages,
@@ -70,7 +71,7 @@ def run_pooled(subject: AuditSubject, rng: Generator, *, understate_epsilon: boo
 
     claimed = stated(local_guarantee(_COALITION, subject.parameters))
     rows = [_recognised_report(subject, rng, claimed)]
-    if subject.task.kind == "categorical" and subject.task.dummies.maximum:
+    if subject.task.kind in ITEM_KINDS and subject.task.dummies.maximum:
         rows.append(_with_dummies(subject, rng, stated))
     return tuple(rows)
 
@@ -79,7 +80,7 @@ def _recognised_report(subject: AuditSubject, rng: Generator, claimed: Guarantee
     """Run the game on one report, for the values that are easiest to distinguish."""
     task, results = subject.task, list[GameResult]()
     noisy, exact, required = math.isfinite(task.local_epsilon), None, 0.0
-    if task.kind == "categorical":
+    if task.kind in ITEM_KINDS:
         needed, most = _trials(subject)
         results.append(run_game(*report_worlds(subject.mechanism, min(needed, most), rng, 1)))
         exact = subject.mechanism.local_epsilon

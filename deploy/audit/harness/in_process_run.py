@@ -25,6 +25,7 @@ from common.task.task import MAX_UNIX_TIME, Task
 from common.task_digest import TaskDigest
 from deploy.audit.harness.analyzer_core import AnalyzerCore
 from deploy.audit.harness.clock import ManualClock
+from deploy.tasks.value_parser import value_of
 from shuffler.item_dummies import draw_item_dummies, draw_kept
 from user_agent.agent import Agent
 from user_agent.contribution import Contributor
@@ -255,15 +256,17 @@ class InProcessRun:
         )
 
     async def contribute(self, values: Sequence[int]) -> None:
-        """Submit one value each for `person 0`, `person 1`, …"""
-        for number, value in enumerate(values):
+        """Submit one item each for `person 0`, `person 1`, …"""
+        for number, item in enumerate(values):
+            value = value_of(self.analyzer.task, item)
             await self.agent.contribute(self.digest, value, f"person {number}")
 
     async def plant(self, count: int) -> None:
         """Register sentinels, submit them in order, and confirm them."""
         self.n_sentinels += count
-        contributor = Contributor(self.analyzer.task, self.digest)
-        sentinels = [contributor.prepare(0, self._rng) for _ in range(count)]
+        task = self.analyzer.task
+        contributor, value = Contributor(task, self.digest), value_of(task, 0)
+        sentinels = [contributor.prepare(value, self._rng) for _ in range(count)]
         leaves = [b"".join(sentinel.leaves) for sentinel in sentinels]
         await self.analyzer.registry.register_sentinels(self.digest, leaves, acknowledged=False)
         for sentinel in sentinels:

@@ -11,6 +11,7 @@ from common.accounting.guarantees import PrivacyParameters, claimed_guarantee
 from common.crypto.hpke import HpkePrivateKey
 from common.errors import ShuffleDpError
 from common.task.cluster_spec import ClusterSpec
+from common.task.domain_spec import EdgesSpec, hierarchy_sizes
 from common.task.draft import TaskDraft
 from common.task.dummy_spec import DummySpec
 from common.task.task import NONCE_BYTES, Task
@@ -86,11 +87,19 @@ def _reduced(task: Task, key: bytes, n_min: int, *, cut: bool) -> TaskDraft:
     elif cut and shuffler.law == "geometric":
         peak, most = min(shuffler.peak, _MAX_DUMMIES), min(shuffler.most, 3 * _MAX_DUMMIES)
         shuffler = dataclasses.replace(shuffler, peak=peak, most=most)
+    edges, buckets = None, 0
+    if task.level_sizes:
+        edges, buckets = EdgesSpec(low=0.0, high=1.0, buckets=size), task.item_mechanism.buckets
+        mean = min(dummies.expected_per_user, _MAX_DUMMIES)
+        dummies = DummySpec.by_level(mean, hierarchy_sizes(size, min(buckets, size)))
+    elif task.composition.hashes:
+        buckets = min(task.item_mechanism.buckets, _MAX_BUCKETS)
     return TaskDraft(
         protocol=task.protocol,
         domain_size=size,
         labels=task.labels[:size],
-        buckets=min(task.item_mechanism.buckets, _MAX_BUCKETS) if task.composition.hashes else 0,
+        buckets=buckets,
+        edges=edges,
         local_epsilon=task.local_epsilon,
         delta=_DELTA,
         dummies=dummies,

@@ -38,6 +38,7 @@ from deploy.audit.harness.services import Services, files_of
 from deploy.audit.harness.tasks import reduced_draft
 from deploy.audit.scenario import AuditSubject
 from deploy.clients.shuffler import ShufflerClient
+from deploy.tasks.value_parser import value_of
 from protos.shuffledp.v1 import analyzer_pb2, shuffler_pb2, shuffler_pb2_grpc, user_agent_pb2_grpc
 from shuffler.storage.group import open_group
 from user_agent.contribution import Contributor
@@ -260,7 +261,7 @@ class _Recorder:
         names = [_planted_word(rng) for _ in range(min(_AGENT_USERS, self._n_users // 4))]
         label, header = _planted_word(rng), _planted_word(rng)
         labels = tuple(f"{label} {item}" for item in range(draft.domain_size))
-        named = labels if len(labels) < _MAX_LABELS else ()
+        named = labels if len(labels) < _MAX_LABELS and draft.edges is None else ()
         suffix = "" if draft.suite == hpke.DEFAULT_SUITE else f"-{draft.suite}"
         key = bytes.fromhex((state / f"envelope{suffix}.pub").read_text(encoding="ascii"))
         authority = self._services.directory / "tls" / "authority.pem"
@@ -305,8 +306,9 @@ class _Recorder:
     ) -> None:
         """Submit through the user agent, then one by one, then in bulk."""
         digest = signed.digest()
-        contributor = Contributor(Task.from_bytes(signed.task_bytes), digest)
-        envelopes = [contributor.prepare(v, self._rng).envelope for v in values[len(names) :]]
+        task = Task.from_bytes(signed.task_bytes)
+        contributor, held = Contributor(task, digest), [value_of(task, item) for item in values]
+        envelopes = [contributor.prepare(v, self._rng).envelope for v in held[len(names) :]]
         async with (
             self._services.channel("user_agent", self._services.user_agent.address) as agent,
             self._services.channel("shuffler", self._before_shuffler.address) as channel,
@@ -315,7 +317,7 @@ class _Recorder:
             devices = shuffler_pb2_grpc.ShufflerStub(channel)
             calls: list[tuple[Any, Any]] = [
                 (person.Contribute, contribution_to_wire(digest, value, name))
-                for name, value in zip(names, values, strict=False)
+                for name, value in zip(names, held, strict=False)
             ]
             calls += [
                 (devices.Submit, shuffler_pb2.SubmitRequest(task_digest=digest, envelope=envelope))

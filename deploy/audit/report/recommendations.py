@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from common.messages.guarantee import rounded_up
+from common.protocols import ITEM_KINDS
 from common.task.task import Task
 from deploy.audit.report.audit_report import AuditReport, WeakestPoint
 
@@ -53,7 +54,7 @@ def _noise(task: Task) -> Change:
         )
     if task.kind == "string":
         action = "Raise permanent or unset, or lower set: they determine what a report reveals"
-    elif task.kind == "categorical":
+    elif task.kind in ITEM_KINDS:
         current = rounded_up(task.local_epsilon)
         action = f"Lower local_epsilon, for example from {current} to {other}"
     else:

@@ -12,12 +12,14 @@ from scipy import stats
 
 from common.crypto.hpke import HpkePrivateKey, envelope_context, report_context, split_every
 from common.mechanisms.base import Reports, is_null
+from common.mechanisms.hierarchy import Hierarchy
 from common.messages.submission import unpack
 from common.task.task import Task
 from common.task_digest import DIGEST_BYTES, TaskDigest
 from deploy.audit.distributions import (
     added_dummies,
     extra_dummies,
+    level_shares,
     submission_sizes,
     support_distribution,
 )
@@ -25,6 +27,7 @@ from deploy.audit.finding import Checks, Rows
 from deploy.audit.scenario import AuditSubject
 from deploy.audit.statistics import p_binomial, p_cells
 from deploy.simulate.collection import draw_group_dummies
+from deploy.tasks.value_parser import value_of
 from shuffler.item_dummies import draw_item_dummies, draw_kept
 from user_agent.contribution import Contributor, draw_dummies, draw_dummy_counts
 
@@ -55,7 +58,10 @@ def run_devices(subject: AuditSubject, rng: Generator, *, source: Source = lambd
     users = max(100, subject.sizes.devices // (1 + math.ceil(task.expected_reports_per_user)))
     values = rng.integers(0, task.domain_size, size=users)
     contributor = Contributor(task, _DIGEST)
-    envelopes = [contributor.prepare(value, source(rng)).envelope for value in values.tolist()]
+    envelopes = [
+        contributor.prepare(value_of(task, value), source(rng)).envelope
+        for value in values.tolist()
+    ]
     known = {len(envelope) for envelope in envelopes} <= {*task.envelope_sizes}
     checks.require("all envelopes have one of the task's lengths", known)
     context = envelope_context(_DIGEST)
@@ -119,7 +125,8 @@ def _check_places(
             if chance := float(weights @ (possible.total - possible.first - possible.negative)):
                 p_value = p_binomial(int(null[there].sum()), len(values), chance)
                 checks.test("padding in every position", p_value)
-            chance = float(weights @ (support.own + (possible.first - 1) * support.dummy))
+            others = possible.first - task.own_reports
+            chance = float(weights @ (task.own_reports * support.own + others * support.dummy))
             seen = int((own & ~null)[there].sum())
             p_value = p_binomial(seen, len(values), min(1.0, chance))
             checks.test("the user's own report in every position", p_value)
@@ -166,6 +173,13 @@ def run_draws(subject: AuditSubject, rng: Generator, *, left_out: int = 0) -> Ro
         checks.cells("numbers of dummies", extra, extra_dummies(task.dummies))
     elif task.dummies.clusters is not None:
         _check_clusters(checks, subject, number // _SLOW_DIVISOR, rng, left_out)
+    elif isinstance(mechanism, Hierarchy):
+        drawn = [draw_dummies(mechanism, task.dummies, rng) for _ in range(number // _SLOW_DIVISOR)]
+        sizes = np.maximum(np.array(list(map(len, drawn))) - task.dummies.certain - left_out, 0)
+        checks.cells("numbers of dummies of all levels", sizes, extra_dummies(task.dummies))
+        named = mechanism.tally(np.concatenate(drawn))
+        chances = np.repeat(level_shares(task) / task.level_sizes, task.level_sizes)
+        checks.test("nodes that dummies name", p_cells(named, chances))
     elif task.dummies.maximum:
         users = range(number // _SLOW_DIVISOR)
         drawn = [draw_dummies(mechanism, task.dummies, rng)[left_out:] for _ in users]

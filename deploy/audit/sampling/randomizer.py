@@ -15,7 +15,9 @@ from common.crypto.randomness import secure_generator
 from common.mechanisms.base import Mechanism, Reports
 from common.mechanisms.hashing.local_hashing import LocalHashing
 from common.mechanisms.hashing.string_hashing import StringHashing
+from common.mechanisms.hierarchy import Hierarchy
 from common.messages.submission import Value
+from common.protocols import ITEM_KINDS
 from common.task.task import Task
 from deploy.audit import distributions
 from deploy.audit.distributions import Draw, draw_reports, support_distribution
@@ -38,7 +40,7 @@ _ITEM_MECHANISMS: Final = frozenset({"grr", "warner", "square-wave"})
 def run_randomizer(subject: AuditSubject, rng: Generator, *, draw: Draw = draw_reports) -> Rows:
     """Test the audited task's reports, drawn by `draw`, and the dummies of tasks on items."""
     checks, task = Checks(), subject.task
-    if task.kind == "categorical":
+    if task.kind in ITEM_KINDS:
         _check_items(checks, subject, draw, rng)
     else:
         for value in (*distributions.worst_values(task)[0], distributions.usual_value(task)):
@@ -68,7 +70,7 @@ def _check_items(checks: Checks, subject: AuditSubject, draw: Draw, rng: Generat
             int(mechanism.supports(draw(task, value, each, source), value).sum())
             for value in values.tolist()
         ]
-        checks.test(f"a report: {name}", p_shares(own, each, support.own))
+        checks.test(f"a report: {name}", p_shares(own, each * task.own_reports, support.own))
     samples: list[tuple[int | None, Reports]] = [
         (value, draw(task, value, number, rng)) for value in (0, task.domain_size - 1)
     ]
@@ -141,6 +143,11 @@ def _check_places(
             named = (named - mechanism.hashed(reports, value)) % places
             chances[:] = (1 - own) / (places - 1)
             chances[0] = own
+    elif isinstance(mechanism, Hierarchy):
+        if value is not None:
+            return  # every report is true
+        named, sizes = reports["item"].astype(np.int64), np.array(task.level_sizes)
+        chances = np.repeat(distributions.level_shares(task) / sizes, sizes)
     elif task.mechanism.name in _ITEM_MECHANISMS:
         places = max(task.domain_size, task.item_mechanism.buckets)
         named, chances = reports["item"].astype(np.int64), np.ones(places)
