@@ -224,21 +224,44 @@ class Hierarchy(OddsOfWeights):
             final = share**2 * final[parents] + each * (1 - share)
         return final / mixture.n_real**2
 
-    def sum_variances(self, weights: Vector, n_users: float) -> Vector:
+    def covariances(self, weights: Vector, n_users: float) -> Vector:
         """
-        Return the variances of weighted sums of shares, shape (sums,).
+        Return each share's covariance with a weighted sum of shares; both of shape (domain_size,).
 
-        `weights` has shape (sums, domain_size). A node's children with weights w and variances s
-        add Σ w²s - (Σ ws)²/Σs, and give the node the weight Σ ws / Σ s. Cost: one pass over all
-        nodes for each sum.
+        A node's children with weights w and variances s give it the weight Σ ws / Σ s. A child's
+        covariance is its share of its parent's, plus s times the excess of its weight.
         """
-        combined = self._combined_variances(n_users)
-        total = np.zeros(len(weights))
+        combined, nodes = self._combined_variances(n_users), [weights]
         for level in range(len(self.sizes) - 1, -1, -1):
-            each, children = combined[level], self._sum_children(level, combined[level])
-            weighted = weights * each
-            first = np.unique(self._parents[level], return_index=True)[1]
-            sums = np.add.reduceat(weighted, first, axis=1)
-            total += (weighted * weights).sum(axis=1) - (sums**2 / children).sum(axis=1)
-            weights = sums / children
+            each = combined[level]
+            sums = self._sum_children(level, nodes[0] * each)
+            nodes.insert(0, sums / self._sum_children(level, each))
+        final: Vector = np.zeros(1)
+        for level, parents in enumerate(self._parents):
+            each = combined[level]
+            share = each / self._sum_children(level, each)[parents]
+            final = share * final[parents] + each * (nodes[level + 1] - nodes[level][parents])
+        return final / n_users**2
+
+    def prefix_variances(self, n_users: float) -> Vector:
+        """
+        Return the variance of the sum of shares up to and including each item of its group.
+
+        At each level a node on the item's path has a weight, siblings before it the weight 1, and
+        siblings after it 0; variances add up as in `covariances`. Cost: a pass for each level.
+        """
+        combined, size = self._combined_variances(n_users), self.domain_size
+        weight, total = np.ones(size), np.zeros(size)
+        for level in range(len(self.sizes) - 1, -1, -1):
+            each, node, parents = combined[level], self._paths[level], self._parents[level]
+            first = np.searchsorted(parents, parents[node])
+            if not level:  # all groups have the same parent
+                of_group = self.sizes[0] // self.groups
+                first = node // of_group * of_group
+            sums = np.concatenate([[0.0], np.cumsum(each)])
+            before, siblings = sums[node] - sums[first], self._sum_children(level, each)
+            reached = before + weight * each[node]
+            whole = siblings[parents[node]]
+            total += before + weight**2 * each[node] - reached**2 / whole
+            weight = reached / whole
         return np.maximum(total, 0.0) / n_users**2

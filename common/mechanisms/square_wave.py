@@ -73,11 +73,22 @@ class Band:
 
         Cost: a few passes over the places.
         """
-        means = self._class_sums(z) * self._inverse_sizes
-        unreachable = means - means.sum() / self._inverse_sizes.sum() * self._inverse_sizes
-        chains = self._chains(z - unreachable[self._classes])
+        chains = self._chains(z - self._unreachable(z))
         estimate: Vector = chains[1 : self.items + 1] - chains[: self.items]
         return estimate
+
+    def _unreachable(self, z: Vector) -> Vector:
+        """Return the projection of z on the vectors orthogonal to all bands, (places,)."""
+        means = self._class_sums(z) * self._inverse_sizes
+        level = means.sum() / self._inverse_sizes.sum()
+        projection: Vector = (means - level * self._inverse_sizes)[self._classes]
+        return projection
+
+    def solve_adjoint(self, weights: Vector) -> Vector:
+        """Apply the transpose of `solve`. (items,) -> (places,)."""
+        steps = -np.diff(weights, append=np.zeros(self.width))  # coefficients of the chains
+        places: Vector = self._chains(steps[::-1])[:0:-1]
+        return places - self._unreachable(places)
 
     def variance(self, distribution: Vector) -> Vector:
         """
@@ -176,7 +187,8 @@ class SquareWave(OddsOfWeights, BandResponse):
         return cls(task.domain_size, reach, ResponseWeights.of(task.item_mechanism))
 
     @cached_property
-    def _band(self) -> Band:
+    def band(self) -> Band:
+        """The map from items to places."""
         return Band(self.domain_size, self.width)
 
     report_dtype = PLAIN_REPORT
@@ -233,7 +245,7 @@ class SquareWave(OddsOfWeights, BandResponse):
         """
         _check(mixture)
         floor = mixture.n_real * self.floor + mixture.n_dummies / self.places
-        return self._band.solve((cells.astype(np.float64) - floor) / (mixture.n_real * self.rise))
+        return self.band.solve((cells.astype(np.float64) - floor) / (mixture.n_real * self.rise))
 
     def variance(self, shares: Vector, mixture: Mixture) -> Vector:
         """
@@ -251,16 +263,16 @@ class SquareWave(OddsOfWeights, BandResponse):
         uniform = np.full(self.places, 1 / self.places)
         held = shares if shares.any() else np.ones_like(shares)
         theta = held / held.sum()
-        distribution = self.floor + self.rise * self._band.forward(theta)
-        own = self._band.variance(distribution) - theta * (1 - theta) * self.rise**2
-        total = mixture.n_real * own + mixture.n_dummies * self._band.variance(uniform)
+        distribution = self.floor + self.rise * self.band.forward(theta)
+        own = self.band.variance(distribution) - theta * (1 - theta) * self.rise**2
+        total = mixture.n_real * own + mixture.n_dummies * self.band.variance(uniform)
         exact: Vector = total / (mixture.n_real * self.rise) ** 2
         return exact
 
     def channel(self, real_share: float) -> Channel:
         """Return the distribution of a report's cell, which is its place."""
         return Channel(
-            incidence=self._band,
+            incidence=self.band,
             scale=np.ones(self.places),
             signal=real_share * self.rise,
             floor=real_share * self.floor + (1 - real_share) / self.places,

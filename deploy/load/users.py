@@ -179,16 +179,16 @@ class GroupContributor(Contributor):
     ) -> tuple[NDArray[np.int64], Reports]:
         """Draw n > 0 users' numbers of reports, shape (n,), and all reports in sending order."""
         n_users, allowed = len(values), np.array(self._task.lengths)
-        most = int(allowed[-1])
+        most, own = int(allowed[-1]), self._task.own_reports
         real = self._mechanism.randomize(_joined([self._encode(v, rng) for v in values]), rng)
         table = null_reports(n_users * most, real.dtype).reshape(n_users, most).copy()
-        table[:, 0] = real
+        table[:, :own] = real.reshape(n_users, own)
         lengths = np.full(n_users, allowed[0])
-        if most > 1:
+        if most > own:
             mechanism = cast("Mechanism", self._mechanism)
             counts, dummies = draw_group_dummies(mechanism, self._task.dummies, n_users, rng)
-            table[:, 1:][np.arange(most - 1) < counts[:, None]] = dummies
-            lengths = allowed[np.searchsorted(allowed, 1 + counts)]
+            table[:, own:][np.arange(most - own) < counts[:, None]] = dummies
+            lengths = allowed[np.searchsorted(allowed, own + counts)]
         sent = np.arange(most) < lengths[:, None]
         order = np.argsort(np.where(sent, rng.random(table.shape), 1.0), axis=1)
         found: Reports = np.take_along_axis(table, order, axis=1)[sent]

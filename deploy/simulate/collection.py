@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from analyzer.estimation.histogram import estimate
 from analyzer.finalize import mixture_of
 from common.mechanisms.base import Counts, Mechanism, Mixture, Reports, is_null
+from common.mechanisms.hierarchy import Hierarchy
 from common.messages.result import Histogram
 from common.task.dummy_spec import DummySpec
 from common.task.task import Task
@@ -33,9 +34,11 @@ class CellCounts:
 
 
 def few_enough_reports(task: Task, n_users: int) -> bool:
-    """Return whether dummies are uniform and reports few enough to simulate one by one."""
-    n_reports = n_users * (1 + task.dummies.expected_per_user)
-    return task.dummies.uniform and n_reports * task.mechanism.report_bytes <= ONE_BY_ONE
+    """Return whether dummies are uniform or of levels, and reports few enough to simulate one by one."""
+    dummies = task.dummies
+    n_reports = n_users * (task.own_reports + dummies.expected_per_user)
+    quick = dummies.uniform or bool(dummies.levels)
+    return quick and n_reports * task.mechanism.report_bytes <= ONE_BY_ONE
 
 
 def collect(
@@ -75,13 +78,18 @@ def draw_group_dummies(
     if spec.uniform:
         counts = draw_dummy_counts(spec, n_users, rng)
         return counts, mechanism.dummies(int(counts.sum()), rng)
+    if isinstance(mechanism, Hierarchy):
+        by_level = np.array([draw_dummy_counts(each, n_users, rng) for each in spec.each_level])
+        users = np.concatenate([np.repeat(np.arange(n_users), counts) for counts in by_level])
+        reports = mechanism.level_dummies(by_level.sum(axis=1).tolist(), rng)
+        return by_level.sum(axis=0), reports[np.argsort(users, kind="stable")]
     drawn = [draw_dummies(mechanism, spec, rng) for _ in range(n_users)]
     return np.array([len(dummies) for dummies in drawn], dtype=np.int64), np.concatenate(drawn)
 
 
 def _draw(task: Task, mechanism: Mechanism, users: Counts, rng: np.random.Generator) -> CellCounts:
     n_users, dummies = int(users.sum()), task.dummies
-    if dummies.clusters is not None:
+    if dummies.clusters is not None or dummies.levels:
         cells = mechanism.sample_cells(users, 0, rng)
         return CellCounts(cells=cells, n_reports=int(cells.sum()))
     if task.shuffler.keep_probability < 1:

@@ -1,0 +1,179 @@
+"""
+Covariances of debiased shares, and so exact variances of weighted sums such as ranges of buckets.
+
+Every estimator of shares f is linear in the counts of cells: f = (B·counts - constant) / (n·κ·s),
+for n users whose reports are kept with probability κ. A report in cell c contributes the column
+B_c. Given the user's item x it does so on average by b + s·e_x, with the unit vector e_x; a uniform
+dummy contributes u on average. For independent reports, N in all with cells drawn from π,
+
+    Cov(B·counts) = N·B·diag(π)·Bᵀ - n·κ²·Σ_x f_x (b + s·e_x)(b + s·e_x)ᵀ - M·u·uᵀ + Cov(z)
+
+with M dummies and the numbers z of dummies that name each item. z is independent by item if the
+shuffler draws it. If its total is known (`each-item`, `clusters`), items share what is over, and
+two items have the covariance -Var z / (d - 1). Derived here; checked by simulation. Run by the
+analyzer's operator.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Final, NamedTuple, Self, cast
+
+import numpy as np
+
+from common.mechanisms.base import Channel, Mechanism, Mixture, Vector
+from common.mechanisms.hashing.local_hashing import LocalHashing
+from common.mechanisms.hashing.string_hashing import StringHashing
+from common.mechanisms.hierarchy import Hierarchy
+from common.mechanisms.randomized_response import Grr
+from common.mechanisms.registry import mechanism_of
+from common.mechanisms.signed import Signed
+from common.mechanisms.square_wave import SquareWave
+from common.mechanisms.unary import UnaryEncoding
+from common.task.task import Task
+
+_MOST_CELLS: Final = 2**26
+"""Cells to visit for exact variances of prefixes of hashed reports or places: about 2 seconds."""
+_FEWEST_PREFIXES: Final = 64
+
+
+class _Linear(NamedTuple):
+    """B and its transpose, the vectors b and u and the number s of the module, and π's channel."""
+
+    gather: Callable[[Vector], Vector]
+    scatter: Callable[[Vector], Vector]
+    base: Vector
+    gain: float
+    dummy: Vector
+    channel: Channel
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ShareCovariance:
+    """The covariance matrix of a batch's debiased shares, for true shares of a sum of 1."""
+
+    mechanism: Mechanism
+    shares: Vector
+    mixture: Mixture
+    total_is_known: bool
+    """Whether the total of the dummies that name items is known; see the module."""
+
+    @classmethod
+    def of(cls, task: Task, shares: Vector, mixture: Mixture) -> Self:
+        """Return the covariances of a task's batch; `shares` are the refined ones, for the true."""
+        mechanism = mechanism_of(task)
+        if isinstance(mechanism, Signed):
+            noise = mechanism.clusters.item_variance(mixture.n_real, mechanism.domain_size)
+            mixture = replace(mixture, n_dummies=0.0, item_variance=noise)
+        return cls(
+            mechanism=mechanism,
+            shares=shares,
+            mixture=mixture,
+            total_is_known=task.shuffler.law == "none",
+        )
+
+    def with_sum(self, weights: Vector) -> Vector:
+        """
+        Return each share's covariance with a weighted sum of shares, shape (domain_size,).
+
+        Cost: two transforms for hashed reports, else a few passes over the items.
+        """
+        mechanism, mixture = self.mechanism, self.mixture
+        if isinstance(mechanism, Hierarchy):
+            return mechanism.covariances(weights, mixture.n_real)
+        if isinstance(mechanism, UnaryEncoding | StringHashing):
+            # Bits are independent, and so are hashes of strings in this model.
+            independent: Vector = mechanism.variance(self.shares, mixture) * weights
+            return independent
+        maps, n, kept = self._linear, mixture.n_real, mixture.keep_probability
+        n_reports = n * kept + mixture.n_dummies
+        square = n_reports * maps.gather(maps.channel.forward(self.shares) * maps.scatter(weights))
+        means = self.shares * (maps.base @ weights + maps.gain * weights)
+        users = n * kept**2 * (maps.base * means.sum() + maps.gain * means)
+        dummies = mixture.n_dummies * maps.dummy * (maps.dummy @ weights)
+        named = mixture.item_variance * self._named(weights, weights.sum())
+        total: Vector = square - users - dummies + named
+        return total / (n * kept * maps.gain) ** 2
+
+    def of_sums(self, weights: Iterable[Vector]) -> Vector:
+        """Return the variances of weighted sums of shares, each given by (domain_size,) weights."""
+        found = [float(each @ self.with_sum(each)) for each in weights]
+        return np.maximum(np.array(found, dtype=np.float64), 0.0)
+
+    def of_prefixes(self, groups: int = 1) -> Vector:
+        """
+        Return the variance of the sum of shares up to and including each item of its group.
+
+        Exact, except for hashed reports and square waves over very many items, where exact
+        variances of some prefixes are interpolated. Shape (domain_size,).
+        """
+        mechanism, mixture = self.mechanism, self.mixture
+        if isinstance(mechanism, Hierarchy):
+            return mechanism.prefix_variances(mixture.n_real)
+        if isinstance(mechanism, UnaryEncoding | StringHashing):
+            variances = mechanism.variance(self.shares, mixture).reshape(groups, -1)
+            return np.cumsum(variances, axis=1).ravel()
+        if not isinstance(mechanism, Grr):
+            return self._some_prefixes(groups)
+        maps, n, kept = self._linear, mixture.n_real, mixture.keep_probability
+        q, gain, size = mechanism.q, maps.gain, mechanism.domain_size // groups
+        items: Vector = np.tile(np.arange(1.0, size + 1), groups)
+        held = np.cumsum(self.shares.reshape(groups, size), axis=1).ravel()
+        share = items / mechanism.domain_size
+        users = kept * (q * items + gain * held) - kept**2 * (
+            (q * items) ** 2 + 2 * q * items * gain * held + gain**2 * held
+        )
+        named = mixture.item_variance * self._named(items, items**2)
+        total = n * users + mixture.n_dummies * share * (1 - share) + named
+        variances = np.maximum(total, 0.0) / (n * kept * gain) ** 2
+        return variances
+
+    def _named(self, own: Vector, total: float | Vector) -> Vector:
+        """Return `own`; if the dummies' total is known, less an equal part of `total`, scaled."""
+        size = self.mechanism.domain_size
+        return (own - total / size) * size / (size - 1) if self.total_is_known else own
+
+    def _some_prefixes(self, groups: int) -> Vector:
+        size = self.mechanism.domain_size // groups
+        n_cells = len(self._linear.channel.scale)
+        number = max(_FEWEST_PREFIXES, _MOST_CELLS // n_cells) // groups
+        places = np.unique(np.linspace(0, size - 1, max(2, min(number, size))).astype(np.int64))
+        found = []
+        for first in range(0, groups * size, size):
+            item = np.arange(groups * size)
+            sums = self.of_sums(
+                ((first <= item) & (item <= first + place)).astype(np.float64) for place in places
+            )
+            found.append(np.interp(np.arange(size), places, sums))
+        return np.concatenate(found)
+
+    @cached_property
+    def _linear(self) -> _Linear:
+        mechanism, mixture = self.mechanism, self.mixture
+        own = mixture.n_real * mixture.keep_probability
+        real_share, ones = own / (own + mixture.n_dummies), np.ones(mechanism.domain_size)
+        if isinstance(mechanism, SquareWave):
+            band, channel = mechanism.band, mechanism.channel(real_share)
+            level = band.solve(np.ones(mechanism.places))
+            return _Linear(
+                gather=band.solve,
+                scatter=band.solve_adjoint,
+                base=mechanism.floor * level,
+                gain=mechanism.rise,
+                dummy=level / mechanism.places,
+                channel=channel,
+            )
+        counting = cast("Grr | LocalHashing", mechanism)
+        channel = (
+            Grr.channel(counting, real_share)  # without the clusters of `signed`
+            if isinstance(counting, Grr)
+            else counting.channel(real_share)
+        )
+        return _Linear(
+            gather=channel.incidence.adjoint,
+            scatter=channel.incidence.forward,
+            base=counting.q * ones,
+            gain=counting.p - counting.q,
+            dummy=counting.q_dummy * ones,
+            channel=channel,
+        )
