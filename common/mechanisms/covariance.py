@@ -10,8 +10,12 @@ dummy contributes u on average. For independent reports, N in all with cells dra
 
 with M dummies and the numbers z of dummies that name each item. z is independent by item if the
 shuffler draws it. If its total is known (`each-item`, `clusters`), items share what is over, and
-two items have the covariance -Var z / (d - 1). Derived here; checked by simulation. Run by the
-analyzer's operator.
+two items have the covariance -Var z / (d - 1).
+
+The true shares sum to 1. Where the estimates do not, because reports support many items at once,
+f - Σ1·(1ᵀf - 1) / 1ᵀΣ1 is the linear estimate of least variance that does, with the covariance
+Σ - Σ11ᵀΣ / 1ᵀΣ1. For sums of many items it is far better. Derived here; checked by simulation. Run
+by the analyzer's operator.
 """
 
 from collections.abc import Callable, Iterable
@@ -35,6 +39,9 @@ from common.task.task import Task
 _MOST_CELLS: Final = 2**26
 """Cells to visit for exact variances of prefixes of hashed reports or places: about 2 seconds."""
 _FEWEST_PREFIXES: Final = 64
+_MOST_PREFIXES: Final = 256
+_NEGLIGIBLE: Final = 1e-12
+"""Variance of the sum of all shares that is a rounding error, relative to that of the shares."""
 
 
 class _Linear(NamedTuple):
@@ -50,7 +57,7 @@ class _Linear(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ShareCovariance:
-    """The covariance matrix of a batch's debiased shares, for true shares of a sum of 1."""
+    """The covariance matrix of a batch's shares, once they sum to 1: see `summing_to_one`."""
 
     mechanism: Mechanism
     shares: Vector
@@ -72,12 +79,31 @@ class ShareCovariance:
             total_is_known=task.shuffler.law == "none",
         )
 
+    def summing_to_one(self, debiased: Vector) -> Vector:
+        """Return the linear estimate of least variance that sums to 1, from debiased shares."""
+        shares: Vector = debiased - self._correction * (debiased.sum() - 1)
+        return shares
+
+    @cached_property
+    def _with_total(self) -> Vector:
+        """Return each debiased share's covariance with the sum of all; 0 if that is constant."""
+        found = self._debiased_with(np.ones(self.mechanism.domain_size))
+        least = _NEGLIGIBLE * float(self.mechanism.variance(self.shares, self.mixture).sum())
+        return found if found.sum() > least else np.zeros_like(found)
+
+    @cached_property
+    def _correction(self) -> Vector:
+        return self._with_total / (self._with_total.sum() or 1.0)
+
     def with_sum(self, weights: Vector) -> Vector:
         """
         Return each share's covariance with a weighted sum of shares, shape (domain_size,).
 
         Cost: two transforms for hashed reports, else a few passes over the items.
         """
+        return self._debiased_with(weights) - self._correction * (self._with_total @ weights)
+
+    def _debiased_with(self, weights: Vector) -> Vector:
         mechanism, mixture = self.mechanism, self.mixture
         if isinstance(mechanism, Hierarchy):
             return mechanism.covariances(weights, mixture.n_real)
@@ -107,6 +133,11 @@ class ShareCovariance:
         Exact, except for hashed reports and square waves over very many items, where exact
         variances of some prefixes are interpolated. Shape (domain_size,).
         """
+        together = np.cumsum(self._with_total.reshape(groups, -1), axis=1).ravel()
+        removed = together**2 / (self._with_total.sum() or 1.0)
+        return np.maximum(self._debiased_prefixes(groups) - removed, 0.0)
+
+    def _debiased_prefixes(self, groups: int) -> Vector:
         mechanism, mixture = self.mechanism, self.mixture
         if isinstance(mechanism, Hierarchy):
             return mechanism.prefix_variances(mixture.n_real)
@@ -125,8 +156,7 @@ class ShareCovariance:
         )
         named = mixture.item_variance * self._named(items, items**2)
         total = n * users + mixture.n_dummies * share * (1 - share) + named
-        variances = np.maximum(total, 0.0) / (n * kept * gain) ** 2
-        return variances
+        return np.asarray(total / (n * kept * gain) ** 2)
 
     def _named(self, own: Vector, total: float | Vector) -> Vector:
         """Return `own`; if the dummies' total is known, less an equal part of `total`, scaled."""
@@ -136,14 +166,16 @@ class ShareCovariance:
     def _some_prefixes(self, groups: int) -> Vector:
         size = self.mechanism.domain_size // groups
         n_cells = len(self._linear.channel.scale)
-        number = max(_FEWEST_PREFIXES, _MOST_CELLS // n_cells) // groups
+        number = min(_MOST_PREFIXES, max(_FEWEST_PREFIXES, _MOST_CELLS // n_cells)) // groups
         places = np.unique(np.linspace(0, size - 1, max(2, min(number, size))).astype(np.int64))
         found = []
         for first in range(0, groups * size, size):
             item = np.arange(groups * size)
-            sums = self.of_sums(
-                ((first <= item) & (item <= first + place)).astype(np.float64) for place in places
-            )
+            sums = [
+                float(each @ self._debiased_with(each))
+                for place in places
+                for each in [((first <= item) & (item <= first + place)).astype(np.float64)]
+            ]
             found.append(np.interp(np.arange(size), places, sums))
         return np.concatenate(found)
 

@@ -10,12 +10,13 @@ import typer
 from common.errors import PlanError
 from common.protocols import Kind
 from common.runtime.clock import SystemClock
+from common.task.domain_spec import EdgesSpec, Spacing
 from common.task.draft import NumberDraft, PairDraft
 from deploy.commands.options import AsJson, TaskKind, describe_options, parse_cap
 from deploy.planning import plan_view
 from deploy.planning.planner import plan as find_plan
-from deploy.planning.requirements import Requirements, Trust
-from deploy.tasks.value_parser import parse_numbers
+from deploy.planning.requirements import Prefix, Requirements, Trust
+from deploy.tasks.value_parser import parse_breakdown, parse_numbers
 from deploy.terminal.console import print_written, terminal
 from deploy.terminal.files import check_folder, write
 from deploy.terminal.help_examples import example
@@ -25,6 +26,7 @@ app = typer.Typer()
 
 _COUNTED: Final[Mapping[Kind, str]] = {
     "categorical": "the number of possible values",
+    "ordered": "the number of buckets",
     "vector": "the length of a vector",
     "key-value": "the number of keys",
 }
@@ -35,6 +37,8 @@ _COUNTED: Final[Mapping[Kind, str]] = {
     epilog=example(
         "shuffledp plan --users 602325 --domain-size 915 --central-epsilon 0.02 --messages-cap "
         "2 --local-cap 4 --output draft.toml",
+        "shuffledp plan --task-kind ordered --users 602325 --domain-size 4096 --low 0 --high 60000 "
+        "--unit ms --central-epsilon 1 --messages-cap 4 --local-cap none",
         "shuffledp plan --task-kind vector --users 20000 --domain-size 8 --low 1 --high 5 "
         "--central-epsilon 0.5",
     )
@@ -47,6 +51,10 @@ def plan(
     task_kind: TaskKind = "categorical",
     low: float | None = None,
     high: float | None = None,
+    spacing: Spacing = "equal",
+    unit: str = "",
+    breakdown: str = "",
+    prefix: Prefix = "average",
     n_min: int | None = None,
     delta: float = 1e-6,
     local_cap: str | None = None,
@@ -68,9 +76,13 @@ def plan(
     Options:
         users: Expected number of users, for which the error is minimised.
         central_epsilon: Target epsilon against the analyzer, for all rounds together.
-        domain_size: Number of possible values, of numbers in a vector, or of keys.
-        low: Lower end of the value range, for numbers and pairs.  [-1]
-        high: Upper end of the value range, for numbers and pairs.  [1]
+        domain_size: Number of possible values, of buckets, of numbers in a vector, or of keys.
+        low: Lower end of the value range, for buckets, numbers and pairs.  [-1]
+        high: Upper end of the value range, for buckets, numbers and pairs.  [1]
+        spacing: Buckets of equal width (equal) or of equal ratio (logarithmic).
+        unit: Unit of the numbers in buckets, such as ms.
+        breakdown: A public attribute and its values, such as country=DE,FR; items only.
+        prefix: Share below an edge whose error to minimise, for buckets: the average or worst one.
         n_min: Minimum users for which the guarantee must hold.  [all]
         delta: Target delta, for all rounds together.
         local_cap: Maximum epsilon per answer against the shuffler and analyzer together, or
@@ -91,11 +103,22 @@ def plan(
     console, cap = terminal(stderr=json), plan_view.default_local_cap(rounds)
     if domain_size is None and task_kind in _COUNTED:
         raise PlanError(f"--domain-size is missing: {_COUNTED[task_kind]}")
+    size = 1 if domain_size is None else domain_size
+    fields: dict[str, Any] = {"population": population}
+    if breakdown:
+        fields["breakdown"] = parse_breakdown(breakdown)
+    if task_kind == "ordered":
+        ends = {name: end for name, end in (("low", low), ("high", high)) if end is not None}
+        low, high = ends.get("low", -1.0), ends.get("high", 1.0)
+        fields["edges"] = EdgesSpec(spacing=spacing, buckets=size, unit=unit, low=low, high=high)
+    else:
+        fields |= _range(task_kind, low, high)
     target = Requirements(
         kind=task_kind,
         n_users=users,
         n_min=users if n_min is None else n_min,
-        domain_size=1 if domain_size is None else domain_size,
+        domain_size=size * (len(fields["breakdown"].groups) if breakdown else 1),
+        prefix=prefix,
         central_epsilon=central_epsilon,
         delta=delta,
         local_cap=cap if local_cap is None else parse_cap(local_cap),
@@ -107,7 +130,7 @@ def plan(
         trust=trust,
         head=parse_numbers(head, "head must be shares such as 0.05,0.03"),
         max_mse=max_mse,
-        draft_fields={"population": population, **_range(task_kind, low, high)},
+        draft_fields=fields,
     )
     with console.status("Checking designs with the exact accountant"):
         found = find_plan(target)

@@ -89,18 +89,28 @@ class Design:
         )
 
     @property
+    def own_reports(self) -> int:
+        """Reports of a user's own value: one, or one for each level of a hierarchy."""
+        return max(1, len(self.dummy_spec.levels))
+
+    @property
     def messages_per_user(self) -> float:
         """Expected reports of one user, dummies and the null reports of clusters included."""
-        return 1 + (self.dummies.expected_sent if self.dummies else self.dummies_per_user)
+        added = self.dummies.expected_sent if self.dummies else self.dummies_per_user
+        return self.own_reports + added
 
     @property
     def influence(self) -> tuple[float, float]:
         """
         Users by which one dishonest submission can raise an item's count, and lower another's.
 
-        All of its reports support the item, or none do; of clusters, all are negative [CJG21].
+        All of its reports support the item, or none do; of clusters, all are negative [CJG21]. A
+        report of a hierarchy moves a sum of buckets by at most 1, since the estimate is a
+        projection.
         """
-        most, support = 1 + self.dummy_spec.maximum, self.support
+        most, support = self.own_reports + self.dummy_spec.maximum, self.support
+        if self.dummy_spec.levels:
+            return most, most
         if self.dummy_spec.clusters is not None:
             return influence_of(self.dummy_spec.clusters, support.p - support.q)
         up_to = 1 - support.q + (most - 1) * (1 - support.q_dummy)

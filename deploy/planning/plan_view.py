@@ -10,7 +10,7 @@ from rich.table import Table
 
 from common.errors import PlanError
 from common.messages.guarantee import rounded_up
-from common.protocols import Kind
+from common.protocols import ITEM_KINDS, Kind
 from deploy.planning.design import Design
 from deploy.planning.planner import Plan
 from deploy.planning.value_design import ValueDesign
@@ -22,6 +22,7 @@ from user_agent.settings import UserAgentSettings
 DAYS_TO_DEADLINE: Final = 7
 _ERROR_OF: Final[dict[Kind, str]] = {
     "categorical": "a share",
+    "ordered": "the share below an edge",
     "string": "a rare text's share",
     "mean": "the mean",
     "vector": "a mean",
@@ -80,6 +81,7 @@ def _design_as_json(design: Design) -> dict[str, Any]:
             "local_epsilon": design.local_epsilon,
             "central_epsilon": design.task.central_epsilon,
             "bytes_per_user": design.bytes_per_user,
+            "messages_per_user": design.messages_per_user,
             "biased": design.biased,
             "floor": design.floor,
         }
@@ -220,7 +222,9 @@ def _cells(design: Design) -> dict[str, str]:
     if isinstance(design, ValueDesign):
         name = f"{design.protocol}{' *' * design.biased}"
         central = rounded_up(design.task.central_epsilon)
-        return {"protocol": name, **local, "central epsilon": central, **last}
+        messages = {"messages": f"{design.messages_per_user:.4g}"}
+        more = messages if design.task.kind in ITEM_KINDS else {}
+        return {"protocol": name, **local, "central epsilon": central, **more, **last}
     return {
         "protocol": design.protocol,
         "buckets": f"{design.buckets:,}" if design.buckets else "-",
@@ -234,9 +238,11 @@ def _cells(design: Design) -> dict[str, str]:
 
 def _describe(design: Design) -> str:
     """Return a design's mechanism, dummies and messages in words."""
-    if isinstance(design, ValueDesign):
+    if isinstance(design, ValueDesign) and design.target.kind != "ordered":
         return f"local epsilon {rounded_up(design.local_epsilon)}; one report"
     name = f"local hashing into {design.buckets} buckets" if design.buckets else "plain items"
+    if design.dummy_spec.levels:
+        name = f"a hierarchy of {design.own_reports} levels with a fan-out of {design.buckets}"
     plain = math.isinf(design.local_epsilon)
     noise = "without local noise" if plain else f"with local epsilon {design.local_epsilon:g}"
     mean, _ = design.shuffler.moments()
@@ -244,9 +250,8 @@ def _describe(design: Design) -> str:
     if design.dummy_spec.clusters is not None:
         dummies, most = ", clusters of positive and negative reports", design.dummy_spec.maximum
         dummies += f"; at most {1 + most:,} messages"
-    if design.dummies_per_user:
-        noun = "dummy" if design.dummies_per_user == 1 else "dummies"
-        dummies = f", {design.dummies_per_user:g} {noun} per user"
+    elif number := design.dummy_spec.expected_per_user:
+        dummies = f", {number:g} {'dummy' if number == 1 else 'dummies'} per user"
     messages = (
         "one message"
         if design.messages_per_user == 1

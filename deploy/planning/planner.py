@@ -18,6 +18,7 @@ from common.protocols import protocols_of
 from common.task.task import MAX_LOCAL_EPSILON, MAX_USERS
 from deploy.planning.design import Design
 from deploy.planning.frontier import Frontier
+from deploy.planning.ordered_design import ordered_designs
 from deploy.planning.requirements import Requirements
 from deploy.planning.search import approximate_mse, search_protocols
 from deploy.planning.signed_design import signed_designs
@@ -77,7 +78,13 @@ def plan(target: Requirements) -> Plan:
         if designs[0].mse > target.max_mse:
             raise _infeasible(frontier, designs[0], binding)
     else:
-        designs, left_out = _value_designs(target)
+        find = ordered_designs if target.kind == "ordered" else _value_designs
+        designs, left_out = find(target)
+        if designs[0].mse > target.max_mse:
+            raise PlanError(
+                f"a mean squared error of {target.max_mse:g} cannot be reached: the least is "
+                f"{designs[0].mse:.3g}, by {designs[0].protocol}"
+            )
     parameters = designs[0].parameters
     central_guarantee = claimed_guarantee(parameters, target.n_min)
     first, *others = guarantees_under(parameters, target.n_min)

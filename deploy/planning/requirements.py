@@ -9,10 +9,11 @@ from typing import Any, Final, Literal
 from common.accounting.composition import MIN_COMPOSED_DELTA
 from common.accounting.epsilon_search import MAX_EPSILON
 from common.errors import PlanError
+from common.mechanisms.base import Vector
 from common.mechanisms.hashing.finite_field import MAX_SEEDS
 from common.mechanisms.hashing.hashed_response import REPORT_DTYPE as HASHED_REPORT
 from common.messages.submission import PLAIN_REPORT
-from common.protocols import Kind
+from common.protocols import ITEM_KINDS, Kind
 from common.task.draft import TaskDraft
 from common.task.specs import MAX_DOMAIN_SIZE
 from common.task.task import (
@@ -23,6 +24,7 @@ from common.task.task import (
     honest_share,
 )
 
+Prefix = Literal["average", "worst"]
 Trust = Literal["shuffler-dummies", "anonymity", "none"]
 
 MIN_CENTRAL_EPSILON: Final = 1e-6
@@ -73,13 +75,15 @@ class Requirements:
     most_seeds: int = MAX_SEEDS
     """Largest number of seeds of a hash family; refinement takes minutes for 2^24 seeds."""
     max_mse: float = math.inf
-    """Largest useful mean squared error of a share."""
+    """Largest useful mean squared error of a share; of ordered buckets, of a prefix."""
+    prefix: Prefix = "average"
+    """The prefix of ordered buckets whose error counts."""
     draft_fields: Mapping[str, Any] = field(default_factory=dict)
     """Further fields of the task's draft, such as labels, a population or the range of numbers."""
 
     def __post_init__(self) -> None:
         """Raise PlanError if a field breaks a rule."""
-        items = self.kind == "categorical"
+        items = self.kind in ITEM_KINDS
         for option in dataclasses.fields(self):
             name = option.name.replace("_", "-")
             given = option.name in _ITEMS_ONLY and getattr(self, option.name) != option.default
@@ -132,7 +136,7 @@ class Requirements:
         """Return a protocol's task draft with these fields and a placeholder key and deadline."""
         return TaskDraft(
             protocol=protocol,
-            domain_size=self.domain_size,
+            domain_size=self.domain_size // self.groups,
             delta=self.delta,
             n_min=self.n_min,
             target_size=self.n_users,
@@ -142,6 +146,16 @@ class Requirements:
             **fields,
             **self.draft_fields,
         )
+
+    @property
+    def groups(self) -> int:
+        """Number of groups of the breakdown, which the domain size includes."""
+        breakdown = self.draft_fields.get("breakdown")
+        return len(breakdown.groups) if breakdown else 1
+
+    def prefix_error(self, variances: Vector) -> float:
+        """Return the error that counts, the average or the worst, of a prefix for each bucket."""
+        return float(variances.max() if self.prefix == "worst" else variances.mean())
 
     def most_messages(self, *, hashed: bool) -> float:
         """Return the most messages per user on average that the caps allow; may be infinite."""

@@ -1,17 +1,23 @@
-"""Designs for texts, numbers and pairs, with the largest local ε that meets the target. Pure."""
+"""Designs that are tasks; for texts, numbers and pairs, with the largest local ε. Pure."""
 
 import dataclasses
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
 
+from analyzer.finalize import mixture_of
 from analyzer.task_builder import complete
 from common.accounting.guarantees import PrivacyParameters
 from common.errors import PlanError
+from common.mechanisms.base import Vector
+from common.mechanisms.covariance import ShareCovariance
+from common.mechanisms.hashing.local_hashing import LocalHashing
 from common.mechanisms.rappor import bloom
 from common.mechanisms.registry import number_mechanism_of, priv_kv_of, rappor_of
+from common.protocols import ITEM_KINDS
 from common.task.draft import TaskDraft, TextDraft
 from common.task.specs import INSTANT_SUM, PERMANENT_SUM, NumberSpec, RapporSpec, spec_as
 from common.task.task import MAX_LOCAL_EPSILON, Task
@@ -30,20 +36,20 @@ _OWNERS: Final = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValueDesign(Design):
-    """A protocol with its parameters, for values that are not items: a draft and its task."""
+    """A protocol with its parameters as a draft and its task, for any kind but `categorical`."""
 
     base: TaskDraft
     task: Task
 
     @property
     def bytes_per_user(self) -> int:
-        """Length of every submission's envelope in bytes."""
-        return self.task.envelope_sizes[-1]
+        """Average length of a submission's envelope in bytes, rounded."""
+        return round(self.task.expected_envelope_bytes)
 
     @property
     def parameters(self) -> PrivacyParameters:
         """The privacy parameters from which guarantees are computed."""
-        return PrivacyParameters.of(self.task)
+        return dataclasses.replace(PrivacyParameters.of(self.task), rounds=self.target.rounds)
 
     @property
     def draft(self) -> TaskDraft:
@@ -52,8 +58,28 @@ class ValueDesign(Design):
 
     @property
     def mse(self) -> float:
-        """The predicted mean squared error; see `predicted_mse`."""
+        """The predicted mean squared error; see `predicted_mse`, or of a prefix of buckets."""
+        if self.task.kind in ITEM_KINDS:
+            return self.target.prefix_error(prefix_variances(self.task, self.target.n_users))
         return predicted_mse(self.task, self.target.n_users)
+
+
+@lru_cache(maxsize=16)
+def prefix_variances(task: Task, n_users: int) -> Vector:
+    """
+    Return the predicted variance of the share of users up to each bucket of their group.
+
+    Assumes evenly spread values, and for hashed reports independent errors of shares that sum to 1.
+    Shape (domain_size,).
+    """
+    size, items = task.domain_size, np.arange(1.0, task.domain_size // task.groups + 1)
+    sent = n_users * (task.own_reports + task.dummies.expected_per_user)
+    mixture = mixture_of(task, n_users, counted=round(sent))
+    covariance = ShareCovariance.of(task, np.full(size, 1 / size), mixture)
+    if isinstance(covariance.mechanism, LocalHashing):  # exact variances take minutes
+        each = covariance.mechanism.variance(covariance.shares, mixture).mean()
+        return np.tile(each * items * (1 - items / size), task.groups)
+    return covariance.of_prefixes(task.groups)
 
 
 def value_design(protocol: str, target: Requirements) -> ValueDesign:

@@ -5,10 +5,10 @@ from typing import Final
 
 import numpy as np
 
-from common.errors import ValueRangeError
+from common.errors import SettingsError, ValueRangeError
 from common.messages.submission import Value
 from common.protocols import ITEM_KINDS, Kind
-from common.task.domain_spec import GROUP_SEPARATOR
+from common.task.domain_spec import GROUP_SEPARATOR, BreakdownSpec
 from common.task.specs import KeyValueSpec, NumberSpec, RapporSpec, spec_as
 from common.task.task import Task
 
@@ -36,6 +36,16 @@ def parse_numbers(
 ) -> tuple[float, ...]:
     """Parse comma-separated numbers; raise ValueRangeError(rule) if one is not a number."""
     return tuple(_float(part, rule) for part in text.split(","))
+
+
+def parse_breakdown(text: str) -> BreakdownSpec:
+    """Parse an attribute and its values, such as `country=DE,FR`; raise SettingsError if absent."""
+    attribute, separator, groups = text.partition("=")
+    if not separator:
+        raise SettingsError("a breakdown is an attribute and its values, such as country=DE,FR")
+    return BreakdownSpec(
+        attribute=attribute.strip(), groups=tuple(group.strip() for group in groups.split(","))
+    )
 
 
 def _pairs(text: str) -> dict[int, float]:

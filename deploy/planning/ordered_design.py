@@ -1,0 +1,164 @@
+"""Designs for ordered buckets: flat histograms, and hierarchies whose fan-out is chosen. Pure."""
+
+import math
+from typing import Final
+
+from analyzer.task_builder import complete
+from common.accounting.composition import composed_epsilon
+from common.accounting.epsilon_search import gaussian_mu
+from common.errors import PlanError, TaskError
+from common.mechanisms.hierarchy import Hierarchy
+from common.mechanisms.weights import ResponseWeights
+from common.task.domain_spec import hierarchy_sizes
+from common.task.draft import TaskDraft
+from common.task.dummy_spec import DummySpec
+from common.task.task import Task, envelope_bytes
+from deploy.planning.design import Design, within_caps
+from deploy.planning.requirements import UNUSED_KEY, Requirements, item_report
+from deploy.planning.search import search_protocols, tight_design
+from deploy.planning.shuffler_noise import CLAIM_ROOM
+from deploy.planning.value_design import ValueDesign
+
+_POWERS: Final = (4, 8, 16, 32, 64, 128)
+"""Fan-outs to try, besides those of regular trees of 1 to 16 levels."""
+_MAX_LEVELS: Final = 16
+_MAX_STEPS: Final = 8
+_POWER: Final = 0.5
+"""ε falls about with this power of the number of dummies."""
+_SLACK: Final = 4e-3
+"""The search for the dummies ends when ε is within this share below its target."""
+_ROOM: Final = 1.02
+"""Factor on the dummies of a Gaussian approximation, for a first try that mostly holds."""
+
+
+def ordered_designs(target: Requirements) -> tuple[list[ValueDesign], dict[str, str]]:
+    """
+    Return the design of each protocol by the error of a prefix, and why the others have none.
+
+    Flat histograms are planned for the least error of a bucket. Cost: that of `search_protocols`,
+    and some ten evaluations of a hierarchy's ε, a second each.
+    """
+    _, flat, left_out = search_protocols(target)
+    designs = [_with_task(design, target) for design in flat]
+    try:
+        designs.append(hierarchy_design(target))
+    except PlanError as error:
+        left_out = {**left_out, "hierarchy": str(error)}
+    return sorted(designs, key=lambda design: design.mse), left_out
+
+
+def ordered_design(protocol: str, target: Requirements) -> ValueDesign:
+    """Return a protocol's design with the least error that meets the target, or raise PlanError."""
+    if protocol == "hierarchy":
+        return hierarchy_design(target)
+    return _with_task(tight_design(protocol, target), target)
+
+
+def _with_task(design: Design, target: Requirements) -> ValueDesign:
+    task = complete(design.draft, analyzer_key=UNUSED_KEY, nonce=bytes(32))
+    return _design(design.protocol, design.draft, task, target, note=design.note)
+
+
+def _design(
+    protocol: str, draft: TaskDraft, task: Task, target: Requirements, note: str = ""
+) -> ValueDesign:
+    return ValueDesign(
+        protocol=protocol,
+        target=target,
+        buckets=task.item_mechanism.buckets if protocol == "hierarchy" else draft.buckets,
+        local_epsilon=task.local_epsilon,
+        dummies=task.dummies,
+        shuffler=task.shuffler,
+        note=note,
+        base=draft,
+        task=task,
+    )
+
+
+def hierarchy_design(target: Requirements) -> ValueDesign:
+    """
+    Return the hierarchy with the least error of a prefix that meets the target.
+
+    The fan-out is chosen by approximation: levels of δ-Gaussian noise, all nodes with the same.
+    The dummies of the best ones are then found with the exact accountant. Raises PlanError if none
+    meets the caps. Cost: some ten evaluations of ε, a second each.
+    """
+    if not target.may_be_plain:
+        raise PlanError(
+            "hierarchy has no local noise, so it needs a shuffler that permutes and no local cap"
+        )
+    size = target.domain_size // target.groups
+    regular = {math.ceil(size ** (1 / levels)) for levels in range(1, _MAX_LEVELS + 1)}
+    fan_outs = sorted(each for each in {*regular, *_POWERS} if 2 <= each <= size)  # noqa: PLR2004  # children
+    tried = sorted((*_approximate(fan_out, target), fan_out) for fan_out in fan_outs)
+    refusal = PlanError("hierarchy needs more messages than the caps allow")
+    for error, dummies, fan_out in tried:
+        try:
+            if error < math.inf:
+                design = _calibrated(fan_out, dummies, target)
+                within_caps(design)
+                return design
+        except PlanError as found:
+            refusal = found
+    raise refusal
+
+
+def _approximate(fan_out: int, target: Requirements) -> tuple[float, float]:
+    """
+    Approximate the error of a prefix, and the dummies per user, of a fan-out.
+
+    A user changes two counts of each level, of variance d each, in each of T rounds: the loss is
+    that of Gaussian noise with μ² = 2·levels·T / d [DRS22].
+    """
+    sizes = hierarchy_sizes(target.domain_size // target.groups, fan_out, target.groups)
+    mu = gaussian_mu(target.central_epsilon, target.delta)
+    density = 2 * len(sizes) * target.rounds / mu**2
+    dummies = _ROOM * density * sum(sizes) / target.honest
+    hierarchy = Hierarchy(
+        sizes=sizes,
+        fan_out=fan_out,
+        groups=target.groups,
+        added=DummySpec.by_level(dummies, sizes),
+        weights=ResponseWeights(true=1, other=0),
+    )
+    messages = len(sizes) + dummies
+    size = envelope_bytes(item_report(hashed=False), math.floor(messages))
+    fits = messages <= target.messages_cap and size <= target.bytes_cap
+    error = target.prefix_error(hierarchy.prefix_variances(target.n_users))
+    return (error if fits else math.inf), dummies
+
+
+def _calibrated(fan_out: int, dummies: float, target: Requirements) -> ValueDesign:
+    """Return the design with nearly the fewest dummies per user that meet the target exactly."""
+    goal, best, low, power = target.central_epsilon / CLAIM_ROOM, None, 0.0, _POWER
+    before: tuple[float, float] | None = None
+    for _ in range(_MAX_STEPS):
+        draft = target.draft(
+            "hierarchy", local_epsilon=math.inf, buckets=fan_out, dummies_per_user=dummies
+        )
+        try:
+            task = complete(draft, analyzer_key=UNUSED_KEY, nonce=bytes(32))
+        except TaskError:  # nothing is certified with so few dummies
+            low, dummies = dummies, 4 * dummies
+            continue
+        design = _design("hierarchy", draft, task, target)
+        release = design.parameters.release_of(target.n_min, target.honest, target.honest)
+        epsilon = composed_epsilon([release] * target.rounds, target.delta)
+        if epsilon <= goal:
+            best = design
+            if epsilon >= goal * (1 - _SLACK):
+                break
+        else:
+            low = max(low, dummies)
+        if before is not None and before[0] != dummies and before[1] != epsilon:
+            power = math.log(epsilon / before[1]) / math.log(before[0] / dummies)
+            power = min(max(power, _POWER / 2), 4 * _POWER)
+        before = (dummies, epsilon)
+        wanted = dummies * (epsilon / (goal * (1 - _SLACK / 2))) ** (1 / power)
+        dummies = max(wanted, low * (1 + _SLACK / 4))
+    if best is None:
+        raise PlanError(
+            f"hierarchy cannot meet a central epsilon of {target.central_epsilon:g} with "
+            f"{target.n_min} users"
+        )
+    return best
