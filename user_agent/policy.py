@@ -138,8 +138,8 @@ def check_totals(policy: Policy, spent: Sequence[Claim], claim: Claim) -> None:
             f"{rounded_up(claim.local_epsilon)}. To answer, raise total_local_epsilon_cap in this "
             "device's settings"
         )
-    if _composed(policy, together) > policy.total_central_epsilon_cap:
-        before = _composed(policy, spent) if spent else 0.0
+    if composed_total(together, policy.total_delta_cap) > policy.total_central_epsilon_cap:
+        before = composed_total(spent, policy.total_delta_cap) if spent else 0.0
         raise BudgetError(
             f"total_central_epsilon_cap is {policy.total_central_epsilon_cap} at delta "
             f"{policy.total_delta_cap}; {rounded_up(before)} is spent on {tasks}, and "
@@ -149,9 +149,9 @@ def check_totals(policy: Policy, spent: Sequence[Claim], claim: Claim) -> None:
         )
 
 
-def _composed(policy: Policy, claims: Sequence[Claim]) -> float:
+def composed_total(claims: Sequence[Claim], delta: float) -> float:
     """
-    Return the composed central ε of claims at total_delta_cap, at most the sum of their local ε.
+    Return the composed central ε of claims at δ, at most the sum of their local ε.
 
     Claims without amplification are summed and composed with the others as one claim, since their
     answers may share permanent noise, for which no better bound is known.
@@ -162,4 +162,4 @@ def _composed(policy: Policy, claims: Sequence[Claim]) -> float:
     central = [(each.central_epsilon, each.delta) for each in amplified]
     if pure:
         central.append((sum_upper(pure), 0.0))
-    return min(local, composed_claims(central, policy.total_delta_cap))
+    return min(local, composed_claims(central, delta))

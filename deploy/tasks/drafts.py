@@ -31,15 +31,20 @@ _OF_OTHERS: Final = {"shuffler_key": "shuffler", "tokens": "issuer"}
 def read(path: Path, shuffler_key: bytes, tokens: TokenSpec | None = None) -> TaskDraft:
     """Read TaskDraft's fields from TOML; `deadline` is a date-time or a UNIX time."""
     keys = read_toml(path, TaskError, max_bytes=MAX_DRAFT_BYTES)
+    return replace(from_keys(keys, path), shuffler_key=shuffler_key, tokens=tokens)
+
+
+def from_keys(keys: dict[str, Any], path: Path) -> TaskDraft:
+    """Check a draft's keys in TOML and return it without others' keys, or raise TaskError."""
     for name, party in _OF_OTHERS.items():
         if name in keys:
             raise TaskError(f"unknown key in the draft: {name}; the key comes from the {party}")
     if "deadline" in keys:
-        keys["deadline"] = _seconds(keys["deadline"])
+        keys["deadline"] = unix_time("deadline", keys["deadline"])
     keys["shuffler_key"] = ""
     draft = validated(_DRAFT, keys, TaskError, "key in the draft", str(path))
     _check_whole_numbers(asdict(draft).items())
-    return replace(draft, shuffler_key=shuffler_key, tokens=tokens)
+    return replace(draft, shuffler_key=b"")
 
 
 def read_token_key(path: Path) -> TokenSpec:
@@ -52,14 +57,15 @@ def read_token_key(path: Path) -> TokenSpec:
         raise SettingsError(f"{path} is not a token key from `shuffledp issuer new-key`") from error
 
 
-def _seconds(deadline: object) -> int:
-    if type(deadline) is int:
-        return deadline
-    if not isinstance(deadline, datetime.datetime):
-        raise TaskError("deadline must be a date and time, such as 2027-01-31T12:00:00Z")
-    if deadline.tzinfo is None:
-        raise TaskError("deadline needs a time zone, such as 2027-01-31T12:00:00Z")
-    return max(0, int(deadline.timestamp()))
+def unix_time(name: str, moment: object) -> int:
+    """Return the seconds since 1970 UTC of a key's date-time or UNIX time, or raise TaskError."""
+    if type(moment) is int:
+        return moment
+    if not isinstance(moment, datetime.datetime):
+        raise TaskError(f"{name} must be a date and time, such as 2027-01-31T12:00:00Z")
+    if moment.tzinfo is None:
+        raise TaskError(f"{name} needs a time zone, such as 2027-01-31T12:00:00Z")
+    return max(0, int(moment.timestamp()))
 
 
 def _check_whole_numbers(values: Iterable[tuple[str, Any]]) -> None:

@@ -73,6 +73,19 @@ async def budgets_of_task(task: Task, analyzer: LedgerReader) -> PopulationBudge
     return _compose(task.population, spent, [(task.budget_epsilon, task.budget_delta)])
 
 
+async def releases_to(population: str, analyzer: LedgerReader) -> "list[BudgetedRelease]":
+    """Return a population's releases in the order of the ledger; raise LedgerError if unknown."""
+    entries, _ = await analyzer.ledger()
+    own = [each for each in entries if isinstance(each, LedgerEntry)]
+    releases = await _by_population([e for e in own if e.population == population], analyzer)
+    known = []
+    for release in releases.get(population, []):
+        if isinstance(release, str):
+            raise LedgerError(f"the spent budget of {population} is unknown: {release}")
+        known.append(release)
+    return known
+
+
 async def _by_population(
     entries: Sequence[ChainedEntry], analyzer: LedgerReader
 ) -> "dict[str, list[BudgetedRelease | str]]":

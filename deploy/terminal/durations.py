@@ -1,13 +1,25 @@
-"""Format times and durations for pages and terminals."""
+"""Format times and durations for pages and terminals, and parse durations."""
 
 import math
+import re
 from datetime import UTC, datetime
 from typing import Final
+
+from common.errors import TaskError
 
 _UNITS: Final = ((86400, "day"), (3600, "hour"), (60, "minute"), (1, "second"))
 _COARSE: Final = 2
 """Least count of a unit that is shown without the next smaller unit."""
 _YEAR: Final = 365 * 86400
+_DURATION: Final = re.compile(r"(-?[0-9]{1,9}) (day|hour|minute|second)s?")
+
+
+def parse_duration(name: str, text: object) -> int:
+    """Parse a key's whole number and unit, such as 6 hours, to seconds; raise TaskError."""
+    parts = _DURATION.fullmatch(text) if isinstance(text, str) else None
+    if parts is None:
+        raise TaskError(f'{name} must be a whole number and a unit, such as "6 hours" or "1 day"')
+    return int(parts[1]) * next(size for size, unit in _UNITS if unit == parts[2])
 
 
 def format_time(seconds: float) -> str:

@@ -29,6 +29,7 @@ from deploy.results.next_iteration import read_iterated
 from deploy.sentinels.sentinel_file import SentinelFile, SentinelState
 from deploy.tasks import drafts
 from deploy.tasks.drafts import read_token_key
+from deploy.tasks.schedule import read_series
 from issuer.entitlements import PeopleList
 from issuer.id_tokens import IdTokens
 from tests.support.id_tokens import AUDIENCE, KEY_SET, PROVIDER
@@ -52,6 +53,17 @@ total_delta_cap = 1e-4
 several_persons = true
 witnesses = ["shuffler/00+00000000+BA"]
 witness_quorum = 1
+"""
+_SERIES: Final = b"""population = "staff"
+delta = 1e-6
+n_min = 10
+target_size = 20
+domain_size = 9
+local_epsilon = 2.0
+[schedule]
+first = 2027-01-31T12:00:00Z
+every = "6 hours"
+rounds = 30
 """
 _QUESTIONS: Final = b"""[{"kind": "grr", "n": 50, "k": 4, "eps_l": 1.0, "delta": 1e-6},
 {"kind": "olh", "n": 20, "k": 8, "eps_l": 2, "M_binom": [10, 0.5], "eps": 0.5},
@@ -125,6 +137,7 @@ _FILES: Final[tuple[tuple[Any, ...], ...]] = (
         *("toml", "draft.toml", lambda path: drafts.read(path, bytes(32))),
         *(drafts.as_toml(one).encode() for one in DRAFTS),
     ),
+    ("toml", "series.toml", read_series, _SERIES),
     ("json", "questions.json", answer_file, _QUESTIONS),
     (
         *("toml", "user_agent.toml"),

@@ -1,0 +1,122 @@
+"""Forecast what a series costs its population and a device, and how long their budgets last."""
+
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from rich.console import Console
+from rich.table import Table
+
+from analyzer.budgets import BudgetedRelease, PopulationBudget, population_budgets
+from common.errors import BudgetError
+from common.messages.guarantee import rounded_up, sum_upper
+from common.task.task import Task
+from deploy.tasks.schedule import MAX_ROUNDS, SeriesRound
+from deploy.terminal.durations import format_duration, format_time
+from deploy.terminal.tables import add_columns, print_whole
+from user_agent.claim import Claim
+from user_agent.policy import composed_total
+
+_PENDING: Final = {"planned", "due", "open", "staged", "quarantined"}
+"""States of rounds that may still cost privacy."""
+DEVICE_CAPS: Final = (
+    *("local_epsilon_cap", "total_local_epsilon_cap"),
+    *("total_central_epsilon_cap", "total_delta_cap"),
+)
+_FIGURES: Final = ("composed_epsilon", "device_central_epsilon", "device_local_epsilon")
+
+
+def forecast(
+    task: Task,
+    rounds: Sequence[SeriesRound],
+    n_users: int,
+    spent: Sequence[BudgetedRelease],
+    caps: Mapping[str, float],
+) -> tuple[list[dict[str, Any]], dict[str, int]]:
+    """
+    Forecast a series' costs by the ledger's and the devices' own functions.
+
+    Cost: milliseconds for each round, and once a second.
+
+    Args:
+        task: The task of any round: all cost the same.
+        rounds: All rounds; only those that may still cost privacy count.
+        n_users: Users of each batch.
+        spent: The population's releases so far.
+        caps: A device's limits, by the names of its settings in DEVICE_CAPS.
+
+    Returns:
+        JSON fields of each round: ε of all the population's releases after it, at the task's
+        budget_delta, and ε of a device's answers, central at its cap's δ, and local. And the number
+        of rounds within each budget and cap, by its name; at most MAX_ROUNDS.
+    """
+    release, claim = BudgetedRelease.of(task, n_users, 0), Claim.of(task)
+
+    def device(n: int) -> tuple[float, float]:
+        central = composed_total([claim] * n, caps["total_delta_cap"])
+        return central, sum_upper([claim.local_epsilon] * n)
+
+    costs = []
+    for n, each in enumerate((each for each in rounds if each.state in _PENDING), 1):
+        budgets = population_budgets([*spent, *[release] * n])
+        composed = next(one.spent_epsilon for one in budgets if one.delta == task.budget_delta)
+        figures = zip(_FIGURES, (composed, *device(n)), strict=True)
+        costs.append({"round": each.number, "deadline": each.deadline, **dict(figures)})
+    lasts, budget = _budget_end(release, spent)
+    answers: dict[str, Callable[[int], float]] = {
+        "local_epsilon_cap": lambda _: device(1)[1],
+        "total_local_epsilon_cap": lambda n: device(n)[1],
+        "total_central_epsilon_cap": lambda n: device(n)[0],
+    }
+    limits = {
+        f"a device's {name} of {caps[name]:g}": _count(lambda n: cost(n) <= caps[name])  # noqa: B023  # called at once
+        for name, cost in answers.items()
+    }
+    return costs, {budget: lasts} | limits
+
+
+def check_budgets(
+    task: Task, rounds: Sequence[SeriesRound], spent: Sequence[BudgetedRelease]
+) -> None:
+    """Raise BudgetError unless the population's budgets last for all rounds of n_min users."""
+    lasts, budget = _budget_end(BudgetedRelease.of(task, task.n_min, 0), spent)
+    if lasts < (wanted := sum(each.state in _PENDING for each in rounds)):
+        raise BudgetError(
+            f"{budget} of the population {task.population} ends after {lasts} of {wanted} rounds; "
+            "raise n_min or the budget, or plan fewer rounds"
+        )
+
+
+def _budget_end(release: BudgetedRelease, spent: Sequence[BudgetedRelease]) -> tuple[int, str]:
+    """Return how many such releases fit into all budgets, and name the budget that ends first."""
+
+    def budgets(n: int) -> tuple[PopulationBudget, ...]:
+        return population_budgets([*spent, *[release] * n])
+
+    lasts = _count(lambda n: all(each.spent_epsilon <= each.epsilon for each in budgets(n)))
+    first, *_ = budgets(lasts + 1)
+    return lasts, f"the budget of epsilon {first.epsilon:g} at delta {first.delta:g}"
+
+
+def _count(fits: Callable[[int], bool]) -> int:
+    """Return how many of MAX_ROUNDS rounds fit, if no more fit once one does not."""
+    return bisect_left(range(1, MAX_ROUNDS + 1), x=True, key=lambda n: not fits(n))
+
+
+def show(
+    costs: Sequence[Mapping[str, Any]], limits: Mapping[str, int], every: int, console: Console
+) -> None:
+    """Print a forecast of rounds that open every so many seconds."""
+    table = Table(
+        title="Composed epsilon after each round",
+        caption="Of all the population's releases, and of a device that answers every round.",
+    )
+    add_columns(table, {"round": "right", "deadline": "left", "population": "right"})
+    add_columns(table, {"device": "right", "device, local": "right"})
+    for number, deadline, *figures in (cost.values() for cost in costs):
+        table.add_row(f"{number:,}", format_time(deadline), *map(rounded_up, figures))
+    print_whole(table, console)
+    for name, count in limits.items():
+        least, plural = "at least " * (count == MAX_ROUNDS), "s" * (count != 1)
+        lasts = f"{least}{format_duration(count * every)}: {count:,} round{plural}."
+        console.print(f"At this pace {name} lasts {lasts}", soft_wrap=True, highlight=False)

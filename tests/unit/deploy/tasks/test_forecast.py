@@ -1,0 +1,67 @@
+"""The forecast of a series against the functions of the ledger and of devices."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from analyzer.budgets import BudgetedRelease, population_budgets
+from common.errors import BudgetError
+from deploy.tasks.forecast import DEVICE_CAPS, check_budgets, forecast, show
+from deploy.tasks.schedule import MAX_ROUNDS, read_series
+from deploy.tasks.task_view import preview
+from tests.support.keys import SHUFFLER
+from tests.support.policies import generous
+from tests.support.printing import printed
+from tests.support.series import template
+from user_agent.claim import Claim
+from user_agent.policy import Policy, check_totals
+
+
+def _rounds_until_refused(policy: Policy, claim: Claim) -> int:
+    answered: list[Claim] = []
+    while True:
+        try:
+            check_totals(policy, answered, claim)
+        except BudgetError:
+            return len(answered)
+        answered.append(claim)
+
+
+def test_a_forecast_ends_where_ledger_and_device_refuse(tmp_path: Path) -> None:
+    """The population's earlier releases count, at every budget that was promised."""
+    series = read_series(template(tmp_path, budget_epsilon=0.4))
+    task = preview(series.draft, now=0.0)
+    earlier = preview(read_series(template(tmp_path, n_min=1500)).draft, now=0.0)
+    spent = [BudgetedRelease.of(earlier, 1700, 3)] * 2
+    own = BudgetedRelease.of(task, 1200, 0)
+    rounds = series.rounds([], 0.0)
+    caps = dict(zip(DEVICE_CAPS, (4.0, 9.0, 2.0, 1e-4), strict=True))
+    costs, limits = forecast(task, rounds, 1200, spent, caps)
+
+    composed = [
+        next(
+            budget.spent_epsilon
+            for budget in population_budgets([*spent, *[own] * n])
+            if budget.epsilon == 0.4
+        )
+        for n in range(1, 31)
+    ]
+    assert composed == [cost["composed_epsilon"] for cost in costs]
+    within = sum(epsilon <= 0.4 for epsilon in composed)
+    policy = generous(SHUFFLER.public_identity())
+    devices = [
+        _rounds_until_refused(
+            replace(policy, total_local_epsilon_cap=local, total_central_epsilon_cap=central),
+            Claim.of(task),
+        )
+        for local, central in ((9.0, 100.0), (100.0, 2.0))
+    ]
+    assert [within, MAX_ROUNDS, *devices] == list(limits.values())
+    assert 0 < within < 30
+    text = printed(lambda console: show(costs, limits, series.every, console))
+    assert f"the budget of epsilon 0.4 at delta 1e-05 lasts {within} days: {within} rounds." in text
+    _, refused = forecast(task, rounds, 1200, spent, caps | {"local_epsilon_cap": 1.9})
+    assert 0 == refused["a device's local_epsilon_cap of 1.9"]
+    with pytest.raises(BudgetError, match=r"ends after \d+ of 30 rounds; raise n_min"):
+        check_budgets(task, rounds, spent)
