@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, ViewportSize, expect
 
 from common.messages.batch import BatchState
 from common.messages.ledger_entry import verify
@@ -15,9 +15,11 @@ from deploy.audit.harness.clock import ManualClock
 from deploy.pages.live_feed import LiveFeed, live_page
 from deploy.pages.live_server import live_server
 from deploy.pages.result_page import releases_page
+from deploy.pages.series_page import series_page
 from tests.support.batch_progress import progress
-from tests.support.browser import PHONE, Watched, check_page, watch
+from tests.support.browser import PHONE, SCREENS, Scheme, Watched, check_page, watch
 from tests.support.ledger_entries import first_entry, population_budgets
+from tests.support.series import month
 
 _POLL_SECONDS: Final = 7
 
@@ -95,3 +97,13 @@ def test_the_page_of_releases_is_self_contained_and_fits(browser: Browser, tmp_p
     populations = [population_budgets("w" * 64)]
     page = releases_page([entry], verify([entry]), populations, version="1")
     check_page(browser, page, tmp_path, size=PHONE, scheme="light")
+
+
+@pytest.mark.parametrize(("size", "scheme"), SCREENS)
+def test_a_series_fits_its_window(
+    browser: Browser, tmp_path: Path, size: ViewportSize, scheme: Scheme
+) -> None:
+    """Charts, a round that was missed and one without a result, at every width and colour."""
+    series, results = month(tmp_path, first_name="w" * 64)
+    page = series_page(series, results, version="1")
+    check_page(browser, page, tmp_path, size=size, scheme=scheme)

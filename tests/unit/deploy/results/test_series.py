@@ -1,0 +1,153 @@
+"""Smoothing over rounds, against dense linear algebra; and what is shown of a series."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from common.errors import TaskError, WireError
+from common.messages.result import Figures
+from common.protocols import Kind
+from deploy.pages.series_page import series_page
+from deploy.results.estimate_table import EstimateTable
+from deploy.results.series import SeriesResults, smooth
+from tests.support.kind_results import kind_collected
+from tests.support.ledger_entries import first_entry
+from tests.support.printing import printed
+from tests.support.series import MISSED, month
+
+
+def _noisy() -> tuple[Figures, Figures, Figures]:
+    """Return estimates of 25 rounds, the fourth without any, and an item first seen in round 2."""
+    rng = np.random.default_rng(5)
+    scales = np.array([1.0, 2.0, 0.3])
+    steps = 0.4 * np.sqrt(scales) * rng.standard_normal((25, 3))
+    errors = rng.uniform(0.5, 1.5, (25, 3))
+    values = np.cumsum(steps, axis=0) + errors * rng.standard_normal((25, 3))
+    missing = np.zeros((25, 3), dtype=bool)
+    missing[3], missing[0, 1] = True, True
+    return np.where(missing, 0, values), np.where(missing, np.inf, errors), scales
+
+
+def _dense(values: Figures, errors: Figures, step: float) -> tuple[Figures, Figures, float]:
+    """Return an item's levels, covariance and diffuse log-likelihood by solving all at once."""
+    weights, walk = np.diag(1 / errors**2), np.diff(np.eye(len(values)), axis=0)
+    covariance = np.asarray(np.linalg.inv(weights + walk.T @ walk / step), dtype=np.float64)
+    seen = np.isfinite(errors)
+    times = np.flatnonzero(seen)
+    contrasts = np.diff(np.eye(seen.sum()), axis=0)
+    spread = step * np.minimum.outer(times, times) + np.diag(errors[seen] ** 2)
+    inner = contrasts @ spread @ contrasts.T
+    moved = contrasts @ values[seen]
+    likelihood = -(np.linalg.slogdet(inner)[1] + moved @ np.linalg.solve(inner, moved)) / 2
+    return covariance @ weights @ values, covariance, float(likelihood)
+
+
+def test_the_smoother_equals_the_solution_of_all_equations_at_once() -> None:
+    """Levels and errors agree, and no other variance of steps is likelier [DK12]."""
+    values, errors, scales = _noisy()
+    found = smooth(values, errors, scales)
+    items = range(3)
+    for item in items:
+        step = found.variance * scales[item]
+        levels, covariance, _ = _dense(values[:, item], errors[:, item], step)
+        assert levels == pytest.approx(found.levels[:, item], abs=1e-12)
+        assert np.sqrt(np.diag(covariance)) == pytest.approx(found.errors[:, item], abs=1e-12)
+
+    def likelihood(variance: float) -> float:
+        return sum(_dense(values[:, i], errors[:, i], variance * scales[i])[2] for i in items)
+
+    best = likelihood(found.variance)
+    tried = found.variance * np.geomspace(1e-3, 1e3, 101)
+    assert best >= max(map(likelihood, tried)) - 1e-9
+    assert best - likelihood(found.variance * 2) > 1e-3
+
+
+def test_constant_shares_are_averaged() -> None:
+    """Without movement the smoothed error is that of the mean of all rounds, nearly."""
+    values = np.full((16, 5), 0.25)
+    found = smooth(values, np.full((16, 5), 0.01), np.ones(5))
+
+    assert values == pytest.approx(found.levels)
+    assert found.errors == pytest.approx(np.full((16, 5), 0.0025), rel=0.01)
+
+
+def test_intervals_of_frequent_values_cover_the_truth() -> None:
+    """
+    Ten frequent values whose logarithms drift by 3 % a round, beside 290 rare ones.
+
+    Seed 7. Over 300 seeds coverage is .958 on average with a standard deviation of .012, and the
+    error of the last five values .845 ± .013 of the noise: either bound fails by chance with
+    probability below 1e-6. Equal steps of all 300 values give a coverage of .63, and equal steps of
+    the ten an error of .946.
+    """
+    rng = np.random.default_rng(7)
+    drift = np.cumsum(0.03 * rng.standard_normal((30, 300)), axis=0)
+    truth = np.exp(drift) / np.arange(1, 301) ** 1.1
+    truth /= truth.sum(axis=1, keepdims=True)
+    estimates = {
+        number: EstimateTable(
+            title="",
+            name="value",
+            value="share",
+            names=list(map(str, range(300))),
+            values=shares + 5e-4 * rng.standard_normal(300),
+            errors=np.full(300, 5e-4),
+            shown=(),
+        )
+        for number, shares in enumerate(truth, 1)
+    }
+    results = SeriesResults(rounds=(), estimates=estimates, costs={}, top=10)
+    low, high = results.ends
+    covered = (low <= truth[:, [*results.shown]]) & (truth[:, [*results.shown]] <= high)
+
+    assert 0.88 < covered.mean() < 0.999
+    assert results.smoothed.errors[:, 5:].mean() < 0.91 * 5e-4
+
+
+def test_a_series_is_shown_with_its_gaps(tmp_path: Path) -> None:
+    """Names are escaped; a missed round and an overdue one have no estimate; nothing is run."""
+    series, results = month(tmp_path, first_name="<b>[red]")
+    page = series_page(series, results, version="1")
+    text = printed(results.show)
+
+    assert 23 == len(results.estimates) == len(results.costs)
+    assert [4 * 23] == list({len(column) for column in results.columns().values()})
+    assert (4, 4 * 23) == (page.count("<polygon"), page.count("<circle"))
+    assert (1, 1) == (page.count('warn">missed<'), page.count('warn">overdue<'))
+    assert "&lt;b&gt;[red]" in page
+    assert "<b>" not in page
+    assert "script" not in page.partition("<body>")[0]
+    assert "<b>[red]" in text
+    assert f"\n│ {MISSED} " not in text.partition("smoothed")[2]
+
+
+def test_a_series_without_results_is_shown(tmp_path: Path) -> None:
+    """It has rounds, no values, and says so."""
+    series, results = month(tmp_path)
+    empty = replace(results, estimates={}, costs={})
+
+    assert "No round has released shares or means." in printed(empty.show)
+    assert "<circle" not in series_page(series, empty, version="1")
+    assert {} == empty.columns()
+
+
+@pytest.mark.parametrize(("kind", "value", "shown"), [("vector", "mean", 3), ("string", None, 0)])
+def test_means_are_smoothed_and_texts_only_counted(
+    kind: Kind, value: str | None, shown: int
+) -> None:
+    """A result must fit its task, and all rounds the same values."""
+    found = kind_collected(kind)
+    released = {number: (found.task, found.result, first_entry()) for number in (1, 2)}
+    results = SeriesResults.of((), 3, released)
+
+    assert {1, 2} == set(results.costs)
+    assert [value] * shown == [table.value for table in results.tables]
+    if shown:
+        named = kind_collected(kind, labels=("a", "b", "c", "d", "e"))
+        other = released | {2: (named.task, named.result, first_entry())}
+        with pytest.raises(TaskError, match="must ask about the same values"):
+            SeriesResults.of((), 3, other)
+        with pytest.raises(WireError, match="the result's digest is"):
+            SeriesResults.of((), 3, {1: (named.task, found.result, first_entry())})
