@@ -27,6 +27,7 @@ _COMMANDS: Final = {
     "load": ("load", "Load-test the services and reconcile all counts."),
     "init": ("profile", "Write a profile: default options for operators."),
     "task": ("task", "Create, list, show and close tasks."),
+    "series": ("series", "Repeat a task on a schedule, and show its rounds."),
     "live": ("live", "Watch a batch's progress in a browser."),
     "batch": ("batch", "Release or drop a quarantined batch."),
     "result": ("result", "Print or write a released result."),

@@ -39,10 +39,18 @@ CertificateKey = Annotated[
     Path | None,
     typer.Option("--key", help="Key of the certificate.  [operator.key beside the authority]"),
 ]
+ShufflerKey = Annotated[
+    Path | None,
+    typer.Option(
+        help="The shuffler's public key in its state directory: envelope.pub, or "
+        "envelope-SUITE.pub if the draft names a suite."
+    ),
+]
 TaskKind = Annotated[Kind, typer.Option(help="Kind of value.")]
 OpenPage = Annotated[
     bool, typer.Option("--open", help="Open the page in a browser on this machine.")
 ]
+Page = Annotated[Path | None, typer.Option(help="Write a self-contained page for a browser.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 Client = TypeVar("Client")

@@ -37,8 +37,6 @@ app = typer.Typer()
 _NO_KEY: Final = bytes(31) + b"\x09"
 """Placeholder for the shuffler's key, which `task create` adds."""
 
-Page = Annotated[Path | None, typer.Option(help="Write a self-contained page for a browser.")]
-
 
 @app.command(epilog=example(f"shuffledp result DIGEST {AT_ANALYZER}"))
 def result(
@@ -49,7 +47,7 @@ def result(
     certificate: options.Certificate = None,
     key: options.CertificateKey = None,
     top: Annotated[int, typer.Option(min=1, help="Number of largest values to print.")] = 20,
-    html: Page = None,
+    html: options.Page = None,
     csv: Annotated[Path | None, typer.Option(help="Write every value as CSV.")] = None,
     parquet: Annotated[
         Path | None, typer.Option(help="Write every value as Parquet; needs pyarrow.")
@@ -130,7 +128,7 @@ def ledger(
     analyzer_identity: Annotated[
         Path | None, typer.Option(help="The analyzer's identity.pub, to verify decisions.")
     ] = None,
-    html: Page = None,
+    html: options.Page = None,
     json: options.AsJson = False,
 ) -> None:
     """Print the cost of every release, and each population's remaining budgets.

@@ -1,12 +1,14 @@
 """`shuffledp task`: create, list, show and close tasks."""
 
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from common.crypto.hpke import DEFAULT_SUITE, HpkePrivateKey, HpkePublicKey
+from common.crypto.hpke import HpkePublicKey
 from common.crypto.signed_key import split_envelope_key
 from common.crypto.signing import SignedTask
 from common.errors import SettingsError
@@ -46,13 +48,7 @@ def create(
     draft: Annotated[Path, typer.Argument(help="A TOML file: your own, or from shuffledp plan.")],
     analyzer: options.AnalyzerAddress = "",
     token_file: Annotated[Path | None, typer.Option(help="File of the operator token.")] = None,
-    shuffler_key: Annotated[
-        Path | None,
-        typer.Option(
-            help="The shuffler's public key in its state directory: envelope.pub, or "
-            "envelope-SUITE.pub if the draft names a suite."
-        ),
-    ] = None,
+    shuffler_key: options.ShufflerKey = None,
     token_key: Annotated[
         Path | None,
         typer.Option(
@@ -73,14 +69,10 @@ def create(
     A dry run needs no service: it computes the guarantees locally.
     """
     if dry_run:
-        _preview(_read(draft, shuffler_key, token_key), json=json)
+        preview(with_keys(draft_file.read(draft, b""), shuffler_key, token_key), json=json)
         return
-    if not (analyzer and token_file and shuffler_key):
-        raise SettingsError(
-            "publishing needs --analyzer, --token-file and --shuffler-key; use --dry-run otherwise"
-        )
-    task_draft = _read(draft, shuffler_key, token_key)
-    connect = partial(OperatorClient.connect, analyzer, authority, token_file, certificate, key)
+    connect = publisher(analyzer, token_file, shuffler_key, authority, certificate, key)
+    task_draft = with_keys(draft_file.read(draft, b""), shuffler_key, token_key)
     signed, witnesses = options.ask(connect, lambda operator: operator.publish_task(task_draft))
     task, digest = Task.from_bytes(signed.task_bytes), signed.digest().hex()
     if json:
@@ -216,12 +208,23 @@ def close(
     terminal().print("The batch is closed: no more users can take part.")
 
 
-def _read(draft: Path, shuffler_key: Path | None, token_key: Path | None) -> TaskDraft:
-    """Read a draft; a dry run without the shuffler's key uses a new key."""
+def publisher(
+    analyzer: str, token_file: Path | None, shuffler_key: Path | None, *tls: Path | None
+) -> Callable[[], OperatorClient]:
+    """Return the client's `connect` with its options, the authority first; raise SettingsError."""
+    if not (analyzer and token_file and shuffler_key):
+        raise SettingsError(
+            "publishing needs --analyzer, --token-file and --shuffler-key; use --dry-run otherwise"
+        )
+    authority, certificate, key = tls
+    return partial(OperatorClient.connect, analyzer, authority, token_file, certificate, key)
+
+
+def with_keys(draft: TaskDraft, shuffler_key: Path | None, token_key: Path | None) -> TaskDraft:
+    """Return a draft with others' keys from their files."""
     tokens = None if token_key is None else draft_file.read_token_key(token_key)
     if shuffler_key is None:
-        suite = draft_file.read(draft, b"").suite or DEFAULT_SUITE
-        return draft_file.read(draft, HpkePrivateKey.generate(suite).public_key().raw, tokens)
+        return replace(draft, tokens=tokens)
     # The signing identity is in the same folder: an envelope sealed to it would never open.
     identity = shuffler_key.with_name("identity.pub")
     key = options.read_shuffler_key(shuffler_key)
@@ -229,12 +232,12 @@ def _read(draft: Path, shuffler_key: Path | None, token_key: Path | None) -> Tas
         raise SettingsError(
             f"{shuffler_key} holds the shuffler's signing identity; use envelope.pub"
         )
-    task_draft = draft_file.read(draft, key, tokens)
-    HpkePublicKey(task_draft.suite, split_envelope_key(task_draft.suite, key)[0])  # is a point
-    return task_draft
+    HpkePublicKey(draft.suite, split_envelope_key(draft.suite, key)[0])  # is a point
+    return replace(draft, shuffler_key=key, tokens=tokens)
 
 
-def _preview(task_draft: TaskDraft, *, json: bool) -> None:
+def preview(task_draft: TaskDraft, *, json: bool) -> None:
+    """Print the guarantees of a draft's task, computed locally."""
     task = task_view.preview(task_draft, now=SystemClock().now())
     if json:
         print_json({"task": task_view.as_json(task), "guarantees": _guarantees(task)})

@@ -1,0 +1,125 @@
+"""A series of thirty rounds over three real servers."""
+
+import csv
+import json
+import re
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from common.messages.ledger_entry import LedgerEntry
+from common.task.draft import TaskDraft
+from common.task_digest import TaskDigest
+from deploy.commands.series import publish_due
+from deploy.tasks.schedule import read_series
+from tests.support.clients import collect, command, run_as_operator
+from tests.support.command_line import run_command
+from tests.support.series import template
+from tests.support.services import Services
+
+_USERS: Final = 120
+_ROUNDS: Final = 31
+_MISSED: Final = 3
+
+
+def _template(folder: Path, **changes: Any) -> Path:
+    """Write a template for a few users, whose first round has just opened."""
+    few: dict[str, Any] = {"n_min": _USERS, "target_size": _USERS, "rounds": _ROUNDS}
+    return template(folder, **{**few, "first": int(time.time()), **changes})
+
+
+async def _publish(services: Services, path: Path, *options: str) -> tuple[int | None, str, str]:
+    """Run the command by the real clock."""
+    key = services.directory / "shuffler" / "envelope.pub"
+    return await run_as_operator(
+        services,
+        *("series", "publish", str(path), "--shuffler-key", str(key), "--json", *options),
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.own_services
+async def test_the_ledger_of_thirty_rounds_equals_the_forecast(
+    services: Services, tmp_path: Path
+) -> None:
+    """Each round is published once, the third never. All figures agree to the last digit."""
+    path = _template(tmp_path)
+    series = read_series(path)
+
+    def complete(number: int) -> TaskDraft:
+        return replace(series.draft_of(number), shuffler_key=services.shuffler_key)
+
+    _, foreseen, _ = await run_command("series", "forecast", str(path), "--json")
+    forecast = [row["composed_epsilon"] for row in json.loads(foreseen)["rounds"]]
+    (_, first, _), (_, again, _) = [await _publish(services, path) for _ in range(2)]
+    assert ["published", "already published"] == [json.loads(o)["state"] for o in (first, again)]
+    for number in range(1, _ROUNDS + 1):
+        if number == _MISSED:
+            continue
+        async with services.operator() as operator:
+            now = series.deadline(number) - series.every / 2
+            reports = [await publish_due(series, complete, now, operator) for _ in range(2)]
+            digest = TaskDigest(bytes.fromhex(reports[0]["task_digest"]))
+            signed, _ = await operator.describe(digest)
+        states = ["already published"] * 2 if number == 1 else ["published", "already published"]
+        assert states == [report["state"] for report in reports]
+        assert digest.hex() == reports[1]["task_digest"]
+        assert [_MISSED] * (number > _MISSED) == reports[1]["missed"]
+        await collect(services, signed, _USERS)
+    async with services.operator() as operator:
+        entries, _ = await operator.ledger()
+    options = ("series", "show", str(path), "--json", "--top", "2")
+    files = {name: tmp_path / f"daily.{name}" for name in ("csv", "html")}
+    shown = json.loads(
+        await command(services, *options, *(f"--{name}={file}" for name, file in files.items()))
+    )
+    left = json.loads(await command(services, "series", "forecast", str(path), "--json"))
+
+    assert _ROUNDS - 1 == len(entries) == 30
+    composed = [entry.composed_epsilon for entry in entries if isinstance(entry, LedgerEntry)]
+    assert forecast[:-1] == composed
+    assert forecast[-1:] == [row["composed_epsilon"] for row in left["rounds"]]
+    assert 1 < forecast[-1] < 6
+    rounds = shown["rounds"]
+    assert composed == [row["composed_epsilon"] for row in rounds if row["n_users"] == _USERS]
+    assert ["planned"] == [row["state"] for row in rounds if row["n_users"] is None]
+    assert 2 * 30 == len(shown["values"]["smoothed"])
+    assert ["0"] * 30 == shown["values"]["label"][:30]
+    with files["csv"].open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert shown["values"]["smoothed_low"] == [float(row["smoothed_low"]) for row in rows]
+    assert 2 == files["html"].read_text(encoding="utf-8").count("<polyline")
+
+
+async def test_a_series_that_outruns_the_budget_is_refused(
+    services: Services, tmp_path: Path
+) -> None:
+    """Nothing is published; the message says after how many rounds the budget ends."""
+    path = _template(tmp_path, population='"other"', budget_epsilon=1.0)
+    status, _, complaint = await _publish(services, path)
+
+    assert 1 == status
+    assert "the budget of epsilon 1 at delta 1e-05 of the population other ends after" in complaint
+    assert "of 31 rounds" in complaint
+    async with services.operator() as operator:
+        assert [] == [task for task in await operator.tasks() if task.population == "other"]
+
+
+@pytest.mark.slow
+async def test_a_command_that_stays_publishes_every_round(
+    services: Services, tmp_path: Path
+) -> None:
+    """Two rounds of eight seconds, from before the first opens."""
+    first = int(time.time()) + 8
+    path = _template(tmp_path, population='"quick"', first=first, every='"8 seconds"', rounds=2)
+    status, printed, complaint = await _publish(services, path, "--stay")
+
+    assert (0, "") == (status, complaint)
+    reports = re.findall(r'"round": (\d),\s+"state": "([^"]+)"', printed)
+    assert [("0", "before the first round"), *((n, "published") for n in "12")] == reports
+    async with services.operator() as operator:
+        tasks = [task for task in await operator.tasks() if task.population == "quick"]
+    assert [first + 8, first + 16] == [task.deadline for task in tasks]
