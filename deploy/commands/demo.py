@@ -43,9 +43,9 @@ def demo(
     Options:
         users: Number of people, or 'all': 100,000 of the 31,670,031 cases by state, or 20,000
             simulated people for other kinds.
-        task_kind: Kind of value to collect: categorical (US states), string (US states as texts),
-            mean (hours of sleep), vector (marks on eight questions), key-value (films seen and
-            their stars).
+        task_kind: Kind of value to collect: categorical (US states), ordered (sizes of cities),
+            string (US states as texts), mean (hours of sleep), vector (marks on eight questions),
+            key-value (films seen and their stars).
         seed: Seed for choosing the people; the noise is always fresh.
         output: Output file for the result.
         html: Output file for the result as a page.

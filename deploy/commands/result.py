@@ -18,6 +18,7 @@ from deploy.commands import options
 from deploy.pages.result_page import releases_page, result_page
 from deploy.results import ledger as ledger_view
 from deploy.results.candidates import read_candidates
+from deploy.results.distribution_view import DEFAULT_QUANTILES, Questions
 from deploy.results.estimate_table import print_table
 from deploy.results.export import as_json, write_csv, write_parquet
 from deploy.results.next_iteration import next_draft, read_iterated
@@ -25,6 +26,7 @@ from deploy.results.result_view import MAX_ROWS, ResultView, result_view
 from deploy.results.verification import check_fits, recompute_guarantees
 from deploy.tasks import drafts as draft_file
 from deploy.tasks.population_budgets import PopulationBudgets, budgets_by_population
+from deploy.tasks.value_parser import parse_numbers, parse_range
 from deploy.terminal.console import print_written, terminal
 from deploy.terminal.escape import escaped
 from deploy.terminal.files import check_folder, write
@@ -37,8 +39,15 @@ app = typer.Typer()
 _NO_KEY: Final = bytes(31) + b"\x09"
 """Placeholder for the shuffler's key, which `task create` adds."""
 
+_QUANTILES: Final = "quantiles are numbers between 0 and 1, such as .5,.9"
 
-@app.command(epilog=example(f"shuffledp result DIGEST {AT_ANALYZER}"))
+
+@app.command(
+    epilog=example(
+        f"shuffledp result DIGEST {AT_ANALYZER}",
+        f"shuffledp result DIGEST --quantile .5,.9 --range 18:65 {AT_ANALYZER}",
+    )
+)
 def result(
     task: options.TaskArgument,
     analyzer: options.AnalyzerAddress,
@@ -59,6 +68,13 @@ def result(
             "files then have a row per text."
         ),
     ] = None,
+    quantile: Annotated[
+        str, typer.Option(help="Quantiles of ordered data, such as .5,.9.  [.05,.25,.5,.75,.95]")
+    ] = "",
+    ranges: Annotated[
+        list[str] | None,
+        typer.Option("--range", help="A range of ordered data, such as 18:65; repeatable."),
+    ] = None,
     json: options.AsJson = False,
 ) -> None:
     """Print or write a released result with 95 % intervals. Needs the operator token."""
@@ -78,14 +94,20 @@ def result(
     check_fits(found, signed)
     found = recompute_guarantees(found, signed)
     # Before any output: candidates that cannot be decoded leave no file.
-    view = result_view(found.estimate, signed, most=top, candidates=texts)
+    asked = Questions(
+        batch=found,
+        task=signed,
+        quantiles=parse_numbers(quantile, _QUANTILES) if quantile else DEFAULT_QUANTILES,
+        ranges=tuple(map(parse_range, ranges or ())),
+    )
+    build = partial(result_view, found.estimate, signed, candidates=texts, questions=asked)
+    view = build(most=top)
     if csv is not None:
         write_csv(csv, view.columns)
     if parquet is not None:
         write_parquet(parquet, found, view.columns)
     if html is not None:
-        whole = result_view(found.estimate, signed, most=MAX_ROWS, candidates=texts)
-        write(html, result_page(found, signed, whole, version=VERSION))
+        write(html, result_page(found, signed, build(most=MAX_ROWS), version=VERSION))
     if json:
         print_json({**as_json(found), "labels": signed.labels, **view.fields})
         return

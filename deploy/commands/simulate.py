@@ -9,7 +9,7 @@ from typing import Annotated, Final
 import typer
 
 from common.errors import SettingsError
-from common.protocols import Kind, protocol_named, protocols_of
+from common.protocols import ITEM_KINDS, Kind, protocol_named, protocols_of
 from deploy.commands.options import AsJson, TaskKind, describe_options, parse_cap
 from deploy.datasets.catalogue import IPUMS_1940_CITY, SHIPPED
 from deploy.datasets.sample_people import people_of, sample_people
@@ -45,6 +45,14 @@ _ACCOUNTINGS: Final[Mapping[str | None, tuple[Accounting, ...]]] = {
 _EPSILONS: Final = tuple(round(0.1 * tenth, 1) for tenth in range(1, 11))
 _COMPARED: Final = ("murs", "hp-sdp", "mixdump", "od-hp")
 """Protocols that the OD-HP paper compares."""
+_DEFAULTS: Final[Mapping[Kind, tuple[str, ...]]] = {
+    "categorical": ("od-hp",),
+    "ordered": ("hierarchy", "puredump", "mixdump", "signed", "od-hp", "ldp-sw"),
+}
+"""Protocols to compare, for kinds that many protocols collect."""
+_BUCKETS: Final = 1024
+"""Buckets of ordered data."""
+_CAP: Final = "messages-cap"
 _RUN_TIME: Final = 5
 """Number of the figure of run times, for which every report must be simulated."""
 _FIGURES: Final = {
@@ -58,6 +66,7 @@ _FIGURES: Final = {
     epilog=example(
         "shuffledp simulate --protocol murs --protocol od-hp --central-epsilon 0.2 "
         "--accounting tight --repeat 5 --plot comparison",
+        "shuffledp simulate --task-kind ordered --central-epsilon 1 --messages-cap 4",
         "shuffledp simulate --task-kind mean --dataset sleep.csv --column hours",
     )
 )
@@ -117,7 +126,7 @@ def simulate(
             --plot.
     """
     kind, targets, names, source = task_kind, central_epsilon, protocol, dataset
-    of_items = {"accounting": accounting, "messages-cap": messages_cap, "figure": figure_number}
+    of_items = {"accounting": accounting, _CAP: messages_cap, "figure": figure_number}
     _check_options(kind, of_items)
     if figure_number is not None:
         data, epsilons = _FIGURES[figure_number]
@@ -158,7 +167,7 @@ def simulate(
 
 def _check_options(kind: Kind, of_items: Mapping[str, object]) -> None:
     for name, given in of_items.items():
-        if given is not None and kind != "categorical":
+        if given is not None and (kind not in ITEM_KINDS or (kind == "ordered") > (name == _CAP)):
             raise SettingsError(f"--{name} is for categorical data; --task-kind is {kind}")
     if of_items["figure"] not in {None, *_FIGURES}:
         raise SettingsError(f"figure is {of_items['figure']}; it must be 3, 4 or 5")
@@ -168,9 +177,9 @@ def _check_options(kind: Kind, of_items: Mapping[str, object]) -> None:
 
 def _protocols(kind: Kind, names: list[str] | None) -> tuple[str, ...]:
     if not names:
-        return ("od-hp",) if kind == "categorical" else protocols_of(kind)
+        return _DEFAULTS.get(kind) or protocols_of(kind)
     for name in names:
-        if protocol_named(name).kind != kind:
+        if not protocol_named(name).collects(kind):
             raise SettingsError(f"the protocol {name} is not for {kind} data")
     return tuple(names)
 
@@ -181,6 +190,9 @@ def _population(
     if kind == "categorical":
         data = read_dataset(source or IPUMS_1940_CITY, users, column=column)
         return Population.of_items(data, data.n_users if users is None else users)
+    if kind == "ordered":
+        given = None if source is None else read_dataset(source, users, column=column)
+        return Population.of_numbers(given, users, _BUCKETS)
     if source is None:
         if column is not None:
             raise SettingsError("--column needs a file; use --dataset")

@@ -1,5 +1,6 @@
 """Draw seeded populations of every kind of data: from shipped data, from files, or synthetic."""
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -10,14 +11,18 @@ from common.errors import TaskError, ValueRangeError
 from common.mechanisms.base import Counts, Vector
 from common.messages.submission import Value
 from common.protocols import Kind
+from common.task.domain_spec import EdgesSpec, Spacing
 from common.task.draft import NumberDraft, PairDraft, TextDraft
 from common.task.specs import check_int_range
-from deploy.datasets.catalogue import COVID_US_STATES, Dataset, load
+from deploy.datasets.catalogue import COVID_US_STATES, IPUMS_1940_CITY, Dataset, load
 from deploy.tasks.demo_task import DEMO_PARAMETERS
 from deploy.tasks.value_parser import parse_value
 
 MAX_SAMPLE: Final = 1_000_000
 """Largest synthetic population, and largest population from a file."""
+_DEMO_BUCKETS: Final = 64
+_WIDE: Final = 100
+"""Ratio of the ends of a range from which its buckets have equal ratios."""
 _MAX_CANDIDATES: Final = 1000
 _PATIENTS: Final = 100_000
 """Default number of people drawn from the 31,670,031 COVID-19 cases."""
@@ -52,6 +57,8 @@ def sample_people(kind: Kind, n_users: int | None, seed: int | None) -> SamplePe
     if kind in {"categorical", "string"}:
         return _patients(kind, _PATIENTS if n_users is None else n_users, rng)
     people = 20_000 if n_users is None else n_users
+    if kind == "ordered":
+        return _residents(people, rng)
     check_int_range("users", people, 1, MAX_SAMPLE)
     title, draft, answer = _QUESTIONS[kind]
     size = draft.get("domain_size", 1)
@@ -89,6 +96,48 @@ def _patients(kind: Kind, n_users: int, rng: np.random.Generator) -> SamplePeopl
         draft={"protocol": "rappor", "texts": texts},
         candidates=(*data.labels, *_ABSENT),
         truth=np.append(shares, np.zeros(len(_ABSENT))),
+    )
+
+
+def numbers_of(data: Dataset | None, buckets: int) -> tuple[Vector, Dataset, EdgesSpec]:
+    """
+    Return a data set's numbers, by item, and buckets of them; by default sizes of people's cities.
+
+    Buckets have equal ratios if all numbers are above 0 and some 100 times as large as others.
+    Raises TaskError if labels are no numbers.
+    """
+    low, high, unit = 100.0, 1e7, "people"
+    if data is None:
+        data = load(IPUMS_1940_CITY)
+        numbers = 100.0 * data.counts  # a sample of 1 %
+    else:
+        unit = ""
+        try:
+            numbers = np.array([parse_value(label, "ordered") for label in data.labels])
+        except ValueRangeError as error:
+            raise TaskError(f"{data.name} has a value that is no number") from error
+        low, high = _range(numbers.tolist())
+    spacing: Spacing = "logarithmic" if 0 < _WIDE * low < high else "equal"
+    edges = EdgesSpec(spacing=spacing, low=low, high=high, buckets=buckets, unit=unit)
+    return numbers, data, edges
+
+
+def _residents(n_users: int, rng: np.random.Generator) -> SamplePeople:
+    numbers, data, edges = numbers_of(None, _DEMO_BUCKETS)
+    values = numbers[data.draw(n_users, rng)]
+    shares, _ = np.histogram(values, edges.edges)
+    return SamplePeople(
+        kind="ordered",
+        title="A value is the number of people in a person's city, by the 1940 census.",
+        values=values.tolist(),
+        draft={
+            "protocol": "hierarchy",
+            "local_epsilon": math.inf,
+            "buckets": 8,
+            "dummies_per_user": 4.0,
+            "edges": edges,
+        },
+        truth=shares / n_users,
     )
 
 

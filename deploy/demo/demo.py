@@ -18,6 +18,7 @@ from common.errors import BatchStateError
 from common.messages.batch import BatchState, BatchStatus
 from common.messages.result import Result
 from common.messages.submission import Value
+from common.protocols import ITEM_KINDS
 from common.runtime.rpc import open_channel
 from common.task.task import Task
 from common.task.token_spec import TokenSpec
@@ -31,6 +32,7 @@ from deploy.datasets.sample_people import SamplePeople
 from deploy.load.run import contribute_all
 from deploy.load.sender import Destination
 from deploy.pages.result_page import result_page
+from deploy.results.distribution_view import Questions
 from deploy.results.export import as_json
 from deploy.results.result_view import MAX_ROWS, ResultView, result_view
 from deploy.tasks.demo_task import closing_draft
@@ -58,8 +60,11 @@ class DemoRun:
 
     def view(self) -> ResultView:
         """Return the estimates with the true values for comparison."""
-        most = _MAX_ITEMS if self.people.kind == "categorical" else MAX_ROWS
-        return result_view(self.result.estimate, self.task, most=most, people=self.people)
+        most = _MAX_ITEMS if self.people.kind in ITEM_KINDS else MAX_ROWS
+        asked = Questions(batch=self.result, task=self.task)
+        return result_view(
+            self.result.estimate, self.task, most=most, people=self.people, questions=asked
+        )
 
     def as_json(self) -> dict[str, Any]:
         """Return the content of result.json: the result, the true values and the errors."""
@@ -70,7 +75,8 @@ class DemoRun:
             fields["true_means"] = people.true_means.tolist()
         if people.candidates:
             fields["candidates"] = people.candidates
-        fields |= self.view().error_fields
+        view = self.view()
+        fields |= {**view.fields, **view.error_fields}
         seconds = {"submit": self.submit_seconds, "shuffle": self.shuffle_seconds}
         return fields | {"seconds": seconds | fields["seconds"]}
 

@@ -18,12 +18,13 @@ from common.errors import SettingsError, TaskError
 from common.mechanisms.base import Mechanism, Reports, null_reports
 from common.mechanisms.key_value.pairs import Pairs
 from common.messages.submission import Submission, Value, pack
+from common.protocols import ITEM_KINDS
 from common.task.task import SUBMISSION_ID_BYTES, Task
 from deploy.datasets.sources import dataset
 from deploy.load.behaviour import ENVELOPES, FLOOD, Behaviour, assign, is_counted
 from deploy.load.plan import LoadPlan
 from deploy.simulate.collection import draw_group_dummies
-from deploy.tasks.value_parser import sample_value
+from deploy.tasks.value_parser import sample_value, value_of
 from deploy.terminal.files import atomic_output
 from user_agent.contribution import Contributor
 
@@ -213,10 +214,12 @@ def seal(
     task = Task.from_bytes(signed.task_bytes)
     rng = np.random.default_rng(plan.seed)
     kinds = assign(plan.n_users, plan.shares, rng)
-    if task.kind != "categorical":
+    if task.kind not in ITEM_KINDS:
         return seal_values(signed, kinds, [sample_value(task, rng) for _ in kinds], progress)
     items = draw_values(plan.dataset, kinds, task.domain_size, rng)
-    return replace(seal_values(signed, kinds, items.tolist(), progress), values=items)
+    known = {item: value_of(task, item) for item in set(items.tolist())}
+    values = [known[item] for item in items.tolist()]
+    return replace(seal_values(signed, kinds, values, progress), values=items)
 
 
 def seal_values(

@@ -55,12 +55,14 @@ class EstimateTable:
     """True values, in a demo."""
     half_width: float = interval_half_width(CONFIDENCE)
     """Half-width of the intervals in standard errors."""
+    given_ends: Interval | None = None
+    """Ends of intervals that are not symmetric; None for those of the half-width."""
     notes: Sequence[str] = ()
 
     @cached_property
     def ends(self) -> Interval:
         """Lower and upper ends of the confidence intervals, each of shape (values,)."""
-        return interval_around(self.values, self.half_width * self.errors)
+        return self.given_ends or interval_around(self.values, self.half_width * self.errors)
 
     def columns(self, prefix: str = "") -> dict[str, Sequence[object]]:
         """Return file columns by name: estimates and, with `prefix`, errors and interval ends."""

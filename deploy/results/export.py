@@ -19,7 +19,7 @@ from deploy.terminal.json_output import guarantee_as_json, number_or_text
 _FORMULA: Final = re.compile(r"[=+\-@\t\r]")
 _FORMULA_WITHIN: Final = re.compile(r'([;,\t\r\n]"*)(?=[=+\-@])')
 """A formula after a separator, where a spreadsheet that ignores quotes would start a cell."""
-_TEXT_COLUMNS: Final = frozenset({"label", "text"})
+_TEXT_COLUMNS: Final = frozenset({"label", "text", "group", "value"})
 _NUMBER: Final = re.compile(r"-?[0-9]+(\.[0-9]+)?")
 
 

@@ -14,6 +14,13 @@ from common.messages import result
 from common.task.specs import KeyValueSpec, NumberSpec, spec_as
 from common.task.task import Task
 from deploy.datasets.sample_people import SamplePeople
+from deploy.results.distribution import Distribution
+from deploy.results.distribution_view import (
+    DistributionView,
+    Questions,
+    distribution_view,
+    item_names,
+)
 from deploy.results.estimate_table import CONFIDENCE, INTERVAL, NOISE_ALONE, EstimateTable
 from deploy.terminal.json_output import number_or_text
 
@@ -65,6 +72,9 @@ class ResultView:
     error_fields: Mapping[str, Any] = field(default_factory=dict)
     """In a demo: JSON fields of the errors against the truth, such as `mse_vs_truth`."""
 
+    groups: Mapping[str, Distribution] = field(default_factory=dict)
+    """Distributions of ordered or broken-down values, by group."""
+
     @property
     def size(self) -> int:
         """Number of estimates in the first table; 0 without tables."""
@@ -83,12 +93,14 @@ def result_view(
     most: int,
     candidates: Sequence[str] = (),
     people: SamplePeople | None = None,
+    questions: Questions | None = None,
 ) -> ResultView:
     """
     Build the view of a result, with at most `most` rows in each table.
 
     The default of `candidates`, for texts, are the demo's, or the task's labels. `people` are the
-    users of a demo, whose true figures are shown too. Raises SettingsError if candidates are given
+    users of a demo, whose true figures are shown too. Without `questions`, only the histogram
+    of a task with edges or a breakdown is shown. Raises SettingsError if candidates are given
     for other data; ReportError, TaskError or ValueRangeError if they cannot be decoded.
     """
     if isinstance(estimate, result.BitTable):
@@ -97,18 +109,26 @@ def result_view(
         raise SettingsError(f"candidates are for texts; this task collects {task.kind} data")
     truth = people.truth if people else None
     if isinstance(estimate, result.Histogram):
-        return _histogram(estimate, task, most, truth)
+        view = None
+        if questions is not None and (task.edges or task.breakdown):
+            view = distribution_view(estimate, questions, truth)
+        return _histogram(estimate, task, most, truth, view)
     if isinstance(estimate, result.Means):
         return _means(estimate, task, most, truth)
     return _key_values(estimate, task, most, people)
 
 
 def _histogram(
-    estimate: result.Histogram, task: Task, most: int, truth: Vector | None
+    estimate: result.Histogram,
+    task: Task,
+    most: int,
+    truth: Vector | None,
+    view: DistributionView | None,
 ) -> ResultView:
     shares, size = estimate.frequencies, len(estimate.frequencies)
-    labels, refined = _labels(task, size), estimate.refined.tolist()
+    labels, refined = item_names(task), estimate.refined.tolist()
     shown, part = _largest(shares, truth, most)
+    shown = sorted(shown) if task.edges else shown
     errors, error_fields = "", {}
     if truth is not None:
         mse, covered = mse_of(shares, truth), _covered(estimate.interval(CONFIDENCE), truth)
@@ -130,9 +150,12 @@ def _histogram(
         half_width=estimate.half_width(CONFIDENCE),
         notes=(_OWN_INTERVAL.format("share") + _SHARES_NOTE,),
     )
+    columns = {"item": range(size), "label": labels, **table.columns(), "refined": refined}
     return ResultView(
-        tables=(table,),
-        columns={"item": range(size), "label": labels, **table.columns(), "refined": refined},
+        tables=(table, *(view.tables if view else ())),
+        columns={**columns, **(view.columns if view else {})},
+        fields={"kind": task.kind, **(view.fields if view else {})},
+        groups=view.groups if view else {},
         warning="" if estimate.any_share_above_zero(CONFIDENCE) else _TOO_FEW_USERS,
         errors=errors,
         error_fields=error_fields,

@@ -8,6 +8,7 @@ from common.crypto.signing import SignedTask
 from common.errors import WireError
 from common.messages.guarantee import rounded_up
 from common.messages.result import BitTable, Estimate, KeyValues, Means, Result
+from common.protocols import ITEM_KINDS
 from common.task.specs import KeyValueSpec, NumberSpec, RapporSpec
 from common.task.task import Task
 
@@ -18,7 +19,7 @@ _MIN_STATED_SHARE: Final = 0.99
 def check_fits(result: Result, task: Task) -> None:
     """Check a result's digest, parameters and counts; raise WireError with the first difference."""
     digest = SignedTask(task_bytes=task.to_bytes(), signature=b"").digest()
-    buckets = task.item_mechanism.buckets if task.kind == "categorical" else 0
+    buckets = task.item_mechanism.buckets if task.kind in ITEM_KINDS else 0
     for name, stated, signed in (
         ("estimate", _estimate_shape(result.estimate), _task_shape(task)),
         ("digest", result.task_digest.hex(), digest.hex()),

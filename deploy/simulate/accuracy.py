@@ -8,7 +8,9 @@ import numpy as np
 
 from common.mechanisms.base import Vector
 from common.messages.result import Histogram
+from deploy.results.distribution import root
 
+HALF: Final = 0.5
 TOP: Final = 50
 """Number of most frequent items over which the `top50` and relative errors are averaged."""
 
@@ -60,6 +62,22 @@ def histogram_errors(histogram: Histogram, truth: Vector) -> dict[str, float]:
         "relative_error": float(np.mean(np.abs(error[top]) / truth[top])),
         "regret": float(truth.max() - truth[np.argmax(histogram.frequencies)]),
     }
+
+
+def prefix_errors(histogram: Histogram, truth: Vector, edges: Vector) -> dict[str, float]:
+    """
+    Return the errors of shares below an edge, averaged over edges, and of the median, by name.
+
+    The median's is relative to the true median.
+    """
+    below = np.cumsum(truth)
+    middle = root(np.append(0.0, below) - HALF, edges)
+    found: dict[str, float] = {}
+    for name, shares in (("", histogram.frequencies), ("_refined", histogram.refined)):
+        sums = np.cumsum(shares)
+        found[f"mse{name}"] = mse(sums, below)
+        found[f"median_mse{name}"] = (root(np.append(0.0, sums) - HALF, edges) / middle - 1) ** 2
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,7 +34,7 @@ class CellCounts:
 
 
 def few_enough_reports(task: Task, n_users: int) -> bool:
-    """Return whether dummies are uniform or of levels, and reports few enough to simulate one by one."""
+    """Return whether reports are few enough to simulate one by one, and dummies quick to draw."""
     dummies = task.dummies
     n_reports = n_users * (task.own_reports + dummies.expected_per_user)
     quick = dummies.uniform or bool(dummies.levels)

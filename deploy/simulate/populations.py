@@ -1,5 +1,6 @@
 """Simulate one collection of any kind of value, by the services' own code, without encryption."""
 
+import dataclasses
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,16 +15,17 @@ from common.mechanisms.key_value.pairs import Pairs
 from common.mechanisms.numeric.number import to_unit
 from common.mechanisms.rappor.decoder import decode
 from common.mechanisms.registry import mechanism_of, number_mechanism_of, priv_kv_of, rappor_of
-from common.messages.result import Means
+from common.messages.result import Histogram, Means
 from common.protocols import Kind, protocol_named
+from common.task.domain_spec import EdgesSpec
 from common.task.draft import NumberDraft
 from common.task.specs import KeyValueSpec, NumberSpec, spec_as
 from common.task.task import Task
 from deploy.datasets.catalogue import Dataset
-from deploy.datasets.sample_people import SamplePeople
-from deploy.planning.value_design import predicted_mse
+from deploy.datasets.sample_people import SamplePeople, numbers_of
+from deploy.planning.value_design import predicted_mse, prefix_variances
 from deploy.simulate import baselines
-from deploy.simulate.accuracy import ByValue, Repeat, histogram_errors, mse
+from deploy.simulate.accuracy import ByValue, Repeat, histogram_errors, mse, prefix_errors
 from deploy.simulate.collection import collect, estimate_histogram, few_enough_reports
 
 _QUESTION_FIELDS: Final = ("labels", "numbers", "texts", "pairs")
@@ -46,6 +48,8 @@ class Population:
     """Names of items, candidates, numbers or keys."""
     source: Dataset | SamplePeople
     """A histogram, sampled for each repeat, or users with fixed values."""
+    edges: EdgesSpec | None = None
+    """Edges of the histogram's buckets, if they are ordered."""
 
     @classmethod
     def of_items(cls, data: Dataset, n_users: int) -> Self:
@@ -59,6 +63,15 @@ class Population:
             value_names=data.labels or tuple(f"item {item}" for item in range(data.domain_size)),
             source=data,
         )
+
+    @classmethod
+    def of_numbers(cls, data: Dataset | None, n_users: int | None, buckets: int) -> Self:
+        """Return a population of n_users, by default all, whose numbers are put into buckets."""
+        numbers, data, edges = numbers_of(data, buckets)
+        counts, _ = np.histogram(numbers, edges.edges, weights=data.counts)
+        data = dataclasses.replace(data, labels=(), counts=counts.astype(np.int64))
+        people = cls.of_items(data, data.n_users if n_users is None else n_users)
+        return dataclasses.replace(people, kind="ordered", edges=edges)
 
     @classmethod
     def of_values(cls, people: SamplePeople, name: str = "sample") -> Self:
@@ -80,6 +93,8 @@ class Population:
         if isinstance(self.source, SamplePeople):
             draft = self.source.draft
             return {name: draft[name] for name in _QUESTION_FIELDS if name in draft}
+        if self.edges is not None:
+            return {"edges": self.edges}
         labelled = protocol_named(protocol).domain == "labelled"
         return {"labels": tuple(self.value_names)} if labelled else {}
 
@@ -88,14 +103,22 @@ class Population:
         if isinstance(self.source, SamplePeople):
             return _REPEATS[self.kind](task, self.source, np.random.default_rng(seed))
         users = self.source.sample_counts(self.n_users, np.random.default_rng((seed[0], seed[2])))
-        return _repeat_items(task, users, seed, one_by_one=one_by_one)
+        repeat, histogram = _repeat_items(task, users, seed, one_by_one=one_by_one)
+        if self.edges is None:
+            return repeat
+        errors = prefix_errors(histogram, users / users.sum(), self.edges.edges)
+        theory = float(prefix_variances(task, self.n_users).mean())
+        return dataclasses.replace(repeat, errors=errors, mse_theory=theory)
 
     def central_errors(self, epsilon: float, delta: float, seed: int) -> baselines.CentralErrors:
         """
         Return the errors of central mechanisms; for items, on the first repeat's users.
 
-        Texts are released as a histogram, the owners of each key as means of 0 or 1.
+        Texts are released as a histogram, the owners of each key as means of 0 or 1. There are none
+        for ordered buckets.
         """
+        if self.edges is not None:
+            return {}
         if not isinstance(self.source, SamplePeople):
             users = self.source.sample_counts(self.n_users, np.random.default_rng((seed, 0)))
             return baselines.central_errors_of_items(users, epsilon, delta)
@@ -114,7 +137,9 @@ class Population:
 _mechanism: Final = lru_cache(maxsize=1)(mechanism_of)
 
 
-def _repeat_items(task: Task, users: Counts, seed: Seed, *, one_by_one: bool) -> Repeat:
+def _repeat_items(
+    task: Task, users: Counts, seed: Seed, *, one_by_one: bool
+) -> tuple[Repeat, Histogram]:
     mechanism, n_users, rng = _mechanism(task), int(users.sum()), np.random.default_rng(seed)
     started = time.perf_counter()
     one_by_one = one_by_one or few_enough_reports(task, n_users)
@@ -122,13 +147,14 @@ def _repeat_items(task: Task, users: Counts, seed: Seed, *, one_by_one: bool) ->
     histogram, mixture = estimate_histogram(task, mechanism, counts, n_users)
     seconds = time.perf_counter() - started
     truth = users / n_users
-    return Repeat(
+    repeat = Repeat(
         seconds=seconds,
         errors=histogram_errors(histogram, truth),
         mse_theory=float(mechanism.variance(truth, mixture).mean()),
         one_by_one=one_by_one,
         by_value=ByValue(truth, histogram.frequencies, histogram.standard_errors),
     )
+    return repeat, histogram
 
 
 def _repeat_texts(task: Task, people: SamplePeople, rng: np.random.Generator) -> Repeat:

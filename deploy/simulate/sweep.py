@@ -15,8 +15,10 @@ from analyzer.task_builder import complete
 from common.accounting.guarantees import published_claim
 from common.crypto.hpke_pool import end_with_parent
 from common.errors import ShuffleDpError
+from common.protocols import ITEM_KINDS
 from common.task.task import Task
 from deploy.planning.design import NOT_AMPLIFIED, Design
+from deploy.planning.ordered_design import ordered_design
 from deploy.planning.published_design import published_design
 from deploy.planning.requirements import UNUSED_KEY, Requirements
 from deploy.planning.search import tight_design
@@ -54,7 +56,7 @@ class Sweep:
         """Return the planner's requirements for a protocol at a target ε."""
         people = self.population
         item_options: dict[str, Any] = {}
-        if people.kind == "categorical":
+        if people.kind in ITEM_KINDS:
             item_options = {"trust": "shuffler-dummies", "messages_cap": self.messages_cap}
             item_options["most_seeds"] = _MAX_SEEDS
         return Requirements(
@@ -139,10 +141,12 @@ def _track(results: Iterator[T], progress: Progress, step: str, total: int) -> I
 def _choose_task(setting: tuple[str, Accounting, float], target: Requirements) -> dict[str, Any]:
     """Return a row's task and notes, or its refusal if no parameters reach the target."""
     protocol, accounting, _ = setting
-    items = target.kind == "categorical"
+    items = target.kind in ITEM_KINDS
     try:
         published = accounting == "published"
         design_items = published_design if published else tight_design
+        if target.kind == "ordered":
+            design_items = ordered_design
         design: Design = (design_items if items else value_design)(protocol, target)
         task = task_of(design)
     except ShuffleDpError as error:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from common.messages.guarantee import REPLACE_ONE
+from common.protocols import ITEM_KINDS
 from common.task.task import Task
 from deploy.simulate.accuracy import Repeat, Summary
 from deploy.simulate.baselines import CentralErrors
@@ -54,7 +55,7 @@ class SweepRow:
         }
         if task is None:
             return fields | {"refusal": self.refusal}
-        items = people.kind == "categorical"
+        items = people.kind in ITEM_KINDS
         for name, summary in self.errors.items():
             error = f"{name}_se" if items else f"{name}_standard_error"
             fields[name] = summary.mean
@@ -64,7 +65,7 @@ class SweepRow:
             fields |= {
                 "buckets": task.item_mechanism.buckets,
                 "dummies_per_user": task.dummies.expected_per_user,
-                "messages_per_user": 1 + task.dummies.expected_sent,
+                "messages_per_user": task.own_reports + task.dummies.expected_sent,
                 "shuffler_keeps": task.shuffler.keep_probability,
                 "shuffler_dummies_per_item": mean,
                 "shuffler_dummies_variance": variance,

@@ -15,6 +15,7 @@ from rich.progress import Progress as RichProgress
 from rich.table import Table
 
 from common.messages.guarantee import rounded_up
+from common.protocols import ITEM_KINDS
 from common.task.task import Task
 from deploy.planning.plan_view import default_local_cap
 from deploy.planning.value_design import BIASED
@@ -39,6 +40,7 @@ _TEXT_HEADINGS: Final = {"protocol", "by", "parameters", "value"}
 """Headings of text columns, which are aligned left; numbers are aligned right."""
 _UNITS: Final = {
     "categorical": "shares",
+    "ordered": "shares below an edge, and of the median relative to the true one",
     "string": "shares of candidates",
     "mean": "a mean",
     "vector": "means",
@@ -60,6 +62,8 @@ _COLUMNS: Final = {
     "theory": ("theory", ""),
     "refined": ("mse_refined", ".3g"),
     "shrunk": ("mse_shrunk", ".3g"),
+    "median": ("median_mse", ".3g"),
+    "refined median": ("median_mse_refined", ".3g"),
     "central ε": ("rounded_central_epsilon", ""),
     "local ε": ("rounded_local_epsilon", ""),
     "top 50": ("mse_top50", ".3g"),
@@ -184,7 +188,7 @@ def _cells(row: SweepRow, task: Task, *, both: bool) -> dict[str, str]:
     }
     if both:
         fields["by"] = _ACCOUNTINGS[row.accounting]
-    if row.population.kind == "categorical":
+    if row.population.kind in ITEM_KINDS:
         fields["parameters"] = _parameters(task)
     return {
         heading: format(fields[name], form)
@@ -212,6 +216,8 @@ def _central_cells(rows: Sequence[SweepRow]) -> list[dict[str, str]]:
 def _parameters(task: Task) -> str:
     hashes = task.mechanism.name in {"local-hashing", "string-hashing"}
     parts = [f"g {task.item_mechanism.buckets}" if hashes else "plain"]
+    if task.level_sizes:
+        parts = [f"{len(task.level_sizes)} levels, fan-out {task.item_mechanism.buckets}"]
     if math.isfinite(task.local_epsilon):
         parts.append(f"ε0 {task.local_epsilon:.3g}")
     if task.shuffler.keep_probability < 1:
@@ -235,7 +241,7 @@ def _show_by_value(rows: Sequence[SweepRow], console: Console) -> None:
     ]
     for row, (_, estimates, errors) in shown:
         heading = f"{row.protocol} ε {row.target_epsilon:g}"
-        if people.kind == "categorical":
+        if people.kind in ITEM_KINDS:
             heading += f" {_ACCOUNTINGS[row.accounting]}"
         for cells, index in zip(lines, largest, strict=True):
             cells[heading] = f"{estimates[index]:.4g} ± {errors[index]:.2g}"

@@ -130,7 +130,13 @@ def parameter_rows(task: Task) -> list[tuple[str, str]]:
     mechanism, dummies = task.mechanism, task.dummies
     hashes = mechanism.name in _HASHING
     hashed = f" into {task.item_mechanism.buckets:,} buckets" if hashes else ""
+    if task.level_sizes:
+        sizes = ", ".join(f"{size:,}" for size in task.level_sizes)
+        hashed = f" of {sizes} nodes, fan-out {task.item_mechanism.buckets:,}"
     added = f"{dummies.law}, {dummies.expected_per_user:.4g} per user on average"
+    if dummies.levels:
+        each = ", ".join(f"{spec.expected_per_user:.4g}" for spec in dummies.each_level)
+        added = f"{each} per user on average, by level"
     if dummies.clusters is not None:
         nulls = dummies.expected_sent - dummies.expected_per_user
         added = (
@@ -192,6 +198,15 @@ def _describe_values(task: Task) -> str:
             )
         return f"{values}; f {f:.4g}, p {p:.4g}, q {q:.4g}"
     values = f"one of {size:,} items"
+    if task.edges is not None:
+        low, high = task.edges.edges[[0, -1]]
+        values = (
+            f"a number from {low:g} to {high:g} {task.edges.unit}".rstrip()
+            + f", in {task.edges.size:,} {task.edges.spacing} buckets; others are "
+            + ("counted in the nearest" if task.edges.outside == "clip" else "refused")
+        )
+    if task.breakdown is not None:
+        values += f"; {len(task.breakdown.groups):,} groups by {task.breakdown.attribute}"
     if isinstance(spec, NumberSpec):
         numbers = "a number" if size == 1 else f"{size:,} numbers, each"
         values = f"{numbers} from {spec.low:g} to {spec.high:g}"

@@ -48,6 +48,13 @@ def parse_breakdown(text: str) -> BreakdownSpec:
     )
 
 
+def parse_range(text: str) -> tuple[float, float]:
+    """Parse a range such as 18:65; raise ValueRangeError if it is none."""
+    low, _, high = text.partition(":")
+    rule = "a range is two numbers, such as 18:65"
+    return _float(low, rule), _float(high, rule)
+
+
 def _pairs(text: str) -> dict[int, float]:
     """Parse pairs of key and number; an empty text means that the user owns no key."""
     rule = "a value is comma-separated pairs of key and number, such as 3:0.5, 17:1"

@@ -16,8 +16,8 @@ def guarantee_as_json(guarantee: Guarantee) -> dict[str, Any]:
 
 
 def number_or_text(value: Any) -> Any:  # noqa: ANN401  # any JSON value
-    """Return "inf" for infinity, and any other value unchanged."""
-    return "inf" if isinstance(value, float) and math.isinf(value) else value
+    """Return "inf" or "-inf" for infinity, and any other value unchanged."""
+    return str(value) if isinstance(value, float) and math.isinf(value) else value
 
 
 def dumps(value: object) -> str:

@@ -1,0 +1,212 @@
+"""Quantiles, ranges and shares within a group, with confidence intervals, from a histogram."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Self
+
+import numpy as np
+
+from analyzer.finalize import mixture_of
+from common.errors import SettingsError
+from common.mechanisms.base import Vector
+from common.mechanisms.covariance import ShareCovariance
+from common.messages.result import Histogram, Result, interval_half_width
+from common.task.task import Task
+from deploy.results.estimate_table import CONFIDENCE
+
+
+class Estimated(NamedTuple):
+    """An estimate and the ends of its interval; numbers or arrays of one shape."""
+
+    value: Vector
+    low: Vector
+    high: Vector
+
+
+def root(gap: Vector, edges: Vector) -> float:
+    """
+    Return the number at which a gap that is linear between edges, and may not ascend, crosses 0.
+
+    It is replaced by the middle of the least and the largest ascending function that touch it.
+    """
+    rising = np.maximum.accumulate(gap) + np.minimum.accumulate(gap[::-1])[::-1]
+    return float(np.interp(0.0, rising, edges))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Distribution:
+    """
+    The distribution of values among all users, or among the users of one group of a breakdown.
+
+    Numbers are taken as spread evenly within their bucket: cumulative shares are linear between
+    edges. All variances are exact for the refined shares.
+    """
+
+    covariance: ShareCovariance
+    items: slice
+    """The items of the group."""
+    shares: Vector
+    """Shares of all users, shape (values,)."""
+    variances: Vector
+    """Variance of each share."""
+    prefix_variances: Vector
+    """Variance of the sum of shares up to and including each value."""
+    with_total: Vector
+    """Covariance of each share with the total; 0 if the total is known."""
+    total: float
+    """The group's share of all users: estimated, or 1.0 if there are no groups."""
+    total_variance: float
+    half_width: float
+    """Half-width of an interval in standard errors."""
+    edges: Vector | None = None
+    """Edges of the buckets, shape (values + 1,), if they are ordered."""
+    clipped: bool = False
+    """Whether the first and the last bucket also hold numbers outside the edges."""
+
+    @classmethod
+    def of_groups(cls, estimate: Histogram, batch: Result, task: Task) -> list[Self]:
+        """
+        Return the distribution of each group of a task's result; of all users without a breakdown.
+
+        Sums of many shares are normal; the half-width for clusters is used where it is larger.
+        """
+        refused = sum(batch.refused.values())
+        n_real = batch.n_users * (batch.n_reports - refused) / max(1, batch.n_reports)
+        counted = min(batch.n_reports - refused, batch.n_dummies + n_real * task.own_reports)
+        padding = batch.n_reports - refused - round(counted)
+        mixture = mixture_of(
+            task, batch.n_users, counted=round(counted), padding=padding, refused=refused
+        )
+        covariance = ShareCovariance.of(task, estimate.refined, mixture)
+        prefixes, size = covariance.of_prefixes(task.groups), task.domain_size // task.groups
+        variances = covariance.mechanism.variance(estimate.refined, mixture)
+        found = []
+        for first in range(0, task.domain_size, size):
+            items, known = slice(first, first + size), task.groups == 1
+            member = np.zeros(task.domain_size)
+            member[items] = 1.0
+            with_total = np.zeros(size) if known else covariance.with_sum(member)[items]
+            found.append(
+                cls(
+                    covariance=covariance,
+                    items=items,
+                    shares=estimate.frequencies[items],
+                    variances=variances[items],
+                    prefix_variances=prefixes[items],
+                    with_total=with_total,
+                    total=1.0 if known else float(estimate.frequencies[items].sum()),
+                    total_variance=0.0 if known else float(prefixes[items][-1]),
+                    half_width=max(
+                        estimate.half_width(CONFIDENCE), interval_half_width(CONFIDENCE)
+                    ),
+                    edges=task.edges.edges if task.edges else None,
+                    clipped=task.edges is not None and task.edges.outside == "clip",
+                )
+            )
+        return found
+
+    @staticmethod
+    def totals(groups: Sequence["Distribution"]) -> Estimated:
+        """Return the share of all users of each group."""
+        totals = np.array([each.total for each in groups])
+        errors = np.sqrt([each.total_variance for each in groups])
+        reach = groups[0].half_width * errors
+        return Estimated(totals, totals - reach, totals + reach)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the group's share is above 0 by its interval, so that shares within it exist."""
+        return bool(self.total > self.half_width * self.total_variance**0.5)
+
+    @property
+    def within(self) -> Estimated:
+        """The share of the group's users with each value."""
+        return self._ratio(self.shares, self.variances, self.with_total)
+
+    @property
+    def cumulative(self) -> Estimated:
+        """The share of the group's users with each value or a smaller one."""
+        return self._ratio(
+            np.cumsum(self.shares), self.prefix_variances, np.cumsum(self.with_total)
+        )
+
+    def ranges(self, ranges: Sequence[tuple[float, float]]) -> Estimated:
+        """Return the share of the group's users with a number in each range."""
+        edges = self._edges
+        bounds, width = np.array(ranges, dtype=np.float64).reshape(-1, 2, 1), np.diff(edges)
+        inside = np.minimum(bounds[:, 1], edges[1:]) - np.maximum(bounds[:, 0], edges[:-1])
+        weights = np.clip(inside / width, 0.0, 1.0)
+        whole = np.zeros((len(weights), len(self.covariance.shares)))
+        whole[:, self.items] = weights
+        variances = self.covariance.of_sums(whole)
+        return self._ratio(weights @ self.shares, variances, weights @ self.with_total)
+
+    def _ratio(self, part: Vector, variances: Vector, with_total: Vector) -> Estimated:
+        """
+        Return parts of all users as shares of the group's, with Fieller's intervals [Fie54].
+
+        They hold the ratios r for which part - r·total is within its half-width of 0.
+        """
+        square = self.half_width**2
+        lead = self.total**2 - square * self.total_variance
+        if lead <= 0:
+            unknown = np.full_like(part, np.inf)
+            return Estimated(part / self.total if self.total else unknown, -unknown, unknown)
+        middle = (part * self.total - square * with_total) / lead
+        reach = np.sqrt(np.maximum(0.0, middle**2 - (part**2 - square * variances) / lead))
+        return Estimated(part / self.total, middle - reach, middle + reach)
+
+    def quantiles(self, shares: Sequence[float]) -> Estimated:
+        """
+        Return the number below which each share of the group's users lies.
+
+        The interval is the hull of all numbers x for which F̂(x) is within its half-width of the
+        share. An end beyond the outermost edges of a task that clips numbers is infinite.
+        """
+        found = np.array([self._quantile(share) for share in shares]).reshape(-1, 3)
+        return Estimated(*found.T)
+
+    def _quantile(self, share: float) -> tuple[float, float, float]:
+        edges = self._edges
+        gap = np.concatenate([[0.0], np.cumsum(self.shares)]) - share * self.total
+        variances = np.concatenate([[0.0], self.prefix_variances])
+        covariances = np.concatenate([[0.0], np.cumsum(self.with_total)])
+        variances += share**2 * self.total_variance - 2 * share * covariances
+        low, high = self._hull(gap, np.maximum(variances, 0.0))
+        if self.clipped:
+            low, high = (
+                -np.inf if low < edges[1] else low,
+                np.inf if high > edges[-2] else high,
+            )
+        return root(gap, edges), low, high
+
+    def _hull(self, gap: Vector, variances: Vector) -> tuple[float, float]:
+        """
+        Return the least and the largest number where the gap is within its half-width of 0.
+
+        At a share λ of a bucket the gap is linear in λ, and its variance (1-λ)s + λs' - λ(1-λ)v for
+        those at the edges, s and s', and v of the bucket's share. So the square of the gap, less
+        that of its half-width, is a parabola in λ.
+        """
+        square, step, spreads = self.half_width**2, np.diff(gap), np.sqrt(variances)
+        between = square * np.minimum(self.variances, (spreads[1:] + spreads[:-1]) ** 2)
+        excess = gap**2 - square * variances
+        lead = step**2 - between
+        slope = 2 * step * gap[:-1] - square * np.diff(variances) + between
+        with np.errstate(divide="ignore", invalid="ignore"):
+            root = np.sqrt(slope**2 - 4 * lead * excess[:-1])
+            larger = -(slope + np.copysign(root, slope)) / 2
+            places = np.array([larger / lead, excess[:-1] / larger, 0 * slope, 0 * slope + 1])
+        places[2, excess[:-1] > 0] = np.nan
+        places[3, excess[1:] > 0] = np.nan
+        places[~((places >= 0) & (places <= 1))] = np.nan
+        numbers = self._edges[:-1] + places * np.diff(self._edges)
+        if np.isnan(numbers).all():  # all cumulative shares are too small
+            return float(self._edges[-1]), float(self._edges[-1])
+        return float(np.nanmin(numbers)), float(np.nanmax(numbers))
+
+    @property
+    def _edges(self) -> Vector:
+        if self.edges is None:
+            raise SettingsError("quantiles and ranges are for ordered data")
+        return self.edges

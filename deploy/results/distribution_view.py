@@ -1,0 +1,205 @@
+"""Tables, columns and JSON fields of quantiles, ranges, and shares within groups."""
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+import numpy as np
+
+from common.errors import SettingsError
+from common.mechanisms.base import Vector
+from common.messages.result import Histogram, Result
+from common.task.domain_spec import GROUP_SEPARATOR, EdgesSpec
+from common.task.task import Task
+from deploy.results.distribution import Distribution, Estimated
+from deploy.results.estimate_table import EstimateTable
+from deploy.terminal.json_output import number_or_text
+
+DEFAULT_QUANTILES: Final = (0.05, 0.25, 0.5, 0.75, 0.95)
+_SPREAD_EVENLY: Final = "Numbers are taken as spread evenly within their bucket."
+_FIGURES: Final = ("share", "interval_low", "interval_high")
+_GROUP_TABLES: Final = 5
+"""Most groups with a table of their own."""
+
+
+def value_names(task: Task) -> list[str]:
+    """Return names of the values of one group, or of all items without a breakdown."""
+    size = task.domain_size // task.groups
+    if task.edges is None:
+        names = task.labels[:size] or [str(item) for item in range(size)]
+        labelled = task.breakdown is not None and bool(task.labels)
+        return [name.split(GROUP_SEPARATOR, 1)[1] if labelled else name for name in names]
+    edges, unit = [f"{edge:.6g}" for edge in task.edges.edges.tolist()], f" {task.edges.unit}"
+    names = [f"{low} to {high}" for low, high in itertools.pairwise(edges)]
+    if task.edges.outside == "clip":
+        names[0], names[-1] = f"below {edges[1]}", f"from {edges[-2]}"
+    return [(name + unit).rstrip() for name in names]
+
+
+def item_names(task: Task) -> Sequence[str]:
+    """Return names of all items: labels, or buckets or numbers, after their group."""
+    if task.labels or not task.breakdown:
+        return task.labels or value_names(task)
+    names = value_names(task)
+    return [f"{group}{GROUP_SEPARATOR}{name}" for group in task.breakdown.groups for name in names]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Questions:
+    """Quantiles and ranges to estimate from the batch of a task; checked on construction."""
+
+    batch: Result
+    task: Task
+    quantiles: Sequence[float] = DEFAULT_QUANTILES
+    """Shares between 0 and 1."""
+    ranges: Sequence[tuple[float, float]] = ()
+
+    def __post_init__(self) -> None:
+        """Raise SettingsError if a quantile or range is out of range, or the data not ordered."""
+        if self.task.edges is None:
+            if (self.quantiles, self.ranges) != (DEFAULT_QUANTILES, ()):
+                raise SettingsError(
+                    f"quantiles and ranges are for ordered data; this task collects "
+                    f"{self.task.kind} data"
+                )
+            return
+        for share in self.quantiles:
+            if not 0 < share < 1:
+                raise SettingsError(f"a quantile is {share:g}; it must lie between 0 and 1")
+        low, high = self.task.edges.edges[[0, -1]]
+        for first, last in self.ranges:
+            if not low <= first < last <= high:
+                raise SettingsError(
+                    f"a range is {first:g}:{last:g}; it must ascend within {low:g}:{high:g}"
+                )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DistributionView:
+    """The distributions of a task's groups, or of all users, for people and for programs."""
+
+    groups: Mapping[str, Distribution]
+    """By the group's name; one without a name if there is no breakdown."""
+    tables: tuple[EstimateTable, ...]
+    """Shares of groups, and of values within the largest; quantiles; ranges."""
+    columns: Mapping[str, Sequence[object]]
+    """Further columns of files, a row for each item."""
+    fields: Mapping[str, Any]
+    """Further JSON fields; infinite ends of intervals are texts."""
+
+
+def distribution_view(
+    estimate: Histogram, questions: Questions, truth: Vector | None
+) -> DistributionView:
+    """Compute the distributions of a task with edges or a breakdown; `truth` is a demo's."""
+    task = questions.task
+    found = Distribution.of_groups(estimate, questions.batch, task)
+    groups = dict(zip(task.breakdown.groups if task.breakdown else ("",), found, strict=True))
+    tables, fields, columns = list[EstimateTable](), dict[str, Any](), dict[str, Any]()
+    if task.breakdown is not None:
+        names, shares = value_names(task), Distribution.totals(found)
+        heading, users = task.breakdown.attribute, _users(shares, questions.batch.n_users)
+        title = f"Share of users by {heading}"
+        tables.append(_table(title, heading, "share", [*groups], shares, more={"users": users}))
+        fields["groups"] = _rows(shares, [{"group": group} for group in groups])
+        known = sorted((item for item in groups.items() if item[1].is_known), key=_by_total)
+        for group, each in known[:_GROUP_TABLES]:
+            title = f"Share of each value among the users of {group}"
+            tables.append(_table(title, "value", "share", names, each.within))
+        columns["group"] = np.repeat([*groups], len(names)).tolist()
+        columns["value"] = names * len(groups)
+        columns |= _columns("of_group", [each.within for each in found])
+    if task.edges is not None:
+        edges = task.edges.edges
+        fields |= {"edges": edges.tolist(), "unit": task.edges.unit}
+        columns["lower_edge"] = edges[:-1].tolist() * len(found)
+        columns["upper_edge"] = edges[1:].tolist() * len(found)
+        columns |= _columns("up_to_edge", [each.cumulative for each in found])
+        for key, asked in (("quantiles", questions.quantiles), ("ranges", questions.ranges)):
+            if asked:
+                table, rows = _of_numbers(key, asked, groups, questions, truth)
+                tables.append(table)
+                fields[key] = rows
+    return DistributionView(groups=groups, tables=tuple(tables), columns=columns, fields=fields)
+
+
+def _of_numbers(
+    key: str,
+    asked: Sequence[Any],
+    groups: Mapping[str, Distribution],
+    questions: Questions,
+    truth: Vector | None,
+) -> tuple[EstimateTable, list[dict[str, Any]]]:
+    """Return the table and the JSON rows of quantiles or ranges, for each group."""
+    edges, alone = cast("EdgesSpec", questions.task.edges), len(groups) == 1
+    unit, texts = f" in {edges.unit}" * bool(edges.unit), dict[str, Any]()
+    if key == "quantiles":
+        names = [f"{100 * share:g}\N{NO-BREAK SPACE}%" for share in asked]
+        keys = [{"quantile": share} for share in asked]
+        parts = [each.quantiles(asked) for each in groups.values()]
+        title, heading, value = f"Quantiles{unit}", "users below", "number"
+        if alone and truth is not None:
+            texts["truth"] = np.interp(asked, np.append(0.0, np.cumsum(truth)), edges.edges)
+    else:
+        names = [f"{low:g} to {high:g}" for low, high in asked]
+        keys = [{"from": low, "to": high} for low, high in asked]
+        parts = [each.ranges(asked) for each in groups.values()]
+        title, heading, value = f"Share of users in ranges{unit}", "range", "share"
+        if alone:
+            texts["more"] = {"users": _users(parts[0], questions.batch.n_users)}
+    whole = Estimated(*map(np.concatenate, zip(*parts, strict=True)))
+    if not alone:
+        names = [f"{group}{GROUP_SEPARATOR}{name}" for group in groups for name in names]
+        keys = [{"group": group, **each} for group in groups for each in keys]
+    table = _table(title, heading, value, names, whole, notes=(_SPREAD_EVENLY,), **texts)
+    return table, _rows(whole, keys)
+
+
+def _by_total(group: tuple[str, Distribution]) -> float:
+    return -group[1].total
+
+
+def _table(
+    title: str,
+    name: str,
+    value: str,
+    names: Sequence[str],
+    found: Estimated,
+    **more: Any,  # noqa: ANN401  # other fields
+) -> EstimateTable:
+    ends, errors = (found.low, found.high), (found.high - found.low) / 4  # for decimals only
+    return EstimateTable(
+        title=title,
+        name=name,
+        value=value,
+        names=names,
+        values=found.value,
+        errors=errors,
+        given_ends=ends,
+        shown=range(len(names)),
+        **more,
+    )
+
+
+def _users(shares: Estimated, n_users: int) -> list[str]:
+    """Return numbers of users with intervals, as texts."""
+    return [
+        f"{n_users * value:,.0f} ({n_users * low:,.0f} … {n_users * high:,.0f})"
+        for value, low, high in zip(*shares, strict=True)
+    ]
+
+
+def _columns(suffix: str, parts: Sequence[Estimated]) -> dict[str, list[float]]:
+    names = zip(_FIGURES, zip(*parts, strict=True), strict=True)
+    return {f"{name}_{suffix}": np.concatenate(part).tolist() for name, part in names}
+
+
+def _rows(found: Estimated, keys: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    figures = zip(
+        *([number_or_text(number) for number in part.tolist()] for part in found), strict=True
+    )
+    return [
+        {**key, **dict(zip(_FIGURES, row, strict=True))}
+        for key, row in zip(keys, figures, strict=True)
+    ]
