@@ -109,11 +109,12 @@ def numbers_of(data: Dataset | None, buckets: int) -> tuple[Vector, Dataset, Edg
     low, high, unit = 100.0, 1e7, "people"
     if data is None:
         data = load(IPUMS_1940_CITY)
-        numbers = 100.0 * data.counts  # a sample of 1 %
+        numbers = np.multiply(100.0, data.counts)  # a sample of 1 %
     else:
         unit = ""
         try:
-            numbers = np.array([parse_value(label, "ordered") for label in data.labels])
+            parsed = [parse_value(label, "ordered") for label in data.labels]
+            numbers = np.array(parsed, dtype=np.float64)
         except ValueRangeError as error:
             raise TaskError(f"{data.name} has a value that is no number") from error
         low, high = _range(numbers.tolist())

@@ -1,7 +1,7 @@
 // Controls of the result page, and the rows that they select.
 
 const byId = (id) => document.getElementById(id);
-const chosen = { order: "estimate", descending: true, text: "", distinct: false, page: 0, length: 15 };
+const chosen = { order: given.ordered ? "label" : "estimate", descending: !given.ordered, text: "", distinct: false, page: 0, length: 15 };
 let listed = new Uint32Array();
 
 const showOverview = makeOverview(byId("overview"), (rank) => goTo(rank));

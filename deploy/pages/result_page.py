@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.crypto.hpke import fingerprint, suite_named
+from common.mechanisms.base import Vector
 from common.mechanisms.signed import Signed
 from common.messages.guarantee import REPLACE_ONE
 from common.messages.ledger_entry import ChainedEntry, ChainHead, DecisionEntry, LedgerEntry
@@ -30,6 +31,13 @@ _SCRIPTS: Final = (
 """Scripts of a histogram's page; other pages have none."""
 MAX_VALUES: Final = 100_000
 """Maximum values on a histogram's page: two megabytes, which a browser sorts without delay."""
+_PAGE_COLUMNS: Final = 7
+"""Number of a histogram's columns that its page can export; distributions have more."""
+_MAX_CURVES: Final = 6
+_MAX_POINTS: Final = 400
+_TICKS: Final = 5
+_WIDTH, _HEIGHT = 640, 240
+"""Size of the plot of cumulative shares, as in estimates.html."""
 _SHORT_NAME: Final = 12
 """Maximum characters of a name in a narrow column."""
 _MIN_WHOLE: Final = 10
@@ -39,11 +47,13 @@ _MIN_WHOLE: Final = 10
 def result_page(result: Result, task: Task, view: ResultView, *, version: str) -> str:
     """Render the page of a result that the caller has checked against its task."""
     sentences = guarantee_sentences(result.guarantees)
-    own: dict[str, Any] = {"drawn": [plotted(table) for table in view.tables], "histogram": None}
+    tables = view.tables
+    own: dict[str, Any] = {"histogram": None}
     if isinstance(result.estimate, Histogram):
+        tables = tables[1:]
         own = {
             "scripts": _SCRIPTS,
-            "data": histogram_data(result.estimate, result.n_users, view, task.labels),
+            "data": histogram_data(result.estimate, result.n_users, view, task),
             "histogram": _histogram_fields(result.estimate, result, task, view),
         }
     return render(
@@ -64,20 +74,25 @@ def result_page(result: Result, task: Task, view: ResultView, *, version: str) -
         overhead=suite_named(task.suite).overhead_bytes,
         keys=(fingerprint(task.analyzer_key), fingerprint(task.shuffler_key)),
         claim_room=CLAIM_ROOM_NOTE if task.central_epsilon < task.local_epsilon else "",
+        drawn=[plotted(table) for table in tables],
+        curves=_curves(view, task) if task.edges else [],
         **own,
     )
 
 
 def histogram_data(
-    histogram: Histogram, n_users: int, view: ResultView, labels: Sequence[str]
+    histogram: Histogram, n_users: int, view: ResultView, task: Task
 ) -> dict[str, Any]:
     """Return data for the page's scripts: of too many values, those with the largest estimates."""
     size, truth = len(histogram.frequencies), view.truth
+    named = task.labels or task.edges or task.breakdown
+    labels = view.tables[0].names if named else ()
     held = np.arange(size)
     if size > MAX_VALUES:
         held = np.sort(np.argpartition(histogram.frequencies, -MAX_VALUES)[-MAX_VALUES:])
     return {
-        "columns": list(view.columns),
+        "columns": list(view.columns)[:_PAGE_COLUMNS],
+        "ordered": task.edges is not None,
         "size": size,
         "users": n_users,
         "confidence": CONFIDENCE,
@@ -118,7 +133,7 @@ def _histogram_fields(
         facts.insert(2, known)
     return {
         "held": min(view.size, MAX_VALUES),
-        "long_names": max(map(len, task.labels), default=0) > _SHORT_NAME,
+        "long_names": max(map(len, view.tables[0].names)) > _SHORT_NAME,
         "missed": f"{100 * (1 - CONFIDENCE):.4g}\N{NO-BREAK SPACE}%",
         "expected_misses": f"{misses:,.0f}" if misses >= _MIN_WHOLE else f"{misses:.2g}",
         "typical_share": figures.format_percent(half_width, error),
@@ -126,6 +141,37 @@ def _histogram_fields(
         "refinement": task.refinement,
         "facts": facts,
     }
+
+
+def _curves(view: ResultView, task: Task) -> list[dict[str, Any]]:
+    """Return points of plots of cumulative shares, for all users or the first groups."""
+    edges = task.edges.edges if task.edges else np.zeros(2)
+    scale = np.log(edges) if task.edges and task.edges.spacing == "logarithmic" else edges
+    x = _WIDTH * (scale - scale[0]) / (scale[-1] - scale[0])
+    kept = np.unique(np.linspace(0, len(x) - 1, _MAX_POINTS).astype(np.int64))
+    places = np.linspace(0, _WIDTH, _TICKS)
+    ticks = [
+        (round(at), f"{float(f'{np.interp(at, x, edges):.2g}'):,.12g}") for at in places.tolist()
+    ]
+
+    def line(shares: Vector) -> list[str]:
+        y = _HEIGHT * (1 - np.clip(np.append(0.0, shares), 0, 1))
+        return [f"{x[at]:.1f},{y[at]:.1f}" for at in kept]
+
+    curves = []
+    for name, each in [item for item in view.groups.items() if item[1].is_known][:_MAX_CURVES]:
+        shares, low, high = map(line, each.cumulative)
+        truth = line(np.cumsum(view.truth)) if view.truth is not None and not name else []
+        curves.append(
+            {
+                "name": name,
+                "line": " ".join(shares),
+                "band": " ".join(low + high[::-1]),
+                "truth": " ".join(truth),
+                "ticks": ticks,
+            }
+        )
+    return curves
 
 
 def releases_page(

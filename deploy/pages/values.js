@@ -44,7 +44,7 @@ const ranks = {
   estimate: (a, b) => values.estimate[a] - values.estimate[b] || b - a,
   refined: (a, b) => values.refined[a] - values.refined[b] || values.estimate[a] - values.estimate[b] || b - a,
   width: (a, b) => values.error[a] - values.error[b] || b - a,
-  label: values.labels === null
+  label: values.labels === null || given.ordered
     ? (a, b) => a - b
     : (a, b) => collator.compare(values.labels[a], values.labels[b]),
 };

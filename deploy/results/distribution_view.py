@@ -18,7 +18,7 @@ from deploy.terminal.json_output import number_or_text
 
 DEFAULT_QUANTILES: Final = (0.05, 0.25, 0.5, 0.75, 0.95)
 _SPREAD_EVENLY: Final = "Numbers are taken as spread evenly within their bucket."
-_FIGURES: Final = ("share", "interval_low", "interval_high")
+_FIGURES: Final = ("estimate", "interval_low", "interval_high")
 _GROUP_TABLES: Final = 5
 """Most groups with a table of their own."""
 
@@ -30,11 +30,20 @@ def value_names(task: Task) -> list[str]:
         names = task.labels[:size] or [str(item) for item in range(size)]
         labelled = task.breakdown is not None and bool(task.labels)
         return [name.split(GROUP_SEPARATOR, 1)[1] if labelled else name for name in names]
-    edges, unit = [f"{edge:.6g}" for edge in task.edges.edges.tolist()], f" {task.edges.unit}"
+    edges = _written(task.edges.edges.tolist())
     names = [f"{low} to {high}" for low, high in itertools.pairwise(edges)]
     if task.edges.outside == "clip":
         names[0], names[-1] = f"below {edges[1]}", f"from {edges[-2]}"
-    return [(name + unit).rstrip() for name in names]
+    return names
+
+
+def _written(edges: Sequence[float]) -> list[str]:
+    """Return edges with as many digits, at least four, as tell them apart."""
+    for digits in range(4, 18):
+        texts = [f"{float(f'{edge:.{digits}g}'):,.12g}" for edge in edges]
+        if len(set(texts)) == len(texts):
+            break
+    return texts
 
 
 def item_names(task: Task) -> Sequence[str]:
@@ -104,18 +113,26 @@ def distribution_view(
         tables.append(_table(title, heading, "share", [*groups], shares, more={"users": users}))
         fields["groups"] = _rows(shares, [{"group": group} for group in groups])
         known = sorted((item for item in groups.items() if item[1].is_known), key=_by_total)
-        for group, each in known[:_GROUP_TABLES]:
+        for group, each in known[: 0 if task.edges else _GROUP_TABLES]:
             title = f"Share of each value among the users of {group}"
             tables.append(_table(title, "value", "share", names, each.within))
         columns["group"] = np.repeat([*groups], len(names)).tolist()
         columns["value"] = names * len(groups)
-        columns |= _columns("of_group", [each.within for each in found])
+        within = _joined([each.within for each in found])
+        columns["share_of_group"] = within.value.tolist()
+        columns["low_of_group"], columns["high_of_group"] = (
+            within.low.tolist(),
+            within.high.tolist(),
+        )
     if task.edges is not None:
         edges = task.edges.edges
         fields |= {"edges": edges.tolist(), "unit": task.edges.unit}
         columns["lower_edge"] = edges[:-1].tolist() * len(found)
         columns["upper_edge"] = edges[1:].tolist() * len(found)
-        columns |= _columns("up_to_edge", [each.cumulative for each in found])
+        below = _joined([each.cumulative for each in found])
+        columns["cumulative_share"] = below.value.tolist()
+        errors = (below.high - below.low) / (2 * found[0].half_width)
+        columns["cumulative_error"] = errors.tolist()
         for key, asked in (("quantiles", questions.quantiles), ("ranges", questions.ranges)):
             if asked:
                 table, rows = _of_numbers(key, asked, groups, questions, truth)
@@ -142,18 +159,22 @@ def _of_numbers(
         if alone and truth is not None:
             texts["truth"] = np.interp(asked, np.append(0.0, np.cumsum(truth)), edges.edges)
     else:
-        names = [f"{low:g} to {high:g}" for low, high in asked]
+        names = [f"{low:,.12g} to {high:,.12g}" for low, high in asked]
         keys = [{"from": low, "to": high} for low, high in asked]
         parts = [each.ranges(asked) for each in groups.values()]
         title, heading, value = f"Share of users in ranges{unit}", "range", "share"
         if alone:
             texts["more"] = {"users": _users(parts[0], questions.batch.n_users)}
-    whole = Estimated(*map(np.concatenate, zip(*parts, strict=True)))
+    whole = _joined(parts)
     if not alone:
         names = [f"{group}{GROUP_SEPARATOR}{name}" for group in groups for name in names]
         keys = [{"group": group, **each} for group in groups for each in keys]
     table = _table(title, heading, value, names, whole, notes=(_SPREAD_EVENLY,), **texts)
     return table, _rows(whole, keys)
+
+
+def _joined(parts: Sequence[Estimated]) -> Estimated:
+    return Estimated(*map(np.concatenate, zip(*parts, strict=True)))
 
 
 def _by_total(group: tuple[str, Distribution]) -> float:
@@ -188,11 +209,6 @@ def _users(shares: Estimated, n_users: int) -> list[str]:
         f"{n_users * value:,.0f} ({n_users * low:,.0f} … {n_users * high:,.0f})"
         for value, low, high in zip(*shares, strict=True)
     ]
-
-
-def _columns(suffix: str, parts: Sequence[Estimated]) -> dict[str, list[float]]:
-    names = zip(_FIGURES, zip(*parts, strict=True), strict=True)
-    return {f"{name}_{suffix}": np.concatenate(part).tolist() for name, part in names}
 
 
 def _rows(found: Estimated, keys: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -139,7 +139,7 @@ def _histogram(
         )
     table = EstimateTable(
         title=f"Share of users with each of {size:,} values{part}",
-        name="value",
+        name=f"value in {task.edges.unit}" if task.edges and task.edges.unit else "value",
         value="share",
         names=labels,
         values=shares,
@@ -154,7 +154,7 @@ def _histogram(
     return ResultView(
         tables=(table, *(view.tables if view else ())),
         columns={**columns, **(view.columns if view else {})},
-        fields={"kind": task.kind, **(view.fields if view else {})},
+        fields={"kind": task.kind, **view.fields} if view else {},
         groups=view.groups if view else {},
         warning="" if estimate.any_share_above_zero(CONFIDENCE) else _TOO_FEW_USERS,
         errors=errors,
