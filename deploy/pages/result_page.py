@@ -51,9 +51,12 @@ def result_page(result: Result, task: Task, view: ResultView, *, version: str) -
     own: dict[str, Any] = {"histogram": None}
     if isinstance(result.estimate, Histogram):
         tables = tables[1:]
+        named = bool(task.labels or task.edges or task.breakdown)
         own = {
             "scripts": _SCRIPTS,
-            "data": histogram_data(result.estimate, result.n_users, view, task),
+            "data": histogram_data(
+                result.estimate, result.n_users, view, view.tables[0].names if named else ()
+            ),
             "histogram": _histogram_fields(result.estimate, result, task, view),
         }
     return render(
@@ -81,18 +84,16 @@ def result_page(result: Result, task: Task, view: ResultView, *, version: str) -
 
 
 def histogram_data(
-    histogram: Histogram, n_users: int, view: ResultView, task: Task
+    histogram: Histogram, n_users: int, view: ResultView, labels: Sequence[str]
 ) -> dict[str, Any]:
     """Return data for the page's scripts: of too many values, those with the largest estimates."""
     size, truth = len(histogram.frequencies), view.truth
-    named = task.labels or task.edges or task.breakdown
-    labels = view.tables[0].names if named else ()
     held = np.arange(size)
     if size > MAX_VALUES:
         held = np.sort(np.argpartition(histogram.frequencies, -MAX_VALUES)[-MAX_VALUES:])
     return {
         "columns": list(view.columns)[:_PAGE_COLUMNS],
-        "ordered": task.edges is not None,
+        "ordered": any(each.edges is not None for each in view.groups.values()),
         "size": size,
         "users": n_users,
         "confidence": CONFIDENCE,

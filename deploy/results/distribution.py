@@ -30,7 +30,8 @@ def root(gap: Vector, edges: Vector) -> float:
     It is replaced by the middle of the least and the largest ascending function that touch it.
     """
     rising = np.maximum.accumulate(gap) + np.minimum.accumulate(gap[::-1])[::-1]
-    return float(np.interp(0.0, rising, edges))
+    last, first = np.interp(0.0, rising, edges), np.interp(0.0, -rising[::-1], edges[::-1])
+    return float((first + last) / 2)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -7,6 +7,7 @@ from analyzer.task_builder import complete
 from common.crypto.hpke import DEFAULT_SUITE, HpkePrivateKey
 from common.protocols import protocol_named, protocols_of
 from common.task.cluster_spec import ClusterSpec
+from common.task.domain_spec import EdgesSpec
 from common.task.dummy_spec import DummySpec, ShufflerSpec
 from common.task.task import Task
 from tests.support.tasks import draft
@@ -44,6 +45,14 @@ _OWN: Final[dict[str, dict[str, Any]]] = {
             law="negative-binomial", per_user=1, trials=4, extra_weight=2**30, most=9
         ),
     },
+    "hierarchy": {
+        **_NONE,
+        "buckets": 4,
+        "dummies_per_user": 12.5,
+        "domain_size": 1,
+        "labels": (),
+        "edges": EdgesSpec(low=0.0, high=float(_ITEMS), buckets=_ITEMS),
+    },
     "fe1": {**_NONE, "buckets": 7, "dummies_per_user": 3.5},
     "sbin": {**_NONE, "shuffler": _BINOMIAL},
     "sageo": {**_NONE, "shuffler": _GEOMETRIC},
@@ -52,20 +61,23 @@ _OWN: Final[dict[str, dict[str, Any]]] = {
 """Fields of each protocol's draft."""
 
 
-ITEM_PROTOCOLS: Final = protocols_of("categorical")
+ITEM_PROTOCOLS: Final = (*protocols_of("categorical"), "hierarchy")
 
 
 @cache
 def protocol_task(name: str, **changes: Any) -> Task:
     """Return a protocol's small task, with some fields of its draft changed."""
     items = 2 if protocol_named(name).domain == "binary" else _ITEMS
-    fields: dict[str, Any] = {"buckets": 0, "dummies_per_user": 0.0}
+    fields: dict[str, Any] = {
+        "buckets": 0,
+        "dummies_per_user": 0.0,
+        "domain_size": items,
+        "labels": tuple(f"item {item}" for item in range(items)),
+        "n_min": 1000,
+        "target_size": 5000,
+    }
     wanted = draft(
-        SHUFFLER_KEY.public_key().raw,
-        protocol=name,
-        domain_size=items,
-        labels=tuple(f"item {item}" for item in range(items)),
-        **{"n_min": 1000, "target_size": 5000} | fields | _OWN.get(name, {}) | changes,
+        SHUFFLER_KEY.public_key().raw, protocol=name, **fields | _OWN.get(name, {}) | changes
     )
     key = ANALYZER_KEY.public_key().raw
     return complete(wanted, analyzer_key=key, nonce=bytes(range(32)))

@@ -13,15 +13,16 @@ from common.errors import ValueRangeError
 from common.mechanisms.base import Reports, is_null
 from common.mechanisms.registry import mechanism_of
 from common.messages.submission import KIND_DESCRIPTIONS, Value, unpack
-from common.protocols import Kind, protocols_of
+from common.protocols import Kind
 from common.task.cluster_spec import ClusterSpec
 from common.task.draft import NumberDraft, TextDraft
 from common.task.dummy_spec import EXTRA_WEIGHT_SUM, DummySpec
 from common.task.task import SUBMISSION_ID_BYTES, Task
 from common.task_digest import TaskDigest
+from deploy.tasks.value_parser import value_of
 from tests.support.kind_tasks import OF_OTHER_KINDS, OTHER_KINDS, VALUES, kind_task, lasting_task
 from tests.support.mechanisms import Scripted, example
-from tests.support.protocol_tasks import protocol_task
+from tests.support.protocol_tasks import ITEM_PROTOCOLS, protocol_task
 from tests.support.recording import sealed_reports
 from tests.support.tasks import PublishedTask, published
 from user_agent.contribution import (
@@ -401,12 +402,12 @@ def _aue(*, domain_size: int = 6, most: int) -> Any:
 _DIGEST = TaskDigest(b"\xd1" * 32)
 
 
-@pytest.mark.parametrize("name", protocols_of("categorical"))
+@pytest.mark.parametrize("name", ITEM_PROTOCOLS)
 def test_submissions_of_a_protocol_have_its_lengths(name: str) -> None:
     """The same lengths for every value."""
     task, rng = protocol_task(name), np.random.default_rng(5)
     device, last = Contributor(task, _DIGEST), task.domain_size - 1
-    values = [n for n in (0, 1, 127, 128, 255, 256, last) if n <= last] * 12
+    values = [value_of(task, n) for n in (0, 1, 127, 128, 255, 256, last) if n <= last] * 12
     envelopes = [device.prepare(value, rng).envelope for value in values]
 
     assert {*task.envelope_sizes} >= set(map(len, envelopes))

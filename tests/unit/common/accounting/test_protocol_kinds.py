@@ -170,7 +170,9 @@ def test_the_anonymity_set_has_conditioned_dummies() -> None:
     assert isinstance(anonymity_set.random_dummies, Conditioned)
 
 
-@pytest.mark.parametrize("protocol", sorted(set(_KINDS) - _LOCAL - {"hybrid", "signed"}))
+@pytest.mark.parametrize(
+    "protocol", sorted(set(_KINDS) - _LOCAL - {"hybrid", "signed", "hierarchy"})
+)
 def test_published_claims_state_a_figure_rounded_up_or_a_reason(protocol: str) -> None:
     """A million users have a figure, and one user a reason; other protocols have no bound."""
     task = dataclasses.replace(_task(protocol), delta=9.876_54e-7)

@@ -71,7 +71,7 @@ def test_a_value_among_the_arguments_is_not_repeated() -> None:
     """It may be the person's own."""
     for words, message in (
         (["secretcity"], "contribute takes the digest only; it asks for the value, or reads it"),
-        (["--kind", "secretcity"], "it must be one of 'categorical', 'string'"),
+        (["--kind", "secretcity"], "it must be one of 'categorical', 'ordered', 'string'"),
     ):
         outcome = CliRunner().invoke(app, ["contribute", "ab" * 32, "--agent", "unix:n", *words])
         assert 2 == outcome.exit_code

@@ -12,10 +12,11 @@ from common.errors import ValueRangeError
 from common.mechanisms.base import is_null, null_reports
 from common.mechanisms.registry import mechanism_of, randomizer_of
 from common.messages.submission import unpack
-from common.protocols import protocols_of
+from common.protocols import ITEM_KINDS, protocols_of
 from common.task.task import Task
 from common.task_digest import TaskDigest
 from deploy.load.users import GroupContributor
+from deploy.tasks.value_parser import value_of
 from tests.support.kind_tasks import VALUES, kind_task
 from tests.support.protocol_tasks import ANALYZER_KEY, SHUFFLER_KEY, protocol_task
 from user_agent.contribution import Contributor
@@ -23,7 +24,7 @@ from user_agent.contribution import Contributor
 _PEOPLE = 300
 _ITEM = 1
 _DIGEST = TaskDigest(bytes(32))
-_ITEM_PROTOCOLS = ("murs", "mixdump", "od-hp", "aue")
+_ITEM_PROTOCOLS = ("murs", "mixdump", "od-hp", "aue", "hierarchy")
 _OTHERS = ("rappor", *(protocols_of(kind)[0] for kind in ("mean", "vector", "key-value")))
 
 
@@ -67,7 +68,7 @@ def test_groups_are_drawn_as_devices_draw(name: str) -> None:
     """Reports agree at each place, and over each person's reports together."""
     # Seed 3; some 50 comparisons at 1e-8 each fail by chance with probability below 1e-6.
     task = protocol_task(name) if name in _ITEM_PROTOCOLS else kind_task(name)
-    value = _ITEM if task.kind == "categorical" else VALUES[task.kind]
+    value = value_of(task, _ITEM) if task.kind in ITEM_KINDS else VALUES[task.kind]
     rng = np.random.default_rng(3)
     device, group = Contributor(task, _DIGEST), GroupContributor(task, _DIGEST)
     envelopes = [device.prepare(value, rng).envelope for _ in range(_PEOPLE)]

@@ -20,7 +20,7 @@ from common.messages.result import (
     Result,
     interval_half_width,
 )
-from common.protocols import Kind, Refinement, protocols_of
+from common.protocols import Kind, Refinement
 from common.task.draft import PairDraft, TextDraft
 from common.task.task import Task
 from common.task_digest import TaskDigest
@@ -33,7 +33,7 @@ from tests.support.kind_results import CANDIDATES, kind_collected, result_of
 from tests.support.kind_tasks import OF_OTHER_KINDS, OTHER_KINDS, kind_task
 from tests.support.ledger_entries import decision_entry, first_entry, next_entry, population_budgets
 from tests.support.page_text import page_text
-from tests.support.protocol_tasks import protocol_task
+from tests.support.protocol_tasks import ITEM_PROTOCOLS, protocol_task
 from tests.support.result_pages import collected, page_of
 from tests.support.results import guarantee
 from tests.support.tasks import published
@@ -109,7 +109,7 @@ def test_a_hostile_label_candidate_or_population_is_text() -> None:
     assert f"Population: {_HOSTILE}." in unescape(pages[0])
 
 
-@pytest.mark.parametrize("protocol", [*OF_OTHER_KINDS, *protocols_of("categorical")])
+@pytest.mark.parametrize("protocol", [*OF_OTHER_KINDS, *ITEM_PROTOCOLS])
 def test_the_page_of_every_protocol_has_its_story_and_all_parameters(
     protocol: str, snapshot: SnapshotAssertion
 ) -> None:
@@ -127,7 +127,9 @@ def test_the_page_of_every_protocol_has_its_story_and_all_parameters(
     for field in dataclasses.fields(task.mechanism):
         assert f"mechanism.{field.name}</code>" in page, field.name
     for field in dataclasses.fields(task):
-        if field.name not in {"mechanism", "dummies", "shuffler", "refinement"}:
+        if field.name in {"edges", "breakdown"}:
+            assert (getattr(task, field.name) is not None) == (f">{field.name}</code>" in page)
+        elif field.name not in {"mechanism", "dummies", "shuffler", "refinement"}:
             named = f">{field.name}</code>" in page
             assert named == (task.kind != "string" or field.name not in {"labels", "domain_size"})
     assert snapshot == _story(page)

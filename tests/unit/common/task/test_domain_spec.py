@@ -1,0 +1,159 @@
+"""Edges of ordered buckets, sizes of hierarchies, and breakdowns."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from common.errors import TaskError, ValueRangeError
+from common.task.domain_spec import BreakdownSpec, EdgesSpec, hierarchy_sizes
+from common.task.task import Task
+from tests.support.protocol_tasks import protocol_task
+
+_EQUAL = EdgesSpec(low=0.0, high=10.0, buckets=5, unit="ms")
+_LOGARITHMIC = EdgesSpec(spacing="logarithmic", low=0.1, high=1000.0, buckets=4)
+_GIVEN = EdgesSpec(spacing="given", given=(-1.0, 0.5, 0.75, 18.0))
+_COUNTRIES = BreakdownSpec(attribute="country", groups=("DE", "FR"))
+
+
+@pytest.mark.parametrize(
+    ("spec", "edges"),
+    [
+        (_EQUAL, [0, 2, 4, 6, 8, 10]),
+        (_LOGARITHMIC, [0.1, 1, 10, 100, 1000]),
+        (_GIVEN, [-1, 0.5, 0.75, 18]),
+    ],
+)
+def test_edges_are_spaced_as_stated(spec: EdgesSpec, edges: list[float]) -> None:
+    """Of equal width, of equal ratio, or given; the ends are exact."""
+    assert edges == pytest.approx(spec.edges.tolist())
+    assert [edges[0], edges[-1]] == spec.edges[[0, -1]].tolist()
+    assert len(edges) - 1 == spec.size
+
+
+@pytest.mark.parametrize("spec", [_EQUAL, _LOGARITHMIC, _GIVEN])
+def test_a_bucket_holds_its_lower_edge_and_the_last_one_both(spec: EdgesSpec) -> None:
+    """A number just below an edge is in the bucket before."""
+    edges = spec.edges
+
+    assert [*range(spec.size), spec.size - 1] == [spec.bucket_of(edge) for edge in edges.tolist()]
+    below = [spec.bucket_of(math.nextafter(edge, -math.inf)) for edge in edges[1:].tolist()]
+    assert list(range(spec.size)) == below
+
+
+@pytest.mark.parametrize("number", [-0.001, 10.001, math.inf, -math.inf, math.nan])
+def test_a_number_outside_is_refused_without_being_quoted(number: float) -> None:
+    """The message states the range and its unit."""
+    with pytest.raises(ValueRangeError) as refused:
+        _EQUAL.bucket_of(number)
+
+    assert "a number must lie between 0 and 10 ms" == str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("number", "bucket"), [(-5.0, 0), (10.5, 4), (math.inf, 4), (-math.inf, 0), (3.0, 1)]
+)
+def test_numbers_outside_may_be_clipped(number: float, bucket: int) -> None:
+    """To the first or the last bucket; NaN never is."""
+    clipping = EdgesSpec(low=0.0, high=10.0, buckets=5, outside="clip")
+
+    assert bucket == clipping.bucket_of(number)
+    with pytest.raises(ValueRangeError):
+        clipping.bucket_of(math.nan)
+
+
+@pytest.mark.parametrize(
+    ("fields", "rule"),
+    [
+        ({"buckets": 1}, "buckets is 1"),
+        ({"high": 0.0}, "high"),
+        ({"high": math.inf}, "high"),
+        ({"low": math.nan}, "low"),
+        ({"spacing": "logarithmic"}, "for logarithmic buckets it must be above 0.0"),
+        ({"spacing": "even"}, "spacing"),
+        ({"outside": "drop"}, "outside"),
+        ({"unit": "\x00"}, "unit must be printable"),
+        ({"given": (1.0, 2.0, 3.0)}, "spacing must then be given"),
+        ({"low": 1e8, "high": 1e8 + 1e-6, "buckets": 1000}, "too narrow"),
+        ({"spacing": "given", "given": (1.0, 2.0)}, "all must|number of given edges is 2"),
+    ],
+)
+def test_bad_edges_are_refused(fields: dict[str, Any], rule: str) -> None:
+    """The message names the field."""
+    with pytest.raises(TaskError, match=rule):
+        EdgesSpec(**{"low": 0.0, "high": 10.0, "buckets": 5, **fields})
+
+
+@pytest.mark.parametrize("given", [(1.0, 2.0, 2.0), (3.0, 2.0, 4.0), (1.0, math.nan, 3.0)])
+def test_given_edges_ascend(given: tuple[float, ...]) -> None:
+    """And are finite."""
+    with pytest.raises(TaskError, match=r"edge"):
+        EdgesSpec(spacing="given", given=given)
+
+
+@pytest.mark.parametrize(
+    ("buckets", "fan_out", "groups", "sizes"),
+    [
+        (30, 4, 1, (2, 8, 30)),
+        (65_536, 16, 1, (16, 256, 4096, 65_536)),
+        (7, 3, 2, (6, 14)),
+        (5, 9, 3, (15,)),
+    ],
+)
+def test_levels_join_neighbours_of_a_group(
+    buckets: int, fan_out: int, groups: int, sizes: tuple[int, ...]
+) -> None:
+    """Until a group has at most fan_out nodes."""
+    assert sizes == hierarchy_sizes(buckets, fan_out, groups)
+
+
+@pytest.mark.parametrize(
+    "groups", [("DE",), ("DE", "DE"), ("DE", "F / R"), ("DE", " "), ("DE", "")]
+)
+def test_bad_groups_are_refused(groups: tuple[str, ...]) -> None:
+    """A group has a name of its own, without the separator."""
+    with pytest.raises(TaskError):
+        BreakdownSpec(attribute="country", groups=groups)
+
+
+def _broken_down(**changes: Any) -> Task:
+    fields = {"domain_size": 1, "labels": ("flu", "cold", "none"), "breakdown": _COUNTRIES}
+    return protocol_task("sh", **fields | changes)
+
+
+def test_a_breakdown_makes_an_item_of_each_pair() -> None:
+    """Labels begin with the group; edges have none; both survive the task's bytes."""
+    labelled = _broken_down()
+    ordered = _broken_down(labels=(), edges=_EQUAL)
+    first = [f"DE / {label}" for label in ("flu", "cold", "none")]
+
+    assert (6, first) == (labelled.domain_size, list(labelled.labels[:3]))
+    assert (10, "ordered") == (ordered.domain_size, ordered.kind)
+    for task in (labelled, ordered):
+        assert task == Task.from_bytes(task.to_bytes())
+
+
+@pytest.mark.parametrize(
+    ("fields", "rule"),
+    [
+        ({"domain_size": 7, "labels": (), "edges": _EQUAL}, "domain_size is 7 and the edges make"),
+        (
+            {"edges": _EQUAL, "labels": tuple("abcde")},
+            "edges are for protocols about any items, without labels",
+        ),
+    ],
+)
+def test_a_domain_that_does_not_fit_is_refused(fields: dict[str, Any], rule: str) -> None:
+    """By the analyzer, before the task exists."""
+    with pytest.raises(TaskError, match=rule):
+        _broken_down(**fields)
+
+
+def test_edges_of_a_task_are_the_same_on_every_device() -> None:
+    """From the published bytes."""
+    task = _broken_down(labels=(), edges=_LOGARITHMIC, breakdown=None)
+    edges = Task.from_bytes(task.to_bytes()).edges
+
+    assert edges is not None
+    assert np.array_equal(_LOGARITHMIC.edges, edges.edges)
