@@ -15,6 +15,7 @@ from common.mechanisms.registry import mechanism_of
 from common.messages.submission import KIND_DESCRIPTIONS, Value, unpack
 from common.protocols import Kind
 from common.task.cluster_spec import ClusterSpec
+from common.task.domain_spec import BreakdownSpec, EdgesSpec
 from common.task.draft import NumberDraft, TextDraft
 from common.task.dummy_spec import EXTRA_WEIGHT_SUM, DummySpec
 from common.task.task import SUBMISSION_ID_BYTES, Task
@@ -82,6 +83,77 @@ def test_an_item_goes_by_its_label_or_its_number(text: str, item: int) -> None:
     task = replace(published().task, domain_size=4, labels=("2", "bus", "tram", "\u00e9t\u00e9"))
 
     assert [item] == encoder_for(task, None)(text, np.random.default_rng(1)).tolist()
+
+
+_COUNTRIES: Final = BreakdownSpec(attribute="country", groups=("DE", "C\u00f4te"))
+
+
+def _item(value: Value, **changes: Any) -> list[int]:
+    """Encode a value for a task of labels a, b and 2, or of buckets of 10 to 40, in two groups."""
+    fields = {"domain_size": 1, "labels": ("a", "b", "2"), "breakdown": _COUNTRIES, **changes}
+    task = protocol_task("sh", **fields)
+    found: list[int] = encoder_for(task, None)(value, np.random.default_rng(1)).tolist()
+    return found
+
+
+_BUCKETS: Final = {"labels": (), "edges": EdgesSpec(low=10.0, high=40.0, buckets=3, unit="ms")}
+
+
+@pytest.mark.parametrize(
+    ("value", "item"),
+    [("DE / a", 0), ("C\u00f4te / b", 4), ("Co\u0302te  /  2\n", 5), ("DE / 0", 0), (4, 4)],
+)
+def test_a_group_and_a_label_name_an_item(value: Value, item: int) -> None:
+    """By the label, which comes first, or the number within the group; accents in either form."""
+    assert [item] == _item(value)
+
+
+@pytest.mark.parametrize(
+    ("value", "item"), [("DE / 10", 0), ("DE/ 12", None), ("C\u00f4te / 39.9", 5), ("DE / 2e1", 1)]
+)
+def test_a_group_and_a_number_name_a_bucket(value: str, item: int | None) -> None:
+    """The separator has spaces on both sides."""
+    if item is None:
+        with pytest.raises(ValueRangeError, match="name one of the 2 groups of country first"):
+            _item(value, **_BUCKETS)
+        return
+    assert [item] == _item(value, **_BUCKETS)
+
+
+@pytest.mark.parametrize(
+    ("value", "changes", "rule"),
+    [
+        ("a", {}, "one of the 2 groups of country first, such as DE / \u2026"),
+        (f"FR / {_SECRET}", {}, "one of the 2 groups of country first"),
+        (f"DE / {_SECRET}", {}, "one of a, b, 2, or an item's number, from 0 to 2"),
+        ("DE / 3", {}, "between 0 and 2"),
+        (f"DE / {_SECRET}", _BUCKETS, "a number must lie between 10 and 40 ms"),
+        ("DE / nan", _BUCKETS, "a number must lie between 10 and 40 ms"),
+        (_SECRET, _BUCKETS, "one of the 2 groups of country first"),
+        (_SECRET, {**_BUCKETS, "breakdown": None}, "a number must lie between 10 and 40 ms"),
+        (-math.inf, {**_BUCKETS, "breakdown": None}, "a number must lie between 10 and 40 ms"),
+        (f"x{_SECRET}", {**_BUCKETS, "breakdown": None}, "a value must be a number"),
+        (3, {**_BUCKETS, "breakdown": None}, "a value must be a number, such as 36.6"),
+        ((1.0, 2.0), {**_BUCKETS, "breakdown": None}, "a value must be a number"),
+    ],
+)
+def test_a_value_outside_its_group_or_buckets_is_refused(
+    value: Value, changes: dict[str, Any], rule: str
+) -> None:
+    """The message states the rule, and never the value."""
+    with pytest.raises(ValueRangeError) as refused:
+        _item(value, **changes)
+
+    assert rule in str(refused.value)
+    assert str(_SECRET) not in str(refused.value)
+
+
+def test_a_device_may_clip_numbers() -> None:
+    """Those outside the edges count in the nearest bucket."""
+    edges = EdgesSpec(low=10.0, high=40.0, buckets=3, outside="clip")
+    clipping = {"labels": (), "edges": edges, "breakdown": None}
+
+    assert [[0], [2], [1]] == [_item(number, **clipping) for number in (-5.0, 99.0, 20.0)]
 
 
 @pytest.mark.parametrize("text", ["", "plane", "-1", "1.5", "4", "9" * 21, "\u0663"])

@@ -75,7 +75,6 @@ def test_numbers_outside_may_be_clipped(number: float, bucket: int) -> None:
         ({"outside": "drop"}, "outside"),
         ({"unit": "\x00"}, "unit must be printable"),
         ({"given": (1.0, 2.0, 3.0)}, "spacing must then be given"),
-        ({"low": 1e8, "high": 1e8 + 1e-6, "buckets": 1000}, "too narrow"),
         ({"spacing": "given", "given": (1.0, 2.0)}, "all must|number of given edges is 2"),
     ],
 )
