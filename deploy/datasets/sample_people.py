@@ -1,5 +1,6 @@
 """Draw seeded populations of every kind of data: from shipped data, from files, or synthetic."""
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -107,12 +108,14 @@ def numbers_of(data: Dataset | None, buckets: int) -> tuple[Vector, Dataset, Edg
     """
     low, high, unit = 100.0, 1e7, "people"
     if data is None:
-        data = load(IPUMS_1940_CITY)
+        title = "Size of a person's city, 1940 census (IPUMS)"
+        data = dataclasses.replace(load(IPUMS_1940_CITY), title=title)
         numbers = np.multiply(100.0, data.counts)  # a sample of 1 %
     else:
         unit = ""
         try:
-            parsed = [parse_value(label, "ordered") for label in data.labels]
+            labels = data.labels or map(str, range(data.domain_size))
+            parsed = [parse_value(label, "ordered") for label in labels]
             numbers = np.array(parsed, dtype=np.float64)
         except ValueRangeError as error:
             raise TaskError(f"{data.name} has a value that is no number") from error

@@ -10,7 +10,7 @@ import pytest
 from analyzer.task_builder import complete
 from common.errors import TaskError
 from common.mechanisms.base import Vector
-from common.protocols import Kind, protocol_named
+from common.protocols import Kind
 from deploy.datasets.sample_people import MAX_SAMPLE, SamplePeople, sample_people
 from deploy.tasks.demo_task import closing_draft
 from tests.support.protocol_tasks import ANALYZER_KEY, SHUFFLER_KEY
@@ -36,7 +36,7 @@ def test_the_demos_task_accepts_every_value(kind: Kind) -> None:
         encode(value, rng)
 
     assert (kind, _USERS) == (people.kind, len(people.values))
-    assert kind == protocol_named(people.draft.get("protocol", "od-hp")).kind
+    assert kind == task.kind
 
 
 @pytest.mark.parametrize("kind", _KINDS)

@@ -3,7 +3,7 @@ import pytest
 
 from common.mechanisms.base import Vector
 from common.messages.result import Histogram
-from deploy.simulate.accuracy import Summary, histogram_errors
+from deploy.simulate.accuracy import Summary, histogram_errors, prefix_errors
 
 
 def _histogram(frequencies: Vector, refined: Vector) -> Histogram:
@@ -28,6 +28,21 @@ def test_errors_by_hand() -> None:
             "max_error": 0.25,
             "relative_error": (0.25 / 0.75 + 1.0) / 2,
             "regret": 0.0,  # the first of two equal shares is the true first
+        }
+    )
+
+
+def test_errors_of_prefixes_by_hand() -> None:
+    """Of shares below an edge, and of the median relative to the true one."""
+    histogram = _histogram(np.array([0.5, 0.25, 0.25]), np.array([0.25, 0.5, 0.25]))
+    found = prefix_errors(histogram, np.array([0.25, 0.5, 0.25]), np.array([1.0, 2.0, 3.0, 4.0]))
+
+    assert found == pytest.approx(
+        {
+            "mse": 0.0625 / 3,
+            "median_mse": (2 / 2.5 - 1) ** 2,
+            "mse_refined": 0.0,
+            "median_mse_refined": 0.0,
         }
     )
 
