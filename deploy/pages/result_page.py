@@ -93,7 +93,7 @@ def histogram_data(
         held = np.sort(np.argpartition(histogram.frequencies, -MAX_VALUES)[-MAX_VALUES:])
     return {
         "columns": list(view.columns)[:_PAGE_COLUMNS],
-        "ordered": any(each.edges is not None for each in view.groups.values()),
+        "ordered": any(len(each.edges) for each in view.groups.values()),
         "size": size,
         "users": n_users,
         "confidence": CONFIDENCE,
@@ -163,15 +163,9 @@ def _curves(view: ResultView, task: Task) -> list[dict[str, Any]]:
     for name, each in [item for item in view.groups.items() if item[1].is_known][:_MAX_CURVES]:
         shares, low, high = map(line, each.cumulative)
         truth = line(np.cumsum(view.truth)) if view.truth is not None and not name else []
-        curves.append(
-            {
-                "name": name,
-                "line": " ".join(shares),
-                "band": " ".join(low + high[::-1]),
-                "truth": " ".join(truth),
-                "ticks": ticks,
-            }
-        )
+        drawn = {"line": shares, "band": low + high[::-1], "truth": truth}
+        points = {key: " ".join(places) for key, places in drawn.items()}
+        curves.append({"name": name, "ticks": ticks, **points})
     return curves
 
 

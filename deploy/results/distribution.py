@@ -7,7 +7,6 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from analyzer.finalize import mixture_of
-from common.errors import SettingsError
 from common.mechanisms.base import Vector
 from common.mechanisms.covariance import ShareCovariance
 from common.messages.result import Histogram, Result, interval_half_width
@@ -59,8 +58,8 @@ class Distribution:
     total_variance: float
     half_width: float
     """Half-width of an interval in standard errors."""
-    edges: Vector | None = None
-    """Edges of the buckets, shape (values + 1,), if they are ordered."""
+    edges: Vector
+    """Edges of the buckets, shape (values + 1,); empty if values are not ordered."""
     clipped: bool = False
     """Whether the first and the last bucket also hold numbers outside the edges."""
 
@@ -72,15 +71,15 @@ class Distribution:
         Sums of many shares are normal; the half-width for clusters is used where it is larger.
         """
         refused = sum(batch.refused.values())
-        n_real = batch.n_users * (batch.n_reports - refused) / max(1, batch.n_reports)
-        counted = min(batch.n_reports - refused, batch.n_dummies + n_real * task.own_reports)
-        padding = batch.n_reports - refused - round(counted)
-        mixture = mixture_of(
-            task, batch.n_users, counted=round(counted), padding=padding, refused=refused
-        )
+        accepted = batch.n_reports - refused
+        own = batch.n_users * task.own_reports * accepted / max(1, batch.n_reports)
+        counts = {"counted": min(accepted, batch.n_dummies + round(own)), "refused": refused}
+        padding = accepted - counts["counted"]
+        mixture = mixture_of(task, batch.n_users, padding=padding, **counts)
         covariance = ShareCovariance.of(task, estimate.refined, mixture)
         prefixes, size = covariance.of_prefixes(task.groups), task.domain_size // task.groups
         variances = covariance.mechanism.variance(estimate.refined, mixture)
+        half_width = max(estimate.half_width(CONFIDENCE), interval_half_width(CONFIDENCE))
         found = []
         for first in range(0, task.domain_size, size):
             items, known = slice(first, first + size), task.groups == 1
@@ -97,10 +96,8 @@ class Distribution:
                     with_total=with_total,
                     total=1.0 if known else float(estimate.frequencies[items].sum()),
                     total_variance=0.0 if known else float(prefixes[items][-1]),
-                    half_width=max(
-                        estimate.half_width(CONFIDENCE), interval_half_width(CONFIDENCE)
-                    ),
-                    edges=task.edges.edges if task.edges else None,
+                    half_width=half_width,
+                    edges=task.edges.edges if task.edges else np.zeros(0),
                     clipped=task.edges is not None and task.edges.outside == "clip",
                 )
             )
@@ -133,10 +130,9 @@ class Distribution:
 
     def ranges(self, ranges: Sequence[tuple[float, float]]) -> Estimated:
         """Return the share of the group's users with a number in each range."""
-        edges = self._edges
-        bounds, width = np.array(ranges, dtype=np.float64).reshape(-1, 2, 1), np.diff(edges)
+        bounds, edges = np.array(ranges, dtype=np.float64).reshape(-1, 2, 1), self.edges
         inside = np.minimum(bounds[:, 1], edges[1:]) - np.maximum(bounds[:, 0], edges[:-1])
-        weights = np.clip(inside / width, 0.0, 1.0)
+        weights = np.clip(inside / np.diff(edges), 0.0, 1.0)
         whole = np.zeros((len(weights), len(self.covariance.shares)))
         whole[:, self.items] = weights
         variances = self.covariance.of_sums(whole)
@@ -168,17 +164,17 @@ class Distribution:
         return Estimated(*found.T)
 
     def _quantile(self, share: float) -> tuple[float, float, float]:
-        edges = self._edges
-        gap = np.concatenate([[0.0], np.cumsum(self.shares)]) - share * self.total
+        gap, edges = (
+            np.concatenate([[0.0], np.cumsum(self.shares)]) - share * self.total,
+            self.edges,
+        )
         variances = np.concatenate([[0.0], self.prefix_variances])
         covariances = np.concatenate([[0.0], np.cumsum(self.with_total)])
         variances += share**2 * self.total_variance - 2 * share * covariances
         low, high = self._hull(gap, np.maximum(variances, 0.0))
         if self.clipped:
-            low, high = (
-                -np.inf if low < edges[1] else low,
-                np.inf if high > edges[-2] else high,
-            )
+            low = -np.inf if low < edges[1] else low
+            high = np.inf if high > edges[-2] else high
         return root(gap, edges), low, high
 
     def _hull(self, gap: Vector, variances: Vector) -> tuple[float, float]:
@@ -201,13 +197,7 @@ class Distribution:
         places[2, excess[:-1] > 0] = np.nan
         places[3, excess[1:] > 0] = np.nan
         places[~((places >= 0) & (places <= 1))] = np.nan
-        numbers = self._edges[:-1] + places * np.diff(self._edges)
+        numbers = self.edges[:-1] + places * np.diff(self.edges)
         if np.isnan(numbers).all():  # all cumulative shares are too small
-            return float(self._edges[-1]), float(self._edges[-1])
+            return float(self.edges[-1]), float(self.edges[-1])
         return float(np.nanmin(numbers)), float(np.nanmax(numbers))
-
-    @property
-    def _edges(self) -> Vector:
-        if self.edges is None:
-            raise SettingsError("quantiles and ranges are for ordered data")
-        return self.edges

@@ -21,15 +21,20 @@ _SPREAD_EVENLY: Final = "Numbers are taken as spread evenly within their bucket.
 _FIGURES: Final = ("estimate", "interval_low", "interval_high")
 _GROUP_TABLES: Final = 5
 """Most groups with a table of their own."""
+_MAX_ROWS: Final = 100
+"""Most rows of a table; files and JSON have all."""
 
 
 def value_names(task: Task) -> list[str]:
     """Return names of the values of one group, or of all items without a breakdown."""
     size = task.domain_size // task.groups
     if task.edges is None:
-        names = task.labels[:size] or [str(item) for item in range(size)]
-        labelled = task.breakdown is not None and bool(task.labels)
-        return [name.split(GROUP_SEPARATOR, 1)[1] if labelled else name for name in names]
+        names = [*(task.labels[:size] or map(str, range(size)))]
+        return (
+            [name.partition(GROUP_SEPARATOR)[2] or name for name in names]
+            if task.breakdown
+            else names
+        )
     edges = _written(task.edges.edges.tolist())
     names = [f"{low} to {high}" for low, high in itertools.pairwise(edges)]
     if task.edges.outside == "clip":
@@ -108,22 +113,21 @@ def distribution_view(
     tables, fields, columns = list[EstimateTable](), dict[str, Any](), dict[str, Any]()
     if task.breakdown is not None:
         names, shares = value_names(task), Distribution.totals(found)
-        heading, users = task.breakdown.attribute, _users(shares, questions.batch.n_users)
-        title = f"Share of users by {heading}"
-        tables.append(_table(title, heading, "share", [*groups], shares, more={"users": users}))
+        texts = {"title": f"Share of users by {task.breakdown.attribute}", "value": "share"}
+        users = {"users": _users(shares, questions.batch.n_users)}
+        tables.append(_table([*groups], shares, name=task.breakdown.attribute, more=users, **texts))
         fields["groups"] = _rows(shares, [{"group": group} for group in groups])
-        known = sorted((item for item in groups.items() if item[1].is_known), key=_by_total)
-        for group, each in known[: 0 if task.edges else _GROUP_TABLES]:
-            title = f"Share of each value among the users of {group}"
-            tables.append(_table(title, "value", "share", names, each.within))
+        largest = np.argsort(-shares.value, kind="stable")[:_GROUP_TABLES]
+        for group, each in [[*groups.items()][place] for place in largest if not task.edges]:
+            if not each.is_known:
+                break
+            texts["title"] = f"Share of each value among the users of {group}"
+            tables.append(_table(names, each.within, name="value", **texts))
         columns["group"] = np.repeat([*groups], len(names)).tolist()
         columns["value"] = names * len(groups)
         within = _joined([each.within for each in found])
-        columns["share_of_group"] = within.value.tolist()
-        columns["low_of_group"], columns["high_of_group"] = (
-            within.low.tolist(),
-            within.high.tolist(),
-        )
+        for key, part in zip(("share", "low", "high"), within, strict=True):
+            columns[f"{key}_of_group"] = part.tolist()
     if task.edges is not None:
         edges = task.edges.edges
         fields |= {"edges": edges.tolist(), "unit": task.edges.unit}
@@ -155,51 +159,35 @@ def _of_numbers(
         names = [f"{100 * share:g}\N{NO-BREAK SPACE}%" for share in asked]
         keys = [{"quantile": share} for share in asked]
         parts = [each.quantiles(asked) for each in groups.values()]
-        title, heading, value = f"Quantiles{unit}", "users below", "number"
+        texts |= {"title": f"Quantiles{unit}", "name": "users below", "value": "number"}
         if alone and truth is not None:
             texts["truth"] = np.interp(asked, np.append(0.0, np.cumsum(truth)), edges.edges)
     else:
         names = [f"{low:,.12g} to {high:,.12g}" for low, high in asked]
         keys = [{"from": low, "to": high} for low, high in asked]
         parts = [each.ranges(asked) for each in groups.values()]
-        title, heading, value = f"Share of users in ranges{unit}", "range", "share"
+        texts |= {"title": f"Share of users in ranges{unit}", "name": "range", "value": "share"}
         if alone:
             texts["more"] = {"users": _users(parts[0], questions.batch.n_users)}
     whole = _joined(parts)
     if not alone:
         names = [f"{group}{GROUP_SEPARATOR}{name}" for group in groups for name in names]
         keys = [{"group": group, **each} for group in groups for each in keys]
-    table = _table(title, heading, value, names, whole, notes=(_SPREAD_EVENLY,), **texts)
-    return table, _rows(whole, keys)
+    return _table(names, whole, notes=(_SPREAD_EVENLY,), **texts), _rows(whole, keys)
 
 
 def _joined(parts: Sequence[Estimated]) -> Estimated:
     return Estimated(*map(np.concatenate, zip(*parts, strict=True)))
 
 
-def _by_total(group: tuple[str, Distribution]) -> float:
-    return -group[1].total
-
-
-def _table(
-    title: str,
-    name: str,
-    value: str,
-    names: Sequence[str],
-    found: Estimated,
-    **more: Any,  # noqa: ANN401  # other fields
-) -> EstimateTable:
-    ends, errors = (found.low, found.high), (found.high - found.low) / 4  # for decimals only
+def _table(names: Sequence[str], found: Estimated, **texts: Any) -> EstimateTable:  # noqa: ANN401  # other fields
     return EstimateTable(
-        title=title,
-        name=name,
-        value=value,
         names=names,
         values=found.value,
-        errors=errors,
-        given_ends=ends,
-        shown=range(len(names)),
-        **more,
+        errors=(found.high - found.low) / 4,  # for the number of decimals only
+        given_ends=(found.low, found.high),
+        shown=range(min(len(names), _MAX_ROWS)),
+        **texts,
     )
 
 

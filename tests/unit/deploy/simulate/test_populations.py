@@ -57,6 +57,7 @@ def _rows(kind: Kind) -> tuple[SweepRow, ...]:
     return tuple(_run(kind))
 
 
+@pytest.mark.slow
 def test_prefixes_of_every_protocol_err_as_predicted() -> None:
     """
     A tree, a flat histogram and a square wave on one data set, compared in the same units.
