@@ -2,22 +2,27 @@
 
 import csv
 import dataclasses
+import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import grpc
+import numpy as np
 import pytest
 from pyarrow import parquet
 
 from common.accounting.guarantees import guarantees
 from common.crypto.signing import SignedTask, SigningIdentity
 from common.messages.batch import TaskState
-from common.messages.result import Result
+from common.messages.result import Histogram, Result
+from common.task.task import Task
 from common.task_digest import TaskDigest
 from common.wire.results import result_to_bytes
 from common.wire.tasks import description_to_wire, summaries_to_wire
 from tests.support.command_line import run_command
-from tests.support.kind_results import CANDIDATES, kind_collected
+from tests.support.kind_results import CANDIDATES, kind_collected, result_of
+from tests.support.protocol_tasks import protocol_task
 from tests.support.results import guarantee
 from tests.support.wire_parsers import _summary
 
@@ -47,10 +52,14 @@ def _analyzer(signed: SignedTask, result: Result) -> grpc.GenericRpcHandler:
 
 
 async def _run(
-    folder: Path, result: Result, candidates: bytes | None
+    folder: Path,
+    result: Result,
+    candidates: bytes | None = None,
+    task: Task = _TEXTS.task,
+    options: Sequence[str] = (),
 ) -> tuple[int | None, str, str]:
     """Run `shuffledp result`, and write every kind of file."""
-    signed = SigningIdentity.generate().sign(_TEXTS.task.to_bytes())
+    signed = SigningIdentity.generate().sign(task.to_bytes())
     (folder / "token").write_text("token", encoding="utf-8")
     asked = []
     if candidates is not None:
@@ -62,7 +71,7 @@ async def _run(
     try:
         return await run_command(
             *("result", signed.digest().hex(), "--analyzer", address),
-            *("--token-file", str(folder / "token"), *asked),
+            *("--token-file", str(folder / "token"), *asked, *options),
             *(f"--{name}={folder / name}" for name in _FILES),
         )
     finally:
@@ -114,4 +123,45 @@ async def test_a_false_result_and_a_wrong_candidate_leave_no_file(
 
     assert 0 != status
     assert sentence in complaint
+    assert [] == [name for name in _FILES if (tmp_path / name).exists()]
+
+
+def _ordered() -> Result:
+    """Return a released result of the hierarchy: 30 equal shares of 1,000 users."""
+    task, shares = protocol_task("hierarchy"), np.full(30, 1 / 30)
+    estimate = Histogram(
+        frequencies=shares, standard_errors=shares / 10, refined=shares, mse_theory=1e-5
+    )
+    counts = {"n_users": 1000, "n_reports": 15_500, "n_dummies": 12_500}
+    found = result_of(task, estimate=estimate, buckets=4, **counts)
+    digest = SignedTask(task_bytes=task.to_bytes(), signature=b"").digest()
+    return dataclasses.replace(
+        found, task_digest=digest, guarantees=guarantees(task, 1000, 0), local_epsilon=np.inf
+    )
+
+
+async def test_quantiles_and_ranges_are_printed_and_written(tmp_path: Path) -> None:
+    """In JSON beside the shares; files have edges and cumulative shares."""
+    asked = ("--quantile", ".25,.5", "--range", "0:10", "--range", "3:4.5", "--json")
+    task = protocol_task("hierarchy")
+    status, printed, complaint = await _run(tmp_path, _ordered(), task=task, options=asked)
+    assert 0 == status, complaint
+    fields = json.loads(printed)
+
+    assert [7.5, 15] == pytest.approx([row["estimate"] for row in fields["quantiles"]])
+    assert [1 / 3, 0.05] == pytest.approx([row["estimate"] for row in fields["ranges"]])
+    assert "ordered" == fields["kind"]
+    table = parquet.read_table(tmp_path / "parquet")
+    assert 1 == pytest.approx(table["cumulative_share"].to_pylist()[-1])
+    assert [0, 1] == table["lower_edge"].to_pylist()[:2]
+    assert 'class="curve"' in (tmp_path / "html").read_text(encoding="utf-8")
+
+
+async def test_a_wrong_range_leaves_no_file(tmp_path: Path) -> None:
+    """The message states the rule."""
+    task, options = protocol_task("hierarchy"), ("--quantile", ".5", "--range", "3")
+    status, _, complaint = await _run(tmp_path, _ordered(), task=task, options=options)
+
+    assert 0 != status
+    assert "a range is two numbers, such as 18:65" in complaint
     assert [] == [name for name in _FILES if (tmp_path / name).exists()]
