@@ -39,7 +39,8 @@ class Distribution:
     The distribution of values among all users, or among the users of one group of a breakdown.
 
     Numbers are taken as spread evenly within their bucket: cumulative shares are linear between
-    edges. All variances are exact for the refined shares.
+    edges. Shares are debiased, and corrected to sum to 1, which improves sums of many. Variances
+    are exact for the refined shares.
     """
 
     covariance: ShareCovariance
@@ -78,7 +79,7 @@ class Distribution:
         mixture = mixture_of(task, batch.n_users, padding=padding, **counts)
         covariance = ShareCovariance.of(task, estimate.refined, mixture)
         prefixes, size = covariance.of_prefixes(task.groups), task.domain_size // task.groups
-        variances = covariance.mechanism.variance(estimate.refined, mixture)
+        shares, variances = covariance.summing_to_one(estimate.frequencies), covariance.of_shares()
         half_width = max(estimate.half_width(CONFIDENCE), interval_half_width(CONFIDENCE))
         found = []
         for first in range(0, task.domain_size, size):
@@ -90,11 +91,11 @@ class Distribution:
                 cls(
                     covariance=covariance,
                     items=items,
-                    shares=estimate.frequencies[items],
+                    shares=shares[items],
                     variances=variances[items],
                     prefix_variances=prefixes[items],
                     with_total=with_total,
-                    total=1.0 if known else float(estimate.frequencies[items].sum()),
+                    total=1.0 if known else float(shares[items].sum()),
                     total_variance=0.0 if known else float(prefixes[items][-1]),
                     half_width=half_width,
                     edges=task.edges.edges if task.edges else np.zeros(0),

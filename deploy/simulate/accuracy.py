@@ -64,7 +64,9 @@ def histogram_errors(histogram: Histogram, truth: Vector) -> dict[str, float]:
     }
 
 
-def prefix_errors(histogram: Histogram, truth: Vector, edges: Vector) -> dict[str, float]:
+def prefix_errors(
+    unrefined: Vector, refined: Vector, truth: Vector, edges: Vector
+) -> dict[str, float]:
     """
     Return the errors of shares below an edge, averaged over edges, and of the median, by name.
 
@@ -73,7 +75,7 @@ def prefix_errors(histogram: Histogram, truth: Vector, edges: Vector) -> dict[st
     below = np.cumsum(truth)
     middle = root(np.append(0.0, below) - HALF, edges)
     found: dict[str, float] = {}
-    for name, shares in (("", histogram.frequencies), ("_refined", histogram.refined)):
+    for name, shares in (("", unrefined), ("_refined", refined)):
         sums = np.cumsum(shares)
         found[f"mse{name}"] = mse(sums, below)
         found[f"median_mse{name}"] = (root(np.append(0.0, sums) - HALF, edges) / middle - 1) ** 2

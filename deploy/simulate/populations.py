@@ -11,6 +11,7 @@ import numpy as np
 
 from analyzer.finalize import estimate_result
 from common.mechanisms.base import Counts, Mixture, Vector
+from common.mechanisms.covariance import ShareCovariance
 from common.mechanisms.key_value.pairs import Pairs
 from common.mechanisms.numeric.number import to_unit
 from common.mechanisms.rappor.decoder import decode
@@ -103,10 +104,12 @@ class Population:
         if isinstance(self.source, SamplePeople):
             return _REPEATS[self.kind](task, self.source, np.random.default_rng(seed))
         users = self.source.sample_counts(self.n_users, np.random.default_rng((seed[0], seed[2])))
-        repeat, histogram = _repeat_items(task, users, seed, one_by_one=one_by_one)
+        repeat, histogram, mixture = _repeat_items(task, users, seed, one_by_one=one_by_one)
         if self.edges is None:
             return repeat
-        errors = prefix_errors(histogram, users / users.sum(), self.edges.edges)
+        covariance = ShareCovariance.of(task, histogram.refined, mixture)
+        shares = covariance.summing_to_one(histogram.frequencies), histogram.refined
+        errors = prefix_errors(*shares, users / users.sum(), self.edges.edges)
         theory = float(prefix_variances(task, self.n_users).mean())
         return dataclasses.replace(repeat, errors=errors, mse_theory=theory)
 
@@ -139,7 +142,7 @@ _mechanism: Final = lru_cache(maxsize=1)(mechanism_of)
 
 def _repeat_items(
     task: Task, users: Counts, seed: Seed, *, one_by_one: bool
-) -> tuple[Repeat, Histogram]:
+) -> tuple[Repeat, Histogram, Mixture]:
     mechanism, n_users, rng = _mechanism(task), int(users.sum()), np.random.default_rng(seed)
     started = time.perf_counter()
     one_by_one = one_by_one or few_enough_reports(task, n_users)
@@ -154,7 +157,7 @@ def _repeat_items(
         one_by_one=one_by_one,
         by_value=ByValue(truth, histogram.frequencies, histogram.standard_errors),
     )
-    return repeat, histogram
+    return repeat, histogram, mixture
 
 
 def _repeat_texts(task: Task, people: SamplePeople, rng: np.random.Generator) -> Repeat:

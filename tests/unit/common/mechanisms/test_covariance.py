@@ -36,11 +36,11 @@ def test_sums_agree_with_single_shares_and_prefixes(name: str) -> None:
     task = _task(name)
     covariance, size = _covariance(task, _users(task, 4)), task.domain_size
     matrix = np.array([covariance.with_sum(each) for each in np.eye(size)])
-    single = covariance.mechanism.variance(covariance.shares, covariance.mixture)
     lower = np.tril(np.ones((size, size)))
 
     assert matrix == pytest.approx(matrix.T, rel=1e-9, abs=1e-15)
-    assert single == pytest.approx(np.diag(matrix), rel=1e-9)
+    assert covariance.of_shares() == pytest.approx(np.diag(matrix), rel=1e-9, abs=1e-15)
+    assert np.zeros(size) == pytest.approx(matrix.sum(axis=0), abs=1e-9 * matrix.max() * size)
     whole = np.einsum("ij,jk,ik->i", lower, matrix, lower)
     assert whole == pytest.approx(covariance.of_prefixes(), rel=1e-9, abs=1e-12)
     assert whole == pytest.approx(covariance.of_sums(lower), rel=1e-9, abs=1e-12)
@@ -70,8 +70,9 @@ def test_sums_vary_as_stated(name: str) -> None:
         covariance = _covariance(task, users)
         counts = collect(task, covariance.mechanism, users, rng, one_by_one=False)
         mixture = mixture_of(task, _N, counted=counts.n_reports)
-        shares = covariance.mechanism.debias(counts.cells, mixture)
-        stated = ShareCovariance.of(task, users / _N, mixture).of_sums(weights)
+        exact = ShareCovariance.of(task, users / _N, mixture)
+        shares = exact.summing_to_one(covariance.mechanism.debias(counts.cells, mixture))
+        stated = exact.of_sums(weights)
         found.append(weights @ (shares - users / _N) / np.sqrt(stated))
     scores = np.array(found)
 

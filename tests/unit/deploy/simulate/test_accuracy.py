@@ -34,8 +34,8 @@ def test_errors_by_hand() -> None:
 
 def test_errors_of_prefixes_by_hand() -> None:
     """Of shares below an edge, and of the median relative to the true one."""
-    histogram = _histogram(np.array([0.5, 0.25, 0.25]), np.array([0.25, 0.5, 0.25]))
-    found = prefix_errors(histogram, np.array([0.25, 0.5, 0.25]), np.array([1.0, 2.0, 3.0, 4.0]))
+    unrefined, refined = np.array([0.5, 0.25, 0.25]), np.array([0.25, 0.5, 0.25])
+    found = prefix_errors(unrefined, refined, refined, np.array([1.0, 2.0, 3.0, 4.0]))
 
     assert found == pytest.approx(
         {
