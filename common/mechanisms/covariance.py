@@ -95,6 +95,11 @@ class ShareCovariance:
     def _correction(self) -> Vector:
         return self._with_total / (self._with_total.sum() or 1.0)
 
+    def of_shares(self) -> Vector:
+        """Return the variance of each share, shape (domain_size,)."""
+        single = self.mechanism.variance(self.shares, self.mixture)
+        return np.maximum(single - self._correction * self._with_total, 0.0)
+
     def with_sum(self, weights: Vector) -> Vector:
         """
         Return each share's covariance with a weighted sum of shares, shape (domain_size,).
