@@ -15,7 +15,7 @@ from deploy.datasets.sources import dataset
 from deploy.load.behaviour import shares_from
 from deploy.load.plan import ramp_from
 from deploy.load.usage import page_from, usage_from
-from deploy.tasks.value_parser import parse_numbers, parse_range, parse_value
+from deploy.tasks.value_parser import parse_breakdown, parse_numbers, parse_range, parse_value
 from shuffler.settings import ShufflerSettings
 from tests.support.parsers import Parser, typed
 from tests.support.transparency import SPECIFIED_KEY
@@ -73,6 +73,7 @@ PARSERS: Final = (
         *("distribution of dummies", parse_distribution, "binomial:10,0.5", "poisson:3"),
         *("negative-binomial:2,5.5", "groups:2,10,0.5"),
     ),
+    typed("breakdown", parse_breakdown, "country=DE,FR", "version=1, 2"),
     typed("range", parse_range, "18:65", "-1e3:2.5"),
     typed("numbers", parse_numbers, "0.5,0.3,0.7,2"),
     typed("cap", parse_cap, "3", "none", "inf"),
