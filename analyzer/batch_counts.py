@@ -34,7 +34,7 @@ class BatchCounts:
     """Counts of an opened batch, without its sentinels."""
 
     cells: Counts
-    """Reports by cell of the task's mechanism, shape (cells,)."""
+    """Reports by cell of the task's mechanism, shape (cells,); or the reports, see KeepsReports."""
     counted: int
     """Reports in `cells`."""
     null: int

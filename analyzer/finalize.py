@@ -13,13 +13,24 @@ from analyzer.estimation.projection import shrink_to_zero
 from analyzer.sentinels import SentinelMatches
 from common.accounting.guarantees import guarantees, published_claim
 from common.mechanisms.base import Counts, Mechanism, Mixture, Randomizer
+from common.mechanisms.discovery.prefix_hashing import PrefixHashing
+from common.mechanisms.discovery.prefix_search import find_codes
+from common.mechanisms.discovery.spelling import spell
 from common.mechanisms.key_value.privkv import PrivKv
 from common.mechanisms.numeric.number import NumberMechanism
 from common.mechanisms.signed import Signed
 from common.messages.batch import BatchManifest
-from common.messages.result import BitTable, Estimate, KeyValues, Means, Owners, Result
+from common.messages.result import (
+    BitTable,
+    Estimate,
+    FoundValues,
+    KeyValues,
+    Means,
+    Owners,
+    Result,
+)
 from common.protocols import ITEM_KINDS, Kind
-from common.task.specs import KeyValueSpec, NumberSpec, RapporSpec, spec_as
+from common.task.specs import KeyValueSpec, NumberSpec, OpenSpec, RapporSpec, spec_as
 from common.task.task import Task
 
 
@@ -129,8 +140,17 @@ def _key_values(task: Task, randomizer: Randomizer, cells: Counts) -> KeyValues:
     )
 
 
+def _found_values(task: Task, randomizer: Randomizer, cells: Counts) -> FoundValues:
+    spec, mechanism = spec_as(task.mechanism, OpenSpec), cast("PrefixHashing", randomizer)
+    reports = mechanism.reports_of(cells)
+    if spec.encoding == "spell":
+        return spell(mechanism, reports, task.labels)
+    return find_codes(mechanism, reports, text=spec.encoding == "text")
+
+
 _WITHOUT_DUMMIES: Final[Mapping[Kind, Callable[[Task, Randomizer, Counts], Estimate]]] = {
     "string": _bit_table,
+    "open": _found_values,
     "mean": _means,
     "vector": _means,
     "key-value": _key_values,

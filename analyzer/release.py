@@ -39,6 +39,7 @@ from common.errors import (
     UnknownKeyError,
     UnusableBatchError,
 )
+from common.mechanisms.base import KeepsReports
 from common.mechanisms.registry import randomizer_of
 from common.messages.batch import BatchManifest, BatchPart
 from common.messages.guarantee import claimed
@@ -184,9 +185,10 @@ class Releases:
             raise
         counts = refuse_excess_padding(opened, task, batch)
         waived.run(check_counts, counts, batch.n_reports, self._most_refused_share)
-        result = await asyncio.to_thread(
-            build_result, batch, task, randomizer_of(task), counts, matches
-        )
+        randomizer = randomizer_of(task)
+        result = await asyncio.to_thread(build_result, batch, task, randomizer, counts, matches)
+        if isinstance(randomizer, KeepsReports):  # nothing reads the reports again
+            counts = replace(counts, cells=counts.cells[:0])
         result = replace(result, warnings=(*waived.warnings(), *result.warnings))
         await self._charge_and_store(batch, task, counts, result)
         self._metrics.record_release(result)

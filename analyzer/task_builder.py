@@ -9,6 +9,7 @@ from common.accounting.epsilon_search import MAX_EPSILON
 from common.accounting.guarantees import claimable_epsilon
 from common.crypto.hpke import HpkePublicKey, suite_named
 from common.errors import TaskError
+from common.mechanisms.discovery.prefix_hashing import PrefixHashing
 from common.mechanisms.hashing.local_hashing import optimal_buckets
 from common.mechanisms.key_value.privkv import PairRequest, PrivKv
 from common.mechanisms.numeric.number import NumberRequest
@@ -17,7 +18,7 @@ from common.mechanisms.registry import number_mechanism_named, specify
 from common.protocols import ITEM_KINDS, Kind, NumberMechanismName, Protocol, protocol_named
 from common.task.composition import check_domain_size
 from common.task.domain_spec import GROUP_SEPARATOR, hierarchy_sizes
-from common.task.draft import NumberDraft, PairDraft, TaskDraft, TextDraft
+from common.task.draft import NumberDraft, OpenDraft, PairDraft, TaskDraft, TextDraft
 from common.task.dummy_spec import DummySpec
 from common.task.specs import (
     AnySpec,
@@ -38,6 +39,7 @@ _DRAFT_TABLE: Final[dict[Kind, str]] = {
     "categorical": "",
     "ordered": "",
     "string": "texts",
+    "open": "open",
     "mean": "numbers",
     "vector": "numbers",
     "key-value": "pairs",
@@ -164,6 +166,8 @@ def mechanism_spec(draft: TaskDraft) -> AnySpec:
         raise TaskError(f"local_epsilon is 0 or left out; the protocol {protocol.name} requires it")
     if protocol.kind in ITEM_KINDS:
         return _of_items(draft, protocol)
+    if protocol.kind == "open":
+        return PrefixHashing.specify(draft.open or OpenDraft(), draft.buckets, draft.local_epsilon)
     if draft.buckets:
         raise TaskError(
             f"the protocol {protocol.name} does not hash items; buckets is {draft.buckets}, and "
@@ -200,7 +204,7 @@ def local_claim(draft: TaskDraft, spec: AnySpec) -> float:
 
 
 def _check_tables(draft: TaskDraft, protocol: Protocol) -> None:
-    for name in ("numbers", "texts", "pairs"):
+    for name in filter(None, _DRAFT_TABLE.values()):
         if getattr(draft, name) is not None and name != _DRAFT_TABLE[protocol.kind]:
             raise TaskError(
                 f"the draft has a table [{name}]; the protocol {protocol.name} is for "

@@ -12,9 +12,9 @@ from typing import Final, Literal, get_args
 
 from common.errors import TaskError
 
-Kind = Literal["categorical", "ordered", "string", "mean", "vector", "key-value"]
-"""Kind of one user's value: an item, a number counted in buckets, a text, a number, several
-numbers, or key-value pairs."""
+Kind = Literal["categorical", "ordered", "string", "open", "mean", "vector", "key-value"]
+"""Kind of one user's value: an item, a number counted in buckets, a text, a text or code that no
+list holds, a number, several numbers, or key-value pairs."""
 ITEM_KINDS: Final[frozenset[Kind]] = frozenset({"categorical", "ordered"})
 """Kinds whose result is a histogram."""
 MechanismName = Literal[
@@ -30,13 +30,21 @@ MechanismName = Literal[
 """Mechanisms for items."""
 RapporMechanismName = Literal["rappor"]
 """Mechanisms for texts."""
+OpenMechanismName = Literal["prefix-hashing"]
+"""Mechanisms that find values that nobody listed."""
 NumberMechanismName = Literal[
     "laplace", "duchi", "piecewise", "hybrid", "harmony", "mean-est", "multi-hm", "multi-rphm"
 ]
 """Mechanisms for one number (the first four) or several numbers."""
 KeyValueMechanismName = Literal["priv-kv"]
 """Mechanisms for key-value pairs."""
-AnyMechanismName = MechanismName | RapporMechanismName | NumberMechanismName | KeyValueMechanismName
+AnyMechanismName = (
+    MechanismName
+    | RapporMechanismName
+    | OpenMechanismName
+    | NumberMechanismName
+    | KeyValueMechanismName
+)
 DummyDistribution = Literal[
     "fixed", "fractional", "binomial", "negative-binomial", "each-item", "clusters", "levels"
 ]
@@ -226,6 +234,9 @@ _ROWS: Final = (
     Protocol("hybrid", "grr", shuffler_distribution="geometric"),
     # Bloom filters of strings, a permanent and an instantaneous response [EPK14].
     Protocol("rappor", "rappor", kind="string", refinement=None),
+    # Local hashing of a random prefix of a text, as in PEM [WLJ19]; the amplification among the
+    # users with prefixes of one length is from no paper.
+    Protocol("discover", "prefix-hashing", kind="open", refinement=None),
     # A number: Laplace noise, a sign, a piecewise density, or a mix of the latter two [DJW18],
     # [WXY+19].
     Protocol("laplace", "laplace", kind="mean", refinement=None),

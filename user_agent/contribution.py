@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from common.crypto.hpke import HpkePublicKey, envelope_context, report_context
 from common.errors import ValueRangeError
 from common.mechanisms.base import Mechanism, Reports, check_value, null_reports
+from common.mechanisms.discovery.prefix_hashing import code_of, elements_of
 from common.mechanisms.hierarchy import Hierarchy
 from common.mechanisms.key_value.pairs import Pairs
 from common.mechanisms.numeric.number import Numbers, to_unit
@@ -37,7 +38,7 @@ from common.protocols import Kind
 from common.task.cluster_spec import CHANCE_SUM, ClusterSpec
 from common.task.domain_spec import GROUP_SEPARATOR, BreakdownSpec, EdgesSpec
 from common.task.dummy_spec import EXTRA_WEIGHT_SUM, DummySpec
-from common.task.specs import KeyValueSpec, NumberSpec, RapporSpec, normalize, spec_as
+from common.task.specs import KeyValueSpec, NumberSpec, OpenSpec, RapporSpec, normalize, spec_as
 from common.task.task import SUBMISSION_ID_BYTES, Task
 from common.task_digest import TaskDigest
 from user_agent.credentials import SECRET_BYTES
@@ -158,18 +159,59 @@ class _Texts:
     def __call__(self, value: Value, rng: np.random.Generator) -> NDArray[np.void]:
         if not isinstance(value, str):
             _refuse("string", value)
-        text = normalize(value)
-        self._check(text)
-        return self._rappor.permanent([text], [self._key or rng.bytes(SECRET_BYTES)])
-
-    def _check(self, text: str) -> None:
-        # Checked first, since the codec's exception would contain the text.
-        if any("\ud800" <= character <= "\udfff" for character in text):
-            raise ValueRangeError("a text must be valid Unicode")
-        if len(text.encode()) > self._most:
-            raise ValueRangeError(f"a text may have at most {self._most} bytes in UTF-8")
+        text = _checked_text(value, self._most)
         if self._labels and text not in self._labels:
             raise ValueRangeError(f"a text must be one of the task's {len(self._labels)} labels")
+        return self._rappor.permanent([text], [self._key or rng.bytes(SECRET_BYTES)])
+
+
+def _checked_text(value: str, most: int) -> str:
+    """Normalize a text; raise ValueRangeError unless it is valid and has at most `most` bytes."""
+    text = normalize(value)
+    # Checked first, since the codec's exception would contain the text.
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        raise ValueRangeError("a text must be valid Unicode")
+    if len(text.encode()) > most:
+        raise ValueRangeError(f"a text may have at most {most} bytes in UTF-8")
+    return text
+
+
+class _OpenValues:
+    """Encodes a text or a code that no list holds as elements of the field."""
+
+    def __init__(self, task: Task) -> None:
+        self._spec = spec_as(task.mechanism, OpenSpec)
+        self._labels = {label: number for number, label in enumerate(task.labels, start=1)}
+
+    def __call__(self, value: Value, _rng: np.random.Generator) -> NDArray[np.int64]:
+        spec, size = self._spec, self._spec.code_bytes
+        if spec.encoding == "code":
+            return elements_of(self._code(value).to_bytes(size, "big"), size)
+        if not isinstance(value, str):
+            _refuse("open", value)
+        text = _checked_text(value.strip(), spec.most_text_bytes)
+        if not text or "\0" in text:
+            raise ValueRangeError("a text must not be empty or contain a zero character")
+        content = text.encode()
+        if spec.encoding == "text":
+            return elements_of(content, size)
+        code = code_of(content, size)
+        if spec.encoding == "hash":
+            return elements_of(code, size)
+        label = self._labels.get(code.hex(), 0)
+        return elements_of(content if label else b"", spec.most_bytes, label)
+
+    def _code(self, value: Value) -> int:
+        most = 2 ** (8 * self._spec.code_bytes) - 1
+        if isinstance(value, str):
+            digits = value.strip()
+            short = digits.isascii() and digits.isdecimal() and len(digits) <= len(str(most))
+            value = int(digits) if short else -1
+        if not isinstance(value, int):
+            _refuse("open", value)
+        if not 0 <= value <= most:
+            raise ValueRangeError(f"a value must be a whole number from 0 to {most}")
+        return value
 
 
 class _Numbers:
@@ -209,6 +251,7 @@ class _KeyValues:
 _WITHOUT_SECRETS: Final[Mapping[Kind, Callable[[Task], Encoder]]] = {
     "categorical": _Items,
     "ordered": _Items,
+    "open": _OpenValues,
     "mean": _Numbers,
     "vector": _Numbers,
     "key-value": _KeyValues,

@@ -6,6 +6,7 @@ from typing import Final, Protocol
 
 from common.errors import TaskError
 from common.mechanisms.base import Mechanism, MechanismRequest, Randomizer
+from common.mechanisms.discovery.prefix_hashing import PrefixHashing
 from common.mechanisms.hashing.local_hashing import LocalHashing
 from common.mechanisms.hashing.string_hashing import StringHashing
 from common.mechanisms.hierarchy import Hierarchy
@@ -23,7 +24,7 @@ from common.mechanisms.signed import Signed
 from common.mechanisms.square_wave import SquareWave
 from common.mechanisms.unary import OptimizedUnary, SymmetricUnary
 from common.protocols import Kind, MechanismName, NumberMechanismName
-from common.task.specs import MechanismSpec, NumberSpec, RapporSpec, spec_as
+from common.task.specs import MechanismSpec, NumberSpec, OpenSpec, RapporSpec, spec_as
 from common.task.task import Task
 
 
@@ -113,6 +114,11 @@ def number_mechanism_of(task: Task) -> NumberMechanism:
     return _NUMBER_MECHANISMS[spec_as(task.mechanism, NumberSpec).name].of(task)
 
 
+def prefix_hashing_of(task: Task) -> PrefixHashing:
+    """Build the mechanism of a task for open dictionaries; raise TaskError if the spec is wrong."""
+    return PrefixHashing.of(spec_as(task.mechanism, OpenSpec))
+
+
 def priv_kv_of(task: Task) -> PrivKv:
     """Build the mechanism of a task that collects pairs; raise TaskError if the spec is wrong."""
     return PrivKv.of(task)
@@ -127,6 +133,7 @@ _BUILDERS: Final[Mapping[Kind, Callable[[Task], Randomizer]]] = {
     "categorical": mechanism_of,
     "ordered": mechanism_of,
     "string": rappor_of,
+    "open": prefix_hashing_of,
     "mean": number_mechanism_of,
     "vector": number_mechanism_of,
     "key-value": priv_kv_of,

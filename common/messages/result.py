@@ -178,7 +178,39 @@ class BitTable:
             raise WireError("a bit is set in more reports than its cohort has")
 
 
-Estimate = Histogram | Means | KeyValues | BitTable
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class FoundValues:
+    """The frequent values of an open dictionary; rare ones cannot be found."""
+
+    values: tuple[bytes, ...]
+    """Codes, most frequent first; of a task that spells texts, the texts in UTF-8."""
+    shares: Figures
+    """Share of users with each value, from users whose report covers all of it."""
+    standard_errors: Figures
+    """Standard errors of the shares: noise and the choice of these users."""
+    reports: NDArray[np.int64]
+    """Number of reports of each level."""
+    kept: NDArray[np.int64]
+    """Number of prefixes that each level kept; of a task that spells texts, its hashes."""
+    critical_shares: Figures
+    """Estimated share from which each level keeps a prefix."""
+    sure_share: float
+    """Share from which a value is found with 95 % probability; 1 if too few users took part."""
+    expected_false: float
+    """Upper bound on the expected number of `values` that nobody holds."""
+    not_spelled: tuple[int, ...] = ()
+    """The task's labels, by number, whose text could not be found."""
+
+    def __post_init__(self) -> None:
+        _check_lengths("found values", self.values, self.shares, self.standard_errors)
+        _check_lengths("levels", self.reports, self.kept, self.critical_shares)
+
+    def interval(self, confidence: float) -> Interval:
+        """Return the ends of each share's confidence interval; not simultaneous."""
+        return interval_around(self.shares, interval_half_width(confidence) * self.standard_errors)
+
+
+Estimate = Histogram | Means | KeyValues | BitTable | FoundValues
 
 
 def _check_lengths(what: str, *lists: Sized) -> None:

@@ -24,6 +24,7 @@ KIND_DESCRIPTIONS: Final[Mapping[Kind, str]] = {
     "categorical": "an item's number",
     "ordered": "a number, counted in buckets",
     "string": "a text",
+    "open": "a text or a code that no list holds",
     "mean": "a number",
     "vector": "a list of numbers",
     "key-value": "pairs of a key and a number",

@@ -1,6 +1,7 @@
 """The rules that a task's mechanism, dummies and shuffler must meet for its protocol."""
 
 import math
+import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -11,10 +12,13 @@ from common.task.specs import (
     MAX_DIMENSIONS,
     MAX_DOMAIN_SIZE,
     MAX_KEYS,
+    MAX_SPELLED,
+    OPEN_BUCKETS,
     AnySpec,
     KeyValueSpec,
     MechanismSpec,
     NumberSpec,
+    OpenSpec,
     RapporSpec,
     check_choice,
     check_int_range,
@@ -30,6 +34,7 @@ _SIZES: Final[dict[Kind, tuple[int, int]]] = {
     "categorical": (2, MAX_DOMAIN_SIZE),
     "ordered": (2, MAX_DOMAIN_SIZE),
     "string": (1, MAX_DOMAIN_SIZE),
+    "open": (1, OPEN_BUCKETS[1]),
     "mean": (1, 1),
     "vector": (2, MAX_DIMENSIONS),
     "key-value": (1, MAX_KEYS),
@@ -164,9 +169,11 @@ def _check_texts(labels: Sequence[str], most_bytes: int) -> None:
 
 
 def _check_other_kinds(
-    spec: RapporSpec | NumberSpec | KeyValueSpec, size: int, labels: Sequence[str]
+    spec: RapporSpec | OpenSpec | NumberSpec | KeyValueSpec, size: int, labels: Sequence[str]
 ) -> None:
-    if isinstance(spec, RapporSpec):
+    if isinstance(spec, OpenSpec):
+        _check_codes(spec, size, labels)
+    elif isinstance(spec, RapporSpec):
         if spec.encoding == "labels" and (len(labels), spec.bits) != (size, size):
             raise TaskError(
                 f"the encoding labels needs {size} bits and labels, as many as domain_size; "
@@ -186,3 +193,23 @@ def _check_other_kinds(
             )
     elif spec.fakes and len(spec.fakes) != size:
         raise TaskError(f"there are {len(spec.fakes)} fake values and {size} keys")
+
+
+def _check_codes(spec: OpenSpec, size: int, labels: Sequence[str]) -> None:
+    """Raise TaskError unless a task that spells texts has their hashes as labels, others none."""
+    if spec.encoding != "spell":
+        if labels or size != 1:
+            raise TaskError(
+                f"the encoding {spec.encoding} needs 0 labels and a domain_size of 1; the task has "
+                f"{len(labels)} and {size}"
+            )
+        return
+    digits = re.compile(f"[0-9a-f]{{{2 * spec.code_bytes}}}")
+    if len(labels) != size or not all(map(digits.fullmatch, labels)):
+        raise TaskError(
+            f"the encoding spell needs {size} labels, as many as domain_size, each a hash of "
+            f"{2 * spec.code_bytes} hexadecimal digits"
+        )
+    check_int_range("domain_size times most_bytes", size * spec.most_bytes, 1, MAX_SPELLED)
+    if size >= spec.buckets:
+        raise TaskError(f"there are {size} hashes; buckets is {spec.buckets}, and must exceed them")

@@ -42,6 +42,21 @@ class TextDraft:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OpenDraft:
+    """The form of the values that `discover` finds."""
+
+    encoding: str = "text"
+    """text: short texts; code: integers; hash: the hashes of longer texts; spell: the texts whose
+    hashes are the task's labels."""
+    code_bytes: int = 8
+    """Bytes of a code: of a text, an integer or a hash; at most 16."""
+    first_bytes: int = 2
+    """Bytes of the first level."""
+    most_bytes: int = 64
+    """Maximum length of a text that is hashed or spelled, in bytes of UTF-8."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PairDraft:
     """The range of PrivKV's values, and the split of its local ε [YHMZ19]."""
 
@@ -76,7 +91,8 @@ class TaskDraft:
     buckets: int = 0
     """For a hierarchy: the fan-out. For hashing: a prime below domain_size. 0 means the protocol's
     own or the optimal number if a hashing protocol relies on no shuffler, and no hashing otherwise.
-    domain_size or more means no hashing, except of strings."""
+    domain_size or more means no hashing, except of strings. For discover: a prime from 257 on; 0
+    means the optimal one."""
     dummies_per_user: float = 0.0
     """Average number, 0 or more. If 1.3, each user adds one dummy, or two with probability .3."""
     dummies: DummySpec | None = None
@@ -97,6 +113,8 @@ class TaskDraft:
     """Only for protocols for numbers; by default, the range is -1 .. 1."""
     texts: TextDraft | None = None
     """Only for RAPPOR; by default, TextDraft()."""
+    open: OpenDraft | None = None
+    """Only for discover; by default, OpenDraft()."""
     pairs: PairDraft | None = None
     """Only for PrivKV; by default, PairDraft()."""
     edges: EdgesSpec | None = None

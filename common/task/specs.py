@@ -12,6 +12,7 @@ from common.protocols import (
     KeyValueMechanismName,
     MechanismName,
     NumberMechanismName,
+    OpenMechanismName,
     RapporMechanismName,
 )
 
@@ -314,11 +315,76 @@ class KeyValueSpec:
         check_int_range("report_bytes", self.report_bytes, 1, MAX_REPORT_BYTES)
 
 
-AnySpec = MechanismSpec | RapporSpec | NumberSpec | KeyValueSpec
+MAX_CODE_BYTES: Final = 16
+MAX_FIRST_BYTES: Final = 2
+"""Maximum bytes of the first level, all of whose values are candidates."""
+MAX_SPELLED_BYTES: Final = 255
+MAX_SPELLED: Final = 2**18
+"""Maximum number of hashes to spell times their bytes; the analyzer counts a kilobyte for each."""
+OPEN_BUCKETS: Final = (257, 65521)
+"""Range of the buckets: a prime that exceeds every byte, and fits two bytes."""
+
+OpenEncoding = Literal["text", "code", "hash", "spell"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenSpec:
+    """
+    Local hashing of a random part of a value that no list holds, with its integer weights.
+
+    A user hashes the first bytes of a code, as many as a random one of `levels` says. A code is a
+    text in UTF-8, filled up with zero bytes; an integer, big-endian; or the start of a text's
+    SHA-256. To spell texts whose hashes were found, the task's labels are these hashes, in
+    hexadecimal: a user hashes the text's label and a random byte of the text.
+    """
+
+    noiseless: ClassVar[Literal[False]] = False
+
+    name: OpenMechanismName
+    encoding: OpenEncoding
+    buckets: int
+    """Number g of hash values: a prime."""
+    true_weight: int
+    other_weight: int
+    code_bytes: int
+    first_bytes: int
+    """Bytes that the first level hashes; each further level hashes one more."""
+    most_bytes: int
+    """Maximum length of a text that is hashed or spelled, in bytes of UTF-8."""
+    report_bytes: int
+
+    def __post_init__(self) -> None:
+        check_choice("mechanism", self.name, get_args(OpenMechanismName))
+        check_choice("encoding", self.encoding, get_args(OpenEncoding))
+        check_int_range("buckets", self.buckets, *OPEN_BUCKETS)
+        check_int_range("code_bytes", self.code_bytes, 1, MAX_CODE_BYTES)
+        check_int_range("first_bytes", self.first_bytes, 1, min(MAX_FIRST_BYTES, self.code_bytes))
+        check_int_range("most_bytes", self.most_bytes, 1, MAX_SPELLED_BYTES)
+        check_int_range("other_weight", self.other_weight, 1, MAX_WEIGHT_SUM)
+        check_int_range("true_weight", self.true_weight, self.other_weight + 1, MAX_WEIGHT_SUM)
+        total = self.true_weight + (self.buckets - 1) * self.other_weight
+        check_int_range("the sum of the weights", total, 1, MAX_WEIGHT_SUM)
+        check_int_range("report_bytes", self.report_bytes, 1, MAX_REPORT_BYTES)
+
+    @property
+    def levels(self) -> int:
+        """Number of levels: lengths of the hashed prefix or, to spell texts, positions."""
+        if self.encoding == "spell":
+            return self.most_bytes
+        return self.code_bytes - self.first_bytes + 1
+
+    @property
+    def most_text_bytes(self) -> int:
+        """Maximum length of a user's text in bytes of UTF-8."""
+        return self.code_bytes if self.encoding == "text" else self.most_bytes
+
+
+AnySpec = MechanismSpec | RapporSpec | OpenSpec | NumberSpec | KeyValueSpec
 
 _FORMS: Final[Mapping[str, type[AnySpec]]] = {
     **dict.fromkeys(get_args(MechanismName), MechanismSpec),
     **dict.fromkeys(get_args(RapporMechanismName), RapporSpec),
+    **dict.fromkeys(get_args(OpenMechanismName), OpenSpec),
     **dict.fromkeys(get_args(NumberMechanismName), NumberSpec),
     **dict.fromkeys(get_args(KeyValueMechanismName), KeyValueSpec),
 }
@@ -327,11 +393,12 @@ MECHANISMS: Final = tuple(_FORMS)
 _WORDS: Final[Mapping[type[AnySpec], str]] = {
     MechanismSpec: "items",
     RapporSpec: "texts",
+    OpenSpec: "open dictionaries",
     NumberSpec: "numbers",
     KeyValueSpec: "pairs of a key and a number",
 }
 
-S = TypeVar("S", MechanismSpec, RapporSpec, NumberSpec, KeyValueSpec)
+S = TypeVar("S", MechanismSpec, RapporSpec, OpenSpec, NumberSpec, KeyValueSpec)
 
 
 def spec_as(spec: AnySpec, form: type[S]) -> S:

@@ -21,6 +21,7 @@ from common.messages.ledger_entry import (
 from common.messages.result import (
     BitTable,
     Estimate,
+    FoundValues,
     Histogram,
     KeyValues,
     Means,
@@ -29,7 +30,13 @@ from common.messages.result import (
     Result,
 )
 from common.protocols import PROTOCOLS
-from common.task.specs import MAX_BITS, MAX_COHORTS, MAX_DOMAIN_SIZE, MECHANISMS
+from common.task.specs import (
+    MAX_BITS,
+    MAX_COHORTS,
+    MAX_DOMAIN_SIZE,
+    MAX_SPELLED_BYTES,
+    MECHANISMS,
+)
 from common.task.task import MAX_UNIX_TIME, MAX_USERS
 from common.task_digest import TaskDigest
 from common.wire.fields import (
@@ -47,6 +54,8 @@ from protos.shuffledp.v1 import analyzer_pb2
 
 MAX_RESULT_BYTES: Final = 1024 * 1024 * 1024
 """Maximum size of a result, which may hold three numbers for each of 2^24 items."""
+MAX_FOUND: Final = 2**16
+"""Maximum number of values found in an open dictionary."""
 MAX_LEDGER_ENTRIES: Final = 10_000
 """Maximum number of entries in one answer."""
 MAX_ENTRY_NUMBER: Final = 2**63 - 1
@@ -63,6 +72,11 @@ def _counts(_name: str, fields: Sequence[int]) -> NDArray[np.int64]:
     if largest > MAX_USERS:
         raise WireError(f"a count is {largest}; it may be at most {MAX_USERS}")
     return np.array(fields, dtype=np.int64)
+
+
+def _values(_name: str, fields: Sequence[bytes]) -> tuple[bytes, ...]:
+    parse_count("the number of found values", len(fields), MAX_FOUND)
+    return tuple(parse_bounded("a found value", each, MAX_SPELLED_BYTES) for each in fields)
 
 
 def _owners(_name: str, message: analyzer_pb2.Owners) -> Owners:
@@ -120,6 +134,22 @@ _KEY_VALUES: Final = Codec(
     },
     {"owners": _OWNERS.to_wire, "reports": np.ndarray.tolist},
 )
+_FOUND_VALUES: Final = Codec(
+    FoundValues,
+    analyzer_pb2.FoundValues,
+    {
+        "values": _values,
+        "shares": _figure,
+        "standard_errors": _error,
+        "reports": _counts,
+        "kept": _counts,
+        "critical_shares": _error,
+        "sure_share": partial(parse_amount, maximum=1),
+        "expected_false": partial(parse_amount, maximum=MAX_FOUND),
+        "not_spelled": lambda name, labels: tuple(_counts(name, labels).tolist()),
+    },
+    {"reports": np.ndarray.tolist, "kept": np.ndarray.tolist},
+)
 _GUARANTEE: Final = Codec(
     Guarantee,
     analyzer_pb2.Guarantee,
@@ -154,6 +184,8 @@ def estimate_to_wire(estimate: Estimate, message: analyzer_pb2.GetResultResponse
     elif isinstance(estimate, Means):
         message.means.CopyFrom(_MEANS.to_wire(estimate))
         message.means.biased = not estimate.unbiased
+    elif isinstance(estimate, FoundValues):
+        message.found_values.CopyFrom(_FOUND_VALUES.to_wire(estimate))
     elif isinstance(estimate, KeyValues):
         message.key_values.CopyFrom(_KEY_VALUES.to_wire(estimate))
     else:
@@ -163,10 +195,15 @@ def estimate_to_wire(estimate: Estimate, message: analyzer_pb2.GetResultResponse
 
 def estimate_from_wire(message: analyzer_pb2.GetResultResponse) -> Estimate:
     """Parse a result's estimate; raise WireError unless there is exactly one."""
-    kinds = [name for name in ("means", "key_values", "bit_table") if message.HasField(name)]
-    if len(kinds) + bool(message.frequencies) != 1:
+    others = (
+        message.HasField("means"),
+        message.HasField("key_values"),
+        message.HasField("bit_table"),
+        message.HasField("found_values"),
+    )
+    if sum(others) + bool(message.frequencies) != 1:
         raise WireError(
-            f"a result holds {len(kinds) + bool(message.frequencies)} estimates; it must hold 1"
+            f"a result holds {sum(others) + bool(message.frequencies)} estimates; it must hold 1"
         )
     if message.HasField("means"):
         parse_positive("the number of means", len(message.means.means), MAX_DOMAIN_SIZE)
@@ -176,6 +213,8 @@ def estimate_from_wire(message: analyzer_pb2.GetResultResponse) -> Estimate:
             "the number of keys", len(message.key_values.means_with_fakes), MAX_DOMAIN_SIZE
         )
         return _KEY_VALUES.from_wire(message.key_values)
+    if message.HasField("found_values"):
+        return _FOUND_VALUES.from_wire(message.found_values)
     if message.HasField("bit_table"):
         return _bit_table_from_wire(message.bit_table)
     parse_positive("the number of values", len(message.frequencies), MAX_DOMAIN_SIZE)

@@ -12,15 +12,18 @@ from common.messages.batch import TaskState, TaskSummary
 from common.protocols import DummyDistribution, ShufflerDistribution
 from common.task.cluster_spec import ClusterSpec
 from common.task.domain_spec import BreakdownSpec, EdgesSpec, Outside, Spacing
-from common.task.draft import NumberDraft, PairDraft, TaskDraft, TextDraft
+from common.task.draft import NumberDraft, OpenDraft, PairDraft, TaskDraft, TextDraft
 from common.task.dummy_spec import MAX_DUMMIES, DummySpec, ShufflerSpec
 from common.task.specs import (
     MAX_BITS,
+    MAX_CODE_BYTES,
     MAX_COHORTS,
     MAX_DOMAIN_SIZE,
+    MAX_FIRST_BYTES,
     MAX_HASHES,
     MAX_LABEL_CHARACTERS,
     MAX_QUESTION_CHARACTERS,
+    MAX_SPELLED_BYTES,
     MAX_TEXT_BYTES,
 )
 from common.task.task import MAX_POPULATION_CHARACTERS, MAX_TASK_BYTES, MAX_USERS
@@ -136,6 +139,16 @@ _TABLES: Final[dict[str, Codec[Any, Any]]] = {
             "set": _share,
             "most_bytes": partial(parse_count, maximum=MAX_TEXT_BYTES),
             "question": partial(parse_bounded, length=MAX_QUESTION_CHARACTERS),
+        },
+    ),
+    "open": Codec(
+        OpenDraft,
+        analyzer_pb2.OpenDraft,
+        {
+            "encoding": partial(parse_bounded, length=_MAX_NAME),
+            "code_bytes": partial(parse_count, maximum=MAX_CODE_BYTES),
+            "first_bytes": partial(parse_count, maximum=MAX_FIRST_BYTES),
+            "most_bytes": partial(parse_count, maximum=MAX_SPELLED_BYTES),
         },
     ),
     "pairs": Codec(PairDraft, analyzer_pb2.PairDraft, {"key_share": _share}),

@@ -7,7 +7,7 @@ from typing import Any, Final
 import numpy as np
 
 from common.mechanisms.registry import rappor_of
-from common.messages.result import BitTable, Estimate, KeyValues, Means, Owners, Result
+from common.messages.result import BitTable, Estimate, FoundValues, KeyValues, Means, Owners, Result
 from common.protocols import Kind
 from common.task.task import Task
 from tests.support.kind_tasks import kind_task
@@ -18,6 +18,7 @@ CANDIDATES: Final = ("Ohio", "Utah", "Alberta")
 """Held by three quarters of the people, by one quarter, and by nobody."""
 PROTOCOL_OF: Final[dict[Kind, str]] = {
     "string": "rappor",
+    "open": "discover",
     "mean": "piecewise",
     "vector": "multi-hm",
     "key-value": "priv-kv",
@@ -61,6 +62,17 @@ def _estimate(task: Task) -> Estimate:
     size = task.domain_size
     if task.kind == "string":
         return bit_table(task)
+    if task.kind == "open":
+        return FoundValues(
+            values=(b"Ohio\0\0", "café".encode() + b"\0", b"Utah\0\0"),
+            shares=np.array([0.5, 0.25, 0.125]),
+            standard_errors=np.full(3, 0.03125),
+            reports=np.full(5, N_USERS // 5),
+            kept=np.array([60, 40, 30, 20, 3]),
+            critical_shares=np.array([0.0625, 0.0625, 0.0625, 0.0625, 0.09375]),
+            sure_share=0.125,
+            expected_false=0.75,
+        )
     if task.kind == "key-value":
         return KeyValues(
             means_with_fakes=np.linspace(4.0, 1.5, size),

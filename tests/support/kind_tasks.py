@@ -6,22 +6,24 @@ from typing import Any, Final
 from analyzer.task_builder import complete
 from common.messages.submission import Value
 from common.protocols import Kind, protocol_named, protocols_of
-from common.task.draft import NumberDraft, PairDraft, TextDraft
+from common.task.draft import NumberDraft, OpenDraft, PairDraft, TextDraft
 from common.task.task import Task
 from tests.support.protocol_tasks import ANALYZER_KEY, SHUFFLER_KEY
 from tests.support.tasks import draft
 
-OTHER_KINDS: Final[tuple[Kind, ...]] = ("string", "mean", "vector", "key-value")
+OTHER_KINDS: Final[tuple[Kind, ...]] = ("string", "open", "mean", "vector", "key-value")
 OF_OTHER_KINDS: Final = tuple(name for kind in OTHER_KINDS for name in protocols_of(kind))
 
 _FIELDS: Final[dict[Kind, dict[str, Any]]] = {
     "string": {"local_epsilon": 0.0, "domain_size": 1, "texts": TextDraft(bits=32, cohorts=8)},
+    "open": {"domain_size": 1, "open": OpenDraft(code_bytes=6)},
     "mean": {"domain_size": 1, "numbers": NumberDraft(low=0.0, high=24.0)},
     "vector": {"domain_size": 5, "numbers": NumberDraft(low=1.0, high=5.0)},
     "key-value": {"domain_size": 6, "pairs": PairDraft(low=0.0, high=5.0)},
 }
 VALUES: Final[dict[Kind, Value]] = {
     "string": "Ohio",
+    "open": "café",
     "mean": 7.5,
     "vector": (1.0, 2.0, 3.0, 4.5, 5.0),
     "key-value": {0: 4.5, 5: 0.0},

@@ -36,6 +36,7 @@ _VALUES: Final[dict[Kind, tuple[str, ...]]] = {
     "categorical": ("0", "41269\n"),
     "ordered": ("36.6", "1e3"),
     "string": ("", "Ohio\n"),
+    "open": ("", "Ohio\n"),
     "mean": ("36.6", "-1e3"),
     "vector": ("1, 2.5", "0"),
     "key-value": ("3:0.5, 17:1", ""),

@@ -84,6 +84,7 @@ class CreateTaskRequest(_message.Message):
     TOKENS_FIELD_NUMBER: _builtins.int
     EDGES_FIELD_NUMBER: _builtins.int
     BREAKDOWN_FIELD_NUMBER: _builtins.int
+    OPEN_FIELD_NUMBER: _builtins.int
     protocol: _builtins.str
     domain_size: _builtins.int
     buckets: _builtins.int
@@ -140,6 +141,10 @@ class CreateTaskRequest(_message.Message):
     def breakdown(self) -> Global___BreakdownSpec:
         """a public attribute to break results down by"""
 
+    @_builtins.property
+    def open(self) -> Global___OpenDraft:
+        """for values that no list holds"""
+
     def __init__(
         self,
         *,
@@ -167,10 +172,11 @@ class CreateTaskRequest(_message.Message):
         tokens: _task_pb2.TokenSpec | None = ...,
         edges: Global___EdgesSpec | None = ...,
         breakdown: Global___BreakdownSpec | None = ...,
+        open: Global___OpenDraft | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_budget_delta", b"_budget_delta", "_budget_epsilon", b"_budget_epsilon", "breakdown", b"breakdown", "budget_delta", b"budget_delta", "budget_epsilon", b"budget_epsilon", "dummies", b"dummies", "edges", b"edges", "numbers", b"numbers", "pairs", b"pairs", "shuffler", b"shuffler", "texts", b"texts", "tokens", b"tokens"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_budget_delta", b"_budget_delta", "_budget_epsilon", b"_budget_epsilon", "breakdown", b"breakdown", "budget_delta", b"budget_delta", "budget_epsilon", b"budget_epsilon", "dummies", b"dummies", "edges", b"edges", "numbers", b"numbers", "open", b"open", "pairs", b"pairs", "shuffler", b"shuffler", "texts", b"texts", "tokens", b"tokens"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_budget_delta", b"_budget_delta", "_budget_epsilon", b"_budget_epsilon", "assumed_honest_fraction", b"assumed_honest_fraction", "breakdown", b"breakdown", "buckets", b"buckets", "budget_delta", b"budget_delta", "budget_epsilon", b"budget_epsilon", "deadline", b"deadline", "delta", b"delta", "domain_size", b"domain_size", "dummies", b"dummies", "dummies_per_user", b"dummies_per_user", "edges", b"edges", "labels", b"labels", "local_epsilon", b"local_epsilon", "n_min", b"n_min", "numbers", b"numbers", "pairs", b"pairs", "population", b"population", "protocol", b"protocol", "shuffler", b"shuffler", "shuffler_key", b"shuffler_key", "suite", b"suite", "target_size", b"target_size", "texts", b"texts", "tokens", b"tokens"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_budget_delta", b"_budget_delta", "_budget_epsilon", b"_budget_epsilon", "assumed_honest_fraction", b"assumed_honest_fraction", "breakdown", b"breakdown", "buckets", b"buckets", "budget_delta", b"budget_delta", "budget_epsilon", b"budget_epsilon", "deadline", b"deadline", "delta", b"delta", "domain_size", b"domain_size", "dummies", b"dummies", "dummies_per_user", b"dummies_per_user", "edges", b"edges", "labels", b"labels", "local_epsilon", b"local_epsilon", "n_min", b"n_min", "numbers", b"numbers", "open", b"open", "pairs", b"pairs", "population", b"population", "protocol", b"protocol", "shuffler", b"shuffler", "shuffler_key", b"shuffler_key", "suite", b"suite", "target_size", b"target_size", "texts", b"texts", "tokens", b"tokens"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__budget_delta: _TypeAlias = _typing.Literal["budget_delta"]  # noqa: Y015
     _WhichOneofArgType__budget_delta: _TypeAlias = _typing.Literal["_budget_delta", b"_budget_delta"]  # noqa: Y015
@@ -318,6 +324,36 @@ class TextDraft(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___TextDraft: _TypeAlias = TextDraft  # noqa: Y015
+
+@_typing.final
+class OpenDraft(_message.Message):
+    """The form of values that no list holds: common/task/draft.py."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ENCODING_FIELD_NUMBER: _builtins.int
+    CODE_BYTES_FIELD_NUMBER: _builtins.int
+    FIRST_BYTES_FIELD_NUMBER: _builtins.int
+    MOST_BYTES_FIELD_NUMBER: _builtins.int
+    encoding: _builtins.str
+    code_bytes: _builtins.int
+    first_bytes: _builtins.int
+    most_bytes: _builtins.int
+    def __init__(
+        self,
+        *,
+        encoding: _builtins.str = ...,
+        code_bytes: _builtins.int = ...,
+        first_bytes: _builtins.int = ...,
+        most_bytes: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["code_bytes", b"code_bytes", "encoding", b"encoding", "first_bytes", b"first_bytes", "most_bytes", b"most_bytes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___OpenDraft: _TypeAlias = OpenDraft  # noqa: Y015
 
 @_typing.final
 class PairDraft(_message.Message):
@@ -939,6 +975,7 @@ class GetResultResponse(_message.Message):
     BIT_TABLE_FIELD_NUMBER: _builtins.int
     HALF_WIDTHS_FIELD_NUMBER: _builtins.int
     WARNINGS_FIELD_NUMBER: _builtins.int
+    FOUND_VALUES_FIELD_NUMBER: _builtins.int
     task_digest: _builtins.bytes
     protocol: _builtins.str
     mechanism: _builtins.str
@@ -985,6 +1022,8 @@ class GetResultResponse(_message.Message):
     def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """what the batch shows that honest users do not explain"""
 
+    @_builtins.property
+    def found_values(self) -> Global___FoundValues: ...
     def __init__(
         self,
         *,
@@ -1013,10 +1052,11 @@ class GetResultResponse(_message.Message):
         bit_table: Global___BitTable | None = ...,
         half_widths: _abc.Iterable[_builtins.float] | None = ...,
         warnings: _abc.Iterable[_builtins.str] | None = ...,
+        found_values: Global___FoundValues | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["bit_table", b"bit_table", "key_values", b"key_values", "means", b"means"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["bit_table", b"bit_table", "found_values", b"found_values", "key_values", b"key_values", "means", b"means"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bit_table", b"bit_table", "buckets", b"buckets", "estimate_seconds", b"estimate_seconds", "frequencies", b"frequencies", "guarantees", b"guarantees", "half_widths", b"half_widths", "key_values", b"key_values", "local_epsilon", b"local_epsilon", "means", b"means", "mechanism", b"mechanism", "mse_theory", b"mse_theory", "n_dummies", b"n_dummies", "n_reports", b"n_reports", "n_sentinels", b"n_sentinels", "n_sentinels_missing", b"n_sentinels_missing", "n_sentinels_repeated", b"n_sentinels_repeated", "n_users", b"n_users", "open_seconds", b"open_seconds", "protocol", b"protocol", "published_claim", b"published_claim", "refined", b"refined", "refused", b"refused", "standard_errors", b"standard_errors", "task_digest", b"task_digest", "warnings", b"warnings"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bit_table", b"bit_table", "buckets", b"buckets", "estimate_seconds", b"estimate_seconds", "found_values", b"found_values", "frequencies", b"frequencies", "guarantees", b"guarantees", "half_widths", b"half_widths", "key_values", b"key_values", "local_epsilon", b"local_epsilon", "means", b"means", "mechanism", b"mechanism", "mse_theory", b"mse_theory", "n_dummies", b"n_dummies", "n_reports", b"n_reports", "n_sentinels", b"n_sentinels", "n_sentinels_missing", b"n_sentinels_missing", "n_sentinels_repeated", b"n_sentinels_repeated", "n_users", b"n_users", "open_seconds", b"open_seconds", "protocol", b"protocol", "published_claim", b"published_claim", "refined", b"refined", "refused", b"refused", "standard_errors", b"standard_errors", "task_digest", b"task_digest", "warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1149,6 +1189,56 @@ class BitTable(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___BitTable: _TypeAlias = BitTable  # noqa: Y015
+
+@_typing.final
+class FoundValues(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VALUES_FIELD_NUMBER: _builtins.int
+    SHARES_FIELD_NUMBER: _builtins.int
+    STANDARD_ERRORS_FIELD_NUMBER: _builtins.int
+    REPORTS_FIELD_NUMBER: _builtins.int
+    KEPT_FIELD_NUMBER: _builtins.int
+    CRITICAL_SHARES_FIELD_NUMBER: _builtins.int
+    SURE_SHARE_FIELD_NUMBER: _builtins.int
+    EXPECTED_FALSE_FIELD_NUMBER: _builtins.int
+    NOT_SPELLED_FIELD_NUMBER: _builtins.int
+    sure_share: _builtins.float
+    expected_false: _builtins.float
+    @_builtins.property
+    def values(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]: ...
+    @_builtins.property
+    def shares(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]: ...
+    @_builtins.property
+    def standard_errors(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]: ...
+    @_builtins.property
+    def reports(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    @_builtins.property
+    def kept(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    @_builtins.property
+    def critical_shares(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]: ...
+    @_builtins.property
+    def not_spelled(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    def __init__(
+        self,
+        *,
+        values: _abc.Iterable[_builtins.bytes] | None = ...,
+        shares: _abc.Iterable[_builtins.float] | None = ...,
+        standard_errors: _abc.Iterable[_builtins.float] | None = ...,
+        reports: _abc.Iterable[_builtins.int] | None = ...,
+        kept: _abc.Iterable[_builtins.int] | None = ...,
+        critical_shares: _abc.Iterable[_builtins.float] | None = ...,
+        sure_share: _builtins.float = ...,
+        expected_false: _builtins.float = ...,
+        not_spelled: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["critical_shares", b"critical_shares", "expected_false", b"expected_false", "kept", b"kept", "not_spelled", b"not_spelled", "reports", b"reports", "shares", b"shares", "standard_errors", b"standard_errors", "sure_share", b"sure_share", "values", b"values"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FoundValues: _TypeAlias = FoundValues  # noqa: Y015
 
 @_typing.final
 class ListTasksRequest(_message.Message):

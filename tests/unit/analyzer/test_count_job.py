@@ -12,11 +12,12 @@ from common.crypto.hpke import report_context
 from common.crypto.hpke_pool import HpkePool
 from common.errors import DamagedStorageError, UnusableBatchError
 from common.mechanisms.base import null_reports
-from common.mechanisms.registry import mechanism_of
+from common.mechanisms.registry import mechanism_of, prefix_hashing_of
 from common.messages.inclusion_proof import leaf
 from deploy.audit.harness.analyzer_core import InlineExecutor
 from tests.support.count_jobs import count, divide_finely, job_over, merge
 from tests.support.dying_workers import DyingExecutor
+from tests.support.kind_tasks import kind_draft_fields
 from tests.support.leaves import GrownTree
 from tests.support.part_metrics import part_metrics
 from tests.support.tasks import published
@@ -196,6 +197,27 @@ async def test_a_worker_that_dies_in_every_stage_changes_nothing(tmp_path: Path)
     assert 3 == sum(part.n_found for part in matches)
     np.testing.assert_array_equal(expected.cells, counts.cells)
     assert expected.refused == counts.refused
+
+
+@pytest.mark.parametrize("fine", [False, True])
+async def test_reports_that_the_estimator_needs_are_joined_in_one_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, fine: bool
+) -> None:
+    """Whatever the slices and the order of arrival; without refused reports."""
+    if fine:
+        divide_finely(monkeypatch)
+    case = published(**kind_draft_fields("discover"))
+    mechanism = prefix_hashing_of(case.task)
+    values = np.full((40, 6), 97, dtype=np.int64)
+    reports = mechanism.randomize(values, np.random.default_rng(1))
+    seal = case.analyzer_key.public_key().sealer(report_context(case.signed.digest()))
+    sealed = [seal(report.tobytes()) for report in reports]
+    sealed.append(seal(bytes([9]) * reports.dtype.itemsize))
+    counts = await count(job_over(tmp_path, case, sealed[::-1]))
+
+    assert fine == (job_over(tmp_path / "b", case, sealed).n_slices > 1)
+    np.testing.assert_array_equal(mechanism.tally(reports), counts.cells)
+    assert (40, 1) == (counts.counted, counts.refused["malformed"])
 
 
 async def test_damage_to_what_arrived_is_told_from_damage_to_what_was_computed(

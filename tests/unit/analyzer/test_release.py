@@ -1,11 +1,19 @@
+import dataclasses
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from common.accounting.guarantees import guarantees
+from common.crypto.hpke import DEFAULT_SUITE, report_context
 from common.errors import ConflictError, UnusableBatchError
+from common.mechanisms.discovery.prefix_hashing import elements_of
+from common.mechanisms.registry import prefix_hashing_of
 from common.messages.batch import BatchId
+from common.messages.result import FoundValues
+from common.task.task import Task
 from tests.support.analyzer_core import BATCH, AnalyzerCore
+from tests.support.kind_tasks import kind_draft_fields
 from tests.support.ledger_entries import releases
 
 
@@ -58,3 +66,22 @@ async def test_an_unreadable_batch_is_unusable_with_a_reason(analyzer: AnalyzerC
     other = analyzer.manifest(3, batch=BatchId(b"o" * 16))
     with pytest.raises(ConflictError):
         await analyzer.deliver_parts(other, analyzer.sealed(3))
+
+
+async def test_no_reports_are_kept_that_nothing_reads_again(analyzer: AnalyzerCore) -> None:
+    """A result of an open dictionary is stored without the reports that it was computed from."""
+    fields = {"n_min": 400, "target_size": 400, "local_epsilon": 8.0}
+    signed = await analyzer.publish(**kind_draft_fields("discover", **fields))
+    mechanism = prefix_hashing_of(Task.from_bytes(signed.task_bytes))
+    values = np.tile(elements_of(b"rhubar", 6), (400, 1))
+    reports = mechanism.randomize(values, np.random.default_rng(7))
+    seal = analyzer.keys.reports.public_key(DEFAULT_SUITE).sealer(report_context(signed.digest()))
+    manifest = dataclasses.replace(analyzer.manifest(400, signed=signed), n_reports=400)
+    await analyzer.deliver_parts(manifest, [seal(report.tobytes()) for report in reports])
+    await analyzer.settle()
+    result = await analyzer.releases.result(signed.digest())
+    files = b"".join(file.read_bytes() for file in _files(analyzer))
+
+    assert isinstance(result.estimate, FoundValues)
+    assert (b"rhubar",) == result.estimate.values
+    assert not [report for report in reports if report.tobytes() in files]

@@ -6,7 +6,8 @@ from common.protocols import PROTOCOLS, protocol_named
 _NAMES = (
     "ldp-warner ldp-grr ldp-sue ldp-oue ldp-blh ldp-olh ldp-olh-strings ldp-sw "
     "sh murs hp-sdp ddps aue puredump signed hierarchy mixdump od-hp fe1 sbin sageo hybrid "
-    "rappor laplace duchi piecewise hybrid-mean harmony mean-est multi-hm multi-rphm priv-kv"
+    "rappor discover laplace duchi piecewise hybrid-mean harmony mean-est multi-hm multi-rphm "
+    "priv-kv"
 )
 
 

@@ -16,7 +16,7 @@ from common.messages.submission import KIND_DESCRIPTIONS, Value, unpack
 from common.protocols import Kind
 from common.task.cluster_spec import ClusterSpec
 from common.task.domain_spec import BreakdownSpec, EdgesSpec
-from common.task.draft import NumberDraft, TextDraft
+from common.task.draft import NumberDraft, OpenDraft, TextDraft
 from common.task.dummy_spec import EXTRA_WEIGHT_SUM, DummySpec
 from common.task.task import SUBMISSION_ID_BYTES, Task
 from common.task_digest import TaskDigest
@@ -37,8 +37,20 @@ from user_agent.contribution import (
     permanent_scope,
 )
 
-_OF_KIND = {"string": "rappor", "mean": "piecewise", "vector": "multi-hm", "key-value": "priv-kv"}
-_EDGES: dict[Kind, Value] = {"string": 64 * "x", "mean": 0.0, "vector": 5 * (1.0,), "key-value": {}}
+_OF_KIND = {
+    "string": "rappor",
+    "open": "discover",
+    "mean": "piecewise",
+    "vector": "multi-hm",
+    "key-value": "priv-kv",
+}
+_EDGES: dict[Kind, Value] = {
+    "string": 64 * "x",
+    "open": 6 * "x",
+    "mean": 0.0,
+    "vector": 5 * (1.0,),
+    "key-value": {},
+}
 _SECRET = 918273.5
 """A number that occurs in no rule."""
 
@@ -59,10 +71,10 @@ def test_every_kind_of_value_goes_into_one_report(protocol: str) -> None:
 
 
 @pytest.mark.parametrize("asked", OTHER_KINDS)
-@pytest.mark.parametrize("given", ["categorical", *OTHER_KINDS])
+@pytest.mark.parametrize("given", ["categorical", "string", "mean", "vector", "key-value"])
 def test_a_value_of_another_kind_is_refused(asked: Kind, given: Kind) -> None:
     """The message names both kinds, not the value."""
-    if asked == given:
+    if asked == given or {asked, given} == {"open", "string"}:
         return
     value = 918273 if given == "categorical" else VALUES[given]
     with pytest.raises(ValueRangeError) as caught:
@@ -521,3 +533,53 @@ def test_clusters_have_the_chances_and_lengths_of_their_spec() -> None:
     assert sum(found) == 40_000
     assert stats.chisquare(found, np.array([*chances.values()]) * 40_000).pvalue > 1e-7
     assert stats.chisquare([places[item] for item in range(items)]).pvalue > 1e-7
+
+
+def _open_task(encoding: str, **changes: Any) -> Task:
+    return kind_task("discover", open=OpenDraft(encoding=encoding, most_bytes=12), **changes)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "value", "elements"),
+    [
+        ("text", " e\u0301a ", [0xC3, 0xA9, 97, 0, 0, 0, 0, 0]),
+        ("code", "258", [0, 0, 0, 0, 0, 0, 1, 2]),
+        ("code", 2**64 - 1, [255] * 8),
+        ("hash", "abc", list(bytes.fromhex("ba7816bf8f01cfea"))),
+        ("spell", "abc", [1, 97, 98, 99, *[0] * 9]),
+        ("spell", "other", [0] * 13),
+    ],
+)
+def test_a_value_that_no_list_holds_becomes_elements(
+    encoding: str, value: Value, elements: list[int]
+) -> None:
+    """A text is stripped and in normal form; to spell, the number of its hash comes first."""
+    labels = {"labels": ("ba7816bf8f01cfea",)} if encoding == "spell" else {}
+    task = _open_task(encoding, **labels)
+
+    assert [elements] == encoder_for(task, None)(value, np.random.default_rng(1)).tolist()
+
+
+@pytest.mark.parametrize(
+    ("encoding", "value", "rule"),
+    [
+        ("text", "longer than", "at most 8 bytes"),
+        ("hash", "longer than 12", "at most 12 bytes"),
+        ("text", " ", "must not be empty"),
+        ("spell", "a\0b", "zero character"),
+        ("text", "\ud800", "valid Unicode"),
+        ("text", 918273, "an item's number"),
+        ("code", 2**64, "whole number from 0 to 18446744073709551615"),
+        ("code", "-1", "whole number from 0"),
+        ("code", "9" * 21, "whole number from 0"),
+        ("code", 918273.5, "a number"),
+    ],
+)
+def test_a_value_that_fits_no_code_is_refused(encoding: str, value: Value, rule: str) -> None:
+    """The message has the rule and public numbers, not the value."""
+    task = _open_task(encoding, labels=("ba7816bf8f01cfea",) if encoding == "spell" else ())
+    with pytest.raises(ValueRangeError, match=rule) as caught:
+        encoder_for(task, None)(value, np.random.default_rng(1))
+
+    assert "918273" not in str(caught.value)
+    assert "longer" not in str(caught.value)

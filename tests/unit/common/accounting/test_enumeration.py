@@ -7,13 +7,14 @@ from typing import NamedTuple
 import pytest
 from scipy import stats
 
-from common.accounting.amplification import delta_upper
+from common.accounting.amplification import delta_upper, epsilon_upper
 from common.accounting.anonymity_set import AnonymitySet
 from common.accounting.clones import CloneReduction
 from common.accounting.count_distributions import Binomial
 from common.accounting.reference.general_blanket import blanket_delta
 from common.accounting.reference.other_bounds import VariationRatio
 from common.accounting.reference.randomizers import duchi
+from common.mechanisms.discovery.prefix_hashing import Columns, PrefixHashing
 from common.mechanisms.numeric.coded_number import Duchi
 from common.mechanisms.numeric.coordinate_sampling import Harmony
 from common.mechanisms.numeric.mean_est import MeanEst
@@ -23,6 +24,7 @@ from common.mechanisms.square_wave import SquareWave
 from common.mechanisms.weights import ResponseWeights
 from tests.support.exhaustive_delta import (
     Distribution,
+    Message,
     duchi_distribution,
     every_function_distribution,
     grr_distribution,
@@ -203,6 +205,79 @@ def test_bounds_and_attacks_enclose_the_exact_delta(
             assert bound == pytest.approx(truth, rel=1e-6)
         if kind in {"grr", "3 hashed values"}:
             assert delta_lower(reduction, anonymity_set, epsilon) <= truth + _ENUMERATION_ERROR
+
+
+def _prefix_distribution(value: Message, mechanism: PrefixHashing) -> Distribution:
+    """Distribution of level, seed and bucket of a value under prefix hashing, by definition."""
+    g, width = mechanism.buckets, max(map(len, mechanism.columns))
+    true, other = mechanism.weights.true, mechanism.weights.other
+    total = (true + (g - 1) * other) * len(mechanism.columns) * g**width
+    return {
+        (level, *seed, bucket): (true if bucket == hashed else other) / total
+        for level, columns in enumerate(mechanism.columns)
+        for seed in itertools.product(range(g), repeat=width)
+        for hashed in [sum(a * value[c] for a, c in zip(seed, columns, strict=False)) % g]
+        for bucket in range(g)
+    }
+
+
+@pytest.mark.parametrize("share", [0.05, 0.4, 0.8])
+@pytest.mark.parametrize(
+    ("columns", "buckets", "users"),
+    [
+        (((0,), (0, 1)), 2, 3),
+        (((0,), (1,), (0,)), 2, 3),
+        (((0,), (1,)), 3, 2),
+        (((0,),) * 6, 2, 4),
+    ],
+)
+def test_random_levels_are_never_below_brute_force(
+    columns: Columns, buckets: int, users: int, share: float
+) -> None:
+    """
+    Prefix hashing: every value of every user, and every level, seed and bucket, is enumerated.
+
+    Among the values are pairs that agree at some of the levels. One user's δ is exact.
+    """
+    mechanism = PrefixHashing(buckets, columns, _3_TO_1)
+    values = itertools.product(range(buckets), repeat=1 + max(map(max, columns)))
+    pmfs = [_prefix_distribution(value, mechanism) for value in values]
+    epsilon = share * mechanism.local_epsilon
+    alone, bound = (
+        delta_upper(mechanism.reduction, AnonymitySet(users=number), epsilon)
+        for number in (1, users)
+    )
+    truth = true_delta(pmfs, users=users, dummies=0, dummy={}, epsilon=epsilon)
+
+    assert truth <= bound + _ENUMERATION_ERROR
+    assert alone == pytest.approx(
+        true_delta(pmfs, users=1, dummies=0, dummy={}, epsilon=epsilon), rel=1e-6
+    )
+
+
+@pytest.mark.parametrize(
+    ("n_users", "local_epsilon", "buckets", "epsilon", "levels_shown"),
+    [
+        (100_000, 8.0, 2971, 0.708, 1.65),
+        (602_325, 6.0, 401, 0.093, 0.264),
+        (602_325, 8.0, 2971, 0.273, 0.767),
+        (602_325, 10.0, 22_027, 0.788, 1.77),
+        (5_000_000, 8.0, 2971, 0.088, 0.25),
+    ],
+)
+def test_open_dictionaries_have_their_figures(
+    n_users: int, local_epsilon: float, buckets: int, epsilon: float, levels_shown: float
+) -> None:
+    """At δ = 1e-6; were the level, of seven, shown, a seventh of the users would help to hide."""
+    weights = ResponseWeights.for_epsilon(local_epsilon)
+    reduction = PrefixHashing(buckets, ((0,),) * 7, weights).reduction
+    found, shown = (
+        epsilon_upper(reduction, AnonymitySet(users=users), 1e-6)
+        for users in (n_users, n_users // 7)
+    )
+
+    assert found == pytest.approx(epsilon, rel=0.01)
+    assert shown == pytest.approx(levels_shown, rel=0.02)
 
 
 @pytest.mark.parametrize("local_epsilon", [2.0, 30.0])

@@ -10,6 +10,7 @@ from syrupy.assertion import SnapshotAssertion
 from common.crypto.hpke import SUITES
 from common.crypto.signing import SigningIdentity
 from common.errors import ProofError, TaskError
+from common.task.draft import OpenDraft
 from common.task.dummy_spec import DummySpec
 from common.task.task import Task, honest_share
 from common.task_digest import TaskDigest
@@ -301,3 +302,35 @@ def test_clusters_and_their_protocol_need_each_other() -> None:
     ):
         dataclasses.replace(none, clusters=signed.dummies.clusters)
     assert signed == Task.from_bytes(signed.to_bytes())
+
+
+@pytest.mark.parametrize(
+    ("encoding", "fields", "rule"),
+    [
+        ("text", {"domain_size": 2}, "needs 0 labels and a domain_size of 1; the task has 0 and 2"),
+        ("hash", {"labels": ("00" * 8,)}, "needs 0 labels and a domain_size of 1"),
+        ("spell", {}, "needs 1 labels, as many as domain_size, each a hash of 16"),
+        ("spell", {"labels": ("00" * 8, "x" * 16)}, "needs 2 labels"),
+        ("spell", {"labels": tuple(f"{n:016x}" for n in range(257))}, "there are 257 hashes"),
+        ("code", {"dummies_per_user": 1.0}, "discover has no dummies"),
+        ("code", {"local_epsilon": math.inf}, "other_weight is 0"),
+        ("code", {"local_epsilon": 0.0}, "local_epsilon is 0 or left out"),
+    ],
+)
+def test_an_open_dictionary_has_hashes_as_labels_or_none(
+    encoding: str, fields: dict[str, Any], rule: str
+) -> None:
+    """A message names the rule and the number; 256 hashes are the most for 257 buckets."""
+    with pytest.raises(TaskError, match=rule):
+        kind_task("discover", open=OpenDraft(encoding=encoding), **fields)
+    labels = tuple(f"{number:016x}" for number in range(256))
+
+    assert 256 == kind_task("discover", open=OpenDraft(encoding="spell"), labels=labels).domain_size
+    many = tuple(f"{number:016x}" for number in range(2000))
+    with pytest.raises(TaskError, match="domain_size times most_bytes is 400000"):
+        kind_task(
+            "discover",
+            open=OpenDraft(encoding="spell", most_bytes=200),
+            labels=many,
+            local_epsilon=8.0,
+        )

@@ -1,0 +1,1 @@
+"""Open dictionaries: finding frequent texts and codes that nobody listed."""

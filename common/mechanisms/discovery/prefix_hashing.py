@@ -1,0 +1,202 @@
+"""
+Local hashing of a random part of a value that no list holds.
+
+A value is a vector over the field F_g, for a prime g of at least 257: the bytes of a code or, to
+spell a text, the number of its label and then its bytes. A level hashes some elements of the
+vector. A report holds a uniform level, a uniform seed a, **0 included**, and the randomized bucket
+of Σ a_j·v_j mod g over the elements v_j of its level [WBLJ17]. Two values that differ in one of
+these elements collide with probability exactly 1/g; two that do not send the same reports.
+
+A uniform report supports a value with probability 1/g, whatever its level, and two values with
+probability 1/g² if they differ at every level. So the privacy of local hashing holds, among all
+users of all levels; pairs that agree at some levels are safer (docs/theory/accounting.md).
+"""
+
+import hashlib
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from common.errors import TaskError, ValueRangeError
+from common.mechanisms.base import KeepsReports, Reports
+from common.mechanisms.hashing.finite_field import check_prime
+from common.mechanisms.reduction import MatchCountReduction
+from common.mechanisms.weights import OddsOfWeights, ResponseWeights
+from common.task.draft import OpenDraft
+from common.task.specs import MAX_SPELLED_BYTES, OPEN_BUCKETS, OpenEncoding, OpenSpec, check_choice
+from common.task.task import MAX_LOCAL_EPSILON
+
+Columns = tuple[tuple[int, ...], ...]
+"""The elements of a value that each level hashes."""
+
+
+@dataclass(frozen=True)
+class PrefixHashing(OddsOfWeights, KeepsReports):
+    """
+    Hash a random part of the value with a fresh uniform seed; randomized response over buckets.
+
+    The seed and the level are independent of the value, so the odds of the weights bound the
+    privacy loss.
+    """
+
+    buckets: int
+    """g, a prime; from 257 on unless a test uses fewer elements."""
+    columns: Columns
+    weights: ResponseWeights
+
+    def __post_init__(self) -> None:
+        check_prime(self.buckets)
+        if not 1 <= len(self.columns) <= MAX_SPELLED_BYTES:
+            raise TaskError(
+                f"there are {len(self.columns)} levels; there must be 1 to {MAX_SPELLED_BYTES}"
+            )
+
+    @classmethod
+    def specify(cls, request: OpenDraft, buckets: int, local_epsilon: float) -> OpenSpec:
+        """
+        Compute a task's integer weights and sizes, or raise TaskError. Run by the analyzer.
+
+        If `buckets` is 0, they are the prime nearest to e^ε + 1, which minimises the variance of
+        rare values [WBLJ17].
+        """
+        weights = ResponseWeights.for_epsilon(local_epsilon)
+        names: tuple[OpenEncoding, ...] = ("text", "code", "hash", "spell")
+        check_choice("encoding", request.encoding, names)
+        [encoding] = [name for name in names if name == request.encoding]
+        width = 2 if encoding == "spell" else request.code_bytes
+        spec = OpenSpec(
+            name="prefix-hashing",
+            encoding=encoding,
+            buckets=buckets or best_buckets(local_epsilon),
+            true_weight=weights.true,
+            other_weight=weights.other,
+            code_bytes=request.code_bytes,
+            first_bytes=min(request.first_bytes, request.code_bytes),
+            most_bytes=request.most_bytes,
+            report_bytes=_report_dtype(width).itemsize,
+        )
+        cls.of(spec)
+        return spec
+
+    @classmethod
+    def of(cls, spec: OpenSpec) -> Self:
+        """Build the mechanism of a task. Run by the user agent and the analyzer."""
+        if spec.encoding == "spell":
+            columns: Columns = tuple((0, 1 + place) for place in range(spec.most_bytes))
+        else:
+            ends = range(spec.first_bytes, spec.code_bytes + 1)
+            columns = tuple(tuple(range(end)) for end in ends)
+        weights = ResponseWeights(true=spec.true_weight, other=spec.other_weight)
+        mechanism = cls(spec.buckets, columns, weights)
+        if mechanism.report_dtype.itemsize != spec.report_bytes:
+            raise TaskError(
+                f"report_bytes is {spec.report_bytes}; for this mechanism it must be "
+                f"{mechanism.report_dtype.itemsize}"
+            )
+        return mechanism
+
+    @property
+    def levels(self) -> int:
+        """Number of levels."""
+        return len(self.columns)
+
+    @cached_property
+    def report_dtype(self) -> np.dtype[Any]:
+        """A level, the seed's elements and a bucket."""
+        return _report_dtype(max(map(len, self.columns)))
+
+    @cached_property
+    def reduction(self) -> MatchCountReduction:
+        """Match count of two values that differ at every level, the worst pair."""
+        return MatchCountReduction.for_weights(
+            answers=self.buckets, weights=self.weights, hashed=True
+        )
+
+    @property
+    def p(self) -> float:
+        """Probability true / W of the true bucket, where W is the sum of all weights."""
+        return self.weights.true / self.weights.total(self.buckets)
+
+    @property
+    def q(self) -> float:
+        """Probability 1/g that a report supports a value whose part nobody holds."""
+        return 1 / self.buckets
+
+    @cached_property
+    def _table(self) -> NDArray[np.int64]:
+        """Columns of each level, shape (levels, width); -1 for none."""
+        width = max(map(len, self.columns))
+        return np.array([[*each, *[-1] * (width - len(each))] for each in self.columns])
+
+    def hashed(
+        self, levels: NDArray[Any], seeds: NDArray[Any], values: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        """Hash values, (n, elements), at levels, (n,), with seeds, (n, width); return n buckets."""
+        padded = np.concatenate([values, np.zeros((len(values), 1), dtype=np.int64)], axis=1)
+        parts = np.take_along_axis(padded, self._table[levels], axis=1)
+        products = seeds.astype(np.int64) * parts
+        bucket: NDArray[np.int64] = products.sum(axis=1) % self.buckets
+        return bucket
+
+    def randomize(self, values: NDArray[np.int64], rng: np.random.Generator) -> Reports:
+        """
+        Return a report for each value, given as elements, (n, elements). Run by the user agent.
+
+        Raises ValueRangeError if an element is not below g.
+        """
+        if values.size and not 0 <= int(values.min()) <= int(values.max()) < self.buckets:
+            raise ValueRangeError(f"each element of a value must be below {self.buckets}")
+        count, width = len(values), self._table.shape[1]
+        levels = rng.integers(0, self.levels, size=count, dtype=np.int64)
+        seeds = rng.integers(0, self.buckets, size=(count, width), dtype=np.int64)
+        truth = self.hashed(levels, seeds, values)
+        reports = np.empty(count, dtype=self.report_dtype)
+        reports["level"], reports["seed"] = levels, seeds
+        reports["bucket"] = self.weights.respond(truth, self.buckets, rng)
+        return reports
+
+    def valid(self, reports: Reports) -> NDArray[np.bool_]:
+        """Return which reports have a level, seed and bucket in range. Run by the analyzer."""
+        largest = np.maximum(reports["seed"].max(axis=1), reports["bucket"])
+        inside: NDArray[np.bool_] = (reports["level"] < self.levels) & (largest < self.buckets)
+        return inside
+
+    def supports(self, reports: Reports, value: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return which reports have the bucket of a value, shape (elements,). Run by auditors."""
+        values = np.broadcast_to(value, (len(reports), len(value)))
+        supported: NDArray[np.bool_] = (
+            self.hashed(reports["level"], reports["seed"], values) == reports["bucket"]
+        )
+        return supported
+
+
+def _report_dtype(width: int) -> np.dtype[Any]:
+    return np.dtype([("level", "u1"), ("seed", "<u2", (width,)), ("bucket", "<u2")])
+
+
+def best_buckets(local_epsilon: float, ratio: float = 1.0) -> int:
+    """Return the prime of OPEN_BUCKETS nearest to e^ε + 1, or to `ratio` times as many."""
+    least, most = OPEN_BUCKETS
+    best = round(ratio * (math.exp(min(local_epsilon, MAX_LOCAL_EPSILON)) + 1))
+    best = min(max(best, least), most)
+    near = (best + sign * step for step in range(most) for sign in (-1, 1))
+    return next(each for each in near if least <= each <= most and _is_prime(each))
+
+
+def _is_prime(number: int) -> bool:
+    return all(number % divisor for divisor in range(2, math.isqrt(number) + 1))
+
+
+def code_of(text: bytes, length: int) -> bytes:
+    """Return the code of a longer text in UTF-8: the start of its SHA-256."""
+    return hashlib.sha256(text).digest()[:length]
+
+
+def elements_of(content: bytes, length: int, *first: int) -> NDArray[np.int64]:
+    """Return `first`, then bytes filled up with zeros to `length`, as one row of elements."""
+    padded = content.ljust(length, b"\0")
+    return np.array([[*first, *padded]], dtype=np.int64)

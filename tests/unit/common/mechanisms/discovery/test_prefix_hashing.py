@@ -1,0 +1,151 @@
+import itertools
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from common.errors import ReportError, TaskError, ValueRangeError
+from common.mechanisms.base import is_null, null_reports
+from common.mechanisms.discovery.prefix_hashing import (
+    PrefixHashing,
+    best_buckets,
+    code_of,
+    elements_of,
+)
+from common.mechanisms.weights import ResponseWeights
+from common.task.draft import OpenDraft
+
+_3_TO_1 = ResponseWeights(true=3, other=1)
+_SMALL = PrefixHashing(3, ((0,), (0, 1), (1, 2)), _3_TO_1)
+
+
+def test_two_values_collide_with_probability_exactly_one_in_g() -> None:
+    """Over every seed, 0 included, if they differ at the level; always if they do not."""
+    values = list(itertools.product(range(3), repeat=3))
+    seeds = np.array(list(itertools.product(range(3), repeat=2)))
+    for level, columns in enumerate(_SMALL.columns):
+        levels = np.full(len(seeds), level)
+        hashes = {
+            value: _SMALL.hashed(levels, seeds, np.tile(np.array(value), (len(seeds), 1)))
+            for value in values
+        }
+        for one, other in itertools.combinations(values, 2):
+            differ = any(one[column] != other[column] for column in columns)
+            collisions = int((hashes[one] == hashes[other]).sum())
+            assert (3 if differ else 9) == collisions
+
+
+def test_a_report_has_its_exact_distribution() -> None:
+    """
+    The level and seed are uniform; the value's bucket is as likely as the weights say.
+
+    Every cell of level, seed and bucket is counted. Seed 5; a chi-squared test fails by chance with
+    probability 1e-7.
+    """
+    value, count = np.array([2, 1, 2]), 400_000
+    reports = _SMALL.randomize(np.tile(value, (count, 1)), np.random.default_rng(5))
+    seed = reports["seed"].astype(np.int64)
+    cells = ((reports["level"] * 3 + seed[:, 0]) * 3 + seed[:, 1]) * 3 + reports["bucket"]
+    expected = [
+        (
+            0.6
+            if bucket == sum(a * value[c] for a, c in zip((one, two), columns, strict=False)) % 3
+            else 0.2
+        )
+        / 27
+        for columns in _SMALL.columns
+        for one, two, bucket in itertools.product(range(3), repeat=3)
+    ]
+    found = np.bincount(cells, minlength=81)
+
+    assert stats.chisquare(found, count * np.array(expected)).pvalue > 1e-7
+    assert (3 / 5, 1 / 3) == (_SMALL.p, _SMALL.q)
+    assert 3 * 0.2 == pytest.approx(_SMALL.reduction.blanket)
+    assert 0.6 == pytest.approx(float(_SMALL.supports(reports, value).mean()), abs=0.005)
+
+
+def test_a_tally_is_the_valid_reports_in_an_order_of_their_own() -> None:
+    """However parts of a batch are cut and ordered; padding and other bytes are refused."""
+    rng = np.random.default_rng(1)
+    reports = _SMALL.randomize(np.zeros((50, 3), dtype=np.int64), rng)
+    whole = _SMALL.tally(reports)
+    shuffled = reports[rng.permutation(50)]
+    joined = _SMALL.joined([_SMALL.tally(shuffled[:20]), _SMALL.tally(shuffled[20:])])
+
+    assert whole.tolist() == joined.tolist()
+    rows = [[row.tobytes() for row in each] for each in (reports, _SMALL.reports_of(whole))]
+    assert sorted(rows[0]) == sorted(rows[1])
+    assert (0, 1) == _SMALL.tally(reports[:0]).shape
+    assert _SMALL.valid(reports).all()
+    assert not is_null(reports).any()
+    wrong = np.concatenate([reports[:3], null_reports(1, reports.dtype)])
+    wrong["level"][0], wrong["seed"][1, 1], wrong["bucket"][2] = 3, 3, 3
+    assert not _SMALL.valid(wrong).any()
+    with pytest.raises(ReportError):
+        _SMALL.tally(wrong)
+
+
+@pytest.mark.parametrize("value", [3, -1])
+def test_an_element_outside_the_field_is_refused(value: int) -> None:
+    """The message does not repeat it."""
+    with pytest.raises(ValueRangeError, match="must be below 3"):
+        _SMALL.randomize(np.full((1, 3), value), np.random.default_rng(1))
+
+
+@pytest.mark.parametrize(
+    ("local_epsilon", "buckets"), [(0.5, 257), (6.0, 401), (8.0, 2971), (20.0, 65521)]
+)
+def test_buckets_are_the_prime_nearest_to_the_best_number(
+    local_epsilon: float, buckets: int
+) -> None:
+    """E^ε + 1, within the range of two bytes; at 6 and 8 there is 404.4 and 2982.0."""
+    assert buckets == best_buckets(local_epsilon)
+
+
+def test_a_task_of_each_encoding_keeps_its_promise() -> None:
+    """Levels, elements and sizes of its reports."""
+    shapes = {
+        "text": (7, 8, 19),
+        "code": (7, 8, 19),
+        "hash": (7, 8, 19),
+        "spell": (64, 65, 7),
+    }
+    for encoding, (levels, elements, size) in shapes.items():
+        spec = PrefixHashing.specify(OpenDraft(encoding=encoding), 0, 8.0)
+        mechanism = PrefixHashing.of(spec)
+        assert (levels, size) == (mechanism.levels, mechanism.report_dtype.itemsize)
+        assert (levels, size) == (spec.levels, spec.report_bytes)
+        assert elements == 1 + max(map(max, mechanism.columns))
+        assert mechanism.keeps_promise(8.0)
+        assert not mechanism.keeps_promise(7.99)
+
+
+@pytest.mark.parametrize(
+    ("fields", "buckets", "rule"),
+    [
+        ({}, 256, "buckets is 256"),
+        ({}, 65535, "buckets is 65535"),
+        ({}, 999, "must be a prime"),
+        ({"encoding": "words"}, 0, "encoding must be one of"),
+        ({"code_bytes": 17}, 0, "code_bytes is 17"),
+        ({"first_bytes": 3}, 0, "first_bytes is 3"),
+        ({"first_bytes": 0}, 0, "first_bytes is 0"),
+        ({"most_bytes": 256}, 0, "most_bytes is 256"),
+    ],
+)
+def test_parameters_out_of_range_are_refused(
+    fields: dict[str, Any], buckets: int, rule: str
+) -> None:
+    """A message names the rule and the number."""
+    with pytest.raises(TaskError, match=rule):
+        PrefixHashing.specify(OpenDraft(**fields), buckets, 4.0)
+    with pytest.raises(TaskError, match="report_bytes is 5"):
+        PrefixHashing.of(replace(PrefixHashing.specify(OpenDraft(), 0, 4.0), report_bytes=5))
+
+
+def test_a_code_is_the_start_of_a_texts_hash_and_values_are_padded() -> None:
+    """SHA-256 of "abc" is in its standard."""
+    assert "ba7816bf8f01cfea" == code_of(b"abc", 8).hex()
+    assert [[7, 97, 98, 0, 0]] == elements_of(b"ab", 4, 7).tolist()

@@ -1,0 +1,42 @@
+import itertools
+
+import numpy as np
+
+from common.mechanisms.discovery import spelling
+from common.mechanisms.discovery.prefix_hashing import PrefixHashing, code_of, elements_of
+from common.task.draft import OpenDraft
+
+
+def test_texts_of_known_hashes_are_spelled() -> None:
+    """
+    Two texts of 12 and 5 bytes, of 80,000 users; others send reports about no text.
+
+    Seed 6. One hash is nobody's. An estimate errs by six standard errors with probability 1e-8.
+    """
+    texts = [b"https://a.b/", "café".encode()]
+    codes = [code_of(text, 8).hex() for text in (*texts, b"nobody's")]
+    mechanism = PrefixHashing.of(
+        PrefixHashing.specify(OpenDraft(encoding="spell", most_bytes=16), 0, 7.0)
+    )
+    rows = [elements_of(text, 16, label) for label, text in enumerate(texts, start=1)]
+    held = np.repeat(np.concatenate([*rows, elements_of(b"", 16, 0)]), [2500, 5000, 72500], axis=0)
+    reports = mechanism.randomize(held, np.random.default_rng(6))
+    found = spelling.spell(mechanism, reports, codes)
+
+    assert (texts[1], texts[0]) == found.values
+    assert (2,) == found.not_spelled
+    assert (np.abs(found.shares - [5000 / 80000, 2500 / 80000]) < 6 * found.standard_errors).all()
+    assert (80_000, 16) == (found.reports.sum(), len(found.kept))
+
+
+def test_texts_are_tried_by_falling_support() -> None:
+    """All strings of up to two of the best bytes come in order, each once, without inner zeros."""
+    counts = np.random.default_rng(3).integers(0, 50, size=(2, 256))
+    tried = list(itertools.islice(spelling._best_texts(counts), 300))
+    support = [int(counts[[0, 1], list(text.ljust(2, b"\0"))].sum()) for text in tried]
+
+    assert 300 == len(set(tried))
+    assert support == sorted(support, reverse=True)
+    assert not any(b"\0" in text for text in tried)
+    best = max(int(counts[0, 1:].max() + counts[1].max()), int(counts[:, 0].sum()))
+    assert best == support[0]
