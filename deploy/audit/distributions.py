@@ -29,7 +29,7 @@ from common.protocols import ITEM_KINDS
 from common.task import specs
 from common.task.cluster_spec import ClusterSpec
 from common.task.dummy_spec import RATIO_SUM, DummySpec, ShufflerSpec
-from common.task.specs import KeyValueSpec, NumberSpec, RapporSpec, spec_as
+from common.task.specs import KeyValueSpec, NumberSpec, OpenSpec, RapporSpec, spec_as
 from common.task.task import Task
 from deploy.audit.scenario import AuditSubject
 from deploy.tasks.value_parser import value_of
@@ -220,7 +220,9 @@ class ReportPart:
 
 def report_parts(task: Task, value: Value, reports: Reports) -> Iterator[ReportPart]:
     """Yield the independent parts of reports on one value; none for mean-est over 8 numbers."""
-    if task.kind == "string":
+    if task.kind == "open":
+        yield from _open_parts(task, value, reports)
+    elif task.kind == "string":
         yield from _text_parts(task, str(value), reports)
     elif task.kind == "key-value":
         cells = reports["key"].astype(np.int64) * 3 + reports["answer"]
@@ -350,6 +352,26 @@ def _text_parts(task: Task, text: str, reports: Reports) -> Iterator[ReportPart]
         yield ReportPart(name="bits", cells=cells, chances=chances, which=hashed[:, bit])
 
 
+def _open_parts(task: Task, value: Value, reports: Reports) -> Iterator[ReportPart]:
+    """Yield levels and seed elements, which are uniform, then buckets relative to the value's."""
+    spec, seeds = spec_as(task.mechanism, OpenSpec), reports["seed"].astype(np.int64)
+    level = reports["level"].astype(np.int64)
+    yield ReportPart(name="levels", cells=level, chances=np.full((1, spec.levels), 1 / spec.levels))
+    for element in seeds.T:
+        even = np.full((1, spec.buckets), 1 / spec.buckets)
+        yield ReportPart(name="seeds", cells=element, chances=even)
+    [held] = encoder_for(task, None)(value, np.random.default_rng(0))
+    if spec.encoding == "spell":
+        hashed = seeds[:, 0] * held[0] + seeds[:, 1] * held[1 + level]
+    else:
+        shown = np.arange(spec.code_bytes) < (level + spec.first_bytes)[:, np.newaxis]
+        hashed = (seeds * held * shown).sum(axis=1)
+    chances = np.full((1, spec.buckets), float(spec.other_weight))
+    chances[0, 0] = spec.true_weight
+    cells = (reports["bucket"] - hashed) % spec.buckets
+    yield ReportPart(name="buckets", cells=cells, chances=chances / chances.sum())
+
+
 def set_bits(spec: RapporSpec, labels: Sequence[str], text: str) -> NDArray[np.bool_]:
     """
     Return which bits a text sets in each cohort; shape (cohorts, bits).
@@ -376,7 +398,7 @@ def to_unit(value: float, low: float, high: float) -> float:
 
 def usual_value(task: Task) -> Value:
     """Return a valid text, or a valid value whose numbers lie between grid points."""
-    if task.kind == "string":
+    if task.kind in {"string", "open"}:
         return worst_values(task)[0][0]
     low, high = _range(task)
     numbers = [low + (number + 1) / 2 * (high - low) for number in _USUAL_NUMBERS]
@@ -390,6 +412,10 @@ def worst_values(task: Task) -> tuple[tuple[Value, Value], ...]:
     """Return the pairs of values that are easiest to distinguish."""
     if task.kind in ITEM_KINDS:
         return ((0, task.domain_size - 1),)
+    if task.kind == "open":  # any two that differ in their first byte
+        most = 256 ** spec_as(task.mechanism, OpenSpec).code_bytes - 1
+        code = spec_as(task.mechanism, OpenSpec).encoding == "code"
+        return (("0", str(most)),) if code else (("a", "b"),)
     if task.kind == "string":  # the texts whose bits differ most, over all cohorts
         rappor = spec_as(task.mechanism, RapporSpec)
         texts = task.labels[:_MAX_TEXTS] or tuple(f"t{number}" for number in range(_MAX_TEXTS))
