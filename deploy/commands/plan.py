@@ -155,7 +155,7 @@ def _range(kind: Kind, low: float | None, high: float | None) -> dict[str, Any]:
     ends: dict[str, Any] = {
         name: end for name, end in (("low", low), ("high", high)) if end is not None
     }
-    if kind in {"categorical", "string"}:
+    if kind in {"categorical", "string", "open"}:
         for name in ends:
             raise PlanError(f"--{name} is for numbers and pairs; --task-kind is {kind}")
         return {}

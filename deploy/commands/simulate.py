@@ -53,6 +53,8 @@ _DEFAULTS: Final[Mapping[Kind, tuple[str, ...]]] = {
 _BUCKETS: Final = 1024
 """Buckets of ordered data."""
 _CAP: Final = "messages-cap"
+_OPEN_CODES: Final = "zipf:50000"
+"""Default data for open dictionaries: 50,000 random codes, with shares by Zipf's law."""
 _RUN_TIME: Final = 5
 """Number of the figure of run times, for which every report must be simulated."""
 _FIGURES: Final = {
@@ -86,7 +88,8 @@ def simulate(
         str | None,
         typer.Option(
             help=f"A CSV or Parquet file; for items also {', '.join(SHIPPED)}, "
-            "zipf:SIZE[,EXPONENT], uniform:SIZE.  [ipums1940_city; or the demo's people]"
+            "zipf:SIZE[,EXPONENT], uniform:SIZE.  [ipums1940_city; or the demo's people; "
+            "zipf:50000 for open dictionaries]"
         ),
     ] = None,
     column: str | None = None,
@@ -193,6 +196,8 @@ def _population(
     if kind == "ordered":
         given = None if source is None else read_dataset(source, users, column=column)
         return Population.of_numbers(given, users, _BUCKETS)
+    if kind == "open" and source is None:
+        source = _OPEN_CODES
     if source is None:
         if column is not None:
             raise SettingsError("--column needs a file; use --dataset")

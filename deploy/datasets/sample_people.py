@@ -12,7 +12,7 @@ from common.mechanisms.base import Counts, Vector
 from common.messages.submission import Value
 from common.protocols import Kind
 from common.task.domain_spec import EdgesSpec, Spacing
-from common.task.draft import NumberDraft, PairDraft, TextDraft
+from common.task.draft import NumberDraft, OpenDraft, PairDraft, TextDraft
 from common.task.specs import check_int_range
 from deploy.datasets.catalogue import COVID_US_STATES, IPUMS_1940_CITY, Dataset, load
 from deploy.tasks.demo_task import DEMO_PARAMETERS
@@ -26,6 +26,8 @@ _WIDE: Final = 100
 _MAX_CANDIDATES: Final = 1000
 _PATIENTS: Final = 100_000
 """Default number of people drawn from the 31,670,031 COVID-19 cases."""
+_OPEN_BYTES: Final = 8
+"""Bytes of a text or code that no list holds."""
 _ABSENT: Final = (
     *("Alberta", "British Columbia", "Manitoba", "New Brunswick", "Newfoundland and Labrador"),
     *("Nova Scotia", "Ontario", "Prince Edward Island", "Quebec", "Saskatchewan"),
@@ -54,7 +56,7 @@ class SamplePeople:
 def sample_people(kind: Kind, n_users: int | None, seed: int | None) -> SamplePeople:
     """Draw n_users people; by default 100,000 for items and texts, 20,000 for other kinds."""
     rng = np.random.default_rng(seed)
-    if kind in {"categorical", "string"}:
+    if kind in {"categorical", "string", "open"}:
         return _patients(kind, _PATIENTS if n_users is None else n_users, rng)
     people = 20_000 if n_users is None else n_users
     if kind == "ordered":
@@ -83,6 +85,16 @@ def _patients(kind: Kind, n_users: int, rng: np.random.Generator) -> SamplePeopl
             title=f"{title}until 18 April 2021.",
             values=items.tolist(),
             draft={"domain_size": data.domain_size, "labels": data.labels, **DEMO_PARAMETERS},
+            truth=shares,
+        )
+    if kind == "open":
+        names = tuple(label.encode()[:_OPEN_BYTES].decode().strip() for label in data.labels)
+        return SamplePeople(
+            kind=kind,
+            title=f"{title}cut to {_OPEN_BYTES} letters; no list of states is given.",
+            values=[names[item] for item in items.tolist()],
+            draft={"protocol": "discover", "local_epsilon": 4.0},
+            candidates=names,
             truth=shares,
         )
     # One-time RAPPOR of local epsilon 4, as in the demo for items.
@@ -207,11 +219,16 @@ def people_of(data: Dataset, kind: Kind, n_users: int | None, seed: int | None) 
     """
     Draw people, by default all, of a data set whose labels have the format of `contribute`.
 
-    Ranges of numbers are the observed ones; candidates are the most frequent texts. Raises
+    Ranges of numbers are the observed ones; candidates are the most frequent texts. For open
+    dictionaries, items without labels are random 64-bit codes, and long texts are hashed. Raises
     TaskError if a label or n_users does not fit.
     """
     users = data.n_users if n_users is None else n_users
-    if not data.labels or users > MAX_SAMPLE:
+    labels, encoding = data.labels, "text"
+    if kind == "open" and not labels:
+        drawn = np.random.default_rng(seed).integers(0, 2**64, data.domain_size, dtype=np.uint64)
+        labels, encoding = tuple(map(str, drawn.tolist())), "code"
+    if not labels or users > MAX_SAMPLE:
         raise TaskError(
             f"{users:,} people with {kind} data cannot be drawn from {data.name}; it must be a "
             f"file of values, and users must be at most {MAX_SAMPLE:,}"
@@ -220,14 +237,18 @@ def people_of(data: Dataset, kind: Kind, n_users: int | None, seed: int | None) 
     kept = np.flatnonzero(counts)
     counts = counts[kept]
     try:
-        parsed: list[Any] = [parse_value(data.labels[item], kind) for item in kept]
+        parsed: list[Any] = [parse_value(labels[item], kind) for item in kept]
     except ValueRangeError as error:
         raise TaskError(f"{data.name} has a value that is not {kind} data: {error}") from error
     facts: dict[str, Any]
-    if kind == "string":
+    if kind in {"string", "open"}:
         order = np.argsort(-counts, kind="stable")[:_MAX_CANDIDATES]
         names = tuple(parsed[at] for at in order)
-        facts = {"draft": {}, "truth": counts[order] / users, "candidates": names}
+        longest = max(len(text.encode()) for text in parsed)
+        if encoding == "text" and longest > _OPEN_BYTES:
+            encoding = "hash"
+        form = {"open": OpenDraft(encoding=encoding)} if kind == "open" else {}
+        facts = {"draft": form, "truth": counts[order] / users, "candidates": names}
     elif kind == "key-value":
         size = 1 + max((key for value in parsed for key in value), default=0)
         low, high = _range([number for value in parsed for number in value.values()])
@@ -241,7 +262,7 @@ def people_of(data: Dataset, kind: Kind, n_users: int | None, seed: int | None) 
         draft = {"domain_size": len(rows[0]), "numbers": NumberDraft(low=low, high=high)}
         facts = {"draft": draft, **_truth(parsed, counts, len(rows[0]))}
     values = [value for value, many in zip(parsed, counts, strict=True) for _ in range(many)]
-    title = data.title if kind == "string" else f"{data.title}, range {low:g} to {high:g}"
+    title = data.title if kind in {"string", "open"} else f"{data.title}, range {low:g} to {high:g}"
     return SamplePeople(kind=kind, title=title, values=values, **facts)
 
 

@@ -24,6 +24,7 @@ _ERROR_OF: Final[dict[Kind, str]] = {
     "categorical": "a share",
     "ordered": "the share below an edge",
     "string": "a rare text's share",
+    "open": "a rare value's share",
     "mean": "the mean",
     "vector": "a mean",
     "key-value": "the share of a key that half of the users own",
@@ -76,7 +77,7 @@ def to_json(plan: Plan) -> dict[str, Any]:
 def _design_as_json(design: Design) -> dict[str, Any]:
     common = {"protocol": design.protocol, "predicted_mse": design.mse}
     if isinstance(design, ValueDesign):
-        return common | {
+        found = common | {
             "mechanism": asdict(design.task.mechanism),
             "local_epsilon": design.local_epsilon,
             "central_epsilon": design.task.central_epsilon,
@@ -85,6 +86,8 @@ def _design_as_json(design: Design) -> dict[str, Any]:
             "biased": design.biased,
             "floor": design.floor,
         }
+        opened = design.target.kind == "open"
+        return found | ({"smallest_share": design.smallest_share} if opened else {})
     clusters, (up, down) = design.dummy_spec.clusters, design.influence
     return common | {
         "mechanism": {
@@ -124,13 +127,21 @@ def draft(plan: Plan, now: float) -> str:
     rounds = f", over {target.rounds} tasks" * (target.rounds > 1)
     comments = f"""\
 # Predicted for {target.n_users} users: mean squared error of {_ERROR_OF[target.kind]} \
-{best.mse:.4g}{" or more" * best.floor}.
+{best.mse:.4g}{" or more" * best.floor}.{_smallest(best)}
 # Guarantee for at least {target.n_min} users, {target.honest} of them honest{rounds}:
 # epsilon {rounded_up(central.epsilon)} at delta {rounded_up(central.delta)} against the analyzer, \
 {rounded_up(local.epsilon)} against the shuffler and analyzer together.
 # The budget limits the privacy loss of all releases about these users.
 """
     return comments + as_toml(with_budget)
+
+
+def _smallest(design: Design) -> str:
+    """Return a sentence with the smallest share that is found; empty for other kinds."""
+    if not isinstance(design, ValueDesign) or design.target.kind != "open":
+        return ""
+    share = f"{100 * design.smallest_share:.2g} %"
+    return f" A value that {share} of users hold is found with 95 % probability."
 
 
 def show(plan: Plan, console: Console) -> None:
@@ -142,7 +153,7 @@ def show(plan: Plan, console: Console) -> None:
     )
     console.print(
         f"Predicted for {target.n_users:,} users: mean squared error of {_ERROR_OF[target.kind]} "
-        f"{best.mse:.3g} (standard error {math.sqrt(best.mse):.2g})."
+        f"{best.mse:.3g} (standard error {math.sqrt(best.mse):.2g}).{_smallest(best)}"
     )
     if not isinstance(best, ValueDesign):
         errors = zip(target.head, best.head_errors(), strict=True)
@@ -185,7 +196,7 @@ def _notes(plan: Plan) -> Iterator[str]:
             "{:g} per answer and {:g} in total, and a central epsilon of {:g} in total; the plan "
             "needs {}, {} and {}."
         ).format(*caps, *map(rounded_up, costs))
-    largest = {"categorical": max(target.head), "string": 1.0, "key-value": 1.0}
+    largest = {"categorical": max(target.head), "string": 1.0, "open": 1.0, "key-value": 1.0}
     if math.sqrt(design.mse) > largest.get(target.kind, math.inf):
         yield "too few users: the error exceeds every share; raise --users or --central-epsilon."
     if target.n_min == target.n_users:

@@ -15,8 +15,14 @@ from common.mechanisms.covariance import ShareCovariance
 from common.mechanisms.key_value.pairs import Pairs
 from common.mechanisms.numeric.number import to_unit
 from common.mechanisms.rappor.decoder import decode
-from common.mechanisms.registry import mechanism_of, number_mechanism_of, priv_kv_of, rappor_of
-from common.messages.result import Histogram, Means
+from common.mechanisms.registry import (
+    mechanism_of,
+    number_mechanism_of,
+    prefix_hashing_of,
+    priv_kv_of,
+    rappor_of,
+)
+from common.messages.result import FoundValues, Histogram, Means
 from common.protocols import Kind, protocol_named
 from common.task.domain_spec import EdgesSpec
 from common.task.draft import NumberDraft
@@ -28,8 +34,9 @@ from deploy.planning.value_design import predicted_mse, prefix_variances
 from deploy.simulate import baselines
 from deploy.simulate.accuracy import ByValue, Repeat, histogram_errors, mse, prefix_errors
 from deploy.simulate.collection import collect, estimate_histogram, few_enough_reports
+from user_agent.contribution import encoder_for
 
-_QUESTION_FIELDS: Final = ("labels", "numbers", "texts", "pairs")
+_QUESTION_FIELDS: Final = ("labels", "numbers", "texts", "open", "pairs")
 """Draft fields that describe the values and not the protocol."""
 Seed = tuple[int, int, int]
 """The sweep's seed, the setting's index and the repeat's index."""
@@ -125,6 +132,8 @@ class Population:
         if not isinstance(self.source, SamplePeople):
             users = self.source.sample_counts(self.n_users, np.random.default_rng((seed, 0)))
             return baselines.central_errors_of_items(users, epsilon, delta)
+        if self.kind == "open":
+            return {}
         if self.kind == "string":
             errors = baselines.central_errors_of_items(np.array([self.n_users, 0]), epsilon, delta)
             return {name: errors[name] for name in ("laplace_mse", "gaussian_mse")}
@@ -176,6 +185,32 @@ def _repeat_texts(task: Task, people: SamplePeople, rng: np.random.Generator) ->
     )
 
 
+def _repeat_open(task: Task, people: SamplePeople, rng: np.random.Generator) -> Repeat:
+    """Simulate every report; the mean squared error is that of the values found."""
+    started = time.perf_counter()
+    names, counts = np.unique(np.array(people.values, dtype=np.str_), return_counts=True)
+    mechanism, encode = prefix_hashing_of(task), encoder_for(task, None)
+    rows = np.concatenate([encode(name, rng) for name in names.tolist()])
+    reports = mechanism.randomize(np.repeat(rows, counts, axis=0), rng)
+    mixture = Mixture(n_real=len(reports))
+    found = estimate_result(task, mechanism, mechanism.tally(reports), mixture)
+    codes = [bytes(row) for row in rows.astype(np.uint8)]
+    shares = dict(zip(codes, counts / len(reports), strict=True))
+    found = cast("FoundValues", found)
+    truth = np.array([shares.get(value, 0.0) for value in found.values])
+    sure = {value for value, share in shares.items() if share >= found.sure_share}
+    return Repeat(
+        seconds=time.perf_counter() - started,
+        errors={
+            "mse": mse(found.shares, truth) if found.values else 0.0,
+            "sure_share": found.sure_share,
+            "found": len(sure & set(found.values)) / max(1, len(sure)),
+            "false": float((truth == 0).sum()),
+        },
+        mse_theory=float((found.standard_errors**2).mean()) if found.values else 0.0,
+    )
+
+
 def _repeat_numbers(task: Task, people: SamplePeople, rng: np.random.Generator) -> Repeat:
     started = time.perf_counter()
     spec, numbers = spec_as(task.mechanism, NumberSpec), number_mechanism_of(task)
@@ -214,6 +249,7 @@ def _repeat_pairs(task: Task, people: SamplePeople, rng: np.random.Generator) ->
 
 _REPEATS: Final[Mapping[Kind, Callable[[Task, SamplePeople, np.random.Generator], Repeat]]] = {
     "string": _repeat_texts,
+    "open": _repeat_open,
     "mean": _repeat_numbers,
     "vector": _repeat_numbers,
     "key-value": _repeat_pairs,

@@ -37,6 +37,7 @@ _NOW: Final = 1_900_000_000.5
 _KEY: Final = bytes(31) + b"\x09"
 _FIELDS: Final[dict[Kind, dict[str, Any]]] = {
     "string": {},
+    "open": {},
     "mean": {"numbers": NumberDraft(low=0.0, high=24.0)},
     "vector": {"numbers": NumberDraft(low=1.0, high=5.0)},
     "key-value": {"pairs": PairDraft(low=0.0, high=5.0)},
