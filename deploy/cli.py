@@ -33,6 +33,7 @@ _COMMANDS: Final = {
     "result": ("result", "Print or write a released result."),
     "ledger": ("result", "Print every release's cost and the budgets left."),
     "iterate": ("result", "Write the draft of PrivKVM's next iteration."),
+    "discover-labels": ("result", "Write found values as labels of a second task."),
     "contribute": ("person", "Contribute a value through your user agent."),
     "receipt": ("person", "Show whether your value was counted."),
     "log": ("log", "Compare what devices saw of the log of tasks."),

@@ -44,8 +44,8 @@ def demo(
         users: Number of people, or 'all': 100,000 of the 31,670,031 cases by state, or 20,000
             simulated people for other kinds.
         task_kind: Kind of value to collect: categorical (US states), ordered (sizes of cities),
-            string (US states as texts), mean (hours of sleep), vector (marks on eight questions),
-            key-value (films seen and their stars).
+            string (US states as texts), open (US states that no list holds), mean (hours of
+            sleep), vector (marks on eight questions), key-value (films seen and their stars).
         seed: Seed for choosing the people; the noise is always fresh.
         output: Output file for the result.
         html: Output file for the result as a page.

@@ -43,9 +43,9 @@ def contribute(
         Kind,
         typer.Option(
             help="Kind of value: categorical (an item's label or number), ordered (a number, which "
-            "is counted in buckets), string (a text), mean (a number), vector (comma-separated "
-            "numbers), or key-value (such as 3:0.5, 17:1: keys are numbers from 0, in the order of "
-            "the labels; empty for no keys)."
+            "is counted in buckets), string (a text), open (a text or code that no list holds), "
+            "mean (a number), vector (comma-separated numbers), or key-value (such as 3:0.5, 17:1: "
+            "keys are numbers from 0, in the order of the labels; empty for no keys)."
         ),
     ] = "categorical",
     group: Annotated[

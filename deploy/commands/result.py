@@ -21,6 +21,7 @@ from deploy.results.candidates import read_candidates
 from deploy.results.distribution_view import DEFAULT_QUANTILES, Questions
 from deploy.results.estimate_table import print_table
 from deploy.results.export import as_json, write_csv, write_parquet
+from deploy.results.found_labels import labels_fragment, read_found
 from deploy.results.next_iteration import next_draft, read_iterated
 from deploy.results.result_view import MAX_ROWS, ResultView, result_view
 from deploy.results.verification import check_fits, recompute_guarantees
@@ -214,4 +215,23 @@ def iterate(
     whole = draft_file.read(draft, _NO_KEY)
     before = None if after is None else read_iterated(after)
     write(output, draft_file.as_toml(next_draft(whole, iterations, number, before)))
+    print_written([output], terminal())
+
+
+@app.command(
+    epilog=example(
+        "shuffledp discover-labels found.json --output labels.toml",
+        "shuffledp discover-labels hashes.json --spell --output spell.toml",
+    )
+)
+def discover_labels(
+    found: Annotated[Path, typer.Argument(help="Result of discover, from `result --json`.")],
+    output: Annotated[Path, typer.Option(help="Output file: part of a draft for `task create`.")],
+    spell: Annotated[
+        bool, typer.Option("--spell", help="Ask for the texts whose hashes were found.")
+    ] = False,
+) -> None:
+    """Write the values that discover found as labels, to count or spell them in a second task."""
+    check_folder(output)
+    write(output, labels_fragment(read_found(found), spell=spell))
     print_written([output], terminal())

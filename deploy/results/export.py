@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from common.errors import SettingsError
-from common.messages.result import Estimate, Histogram, Means, Result
+from common.messages.result import Estimate, FoundValues, Histogram, Means, Result
 from common.protocols import protocol_named
 from deploy.results.estimate_table import CONFIDENCE
 from deploy.results.result_view import Columns
@@ -60,6 +60,8 @@ def estimate_as_json(estimate: Estimate) -> dict[str, Any]:
             for name, value in fields
         },
     )
+    if isinstance(estimate, FoundValues):
+        fields["values"] = [value.hex() for value in estimate.values]
     if isinstance(estimate, Histogram):
         del fields["half_widths"]
         fields["half_width"] = estimate.half_width(CONFIDENCE)

@@ -7,9 +7,9 @@ from common.accounting.guarantees import guarantees, published_claim
 from common.crypto.signing import SignedTask
 from common.errors import WireError
 from common.messages.guarantee import rounded_up
-from common.messages.result import BitTable, Estimate, KeyValues, Means, Result
+from common.messages.result import BitTable, Estimate, FoundValues, KeyValues, Means, Result
 from common.protocols import ITEM_KINDS
-from common.task.specs import KeyValueSpec, NumberSpec, RapporSpec
+from common.task.specs import KeyValueSpec, NumberSpec, OpenSpec, RapporSpec
 from common.task.task import Task
 
 _MIN_STATED_SHARE: Final = 0.99
@@ -46,6 +46,8 @@ def _estimate_shape(estimate: Estimate) -> str:
             return f"{len(estimate.means_with_fakes)} keys {owners} owners"
         case Means():
             return f"{len(estimate.means)} {'un' * estimate.unbiased}biased means"
+        case FoundValues():
+            return f"values found at {len(estimate.reports)} levels"
     return f"{len(estimate.frequencies)} values"
 
 
@@ -58,6 +60,8 @@ def _task_shape(task: Task) -> str:
             return f"{task.domain_size} keys {'with' if true > other else 'without'} owners"
         case NumberSpec(projected=projected):
             return f"{task.domain_size} {'un' * (not projected)}biased means"
+        case OpenSpec(levels=levels):
+            return f"values found at {levels} levels"
     return f"{task.domain_size} values"
 
 
@@ -92,7 +96,11 @@ def _check_reports(result: Result, task: Task) -> None:
             f"the result has {n_refused} refused reports and {result.n_dummies} dummies, more than "
             f"its {result.n_reports} reports"
         )
-    if isinstance(estimate, BitTable | KeyValues):  # the only estimates that state counts
+    if isinstance(estimate, FoundValues) and max(estimate.not_spelled, default=-1) >= len(
+        task.labels
+    ):
+        raise WireError(f"a hash was not spelled that is none of the {len(task.labels)} labels")
+    if isinstance(estimate, BitTable | KeyValues | FoundValues):  # those that state counts
         counts = estimate.cohort_sizes if isinstance(estimate, BitTable) else estimate.reports
         if int(counts.sum()) + n_refused != result.n_reports:
             raise WireError(

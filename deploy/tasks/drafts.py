@@ -90,7 +90,7 @@ def as_toml(draft: TaskDraft) -> str:
             moment = datetime.datetime.fromtimestamp(value, tz=datetime.UTC)
             plain.append(f"deadline = {moment:%Y-%m-%dT%H:%M:%SZ}")
         else:
-            plain.append(f"{field.name} = {_literal(value)}")
+            plain.append(f"{field.name} = {literal(value)}")
     return "\n".join([*plain, *tables]) + "\n"
 
 
@@ -101,16 +101,16 @@ def _table(name: str, entries: Mapping[str, Any]) -> list[str]:
         if isinstance(entry, Mapping):
             inner += _table(f"{name}.{key}", entry)
         elif entry is not None and entry != ():
-            plain.append(f"{key} = {_literal(entry)}")
+            plain.append(f"{key} = {literal(entry)}")
     return plain + inner
 
 
-def _literal(value: object) -> str:
+def literal(value: object) -> str:
     """Return a truth value, a number, a text or a tuple as a TOML literal."""
     if isinstance(value, bool):
         return json.dumps(value)
     if isinstance(value, tuple):
-        return f"[{', '.join(map(_literal, value))}]"
+        return f"[{', '.join(map(literal, value))}]"
     if isinstance(value, str):  # TOML has no escaped surrogate pairs and no bare DEL
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     return repr(value)

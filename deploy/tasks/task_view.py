@@ -14,7 +14,14 @@ from common.messages.batch import BatchState, BatchStatus, TaskState, TaskSummar
 from common.messages.guarantee import Guarantee, rounded_up
 from common.task.draft import TaskDraft
 from common.task.dummy_spec import ShufflerSpec
-from common.task.specs import INSTANT_SUM, PERMANENT_SUM, KeyValueSpec, NumberSpec, RapporSpec
+from common.task.specs import (
+    INSTANT_SUM,
+    PERMANENT_SUM,
+    KeyValueSpec,
+    NumberSpec,
+    OpenSpec,
+    RapporSpec,
+)
 from common.task.task import NONCE_BYTES, Task, honest_share
 from common.task_digest import TaskDigest
 from deploy.terminal.durations import format_time
@@ -75,6 +82,11 @@ BATCH_STATES: Final[Mapping[BatchState, tuple[str, str]]] = {
 }
 SENTINELS_INCLUDED: Final = "an operator's sentinels included; n_min must be met without them"
 """Printed beside every number of users."""
+_OPEN_VALUES: Final = {
+    "text": "a text that no list holds,",
+    "hash": "a text, found by its hash,",
+    "spell": "a text with one of the labels as its hash,",
+}
 _HASHING: Final = frozenset({"local-hashing", "string-hashing"})
 
 
@@ -128,8 +140,8 @@ def print_task(task: Task, console: Console) -> None:
 def parameter_rows(task: Task) -> list[tuple[str, str]]:
     """Return a task's parameters as (name, description) pairs."""
     mechanism, dummies = task.mechanism, task.dummies
-    hashes = mechanism.name in _HASHING
-    hashed = f" into {task.item_mechanism.buckets:,} buckets" if hashes else ""
+    hashes = isinstance(mechanism, OpenSpec) or mechanism.name in _HASHING
+    hashed = f" into {getattr(mechanism, 'buckets', 0):,} buckets" if hashes else ""
     if task.level_sizes:
         sizes = ", ".join(f"{size:,}" for size in task.level_sizes)
         hashed = f" of {sizes} nodes, fan-out {task.item_mechanism.buckets:,}"
@@ -197,6 +209,11 @@ def _describe_values(task: Task) -> str:
                 f"{spec.hashes} hashes, {spec.cohorts:,} cohorts"
             )
         return f"{values}; f {f:.4g}, p {p:.4g}, q {q:.4g}"
+    if isinstance(spec, OpenSpec):
+        values = f"{_OPEN_VALUES[spec.encoding]} of up to {spec.most_text_bytes:,} bytes"
+        if spec.encoding == "code":
+            values = f"a whole number below 2^{8 * spec.code_bytes}"
+        return f"{values}; {spec.levels} levels"
     values = f"one of {size:,} items"
     if task.edges is not None:
         low, high = task.edges.edges[[0, -1]]

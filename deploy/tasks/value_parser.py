@@ -9,7 +9,7 @@ from common.errors import SettingsError, ValueRangeError
 from common.messages.submission import Value
 from common.protocols import ITEM_KINDS, Kind
 from common.task.domain_spec import GROUP_SEPARATOR, BreakdownSpec
-from common.task.specs import KeyValueSpec, NumberSpec, RapporSpec, spec_as
+from common.task.specs import KeyValueSpec, NumberSpec, OpenSpec, RapporSpec, spec_as
 from common.task.task import Task
 
 _ITEM_DIGITS: Final = 20
@@ -78,10 +78,15 @@ def _float(text: str, rule: str) -> float:
     raise ValueRangeError(rule)
 
 
+def _text(text: str) -> str:
+    return text.removesuffix("\n").removesuffix("\r")
+
+
 _PARSERS: Final[Mapping[Kind, Callable[[str], Value]]] = {
     "categorical": _item,
     "ordered": lambda text: _float(text, "a value is a number, such as 36.6"),
-    "string": lambda text: text.removesuffix("\n").removesuffix("\r"),
+    "string": _text,
+    "open": _text,
     "mean": lambda text: _float(text, "a value is a number, such as 36.6"),
     "vector": parse_numbers,
     "key-value": _pairs,
@@ -103,10 +108,8 @@ def sample_value(task: Task, rng: np.random.Generator) -> Value:
     """Draw a random value that the task accepts, for sentinels and load runs."""
     if task.kind in ITEM_KINDS:
         return value_of(task, int(rng.integers(0, task.domain_size)))
-    if task.kind == "string":
-        if task.labels:
-            return task.labels[int(rng.integers(0, len(task.labels)))]
-        return rng.bytes(4).hex()[: spec_as(task.mechanism, RapporSpec).most_bytes]
+    if task.kind in {"string", "open"}:
+        return _sample_text(task, rng)
     if task.kind == "key-value":
         pairs = spec_as(task.mechanism, KeyValueSpec)
         owned = np.flatnonzero(rng.integers(0, 2, task.domain_size))
@@ -115,3 +118,15 @@ def sample_value(task: Task, rng: np.random.Generator) -> Value:
     spec = spec_as(task.mechanism, NumberSpec)
     drawn = tuple(rng.uniform(spec.low, spec.high, task.domain_size).tolist())
     return drawn if task.kind == "vector" else drawn[0]
+
+
+def _sample_text(task: Task, rng: np.random.Generator) -> str:
+    """Draw a label, a text that no list holds, or the digits of a code."""
+    spec = task.mechanism
+    if isinstance(spec, OpenSpec):
+        if spec.encoding == "code":
+            return str(rng.integers(0, 2 ** min(63, 8 * spec.code_bytes)))
+        return rng.bytes(4).hex()[: spec.most_text_bytes]
+    if task.labels:
+        return task.labels[int(rng.integers(0, len(task.labels)))]
+    return rng.bytes(4).hex()[: spec_as(spec, RapporSpec).most_bytes]

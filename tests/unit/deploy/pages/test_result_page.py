@@ -99,6 +99,10 @@ def test_a_hostile_label_candidate_or_population_is_text() -> None:
     texts = kind_collected("string")
     task = dataclasses.replace(texts.task, population=_HOSTILE)
     pages = [_page(texts.result, task, candidates=(_HOSTILE, "Ohio"))]
+    opened = kind_collected("open")
+    found: Any = opened.result.estimate
+    estimate = dataclasses.replace(found, values=(_HOSTILE.encode(), b"a", b"b"))
+    pages.append(_page(dataclasses.replace(opened.result, estimate=estimate), opened.task))
     sizes: dict[Kind, int] = {"mean": 1, "vector": 5, "key-value": 6}
     for kind, size in sizes.items():
         pages.append(_of_kind(kind, (_HOSTILE, *map(str, range(1, size)))))

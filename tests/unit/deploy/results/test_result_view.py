@@ -31,6 +31,7 @@ _KINDS: Final[tuple[Kind, ...]] = ("categorical", *OTHER_KINDS)
 _TRUTHS: Final[dict[Kind, list[float]]] = {
     "categorical": [0.5, 0.3, 0.2, *[0.0] * 27],
     "string": [0.75, 0.25, 0.0],
+    "open": [0.5, 0.25],
     "mean": [1.5],
     "vector": [1.5, 2.0, 3.0, 4.0, 4.75],
     "key-value": [0.05, 0.2, 0.35, 0.5, 0.65, 0.8],
@@ -61,7 +62,7 @@ def _people(kind: Kind, **changes: Any) -> SamplePeople:
         "draft": {},
         "truth": np.array(_TRUTHS[kind]),
         "true_means": np.full(6, 2.5) if kind == "key-value" else None,
-        "candidates": CANDIDATES if kind == "string" else (),
+        "candidates": {"string": CANDIDATES, "open": ("Ohio", "café")}.get(kind, ()),
     }
     return SamplePeople(**fields | changes)
 

@@ -6,6 +6,7 @@ import re
 from functools import cache
 from typing import Any
 
+import numpy as np
 import pytest
 
 from common.accounting.guarantees import guarantees, published_claim
@@ -74,7 +75,11 @@ def _check_estimate(task: Task, **changes: Any) -> None:
 
 @pytest.mark.parametrize(
     ("protocol", "counts"),
-    [("rappor", ("cohort_sizes", "bit_counts")), ("priv-kv", ("reports",))],
+    [
+        ("rappor", ("cohort_sizes", "bit_counts")),
+        ("priv-kv", ("reports",)),
+        ("discover", ("reports",)),
+    ],
 )
 def test_an_estimate_counts_the_reports_of_the_batch(
     protocol: str, counts: tuple[str, ...]
@@ -190,3 +195,14 @@ def test_missing_and_made_up_guarantees_and_uncounted_refusals_are_refused() -> 
     ):
         with pytest.raises(WireError, match=sentence):
             recompute_guarantees(dataclasses.replace(found.result, **change), found.task)
+
+
+def test_found_values_have_the_tasks_levels_and_labels() -> None:
+    """Views name the hashes that were not spelled by the task's labels."""
+    task = kind_task("discover")
+    _check_estimate(task)
+    three = {"kept": np.ones(3), "critical_shares": np.ones(3), "reports": np.array([4000, 0, 0])}
+    with pytest.raises(WireError, match="found at 3 levels; the task's is values found at 5"):
+        _check_estimate(task, **three)
+    with pytest.raises(WireError, match="none of the 0 labels"):
+        _check_estimate(task, not_spelled=(0,))

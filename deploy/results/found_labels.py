@@ -1,0 +1,67 @@
+"""Draft a second task from the values that an open dictionary's task found."""
+
+from pathlib import Path
+from typing import Final, Literal
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass
+
+from common.errors import SettingsError, TaskError
+from common.task.specs import check_labels, check_new_labels
+from deploy.tasks.drafts import literal
+from deploy.terminal.files import read_file
+
+_MAX_BYTES: Final = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True, kw_only=True)
+class FoundTexts:
+    """The fields of a result that a second task needs."""
+
+    kind: Literal["open"]
+    encoding: str
+    texts: tuple[str, ...]
+
+
+def read_found(path: Path) -> FoundTexts:
+    """Read an open dictionary's result from `shuffledp result --json`, or raise SettingsError."""
+    raw = read_file(path)
+    if len(raw) > _MAX_BYTES:
+        raise SettingsError(f"{path} has {len(raw)} bytes; a result has at most {_MAX_BYTES}")
+    try:
+        return TypeAdapter(FoundTexts).validate_json(raw)
+    except ValidationError as error:
+        raise SettingsError(f"{path} is not a JSON result of an open dictionary") from error
+
+
+def labels_fragment(found: FoundTexts, *, spell: bool) -> str:
+    """
+    Return the part of a draft in TOML that lists the found values as labels.
+
+    With `spell`, the second task spells the texts whose hashes were found. Values that cannot be
+    labels, because no device would send them, are left out. Raises SettingsError if none is left,
+    or if `spell` does not fit the result.
+    """
+    if spell != (found.encoding == "hash"):
+        rule = "needs" if spell else "must be set for"
+        raise SettingsError(f"--spell {rule} a result of hashes; its encoding is {found.encoding}")
+    kept = tuple(text for text in dict.fromkeys(found.texts) if _is_label(text))
+    if not kept:
+        raise SettingsError(f"none of the {len(found.texts)} values found can be a label")
+    lines = [
+        f"# {len(kept)} of the {len(found.texts)} values found. Ask other users.",
+        *(['protocol = "discover"'] if spell else []),
+        f"labels = {literal(kept)}",
+    ]
+    if spell:
+        lines += ["", "[open]", 'encoding = "spell"', f"code_bytes = {len(kept[0]) // 2}"]
+    return "\n".join(lines) + "\n"
+
+
+def _is_label(text: str) -> bool:
+    try:
+        check_labels((text,), 1)
+        check_new_labels((text,))
+    except TaskError:
+        return False
+    return bool(text)
