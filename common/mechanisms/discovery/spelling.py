@@ -27,7 +27,7 @@ from common.messages.result import FoundValues
 
 _MOST_TRIES: Final = 20_000
 """Maximum number of texts tried for a hash: .3 s."""
-_MOST_TRIES_IN_ALL: Final = 2_000_000
+_MOST_TRIES_IN_ALL: Final = 1_000_000
 _CHOICES: Final = 24
 """Bytes tried at each position, the best supported ones."""
 
