@@ -38,7 +38,7 @@ _COUNTED: Final[Mapping[Kind, str]] = {
         "shuffledp plan --users 602325 --domain-size 915 --central-epsilon 0.02 --messages-cap "
         "2 --local-cap 4 --output draft.toml",
         "shuffledp plan --task-kind ordered --users 602325 --domain-size 4096 --low 0 --high 60000 "
-        "--unit ms --central-epsilon 1 --messages-cap 4 --local-cap none",
+        "--unit ms --central-epsilon 1",
         "shuffledp plan --task-kind vector --users 20000 --domain-size 8 --low 1 --high 5 "
         "--central-epsilon 0.5",
     )

@@ -92,7 +92,8 @@ async def test_no_task_is_created_with_an_identity_as_shuffler_key(services: Ser
     """No envelope of such a task would ever open."""
     state = services.directory / "shuffler"
     draft = services.directory / "draft.toml"
-    draft.write_text("", encoding="ascii")
+    needed = "deadline = 1\ndelta = 1e-6\nn_min = 1\ntarget_size = 1\n"
+    draft.write_text(needed, encoding="ascii")
     done = CliRunner().invoke(
         app,
         [

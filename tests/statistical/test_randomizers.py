@@ -14,6 +14,7 @@ from common.mechanisms.hashing.local_hashing import LocalHashing, family_for
 from common.mechanisms.weights import ResponseWeights
 from common.protocols import PROTOCOLS
 from common.task_digest import TaskDigest
+from deploy.tasks.value_parser import value_of
 from tests.support.protocol_tasks import protocol_task
 from user_agent.contribution import Contributor
 
@@ -63,7 +64,7 @@ def test_submissions_of_every_value_are_equally_long(name: str) -> None:
     task, rng, users = protocol_task(name), _generator(40), 500
     device, chances = Contributor(task, TaskDigest(bytes(32))), task.dummies.length_probabilities()
     device._seal_report = device._seal_envelope = bytes
-    values = range(task.domain_size)
+    values = [value_of(task, item) for item in range(task.domain_size)]
     sizes = [[len(device.prepare(value, rng).leaves) for _ in range(users)] for value in values]
     cells = np.searchsorted(task.lengths, sizes)
     assert np.isin(sizes, task.lengths).all()
