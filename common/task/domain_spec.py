@@ -20,7 +20,8 @@ from common.task.specs import (
 
 Spacing = Literal["equal", "logarithmic", "given"]
 Outside = Literal["refuse", "clip"]
-MAX_UNIT_CHARACTERS: Final = 32
+_MAX_CHARACTERS: Final = 32
+"""Maximum characters of a unit or an attribute's name."""
 MAX_GIVEN_EDGES: Final = 65_537
 GROUP_SEPARATOR: Final = " / "
 """Between a group's name and a label or a value, as in `DE / flu`."""
@@ -45,14 +46,14 @@ class EdgesSpec:
     given: tuple[float, ...] = ()
     """All edges in ascending order, one more than buckets."""
     unit: str = ""
-    """Unit of the numbers, for display."""
+    """Unit of the numbers, for display, such as °C."""
     outside: Outside = "refuse"
     """Whether devices refuse numbers outside the range, or count them in the nearest bucket."""
 
     def __post_init__(self) -> None:
         check_choice("spacing", self.spacing, get_args(Spacing))
         check_choice("outside", self.outside, get_args(Outside))
-        check_printable("unit", self.unit, MAX_UNIT_CHARACTERS)
+        check_printable("unit", self.unit, _MAX_CHARACTERS, ascii_only=False)
         if self.spacing == "given":
             self._check_given()
             return
@@ -152,7 +153,7 @@ class BreakdownSpec:
     """Names of the attribute's values."""
 
     def __post_init__(self) -> None:
-        check_printable("attribute", self.attribute, MAX_UNIT_CHARACTERS)
+        check_printable("attribute", self.attribute, _MAX_CHARACTERS, ascii_only=False)
         check_int_range("the number of groups", len(self.groups), 2, MAX_GROUPS)
         check_labels(self.groups, len(self.groups))
         for place, group in enumerate(self.groups):

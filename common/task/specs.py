@@ -48,10 +48,10 @@ def check_choice(name: str, value: str, allowed: tuple[str, ...]) -> None:
         raise TaskError(f"{name} must be one of: {', '.join(allowed)}")
 
 
-def check_printable(name: str, text: str, maximum: int) -> None:
-    """Raise TaskError unless a field is stripped printable ASCII of at most `maximum` bytes."""
-    if type(text) is not str or not (text.isascii() and text.isprintable()):
-        raise TaskError(f"{name} must be printable ASCII text")
+def check_printable(name: str, text: str, maximum: int, *, ascii_only: bool = True) -> None:
+    """Raise TaskError unless a field is stripped printable text of at most `maximum` characters."""
+    if type(text) is not str or not text.isprintable() or (ascii_only and not text.isascii()):
+        raise TaskError(f"{name} must be printable {'ASCII ' * ascii_only}text")
     if text != text.strip():
         raise TaskError(f"{name} must not begin or end with whitespace")
     if len(text) > maximum:

@@ -111,11 +111,11 @@ class EstimateTable:
 
 
 def print_table(table: EstimateTable, console: Console) -> None:
-    """Print a table and its notes, with untrusted names escaped."""
-    printed = Table(title=table.title)
+    """Print a table and its notes, with untrusted names, units and attributes escaped."""
+    printed = Table(title=escaped(table.title))
     truth = () if table.truth is None else ("truth",)
     headings = (*truth, table.value, table.interval, *table.more)
-    add_columns(printed, {table.name: "left", **dict.fromkeys(headings, "right")})
+    add_columns(printed, {escaped(table.name): "left", **dict.fromkeys(headings, "right")})
     for row in table.rows:
         printed.add_row(
             escaped(row.name),

@@ -29,7 +29,6 @@ from deploy.results.result_view import Columns, result_view
 from deploy.results.verification import check_fits
 from deploy.tasks.schedule import SeriesRound
 from deploy.terminal.durations import format_time
-from deploy.terminal.escape import escaped
 from deploy.terminal.tables import add_columns, print_whole
 
 _LEAST_STEP: Final = 1e-6
@@ -181,7 +180,7 @@ class SeriesResults:
             smoothed = (self.smoothed.levels, *self.ends)
             figures = (array[rounds, column].tolist() for array in smoothed)
             table = EstimateTable(
-                title=escaped(name),
+                title=name,
                 name="round",
                 names=[f"{number}" for number in self.estimates],
                 value=next(iter(estimates)).value,

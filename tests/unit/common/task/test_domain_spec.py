@@ -1,5 +1,6 @@
 """Edges of ordered buckets, sizes of hierarchies, and breakdowns."""
 
+import dataclasses
 import math
 from typing import Any
 
@@ -74,6 +75,8 @@ def test_numbers_outside_may_be_clipped(number: float, bucket: int) -> None:
         ({"spacing": "even"}, "spacing"),
         ({"outside": "drop"}, "outside"),
         ({"unit": "\x00"}, "unit must be printable"),
+        ({"unit": "a\u202eb"}, "unit must be printable"),
+        ({"unit": 33 * "µ"}, "unit has 33 characters; it may have at most 32"),
         ({"given": (1.0, 2.0, 3.0)}, "spacing must then be given"),
         ({"spacing": "given", "given": (1.0, 2.0)}, "all must|number of given edges is 2"),
     ],
@@ -150,9 +153,11 @@ def test_a_domain_that_does_not_fit_is_refused(fields: dict[str, Any], rule: str
 
 
 def test_edges_of_a_task_are_the_same_on_every_device() -> None:
-    """From the published bytes."""
-    task = _broken_down(labels=(), edges=_LOGARITHMIC, breakdown=None)
-    edges = Task.from_bytes(task.to_bytes()).edges
+    """From the published bytes, which are ASCII whatever the unit."""
+    spec = dataclasses.replace(_LOGARITHMIC, unit="°C")
+    published = _broken_down(labels=(), edges=spec, breakdown=None).to_bytes()
+    edges = Task.from_bytes(published).edges
 
-    assert edges is not None
+    assert published.isascii()
+    assert spec == edges
     assert np.array_equal(_LOGARITHMIC.edges, edges.edges)

@@ -7,6 +7,7 @@ import pytest
 from common.crypto.signing import SignedTask
 from common.errors import TaskError, WireError
 from common.messages.batch import TaskState
+from common.task.domain_spec import EdgesSpec
 from common.task.draft import TaskDraft
 from common.task_digest import TaskDigest
 from common.wire import fields, tasks
@@ -27,6 +28,7 @@ _CLUSTERS: Final = draft(
     [
         *DRAFTS,
         _CLUSTERS,
+        draft(edges=EdgesSpec(low=0.0, high=9.0, buckets=3, unit="µs")),
         draft(bytes(1216 + 72), suite=_HYBRID, dummies_per_user=1.3),
         *(draft(**kind_draft_fields(name)) for name in OF_OTHER_KINDS),
     ],

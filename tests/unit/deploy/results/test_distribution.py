@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -16,15 +17,18 @@ from common.task.task import Task
 from deploy.pages.result_page import result_page
 from deploy.results.distribution import Distribution, root
 from deploy.results.distribution_view import DEFAULT_QUANTILES, Questions, item_names, value_names
+from deploy.results.estimate_table import print_table
 from deploy.results.export import as_json
 from deploy.results.result_view import ResultView, result_view
 from deploy.simulate.collection import collect, estimate_histogram
 from deploy.terminal.json_output import dumps
 from tests.support.kind_results import result_of
+from tests.support.printing import printed
 from tests.support.protocol_tasks import protocol_task
 
 _EDGES: Final = EdgesSpec(low=0.0, high=10.0, buckets=5, unit="s")
 _COUNTRIES: Final = BreakdownSpec(attribute="country", groups=("DE", "FR"))
+_UNIT: Final = "[red]<b>"
 _SHARES: Final = (0.1, 0.2, 0.4, 0.2, 0.1)
 
 
@@ -188,12 +192,16 @@ def test_other_data_has_no_quantiles() -> None:
 
 def test_the_page_of_an_ordered_result_has_its_curve_and_quantiles() -> None:
     """An accessible drawing, and the table beside it; hostile units and groups are text."""
-    task = _task(edges=dataclasses.replace(_EDGES, unit="<b>"), breakdown=_COUNTRIES)
+    task = _task(edges=dataclasses.replace(_EDGES, unit=_UNIT), breakdown=_COUNTRIES)
     found = _exact(task, tuple(share / 2 for share in (*_SHARES, *_SHARES)))
-    page = result_page(found, task, _view(task, found), version="1")
+    view = _view(task, found)
+    page = result_page(found, task, view, version="1")
 
     assert 2 == page.count('class="curve"')
-    assert "Quantiles in &lt;b&gt;" in page
+    assert "Quantiles in [red]&lt;b&gt;" in page
+    assert all(
+        f" in {_UNIT}" in printed(partial(print_table, table)) for table in view.tables[::2]
+    )
     assert "<b>" not in page
     assert page.index("Quantiles in") < page.index('id="histogram"')
 

@@ -7,6 +7,7 @@ import pytest
 
 from common.errors import TaskError
 from common.task.cluster_spec import ClusterSpec
+from common.task.domain_spec import EdgesSpec
 from common.task.draft import TaskDraft
 from common.task.dummy_spec import DummySpec
 from deploy.tasks import drafts as draft_file
@@ -113,6 +114,14 @@ def test_a_table_of_clusters_is_read_back_as_it_was_written(tmp_path: Path) -> N
     assert DummySpec(law="clusters", per_user=0, clusters=expected) == draft.dummies
     assert draft == _read(tmp_path, draft_file.as_toml(draft))
     assert replace(draft, dummies=None) == _read(tmp_path, _GOOD)
+
+
+def test_a_unit_beyond_ascii_is_read_back(tmp_path: Path) -> None:
+    """As it was written, in UTF-8."""
+    edges = EdgesSpec(low=-40.0, high=60.0, buckets=3, unit="°C")
+    draft = replace(_read(tmp_path, _GOOD), edges=edges)
+
+    assert draft == _read(tmp_path, draft_file.as_toml(draft))
 
 
 @pytest.mark.parametrize(
