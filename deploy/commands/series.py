@@ -1,16 +1,15 @@
 """`shuffledp series`: publish the rounds of a recurring collection, forecast and show them."""
 
 import fcntl
-import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import typer
 
 from analyzer.budgets import BudgetedRelease
-from common.errors import PeerError, SettingsError
+from common.errors import SettingsError
 from common.messages.ledger_entry import LedgerEntry
 from common.runtime.clock import SystemClock
 from common.task.draft import TaskDraft
@@ -19,21 +18,17 @@ from common.task.task import Task
 from common.version import VERSION
 from deploy.clients.analyzer import OperatorClient
 from deploy.commands import options
-from deploy.commands.task import preview, publisher, with_keys
+from deploy.commands.task import with_keys
 from deploy.pages.series_page import series_page
-from deploy.results.export import write_csv
 from deploy.results.series import SeriesResults
 from deploy.tasks import forecast as forecasts
 from deploy.tasks import task_view
-from deploy.tasks.forecast import DEVICE_CAPS
 from deploy.tasks.population_budgets import releases_to
 from deploy.tasks.schedule import Series, read_series
-from deploy.tasks.value_parser import parse_numbers
 from deploy.terminal.console import print_written, terminal
 from deploy.terminal.files import check_folder, write
 from deploy.terminal.help_examples import AT_ANALYZER, example
 from deploy.terminal.json_output import number_or_text, print_json
-from user_agent.settings import UserAgentSettings
 
 app = typer.Typer()
 series_app = typer.Typer(
@@ -43,13 +38,9 @@ series_app = typer.Typer(
 )
 app.add_typer(series_app, name="series")
 
-_PAUSE: Final = 60.0
-"""Seconds before a retry, and between looks at the clock."""
-_DEFAULT_CAPS: Final = ", ".join(f"{getattr(UserAgentSettings, cap):g}" for cap in DEVICE_CAPS)
 Template = Annotated[
     Path, typer.Argument(help="A draft with a table [schedule] and a population, no deadline.")
 ]
-Token = Annotated[Path | None, typer.Option(help="File of the operator token.")]
 
 
 @series_app.command(
@@ -61,9 +52,9 @@ Token = Annotated[Path | None, typer.Option(help="File of the operator token.")]
 )
 def publish(
     template: Template,
-    analyzer: options.AnalyzerAddress = "",
-    token_file: Token = None,
-    shuffler_key: options.ShufflerKey = None,
+    analyzer: options.AnalyzerAddress,
+    token_file: options.TokenFile,
+    shuffler_key: options.ShufflerKey,
     token_key: Annotated[
         str,
         typer.Option(
@@ -74,49 +65,35 @@ def publish(
     authority: options.Authority = None,
     certificate: options.Certificate = None,
     key: options.CertificateKey = None,
-    stay: Annotated[
-        bool, typer.Option("--stay", help="Stay, and publish each round when it is due.")
-    ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print a round's guarantees; publish nothing.")
-    ] = False,
     json: options.AsJson = False,
 ) -> None:
     """Publish the due round, if it is not published.
 
-    Safe to repeat: run it from a timer, or once with --stay. A missed round is reported and never
-    published late. The first is refused if the population's budgets do not last for all rounds.
+    Safe to repeat: run it from a timer. A missed round is reported and never published late. The
+    first is refused if the population's budgets do not last for all rounds.
     """
     series = read_series(template)
     if token_key and "{round}" not in token_key:
         raise SettingsError("--token-key must contain {round}: each round needs a key of its own")
 
-    def completed(number: int) -> TaskDraft:
+    def complete(number: int) -> TaskDraft:
         own_key = Path(token_key.replace("{round}", str(number))) if token_key else None
         return with_keys(series.draft_of(number), shuffler_key, own_key)
 
-    if dry_run:
-        preview(completed(series.n_rounds), json=json)
+    connect = partial(OperatorClient.connect, analyzer, authority, token_file, certificate, key)
+    with template.open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # two runs could publish the round twice
+        report = options.ask(connect, partial(publish_due, series, complete, SystemClock().now()))
+    if json:
+        print_json(report)
         return
-    connect = publisher(analyzer, token_file, shuffler_key, authority, certificate, key)
-    clock = SystemClock()
-    while True:
-        now, retry = clock.now(), 0.0
-        try:
-            with template.open("rb") as file:
-                fcntl.flock(file, fcntl.LOCK_EX)  # two runs could publish the round twice
-                report = options.ask(connect, partial(publish_due, series, completed, now))
-            print_json(report) if json else _print_report(report)
-        except PeerError as error:
-            if not stay:
-                raise
-            terminal(stderr=True).print(f"Retrying: {error}.", markup=False)
-            retry = now + _PAUSE
-        number = series.open_round(now)
-        if not stay or (number >= series.n_rounds and not retry):
-            return
-        while (left := (retry or series.deadline(number)) - clock.now()) > 0:
-            time.sleep(min(left, _PAUSE))  # then look at the clock: the machine may have slept
+    number, state, digest, missed = report.values()
+    text = f"No round is open: it is {state}."
+    if digest:
+        text = f"Round {number}: {state}, task {digest}."
+    if missed:
+        text += f" Missed, since not published in time: {', '.join(map(str, missed))}."
+    terminal().print(text, soft_wrap=True, highlight=False)
 
 
 async def publish_due(
@@ -144,18 +121,6 @@ async def publish_due(
     return {"round": number, "state": done, "task_digest": digest, "missed": missed}
 
 
-def _print_report(report: Mapping[str, Any]) -> None:
-    number, state, digest, missed = report.values()
-    text = (
-        f"Round {number}: {state}, task {digest}."
-        if digest
-        else f"No round is open: it is {state}."
-    )
-    if missed:
-        text += f" Missed, since not published in time: {', '.join(map(str, missed))}."
-    terminal().print(text, soft_wrap=True, highlight=False)
-
-
 def _finite(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Replace infinite figures for JSON."""
     return [{name: number_or_text(figure) for name, figure in row.items()} for row in rows]
@@ -173,11 +138,8 @@ def forecast(
     users: Annotated[
         int | None, typer.Option(help="Users of each round.  [n_min, which costs most]")
     ] = None,
-    caps: Annotated[
-        str, typer.Option(help=f"A device's {', '.join(DEVICE_CAPS)}.")
-    ] = _DEFAULT_CAPS,
     analyzer: options.AnalyzerAddress = "",
-    token_file: Token = None,
+    token_file: Annotated[Path | None, typer.Option(help="File of the operator token.")] = None,
     authority: options.Authority = None,
     certificate: options.Certificate = None,
     key: options.CertificateKey = None,
@@ -185,15 +147,13 @@ def forecast(
 ) -> None:
     """Compute each round's cost and the end of budgets.
 
-    Costs are composed. Needs no service. With --analyzer and --token-file it counts the
-    population's releases so far, and only the rounds to come.
+    Costs are composed; a device's caps are the default ones. Needs no service. With --analyzer and
+    --token-file it counts the population's releases so far, and only the rounds to come.
     """
     series, spent = read_series(template), list[BudgetedRelease]()
-    rounds, limits = series.rounds([], 0.0), parse_numbers(caps)
+    rounds = series.rounds([], 0.0)
     users = series.draft.n_min if users is None else users
     check_int_range("users", users, series.draft.n_min, series.draft.target_size)
-    if len(limits) != len(DEVICE_CAPS):
-        raise SettingsError(f"--caps needs {len(DEVICE_CAPS)} numbers, such as {_DEFAULT_CAPS}")
     if analyzer:
         if token_file is None:
             raise SettingsError("--analyzer needs the operator's --token-file")
@@ -201,12 +161,11 @@ def forecast(
         rounds = series.rounds(options.ask(connect, OperatorClient.tasks), SystemClock().now())
         spent = options.ask(connect, partial(releases_to, series.draft.population))
     task = task_view.preview(series.draft, now=0.0)
-    costs, lasts = forecasts.forecast(
-        task, rounds, users, spent, dict(zip(DEVICE_CAPS, limits, strict=True))
-    )
+    costs, lasts = forecasts.forecast(task, rounds, users, spent)
     if json:
         print_json({"earlier_releases": len(spent), "limits": lasts, "rounds": _finite(costs)})
         return
+    terminal().print(task_view.describe_claim(task))
     forecasts.show(costs, lasts, series.every, terminal())
 
 
@@ -222,12 +181,10 @@ def show(
     key: options.CertificateKey = None,
     top: Annotated[int, typer.Option(min=1, help="Number of largest values.")] = 6,
     html: options.Page = None,
-    csv: Annotated[Path | None, typer.Option(help="Write the values' rounds as CSV.")] = None,
     json: options.AsJson = False,
 ) -> None:
     """Print all rounds and the smoothed values."""
-    for path in (html, csv):
-        check_folder(path)
+    check_folder(html)
     series = read_series(template)
 
     async def read(operator: OperatorClient) -> SeriesResults:
@@ -244,12 +201,10 @@ def show(
 
     connect = partial(OperatorClient.connect, analyzer, authority, token_file, certificate, key)
     results = options.ask(connect, read)
-    if csv is not None:
-        write_csv(csv, results.columns())
     if html is not None:
         write(html, series_page(series, results, version=VERSION))
     if json:
         print_json({"rounds": _finite(results.rows()), "values": results.columns()})
         return
     results.show(terminal())
-    print_written((html, csv), terminal())
+    print_written([html], terminal())

@@ -1,6 +1,5 @@
 """`shuffledp task`: create, list, show and close tasks."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -71,7 +70,11 @@ def create(
     if dry_run:
         preview(with_keys(draft_file.read(draft, b""), shuffler_key, token_key), json=json)
         return
-    connect = publisher(analyzer, token_file, shuffler_key, authority, certificate, key)
+    if not (analyzer and token_file and shuffler_key):
+        raise SettingsError(
+            "publishing needs --analyzer, --token-file and --shuffler-key; use --dry-run otherwise"
+        )
+    connect = partial(OperatorClient.connect, analyzer, authority, token_file, certificate, key)
     task_draft = with_keys(draft_file.read(draft, b""), shuffler_key, token_key)
     signed, witnesses = options.ask(connect, lambda operator: operator.publish_task(task_draft))
     task, digest = Task.from_bytes(signed.task_bytes), signed.digest().hex()
@@ -206,18 +209,6 @@ def close(
         print_json({"task_digest": digest.hex(), "closed": True})
         return
     terminal().print("The batch is closed: no more users can take part.")
-
-
-def publisher(
-    analyzer: str, token_file: Path | None, shuffler_key: Path | None, *tls: Path | None
-) -> Callable[[], OperatorClient]:
-    """Return the client's `connect` with its options, the authority first; raise SettingsError."""
-    if not (analyzer and token_file and shuffler_key):
-        raise SettingsError(
-            "publishing needs --analyzer, --token-file and --shuffler-key; use --dry-run otherwise"
-        )
-    authority, certificate, key = tls
-    return partial(OperatorClient.connect, analyzer, authority, token_file, certificate, key)
 
 
 def with_keys(draft: TaskDraft, shuffler_key: Path | None, token_key: Path | None) -> TaskDraft:

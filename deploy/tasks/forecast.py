@@ -16,13 +16,18 @@ from deploy.terminal.durations import format_duration, format_time
 from deploy.terminal.tables import add_columns, print_whole
 from user_agent.claim import Claim
 from user_agent.policy import composed_total
+from user_agent.settings import UserAgentSettings
 
 _PENDING: Final = {"planned", "due", "open", "staged", "quarantined"}
 """States of rounds that may still cost privacy."""
-DEVICE_CAPS: Final = (
-    *("local_epsilon_cap", "total_local_epsilon_cap"),
-    *("total_central_epsilon_cap", "total_delta_cap"),
-)
+DEVICE_CAPS: Final[Mapping[str, float]] = {
+    name: getattr(UserAgentSettings, name)
+    for name in (
+        *("local_epsilon_cap", "total_local_epsilon_cap"),
+        *("total_central_epsilon_cap", "total_delta_cap"),
+    )
+}
+"""Default limits of a device, by the names of its settings."""
 _FIGURES: Final = ("composed_epsilon", "device_central_epsilon", "device_local_epsilon")
 
 
@@ -31,7 +36,7 @@ def forecast(
     rounds: Sequence[SeriesRound],
     n_users: int,
     spent: Sequence[BudgetedRelease],
-    caps: Mapping[str, float],
+    caps: Mapping[str, float] = DEVICE_CAPS,
 ) -> tuple[list[dict[str, Any]], dict[str, int]]:
     """
     Forecast a series' costs by the ledger's and the devices' own functions.
@@ -43,7 +48,7 @@ def forecast(
         rounds: All rounds; only those that may still cost privacy count.
         n_users: Users of each batch.
         spent: The population's releases so far.
-        caps: A device's limits, by the names of its settings in DEVICE_CAPS.
+        caps: A device's limits, by the names of DEVICE_CAPS.
 
     Returns:
         JSON fields of each round: ε of all the population's releases after it, at the task's

@@ -199,9 +199,7 @@ def test_the_page_of_an_ordered_result_has_its_curve_and_quantiles() -> None:
 
     assert 2 == page.count('class="curve"')
     assert "Quantiles in [red]&lt;b&gt;" in page
-    assert all(
-        f" in {_UNIT}" in printed(partial(print_table, table)) for table in view.tables[::2]
-    )
+    assert all(f" in {_UNIT}" in printed(partial(print_table, table)) for table in view.tables[::2])
     assert "<b>" not in page
     assert page.index("Quantiles in") < page.index('id="histogram"')
 
