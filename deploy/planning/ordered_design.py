@@ -12,8 +12,8 @@ from common.mechanisms.weights import ResponseWeights
 from common.task.domain_spec import hierarchy_sizes
 from common.task.draft import TaskDraft
 from common.task.dummy_spec import DummySpec
-from common.task.task import Task, envelope_bytes
-from deploy.planning.design import Design, within_caps
+from common.task.task import envelope_bytes
+from deploy.planning.design import within_caps
 from deploy.planning.requirements import UNUSED_KEY, Requirements, item_report
 from deploy.planning.search import search_protocols, tight_design
 from deploy.planning.shuffler_noise import CLAIM_ROOM
@@ -23,8 +23,6 @@ _POWERS: Final = (4, 8, 16, 32, 64, 128)
 """Fan-outs to try, besides those of regular trees of 1 to 16 levels."""
 _MAX_LEVELS: Final = 16
 _MAX_STEPS: Final = 8
-_POWER: Final = 0.5
-"""ε falls about with this power of the number of dummies."""
 _SLACK: Final = 4e-3
 """The search for the dummies ends when ε is within this share below its target."""
 _ROOM: Final = 1.02
@@ -39,7 +37,7 @@ def ordered_designs(target: Requirements) -> tuple[list[ValueDesign], dict[str, 
     and some ten evaluations of a hierarchy's ε, a second each.
     """
     _, flat, left_out = search_protocols(target)
-    designs = [_with_task(design, target) for design in flat]
+    designs = [_of_draft(design.draft, target, design.note) for design in flat]
     try:
         designs.append(hierarchy_design(target))
     except PlanError as error:
@@ -51,21 +49,17 @@ def ordered_design(protocol: str, target: Requirements) -> ValueDesign:
     """Return a protocol's design with the least error that meets the target, or raise PlanError."""
     if protocol == "hierarchy":
         return hierarchy_design(target)
-    return _with_task(tight_design(protocol, target), target)
+    design = tight_design(protocol, target)
+    return _of_draft(design.draft, target, design.note)
 
 
-def _with_task(design: Design, target: Requirements) -> ValueDesign:
-    task = complete(design.draft, analyzer_key=UNUSED_KEY, nonce=bytes(32))
-    return _design(design.protocol, design.draft, task, target, note=design.note)
-
-
-def _design(
-    protocol: str, draft: TaskDraft, task: Task, target: Requirements, note: str = ""
-) -> ValueDesign:
+def _of_draft(draft: TaskDraft, target: Requirements, note: str = "") -> ValueDesign:
+    """Return the design of a draft's task; raise TaskError if the draft breaks a rule."""
+    task = complete(draft, analyzer_key=UNUSED_KEY, nonce=bytes(32))
     return ValueDesign(
-        protocol=protocol,
+        protocol=draft.protocol,
         target=target,
-        buckets=task.item_mechanism.buckets if protocol == "hierarchy" else draft.buckets,
+        buckets=draft.buckets,
         local_epsilon=task.local_epsilon,
         dummies=task.dummies,
         shuffler=task.shuffler,
@@ -129,33 +123,29 @@ def _approximate(fan_out: int, target: Requirements) -> tuple[float, float]:
 
 
 def _calibrated(fan_out: int, dummies: float, target: Requirements) -> ValueDesign:
-    """Return the design with nearly the fewest dummies per user that meet the target exactly."""
-    goal, best, low, power = target.central_epsilon / CLAIM_ROOM, None, 0.0, _POWER
-    before: tuple[float, float] | None = None
+    """
+    Return the design with nearly the fewest dummies per user that meet the target exactly.
+
+    μ² of an approximately Gaussian loss is inversely proportional to the number of dummies.
+    """
+    goal, best = target.central_epsilon / CLAIM_ROOM, None
+    aim = gaussian_mu(goal * (1 - _SLACK / 2), target.delta)
     for _ in range(_MAX_STEPS):
         draft = target.draft(
             "hierarchy", local_epsilon=math.inf, buckets=fan_out, dummies_per_user=dummies
         )
         try:
-            task = complete(draft, analyzer_key=UNUSED_KEY, nonce=bytes(32))
+            design = _of_draft(draft, target)
         except TaskError:  # nothing is certified with so few dummies
-            low, dummies = dummies, 4 * dummies
+            dummies *= 4
             continue
-        design = _design("hierarchy", draft, task, target)
         release = design.parameters.release_of(target.n_min, target.honest, target.honest)
         epsilon = composed_epsilon([release] * target.rounds, target.delta)
         if epsilon <= goal:
             best = design
             if epsilon >= goal * (1 - _SLACK):
                 break
-        else:
-            low = max(low, dummies)
-        if before is not None and before[0] != dummies and before[1] != epsilon:
-            power = math.log(epsilon / before[1]) / math.log(before[0] / dummies)
-            power = min(max(power, _POWER / 2), 4 * _POWER)
-        before = (dummies, epsilon)
-        wanted = dummies * (epsilon / (goal * (1 - _SLACK / 2))) ** (1 / power)
-        dummies = max(wanted, low * (1 + _SLACK / 4))
+        dummies *= (gaussian_mu(epsilon, target.delta) / aim) ** 2
     if best is None:
         raise PlanError(
             f"hierarchy cannot meet a central epsilon of {target.central_epsilon:g} with "

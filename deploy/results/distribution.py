@@ -53,10 +53,7 @@ class Distribution:
     prefix_variances: Vector
     """Variance of the sum of shares up to and including each value."""
     with_total: Vector
-    """Covariance of each share with the total; 0 if the total is known."""
-    total: float
-    """The group's share of all users: estimated, or 1.0 if there are no groups."""
-    total_variance: float
+    """Covariance of each share with the group's total; 0 if there are no groups."""
     half_width: float
     """Half-width of an interval in standard errors."""
     edges: Vector
@@ -78,15 +75,13 @@ class Distribution:
         padding = accepted - counts["counted"]
         mixture = mixture_of(task, batch.n_users, padding=padding, **counts)
         covariance = ShareCovariance.of(task, estimate.refined, mixture)
-        prefixes, size = covariance.of_prefixes(task.groups), task.domain_size // task.groups
         shares, variances = covariance.summing_to_one(estimate.frequencies), covariance.of_shares()
+        prefixes, size = covariance.of_prefixes(task.groups), task.domain_size // task.groups
         half_width = max(estimate.half_width(CONFIDENCE), interval_half_width(CONFIDENCE))
         found = []
         for first in range(0, task.domain_size, size):
-            items, known = slice(first, first + size), task.groups == 1
-            member = np.zeros(task.domain_size)
+            items, member = slice(first, first + size), np.zeros(task.domain_size)
             member[items] = 1.0
-            with_total = np.zeros(size) if known else covariance.with_sum(member)[items]
             found.append(
                 cls(
                     covariance=covariance,
@@ -94,15 +89,23 @@ class Distribution:
                     shares=shares[items],
                     variances=variances[items],
                     prefix_variances=prefixes[items],
-                    with_total=with_total,
-                    total=1.0 if known else float(shares[items].sum()),
-                    total_variance=0.0 if known else float(prefixes[items][-1]),
+                    with_total=covariance.with_sum(member)[items],
                     half_width=half_width,
                     edges=task.edges.edges if task.edges else np.zeros(0),
                     clipped=task.edges is not None and task.edges.outside == "clip",
                 )
             )
         return found
+
+    @property
+    def total(self) -> float:
+        """The group's share of all users; 1.0 if there are no groups."""
+        return float(self.shares.sum())
+
+    @property
+    def total_variance(self) -> float:
+        """Variance of the group's share of all users; 0 if there are no groups."""
+        return float(self.prefix_variances[-1])
 
     @staticmethod
     def totals(groups: Sequence["Distribution"]) -> Estimated:
@@ -159,46 +162,23 @@ class Distribution:
         Return the number below which each share of the group's users lies.
 
         The interval is the hull of all numbers x for which F̂(x) is within its half-width of the
-        share. An end beyond the outermost edges of a task that clips numbers is infinite.
+        share. Half-widths are linear between edges, which is an upper bound, as standard errors are
+        convex. An end beyond the outermost edges of a task that clips numbers is infinite.
         """
-        found = np.array([self._quantile(share) for share in shares]).reshape(-1, 3)
-        return Estimated(*found.T)
-
-    def _quantile(self, share: float) -> tuple[float, float, float]:
-        gap, edges = (
-            np.concatenate([[0.0], np.cumsum(self.shares)]) - share * self.total,
-            self.edges,
-        )
-        variances = np.concatenate([[0.0], self.prefix_variances])
-        covariances = np.concatenate([[0.0], np.cumsum(self.with_total)])
-        variances += share**2 * self.total_variance - 2 * share * covariances
-        low, high = self._hull(gap, np.maximum(variances, 0.0))
-        if self.clipped:
-            low = -np.inf if low < edges[1] else low
-            high = np.inf if high > edges[-2] else high
-        return root(gap, edges), low, high
-
-    def _hull(self, gap: Vector, variances: Vector) -> tuple[float, float]:
-        """
-        Return the least and the largest number where the gap is within its half-width of 0.
-
-        At a share λ of a bucket the gap is linear in λ, and its variance (1-λ)s + λs' - λ(1-λ)v for
-        those at the edges, s and s', and v of the bucket's share. So the square of the gap, less
-        that of its half-width, is a parabola in λ.
-        """
-        square, step, spreads = self.half_width**2, np.diff(gap), np.sqrt(variances)
-        between = square * np.minimum(self.variances, (spreads[1:] + spreads[:-1]) ** 2)
-        excess = gap**2 - square * variances
-        lead = step**2 - between
-        slope = 2 * step * gap[:-1] - square * np.diff(variances) + between
-        with np.errstate(divide="ignore", invalid="ignore"):
-            root = np.sqrt(slope**2 - 4 * lead * excess[:-1])
-            larger = -(slope + np.copysign(root, slope)) / 2
-            places = np.array([larger / lead, excess[:-1] / larger, 0 * slope, 0 * slope + 1])
-        places[2, excess[:-1] > 0] = np.nan
-        places[3, excess[1:] > 0] = np.nan
-        places[~((places >= 0) & (places <= 1))] = np.nan
-        numbers = self.edges[:-1] + places * np.diff(self.edges)
-        if np.isnan(numbers).all():  # all cumulative shares are too small
-            return float(self.edges[-1]), float(self.edges[-1])
-        return float(np.nanmin(numbers)), float(np.nanmax(numbers))
+        sums = np.append(0.0, np.cumsum(self.shares))
+        variances = np.append(0.0, self.prefix_variances)
+        covariances = np.append(0.0, np.cumsum(self.with_total))
+        found, edges = [], self.edges
+        for share in shares:
+            gap = sums - share * self.total
+            spread = variances + share**2 * self.total_variance - 2 * share * covariances
+            reach = self.half_width * np.sqrt(np.maximum(spread, 0.0))
+            upper = np.maximum.accumulate(gap + reach)
+            lower = np.minimum.accumulate((gap - reach)[::-1])[::-1]
+            low = float(np.interp(0.0, -upper[::-1], edges[::-1]))
+            high = float(np.interp(0.0, lower, edges))
+            if self.clipped:
+                low = -np.inf if low < edges[1] else low
+                high = np.inf if high > edges[-2] else high
+            found.append((root(gap, edges), low, high))
+        return Estimated(*np.array(found).reshape(-1, 3).T)
