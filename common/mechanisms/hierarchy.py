@@ -54,14 +54,12 @@ class Hierarchy(OddsOfWeights):
     @classmethod
     def specify(cls, request: MechanismRequest) -> MechanismSpec:
         """Return the fan-out as buckets and the levels as digits; there is no local noise."""
-        weights, size = (
-            ResponseWeights.for_epsilon(request.local_epsilon),
-            request.domain_size // request.groups,
-        )
+        size = request.domain_size // request.groups
         if request.buckets < 2:  # noqa: PLR2004  # a node has at least two children
             raise TaskError(f"buckets, the fan-out, is {request.buckets}; it must be at least 2")
         fan_out = min(request.buckets, size)
         levels = len(hierarchy_sizes(size, fan_out))
+        weights = ResponseWeights.for_epsilon(request.local_epsilon)
         return request.spec(weights, buckets=fan_out, dtype=PLAIN_REPORT, digits=levels)
 
     @classmethod

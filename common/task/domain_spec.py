@@ -54,35 +54,28 @@ class EdgesSpec:
         check_choice("spacing", self.spacing, get_args(Spacing))
         check_choice("outside", self.outside, get_args(Outside))
         check_printable("unit", self.unit, _MAX_CHARACTERS, ascii_only=False)
+        low, high = self.low, self.high
         if self.spacing == "given":
-            self._check_given()
-            return
-        check_range(self.low, self.high)
-        check_int_range("buckets", self.buckets, 2, MAX_DOMAIN_SIZE)
-        if self.given:
-            raise TaskError(f"given has {len(self.given)} edges; spacing must then be given")
-        if self.spacing == "logarithmic" and self.low <= 0:
-            raise TaskError(f"low is {self.low}; for logarithmic buckets it must be above 0.0")
-        if (np.diff(self.edges) <= 0).any():
-            raise TaskError(
-                f"{self.buckets} buckets from {self.low} to {self.high} are too narrow: floats "
-                "cannot tell their edges apart"
-            )
-
-    def _check_given(self) -> None:
-        check_int_range("the number of given edges", len(self.given), 3, MAX_GIVEN_EDGES)
-        if (self.low, self.high, self.buckets) != (0.0, 0.0, 0):
-            raise TaskError(
-                f"low is {self.low}, high is {self.high} and buckets is {self.buckets}; all must "
-                "be 0, since the edges are given"
-            )
-        check_range(self.given[0], self.given[-1])
-        for place, (edge, following) in enumerate(zip(self.given, self.given[1:], strict=False)):
-            if not check_float("an edge", edge) < check_float("an edge", following):
+            check_int_range("the number of given edges", len(self.given), 3, MAX_GIVEN_EDGES)
+            if (low, high, self.buckets) != (0.0, 0.0, 0):
                 raise TaskError(
-                    f"edge {place + 1} is {edge} and edge {place + 2} is {following}; edges must "
-                    "ascend"
+                    f"low is {low}, high is {high} and buckets is {self.buckets}; all must be 0, "
+                    "since the edges are given"
                 )
+            low, *_, high = [check_float("an edge", edge) for edge in self.given]
+        else:
+            check_int_range("buckets", self.buckets, 2, MAX_DOMAIN_SIZE)
+            if self.given:
+                raise TaskError(f"given has {len(self.given)} edges; spacing must then be given")
+        check_range(low, high)
+        if self.spacing == "logarithmic" and low <= 0:
+            raise TaskError(f"low is {low}; for logarithmic buckets it must be above 0.0")
+        ascending = np.diff(self.edges) > 0
+        if not ascending.all():
+            raise TaskError(
+                f"edge {1 + np.argmin(ascending)} is not below the next edge: edges must ascend, "
+                "and by enough for floats to tell them apart"
+            )
 
     @classmethod
     def from_fields(cls, fields: dict[str, Any]) -> Self:

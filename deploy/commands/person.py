@@ -11,7 +11,6 @@ from rich.console import Console
 from common.errors import ValueRangeError
 from common.messages.guarantee import rounded_up
 from common.protocols import ITEM_KINDS, Kind
-from common.task.domain_spec import GROUP_SEPARATOR
 from deploy.clients.user_agent import ask_for_receipt, send
 from deploy.commands.options import AgentAddress, AsJson, Person, TaskArgument, task_digest
 from deploy.tasks.value_parser import parse_value
@@ -30,7 +29,7 @@ _MAY_BE_EMPTY: Final[frozenset[Kind]] = frozenset({"string", "key-value"})
 @app.command(
     epilog=example(
         "shuffledp contribute DIGEST --agent unix:state/user_agent.sock < value.txt",
-        "shuffledp contribute DIGEST --kind ordered --group DE --agent unix:state/user_agent.sock "
+        "shuffledp contribute DIGEST --kind ordered --agent unix:state/user_agent.sock "
         "< temperature.txt",
         "shuffledp contribute DIGEST --kind vector --agent unix:state/user_agent.sock < marks.txt",
     )
@@ -45,16 +44,10 @@ def contribute(
             help="Kind of value: categorical (an item's label or number), ordered (a number, which "
             "is counted in buckets), string (a text), open (a text or code that no list holds), "
             "mean (a number), vector (comma-separated numbers), or key-value (such as 3:0.5, 17:1: "
-            "keys are numbers from 0, in the order of the labels; empty for no keys)."
+            "keys are numbers from 0, in the order of the labels; empty for no keys). In a task "
+            "with a breakdown, your group comes first, as in DE / 36.6."
         ),
     ] = "categorical",
-    group: Annotated[
-        str,
-        typer.Option(
-            help="Your group, in a task with a breakdown, such as DE. It stays in the shell's "
-            "history; to avoid that, name it before the value, as in DE / 36.6."
-        ),
-    ] = "",
 ) -> None:
     """Contribute a value from a prompt or standard input. Never pass the value as an argument."""
     digest = task_digest(task)
@@ -62,8 +55,6 @@ def contribute(
     value = prompt_for_value(kind) if sys.stdin.isatty() else read_piped_value()
     # Only the agent knows the labels of the task's items, its edges and its groups.
     parsed = value.strip() if kind in ITEM_KINDS else parse_value(value, kind)
-    if group:
-        parsed = f"{group}{GROUP_SEPARATOR}{value.strip()}"
     receipt = asyncio.run(send(agent, digest, parsed, person))
     name = f" --person {shlex.quote(person)}" if person else ""
     question = f"shuffledp receipt {digest.hex()}{name}"

@@ -15,6 +15,7 @@ from common.mechanisms.signed import Signed
 from common.messages.guarantee import REPLACE_ONE
 from common.messages.ledger_entry import ChainedEntry, ChainHead, DecisionEntry, LedgerEntry
 from common.messages.result import Histogram, Result, simultaneous_confidence
+from common.task.domain_spec import EdgesSpec
 from common.task.task import Task
 from deploy.pages import figures
 from deploy.pages.guarantee_sentences import guarantee_sentences
@@ -78,7 +79,7 @@ def result_page(result: Result, task: Task, view: ResultView, *, version: str) -
         keys=(fingerprint(task.analyzer_key), fingerprint(task.shuffler_key)),
         claim_room=CLAIM_ROOM_NOTE if task.central_epsilon < task.local_epsilon else "",
         drawn=[plotted(table) for table in tables],
-        curves=_curves(view, task) if task.edges else [],
+        curves=_curves(view, task.edges) if task.edges else [],
         **own,
     )
 
@@ -144,10 +145,10 @@ def _histogram_fields(
     }
 
 
-def _curves(view: ResultView, task: Task) -> list[dict[str, Any]]:
+def _curves(view: ResultView, spec: EdgesSpec) -> list[dict[str, Any]]:
     """Return points of plots of cumulative shares, for all users or the first groups."""
-    edges = task.edges.edges if task.edges else np.zeros(2)
-    scale = np.log(edges) if task.edges and task.edges.spacing == "logarithmic" else edges
+    edges = spec.edges
+    scale = np.log(edges) if spec.spacing == "logarithmic" else edges
     x = _WIDTH * (scale - scale[0]) / (scale[-1] - scale[0])
     kept = np.unique(np.linspace(0, len(x) - 1, _MAX_POINTS).astype(np.int64))
     places = np.linspace(0, _WIDTH, _TICKS)

@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
 import numpy as np
@@ -91,15 +91,15 @@ class Questions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DistributionView:
-    """The distributions of a task's groups, or of all users, for people and for programs."""
+    """The distributions of a task's groups, or of all users; empty for other tasks."""
 
-    groups: Mapping[str, Distribution]
+    groups: Mapping[str, Distribution] = field(default_factory=dict)
     """By the group's name; one without a name if there is no breakdown."""
-    tables: tuple[EstimateTable, ...]
+    tables: Sequence[EstimateTable] = ()
     """Shares of groups, and of values within the largest; quantiles; ranges."""
-    columns: Mapping[str, Sequence[object]]
+    columns: Mapping[str, Sequence[object]] = field(default_factory=dict)
     """Further columns of files, a row for each item."""
-    fields: Mapping[str, Any]
+    fields: Mapping[str, Any] = field(default_factory=dict)
     """Further JSON fields; infinite ends of intervals are texts."""
 
 
@@ -110,7 +110,8 @@ def distribution_view(
     task = questions.task
     found = Distribution.of_groups(estimate, questions.batch, task)
     groups = dict(zip(task.breakdown.groups if task.breakdown else ("",), found, strict=True))
-    tables, fields, columns = list[EstimateTable](), dict[str, Any](), dict[str, Any]()
+    tables, columns = list[EstimateTable](), dict[str, Any]()
+    fields: dict[str, Any] = {"kind": task.kind}
     if task.breakdown is not None:
         names, shares = value_names(task), Distribution.totals(found)
         texts = {"title": f"Share of users by {task.breakdown.attribute}", "value": "share"}
@@ -142,7 +143,7 @@ def distribution_view(
                 table, rows = _of_numbers(key, asked, groups, questions, truth)
                 tables.append(table)
                 fields[key] = rows
-    return DistributionView(groups=groups, tables=tuple(tables), columns=columns, fields=fields)
+    return DistributionView(groups=groups, tables=tables, columns=columns, fields=fields)
 
 
 def _of_numbers(

@@ -116,7 +116,7 @@ def result_view(
         raise SettingsError(f"candidates are for texts; this task collects {task.kind} data")
     truth = people.truth if people else None
     if isinstance(estimate, result.Histogram):
-        view = None
+        view = DistributionView()
         if questions is not None and (task.edges or task.breakdown):
             view = distribution_view(estimate, questions, truth)
         return _histogram(estimate, task, most, truth, view)
@@ -202,7 +202,7 @@ def _histogram(
     task: Task,
     most: int,
     truth: Vector | None,
-    view: DistributionView | None,
+    view: DistributionView,
 ) -> ResultView:
     shares, size = estimate.frequencies, len(estimate.frequencies)
     labels, refined = item_names(task), estimate.refined.tolist()
@@ -231,10 +231,10 @@ def _histogram(
     )
     columns = {"item": range(size), "label": labels, **table.columns(), "refined": refined}
     return ResultView(
-        tables=(table, *(view.tables if view else ())),
-        columns={**columns, **(view.columns if view else {})},
-        fields={"kind": task.kind, **view.fields} if view else {},
-        groups=view.groups if view else {},
+        tables=(table, *view.tables),
+        columns={**columns, **view.columns},
+        fields=view.fields,
+        groups=view.groups,
         warning="" if estimate.any_share_above_zero(CONFIDENCE) else _TOO_FEW_USERS,
         errors=errors,
         error_fields=error_fields,

@@ -22,7 +22,7 @@ from common.mechanisms.registry import (
     priv_kv_of,
     rappor_of,
 )
-from common.messages.result import FoundValues, Histogram, Means
+from common.messages.result import FoundValues, Means
 from common.protocols import Kind, protocol_named
 from common.task.domain_spec import EdgesSpec
 from common.task.draft import NumberDraft
@@ -111,14 +111,7 @@ class Population:
         if isinstance(self.source, SamplePeople):
             return _REPEATS[self.kind](task, self.source, np.random.default_rng(seed))
         users = self.source.sample_counts(self.n_users, np.random.default_rng((seed[0], seed[2])))
-        repeat, histogram, mixture = _repeat_items(task, users, seed, one_by_one=one_by_one)
-        if self.edges is None:
-            return repeat
-        covariance = ShareCovariance.of(task, histogram.refined, mixture)
-        shares = covariance.summing_to_one(histogram.frequencies), histogram.refined
-        errors = prefix_errors(*shares, users / users.sum(), self.edges.edges)
-        theory = float(prefix_variances(task, self.n_users).mean())
-        return dataclasses.replace(repeat, errors=errors, mse_theory=theory)
+        return _repeat_items(task, users, seed, one_by_one=one_by_one)
 
     def central_errors(self, epsilon: float, delta: float, seed: int) -> baselines.CentralErrors:
         """
@@ -149,9 +142,8 @@ class Population:
 _mechanism: Final = lru_cache(maxsize=1)(mechanism_of)
 
 
-def _repeat_items(
-    task: Task, users: Counts, seed: Seed, *, one_by_one: bool
-) -> tuple[Repeat, Histogram, Mixture]:
+def _repeat_items(task: Task, users: Counts, seed: Seed, *, one_by_one: bool) -> Repeat:
+    """Simulate items; the errors of ordered buckets are those of shares below an edge."""
     mechanism, n_users, rng = _mechanism(task), int(users.sum()), np.random.default_rng(seed)
     started = time.perf_counter()
     one_by_one = one_by_one or few_enough_reports(task, n_users)
@@ -159,14 +151,19 @@ def _repeat_items(
     histogram, mixture = estimate_histogram(task, mechanism, counts, n_users)
     seconds = time.perf_counter() - started
     truth = users / n_users
-    repeat = Repeat(
+    errors, theory = histogram_errors(histogram, truth), mechanism.variance(truth, mixture)
+    if task.edges is not None:
+        covariance = ShareCovariance.of(task, histogram.refined, mixture)
+        shares = covariance.summing_to_one(histogram.frequencies)
+        errors = prefix_errors(shares, histogram.refined, truth, task.edges.edges)
+        theory = prefix_variances(task, n_users)
+    return Repeat(
         seconds=seconds,
-        errors=histogram_errors(histogram, truth),
-        mse_theory=float(mechanism.variance(truth, mixture).mean()),
+        errors=errors,
+        mse_theory=float(theory.mean()),
         one_by_one=one_by_one,
         by_value=ByValue(truth, histogram.frequencies, histogram.standard_errors),
     )
-    return repeat, histogram, mixture
 
 
 def _repeat_texts(task: Task, people: SamplePeople, rng: np.random.Generator) -> Repeat:
