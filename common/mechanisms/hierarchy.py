@@ -196,10 +196,8 @@ class Hierarchy(OddsOfWeights):
         """Estimate each bucket's share without bias, shape (domain_size,)."""
         own = self._node_variances(mixture.n_real)
         combined = self._combined_variances(mixture.n_real)
-        counts = []
-        for level, size in enumerate(self.sizes):
-            each = cells[self._offsets[level] : self._offsets[level + 1]].astype(np.float64)
-            counts.append(each - (each.sum() - mixture.n_real) / size)
+        levels = np.split(cells.astype(np.float64), self._offsets[1:-1])
+        counts = [each - (each.sum() - mixture.n_real) / len(each) for each in levels]
         for level in range(len(self.sizes) - 1, 0, -1):
             weight = combined[level - 1] / own[level - 1]
             children = self._sum_children(level, counts[level])
@@ -252,10 +250,9 @@ class Hierarchy(OddsOfWeights):
         weight, total = np.ones(size), np.zeros(size)
         for level in range(len(self.sizes) - 1, -1, -1):
             each, node, parents = combined[level], self._paths[level], self._parents[level]
-            first = np.searchsorted(parents, parents[node])
-            if not level:  # all groups have the same parent
-                of_group = self.sizes[0] // self.groups
-                first = node // of_group * of_group
+            of_group = self.sizes[level] // self.groups
+            # The second differs at the first level, where all groups have the same parent.
+            first = np.maximum(np.searchsorted(parents, parents[node]), node // of_group * of_group)
             sums = np.concatenate([[0.0], np.cumsum(each)])
             before, siblings = sums[node] - sums[first], self._sum_children(level, each)
             reached = before + weight * each[node]

@@ -30,11 +30,9 @@ def value_names(task: Task) -> list[str]:
     size = task.domain_size // task.groups
     if task.edges is None:
         names = [*(task.labels[:size] or map(str, range(size)))]
-        return (
-            [name.partition(GROUP_SEPARATOR)[2] or name for name in names]
-            if task.breakdown
-            else names
-        )
+        if not task.breakdown:
+            return names
+        return [name.partition(GROUP_SEPARATOR)[2] or name for name in names]
     edges = _written(task.edges.edges.tolist())
     names = [f"{low} to {high}" for low, high in itertools.pairwise(edges)]
     if task.edges.outside == "clip":
@@ -201,10 +199,9 @@ def _users(shares: Estimated, n_users: int) -> list[str]:
 
 
 def _rows(found: Estimated, keys: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    figures = zip(
-        *([number_or_text(number) for number in part.tolist()] for part in found), strict=True
-    )
+    """Return the JSON fields of each estimate after those of its key."""
+    figures = {name: part.tolist() for name, part in zip(_FIGURES, found, strict=True)}
     return [
-        {**key, **dict(zip(_FIGURES, row, strict=True))}
-        for key, row in zip(keys, figures, strict=True)
+        {**key, **{name: number_or_text(part[row]) for name, part in figures.items()}}
+        for row, key in enumerate(keys)
     ]
