@@ -37,7 +37,7 @@ from common.mechanisms.unary import UnaryEncoding
 from common.task.task import Task
 
 _MOST_CELLS: Final = 2**26
-"""Cells to visit for exact variances of prefixes: about 2 seconds."""
+"""Cells to visit for exact variances of prefixes of hashed reports or places: about 2 seconds."""
 _FEWEST_PREFIXES: Final = 64
 _MOST_PREFIXES: Final = 256
 _NEGLIGIBLE: Final = 1e-12
@@ -122,12 +122,8 @@ class ShareCovariance:
         means = self.shares * (maps.base @ weights + maps.gain * weights)
         users = n * kept**2 * (maps.base * means.sum() + maps.gain * means)
         dummies = mixture.n_dummies * maps.dummy * (maps.dummy @ weights)
-        # If the named dummies' total is known, the others have an equal part less.
-        size = mechanism.domain_size
-        named = (weights - weights.sum() / size) * size / (size - 1)
-        if not self.total_is_known:
-            named = weights
-        total: Vector = square - users - dummies + mixture.item_variance * named
+        named = mixture.item_variance * self._named(weights, weights.sum())
+        total: Vector = square - users - dummies + named
         return total / (n * kept * maps.gain) ** 2
 
     def of_sums(self, weights: Iterable[Vector]) -> Vector:
@@ -139,8 +135,8 @@ class ShareCovariance:
         """
         Return the variance of the sum of shares up to and including each item of its group.
 
-        Exact for hierarchies and independent shares; else interpolated between exact variances of
-        64 to 256 prefixes of all groups, or of all if they are fewer. Shape (domain_size,).
+        For hashed reports and square waves it is interpolated between exact variances of 64 to 256
+        prefixes of all groups, or of all if they are fewer; else exact. Shape (domain_size,).
         """
         together = np.cumsum(self._with_total.reshape(groups, -1), axis=1).ravel()
         removed = together**2 / (self._with_total.sum() or 1.0)
@@ -153,7 +149,19 @@ class ShareCovariance:
         if isinstance(mechanism, UnaryEncoding | StringHashing):
             variances = mechanism.variance(self.shares, mixture).reshape(groups, -1)
             return np.cumsum(variances, axis=1).ravel()
-        size, n_cells = mechanism.domain_size // groups, len(self._linear.channel.scale)
+        maps, n, kept = self._linear, mixture.n_real, mixture.keep_probability
+        size, n_cells = mechanism.domain_size // groups, len(maps.channel.scale)
+        if isinstance(mechanism, Grr):
+            q, gain = mechanism.q, maps.gain
+            items: Vector = np.tile(np.arange(1.0, size + 1), groups)
+            held = np.cumsum(self.shares.reshape(groups, size), axis=1).ravel()
+            share = items / mechanism.domain_size
+            users = kept * (q * items + gain * held) - kept**2 * (
+                (q * items) ** 2 + 2 * q * items * gain * held + gain**2 * held
+            )
+            named = mixture.item_variance * self._named(items, items**2)
+            total = n * users + mixture.n_dummies * share * (1 - share) + named
+            return np.asarray(total / (n * kept * gain) ** 2)
         number = min(_MOST_PREFIXES, max(_FEWEST_PREFIXES, _MOST_CELLS // n_cells)) // groups
         places = np.unique(np.linspace(0, size - 1, max(2, min(number, size))).astype(np.int64))
         found = []
@@ -165,6 +173,11 @@ class ShareCovariance:
                 sums.append(float(weights @ self._debiased_with(weights)))
             found.append(np.interp(np.arange(size), places, sums))
         return np.concatenate(found)
+
+    def _named(self, own: Vector, total: float | Vector) -> Vector:
+        """Return `own`; if the dummies' total is known, less an equal part of `total`, scaled."""
+        size = self.mechanism.domain_size
+        return (own - total / size) * size / (size - 1) if self.total_is_known else own
 
     @cached_property
     def _linear(self) -> _Linear:
