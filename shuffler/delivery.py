@@ -140,7 +140,7 @@ class Deliveries:
             if stored.state in FINAL_STATES:  # all steps are repeated if one fails
                 self._batches.destroy_key(stored)
                 self._seeds.forget(stored.batch_id)
-                await self._store.clean_up(stored)
+                await self._store.clean_up(stored.batch_id)
                 if stored.state in DESTROYED_STATES:
                     await asyncio.to_thread(self._blocks.delete, stored.batch_id.hex())
                 self._batches.finish(stored, batch.closing_rule)

@@ -79,14 +79,6 @@ def _values(_name: str, fields: Sequence[bytes]) -> tuple[bytes, ...]:
     return tuple(parse_bounded("a found value", each, MAX_SPELLED_BYTES) for each in fields)
 
 
-def _owners(_name: str, message: analyzer_pb2.Owners) -> Owners:
-    return _OWNERS.from_wire(message)
-
-
-def _guarantees(_name: str, messages: Sequence[analyzer_pb2.Guarantee]) -> tuple[Guarantee, ...]:
-    return tuple(map(_GUARANTEE.from_wire, messages))
-
-
 _figure = partial(parse_numbers, minimum=-_MAX_FIGURE, maximum=_MAX_FIGURE)
 _error = partial(parse_numbers, minimum=0, maximum=_MAX_FIGURE)
 _mse = partial(parse_amount, maximum=_MAX_FIGURE**2)
@@ -130,7 +122,7 @@ _KEY_VALUES: Final = Codec(
         "means_with_fakes": _figure,
         "errors_with_fakes": _error,
         "reports": _counts,
-        "owners": _owners,
+        "owners": lambda _, message: _OWNERS.from_wire(message),
     },
     {"owners": _OWNERS.to_wire, "reports": np.ndarray.tolist},
 )
@@ -168,13 +160,17 @@ _RESULT: Final = Codec(
         "local_epsilon": partial(parse_amount, maximum=math.inf),
         "n_users": partial(parse_count, maximum=MAX_USERS),
         "refused": partial(parse_refused, causes=get_args(RefusalCause)),
-        "guarantees": _guarantees,
+        "guarantees": lambda _, messages: tuple(map(_GUARANTEE.from_wire, messages)),
         "open_seconds": partial(parse_amount, maximum=MAX_UNIX_TIME),
         "estimate_seconds": partial(parse_amount, maximum=MAX_UNIX_TIME),
     },
     {"refused": dict, "guarantees": partial(map, _GUARANTEE.to_wire)},
     apart=frozenset({"estimate"}),
 )
+
+
+_NESTED: Final = ("means", "key_values", "bit_table", "found_values")
+"""Fields of estimates other than histograms."""
 
 
 def estimate_to_wire(estimate: Estimate, message: analyzer_pb2.GetResultResponse) -> None:
@@ -195,27 +191,20 @@ def estimate_to_wire(estimate: Estimate, message: analyzer_pb2.GetResultResponse
 
 def estimate_from_wire(message: analyzer_pb2.GetResultResponse) -> Estimate:
     """Parse a result's estimate; raise WireError unless there is exactly one."""
-    others = (
-        message.HasField("means"),
-        message.HasField("key_values"),
-        message.HasField("bit_table"),
-        message.HasField("found_values"),
-    )
-    if sum(others) + bool(message.frequencies) != 1:
-        raise WireError(
-            f"a result holds {sum(others) + bool(message.frequencies)} estimates; it must hold 1"
-        )
-    if message.HasField("means"):
+    stated = [name for name in _NESTED if message.HasField(name)]
+    stated += ["frequencies"] if message.frequencies else []
+    if len(stated) != 1:
+        raise WireError(f"a result holds {len(stated)} estimates; it must hold 1")
+    if stated == ["means"]:
         parse_positive("the number of means", len(message.means.means), MAX_DOMAIN_SIZE)
         return _MEANS.from_wire(message.means, unbiased=not message.means.biased)
-    if message.HasField("key_values"):
-        parse_positive(
-            "the number of keys", len(message.key_values.means_with_fakes), MAX_DOMAIN_SIZE
-        )
+    if stated == ["key_values"]:
+        n_keys = len(message.key_values.means_with_fakes)
+        parse_positive("the number of keys", n_keys, MAX_DOMAIN_SIZE)
         return _KEY_VALUES.from_wire(message.key_values)
-    if message.HasField("found_values"):
+    if stated == ["found_values"]:
         return _FOUND_VALUES.from_wire(message.found_values)
-    if message.HasField("bit_table"):
+    if stated == ["bit_table"]:
         return _bit_table_from_wire(message.bit_table)
     parse_positive("the number of values", len(message.frequencies), MAX_DOMAIN_SIZE)
     return _HISTOGRAM.from_wire(message)

@@ -1,6 +1,7 @@
 """Convert the log's messages between protocol buffers and values."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from google.protobuf.message import DecodeError
@@ -11,7 +12,7 @@ from common.transparency.log_copy import LogCopy, LogProof
 from common.transparency.log_entry import LogEntry
 from common.transparency.log_evidence import LogEvidence
 from common.transparency.merkle import HASH_BYTES, MAX_SIZE, Path
-from common.wire.fields import parse_bounded, parse_count
+from common.wire.fields import Codec, Reader, parse_bounded, parse_count
 from protos.shuffledp.v1 import log_pb2, shuffler_pb2, user_agent_pb2
 
 MAX_LEAVES: Final = 1 << 16
@@ -97,6 +98,28 @@ def log_from_wire(
 
 # --- devices -------------------------------------------------------------------------------------
 
+_join: Final = b"".join
+_READERS: Final[Mapping[str, Reader]] = {
+    "index": partial(parse_count, maximum=MAX_SIZE),
+    "path": _hashes,
+    "consistency": _hashes,
+    "checkpoint": lambda _, note: SignedCheckpoint.parse(note),
+    "entry": lambda _, entry: LogEntry.from_bytes(entry),
+}
+_PROOF: Final = Codec(
+    LogProof,
+    log_pb2.LogProof,
+    _READERS,
+    {"checkpoint": SignedCheckpoint.to_bytes, "path": _join, "consistency": _join},
+)
+_EVIDENCE: Final = Codec(
+    LogEvidence,
+    log_pb2.LogEvidence,
+    _READERS,
+    {"checkpoint": SignedCheckpoint.to_bytes, "entry": LogEntry.to_bytes, "path": _join},
+)
+log_proof_to_wire = _PROOF.to_wire
+
 
 def log_size_from_wire(message: shuffler_pb2.FetchTaskRequest) -> int | None:
     """Parse the size of a device's last checkpoint; None if it wants no proof."""
@@ -105,56 +128,21 @@ def log_size_from_wire(message: shuffler_pb2.FetchTaskRequest) -> int | None:
     return parse_count("log_size", message.log_size, MAX_SIZE)
 
 
-def log_proof_to_wire(proof: LogProof) -> log_pb2.LogProof:
-    """Encode a task's place in the log."""
-    return log_pb2.LogProof(
-        index=proof.index,
-        path=b"".join(proof.path),
-        checkpoint=proof.checkpoint.to_bytes(),
-        consistency=b"".join(proof.consistency),
-    )
-
-
 def log_proof_from_wire(message: shuffler_pb2.FetchTaskResponse) -> LogProof:
     """Parse a task's place in the log, unverified; raise ProofError if it is missing."""
     if not message.HasField("log_proof"):
         raise ProofError("the shuffler sent no proof that the task is in the analyzer's log")
-    proof = message.log_proof
-    return LogProof(
-        index=parse_count("index", proof.index, MAX_SIZE),
-        path=_hashes("path", proof.path),
-        checkpoint=SignedCheckpoint.parse(proof.checkpoint),
-        consistency=_hashes("consistency", proof.consistency),
-    )
+    return _PROOF.from_wire(message.log_proof)
 
 
 def evidence_to_wire(evidence: Sequence[LogEvidence]) -> user_agent_pb2.GetLogEvidenceResponse:
     """Encode a device's evidence."""
-    encoded = [
-        log_pb2.LogEvidence(
-            checkpoint=one.checkpoint.to_bytes(),
-            entry=one.entry.to_bytes(),
-            index=one.index,
-            path=b"".join(one.path),
-            refused=one.refused,
-        )
-        for one in evidence
-    ]
-    return user_agent_pb2.GetLogEvidenceResponse(evidence=encoded)
+    return user_agent_pb2.GetLogEvidenceResponse(evidence=map(_EVIDENCE.to_wire, evidence))
 
 
 def evidence_from_wire(message: user_agent_pb2.GetLogEvidenceResponse) -> list[LogEvidence]:
     """Parse a device's evidence, unverified."""
-    return [
-        LogEvidence(
-            checkpoint=SignedCheckpoint.parse(one.checkpoint),
-            entry=LogEntry.from_bytes(one.entry),
-            index=parse_count("index", one.index, MAX_SIZE),
-            path=_hashes("path", one.path),
-            refused=one.refused,
-        )
-        for one in message.evidence
-    ]
+    return list(map(_EVIDENCE.from_wire, message.evidence))
 
 
 def evidence_from_bytes(raw: bytes) -> list[LogEvidence]:

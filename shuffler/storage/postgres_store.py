@@ -23,13 +23,19 @@ from shuffler.storage.group_commit import GroupCommit
 from shuffler.storage.postgres_connection import PostgresConnection
 from shuffler.storage.postgres_groups import PostgresGroups
 from shuffler.storage.postgres_schema import create_tables, drop_tables
-from shuffler.storage.submission_store import OPEN_STATES, Arrival, Observer, StoredBatch
+from shuffler.storage.submission_store import (
+    OPEN_STATES,
+    Arrival,
+    Observer,
+    StoredBatch,
+    SubmissionStore,
+)
 
 _STATES: Final = {state.value: state for state in BatchState}
 _OUTCOMES: Final = {outcome.value: outcome for outcome in Outcome}
 
 
-class PostgresStore:
+class PostgresStore(SubmissionStore):
     """The shuffler's store in PostgreSQL; see SubmissionStore."""
 
     def __init__(
@@ -49,7 +55,7 @@ class PostgresStore:
         Raises SettingsError if the server cannot be used; see PostgresConnection.
         """
         self._uri = uri
-        self._observer = observer
+        super().__init__(observer)
         self._writer = uuid4()
         self._connection = PostgresConnection(uri, clock, metrics, coordinator=coordinator)
         self._commits = GroupCommit(self._commit)
@@ -96,34 +102,12 @@ class PostgresStore:
         """Return every batch's counts, of all processes."""
         return await self._connection.run(_refusals)
 
-    async def set_state(self, batch: StoredBatch, state: BatchState) -> None:
-        """Store a batch's next state; see `SubmissionStore.set_state`."""
-        await self._move(batch, state)
+    async def _store_state(self, batch: StoredBatch, state: BatchState, *, same_users: bool) -> int:
+        return await self._connection.run(_set_state, batch, state, same_users=same_users)
 
-    async def record_permuted(self, batch: StoredBatch, state: BatchState) -> None:
-        """Record a permuted batch; see `SubmissionStore.record_permuted`."""
-        await self._move(batch, state)
-        await self.clean_up(batch)
-
-    async def set_last_state(self, batch: StoredBatch, state: BatchState) -> None:
-        """Store a batch's final state; see `SubmissionStore.set_last_state`."""
-        await self._move(batch, state, same_users=True)
-
-    async def _move(
-        self, batch: StoredBatch, state: BatchState, *, same_users: bool = False
-    ) -> None:
-        n_users = await self._connection.run(_set_state, batch, state, same_users=same_users)
-        self._observer(batch.batch_id, batch.state, state, n_users)
-
-    async def clean_up(self, batch: StoredBatch) -> None:
+    async def clean_up(self, batch_id: BatchId) -> None:
         """Drop a finished batch's tables."""
-        await self._connection.run(drop_tables, batch.batch_id)
-
-    async def sweep(self) -> None:
-        """Drop the tables that a crash left; see `SubmissionStore.sweep`."""
-        for batch_id, state in (await self.states()).items():
-            if state is not None and state not in OPEN_STATES:
-                await self._connection.run(drop_tables, batch_id)
+        await self._connection.run(drop_tables, batch_id)
 
     def close(self) -> None:
         """Finish all queued transactions, and disconnect."""
@@ -192,11 +176,7 @@ def _states(connection: Connection) -> dict[BatchId, BatchState | None]:
 
 
 def _set_state(
-    connection: Connection,
-    batch: StoredBatch,
-    state: BatchState,
-    *,
-    same_users: bool,
+    connection: Connection, batch: StoredBatch, state: BatchState, *, same_users: bool
 ) -> int:
     """Store a state once no transaction stores submissions; return the number of users."""
     lock = submission_tables.lock_key(batch.batch_id)

@@ -24,7 +24,7 @@ from common.task_digest import TaskDigest
 from shuffler.storage import submissions as submission_table
 from shuffler.storage.group_commit import GroupCommit
 from shuffler.storage.group_source import SqliteGroups
-from shuffler.storage.submission_store import OPEN_STATES, Arrival, Observer, StoredBatch
+from shuffler.storage.submission_store import Arrival, Observer, StoredBatch, SubmissionStore
 from shuffler.storage.submissions import Deduplication
 
 _STEPS: Final = (
@@ -45,11 +45,11 @@ CREATE TABLE IF NOT EXISTS batches (
 )
 
 
-class SqliteStore:
+class SqliteStore(SubmissionStore):
     """The shuffler's SQLite database."""
 
     def __init__(self, path: Path, clock: Clock, observer: Observer = lambda *_: None) -> None:
-        self._observer = observer
+        super().__init__(observer)
         self._clock = clock
         self._database = Database(path, Schema(steps=_STEPS))
         self._path = path
@@ -57,17 +57,11 @@ class SqliteStore:
         self._deduplications: dict[BatchId, Deduplication] = {}
 
     async def open_batch(self, batch_id: BatchId, signed: SignedTask) -> StoredBatch:
-        """Begin the batch of a task, or return the existing one."""
+        """Begin the batch of a task; see `SubmissionStore.open_batch`."""
         return await self._database.run(_open_batch, batch_id, signed)
 
     async def get(self, digest: TaskDigest) -> StoredBatch:
-        """
-        Look up the batch of a task.
-
-        Raises:
-            UnknownTaskError: The task has no batch.
-            DamagedStorageError: The batch's row is damaged, or of a later version.
-        """
+        """Look up the batch of a task; see `SubmissionStore.get`."""
         return await self._database.run(_get, "task_digest", digest)
 
     async def read(self, batch_id: BatchId) -> StoredBatch:
@@ -102,45 +96,14 @@ class SqliteStore:
         """Return every batch's stored counts of refused and repeated submissions."""
         return await self._database.run(submission_table.refusals)
 
-    async def set_state(self, batch: StoredBatch, state: BatchState) -> None:
-        """Store a batch's next state, or raise BatchStateError if the state has changed."""
-        n_users = await self._database.run(_set_state, batch, state)
-        self._observer(batch.batch_id, batch.state, state, n_users)
+    async def _store_state(self, batch: StoredBatch, state: BatchState, *, same_users: bool) -> int:
+        return await self._database.run(_set_state, batch, state, same_users=same_users)
 
-    async def record_permuted(self, batch: StoredBatch, state: BatchState) -> None:
-        """Record a permuted batch, and delete its submissions; see `SubmissionStore`."""
-        await self.set_state(batch, state)
-        await self._drop_submissions(batch.batch_id)
-
-    async def set_last_state(self, batch: StoredBatch, state: BatchState) -> None:
-        """
-        Store a batch's final state, before its key is destroyed.
-
-        Raises:
-            BatchStateError: The state or number of users changed after the batch was read, so the
-                decision may no longer hold.
-        """
-        n_users = await self._database.run(_set_last_state, batch, state)
-        self._observer(batch.batch_id, batch.state, state, n_users)
-
-    async def clean_up(self, batch: StoredBatch) -> None:
+    async def clean_up(self, batch_id: BatchId) -> None:
         """Delete a finished batch's submissions."""
-        await self._drop_submissions(batch.batch_id)
-
-    async def _drop_submissions(self, batch_id: BatchId) -> None:
         self._deduplications.pop(batch_id, None)
         while await self._database.run(submission_table.drop_some, batch_id):
             pass
-
-    async def sweep(self) -> None:
-        """
-        Delete what a crash left: submissions of permuted or expired batches. Run at start.
-
-        Batches in unknown states are left unchanged.
-        """
-        for batch_id, state in (await self.states()).items():
-            if state is not None and state not in OPEN_STATES:
-                await self._drop_submissions(batch_id)
 
     def close(self) -> None:
         """Close the database."""
@@ -196,8 +159,9 @@ def _states(connection: sqlite3.Connection) -> dict[BatchId, BatchState | None]:
     return {BatchId(batch_id): _STATES.get(state) for batch_id, state in rows}
 
 
-def _set_state(connection: sqlite3.Connection, batch: StoredBatch, state: BatchState) -> int:
-    """Store a state; return the number of users, which may exceed `batch.n_users` by now."""
+def _set_state(
+    connection: sqlite3.Connection, batch: StoredBatch, state: BatchState, *, same_users: bool
+) -> int:
     changed = connection.execute(
         "UPDATE batches SET state = ?, n_reports = ?, by_length = ?, shuffle_seconds = ? "
         "WHERE batch_id = ? AND state = ? RETURNING n_users",
@@ -213,13 +177,8 @@ def _set_state(connection: sqlite3.Connection, batch: StoredBatch, state: BatchS
     if not changed:
         raise BatchStateError(f"the batch is no longer {batch.state.value}")
     [(n_users,)] = changed
-    return int(n_users)
-
-
-def _set_last_state(connection: sqlite3.Connection, batch: StoredBatch, state: BatchState) -> int:
-    n_users = _set_state(connection, batch, state)
-    if n_users != batch.n_users:
+    if same_users and n_users != batch.n_users:
         raise BatchStateError(
             f"the batch had {batch.n_users} users when it was read; it now has {n_users}"
         )
-    return n_users
+    return int(n_users)

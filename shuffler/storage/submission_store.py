@@ -1,5 +1,6 @@
 """The interface of the shuffler's store of batches and submissions, and its values."""
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -61,7 +62,7 @@ class GroupSource(Protocol):
         """Yield a batch's groups by number, from `first` to `last`: number and sealed reports."""
 
 
-class SubmissionStore(Protocol):
+class SubmissionStore(ABC):
     """
     The shuffler's batches, and their submissions until they are permuted.
 
@@ -69,9 +70,14 @@ class SubmissionStore(Protocol):
     it is safe to retry.
     """
 
+    def __init__(self, observer: Observer) -> None:
+        self._observer = observer
+
+    @abstractmethod
     async def open_batch(self, batch_id: BatchId, signed: SignedTask) -> StoredBatch:
         """Begin the batch of a task, or return the existing one."""
 
+    @abstractmethod
     async def get(self, digest: TaskDigest) -> StoredBatch:
         """
         Look up the batch of a task.
@@ -81,15 +87,19 @@ class SubmissionStore(Protocol):
             DamagedStorageError: The batch's row is damaged, or of a later version.
         """
 
+    @abstractmethod
     async def read(self, batch_id: BatchId) -> StoredBatch:
         """Read one batch's row; raise DamagedStorageError if this version cannot read it."""
 
+    @abstractmethod
     async def states(self) -> dict[BatchId, BatchState | None]:
         """Return the state of every batch; None if it is damaged or of a later version."""
 
+    @abstractmethod
     def group_source(self) -> GroupSource:
         """Return a reader of the groups for worker processes."""
 
+    @abstractmethod
     async def append(self, arrival: Arrival) -> list[list[Outcome]]:
         """
         Store the new submissions of some groups durably before returning.
@@ -101,14 +111,17 @@ class SubmissionStore(Protocol):
             The outcome of each submission, group by group, in the groups' own order.
         """
 
+    @abstractmethod
     async def add_refusals(self, counts: Mapping[BatchId, Counter[Outcome]]) -> None:
         """Add to the counts of refused and repeated submissions."""
 
+    @abstractmethod
     async def refusals(self) -> dict[BatchId, Counter[Outcome]]:
         """Return every batch's counts of refused and repeated submissions."""
 
     async def set_state(self, batch: StoredBatch, state: BatchState) -> None:
         """Store a batch's next state, or raise BatchStateError if the state has changed."""
+        await self._move(batch, state)
 
     async def record_permuted(self, batch: StoredBatch, state: BatchState) -> None:
         """
@@ -118,6 +131,8 @@ class SubmissionStore(Protocol):
         A failure in between leaves submissions that nothing reads; `sweep` or `clean_up` deletes
         them.
         """
+        await self._move(batch, state)
+        await self.clean_up(batch.batch_id)
 
     async def set_last_state(self, batch: StoredBatch, state: BatchState) -> None:
         """
@@ -127,8 +142,24 @@ class SubmissionStore(Protocol):
             BatchStateError: The state or number of users changed after the batch was read, so the
                 decision may no longer hold.
         """
+        await self._move(batch, state, same_users=True)
 
-    async def clean_up(self, batch: StoredBatch) -> None:
+    async def _move(
+        self, batch: StoredBatch, state: BatchState, *, same_users: bool = False
+    ) -> None:
+        n_users = await self._store_state(batch, state, same_users=same_users)
+        self._observer(batch.batch_id, batch.state, state, n_users)
+
+    @abstractmethod
+    async def _store_state(self, batch: StoredBatch, state: BatchState, *, same_users: bool) -> int:
+        """
+        Store a state; return the number of users, which may exceed `batch.n_users` by now.
+
+        Raises BatchStateError if the state has changed or, with `same_users`, that number.
+        """
+
+    @abstractmethod
+    async def clean_up(self, batch_id: BatchId) -> None:
         """Delete a finished batch's submissions."""
 
     async def sweep(self) -> None:
@@ -137,6 +168,10 @@ class SubmissionStore(Protocol):
 
         Batches in unknown states are left unchanged.
         """
+        for batch_id, state in (await self.states()).items():
+            if state is not None and state not in OPEN_STATES:
+                await self.clean_up(batch_id)
 
+    @abstractmethod
     def close(self) -> None:
         """Finish all queued transactions, and close the store."""

@@ -272,7 +272,7 @@ async def test_a_recorded_permutation_is_delivered_unchanged(shuffler: Shuffler)
     async def killed(batch_id: BatchId) -> None:
         raise _Killed(batch_id)
 
-    shuffler.store._drop_submissions = killed  # type: ignore[method-assign]
+    shuffler.store.clean_up = killed  # type: ignore[method-assign]
     await shuffler.advance()
     assert BatchState.PERMUTED is await shuffler.state()
     assert _groups(shuffler) > 0
@@ -295,16 +295,16 @@ async def test_a_seed_is_destroyed_before_the_delivery_without_a_restart(
 ) -> None:
     """Also if the step that records the permuted batch failed after its record."""
     await shuffler.submit(5)
-    drop = shuffler.store._drop_submissions
+    drop = shuffler.store.clean_up
 
     async def killed(batch_id: BatchId) -> None:
         raise _Killed(batch_id)
 
-    shuffler.store._drop_submissions = killed  # type: ignore[method-assign]
+    shuffler.store.clean_up = killed  # type: ignore[method-assign]
     shuffler.analyzer.reachable = False
     await shuffler.advance()
     assert BatchState.PERMUTED is await shuffler.state()
-    shuffler.store._drop_submissions = drop  # type: ignore[method-assign]
+    shuffler.store.clean_up = drop  # type: ignore[method-assign]
     await shuffler.advance()
 
     assert [] == _seeds(shuffler)

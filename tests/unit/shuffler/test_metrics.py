@@ -73,7 +73,7 @@ async def test_refusals_are_counted_once_despite_disk_failures(
     async def fail(*_: object) -> None:
         raise StorageError("the disk failed")
 
-    for name in ("record_permuted" if users == 5 else "set_last_state", "_drop_submissions"):
+    for name in ("record_permuted" if users == 5 else "set_last_state", "clean_up"):
         with monkeypatch.context() as patch:
             patch.setattr(shuffler.store, name, fail)
             await shuffler.advance()
