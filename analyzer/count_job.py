@@ -14,7 +14,7 @@ ciphertexts differ.
 import hashlib
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,7 @@ from common.crypto.batch_key import BatchKey
 from common.crypto.hpke import HpkePrivateKey, report_context
 from common.crypto.hpke_pool import open_each
 from common.errors import DamagedStorageError, UnusableBatchError
-from common.mechanisms.base import Counts, KeepsReports, Randomizer
+from common.mechanisms.base import Randomizer
 from common.messages.batch import CONTENT_HASH_BYTES, BatchId, BatchManifest
 from common.messages.inclusion_proof import (
     HASH_BYTES,
@@ -205,7 +205,7 @@ class CountJob:
         Open, check and count the reports of one slice, without sentinels' reports.
 
         The counts by cell go into a block, which holds only the cells that are not zero: a slice
-        may have far fewer reports than there are cells. Mechanisms that keep reports have no cells.
+        may have far fewer reports than there are cells. Reports of open dictionaries stay reports.
 
         Cost: one X25519 operation per report, and one of ML-KEM in the hybrid suite.
         """
@@ -220,22 +220,22 @@ class CountJob:
         )
         mechanism = _mechanism_of(self.task_bytes)
         found, counts = count_reports(opened, mechanism)
-        if not isinstance(mechanism, KeepsReports):
+        if counts.dtype != mechanism.report_dtype:
             [cells] = counts.reshape(-1).nonzero()
             counts = np.stack([cells, counts.reshape(-1)[cells]])
         blocks.put(f"{_COUNTS}/{slice_number}", counts.tobytes())
         return found
 
-    def cells(self) -> Counts:
+    def cells(self) -> NDArray[Any]:
         """Add up the counts of all slices, or join their reports. Run by the coordinator."""
         mechanism, blocks = _mechanism_of(self.task_bytes), self.sealed_blocks()
+        none = mechanism.tally(np.empty(0, dtype=mechanism.report_dtype))
         contents = (
-            np.frombuffer(blocks.get(f"{_COUNTS}/{slice_number}"), dtype=np.int64)
+            np.frombuffer(blocks.get(f"{_COUNTS}/{slice_number}"), dtype=none.dtype)
             for slice_number in range(self.n_slices)
         )
-        if isinstance(mechanism, KeepsReports):
-            return mechanism.joined([words.reshape(-1, mechanism.words) for words in contents])
-        none = mechanism.tally(np.empty(0, dtype=mechanism.report_dtype))
+        if none.dtype == mechanism.report_dtype:
+            return np.concatenate([none, *contents])
         total = np.zeros(none.size, dtype=np.int64)
         for content in contents:
             cells, counts = content.reshape(2, -1)

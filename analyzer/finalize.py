@@ -3,16 +3,17 @@
 import dataclasses
 import time
 from collections.abc import Callable, Mapping
-from typing import Final, cast
+from typing import Any, Final, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from analyzer.batch_counts import BatchCounts
 from analyzer.estimation.histogram import estimate
 from analyzer.estimation.projection import shrink_to_zero
 from analyzer.sentinels import SentinelMatches
 from common.accounting.guarantees import guarantees, published_claim
-from common.mechanisms.base import Counts, Mechanism, Mixture, Randomizer
+from common.mechanisms.base import Counts, Mechanism, Mixture, Randomizer, Reports
 from common.mechanisms.discovery.prefix_hashing import PrefixHashing
 from common.mechanisms.discovery.prefix_search import find_codes
 from common.mechanisms.discovery.spelling import spell
@@ -77,10 +78,10 @@ def mixture_of(
 
 
 def estimate_result(
-    task: Task, randomizer: Randomizer, cells: Counts, mixture: Mixture
+    task: Task, randomizer: Randomizer, cells: NDArray[Any], mixture: Mixture
 ) -> Estimate:
     """
-    Estimate a task's result from its cell counts, shape (cells,), for every kind of value. Pure.
+    Estimate a task's result from its randomizer's tally, for every kind of value. Pure.
 
     The mixture is used for items only: other kinds have no dummies.
     """
@@ -140,15 +141,14 @@ def _key_values(task: Task, randomizer: Randomizer, cells: Counts) -> KeyValues:
     )
 
 
-def _found_values(task: Task, randomizer: Randomizer, cells: Counts) -> FoundValues:
+def _found_values(task: Task, randomizer: Randomizer, reports: Reports) -> FoundValues:
     spec, mechanism = spec_as(task.mechanism, OpenSpec), cast("PrefixHashing", randomizer)
-    reports = mechanism.reports_of(cells)
     if spec.encoding == "spell":
         return spell(mechanism, reports, task.labels)
     return find_codes(mechanism, reports, text=spec.encoding == "text")
 
 
-_WITHOUT_DUMMIES: Final[Mapping[Kind, Callable[[Task, Randomizer, Counts], Estimate]]] = {
+_WITHOUT_DUMMIES: Final[Mapping[Kind, Callable[[Task, Randomizer, NDArray[Any]], Estimate]]] = {
     "string": _bit_table,
     "open": _found_values,
     "mean": _means,

@@ -39,7 +39,6 @@ from common.errors import (
     UnknownKeyError,
     UnusableBatchError,
 )
-from common.mechanisms.base import KeepsReports
 from common.mechanisms.registry import randomizer_of
 from common.messages.batch import BatchManifest, BatchPart
 from common.messages.guarantee import claimed
@@ -185,9 +184,10 @@ class Releases:
             raise
         counts = refuse_excess_padding(opened, task, batch)
         waived.run(check_counts, counts, batch.n_reports, self._most_refused_share)
-        randomizer = randomizer_of(task)
-        result = await asyncio.to_thread(build_result, batch, task, randomizer, counts, matches)
-        if isinstance(randomizer, KeepsReports):  # nothing reads the reports again
+        result = await asyncio.to_thread(
+            build_result, batch, task, randomizer_of(task), counts, matches
+        )
+        if task.kind == "open":  # nothing reads the reports again
             counts = replace(counts, cells=counts.cells[:0])
         result = replace(result, warnings=(*waived.warnings(), *result.warnings))
         await self._charge_and_store(batch, task, counts, result)

@@ -185,11 +185,18 @@ class _OpenValues:
 
     def __call__(self, value: Value, _rng: np.random.Generator) -> NDArray[np.int64]:
         spec, size = self._spec, self._spec.code_bytes
-        if spec.encoding == "code":
-            return elements_of(self._code(value).to_bytes(size, "big"), size)
+        if spec.encoding == "code" and isinstance(value, int):
+            value = str(value)
         if not isinstance(value, str):
             _refuse("open", value)
-        text = _checked_text(value.strip(), spec.most_text_bytes)
+        if spec.encoding == "code":
+            most = 256**size - 1
+            digits = value.strip()
+            short = digits.isascii() and digits.isdecimal() and len(digits) <= len(str(most))
+            if not short or int(digits) > most:
+                raise ValueRangeError(f"a value must be a whole number from 0 to {most}")
+            return elements_of(int(digits).to_bytes(size, "big"), size)
+        text = _checked_text(value.strip(), spec.most_value_bytes)
         if not text or "\0" in text:
             raise ValueRangeError("a text must not be empty or contain a zero character")
         content = text.encode()
@@ -200,18 +207,6 @@ class _OpenValues:
             return elements_of(code, size)
         label = self._labels.get(code.hex(), 0)
         return elements_of(content if label else b"", spec.most_bytes, label)
-
-    def _code(self, value: Value) -> int:
-        most = 2 ** (8 * self._spec.code_bytes) - 1
-        if isinstance(value, str):
-            digits = value.strip()
-            short = digits.isascii() and digits.isdecimal() and len(digits) <= len(str(most))
-            value = int(digits) if short else -1
-        if not isinstance(value, int):
-            _refuse("open", value)
-        if not 0 <= value <= most:
-            raise ValueRangeError(f"a value must be a whole number from 0 to {most}")
-        return value
 
 
 class _Numbers:

@@ -1,14 +1,12 @@
 """The interface that every mechanism implements, and shared checks."""
 
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from common.errors import ReportError, TaskError, ValueRangeError
+from common.errors import TaskError, ValueRangeError
 from common.mechanisms.reduction import MatchCountReduction, Reduction
 from common.mechanisms.weights import ResponseWeights
 from common.protocols import MechanismName
@@ -50,58 +48,13 @@ class Randomizer(Protocol):
     def valid(self, reports: Reports) -> NDArray[np.bool_]:
         """Return a mask, (n,), of the reports that `randomize` can return. Run by the analyzer."""
 
-    def tally(self, reports: Reports) -> Counts:
+    def tally(self, reports: Reports) -> NDArray[Any]:
         """
         Sum reports into the counts that the analyzer keeps. Run by the analyzer.
 
-        Returns counts of shape (cells,); for pairs (keys, 3); see also `KeepsReports`. Raises
-        ReportError if a report is not valid.
+        Returns counts of shape (cells,); for pairs (keys, 3); for open dictionaries the reports
+        themselves, which their estimator needs. Raises ReportError if a report is not valid.
         """
-
-
-class KeepsReports(ABC):
-    """
-    Base class of mechanisms whose estimator needs the reports themselves instead of counts.
-
-    Their tally is the reports as 8-byte words, shape (n, words), sorted: it does not depend on the
-    order of arrival. Tallies of parts are joined, not summed.
-    """
-
-    @property
-    @abstractmethod
-    def report_dtype(self) -> np.dtype[Any]:
-        """Fixed-size layout of a report."""
-
-    @abstractmethod
-    def valid(self, reports: Reports) -> NDArray[np.bool_]:
-        """Return a mask, (n,), of the reports that `randomize` can return. Run by the analyzer."""
-
-    @property
-    def words(self) -> int:
-        """Number of 8-byte words of a report in a tally."""
-        return -(-self.report_dtype.itemsize // 8)
-
-    def tally(self, reports: Reports) -> Counts:
-        """Return the reports as sorted words; raise ReportError if one is not valid."""
-        if not self.valid(reports).all():
-            raise ReportError("a report is not an output of the task's mechanism")
-        padded = np.zeros((len(reports), 8 * self.words), dtype=np.uint8)
-        raw = np.ascontiguousarray(reports).view(np.uint8)
-        size = self.report_dtype.itemsize
-        padded[:, :size] = raw.reshape(len(reports), size)
-        return self.joined([padded.view(np.int64)])
-
-    def joined(self, tallies: Sequence[Counts]) -> Counts:
-        """Join the tallies of parts of a batch into the batch's. Run by the analyzer."""
-        words = np.concatenate([np.empty((0, self.words), dtype=np.int64), *tallies])
-        return words[np.lexsort(words.T)]
-
-    def reports_of(self, words: Counts) -> Reports:
-        """Return the reports of a tally."""
-        raw = np.ascontiguousarray(words).view(np.uint8).reshape(len(words), 8 * self.words)
-        packed = np.ascontiguousarray(raw[:, : self.report_dtype.itemsize])
-        reports: Reports = packed.view(self.report_dtype).reshape(len(words))
-        return reports
 
 
 _NULL_BYTE: Final = 0xFF
@@ -193,6 +146,9 @@ class Mechanism(Randomizer, Protocol):
         Returns n reports of `report_dtype`. Raises ValueRangeError if a value lies outside the
         domain.
         """
+
+    def tally(self, reports: Reports) -> Counts:
+        """Count reports by cell, shape (cells,); raise ReportError if one is not valid."""
 
     def dummies(self, count: int, rng: np.random.Generator) -> Reports:
         """Draw `count` reports from the blanket, without an input. Run by the user agent."""

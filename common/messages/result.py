@@ -190,20 +190,13 @@ class FoundValues:
     """Standard errors of the shares: noise and the choice of these users."""
     reports: NDArray[np.int64]
     """Number of reports of each level."""
-    kept: NDArray[np.int64]
-    """Number of prefixes that each level kept; of a task that spells texts, its hashes."""
-    critical_shares: Figures
-    """Estimated share from which each level keeps a prefix."""
     sure_share: float
     """Share from which a value is found with 95 % probability; 1 if too few users took part."""
-    expected_false: float
-    """Upper bound on the expected number of `values` that nobody holds."""
-    not_spelled: tuple[int, ...] = ()
-    """The task's labels, by number, whose text could not be found."""
+    overfull: bool = False
+    """Whether a level left out prefixes because too many seemed frequent."""
 
     def __post_init__(self) -> None:
         _check_lengths("found values", self.values, self.shares, self.standard_errors)
-        _check_lengths("levels", self.reports, self.kept, self.critical_shares)
 
     def interval(self, confidence: float) -> Interval:
         """Return the ends of each share's confidence interval; not simultaneous."""

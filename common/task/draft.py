@@ -50,8 +50,6 @@ class OpenDraft:
     hashes are the task's labels."""
     code_bytes: int = 8
     """Bytes of a code: of a text, an integer or a hash; at most 16."""
-    first_bytes: int = 2
-    """Bytes of the first level."""
     most_bytes: int = 64
     """Maximum length of a text that is hashed or spelled, in bytes of UTF-8."""
 

@@ -316,8 +316,8 @@ class KeyValueSpec:
 
 
 MAX_CODE_BYTES: Final = 16
-MAX_FIRST_BYTES: Final = 2
-"""Maximum bytes of the first level, all of whose values are candidates."""
+FIRST_BYTES: Final = 2
+"""Bytes of a code that the first level hashes; each further level hashes one more."""
 MAX_SPELLED_BYTES: Final = 255
 MAX_SPELLED: Final = 2**18
 """Maximum number of hashes to spell times their bytes; the analyzer counts a kilobyte for each."""
@@ -347,8 +347,6 @@ class OpenSpec:
     true_weight: int
     other_weight: int
     code_bytes: int
-    first_bytes: int
-    """Bytes that the first level hashes; each further level hashes one more."""
     most_bytes: int
     """Maximum length of a text that is hashed or spelled, in bytes of UTF-8."""
     report_bytes: int
@@ -358,7 +356,6 @@ class OpenSpec:
         check_choice("encoding", self.encoding, get_args(OpenEncoding))
         check_int_range("buckets", self.buckets, *OPEN_BUCKETS)
         check_int_range("code_bytes", self.code_bytes, 1, MAX_CODE_BYTES)
-        check_int_range("first_bytes", self.first_bytes, 1, min(MAX_FIRST_BYTES, self.code_bytes))
         check_int_range("most_bytes", self.most_bytes, 1, MAX_SPELLED_BYTES)
         check_int_range("other_weight", self.other_weight, 1, MAX_WEIGHT_SUM)
         check_int_range("true_weight", self.true_weight, self.other_weight + 1, MAX_WEIGHT_SUM)
@@ -369,14 +366,13 @@ class OpenSpec:
     @property
     def levels(self) -> int:
         """Number of levels: lengths of the hashed prefix or, to spell texts, positions."""
-        if self.encoding == "spell":
-            return self.most_bytes
-        return self.code_bytes - self.first_bytes + 1
+        spells = self.encoding == "spell"
+        return self.most_bytes if spells else max(1, self.code_bytes - FIRST_BYTES + 1)
 
     @property
-    def most_text_bytes(self) -> int:
-        """Maximum length of a user's text in bytes of UTF-8."""
-        return self.code_bytes if self.encoding == "text" else self.most_bytes
+    def most_value_bytes(self) -> int:
+        """Maximum length of a user's value in bytes."""
+        return self.code_bytes if self.encoding in {"text", "code"} else self.most_bytes
 
 
 AnySpec = MechanismSpec | RapporSpec | OpenSpec | NumberSpec | KeyValueSpec

@@ -134,13 +134,9 @@ _FOUND_VALUES: Final = Codec(
         "shares": _figure,
         "standard_errors": _error,
         "reports": _counts,
-        "kept": _counts,
-        "critical_shares": _error,
         "sure_share": partial(parse_amount, maximum=1),
-        "expected_false": partial(parse_amount, maximum=MAX_FOUND),
-        "not_spelled": lambda name, labels: tuple(_counts(name, labels).tolist()),
     },
-    {"reports": np.ndarray.tolist, "kept": np.ndarray.tolist},
+    {"reports": np.ndarray.tolist},
 )
 _GUARANTEE: Final = Codec(
     Guarantee,

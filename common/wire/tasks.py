@@ -19,7 +19,6 @@ from common.task.specs import (
     MAX_CODE_BYTES,
     MAX_COHORTS,
     MAX_DOMAIN_SIZE,
-    MAX_FIRST_BYTES,
     MAX_HASHES,
     MAX_LABEL_CHARACTERS,
     MAX_QUESTION_CHARACTERS,
@@ -147,7 +146,6 @@ _TABLES: Final[dict[str, Codec[Any, Any]]] = {
         {
             "encoding": partial(parse_bounded, length=_MAX_NAME),
             "code_bytes": partial(parse_count, maximum=MAX_CODE_BYTES),
-            "first_bytes": partial(parse_count, maximum=MAX_FIRST_BYTES),
             "most_bytes": partial(parse_count, maximum=MAX_SPELLED_BYTES),
         },
     ),

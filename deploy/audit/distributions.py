@@ -23,7 +23,7 @@ from common.mechanisms.base import Reports, Vector
 from common.mechanisms.key_value.pairs import Pairs
 from common.mechanisms.numeric.multi_rphm import projection
 from common.mechanisms.rappor.rappor import Rappor
-from common.mechanisms.registry import randomizer_of
+from common.mechanisms.registry import prefix_hashing_of, randomizer_of
 from common.messages.submission import Value
 from common.protocols import ITEM_KINDS
 from common.task import specs
@@ -360,12 +360,8 @@ def _open_parts(task: Task, value: Value, reports: Reports) -> Iterator[ReportPa
     for element in seeds.T:
         even = np.full((1, spec.buckets), 1 / spec.buckets)
         yield ReportPart(name="seeds", cells=element, chances=even)
-    [held] = encoder_for(task, None)(value, np.random.default_rng(0))
-    if spec.encoding == "spell":
-        hashed = seeds[:, 0] * held[0] + seeds[:, 1] * held[1 + level]
-    else:
-        shown = np.arange(spec.code_bytes) < (level + spec.first_bytes)[:, np.newaxis]
-        hashed = (seeds * held * shown).sum(axis=1)
+    held = encoder_for(task, None)(value, np.random.default_rng(0))
+    hashed = prefix_hashing_of(task).hashed(reports, np.repeat(held, len(reports), axis=0))
     chances = np.full((1, spec.buckets), float(spec.other_weight))
     chances[0, 0] = spec.true_weight
     cells = (reports["bucket"] - hashed) % spec.buckets

@@ -3,7 +3,7 @@
 from typing import Final
 
 from deploy.audit import distributions
-from deploy.audit.attacks import poisoning, shuffler_runs, value_injection
+from deploy.audit.attacks import poisoning, shuffler_runs
 from deploy.audit.coalitions import flood, other_designs, single_user, whole_batch
 from deploy.audit.observation.party_views import observe_services
 from deploy.audit.sampling import devices, orders, randomizer
@@ -132,6 +132,5 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
         weakness_options={"by_arrival": True},
     ),
     *poisoning.SCENARIOS,
-    value_injection.SCENARIO,
     *shuffler_runs.SCENARIOS,
 )

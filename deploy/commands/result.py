@@ -20,9 +20,9 @@ from deploy.results import ledger as ledger_view
 from deploy.results.candidates import read_candidates
 from deploy.results.distribution_view import DEFAULT_QUANTILES, Questions
 from deploy.results.estimate_table import print_table
-from deploy.results.export import as_json, write_csv, write_parquet
-from deploy.results.found_labels import labels_fragment, read_found
-from deploy.results.next_iteration import next_draft, read_iterated
+from deploy.results.export import as_json, read_result, write_csv, write_parquet
+from deploy.results.found_labels import FoundTexts, labels_fragment
+from deploy.results.next_iteration import Iterated, next_draft
 from deploy.results.result_view import MAX_ROWS, ResultView, result_view
 from deploy.results.verification import check_fits, recompute_guarantees
 from deploy.tasks import drafts as draft_file
@@ -213,7 +213,7 @@ def iterate(
     """Write the draft of one PrivKVM iteration, to publish with `task create`."""
     check_folder(output)
     whole = draft_file.read(draft, _NO_KEY)
-    before = None if after is None else read_iterated(after)
+    before = None if after is None else read_result(after, Iterated, "key-value")
     write(output, draft_file.as_toml(next_draft(whole, iterations, number, before)))
     print_written([output], terminal())
 
@@ -233,5 +233,5 @@ def discover_labels(
 ) -> None:
     """Write the values that discover found as labels, to count or spell them in a second task."""
     check_folder(output)
-    write(output, labels_fragment(read_found(found), spell=spell))
+    write(output, labels_fragment(read_result(found, FoundTexts, "open"), spell=spell))
     print_written([output], terminal())

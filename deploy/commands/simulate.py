@@ -53,8 +53,6 @@ _DEFAULTS: Final[Mapping[Kind, tuple[str, ...]]] = {
 _BUCKETS: Final = 1024
 """Buckets of ordered data."""
 _CAP: Final = "messages-cap"
-_OPEN_CODES: Final = "zipf:50000"
-"""Default data for open dictionaries: 50,000 random codes, with shares by Zipf's law."""
 _RUN_TIME: Final = 5
 """Number of the figure of run times, for which every report must be simulated."""
 _FIGURES: Final = {
@@ -197,7 +195,7 @@ def _population(
         given = None if source is None else read_dataset(source, users, column=column)
         return Population.of_numbers(given, users, _BUCKETS)
     if kind == "open" and source is None:
-        source = _OPEN_CODES
+        source = "zipf:50000"  # random codes, with shares by Zipf's law
     if source is None:
         if column is not None:
             raise SettingsError("--column needs a file; use --dataset")

@@ -224,10 +224,10 @@ def people_of(data: Dataset, kind: Kind, n_users: int | None, seed: int | None) 
     TaskError if a label or n_users does not fit.
     """
     users = data.n_users if n_users is None else n_users
-    labels, encoding = data.labels, "text"
+    labels = data.labels
     if kind == "open" and not labels:
         drawn = np.random.default_rng(seed).integers(0, 2**64, data.domain_size, dtype=np.uint64)
-        labels, encoding = tuple(map(str, drawn.tolist())), "code"
+        labels = tuple(map(str, drawn.tolist()))
     if not labels or users > MAX_SAMPLE:
         raise TaskError(
             f"{users:,} people with {kind} data cannot be drawn from {data.name}; it must be a "
@@ -244,9 +244,8 @@ def people_of(data: Dataset, kind: Kind, n_users: int | None, seed: int | None) 
     if kind in {"string", "open"}:
         order = np.argsort(-counts, kind="stable")[:_MAX_CANDIDATES]
         names = tuple(parsed[at] for at in order)
-        longest = max(len(text.encode()) for text in parsed)
-        if encoding == "text" and longest > _OPEN_BYTES:
-            encoding = "hash"
+        long = max(len(text.encode()) for text in parsed) > _OPEN_BYTES
+        encoding = "code" if labels != data.labels else "hash" if long else "text"
         form = {"open": OpenDraft(encoding=encoding)} if kind == "open" else {}
         facts = {"draft": form, "truth": counts[order] / users, "candidates": names}
     elif kind == "key-value":

@@ -77,7 +77,8 @@ def to_json(plan: Plan) -> dict[str, Any]:
 def _design_as_json(design: Design) -> dict[str, Any]:
     common = {"protocol": design.protocol, "predicted_mse": design.mse}
     if isinstance(design, ValueDesign):
-        found = common | {
+        share = design.smallest_share
+        return common | {
             "mechanism": asdict(design.task.mechanism),
             "local_epsilon": design.local_epsilon,
             "central_epsilon": design.task.central_epsilon,
@@ -85,9 +86,8 @@ def _design_as_json(design: Design) -> dict[str, Any]:
             "messages_per_user": design.messages_per_user,
             "biased": design.biased,
             "floor": design.floor,
+            **({"smallest_share": share} if share else {}),
         }
-        opened = design.target.kind == "open"
-        return found | ({"smallest_share": design.smallest_share} if opened else {})
     clusters, (up, down) = design.dummy_spec.clusters, design.influence
     return common | {
         "mechanism": {
@@ -138,7 +138,7 @@ def draft(plan: Plan, now: float) -> str:
 
 def _smallest(design: Design) -> str:
     """Return a sentence with the smallest share that is found; empty for other kinds."""
-    if not isinstance(design, ValueDesign) or design.target.kind != "open":
+    if not isinstance(design, ValueDesign) or not design.smallest_share:
         return ""
     share = f"{100 * design.smallest_share:.2g} %"
     return f" A value that {share} of users hold is found with 95 % probability."

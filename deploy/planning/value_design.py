@@ -14,8 +14,7 @@ from common.accounting.guarantees import PrivacyParameters
 from common.errors import PlanError
 from common.mechanisms.base import Vector
 from common.mechanisms.covariance import ShareCovariance
-from common.mechanisms.discovery.prefix_hashing import best_buckets
-from common.mechanisms.discovery.prefix_search import estimates, planned_thresholds, sure_share
+from common.mechanisms.discovery.prefix_search import estimates, planned_share
 from common.mechanisms.hashing.local_hashing import LocalHashing
 from common.mechanisms.rappor import bloom
 from common.mechanisms.registry import (
@@ -75,10 +74,7 @@ class ValueDesign(Design):
         """The smallest share that is found with 95 % probability; 0 for other kinds."""
         if self.target.kind != "open":
             return 0.0
-        mechanism = prefix_hashing_of(self.task)
-        lengths = tuple(map(len, mechanism.columns))
-        thresholds = planned_thresholds(self.target.n_users, lengths, mechanism.buckets)
-        return sure_share(thresholds, mechanism.p, mechanism.q)
+        return planned_share(prefix_hashing_of(self.task), self.target.n_users)
 
 
 @lru_cache(maxsize=16)
@@ -103,25 +99,15 @@ def value_design(protocol: str, target: Requirements) -> ValueDesign:
     """
     Return a protocol's design with the largest local ε that meets the target.
 
-    For open dictionaries, the better of two designs: with the buckets that fit a local ε best, or
-    with twice as many, which allow a larger local ε.
-
     Raises PlanError if there is none, TaskError if the requirements break a rule of the protocol's
     tasks. Cost: about ten tasks, tenths of a second each.
     """
-    if target.kind == "open":
-        designs = [_largest(protocol, target, ratio) for ratio in (1.0, 2.0)]
-        return min(designs, key=lambda design: design.smallest_share)
-    return _largest(protocol, target)
-
-
-def _largest(protocol: str, target: Requirements, ratio: float = 1.0) -> ValueDesign:
     high = min(target.local_cap, MAX_LOCAL_EPSILON)
-    best = _design_at(protocol, high, target, ratio)
+    best = _design_at(protocol, high, target)
     if best is not None:
         return best
     low = max(MIN_VALUE_EPSILON, min(high, target.central_epsilon))  # central ε ≤ local ε
-    best = _design_at(protocol, low, target, ratio)
+    best = _design_at(protocol, low, target)
     if best is None:
         raise PlanError(
             f"no local epsilon meets a central epsilon of {target.central_epsilon:g} at delta "
@@ -130,22 +116,14 @@ def _largest(protocol: str, target: Requirements, ratio: float = 1.0) -> ValueDe
         )
     while high > low * (1 + _REL_TOL):
         middle = math.sqrt(low * high)
-        better = _design_at(protocol, middle, target, ratio)
+        better = _design_at(protocol, middle, target)
         best, low, high = (best, low, middle) if better is None else (better, middle, high)
     return best
 
 
-def _design_at(
-    protocol: str, local_epsilon: float, target: Requirements, ratio: float
-) -> ValueDesign | None:
-    """
-    Return the design with this local ε, or None if its task does not meet the target.
-
-    Open dictionaries have `ratio` times the buckets with the least variance at this ε.
-    """
+def _design_at(protocol: str, local_epsilon: float, target: Requirements) -> ValueDesign | None:
+    """Return the design with this local ε, or None if its task does not meet the target."""
     draft = target.draft(protocol, local_epsilon=local_epsilon)
-    if target.kind == "open":
-        draft = dataclasses.replace(draft, buckets=best_buckets(local_epsilon, ratio))
     if target.kind == "string":
         texts = _with_noise(draft.texts, 0 if draft.labels else 32, local_epsilon)
         if texts is None:

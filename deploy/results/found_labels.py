@@ -1,17 +1,12 @@
 """Draft a second task from the values that an open dictionary's task found."""
 
-from pathlib import Path
-from typing import Final, Literal
+from typing import Literal
 
-from pydantic import TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
 from common.errors import SettingsError, TaskError
 from common.task.specs import check_labels, check_new_labels
 from deploy.tasks.drafts import literal
-from deploy.terminal.files import read_file
-
-_MAX_BYTES: Final = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,17 +16,6 @@ class FoundTexts:
     kind: Literal["open"]
     encoding: str
     texts: tuple[str, ...]
-
-
-def read_found(path: Path) -> FoundTexts:
-    """Read an open dictionary's result from `shuffledp result --json`, or raise SettingsError."""
-    raw = read_file(path)
-    if len(raw) > _MAX_BYTES:
-        raise SettingsError(f"{path} has {len(raw)} bytes; a result has at most {_MAX_BYTES}")
-    try:
-        return TypeAdapter(FoundTexts).validate_json(raw)
-    except ValidationError as error:
-        raise SettingsError(f"{path} is not a JSON result of an open dictionary") from error
 
 
 def labels_fragment(found: FoundTexts, *, spell: bool) -> str:

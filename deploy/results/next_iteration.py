@@ -1,21 +1,17 @@
 """Draft PrivKVM's next iteration from the released result of the previous one."""
 
 import dataclasses
-from pathlib import Path
-from typing import Final, Literal
+from typing import Literal
 
 import numpy as np
-from pydantic import FiniteFloat, TypeAdapter, ValidationError
+from pydantic import FiniteFloat
 from pydantic.dataclasses import dataclass
 
-from common.errors import SettingsError, TaskError
+from common.errors import TaskError
 from common.mechanisms.key_value.privkv import PairRequest
 from common.mechanisms.key_value.privkvm import iteration
 from common.protocols import protocol_named
 from common.task.draft import PairDraft, TaskDraft
-
-_MAX_BYTES: Final = 64 * 1024 * 1024
-"""Maximum bytes of a JSON result: enough for ten numbers for each of 65,536 keys."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,18 +24,6 @@ class Iterated:
     low: FiniteFloat
     high: FiniteFloat
     population: str
-
-
-def read_iterated(path: Path) -> Iterated:
-    """Read an iteration's result from `shuffledp result --json`, or raise SettingsError."""
-    try:
-        if (size := path.stat().st_size) > _MAX_BYTES:
-            raise SettingsError(f"{path} has {size} bytes; a result has at most {_MAX_BYTES}")
-        return TypeAdapter(Iterated).validate_json(path.read_bytes())
-    except OSError as error:
-        raise SettingsError(f"{path} cannot be read: {error.strerror}") from error
-    except ValidationError as error:
-        raise SettingsError(f"{path} is not a JSON result of key-value data") from error
 
 
 def next_draft(

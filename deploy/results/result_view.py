@@ -8,7 +8,7 @@ import numpy as np
 
 from common.errors import SettingsError
 from common.mechanisms.base import Vector
-from common.mechanisms.discovery.prefix_search import MAX_KEPT
+from common.mechanisms.discovery.prefix_hashing import code_of
 from common.mechanisms.rappor.decoder import decode
 from common.mechanisms.registry import rappor_of
 from common.messages import result
@@ -53,11 +53,14 @@ _DETECTED: Final = (
     "Candidates detected: {:,} of {:,}. The probability that any of them does not occur is "
     "at most 5\N{NO-BREAK SPACE}% (Bonferroni)."
 )
-
 _RARE: Final = (
     "Rare values are not found, by design: one that {:.2g}\N{NO-BREAK SPACE}% of users hold is "
-    "found with 95\N{NO-BREAK SPACE}% probability, and hardly one below "
-    "{:.2g}\N{NO-BREAK SPACE}%."
+    "found with 95\N{NO-BREAK SPACE}% probability. On average, at most one of the values found is "
+    "held by nobody."
+)
+_NONE_FOUND: Final = "No value was frequent enough to be found."
+_OVERFULL: Final = (
+    "Too many prefixes seemed frequent: dishonest users may have sent reports for all."
 )
 
 Columns = dict[str, Sequence[object]]
@@ -127,45 +130,27 @@ def result_view(
     return _key_values(estimate, task, most, people)
 
 
-def names_of(estimate: result.FoundValues, task: Task) -> list[str]:
-    """Return the found values in writing: texts, whole numbers, or hashes in hexadecimal."""
-    encoding = spec_as(task.mechanism, OpenSpec).encoding
-    if encoding == "code":
-        return [str(int.from_bytes(value, "big")) for value in estimate.values]
-    if encoding == "hash":
-        return [value.hex() for value in estimate.values]
-    return [value.rstrip(b"\0").decode(errors="replace") for value in estimate.values]
-
-
 def _found_values(
     estimate: result.FoundValues, task: Task, most: int, people: SamplePeople | None
 ) -> ResultView:
-    names, n_reports, shares = (
-        names_of(estimate, task),
-        int(estimate.reports.sum()),
-        estimate.shares,
-    )
-    users = [f"{round(n_reports * share):,}" for share in shares.tolist()]
-    level, warning = float(estimate.critical_shares.max()), ""
-    if int(estimate.kept.max()) >= MAX_KEPT:
-        warning = (
-            "Too many prefixes seemed frequent: dishonest users may have sent reports for all."
-        )
-    if not names:
-        warning = "No value was frequent enough to be found."
-    notes = [
-        _RARE.format(100 * estimate.sure_share, 100 * level),
-        f"Expected number of values here that nobody holds: at most {estimate.expected_false:.2g}.",
-    ]
-    missing = [task.labels[label] for label in estimate.not_spelled]
+    spec, values = spec_as(task.mechanism, OpenSpec), estimate.values
+    if spec.encoding == "code":
+        names = [str(int.from_bytes(value, "big")) for value in values]
+    elif spec.encoding == "hash":
+        names = [value.hex() for value in values]
+    else:
+        names = [value.rstrip(b"\0").decode(errors="replace") for value in values]
+    spelled = {code_of(value, spec.code_bytes).hex() for value in values}
+    missing = [label for label in task.labels if label not in spelled]
+    notes = [_RARE.format(100 * estimate.sure_share)]
     if missing:
         notes.append(f"Texts of {len(missing):,} of {task.domain_size:,} hashes were not found.")
     truth, errors, error_fields = None, "", dict[str, Any]()
     if people is not None:
         known = dict(zip(people.candidates, people.truth.tolist(), strict=True))
         truth = np.array([known.get(name, 0.0) for name in names])
-        sure = [name for name, share in known.items() if share >= estimate.sure_share]
-        n_sure, n_false = len(set(sure) & set(names)), int((truth == 0).sum())
+        sure = {name for name, share in known.items() if share >= estimate.sure_share}
+        n_sure, n_false = len(sure & set(names)), int((truth == 0).sum())
         error_fields = {"sure": len(sure), "sure_found": n_sure, "false_discoveries": n_false}
         errors = (
             f"{n_sure:,} of {len(sure):,} such values were found, and {n_false:,} that nobody "
@@ -176,22 +161,17 @@ def _found_values(
         name="value",
         value="share",
         names=names,
-        values=shares,
+        values=estimate.shares,
         errors=estimate.standard_errors,
         shown=range(min(most, len(names))),
-        more={"users": users},
         truth=truth,
         notes=notes,
     )
     return ResultView(
         tables=(table,),
-        columns={"label": names, **table.columns(), "users": (n_reports * shares).tolist()},
-        warning=warning,
-        fields={
-            "encoding": spec_as(task.mechanism, OpenSpec).encoding,
-            "texts": names,
-            "not_spelled_labels": missing,
-        },
+        columns={"label": names, **table.columns()},
+        warning=_OVERFULL * estimate.overfull or ("" if names else _NONE_FOUND),
+        fields={"encoding": spec.encoding, "texts": names, "not_spelled_labels": missing},
         errors=errors,
         error_fields=error_fields,
     )

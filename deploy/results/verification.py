@@ -96,10 +96,6 @@ def _check_reports(result: Result, task: Task) -> None:
             f"the result has {n_refused} refused reports and {result.n_dummies} dummies, more than "
             f"its {result.n_reports} reports"
         )
-    if isinstance(estimate, FoundValues) and max(estimate.not_spelled, default=-1) >= len(
-        task.labels
-    ):
-        raise WireError(f"a hash was not spelled that is none of the {len(task.labels)} labels")
     if isinstance(estimate, BitTable | KeyValues | FoundValues):  # those that state counts
         counts = estimate.cohort_sizes if isinstance(estimate, BitTable) else estimate.reports
         if int(counts.sum()) + n_refused != result.n_reports:

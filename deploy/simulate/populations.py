@@ -190,21 +190,21 @@ def _repeat_open(task: Task, people: SamplePeople, rng: np.random.Generator) -> 
     rows = np.concatenate([encode(name, rng) for name in names.tolist()])
     reports = mechanism.randomize(np.repeat(rows, counts, axis=0), rng)
     mixture = Mixture(n_real=len(reports))
-    found = estimate_result(task, mechanism, mechanism.tally(reports), mixture)
-    codes = [bytes(row) for row in rows.astype(np.uint8)]
+    found = cast("FoundValues", estimate_result(task, mechanism, reports, mixture))
+    codes = map(bytes, rows.astype(np.uint8))
     shares = dict(zip(codes, counts / len(reports), strict=True))
-    found = cast("FoundValues", found)
     truth = np.array([shares.get(value, 0.0) for value in found.values])
     sure = {value for value, share in shares.items() if share >= found.sure_share}
+    n_found = max(1, len(found.values))
     return Repeat(
         seconds=time.perf_counter() - started,
         errors={
-            "mse": mse(found.shares, truth) if found.values else 0.0,
+            "mse": float(((found.shares - truth) ** 2).sum() / n_found),
             "sure_share": found.sure_share,
             "found": len(sure & set(found.values)) / max(1, len(sure)),
             "false": float((truth == 0).sum()),
         },
-        mse_theory=float((found.standard_errors**2).mean()) if found.values else 0.0,
+        mse_theory=float((found.standard_errors**2).sum() / n_found),
     )
 
 

@@ -84,6 +84,7 @@ SENTINELS_INCLUDED: Final = "an operator's sentinels included; n_min must be met
 """Printed beside every number of users."""
 _OPEN_VALUES: Final = {
     "text": "a text that no list holds,",
+    "code": "a whole number",
     "hash": "a text, found by its hash,",
     "spell": "a text with one of the labels as its hash,",
 }
@@ -210,10 +211,8 @@ def _describe_values(task: Task) -> str:
             )
         return f"{values}; f {f:.4g}, p {p:.4g}, q {q:.4g}"
     if isinstance(spec, OpenSpec):
-        values = f"{_OPEN_VALUES[spec.encoding]} of up to {spec.most_text_bytes:,} bytes"
-        if spec.encoding == "code":
-            values = f"a whole number below 2^{8 * spec.code_bytes}"
-        return f"{values}; {spec.levels} levels"
+        values = _OPEN_VALUES[spec.encoding]
+        return f"{values} of up to {spec.most_value_bytes:,} bytes; {spec.levels} levels"
     values = f"one of {size:,} items"
     if task.edges is not None:
         low, high = task.edges.edges[[0, -1]]

@@ -108,8 +108,12 @@ def sample_value(task: Task, rng: np.random.Generator) -> Value:
     """Draw a random value that the task accepts, for sentinels and load runs."""
     if task.kind in ITEM_KINDS:
         return value_of(task, int(rng.integers(0, task.domain_size)))
-    if task.kind in {"string", "open"}:
-        return _sample_text(task, rng)
+    if task.kind == "string":
+        if task.labels:
+            return task.labels[int(rng.integers(0, len(task.labels)))]
+        return rng.bytes(4).hex()[: spec_as(task.mechanism, RapporSpec).most_bytes]
+    if task.kind == "open":  # digits are a text and a code
+        return str(rng.integers(0, 2**32))[: spec_as(task.mechanism, OpenSpec).most_value_bytes]
     if task.kind == "key-value":
         pairs = spec_as(task.mechanism, KeyValueSpec)
         owned = np.flatnonzero(rng.integers(0, 2, task.domain_size))
@@ -118,15 +122,3 @@ def sample_value(task: Task, rng: np.random.Generator) -> Value:
     spec = spec_as(task.mechanism, NumberSpec)
     drawn = tuple(rng.uniform(spec.low, spec.high, task.domain_size).tolist())
     return drawn if task.kind == "vector" else drawn[0]
-
-
-def _sample_text(task: Task, rng: np.random.Generator) -> str:
-    """Draw a label, a text that no list holds, or the digits of a code."""
-    spec = task.mechanism
-    if isinstance(spec, OpenSpec):
-        if spec.encoding == "code":
-            return str(rng.integers(0, 2 ** min(63, 8 * spec.code_bytes)))
-        return rng.bytes(4).hex()[: spec.most_text_bytes]
-    if task.labels:
-        return task.labels[int(rng.integers(0, len(task.labels)))]
-    return rng.bytes(4).hex()[: spec_as(spec, RapporSpec).most_bytes]

@@ -25,7 +25,8 @@ from deploy.load.behaviour import Behaviour
 from deploy.load.plan import LoadPlan
 from deploy.load.users import SealedUsers, seal
 from deploy.results.candidates import read_candidates
-from deploy.results.next_iteration import read_iterated
+from deploy.results.export import read_result
+from deploy.results.next_iteration import Iterated
 from deploy.sentinels.sentinel_file import SentinelFile, SentinelState
 from deploy.tasks import drafts
 from deploy.tasks.drafts import read_token_key
@@ -145,7 +146,11 @@ _FILES: Final[tuple[tuple[Any, ...], ...]] = (
         _SETTINGS,
     ),
     ("text", "candidates.txt", read_candidates, b"Ohio\nUtah\n\n", "Köln\r\nParis".encode()),
-    ("json", "result.json", read_iterated, *_PAIRS),
+    (
+        *("json", "result.json"),
+        lambda path: read_result(path, Iterated, "key-value"),
+        *_PAIRS,
+    ),
     ("csv", "people.csv", files.read, _PEOPLE, _ITEMS),
     (
         *("binary", "people.csv.gz", files.read),

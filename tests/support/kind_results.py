@@ -68,10 +68,7 @@ def _estimate(task: Task) -> Estimate:
             shares=np.array([0.5, 0.25, 0.125]),
             standard_errors=np.full(3, 0.03125),
             reports=np.full(5, N_USERS // 5),
-            kept=np.array([60, 40, 30, 20, 3]),
-            critical_shares=np.array([0.0625, 0.0625, 0.0625, 0.0625, 0.09375]),
             sure_share=0.125,
-            expected_false=0.75,
         )
     if task.kind == "key-value":
         return KeyValues(

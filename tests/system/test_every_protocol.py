@@ -31,9 +31,9 @@ from deploy.planning.requirements import Requirements
 from deploy.planning.search import tight_design
 from deploy.results.distribution import Distribution
 from deploy.results.distribution_view import DEFAULT_QUANTILES
-from deploy.results.export import as_json
-from deploy.results.found_labels import labels_fragment, read_found
-from deploy.results.next_iteration import next_draft, read_iterated
+from deploy.results.export import as_json, read_result
+from deploy.results.found_labels import FoundTexts, labels_fragment
+from deploy.results.next_iteration import Iterated, next_draft
 from deploy.results.result_view import result_view
 from deploy.results.verification import check_fits, recompute_guarantees
 from deploy.simulate.collection import collect, estimate_histogram
@@ -179,7 +179,7 @@ async def test_a_second_iteration_starts_where_the_first_ended(
     asked, first = await _collect(cluster, values, next_draft(whole, 2, 1, None))
     fields = {**as_json(first), **result_view(first.estimate, asked, most=1).fields}
     (tmp_path / "first.json").write_text(dumps(fields), encoding="utf-8")
-    second = next_draft(whole, 2, 2, read_iterated(tmp_path / "first.json"))
+    second = next_draft(whole, 2, 2, read_result(tmp_path / "first.json", Iterated, "key-value"))
     _, result = await _collect(cluster, values, second)
 
     before, after = first.estimate, result.estimate
@@ -258,7 +258,9 @@ async def test_texts_that_nobody_listed_are_found_and_spelled(
         return task, result.estimate
 
     _, hashes = await collect_open(open=OpenDraft(encoding="hash", most_bytes=32))
-    fragment = tomllib.loads(labels_fragment(read_found(tmp_path / "result.json"), spell=True))
+    fragment = tomllib.loads(
+        labels_fragment(read_result(tmp_path / "result.json", FoundTexts, "open"), spell=True)
+    )
     assert fragment["labels"] == [value.hex() for value in hashes.values]
     assert "spell" == fragment["open"]["encoding"]
     draft = OpenDraft(**fragment["open"], most_bytes=24)

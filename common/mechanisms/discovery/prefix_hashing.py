@@ -16,18 +16,18 @@ import hashlib
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from common.errors import TaskError, ValueRangeError
-from common.mechanisms.base import KeepsReports, Reports
-from common.mechanisms.hashing.finite_field import check_prime
+from common.errors import ReportError, TaskError, ValueRangeError
+from common.mechanisms.base import Reports
+from common.mechanisms.hashing.finite_field import check_prime, is_prime
 from common.mechanisms.reduction import MatchCountReduction
 from common.mechanisms.weights import OddsOfWeights, ResponseWeights
 from common.task.draft import OpenDraft
-from common.task.specs import MAX_SPELLED_BYTES, OPEN_BUCKETS, OpenEncoding, OpenSpec, check_choice
+from common.task.specs import FIRST_BYTES, OPEN_BUCKETS, OpenEncoding, OpenSpec
 from common.task.task import MAX_LOCAL_EPSILON
 
 Columns = tuple[tuple[int, ...], ...]
@@ -35,7 +35,7 @@ Columns = tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True)
-class PrefixHashing(OddsOfWeights, KeepsReports):
+class PrefixHashing(OddsOfWeights):
     """
     Hash a random part of the value with a fresh uniform seed; randomized response over buckets.
 
@@ -50,10 +50,6 @@ class PrefixHashing(OddsOfWeights, KeepsReports):
 
     def __post_init__(self) -> None:
         check_prime(self.buckets)
-        if not 1 <= len(self.columns) <= MAX_SPELLED_BYTES:
-            raise TaskError(
-                f"there are {len(self.columns)} levels; there must be 1 to {MAX_SPELLED_BYTES}"
-            )
 
     @classmethod
     def specify(cls, request: OpenDraft, buckets: int, local_epsilon: float) -> OpenSpec:
@@ -64,18 +60,14 @@ class PrefixHashing(OddsOfWeights, KeepsReports):
         rare values [WBLJ17].
         """
         weights = ResponseWeights.for_epsilon(local_epsilon)
-        names: tuple[OpenEncoding, ...] = ("text", "code", "hash", "spell")
-        check_choice("encoding", request.encoding, names)
-        [encoding] = [name for name in names if name == request.encoding]
-        width = 2 if encoding == "spell" else request.code_bytes
+        width = 2 if request.encoding == "spell" else request.code_bytes
         spec = OpenSpec(
             name="prefix-hashing",
-            encoding=encoding,
+            encoding=cast("OpenEncoding", request.encoding),  # checked by OpenSpec
             buckets=buckets or best_buckets(local_epsilon),
             true_weight=weights.true,
             other_weight=weights.other,
             code_bytes=request.code_bytes,
-            first_bytes=min(request.first_bytes, request.code_bytes),
             most_bytes=request.most_bytes,
             report_bytes=_report_dtype(width).itemsize,
         )
@@ -88,8 +80,8 @@ class PrefixHashing(OddsOfWeights, KeepsReports):
         if spec.encoding == "spell":
             columns: Columns = tuple((0, 1 + place) for place in range(spec.most_bytes))
         else:
-            ends = range(spec.first_bytes, spec.code_bytes + 1)
-            columns = tuple(tuple(range(end)) for end in ends)
+            first = min(FIRST_BYTES, spec.code_bytes)
+            columns = tuple(tuple(range(end)) for end in range(first, spec.code_bytes + 1))
         weights = ResponseWeights(true=spec.true_weight, other=spec.other_weight)
         mechanism = cls(spec.buckets, columns, weights)
         if mechanism.report_dtype.itemsize != spec.report_bytes:
@@ -104,10 +96,10 @@ class PrefixHashing(OddsOfWeights, KeepsReports):
         """Number of levels."""
         return len(self.columns)
 
-    @cached_property
+    @property
     def report_dtype(self) -> np.dtype[Any]:
         """A level, the seed's elements and a bucket."""
-        return _report_dtype(max(map(len, self.columns)))
+        return _report_dtype(self._table.shape[1])
 
     @cached_property
     def reduction(self) -> MatchCountReduction:
@@ -132,14 +124,11 @@ class PrefixHashing(OddsOfWeights, KeepsReports):
         width = max(map(len, self.columns))
         return np.array([[*each, *[-1] * (width - len(each))] for each in self.columns])
 
-    def hashed(
-        self, levels: NDArray[Any], seeds: NDArray[Any], values: NDArray[np.int64]
-    ) -> NDArray[np.int64]:
-        """Hash values, (n, elements), at levels, (n,), with seeds, (n, width); return n buckets."""
-        padded = np.concatenate([values, np.zeros((len(values), 1), dtype=np.int64)], axis=1)
-        parts = np.take_along_axis(padded, self._table[levels], axis=1)
-        products = seeds.astype(np.int64) * parts
-        bucket: NDArray[np.int64] = products.sum(axis=1) % self.buckets
+    def hashed(self, reports: Reports, values: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Hash n values, (n, elements), with the levels and seeds of n reports; return buckets."""
+        padded = np.pad(values, ((0, 0), (0, 1)))
+        parts = np.take_along_axis(padded, self._table[reports["level"]], axis=1)
+        bucket: NDArray[np.int64] = (reports["seed"] * parts).sum(axis=1) % self.buckets
         return bucket
 
     def randomize(self, values: NDArray[np.int64], rng: np.random.Generator) -> Reports:
@@ -150,12 +139,10 @@ class PrefixHashing(OddsOfWeights, KeepsReports):
         """
         if values.size and not 0 <= int(values.min()) <= int(values.max()) < self.buckets:
             raise ValueRangeError(f"each element of a value must be below {self.buckets}")
-        count, width = len(values), self._table.shape[1]
-        levels = rng.integers(0, self.levels, size=count, dtype=np.int64)
-        seeds = rng.integers(0, self.buckets, size=(count, width), dtype=np.int64)
-        truth = self.hashed(levels, seeds, values)
-        reports = np.empty(count, dtype=self.report_dtype)
-        reports["level"], reports["seed"] = levels, seeds
+        reports = np.empty(len(values), dtype=self.report_dtype)
+        reports["level"] = rng.integers(0, self.levels, size=len(values), dtype=np.int64)
+        reports["seed"] = rng.integers(0, self.buckets, size=reports["seed"].shape, dtype=np.int64)
+        truth = self.hashed(reports, values)
         reports["bucket"] = self.weights.respond(truth, self.buckets, rng)
         return reports
 
@@ -165,12 +152,16 @@ class PrefixHashing(OddsOfWeights, KeepsReports):
         inside: NDArray[np.bool_] = (reports["level"] < self.levels) & (largest < self.buckets)
         return inside
 
+    def tally(self, reports: Reports) -> Reports:
+        """Return the reports, which `find_codes` and `spell` need; raise ReportError for others."""
+        if not self.valid(reports).all():
+            raise ReportError(f"a level is not below {self.levels}, or a number {self.buckets}")
+        return reports
+
     def supports(self, reports: Reports, value: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Return which reports have the bucket of a value, shape (elements,). Run by auditors."""
         values = np.broadcast_to(value, (len(reports), len(value)))
-        supported: NDArray[np.bool_] = (
-            self.hashed(reports["level"], reports["seed"], values) == reports["bucket"]
-        )
+        supported: NDArray[np.bool_] = self.hashed(reports, values) == reports["bucket"]
         return supported
 
 
@@ -178,17 +169,12 @@ def _report_dtype(width: int) -> np.dtype[Any]:
     return np.dtype([("level", "u1"), ("seed", "<u2", (width,)), ("bucket", "<u2")])
 
 
-def best_buckets(local_epsilon: float, ratio: float = 1.0) -> int:
-    """Return the prime of OPEN_BUCKETS nearest to e^ε + 1, or to `ratio` times as many."""
+def best_buckets(local_epsilon: float) -> int:
+    """Return the prime of OPEN_BUCKETS nearest to e^ε + 1."""
     least, most = OPEN_BUCKETS
-    best = round(ratio * (math.exp(min(local_epsilon, MAX_LOCAL_EPSILON)) + 1))
-    best = min(max(best, least), most)
+    best = min(max(round(math.exp(min(local_epsilon, MAX_LOCAL_EPSILON)) + 1), least), most)
     near = (best + sign * step for step in range(most) for sign in (-1, 1))
-    return next(each for each in near if least <= each <= most and _is_prime(each))
-
-
-def _is_prime(number: int) -> bool:
-    return all(number % divisor for divisor in range(2, math.isqrt(number) + 1))
+    return next(each for each in near if least <= each <= most and is_prime(each))
 
 
 def code_of(text: bytes, length: int) -> bytes:

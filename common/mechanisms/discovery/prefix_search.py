@@ -8,10 +8,10 @@ for each pair of report and prefix instead of 256.
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Final, Self
+from typing import Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,7 @@ from common.mechanisms.discovery.prefix_hashing import PrefixHashing
 from common.messages.result import FoundValues
 
 BYTES: Final = 256
-MAX_KEPT: Final = 8192
+_MAX_KEPT: Final = 8192
 """Maximum number of prefixes kept at a level, the most frequent ones. More can pass only if
 dishonest users send reports that support very many values."""
 _ALLOWED_FALSE: Final = 50.0
@@ -37,79 +37,47 @@ _THREADS: Final = os.cpu_count() or 1
 _CHUNK: Final = 1 << 17
 """Pairs of report and prefix that are solved at a time, to fit into the cache."""
 _MIN_COLUMNS: Final = 256
-_EXACT_FLOAT32: Final = 2.0**23
-"""Bound on g · (1 + Σ|prefix|) for float32: sums are then at most half of it."""
 
 
-@dataclass(frozen=True, eq=False)
-class LevelReports:
-    """The reports of one level, solved for the last element that it hashes."""
+def next_counts(mechanism: PrefixHashing, reports: Reports, prefixes: NDArray[np.int64]) -> Counts:
+    """
+    Count the reports of one level that support each prefix, (prefixes, others), with each byte.
 
-    seeds: NDArray[np.int64]
-    """Seed elements but the last, divided by the last; shape (reports, others)."""
-    buckets: NDArray[np.int64]
-    """Buckets, divided by the last seed element."""
-    free_seeds: NDArray[np.int64]
-    """The same of reports whose last seed element is 0, which fit every last element or none."""
-    free_buckets: NDArray[np.int64]
+    A report supports the byte (bucket - Σ seed·prefix) / last seed element mod g, if that is a
+    byte; if the last seed element is 0, every byte or none. Sums are whole numbers that floats
+    hold exactly; added to 1/2, they are far enough from the multiples of g for the rounding of a
+    division.
 
-    @classmethod
-    def of(cls, reports: Reports, mechanism: PrefixHashing, level: int) -> Self:
-        """Select a level's reports and divide each by its last seed element."""
-        chosen, g = reports[reports["level"] == level], mechanism.buckets
-        seeds = chosen["seed"][:, : len(mechanism.columns[level])].astype(np.int64)
-        buckets, bound = chosen["bucket"].astype(np.int64), seeds[:, -1] > 0
-        inverse = _inverses(g)[seeds[bound, -1]]
-        return cls(
-            seeds=seeds[bound, :-1] * inverse[:, np.newaxis] % g,
-            buckets=buckets[bound] * inverse % g,
-            free_seeds=seeds[~bound, :-1],
-            free_buckets=buckets[~bound],
-        )
+    Returns counts of shape (prefixes, 256). Cost: about 4 ns per report and prefix.
+    """
+    g, (kept, others) = mechanism.buckets, prefixes.shape
+    elements, buckets = reports["seed"].astype(np.int64), reports["bucket"].astype(np.int64)
+    seeds, last = elements[:, :others], elements[:, others]
+    bound, inverse = last > 0, _inverses(g)[last]
+    solved_seeds = (seeds * inverse[:, np.newaxis] % g)[bound].astype(np.float64)
+    solved_buckets = (buckets * inverse % g)[bound] + 0.5
+    step, matrix = max(_MIN_COLUMNS, _CHUNK // max(1, kept)), prefixes.astype(np.float64)
 
-    @property
-    def number(self) -> int:
-        """Number of reports of the level."""
-        return len(self.buckets) + len(self.free_buckets)
+    def count(starts: Sequence[int]) -> Counts:
+        total = np.zeros(kept * BYTES, dtype=np.int64)
+        for start in starts:
+            solved = solved_buckets[start : start + step] - (
+                matrix @ solved_seeds[start : start + step].T
+            )
+            solved -= np.floor(solved / g) * g
+            flat = solved.ravel()
+            found = np.flatnonzero(flat < BYTES)
+            cells = found // solved.shape[1] * BYTES + flat[found].astype(np.int64)
+            total += np.bincount(cells, minlength=len(total))
+        return total
 
-    def next_counts(self, prefixes: NDArray[np.int64], g: int) -> Counts:
-        """
-        Count the reports that support each prefix, (prefixes, others), with each next byte.
-
-        A report supports the byte bucket - Σ seed·prefix mod g, if that is a byte. The sum is a
-        matrix product of whole numbers that floats hold exactly; added to 1/2, it is far enough
-        from the multiples of g for the rounding of a division.
-
-        Returns counts of shape (prefixes, 256). Cost: about 3 ns per report and prefix.
-        """
-        kept, middle = len(prefixes), int(prefixes.max(initial=0)) // 2
-        left = prefixes - middle
-        reach = 1 + int(np.abs(left).sum(axis=1).max(initial=0))
-        form: type[Any] = np.float32 if g * reach < _EXACT_FLOAT32 else np.float64
-        matrix, step = -left.astype(form), max(_MIN_COLUMNS, _CHUNK // max(1, kept))
-        seeds = _centred(self.seeds, g).astype(form)
-        buckets = _centred(self.buckets - middle * self.seeds.sum(axis=1), g).astype(form)
-
-        def count(starts: Sequence[int]) -> Counts:
-            total = np.zeros(kept * BYTES, dtype=np.int64)
-            for start in starts:
-                solved = matrix @ seeds[start : start + step].T
-                solved += buckets[start : start + step] + form(0.5)
-                solved -= np.floor(solved * form(1 / g)) * form(g)
-                flat = solved.ravel()
-                found = np.flatnonzero(flat < BYTES)
-                cells = found // solved.shape[1] * BYTES + flat[found].astype(np.int64)
-                total += np.bincount(cells, minlength=len(total))
-            return total
-
-        starts, free = range(0, len(buckets) if kept else 0, step), np.zeros(kept, dtype=np.int64)
-        with ThreadPoolExecutor(_THREADS) as pool:  # numpy releases the interpreter's lock
-            shares = pool.map(count, [starts[first::_THREADS] for first in range(_THREADS)])
-            counts: Counts = np.sum(list(shares), axis=0)
-        for start in range(0, len(self.free_buckets), step):
-            sums = prefixes @ self.free_seeds[start : start + step].T
-            free += ((self.free_buckets[start : start + step] - sums) % g == 0).sum(axis=1)
-        return counts.reshape(kept, BYTES) + free[:, np.newaxis]
+    starts = range(0, len(solved_buckets), step)
+    with ThreadPoolExecutor(_THREADS) as pool:  # numpy releases the interpreter's lock
+        shares = pool.map(count, [starts[first::_THREADS] for first in range(_THREADS)])
+        counts: Counts = np.sum(list(shares), axis=0)
+    free_seeds, free_buckets = seeds[~bound], buckets[~bound]
+    free = [((free_seeds @ prefix - free_buckets) % g == 0).sum() for prefix in prefixes]
+    return counts.reshape(kept, BYTES) + np.array(free, dtype=np.int64)[:, np.newaxis]
 
 
 def _inverses(g: int) -> NDArray[np.int64]:
@@ -120,17 +88,11 @@ def _inverses(g: int) -> NDArray[np.int64]:
     return np.array(inverse, dtype=np.int64)
 
 
-def _centred(elements: NDArray[np.int64], g: int) -> NDArray[np.int64]:
-    """Return the representatives of least magnitude modulo g."""
-    return (elements + g // 2) % g - g // 2
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Threshold:
     """The critical count of a level: a prefix is kept if its count is above it."""
 
     reports: int
-    candidates: int
     critical: float
 
     @classmethod
@@ -138,76 +100,88 @@ class Threshold:
         """Allow few false prefixes: in expectation 1 of all candidates at the last level."""
         allowed = _EXPECTED_FALSE if last else _ALLOWED_FALSE
         tail = min(_MAX_TAIL, allowed / max(candidates, BYTES))
-        return cls(
-            reports=reports,
-            candidates=candidates,
-            critical=float(stats.binom.isf(tail, reports, 1 / buckets)),
-        )
+        return cls(reports=reports, critical=float(stats.binom.isf(tail, reports, 1 / buckets)))
 
     def passes(self, chance: float) -> float:
         """Return the probability to be kept, if a report supports the prefix with this chance."""
         return float(stats.binom.sf(self.critical, self.reports, chance))
 
 
-def planned_thresholds(n_users: int, lengths: Sequence[int], buckets: int) -> tuple[Threshold, ...]:
-    """Return the thresholds to expect: about as many candidates at each level as at the first."""
-    candidates = BYTES ** max(2, lengths[0])
-    return tuple(
-        Threshold.of(n_users // len(lengths), candidates, buckets, last=length == lengths[-1])
-        for length in lengths
-    )
-
-
-def sure_share(thresholds: Sequence[Threshold], p: float, q: float) -> float:
+def sure_share(mechanism: PrefixHashing, thresholds: Sequence[Threshold]) -> float:
     """Return the share from which a value passes all levels with probability .95; at most 1."""
 
     def excess(share: float) -> float:
-        chances = [each.passes(q + (p - q) * share) for each in thresholds]
-        return float(np.prod(chances)) - SURE
+        chance = mechanism.q + (mechanism.p - mechanism.q) * share
+        return float(np.prod([each.passes(chance) for each in thresholds])) - SURE
 
     if excess(1.0) <= 0:
         return 1.0
     return float(optimize.brentq(excess, 0.0, 1.0, xtol=1e-9))
 
 
+def planned_share(mechanism: PrefixHashing, n_users: int) -> float:
+    """Return the `sure_share` to expect, with as many candidates at each level as at the first."""
+    number, last = n_users // mechanism.levels, mechanism.levels - 1
+    thresholds = [
+        Threshold.of(number, BYTES**2, mechanism.buckets, last=level == last)
+        for level in range(mechanism.levels)
+    ]
+    return sure_share(mechanism, thresholds)
+
+
 def find_codes(mechanism: PrefixHashing, reports: Reports, *, text: bool) -> FoundValues:
     """
     Find the codes that many users hold; `text`: codes are texts, ended by zero bytes.
 
-    Cost: 3 ns for each report and prefix that its level extends, some hundreds: seconds for a
+    Cost: 4 ns for each report and prefix that its level extends, some hundreds: seconds for a
     million reports, and half a minute for five.
     """
-    g, thresholds, kept_numbers = mechanism.buckets, list[Threshold](), list[int]()
+    thresholds, overfull = list[Threshold](), False
     others = len(mechanism.columns[0]) - 1
     prefixes = np.indices((BYTES,) * others).reshape(others, BYTES**others).T
     counts = np.zeros(0, dtype=np.int64)
     for level in range(mechanism.levels):
-        of_level = LevelReports.of(reports, mechanism, level)
-        supports = of_level.next_counts(prefixes, g)
+        of_level = reports[reports["level"] == level]
+        supports = next_counts(mechanism, of_level, prefixes)
         allowed = np.ones(supports.shape, dtype=np.bool_)
         if text and prefixes.shape[1]:
             allowed[prefixes[:, -1] == 0, 1:] = False
-        last, candidates = level == mechanism.levels - 1, int(allowed.sum())
-        threshold = Threshold.of(of_level.number, candidates, g, last=last)
+        last = level == mechanism.levels - 1
+        threshold = Threshold.of(len(of_level), int(allowed.sum()), mechanism.buckets, last=last)
         rows, following = np.nonzero(allowed & (supports > threshold.critical))
         counts = supports[rows, following]
-        best = np.argsort(-counts, kind="stable")[:MAX_KEPT]
-        counts = counts[best]
+        best = np.argsort(-counts, kind="stable")[:_MAX_KEPT]
+        counts, overfull = counts[best], overfull or len(best) == _MAX_KEPT
         prefixes = np.column_stack([prefixes[rows[best]], following[best]])
         thresholds.append(threshold)
-        kept_numbers.append(len(prefixes))
-    values = [bytes(row) for row in prefixes.astype(np.uint8)]
-    fine = np.array([not text or _is_text(value) for value in values], dtype=np.bool_)
-    shares, errors = estimates(mechanism, counts[fine], thresholds[-1].reports)
+    values = map(bytes, prefixes.astype(np.uint8))
+    found = {
+        value: count
+        for value, count in zip(values, counts.tolist(), strict=True)
+        if not text or _is_text(value)
+    }
+    return found_values(mechanism, thresholds, found, thresholds[-1].reports, overfull=overfull)
+
+
+def found_values(
+    mechanism: PrefixHashing,
+    thresholds: Sequence[Threshold],
+    supports: Mapping[bytes, int],
+    n_reports: int,
+    *,
+    overfull: bool = False,
+) -> FoundValues:
+    """Estimate the shares of values, of each of which so many of n_reports support the value."""
+    values = sorted(supports, key=lambda value: -supports[value])
+    counts = np.array([supports[value] for value in values], dtype=np.int64)
+    shares, errors = estimates(mechanism, counts, n_reports)
     return FoundValues(
-        values=tuple(value for value, good in zip(values, fine, strict=True) if good),
+        values=tuple(values),
         shares=shares,
         standard_errors=errors,
         reports=np.array([each.reports for each in thresholds]),
-        kept=np.array(kept_numbers),
-        critical_shares=critical_shares(mechanism, thresholds),
-        sure_share=sure_share(thresholds, mechanism.p, mechanism.q),
-        expected_false=thresholds[-1].candidates * thresholds[-1].passes(mechanism.q),
+        sure_share=sure_share(mechanism, thresholds),
+        overfull=overfull,
     )
 
 
@@ -226,11 +200,3 @@ def estimates(
     shares: Vector = (support - mechanism.q) / signal
     chances = mechanism.q + signal * np.clip(shares, 0, 1)
     return shares, np.sqrt(chances * (1 - chances) / max(1, reports)) / signal
-
-
-def critical_shares(mechanism: PrefixHashing, thresholds: Sequence[Threshold]) -> Vector:
-    """Return the estimated share from which each level keeps a prefix; at most 1."""
-    least = [
-        estimates(mechanism, np.array([each.critical + 1]), each.reports)[0] for each in thresholds
-    ]
-    return np.minimum(np.concatenate(least), 1.0)

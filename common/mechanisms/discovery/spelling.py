@@ -15,14 +15,7 @@ from numpy.typing import NDArray
 
 from common.mechanisms.base import Reports
 from common.mechanisms.discovery.prefix_hashing import PrefixHashing, code_of
-from common.mechanisms.discovery.prefix_search import (
-    BYTES,
-    LevelReports,
-    Threshold,
-    critical_shares,
-    estimates,
-    sure_share,
-)
+from common.mechanisms.discovery.prefix_search import BYTES, Threshold, found_values, next_counts
 from common.messages.result import FoundValues
 
 _MOST_TRIES: Final = 20_000
@@ -38,40 +31,20 @@ def spell(mechanism: PrefixHashing, reports: Reports, codes: Sequence[str]) -> F
 
     Cost: as `find_codes`, and up to .3 s for each hash, but no more than half a minute.
     """
-    g, labels = mechanism.buckets, np.arange(1, len(codes) + 1)[:, np.newaxis]
-    levels = [LevelReports.of(reports, mechanism, level) for level in range(mechanism.levels)]
-    found = [level.next_counts(labels, g).astype(np.int32) for level in levels]
-    counts, tries = np.stack(found, axis=1), _MOST_TRIES_IN_ALL // max(1, len(codes))
-    texts = [_text_of(code, support, tries) for code, support in zip(codes, counts, strict=True)]
-    spelled = [label for label, text in enumerate(texts) if text is not None]
-    values = [text for text in texts if text is not None]
-    supports = [
-        sum(
-            int(counts[label, place, byte])
-            for place, byte in enumerate(text.ljust(mechanism.levels, b"\0"))
-        )
-        for label, text in zip(spelled, values, strict=True)
-    ]
-    shares, errors = estimates(mechanism, np.array(supports, dtype=np.int64), len(reports))
-    order = np.argsort(-shares, kind="stable").tolist()
-    thresholds = [Threshold.of(each.number, BYTES, g, last=True) for each in levels]
-    return FoundValues(
-        values=tuple(values[place] for place in order),
-        shares=shares[order],
-        standard_errors=errors[order],
-        reports=np.array([level.number for level in levels]),
-        kept=np.full(len(levels), len(codes)),
-        critical_shares=critical_shares(mechanism, thresholds),
-        sure_share=sure_share(thresholds, mechanism.p, mechanism.q),
-        expected_false=0.0,
-        not_spelled=tuple(sorted(set(range(len(codes))) - set(spelled))),
+    labels = np.arange(1, len(codes) + 1)[:, np.newaxis]
+    levels = [reports[reports["level"] == level] for level in range(mechanism.levels)]
+    counts = np.stack(
+        [next_counts(mechanism, level, labels).astype(np.int32) for level in levels], axis=1
     )
-
-
-def _text_of(code: str, counts: NDArray[np.int32], tries: int) -> bytes | None:
-    """Return the best supported text with this hash; None if it is not among the first tries."""
-    tried = islice(_best_texts(counts), min(tries, _MOST_TRIES))
-    return next((text for text in tried if code_of(text, len(code) // 2).hex() == code), None)
+    tries, supports = min(_MOST_TRIES, _MOST_TRIES_IN_ALL // max(1, len(codes))), {}
+    for code, support in zip(codes, counts, strict=True):
+        for text in islice(_best_texts(support), tries):
+            if code_of(text, len(code) // 2).hex() == code:
+                padded = list(text.ljust(mechanism.levels, b"\0"))
+                supports[text] = int(support[np.arange(mechanism.levels), padded].sum())
+                break
+    thresholds = [Threshold.of(len(level), BYTES, mechanism.buckets, last=True) for level in levels]
+    return found_values(mechanism, thresholds, supports, len(reports))
 
 
 def _best_texts(counts: NDArray[Any]) -> Iterator[bytes]:
@@ -93,14 +66,10 @@ def _best_texts(counts: NDArray[Any]) -> Iterator[bytes]:
     heapq.heapify(heap)
     while heap:
         cost, length, choices, first = heapq.heappop(heap)
-        yield _string(ranked, choices)
+        yield bytes(int(ranked[place, choice]) for place, choice in enumerate(choices))
         for place in range(first, length):
             following = choices[place] + 1
             if following < _CHOICES:
                 lost = int(support[place, following - 1] - support[place, following])
                 changed = (*choices[:place], following, *choices[place + 1 :])
                 heapq.heappush(heap, (cost + lost, length, changed, place))
-
-
-def _string(ranked: NDArray[np.int64], choices: Sequence[int]) -> bytes:
-    return bytes(int(ranked[place, choice]) for place, choice in enumerate(choices))

@@ -240,9 +240,12 @@ class HashFamily:
         return table.ravel()
 
 
+def is_prime(number: int) -> bool:
+    """Return whether a number is prime. Cost: its root's number of divisions."""
+    return number > 1 and all(number % divisor for divisor in range(2, math.isqrt(number) + 1))
+
+
 def check_prime(buckets: int) -> None:
-    """Check that the number of buckets is prime, or raise TaskError. Cost: √buckets divisions."""
-    if buckets < 2 or any(  # noqa: PLR2004  # the least prime
-        buckets % divisor == 0 for divisor in range(2, math.isqrt(buckets) + 1)
-    ):
+    """Raise TaskError unless the number of buckets is prime."""
+    if not is_prime(buckets):
         raise TaskError(f"buckets is {buckets}; it must be a prime number")

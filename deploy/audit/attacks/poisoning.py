@@ -27,18 +27,22 @@ from numpy.typing import NDArray
 from analyzer.finalize import mixture_of
 from common.errors import WireError
 from common.mechanisms.base import Counts, Mechanism, Reports, Vector, is_null
+from common.mechanisms.discovery.prefix_search import estimates
 from common.mechanisms.hashing.local_hashing import LocalHashing
 from common.mechanisms.hashing.string_hashing import StringHashing
 from common.mechanisms.randomized_response import Grr
+from common.mechanisms.registry import prefix_hashing_of
 from common.mechanisms.signed import Signed
 from common.mechanisms.support import SupportCounting
 from common.mechanisms.unary import UnaryEncoding
 from common.messages.submission import Submission, plain_reports, unpack
 from common.task.task import SUBMISSION_ID_BYTES, Task
+from deploy.audit.distributions import usual_value
 from deploy.audit.finding import Checks, Rows
 from deploy.audit.scenario import AuditSubject, Scenario
 from deploy.simulate.collection import collect, draw_group_dummies, few_enough_reports
 from shuffler.item_dummies import draw_kept
+from user_agent.contribution import encoder_for
 
 Items = NDArray[np.int64]
 
@@ -302,6 +306,36 @@ def poison(
     return (row,)
 
 
+def inject(subject: AuditSubject, rng: Generator, *, factor: float = 1.0) -> Rows:
+    """
+    Craft reports of an open dictionary's task on one value; `factor` injects a weakness.
+
+    The estimator is linear: other users' reports do not change the weight of crafted ones.
+    """
+    mechanism, checks = prefix_hashing_of(subject.task), Checks()
+    [value] = encoder_for(subject.task, None)(usual_value(subject.task), rng)
+    values = np.tile(value, (_MIN_USERS, 1))
+    reports = mechanism.randomize(values, rng)
+    reports["bucket"] = mechanism.hashed(reports, values)
+    checks.require("crafted reports are valid", bool(mechanism.valid(reports).all()))
+    support = np.array([mechanism.supports(reports, value).sum()])
+    [[measured], _] = estimates(mechanism, support, len(reports))
+    gain = factor * (1 - mechanism.q) / (mechanism.p - mechanism.q)
+    checks.require("the weight is as calculated", math.isclose(measured, gain, rel_tol=_REL_TOL))
+    row = checks.finding(
+        heading="sender disruption",
+        sentence=f"A crafted report counts as {gain:.3g} honest ones of its level. A value that "
+        f"nobody holds appears if each of {mechanism.levels} levels gets its share of them.",
+        known_limit=True,
+        coalition="users",
+        theorem="[CJG21]",
+        expected=gain,
+        measured=float(measured),
+        trials=len(reports),
+    )
+    return (row,)
+
+
 def _require_refusals(checks: Checks, task: Task, parse: Parse, numbers: Sequence[int]) -> None:
     for wrong in numbers:
         refusal = True
@@ -423,5 +457,13 @@ SCENARIOS: Final = (
         ),
         weakness="The shuffler does not count the reports of a submission.",
         weakness_options={"parse": unchecked_parse},
+    ),
+    Scenario(
+        name="value-injection",
+        title="Fake users who make a value appear that nobody holds",
+        check=inject,
+        weakness=_UNDERSTATED,
+        weakness_options={"factor": 0.9},
+        kinds=("open",),
     ),
 )

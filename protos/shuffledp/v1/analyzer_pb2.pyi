@@ -333,23 +333,20 @@ class OpenDraft(_message.Message):
 
     ENCODING_FIELD_NUMBER: _builtins.int
     CODE_BYTES_FIELD_NUMBER: _builtins.int
-    FIRST_BYTES_FIELD_NUMBER: _builtins.int
     MOST_BYTES_FIELD_NUMBER: _builtins.int
     encoding: _builtins.str
     code_bytes: _builtins.int
-    first_bytes: _builtins.int
     most_bytes: _builtins.int
     def __init__(
         self,
         *,
         encoding: _builtins.str = ...,
         code_bytes: _builtins.int = ...,
-        first_bytes: _builtins.int = ...,
         most_bytes: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["code_bytes", b"code_bytes", "encoding", b"encoding", "first_bytes", b"first_bytes", "most_bytes", b"most_bytes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["code_bytes", b"code_bytes", "encoding", b"encoding", "most_bytes", b"most_bytes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1198,13 +1195,10 @@ class FoundValues(_message.Message):
     SHARES_FIELD_NUMBER: _builtins.int
     STANDARD_ERRORS_FIELD_NUMBER: _builtins.int
     REPORTS_FIELD_NUMBER: _builtins.int
-    KEPT_FIELD_NUMBER: _builtins.int
-    CRITICAL_SHARES_FIELD_NUMBER: _builtins.int
     SURE_SHARE_FIELD_NUMBER: _builtins.int
-    EXPECTED_FALSE_FIELD_NUMBER: _builtins.int
-    NOT_SPELLED_FIELD_NUMBER: _builtins.int
+    OVERFULL_FIELD_NUMBER: _builtins.int
     sure_share: _builtins.float
-    expected_false: _builtins.float
+    overfull: _builtins.bool
     @_builtins.property
     def values(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]: ...
     @_builtins.property
@@ -1213,12 +1207,6 @@ class FoundValues(_message.Message):
     def standard_errors(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]: ...
     @_builtins.property
     def reports(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
-    @_builtins.property
-    def kept(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
-    @_builtins.property
-    def critical_shares(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]: ...
-    @_builtins.property
-    def not_spelled(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
     def __init__(
         self,
         *,
@@ -1226,15 +1214,12 @@ class FoundValues(_message.Message):
         shares: _abc.Iterable[_builtins.float] | None = ...,
         standard_errors: _abc.Iterable[_builtins.float] | None = ...,
         reports: _abc.Iterable[_builtins.int] | None = ...,
-        kept: _abc.Iterable[_builtins.int] | None = ...,
-        critical_shares: _abc.Iterable[_builtins.float] | None = ...,
         sure_share: _builtins.float = ...,
-        expected_false: _builtins.float = ...,
-        not_spelled: _abc.Iterable[_builtins.int] | None = ...,
+        overfull: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["critical_shares", b"critical_shares", "expected_false", b"expected_false", "kept", b"kept", "not_spelled", b"not_spelled", "reports", b"reports", "shares", b"shares", "standard_errors", b"standard_errors", "sure_share", b"sure_share", "values", b"values"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["overfull", b"overfull", "reports", b"reports", "shares", b"shares", "standard_errors", b"standard_errors", "sure_share", b"sure_share", "values", b"values"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

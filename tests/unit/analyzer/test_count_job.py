@@ -200,10 +200,10 @@ async def test_a_worker_that_dies_in_every_stage_changes_nothing(tmp_path: Path)
 
 
 @pytest.mark.parametrize("fine", [False, True])
-async def test_reports_that_the_estimator_needs_are_joined_in_one_order(
+async def test_reports_that_the_estimator_needs_are_joined(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, fine: bool
 ) -> None:
-    """Whatever the slices and the order of arrival; without refused reports."""
+    """Whatever the slices; without refused reports."""
     if fine:
         divide_finely(monkeypatch)
     case = published(**kind_draft_fields("discover"))
@@ -216,7 +216,8 @@ async def test_reports_that_the_estimator_needs_are_joined_in_one_order(
     counts = await count(job_over(tmp_path, case, sealed[::-1]))
 
     assert fine == (job_over(tmp_path / "b", case, sealed).n_slices > 1)
-    np.testing.assert_array_equal(mechanism.tally(reports), counts.cells)
+    sent, counted = ([row.tobytes() for row in rows] for rows in (reports, counts.cells))
+    assert sorted(sent) == sorted(counted)
     assert (40, 1) == (counts.counted, counts.refused["malformed"])
 
 

@@ -7,7 +7,8 @@ from typer.testing import CliRunner
 
 from common.errors import SettingsError
 from deploy.cli import app
-from deploy.results.found_labels import FoundTexts, labels_fragment, read_found
+from deploy.results.export import read_result
+from deploy.results.found_labels import FoundTexts, labels_fragment
 
 _HASHES = FoundTexts(kind="open", encoding="hash", texts=("00ff" * 4, "11ee" * 4))
 
@@ -60,5 +61,5 @@ def test_another_file_is_refused(tmp_path: Path, content: str) -> None:
     """Only JSON results of open dictionaries are read."""
     path = tmp_path / "result.json"
     path.write_text(content, encoding="utf-8")
-    with pytest.raises(SettingsError, match="not a JSON result of an open dictionary"):
-        read_found(path)
+    with pytest.raises(SettingsError, match="not a JSON result of open data"):
+        read_result(path, FoundTexts, "open")

@@ -12,8 +12,8 @@ from common.errors import SettingsError, TaskError
 from common.task.draft import PairDraft, TaskDraft
 from common.task.dummy_spec import DummySpec, ShufflerSpec
 from deploy.cli import app
-from deploy.results.export import as_json
-from deploy.results.next_iteration import Iterated, next_draft, read_iterated
+from deploy.results.export import as_json, read_result
+from deploy.results.next_iteration import Iterated, next_draft
 from deploy.results.result_view import result_view
 from deploy.tasks import drafts as draft_file
 from deploy.terminal.json_output import dumps
@@ -147,17 +147,17 @@ def test_a_file_that_is_not_a_result_of_pairs_is_refused(tmp_path: Path, text: s
     """The message names the file."""
     (tmp_path / "result.json").write_text(text, encoding="utf-8")
     with pytest.raises(SettingsError, match=r"result.json is not a JSON result of key-value data"):
-        read_iterated(tmp_path / "result.json")
+        read_result(tmp_path / "result.json", Iterated, "key-value")
 
 
 def test_a_missing_or_overlong_result_is_refused_unread(tmp_path: Path) -> None:
     """The message names the reason."""
     with pytest.raises(SettingsError, match="cannot be read: No such file"):
-        read_iterated(tmp_path / "none.json")
+        read_result(tmp_path / "none.json", Iterated, "key-value")
     with (tmp_path / "long.json").open("wb") as file:
         file.truncate(10**10)
     with pytest.raises(SettingsError, match="a result has at most"):
-        read_iterated(tmp_path / "long.json")
+        read_result(tmp_path / "long.json", Iterated, "key-value")
 
 
 def test_the_command_reads_a_printed_result_and_writes_the_next_draft(tmp_path: Path) -> None:

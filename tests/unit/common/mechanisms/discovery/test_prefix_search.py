@@ -5,10 +5,10 @@ from numpy.typing import NDArray
 from common.mechanisms.base import Reports
 from common.mechanisms.discovery.prefix_hashing import PrefixHashing, elements_of
 from common.mechanisms.discovery.prefix_search import (
-    LevelReports,
     Threshold,
     find_codes,
-    planned_thresholds,
+    next_counts,
+    planned_share,
     sure_share,
 )
 from common.mechanisms.weights import ResponseWeights
@@ -32,7 +32,7 @@ def _reports(mechanism: PrefixHashing, users: dict[bytes, int], seed: int) -> Re
 def test_a_report_supports_exactly_the_bytes_that_hash_to_its_bucket(
     buckets: int, others: int
 ) -> None:
-    """Prefixes of bytes and of labels, floats of either precision, and seeds that end with 0."""
+    """Prefixes of bytes and of labels, and seeds that end with 0."""
     rng, count = np.random.default_rng([buckets, others]), 20_000
     columns = (tuple(range(others + 1)),)
     mechanism = PrefixHashing(buckets, columns, ResponseWeights(true=3, other=1))
@@ -45,17 +45,14 @@ def test_a_report_supports_exactly_the_bytes_that_hash_to_its_bucket(
     if others == 1:
         prefixes[:, 0] = [0, buckets - 1, 255]
     prefixes[0] = 255
-    level = LevelReports.of(reports, mechanism, 0)
     seeds, last = reports["seed"][:, :-1].astype(np.int64), reports["seed"][:, -1:].astype(np.int64)
 
     expected = [
         (((reports["bucket"] - seeds @ prefix)[:, np.newaxis] - last * np.arange(256)) % buckets)
         for prefix in prefixes
     ]
-    assert count == level.number
-    assert [(rest == 0).sum(axis=0).tolist() for rest in expected] == level.next_counts(
-        prefixes, buckets
-    ).tolist()
+    found = next_counts(mechanism, reports, prefixes)
+    assert [(rest == 0).sum(axis=0).tolist() for rest in expected] == found.tolist()
 
 
 def _found(users: dict[bytes, int], seed: int, *, text: bool) -> FoundValues:
@@ -80,9 +77,9 @@ def test_frequent_codes_are_found_with_unbiased_shares() -> None:
 
     assert set(frequent) <= set(found.values)
     assert len(found.values) <= 5 + 12
-    assert 0 < found.expected_false <= 1
     assert n_users == found.reports.sum()
-    assert 0 < found.critical_shares.max() < found.sure_share < 0.02
+    assert 0 < found.sure_share < 0.02
+    assert not found.overfull
     figures = zip(found.shares, found.standard_errors, strict=True)
     by_value = dict(zip(found.values, figures, strict=True))
     for value in frequent:
@@ -106,7 +103,7 @@ def test_with_few_users_nothing_is_found(n_users: int) -> None:
     found = _found({b"ab": n_users}, 4, text=True)
 
     assert () == found.values
-    assert (1.0, 3, 3) == (found.sure_share, len(found.kept), len(found.critical_shares))
+    assert (1.0, 3) == (found.sure_share, len(found.reports))
 
 
 def test_an_estimate_is_unbiased_and_its_error_is_its_spread() -> None:
@@ -132,17 +129,15 @@ def test_an_estimate_is_unbiased_and_its_error_is_its_spread() -> None:
 
 def test_a_threshold_allows_few_false_values_and_a_sure_share_passes_all() -> None:
     """The tail at the last level times the candidates is at most 1; the share has .95."""
-    thresholds = planned_thresholds(602_325, (2, 3, 4, 5, 6, 7, 8), 2971)
-    mechanism = PrefixHashing(2971, _FOUR, ResponseWeights.for_epsilon(8.0))
-    share = sure_share(thresholds, mechanism.p, mechanism.q)
+    columns = tuple(tuple(range(end)) for end in range(2, 9))
+    mechanism = PrefixHashing(2971, columns, ResponseWeights.for_epsilon(8.0))
+    thresholds = [Threshold.of(86_046, 65_536, 2971, last=level == 6) for level in range(7)]
+    share = sure_share(mechanism, thresholds)
     chance = mechanism.q + (mechanism.p - mechanism.q) * share
     last = Threshold.of(1000, 10_000, 257, last=True)
+    lower = Threshold(reports=1000, critical=last.critical - 1)
 
     assert 0.95 == pytest.approx(np.prod([each.passes(chance) for each in thresholds]), abs=1e-6)
     assert 0.0008 < share < 0.001
-    assert (
-        10_000 * last.passes(1 / 257)
-        <= 1
-        < 10_000
-        * float(Threshold(reports=1000, candidates=0, critical=last.critical - 1).passes(1 / 257))
-    )
+    assert share == planned_share(mechanism, 602_325)
+    assert 10_000 * last.passes(1 / 257) <= 1 < 10_000 * lower.passes(1 / 257)
