@@ -28,7 +28,6 @@ from common.mechanisms.reduction import MatchCountReduction
 from common.mechanisms.weights import OddsOfWeights, ResponseWeights
 from common.task.draft import OpenDraft
 from common.task.specs import FIRST_BYTES, OPEN_BUCKETS, OpenEncoding, OpenSpec
-from common.task.task import MAX_LOCAL_EPSILON
 
 Columns = tuple[tuple[int, ...], ...]
 """The elements of a value that each level hashes."""
@@ -158,12 +157,6 @@ class PrefixHashing(OddsOfWeights):
             raise ReportError(f"a level is not below {self.levels}, or a number {self.buckets}")
         return reports
 
-    def supports(self, reports: Reports, value: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Return which reports have the bucket of a value, shape (elements,). Run by auditors."""
-        values = np.broadcast_to(value, (len(reports), len(value)))
-        supported: NDArray[np.bool_] = self.hashed(reports, values) == reports["bucket"]
-        return supported
-
 
 def _report_dtype(width: int) -> np.dtype[Any]:
     return np.dtype([("level", "u1"), ("seed", "<u2", (width,)), ("bucket", "<u2")])
@@ -172,9 +165,9 @@ def _report_dtype(width: int) -> np.dtype[Any]:
 def best_buckets(local_epsilon: float) -> int:
     """Return the prime of OPEN_BUCKETS nearest to e^ε + 1."""
     least, most = OPEN_BUCKETS
-    best = min(max(round(math.exp(min(local_epsilon, MAX_LOCAL_EPSILON)) + 1), least), most)
-    near = (best + sign * step for step in range(most) for sign in (-1, 1))
-    return next(each for each in near if least <= each <= most and is_prime(each))
+    best = math.exp(local_epsilon) + 1
+    by_distance = sorted(range(least, most + 1), key=lambda number: abs(number - best))
+    return next(filter(is_prime, by_distance))
 
 
 def code_of(text: bytes, length: int) -> bytes:

@@ -10,8 +10,7 @@ for each pair of report and prefix instead of 256.
 import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import Final, Self
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,31 +87,23 @@ def _inverses(g: int) -> NDArray[np.int64]:
     return np.array(inverse, dtype=np.int64)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Threshold:
-    """The critical count of a level: a prefix is kept if its count is above it."""
+def critical_count(reports: int, candidates: int, buckets: int, *, last: bool) -> float:
+    """
+    Return the count above which a level keeps a prefix.
 
-    reports: int
-    critical: float
-
-    @classmethod
-    def of(cls, reports: int, candidates: int, buckets: int, *, last: bool) -> Self:
-        """Allow few false prefixes: in expectation 1 of all candidates at the last level."""
-        allowed = _EXPECTED_FALSE if last else _ALLOWED_FALSE
-        tail = min(_MAX_TAIL, allowed / max(candidates, BYTES))
-        return cls(reports=reports, critical=float(stats.binom.isf(tail, reports, 1 / buckets)))
-
-    def passes(self, chance: float) -> float:
-        """Return the probability to be kept, if a report supports the prefix with this chance."""
-        return float(stats.binom.sf(self.critical, self.reports, chance))
+    It lets few prefixes pass that nobody holds: in expectation 1 of all at the last level.
+    """
+    allowed = _EXPECTED_FALSE if last else _ALLOWED_FALSE
+    tail = min(_MAX_TAIL, allowed / max(candidates, BYTES))
+    return float(stats.binom.isf(tail, reports, 1 / buckets))
 
 
-def sure_share(mechanism: PrefixHashing, thresholds: Sequence[Threshold]) -> float:
+def sure_share(mechanism: PrefixHashing, numbers: Counts, critical: Sequence[float]) -> float:
     """Return the share from which a value passes all levels with probability .95; at most 1."""
 
     def excess(share: float) -> float:
         chance = mechanism.q + (mechanism.p - mechanism.q) * share
-        return float(np.prod([each.passes(chance) for each in thresholds])) - SURE
+        return float(np.prod(stats.binom.sf(critical, numbers, chance))) - SURE
 
     if excess(1.0) <= 0:
         return 1.0
@@ -121,12 +112,12 @@ def sure_share(mechanism: PrefixHashing, thresholds: Sequence[Threshold]) -> flo
 
 def planned_share(mechanism: PrefixHashing, n_users: int) -> float:
     """Return the `sure_share` to expect, with as many candidates at each level as at the first."""
-    number, last = n_users // mechanism.levels, mechanism.levels - 1
-    thresholds = [
-        Threshold.of(number, BYTES**2, mechanism.buckets, last=level == last)
-        for level in range(mechanism.levels)
+    numbers = np.full(mechanism.levels, n_users // mechanism.levels)
+    critical = [
+        critical_count(number, BYTES**2, mechanism.buckets, last=level == mechanism.levels)
+        for level, number in enumerate(numbers.tolist(), start=1)
     ]
-    return sure_share(mechanism, thresholds)
+    return sure_share(mechanism, numbers, critical)
 
 
 def find_codes(mechanism: PrefixHashing, reports: Reports, *, text: bool) -> FoundValues:
@@ -136,42 +127,54 @@ def find_codes(mechanism: PrefixHashing, reports: Reports, *, text: bool) -> Fou
     Cost: 4 ns for each report and prefix that its level extends, some hundreds: seconds for a
     million reports, and half a minute for five.
     """
-    thresholds, overfull = list[Threshold](), False
+    g, critical, overfull = mechanism.buckets, list[float](), False
+    numbers = np.bincount(reports["level"], minlength=mechanism.levels)
     others = len(mechanism.columns[0]) - 1
     prefixes = np.indices((BYTES,) * others).reshape(others, BYTES**others).T
     counts = np.zeros(0, dtype=np.int64)
-    for level in range(mechanism.levels):
-        of_level = reports[reports["level"] == level]
-        supports = next_counts(mechanism, of_level, prefixes)
+    for level, number in enumerate(numbers.tolist()):
+        supports = next_counts(mechanism, reports[reports["level"] == level], prefixes)
         allowed = np.ones(supports.shape, dtype=np.bool_)
         if text and prefixes.shape[1]:
             allowed[prefixes[:, -1] == 0, 1:] = False
         last = level == mechanism.levels - 1
-        threshold = Threshold.of(len(of_level), int(allowed.sum()), mechanism.buckets, last=last)
-        rows, following = np.nonzero(allowed & (supports > threshold.critical))
+        critical.append(critical_count(number, int(allowed.sum()), g, last=last))
+        rows, following = np.nonzero(allowed & (supports > critical[-1]))
         counts = supports[rows, following]
         best = np.argsort(-counts, kind="stable")[:_MAX_KEPT]
         counts, overfull = counts[best], overfull or len(best) == _MAX_KEPT
         prefixes = np.column_stack([prefixes[rows[best]], following[best]])
-        thresholds.append(threshold)
     values = map(bytes, prefixes.astype(np.uint8))
-    found = {
-        value: count
-        for value, count in zip(values, counts.tolist(), strict=True)
-        if not text or _is_text(value)
-    }
-    return found_values(mechanism, thresholds, found, thresholds[-1].reports, overfull=overfull)
+    found = dict(zip(values, counts.tolist(), strict=True))
+    if text:
+        found = {value: found[value] for value in found if _is_text(value)}
+    return found_values(mechanism, numbers, critical, found, int(numbers[-1]), overfull=overfull)
+
+
+def _is_text(value: bytes) -> bool:
+    return any(value) and value == value.decode(errors="ignore").encode()
 
 
 def found_values(
     mechanism: PrefixHashing,
-    thresholds: Sequence[Threshold],
+    numbers: Counts,
+    critical: Sequence[float],
     supports: Mapping[bytes, int],
     n_reports: int,
     *,
     overfull: bool = False,
 ) -> FoundValues:
-    """Estimate the shares of values, of each of which so many of n_reports support the value."""
+    """
+    Complete a result, with values by falling share.
+
+    Args:
+        mechanism: The task's mechanism.
+        numbers: Reports of each level, shape (levels,).
+        critical: Critical count of each level.
+        supports: For each value found, how many of `n_reports` reports support it.
+        n_reports: Reports that can support a whole value.
+        overfull: Whether prefixes were left out.
+    """
     values = sorted(supports, key=lambda value: -supports[value])
     counts = np.array([supports[value] for value in values], dtype=np.int64)
     shares, errors = estimates(mechanism, counts, n_reports)
@@ -179,17 +182,10 @@ def found_values(
         values=tuple(values),
         shares=shares,
         standard_errors=errors,
-        reports=np.array([each.reports for each in thresholds]),
-        sure_share=sure_share(mechanism, thresholds),
+        reports=numbers,
+        sure_share=sure_share(mechanism, numbers, critical),
         overfull=overfull,
     )
-
-
-def _is_text(value: bytes) -> bool:
-    try:
-        return bool(value.rstrip(b"\0").decode())
-    except UnicodeDecodeError:
-        return False
 
 
 def estimates(

@@ -15,7 +15,12 @@ from numpy.typing import NDArray
 
 from common.mechanisms.base import Reports
 from common.mechanisms.discovery.prefix_hashing import PrefixHashing, code_of
-from common.mechanisms.discovery.prefix_search import BYTES, Threshold, found_values, next_counts
+from common.mechanisms.discovery.prefix_search import (
+    BYTES,
+    critical_count,
+    found_values,
+    next_counts,
+)
 from common.messages.result import FoundValues
 
 _MOST_TRIES: Final = 20_000
@@ -32,19 +37,22 @@ def spell(mechanism: PrefixHashing, reports: Reports, codes: Sequence[str]) -> F
     Cost: as `find_codes`, and up to .3 s for each hash, but no more than half a minute.
     """
     labels = np.arange(1, len(codes) + 1)[:, np.newaxis]
-    levels = [reports[reports["level"] == level] for level in range(mechanism.levels)]
-    counts = np.stack(
-        [next_counts(mechanism, level, labels).astype(np.int32) for level in levels], axis=1
-    )
+    by_level = [
+        next_counts(mechanism, reports[reports["level"] == level], labels).astype(np.int32)
+        for level in range(mechanism.levels)
+    ]
     tries, supports = min(_MOST_TRIES, _MOST_TRIES_IN_ALL // max(1, len(codes))), {}
-    for code, support in zip(codes, counts, strict=True):
-        for text in islice(_best_texts(support), tries):
+    for code, counts in zip(codes, np.stack(by_level, axis=1), strict=True):
+        for text in islice(_best_texts(counts), tries):
             if code_of(text, len(code) // 2).hex() == code:
-                padded = list(text.ljust(mechanism.levels, b"\0"))
-                supports[text] = int(support[np.arange(mechanism.levels), padded].sum())
+                padded = text.ljust(mechanism.levels, b"\0")
+                supports[text] = int(counts[np.arange(len(padded)), list(padded)].sum())
                 break
-    thresholds = [Threshold.of(len(level), BYTES, mechanism.buckets, last=True) for level in levels]
-    return found_values(mechanism, thresholds, supports, len(reports))
+    numbers = np.bincount(reports["level"], minlength=mechanism.levels)
+    critical = [
+        critical_count(number, BYTES, mechanism.buckets, last=True) for number in numbers.tolist()
+    ]
+    return found_values(mechanism, numbers, critical, supports, len(reports))
 
 
 def _best_texts(counts: NDArray[Any]) -> Iterator[bytes]:

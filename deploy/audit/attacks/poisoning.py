@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from analyzer.finalize import mixture_of
 from common.errors import WireError
 from common.mechanisms.base import Counts, Mechanism, Reports, Vector, is_null
-from common.mechanisms.discovery.prefix_search import estimates
+from common.mechanisms.discovery.prefix_search import estimates, next_counts
 from common.mechanisms.hashing.local_hashing import LocalHashing
 from common.mechanisms.hashing.string_hashing import StringHashing
 from common.mechanisms.randomized_response import Grr
@@ -316,10 +316,11 @@ def inject(subject: AuditSubject, rng: Generator, *, factor: float = 1.0) -> Row
     [value] = encoder_for(subject.task, None)(usual_value(subject.task), rng)
     values = np.tile(value, (_MIN_USERS, 1))
     reports = mechanism.randomize(values, rng)
+    reports["level"] = mechanism.levels - 1
     reports["bucket"] = mechanism.hashed(reports, values)
-    checks.require("crafted reports are valid", bool(mechanism.valid(reports).all()))
-    support = np.array([mechanism.supports(reports, value).sum()])
-    [[measured], _] = estimates(mechanism, support, len(reports))
+    *prefix, last = value[list(mechanism.columns[-1])].tolist()
+    [counts] = next_counts(mechanism, mechanism.tally(reports), np.array([prefix]))
+    [[measured], _] = estimates(mechanism, counts[[last]], len(reports))
     gain = factor * (1 - mechanism.q) / (mechanism.p - mechanism.q)
     checks.require("the weight is as calculated", math.isclose(measured, gain, rel_tol=_REL_TOL))
     row = checks.finding(

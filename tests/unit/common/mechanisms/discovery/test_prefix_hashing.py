@@ -63,7 +63,6 @@ def test_a_report_has_its_exact_distribution() -> None:
     assert stats.chisquare(found, count * np.array(expected)).pvalue > 1e-7
     assert (3 / 5, 1 / 3) == (_SMALL.p, _SMALL.q)
     assert 3 * 0.2 == pytest.approx(_SMALL.reduction.blanket)
-    assert 0.6 == pytest.approx(float(_SMALL.supports(reports, value).mean()), abs=0.005)
 
 
 def test_a_tally_is_the_valid_reports() -> None:

@@ -1,11 +1,12 @@
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from scipy import stats
 
 from common.mechanisms.base import Reports
 from common.mechanisms.discovery.prefix_hashing import PrefixHashing, elements_of
 from common.mechanisms.discovery.prefix_search import (
-    Threshold,
+    critical_count,
     find_codes,
     next_counts,
     planned_share,
@@ -131,13 +132,14 @@ def test_a_threshold_allows_few_false_values_and_a_sure_share_passes_all() -> No
     """The tail at the last level times the candidates is at most 1; the share has .95."""
     columns = tuple(tuple(range(end)) for end in range(2, 9))
     mechanism = PrefixHashing(2971, columns, ResponseWeights.for_epsilon(8.0))
-    thresholds = [Threshold.of(86_046, 65_536, 2971, last=level == 6) for level in range(7)]
-    share = sure_share(mechanism, thresholds)
+    numbers = np.full(7, 86_046)
+    critical = [critical_count(86_046, 65_536, 2971, last=level == 6) for level in range(7)]
+    share = sure_share(mechanism, numbers, critical)
     chance = mechanism.q + (mechanism.p - mechanism.q) * share
-    last = Threshold.of(1000, 10_000, 257, last=True)
-    lower = Threshold(reports=1000, critical=last.critical - 1)
+    last = critical_count(1000, 10_000, 257, last=True)
+    false = [10_000 * stats.binom.sf(count, 1000, 1 / 257) for count in (last, last - 1)]
 
-    assert 0.95 == pytest.approx(np.prod([each.passes(chance) for each in thresholds]), abs=1e-6)
+    assert 0.95 == pytest.approx(np.prod(stats.binom.sf(critical, numbers, chance)), abs=1e-6)
     assert 0.0008 < share < 0.001
     assert share == planned_share(mechanism, 602_325)
-    assert 10_000 * last.passes(1 / 257) <= 1 < 10_000 * lower.passes(1 / 257)
+    assert false[0] <= 1 < false[1]
