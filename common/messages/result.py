@@ -192,6 +192,10 @@ class FoundValues:
     """Number of reports of each level."""
     sure_share: float
     """Share from which a value is found with 95 % probability; 1 if too few users took part."""
+    least_share: float
+    """Share below which nothing was found: what the critical counts stand for; at most 1."""
+    expected_false: float
+    """At most this many of the values found are held by nobody, in expectation."""
     overfull: bool = False
     """Whether a level left out prefixes because too many seemed frequent."""
 

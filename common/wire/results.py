@@ -135,6 +135,8 @@ _FOUND_VALUES: Final = Codec(
         "standard_errors": _error,
         "reports": _counts,
         "sure_share": partial(parse_amount, maximum=1),
+        "least_share": partial(parse_amount, maximum=1),
+        "expected_false": partial(parse_amount, maximum=MAX_DOMAIN_SIZE),
     },
     {"reports": np.ndarray.tolist},
 )

@@ -55,8 +55,8 @@ _DETECTED: Final = (
 )
 _RARE: Final = (
     "Rare values are not found, by design: one that {:.2g}\N{NO-BREAK SPACE}% of users hold is "
-    "found with 95\N{NO-BREAK SPACE}% probability. On average, at most one of the values found is "
-    "held by nobody."
+    "found with 95\N{NO-BREAK SPACE}% probability, and hardly one below "
+    "{:.2g}\N{NO-BREAK SPACE}%. Expected number of values found that nobody holds: at most {:.2g}."
 )
 _NONE_FOUND: Final = "No value was frequent enough to be found."
 _OVERFULL: Final = (
@@ -142,7 +142,9 @@ def _found_values(
         names = [value.rstrip(b"\0").decode(errors="replace") for value in values]
     spelled = {code_of(value, spec.code_bytes).hex() for value in values}
     missing = [label for label in task.labels if label not in spelled]
-    notes = [_RARE.format(100 * estimate.sure_share)]
+    notes = [
+        _RARE.format(100 * estimate.sure_share, 100 * estimate.least_share, estimate.expected_false)
+    ]
     if missing:
         notes.append(f"Texts of {len(missing):,} of {task.domain_size:,} hashes were not found.")
     truth, errors, error_fields = None, "", dict[str, Any]()

@@ -70,7 +70,7 @@ _NOT_FROM_OUTSIDE: Final = {
         "deploy.docker.deployment.Deployment.prepare",
         "deploy.load.users.SealedUsers.save",
         "deploy.load.users.seal_values",
-        "deploy.results.result_view.names_of",  # of a parsed result
+        "deploy.results.result_view._found_values",  # of a parsed result
         "deploy.tasks.task_view.as_json",
         "shuffler.inclusion.write_proof",
         "shuffler.storage.group.Group.entries",

@@ -69,6 +69,8 @@ def _estimate(task: Task) -> Estimate:
             standard_errors=np.full(3, 0.03125),
             reports=np.full(5, N_USERS // 5),
             sure_share=0.125,
+            least_share=0.0625,
+            expected_false=0.5,
         )
     if task.kind == "key-value":
         return KeyValues(

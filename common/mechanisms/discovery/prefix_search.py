@@ -10,6 +10,7 @@ for each pair of report and prefix instead of 256.
 import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -138,7 +139,8 @@ def find_codes(mechanism: PrefixHashing, reports: Reports, *, text: bool) -> Fou
         if text and prefixes.shape[1]:
             allowed[prefixes[:, -1] == 0, 1:] = False
         last = level == mechanism.levels - 1
-        critical.append(critical_count(number, int(allowed.sum()), g, last=last))
+        candidates = int(allowed.sum())
+        critical.append(critical_count(number, candidates, g, last=last))
         rows, following = np.nonzero(allowed & (supports > critical[-1]))
         counts = supports[rows, following]
         best = np.argsort(-counts, kind="stable")[:_MAX_KEPT]
@@ -148,7 +150,10 @@ def find_codes(mechanism: PrefixHashing, reports: Reports, *, text: bool) -> Fou
     found = dict(zip(values, counts.tolist(), strict=True))
     if text:
         found = {value: found[value] for value in found if _is_text(value)}
-    return found_values(mechanism, numbers, critical, found, int(numbers[-1]), overfull=overfull)
+    n_reports = int(numbers[-1])
+    result = found_values(mechanism, numbers, critical, found, n_reports, overfull=overfull)
+    by_chance = candidates * float(stats.binom.sf(critical[-1], n_reports, 1 / g))
+    return replace(result, expected_false=by_chance)
 
 
 def _is_text(value: bytes) -> bool:
@@ -178,21 +183,24 @@ def found_values(
     values = sorted(supports, key=lambda value: -supports[value])
     counts = np.array([supports[value] for value in values], dtype=np.int64)
     shares, errors = estimates(mechanism, counts, n_reports)
+    least, _ = estimates(mechanism, np.array(critical) + 1, np.maximum(numbers, 1))
     return FoundValues(
         values=tuple(values),
         shares=shares,
         standard_errors=errors,
         reports=numbers,
         sure_share=sure_share(mechanism, numbers, critical),
+        least_share=float(np.clip(least.max(), 0.0, 1.0)),
+        expected_false=0.0,
         overfull=overfull,
     )
 
 
 def estimates(
-    mechanism: PrefixHashing, counts: Counts | Vector, reports: float
+    mechanism: PrefixHashing, counts: Counts | Vector, reports: float | Vector
 ) -> tuple[Vector, Vector]:
     """Return unbiased shares from counts of supporting reports, and their standard errors."""
-    signal, support = mechanism.p - mechanism.q, counts / max(1, reports)
+    signal, support = mechanism.p - mechanism.q, counts / np.maximum(1, reports)
     shares: Vector = (support - mechanism.q) / signal
     chances = mechanism.q + signal * np.clip(shares, 0, 1)
-    return shares, np.sqrt(chances * (1 - chances) / max(1, reports)) / signal
+    return shares, np.sqrt(chances * (1 - chances) / np.maximum(1, reports)) / signal

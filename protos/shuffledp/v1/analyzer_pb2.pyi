@@ -1196,8 +1196,12 @@ class FoundValues(_message.Message):
     STANDARD_ERRORS_FIELD_NUMBER: _builtins.int
     REPORTS_FIELD_NUMBER: _builtins.int
     SURE_SHARE_FIELD_NUMBER: _builtins.int
+    LEAST_SHARE_FIELD_NUMBER: _builtins.int
+    EXPECTED_FALSE_FIELD_NUMBER: _builtins.int
     OVERFULL_FIELD_NUMBER: _builtins.int
     sure_share: _builtins.float
+    least_share: _builtins.float
+    expected_false: _builtins.float
     overfull: _builtins.bool
     @_builtins.property
     def values(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]: ...
@@ -1215,11 +1219,13 @@ class FoundValues(_message.Message):
         standard_errors: _abc.Iterable[_builtins.float] | None = ...,
         reports: _abc.Iterable[_builtins.int] | None = ...,
         sure_share: _builtins.float = ...,
+        least_share: _builtins.float = ...,
+        expected_false: _builtins.float = ...,
         overfull: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["overfull", b"overfull", "reports", b"reports", "shares", b"shares", "standard_errors", b"standard_errors", "sure_share", b"sure_share", "values", b"values"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["expected_false", b"expected_false", "least_share", b"least_share", "overfull", b"overfull", "reports", b"reports", "shares", b"shares", "standard_errors", b"standard_errors", "sure_share", b"sure_share", "values", b"values"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

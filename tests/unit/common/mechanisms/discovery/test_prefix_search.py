@@ -79,7 +79,8 @@ def test_frequent_codes_are_found_with_unbiased_shares() -> None:
     assert set(frequent) <= set(found.values)
     assert len(found.values) <= 5 + 12
     assert n_users == found.reports.sum()
-    assert 0 < found.sure_share < 0.02
+    assert 0 < found.least_share < found.sure_share < 0.02
+    assert 0 < found.expected_false <= 1
     assert not found.overfull
     figures = zip(found.shares, found.standard_errors, strict=True)
     by_value = dict(zip(found.values, figures, strict=True))
