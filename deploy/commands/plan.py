@@ -3,14 +3,14 @@
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import typer
 
 from common.errors import PlanError
 from common.protocols import Kind
 from common.runtime.clock import SystemClock
-from common.task.domain_spec import EdgesSpec, Spacing
+from common.task.domain_spec import EdgesSpec
 from common.task.draft import NumberDraft, PairDraft
 from deploy.commands.options import AsJson, TaskKind, describe_options, parse_cap
 from deploy.planning import plan_view
@@ -51,7 +51,7 @@ def plan(
     task_kind: TaskKind = "categorical",
     low: float | None = None,
     high: float | None = None,
-    spacing: Spacing = "equal",
+    spacing: Literal["equal", "logarithmic"] = "equal",
     unit: str = "",
     breakdown: str = "",
     prefix: Prefix = "average",
@@ -77,8 +77,8 @@ def plan(
         users: Expected number of users, for which the error is minimised.
         central_epsilon: Target epsilon against the analyzer, for all rounds together.
         domain_size: Number of possible values, of buckets, of numbers in a vector, or of keys.
-        low: Lower end of the value range, for buckets, numbers and pairs.  [-1]
-        high: Upper end of the value range, for buckets, numbers and pairs.  [1]
+        low: Lower end of the value range, for buckets, numbers and pairs.  [-1; none for buckets]
+        high: Upper end of the value range, for buckets, numbers and pairs.  [1; none for buckets]
         spacing: Buckets of equal width (equal) or of equal ratio (logarithmic).
         unit: Unit of the numbers in buckets, such as ms.
         breakdown: A public attribute and its values, such as country=DE,FR; items only.
@@ -108,8 +108,8 @@ def plan(
     if breakdown:
         fields["breakdown"] = parse_breakdown(breakdown)
     if task_kind == "ordered":
-        ends = {name: end for name, end in (("low", low), ("high", high)) if end is not None}
-        low, high = ends.get("low", -1.0), ends.get("high", 1.0)
+        if low is None or high is None:
+            raise PlanError("--low and --high are missing: the range of the buckets")
         fields["edges"] = EdgesSpec(spacing=spacing, buckets=size, unit=unit, low=low, high=high)
     else:
         fields |= _range(task_kind, low, high)

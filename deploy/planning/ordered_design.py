@@ -1,5 +1,6 @@
 """Designs for ordered buckets: flat histograms, and hierarchies whose fan-out is chosen. Pure."""
 
+import dataclasses
 import math
 from typing import Final
 
@@ -55,7 +56,8 @@ def ordered_design(protocol: str, target: Requirements) -> ValueDesign:
 
 def _of_draft(draft: TaskDraft, target: Requirements, note: str = "") -> ValueDesign:
     """Return the design of a draft's task; raise TaskError if the draft breaks a rule."""
-    task = complete(draft, analyzer_key=UNUSED_KEY, nonce=bytes(32))
+    alone = dataclasses.replace(draft, population="")  # its budget follows from the plan
+    task = complete(alone, analyzer_key=UNUSED_KEY, nonce=bytes(32))
     return ValueDesign(
         protocol=draft.protocol,
         target=target,

@@ -80,7 +80,7 @@ def _design_as_json(design: Design) -> dict[str, Any]:
         share = design.smallest_share
         return common | {
             "mechanism": asdict(design.task.mechanism),
-            "local_epsilon": design.local_epsilon,
+            "local_epsilon": number_or_text(design.local_epsilon),
             "central_epsilon": design.task.central_epsilon,
             "bytes_per_user": design.bytes_per_user,
             "messages_per_user": design.messages_per_user,

@@ -17,9 +17,9 @@ _ROOT: Final = Path(__file__).parents[2]
 _PARTIES: Final = ("user_agent", "shuffler", "analyzer", "issuer", "witness")
 _FOLDERS: Final = ("protos", "common", *_PARTIES, "deploy")
 _MOST_LINES: Final = 600
-_PRODUCT_LINES: Final = 55_750
-_DEPLOY_LINES: Final = 20_550
-_TEST_LINES: Final = 48_400
+_PRODUCT_LINES: Final = 59_550
+_DEPLOY_LINES: Final = 22_650
+_TEST_LINES: Final = 50_900
 _EVERY_PARTY_HAS: Final = {"server.py", "servicer.py", "settings.py", "metrics.py"}
 """Files that each party has, under one name."""
 
