@@ -2,15 +2,14 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final, NamedTuple, Self
+from typing import Final, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special
 
 from common.crypto.hpke_pool import Opened
 from common.errors import SuspectBatchError, UnusableBatchError
-from common.mechanisms.base import Randomizer, Reports, is_null
+from common.mechanisms.base import Randomizer, Reports, Tally, is_null
 from common.messages.batch import BatchManifest
 from common.messages.result import RefusalCause
 from common.task.task import Task, honest_share
@@ -34,8 +33,7 @@ class PartCounts(NamedTuple):
 class BatchCounts:
     """Counts of an opened batch, without its sentinels."""
 
-    cells: NDArray[Any]
-    """What the task's mechanism makes of the reports: see `Randomizer.tally`."""
+    cells: Tally
     counted: int
     """Reports in `cells`."""
     null: int
@@ -47,12 +45,7 @@ class BatchCounts:
 
     @classmethod
     def joined(
-        cls,
-        cells: NDArray[Any],
-        parts: Iterable[PartCounts],
-        *,
-        n_repeated: int,
-        open_seconds: float,
+        cls, cells: Tally, parts: Iterable[PartCounts], *, n_repeated: int, open_seconds: float
     ) -> Self:
         """
         Join the counts of all parts.
@@ -77,7 +70,7 @@ class BatchCounts:
         return sum(self.refused.values())
 
 
-def count_reports(opened: Opened, mechanism: Randomizer) -> tuple[PartCounts, NDArray[Any]]:
+def count_reports(opened: Opened, mechanism: Randomizer) -> tuple[PartCounts, Tally]:
     """Check opened reports; count the valid ones by cell. Run by the analyzer's workers."""
     readable = np.frombuffer(opened.readable, dtype=np.bool_)
     reports: Reports = np.frombuffer(opened.plaintexts, dtype=mechanism.report_dtype)[readable]

@@ -14,7 +14,7 @@ ciphertexts differ.
 import hashlib
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Final, Self
+from typing import Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,7 @@ from common.crypto.batch_key import BatchKey
 from common.crypto.hpke import HpkePrivateKey, report_context
 from common.crypto.hpke_pool import open_each
 from common.errors import DamagedStorageError, UnusableBatchError
-from common.mechanisms.base import Randomizer
+from common.mechanisms.base import Randomizer, Tally
 from common.messages.batch import CONTENT_HASH_BYTES, BatchId, BatchManifest
 from common.messages.inclusion_proof import (
     HASH_BYTES,
@@ -226,7 +226,7 @@ class CountJob:
         blocks.put(f"{_COUNTS}/{slice_number}", counts.tobytes())
         return found
 
-    def cells(self) -> NDArray[Any]:
+    def cells(self) -> Tally:
         """Add up the counts of all slices, or join their reports. Run by the coordinator."""
         mechanism, blocks = _mechanism_of(self.task_bytes), self.sealed_blocks()
         none = mechanism.tally(np.empty(0, dtype=mechanism.report_dtype))

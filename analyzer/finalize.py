@@ -3,17 +3,16 @@
 import dataclasses
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Final, cast
+from typing import Final, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from analyzer.batch_counts import BatchCounts
 from analyzer.estimation.histogram import estimate
 from analyzer.estimation.projection import shrink_to_zero
 from analyzer.sentinels import SentinelMatches
 from common.accounting.guarantees import guarantees, published_claim
-from common.mechanisms.base import Counts, Mechanism, Mixture, Randomizer, Reports
+from common.mechanisms.base import Counts, Mechanism, Mixture, Randomizer, Reports, Tally
 from common.mechanisms.discovery.prefix_hashing import PrefixHashing
 from common.mechanisms.discovery.prefix_search import find_codes
 from common.mechanisms.discovery.spelling import spell
@@ -77,9 +76,7 @@ def mixture_of(
     )
 
 
-def estimate_result(
-    task: Task, randomizer: Randomizer, cells: NDArray[Any], mixture: Mixture
-) -> Estimate:
+def estimate_result(task: Task, randomizer: Randomizer, cells: Tally, mixture: Mixture) -> Estimate:
     """
     Estimate a task's result from its randomizer's tally, for every kind of value. Pure.
 
@@ -148,7 +145,7 @@ def _found_values(task: Task, randomizer: Randomizer, reports: Reports) -> Found
     return find_codes(mechanism, reports, text=spec.encoding == "text")
 
 
-_WITHOUT_DUMMIES: Final[Mapping[Kind, Callable[[Task, Randomizer, NDArray[Any]], Estimate]]] = {
+_WITHOUT_DUMMIES: Final[Mapping[Kind, Callable[[Task, Randomizer, Tally], Estimate]]] = {
     "string": _bit_table,
     "open": _found_values,
     "mean": _means,

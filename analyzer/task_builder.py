@@ -58,8 +58,8 @@ def complete(draft: TaskDraft, *, analyzer_key: bytes, nonce: bytes) -> Task:
     Cost: one search for ε, a few tenths of a second.
     """
     protocol = protocol_named(draft.protocol)
-    if protocol.kind == "string" and draft.labels:
-        draft = _of_labels(draft)
+    if protocol.kind == "string":  # devices normalise texts
+        draft = dataclasses.replace(draft, labels=tuple(map(normalize, draft.labels)))
     draft = _with_all_items(draft)
     check_new_labels(draft.labels)
     check_domain_size(draft.domain_size, protocol.kind)
@@ -94,12 +94,6 @@ def complete(draft: TaskDraft, *, analyzer_key: bytes, nonce: bytes) -> Task:
         budget_delta=draft.delta if draft.budget_delta is None else draft.budget_delta,
     )
     return dataclasses.replace(task, central_epsilon=claimable_epsilon(task))
-
-
-def _of_labels(draft: TaskDraft) -> TaskDraft:
-    """Normalise labels as devices do."""
-    labels = tuple(normalize(label) for label in draft.labels)
-    return dataclasses.replace(draft, labels=labels)
 
 
 def _with_all_items(draft: TaskDraft) -> TaskDraft:

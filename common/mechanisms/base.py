@@ -10,11 +10,13 @@ from common.errors import TaskError, ValueRangeError
 from common.mechanisms.reduction import MatchCountReduction, Reduction
 from common.mechanisms.weights import ResponseWeights
 from common.protocols import MechanismName
-from common.task.specs import MechanismSpec
+from common.task.specs import AnySpec, MechanismSpec
 
 Reports = NDArray[np.void]
 """n reports: shape (n,), of a mechanism's report_dtype."""
 Counts = NDArray[np.int64]
+Tally = NDArray[Any]
+"""Counts, or for open dictionaries reports: see `Randomizer.tally`."""
 Vector = NDArray[np.float64]
 """Floats; docstrings state the shape."""
 
@@ -48,7 +50,7 @@ class Randomizer(Protocol):
     def valid(self, reports: Reports) -> NDArray[np.bool_]:
         """Return a mask, (n,), of the reports that `randomize` can return. Run by the analyzer."""
 
-    def tally(self, reports: Reports) -> NDArray[Any]:
+    def tally(self, reports: Reports) -> Tally:
         """
         Sum reports into the counts that the analyzer keeps. Run by the analyzer.
 
@@ -147,9 +149,6 @@ class Mechanism(Randomizer, Protocol):
         domain.
         """
 
-    def tally(self, reports: Reports) -> Counts:
-        """Count reports by cell, shape (cells,); raise ReportError if one is not valid."""
-
     def dummies(self, count: int, rng: np.random.Generator) -> Reports:
         """Draw `count` reports from the blanket, without an input. Run by the user agent."""
 
@@ -233,6 +232,14 @@ class MechanismRequest:
             true_weight=weights.true,
             other_weight=weights.other,
             report_bytes=dtype.itemsize,
+        )
+
+
+def check_report_bytes(spec: AnySpec, dtype: np.dtype[Any]) -> None:
+    """Check that a task states the length of its mechanism's reports, or raise TaskError."""
+    if spec.report_bytes != dtype.itemsize:
+        raise TaskError(
+            f"report_bytes is {spec.report_bytes}; for this mechanism it must be {dtype.itemsize}"
         )
 
 

@@ -4,8 +4,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final, Protocol
 
-from common.errors import TaskError
-from common.mechanisms.base import Mechanism, MechanismRequest, Randomizer
+from common.mechanisms.base import Mechanism, MechanismRequest, Randomizer, check_report_bytes
 from common.mechanisms.discovery.prefix_hashing import PrefixHashing
 from common.mechanisms.hashing.local_hashing import LocalHashing
 from common.mechanisms.hashing.string_hashing import StringHashing
@@ -91,11 +90,7 @@ def mechanism_of(task: Task) -> Mechanism:
     clusters = task.dummies.clusters is not None
     factory = Signed if clusters else _ITEM_MECHANISMS[task.item_mechanism.name]
     mechanism = factory.of(task)
-    if mechanism.report_dtype.itemsize != task.mechanism.report_bytes:
-        raise TaskError(
-            f"report_bytes is {task.mechanism.report_bytes}; "
-            f"for this mechanism it must be {mechanism.report_dtype.itemsize}"
-        )
+    check_report_bytes(task.mechanism, mechanism.report_dtype)
     return mechanism
 
 

@@ -115,10 +115,6 @@ class Means:
     def __post_init__(self) -> None:
         _check_lengths("means", self.means, self.standard_errors, self.shrunk)
 
-    def interval(self, confidence: float) -> Interval:
-        """Return the ends of each mean's confidence interval; not simultaneous."""
-        return interval_around(self.means, interval_half_width(confidence) * self.standard_errors)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Owners:
@@ -201,10 +197,6 @@ class FoundValues:
 
     def __post_init__(self) -> None:
         _check_lengths("found values", self.values, self.shares, self.standard_errors)
-
-    def interval(self, confidence: float) -> Interval:
-        """Return the ends of each share's confidence interval; not simultaneous."""
-        return interval_around(self.shares, interval_half_width(confidence) * self.standard_errors)
 
 
 Estimate = Histogram | Means | KeyValues | BitTable | FoundValues

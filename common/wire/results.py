@@ -54,8 +54,6 @@ from protos.shuffledp.v1 import analyzer_pb2
 
 MAX_RESULT_BYTES: Final = 1024 * 1024 * 1024
 """Maximum size of a result, which may hold three numbers for each of 2^24 items."""
-MAX_FOUND: Final = 2**16
-"""Maximum number of values found in an open dictionary."""
 MAX_LEDGER_ENTRIES: Final = 10_000
 """Maximum number of entries in one answer."""
 MAX_ENTRY_NUMBER: Final = 2**63 - 1
@@ -75,7 +73,6 @@ def _counts(_name: str, fields: Sequence[int]) -> NDArray[np.int64]:
 
 
 def _values(_name: str, fields: Sequence[bytes]) -> tuple[bytes, ...]:
-    parse_count("the number of found values", len(fields), MAX_FOUND)
     return tuple(parse_bounded("a found value", each, MAX_SPELLED_BYTES) for each in fields)
 
 

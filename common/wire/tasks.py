@@ -16,13 +16,11 @@ from common.task.draft import NumberDraft, OpenDraft, PairDraft, TaskDraft, Text
 from common.task.dummy_spec import MAX_DUMMIES, DummySpec, ShufflerSpec
 from common.task.specs import (
     MAX_BITS,
-    MAX_CODE_BYTES,
     MAX_COHORTS,
     MAX_DOMAIN_SIZE,
     MAX_HASHES,
     MAX_LABEL_CHARACTERS,
     MAX_QUESTION_CHARACTERS,
-    MAX_SPELLED_BYTES,
     MAX_TEXT_BYTES,
 )
 from common.task.task import MAX_POPULATION_CHARACTERS, MAX_TASK_BYTES, MAX_USERS
@@ -140,15 +138,7 @@ _TABLES: Final[dict[str, Codec[Any, Any]]] = {
             "question": partial(parse_bounded, length=MAX_QUESTION_CHARACTERS),
         },
     ),
-    "open": Codec(
-        OpenDraft,
-        analyzer_pb2.OpenDraft,
-        {
-            "encoding": partial(parse_bounded, length=_MAX_NAME),
-            "code_bytes": partial(parse_count, maximum=MAX_CODE_BYTES),
-            "most_bytes": partial(parse_count, maximum=MAX_SPELLED_BYTES),
-        },
-    ),
+    "open": Codec(OpenDraft, analyzer_pb2.OpenDraft),
     "pairs": Codec(PairDraft, analyzer_pb2.PairDraft, {"key_share": _share}),
     "tokens": TOKENS,
 }

@@ -354,12 +354,11 @@ def _text_parts(task: Task, text: str, reports: Reports) -> Iterator[ReportPart]
 
 def _open_parts(task: Task, value: Value, reports: Reports) -> Iterator[ReportPart]:
     """Yield levels and seed elements, which are uniform, then buckets relative to the value's."""
-    spec, seeds = spec_as(task.mechanism, OpenSpec), reports["seed"].astype(np.int64)
-    level = reports["level"].astype(np.int64)
-    yield ReportPart(name="levels", cells=level, chances=np.full((1, spec.levels), 1 / spec.levels))
-    for element in seeds.T:
-        even = np.full((1, spec.buckets), 1 / spec.buckets)
-        yield ReportPart(name="seeds", cells=element, chances=even)
+    spec = spec_as(task.mechanism, OpenSpec)
+    seeds = [("seeds", element, spec.buckets) for element in reports["seed"].T]
+    for name, cells, size in (("levels", reports["level"], spec.levels), *seeds):
+        even = np.full((1, size), 1 / size)
+        yield ReportPart(name=name, cells=cells.astype(np.int64), chances=even)
     held = encoder_for(task, None)(value, np.random.default_rng(0))
     hashed = prefix_hashing_of(task).hashed(reports, np.repeat(held, len(reports), axis=0))
     chances = np.full((1, spec.buckets), float(spec.other_weight))
@@ -409,9 +408,9 @@ def worst_values(task: Task) -> tuple[tuple[Value, Value], ...]:
     if task.kind in ITEM_KINDS:
         return ((0, task.domain_size - 1),)
     if task.kind == "open":  # any two that differ in their first byte
-        most = 256 ** spec_as(task.mechanism, OpenSpec).code_bytes - 1
-        code = spec_as(task.mechanism, OpenSpec).encoding == "code"
-        return (("0", str(most)),) if code else (("a", "b"),)
+        codes = spec_as(task.mechanism, OpenSpec)
+        whole = codes.encoding == "code"
+        return (("0", str(256**codes.code_bytes - 1)),) if whole else (("a", "b"),)
     if task.kind == "string":  # the texts whose bits differ most, over all cohorts
         rappor = spec_as(task.mechanism, RapporSpec)
         texts = task.labels[:_MAX_TEXTS] or tuple(f"t{number}" for number in range(_MAX_TEXTS))

@@ -14,7 +14,7 @@ from common.accounting.guarantees import PrivacyParameters
 from common.errors import PlanError
 from common.mechanisms.base import Vector
 from common.mechanisms.covariance import ShareCovariance
-from common.mechanisms.discovery.prefix_search import estimates, planned_share
+from common.mechanisms.discovery.prefix_search import planned_share
 from common.mechanisms.hashing.local_hashing import LocalHashing
 from common.mechanisms.rappor import bloom
 from common.mechanisms.registry import (
@@ -174,9 +174,8 @@ def predicted_mse(task: Task, n_users: int) -> float:
     """
     if task.kind == "open":
         mechanism = prefix_hashing_of(task)
-        reports = n_users / mechanism.levels
-        _, [error] = estimates(mechanism, np.array([reports * mechanism.q]), reports)
-        return float(error**2)
+        per_report = mechanism.q * (1 - mechanism.q) / (mechanism.p - mechanism.q) ** 2
+        return per_report * mechanism.levels / n_users
     if task.kind == "string":
         return _text_mse(task, n_users)
     if task.kind == "key-value":

@@ -32,14 +32,12 @@ def labels_fragment(found: FoundTexts, *, spell: bool) -> str:
     kept = tuple(text for text in dict.fromkeys(found.texts) if _is_label(text))
     if not kept:
         raise SettingsError(f"none of the {len(found.texts)} values found can be a label")
-    lines = [
-        f"# {len(kept)} of the {len(found.texts)} values found. Ask other users.",
-        *(['protocol = "discover"'] if spell else []),
-        f"labels = {literal(kept)}",
-    ]
-    if spell:
-        lines += ["", "[open]", 'encoding = "spell"', f"code_bytes = {len(kept[0]) // 2}"]
-    return "\n".join(lines) + "\n"
+    comment = f"# {len(kept)} of the {len(found.texts)} values found. Ask other users."
+    labels = f"{comment}\nlabels = {literal(kept)}\n"
+    if not spell:
+        return labels
+    form = f'encoding = "spell"\ncode_bytes = {len(kept[0]) // 2}'
+    return f'{labels}protocol = "discover"\n\n[open]\n{form}\n'
 
 
 def _is_label(text: str) -> bool:

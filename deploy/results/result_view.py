@@ -81,7 +81,6 @@ class ResultView:
     """In a demo: sentences about the errors against the truth."""
     error_fields: Mapping[str, Any] = field(default_factory=dict)
     """In a demo: JSON fields of the errors against the truth, such as `mse_vs_truth`."""
-
     groups: Mapping[str, Distribution] = field(default_factory=dict)
     """Distributions of ordered or broken-down values, by group."""
 
@@ -147,17 +146,7 @@ def _found_values(
     ]
     if missing:
         notes.append(f"Texts of {len(missing):,} of {task.domain_size:,} hashes were not found.")
-    truth, errors, error_fields = None, "", dict[str, Any]()
-    if people is not None:
-        known = dict(zip(people.candidates, people.truth.tolist(), strict=True))
-        truth = np.array([known.get(name, 0.0) for name in names])
-        sure = {name for name, share in known.items() if share >= estimate.sure_share}
-        n_sure, n_false = len(sure & set(names)), int((truth == 0).sum())
-        error_fields = {"sure": len(sure), "sure_found": n_sure, "false_discoveries": n_false}
-        errors = (
-            f"{n_sure:,} of {len(sure):,} such values were found, and {n_false:,} that nobody "
-            f"holds. {_covered(estimate.interval(CONFIDENCE), truth)}"
-        )
+    known = dict(zip(people.candidates, people.truth.tolist(), strict=True)) if people else {}
     table = EstimateTable(
         title=f"Values found: {len(names):,}{_part(len(names), most, 'first {:,}')}",
         name="value",
@@ -166,9 +155,18 @@ def _found_values(
         values=estimate.shares,
         errors=estimate.standard_errors,
         shown=range(min(most, len(names))),
-        truth=truth,
+        truth=np.array([known.get(name, 0.0) for name in names]) if people else None,
         notes=notes,
     )
+    errors, error_fields = "", {}
+    if table.truth is not None:
+        sure = {name for name, share in known.items() if share >= estimate.sure_share}
+        n_sure, n_false = len(sure & set(names)), int((table.truth == 0).sum())
+        error_fields = {"sure": len(sure), "sure_found": n_sure, "false_discoveries": n_false}
+        errors = (
+            f"{n_sure:,} of {len(sure):,} such values were found, and {n_false:,} that nobody "
+            f"holds. {_covered(table, table.truth)}"
+        )
     return ResultView(
         tables=(table,),
         columns={"label": names, **table.columns()},
@@ -190,14 +188,6 @@ def _histogram(
     labels, refined = item_names(task), estimate.refined.tolist()
     shown, part = _largest(shares, truth, most)
     shown = sorted(shown) if task.edges else shown
-    errors, error_fields = "", {}
-    if truth is not None:
-        mse, covered = mse_of(shares, truth), _covered(estimate.interval(CONFIDENCE), truth)
-        error_fields = {"mse_vs_truth": mse}
-        errors = (
-            f"Mean squared error {mse:.3g}, in theory {estimate.mse_theory:.3g}; refined "
-            f"{mse_of(estimate.refined, truth):.3g}. {covered}"
-        )
     table = EstimateTable(
         title=f"Share of users with each of {size:,} values{part}",
         name=f"value in {task.edges.unit}" if task.edges and task.edges.unit else "value",
@@ -211,6 +201,14 @@ def _histogram(
         half_width=estimate.half_width(CONFIDENCE),
         notes=(_OWN_INTERVAL.format("share") + _SHARES_NOTE,),
     )
+    errors, error_fields = "", {}
+    if truth is not None:
+        mse = mse_of(shares, truth)
+        error_fields = {"mse_vs_truth": mse}
+        errors = (
+            f"Mean squared error {mse:.3g}, in theory {estimate.mse_theory:.3g}; refined "
+            f"{mse_of(estimate.refined, truth):.3g}. {_covered(table, truth)}"
+        )
     columns = {"item": range(size), "label": labels, **table.columns(), "refined": refined}
     return ResultView(
         tables=(table, *view.tables),
@@ -225,16 +223,6 @@ def _histogram(
 
 def _means(estimate: result.Means, task: Task, most: int, truth: Vector | None) -> ResultView:
     means, size, shrunk = estimate.means, len(estimate.means), estimate.shrunk.tolist()
-    errors, error_fields = "", {}
-    if truth is not None:
-        mse, mse_shrunk = mse_of(means, truth), mse_of(estimate.shrunk, truth)
-        error_fields = {"mse_vs_truth": mse, "mse_shrunk_vs_truth": mse_shrunk}
-        better = f"; shrunk {mse_shrunk:.3g}" if size >= _SHRUNK_FROM else ""
-        theory, covered = f"of which noise {estimate.mse_theory:.3g} in theory", ""
-        if estimate.unbiased:
-            theory = f"in theory {estimate.mse_theory:.3g}"
-            covered = f" {_covered(estimate.interval(CONFIDENCE), truth)}"
-        errors = f"Mean squared error {mse:.3g}, {theory}{better}.{covered}"
     more = {"standard error": estimate.standard_errors.tolist()}
     note = f"{_OWN_INTERVAL.format('mean')}."
     if size >= _SHRUNK_FROM:
@@ -256,6 +244,16 @@ def _means(estimate: result.Means, task: Task, most: int, truth: Vector | None) 
         truth=truth,
         notes=(note,),
     )
+    errors, error_fields = "", {}
+    if truth is not None:
+        mse, mse_shrunk = mse_of(means, truth), mse_of(estimate.shrunk, truth)
+        error_fields = {"mse_vs_truth": mse, "mse_shrunk_vs_truth": mse_shrunk}
+        better = f"; shrunk {mse_shrunk:.3g}" if size >= _SHRUNK_FROM else ""
+        theory, covered = f"of which noise {estimate.mse_theory:.3g} in theory", ""
+        if estimate.unbiased:
+            theory = f"in theory {estimate.mse_theory:.3g}"
+            covered = f" {_covered(table, truth)}"
+        errors = f"Mean squared error {mse:.3g}, {theory}{better}.{covered}"
     spec, labels = spec_as(task.mechanism, NumberSpec), _labels(task, size)
     return ResultView(
         tables=(table,),
@@ -425,9 +423,9 @@ def _largest(shares: Vector, truth: Vector | None, most: int) -> tuple[list[int]
     return order.tolist(), _part(len(shares), most, selection)
 
 
-def _covered(interval: result.Interval, truth: Vector) -> str:
-    """Return a sentence with the number of intervals that cover the truth."""
-    low, high = interval
+def _covered(table: EstimateTable, truth: Vector) -> str:
+    """Return a sentence with the number of a table's intervals that cover the truth."""
+    low, high = table.ends
     covered = int(((low <= truth) & (truth <= high)).sum())
     if len(truth) == 1:
         return f"The interval {'covers' if covered else 'does not cover'} the truth."

@@ -191,8 +191,7 @@ def _repeat_open(task: Task, people: SamplePeople, rng: np.random.Generator) -> 
     reports = mechanism.randomize(np.repeat(rows, counts, axis=0), rng)
     mixture = Mixture(n_real=len(reports))
     found = cast("FoundValues", estimate_result(task, mechanism, reports, mixture))
-    codes = map(bytes, rows.astype(np.uint8))
-    shares = dict(zip(codes, counts / len(reports), strict=True))
+    shares = dict(zip(map(bytes, rows.astype(np.uint8)), counts / len(reports), strict=True))
     truth = np.array([shares.get(value, 0.0) for value in found.values])
     sure = {value for value, share in shares.items() if share >= found.sure_share}
     n_found = max(1, len(found.values))

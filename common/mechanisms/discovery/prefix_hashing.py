@@ -21,8 +21,8 @@ from typing import Any, Self, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from common.errors import ReportError, TaskError, ValueRangeError
-from common.mechanisms.base import Reports
+from common.errors import ReportError, ValueRangeError
+from common.mechanisms.base import Reports, check_report_bytes
 from common.mechanisms.hashing.finite_field import check_prime, is_prime
 from common.mechanisms.reduction import MatchCountReduction
 from common.mechanisms.weights import OddsOfWeights, ResponseWeights
@@ -30,7 +30,7 @@ from common.task.draft import OpenDraft
 from common.task.specs import FIRST_BYTES, OPEN_BUCKETS, OpenEncoding, OpenSpec
 
 Columns = tuple[tuple[int, ...], ...]
-"""The elements of a value that each level hashes."""
+"""The elements of a value that each level hashes, filled up with -1 to one length."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class PrefixHashing(OddsOfWeights):
             other_weight=weights.other,
             code_bytes=request.code_bytes,
             most_bytes=request.most_bytes,
-            report_bytes=_report_dtype(width).itemsize,
+            report_bytes=2 * width + 3,  # checked by `of`
         )
         cls.of(spec)
         return spec
@@ -79,15 +79,12 @@ class PrefixHashing(OddsOfWeights):
         if spec.encoding == "spell":
             columns: Columns = tuple((0, 1 + place) for place in range(spec.most_bytes))
         else:
-            first = min(FIRST_BYTES, spec.code_bytes)
-            columns = tuple(tuple(range(end)) for end in range(first, spec.code_bytes + 1))
+            size, first = spec.code_bytes, min(FIRST_BYTES, spec.code_bytes)
+            ends = range(first, size + 1)
+            columns = tuple((*range(end), *[-1] * (size - end)) for end in ends)
         weights = ResponseWeights(true=spec.true_weight, other=spec.other_weight)
         mechanism = cls(spec.buckets, columns, weights)
-        if mechanism.report_dtype.itemsize != spec.report_bytes:
-            raise TaskError(
-                f"report_bytes is {spec.report_bytes}; for this mechanism it must be "
-                f"{mechanism.report_dtype.itemsize}"
-            )
+        check_report_bytes(spec, mechanism.report_dtype)
         return mechanism
 
     @property
@@ -98,7 +95,8 @@ class PrefixHashing(OddsOfWeights):
     @property
     def report_dtype(self) -> np.dtype[Any]:
         """A level, the seed's elements and a bucket."""
-        return _report_dtype(self._table.shape[1])
+        seed = ("seed", "<u2", (len(self.columns[0]),))
+        return np.dtype([("level", "u1"), seed, ("bucket", "<u2")])
 
     @cached_property
     def reduction(self) -> MatchCountReduction:
@@ -117,16 +115,10 @@ class PrefixHashing(OddsOfWeights):
         """Probability 1/g that a report supports a value whose part nobody holds."""
         return 1 / self.buckets
 
-    @cached_property
-    def _table(self) -> NDArray[np.int64]:
-        """Columns of each level, shape (levels, width); -1 for none."""
-        width = max(map(len, self.columns))
-        return np.array([[*each, *[-1] * (width - len(each))] for each in self.columns])
-
     def hashed(self, reports: Reports, values: NDArray[np.int64]) -> NDArray[np.int64]:
         """Hash n values, (n, elements), with the levels and seeds of n reports; return buckets."""
         padded = np.pad(values, ((0, 0), (0, 1)))
-        parts = np.take_along_axis(padded, self._table[reports["level"]], axis=1)
+        parts = np.take_along_axis(padded, np.array(self.columns)[reports["level"]], axis=1)
         bucket: NDArray[np.int64] = (reports["seed"] * parts).sum(axis=1) % self.buckets
         return bucket
 
@@ -158,10 +150,6 @@ class PrefixHashing(OddsOfWeights):
         return reports
 
 
-def _report_dtype(width: int) -> np.dtype[Any]:
-    return np.dtype([("level", "u1"), ("seed", "<u2", (width,)), ("bucket", "<u2")])
-
-
 def best_buckets(local_epsilon: float) -> int:
     """Return the prime of OPEN_BUCKETS nearest to e^ε + 1."""
     least, most = OPEN_BUCKETS
@@ -177,5 +165,4 @@ def code_of(text: bytes, length: int) -> bytes:
 
 def elements_of(content: bytes, length: int, *first: int) -> NDArray[np.int64]:
     """Return `first`, then bytes filled up with zeros to `length`, as one row of elements."""
-    padded = content.ljust(length, b"\0")
-    return np.array([[*first, *padded]], dtype=np.int64)
+    return np.array([[*first, *content.ljust(length, b"\0")]], dtype=np.int64)

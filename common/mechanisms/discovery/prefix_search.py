@@ -113,12 +113,11 @@ def sure_share(mechanism: PrefixHashing, numbers: Counts, critical: Sequence[flo
 
 def planned_share(mechanism: PrefixHashing, n_users: int) -> float:
     """Return the `sure_share` to expect, with as many candidates at each level as at the first."""
-    numbers = np.full(mechanism.levels, n_users // mechanism.levels)
-    critical = [
-        critical_count(number, BYTES**2, mechanism.buckets, last=level == mechanism.levels)
-        for level, number in enumerate(numbers.tolist(), start=1)
-    ]
-    return sure_share(mechanism, numbers, critical)
+    levels, number = mechanism.levels, n_users // mechanism.levels
+    before, at_last = (
+        critical_count(number, BYTES**2, mechanism.buckets, last=last) for last in (False, True)
+    )
+    return sure_share(mechanism, np.full(levels, number), [before] * (levels - 1) + [at_last])
 
 
 def find_codes(mechanism: PrefixHashing, reports: Reports, *, text: bool) -> FoundValues:
@@ -130,7 +129,7 @@ def find_codes(mechanism: PrefixHashing, reports: Reports, *, text: bool) -> Fou
     """
     g, critical, overfull = mechanism.buckets, list[float](), False
     numbers = np.bincount(reports["level"], minlength=mechanism.levels)
-    others = len(mechanism.columns[0]) - 1
+    others = sum(column >= 0 for column in mechanism.columns[0]) - 1
     prefixes = np.indices((BYTES,) * others).reshape(others, BYTES**others).T
     counts = np.zeros(0, dtype=np.int64)
     for level, number in enumerate(numbers.tolist()):
@@ -170,15 +169,9 @@ def found_values(
     overfull: bool = False,
 ) -> FoundValues:
     """
-    Complete a result, with values by falling share.
+    Complete a result, from the number of `n_reports` reports that support each value.
 
-    Args:
-        mechanism: The task's mechanism.
-        numbers: Reports of each level, shape (levels,).
-        critical: Critical count of each level.
-        supports: For each value found, how many of `n_reports` reports support it.
-        n_reports: Reports that can support a whole value.
-        overfull: Whether prefixes were left out.
+    `numbers` are the reports of each level, and `critical` their critical counts.
     """
     values = sorted(supports, key=lambda value: -supports[value])
     counts = np.array([supports[value] for value in values], dtype=np.int64)

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import ReportError, TaskError
-from common.mechanisms.base import Counts, Reports
+from common.mechanisms.base import Counts, Reports, check_report_bytes
 from common.mechanisms.key_value.estimator import ABSENT, MINUS, PLUS, PairEstimator
 from common.mechanisms.key_value.pairs import Owned, Pairs
 from common.mechanisms.numeric.number import to_grid
@@ -115,11 +115,7 @@ class PrivKv(PairEstimator):
         Raises:
             TaskError: An integer is out of range, or report_bytes or the number of fakes is wrong.
         """
-        if spec.report_bytes != _REPORT.itemsize:
-            raise TaskError(
-                f"report_bytes is {spec.report_bytes}; "
-                f"for the mechanism {spec.name} it must be {_REPORT.itemsize}"
-            )
+        check_report_bytes(spec, _REPORT)
         width = spec.high - spec.low
         return cls(
             keys=keys,

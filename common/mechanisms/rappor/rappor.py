@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import ReportError, TaskError, ValueRangeError
-from common.mechanisms.base import Counts, Reports
+from common.mechanisms.base import Counts, Reports, check_report_bytes
 from common.mechanisms.bits import batches, bit_field, spare_bits_clear
 from common.mechanisms.rappor import bloom
 from common.mechanisms.rappor import permanent_response as permanent
@@ -39,11 +39,7 @@ class Rappor:
     """Labels of the bits with the encoding `labels`, else empty."""
 
     def __post_init__(self) -> None:
-        if self.spec.report_bytes != self.report_dtype.itemsize:
-            raise TaskError(
-                f"report_bytes is {self.spec.report_bytes}; "
-                f"for {self.spec.bits} bits it must be {self.report_dtype.itemsize}"
-            )
+        check_report_bytes(self.spec, self.report_dtype)
         if self.spec.encoding == "bloom":
             bloom.check_hashes(self.spec.bits, self.spec.hashes)
             if self.labels:

@@ -223,6 +223,8 @@ def poison(
         counted_twice: Injects a weakness: the analyzer counts the reports of fake users twice.
         parse: Parser that must refuse a submission with a wrong number of reports.
     """
+    if subject.task.kind == "open":
+        return _inject(subject, rng, factor)
     task, mechanism, checks = subject.task, subject.mechanism, Checks()
     if not isinstance(mechanism, SupportCounting) or (
         negative and not isinstance(mechanism, Signed)
@@ -235,9 +237,8 @@ def poison(
     lever = leverage(task, mechanism, targets, rng, negative=negative)
     kept_share = task.shuffler.keep_probability
     number = submissions * task.lengths[-1] or 1
-    drawn = list[tuple[Reports, float]]()
     cells, n_reports, n_drawn = np.zeros_like(honest.cells), 0, 0
-    weight, total, off = 0.0, 0.0, 0.0
+    drawn, weight, total, off = list[tuple[Reports, float]](), 0.0, 0.0, 0.0
     if first == "crafted":
         own = factor * lever.weight
         n_reports = int(rng.binomial(number * n_fakes, kept_share))
@@ -306,12 +307,8 @@ def poison(
     return (row,)
 
 
-def inject(subject: AuditSubject, rng: Generator, *, factor: float = 1.0) -> Rows:
-    """
-    Craft reports of an open dictionary's task on one value; `factor` injects a weakness.
-
-    The estimator is linear: other users' reports do not change the weight of crafted ones.
-    """
+def _inject(subject: AuditSubject, rng: Generator, factor: float) -> Rows:
+    """Craft an open dictionary's reports on one value, whose weight no other report changes."""
     mechanism, checks = prefix_hashing_of(subject.task), Checks()
     [value] = encoder_for(subject.task, None)(usual_value(subject.task), rng)
     values = np.tile(value, (_MIN_USERS, 1))
@@ -324,6 +321,7 @@ def inject(subject: AuditSubject, rng: Generator, *, factor: float = 1.0) -> Row
     gain = factor * (1 - mechanism.q) / (mechanism.p - mechanism.q)
     checks.require("the weight is as calculated", math.isclose(measured, gain, rel_tol=_REL_TOL))
     row = checks.finding(
+        title="Fake users who make a value appear that nobody holds",
         heading="sender disruption",
         sentence=f"A crafted report counts as {gain:.3g} honest ones of its level. A value that "
         f"nobody holds appears if each of {mechanism.levels} levels gets its share of them.",
@@ -414,6 +412,7 @@ SCENARIOS: Final = (
         ),
         weakness=_UNDERSTATED,
         weakness_options={"factor": 0.9},
+        kinds=("categorical", "open"),
     ),
     Scenario(
         name="dummy-abuse",
@@ -458,13 +457,5 @@ SCENARIOS: Final = (
         ),
         weakness="The shuffler does not count the reports of a submission.",
         weakness_options={"parse": unchecked_parse},
-    ),
-    Scenario(
-        name="value-injection",
-        title="Fake users who make a value appear that nobody holds",
-        check=inject,
-        weakness=_UNDERSTATED,
-        weakness_options={"factor": 0.9},
-        kinds=("open",),
     ),
 )

@@ -18,7 +18,7 @@ from common.mechanisms.weights import ResponseWeights
 from common.task.draft import OpenDraft
 
 _3_TO_1 = ResponseWeights(true=3, other=1)
-_SMALL = PrefixHashing(3, ((0,), (0, 1), (1, 2)), _3_TO_1)
+_SMALL = PrefixHashing(3, ((0, -1), (0, 1), (1, 2)), _3_TO_1)
 
 
 def test_two_values_collide_with_probability_exactly_one_in_g() -> None:
@@ -32,7 +32,7 @@ def test_two_values_collide_with_probability_exactly_one_in_g() -> None:
             value: _SMALL.hashed(reports, np.tile(np.array(value), (9, 1))) for value in values
         }
         for one, other in itertools.combinations(values, 2):
-            differ = any(one[column] != other[column] for column in columns)
+            differ = any(one[column] != other[column] for column in columns if column >= 0)
             collisions = int((hashes[one] == hashes[other]).sum())
             assert (3 if differ else 9) == collisions
 
@@ -46,12 +46,12 @@ def test_a_report_has_its_exact_distribution() -> None:
     """
     value, count = np.array([2, 1, 2]), 400_000
     reports = _SMALL.randomize(np.tile(value, (count, 1)), np.random.default_rng(5))
-    seed = reports["seed"].astype(np.int64)
+    seed, extended = reports["seed"].astype(np.int64), [*value, 0]
     cells = ((reports["level"] * 3 + seed[:, 0]) * 3 + seed[:, 1]) * 3 + reports["bucket"]
     expected = [
         (
             0.6
-            if bucket == sum(a * value[c] for a, c in zip((one, two), columns, strict=False)) % 3
+            if bucket == sum(a * extended[c] for a, c in zip((one, two), columns, strict=True)) % 3
             else 0.2
         )
         / 27

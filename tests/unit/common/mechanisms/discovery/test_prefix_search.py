@@ -14,8 +14,9 @@ from common.mechanisms.discovery.prefix_search import (
 )
 from common.mechanisms.weights import ResponseWeights
 from common.messages.result import FoundValues
+from common.task.draft import OpenDraft
 
-_FOUR = tuple(tuple(range(end)) for end in (2, 3, 4))
+_FOUR = ((0, 1, -1, -1), (0, 1, 2, -1), (0, 1, 2, 3))
 
 
 def _mechanism(local_epsilon: float = 6.0, buckets: int = 401) -> PrefixHashing:
@@ -131,8 +132,7 @@ def test_an_estimate_is_unbiased_and_its_error_is_its_spread() -> None:
 
 def test_a_threshold_allows_few_false_values_and_a_sure_share_passes_all() -> None:
     """The tail at the last level times the candidates is at most 1; the share has .95."""
-    columns = tuple(tuple(range(end)) for end in range(2, 9))
-    mechanism = PrefixHashing(2971, columns, ResponseWeights.for_epsilon(8.0))
+    mechanism = PrefixHashing.of(PrefixHashing.specify(OpenDraft(), 2971, 8.0))
     numbers = np.full(7, 86_046)
     critical = [critical_count(86_046, 65_536, 2971, last=level == 6) for level in range(7)]
     share = sure_share(mechanism, numbers, critical)

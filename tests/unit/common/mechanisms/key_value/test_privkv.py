@@ -247,7 +247,7 @@ def test_a_mechanism_has_the_integers_of_its_specification() -> None:
         ({}, 4, "there are 3 fake values and 4 keys"),
         ({"fakes": ()}, 0, "the number of keys is 0"),
         ({"fakes": ()}, 65537, "the number of keys is 65537"),
-        ({"report_bytes": 4}, 3, "report_bytes is 4; for the mechanism priv-kv it must be 3"),
+        ({"report_bytes": 4}, 3, "report_bytes is 4; for this mechanism it must be 3"),
         ({"key_true_weight": 1, "key_other_weight": 2}, 3, r"key_\w+_weight is"),
         ({"key_true_weight": 1, "key_other_weight": 0}, 3, r"key_\w+_weight is"),
         ({"value_true_weight": 1, "value_other_weight": 1}, 3, r"value_\w+_weight is"),
