@@ -17,7 +17,7 @@ from common.mechanisms.rappor.rappor import Rappor
 from common.mechanisms.registry import number_mechanism_named, specify
 from common.protocols import ITEM_KINDS, Kind, NumberMechanismName, Protocol, protocol_named
 from common.task.composition import check_domain_size
-from common.task.domain_spec import GROUP_SEPARATOR, hierarchy_sizes
+from common.task.domain_spec import GROUP_SEPARATOR, group_count, hierarchy_sizes
 from common.task.draft import NumberDraft, OpenDraft, PairDraft, TaskDraft, TextDraft
 from common.task.dummy_spec import DummySpec
 from common.task.specs import (
@@ -55,7 +55,7 @@ def complete(draft: TaskDraft, *, analyzer_key: bytes, nonce: bytes) -> Task:
         TaskError: The draft breaks a rule, or no finite ε can be claimed for n_min users.
         WireError: The shuffler_key is not a key of the suite.
 
-    Cost: one search for ε, a few tenths of a second.
+    Cost: that of `claimable_epsilon`.
     """
     protocol = protocol_named(draft.protocol)
     if protocol.kind == "string":  # devices normalise texts
@@ -117,7 +117,7 @@ def _with_all_items(draft: TaskDraft) -> TaskDraft:
 def _dummies(draft: TaskDraft, spec: AnySpec) -> DummySpec:
     if draft.dummies is None:
         if isinstance(spec, MechanismSpec) and spec.name == "hierarchy":
-            groups = len(draft.breakdown.groups) if draft.breakdown else 1
+            groups = group_count(draft.breakdown)
             sizes = hierarchy_sizes(draft.domain_size // groups, spec.buckets, groups)
             return DummySpec.by_level(draft.dummies_per_user, sizes)
         return DummySpec.averaging(draft.dummies_per_user)
@@ -213,7 +213,7 @@ def _of_items(draft: TaskDraft, protocol: Protocol) -> MechanismSpec:
         domain_size=draft.domain_size,
         buckets=buckets,
         local_epsilon=draft.local_epsilon,
-        groups=len(draft.breakdown.groups) if draft.breakdown else 1,
+        groups=group_count(draft.breakdown),
     )
 
 

@@ -234,8 +234,8 @@ _ROWS: Final = (
     Protocol("hybrid", "grr", shuffler_distribution="geometric"),
     # Bloom filters of strings, a permanent and an instantaneous response [EPK14].
     Protocol("rappor", "rappor", kind="string", refinement=None),
-    # Local hashing of a random prefix of a text, as in PEM [WLJ19]; the amplification among the
-    # users with prefixes of one length is from no paper.
+    # Local hashing of a random prefix of a text, as in PEM [WLJ19]; the amplification among all
+    # users, whatever the length of their prefix, is from no paper.
     Protocol("discover", "prefix-hashing", kind="open", refinement=None),
     # A number: Laplace noise, a sign, a piecewise density, or a mix of the latter two [DJW18],
     # [WXY+19].

@@ -61,7 +61,7 @@ def check(
             issuer not its key for tokens.
         ProofError, TaskError: See `Task.verified`.
 
-    Cost: a few tenths of a second; less if the claim is confirmed.
+    Cost: that of `delta_at_claim`; little if the claim is confirmed.
     """
     task = Task.verified(signed, digest, policy.identity)
     pinned, proof = policy.shuffler_identity, task.shuffler_key_proof

@@ -166,9 +166,11 @@ class PrivacyParameters:
         """
         Return how many of the `adding` users are counted with their dummies after refusals.
 
-        Each refusal may concern one of them. If dummies are uniform, the victim always counts.
+        Each refusal may concern one of them. If dummies are uniform, in all or within levels, the
+        victim always counts.
         """
-        return max(1 if self.dummies.uniform else 0, max(1, adding) - n_refused)
+        counts = self.dummies.uniform or bool(self.levels)
+        return max(1 if counts else 0, max(1, adding) - n_refused)
 
     def release_of(self, n_users: int, honest: int, adding: int, n_refused: int = 0) -> Release:
         """
@@ -520,7 +522,7 @@ def claimable_epsilon(task: Task) -> float:
 
     The ε includes a margin, is at most the local ε, and ignores the task's current claim.
 
-    Cost: one search for ε, tenths of a second.
+    Cost: one search for ε, tenths of a second; for a hierarchy, about a second for each level.
     """
     delta = max(MIN_DELTA, task.delta * (1 - _DELTA_MARGIN))
     epsilon = claimed_release(task, task.n_min).epsilon(delta) * (1 + _EPSILON_MARGIN)
@@ -533,6 +535,6 @@ def delta_at_claim(task: Task) -> float:
 
     The claim is true if the bound is at most the task's δ. A claim of a finite local ε gives 0.
 
-    Cost: one evaluation, tenths of a second.
+    Cost: one evaluation, tenths of a second; for a hierarchy, about a second for each level.
     """
     return claimed_release(task, task.n_min).delta(task.central_epsilon)

@@ -108,19 +108,20 @@ class Hierarchy(OddsOfWeights):
             found.append(group * (above // self.groups) + node // self.fan_out)
         return tuple(found)
 
-    @cached_property
-    def _paths(self) -> NDArray[np.int64]:
-        """The node of each level that holds an item, shape (levels, items)."""
-        nodes = [np.arange(self.domain_size)]
-        for parents in self._parents[:0:-1]:
-            nodes.insert(0, parents[nodes[0]])
+    def _paths(self, items: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the node of each level that holds an item. (n,) -> (levels, n)."""
+        nodes: list[NDArray[np.int64]] = []
+        group, node = np.divmod(items, self.domain_size // self.groups)
+        for size in reversed(self.sizes):
+            nodes.insert(0, group * (size // self.groups) + node)
+            node = node // self.fan_out
         return np.array(nodes)
 
     def randomize(self, values: NDArray[np.int64], rng: np.random.Generator) -> Reports:
         """Return the cell of every level for each value, user by user. Run by the user agent."""
         del rng
         check_values(values, self.domain_size)
-        return plain_reports((self._paths[:, values].T + self._offsets[:-1]).ravel())
+        return plain_reports((self._paths(values).T + self._offsets[:-1]).ravel())
 
     def level_dummies(self, counts: Sequence[int], rng: np.random.Generator) -> Reports:
         """Draw dummies, counted by level, as uniform nodes of theirs. Run by the user agent."""
@@ -146,7 +147,7 @@ class Hierarchy(OddsOfWeights):
 
     def supports(self, reports: Reports, item: int) -> NDArray[np.bool_]:
         """Return which reports name a node that holds an item. Run by auditors."""
-        return np.isin(reports["item"], self._paths[:, item] + self._offsets[:-1])
+        return np.isin(reports["item"], self._paths(np.array([item]))[:, 0] + self._offsets[:-1])
 
     def tally(self, reports: Reports) -> Counts:
         """Count reports by node. Run by the analyzer."""
@@ -158,7 +159,8 @@ class Hierarchy(OddsOfWeights):
         """Count the nodes of `users`, and draw all their dummies; n_dummies is 0."""
         del n_dummies
         n_users, cells = int(users.sum()), []
-        for nodes, size, spec in zip(self._paths, self.sizes, self.added.each_level, strict=True):
+        paths = self._paths(np.arange(self.domain_size))
+        for nodes, size, spec in zip(paths, self.sizes, self.added.each_level, strict=True):
             number = n_users * spec.per_user + rng.binomial(n_users, spec.extra_probability)
             own = np.bincount(nodes, weights=users, minlength=size).astype(np.int64)
             cells.append(own + rng.multinomial(number, np.full(size, 1 / size)))
@@ -183,6 +185,10 @@ class Hierarchy(OddsOfWeights):
         sums = np.bincount(self._parents[level], weights=figures, minlength=size)
         return sums.astype(np.float64)
 
+    def _shares_of_parents(self, level: int, figures: Vector) -> Vector:
+        """Return each node's share of the sum of its own and its siblings' figures."""
+        return figures / self._sum_children(level, figures)[self._parents[level]]
+
     def _combined_variances(self, n_users: float) -> list[Vector]:
         """Return, by level, the variance of a node's average of its own count and its children."""
         own = self._node_variances(n_users)
@@ -205,7 +211,7 @@ class Hierarchy(OddsOfWeights):
         final: Vector = np.array([mixture.n_real])
         for level, parents in enumerate(self._parents):
             missing = final - self._sum_children(level, counts[level])
-            share = combined[level] / self._sum_children(level, combined[level])[parents]
+            share = self._shares_of_parents(level, combined[level])
             final = counts[level] + share * missing[parents]
         return final / mixture.n_real
 
@@ -216,7 +222,7 @@ class Hierarchy(OddsOfWeights):
         final: Vector = np.zeros(1)
         for level, parents in enumerate(self._parents):
             each = combined[level]
-            share = each / self._sum_children(level, each)[parents]
+            share = self._shares_of_parents(level, each)
             final = share**2 * final[parents] + each * (1 - share)
         return final / mixture.n_real**2
 
@@ -235,7 +241,7 @@ class Hierarchy(OddsOfWeights):
         final: Vector = np.zeros(1)
         for level, parents in enumerate(self._parents):
             each = combined[level]
-            share = each / self._sum_children(level, each)[parents]
+            share = self._shares_of_parents(level, each)
             final = share * final[parents] + each * (nodes[level + 1] - nodes[level][parents])
         return final / n_users**2
 
@@ -247,9 +253,9 @@ class Hierarchy(OddsOfWeights):
         siblings after it 0; variances add up as in `covariances`. Cost: a pass for each level.
         """
         combined, size = self._combined_variances(n_users), self.domain_size
-        weight, total = np.ones(size), np.zeros(size)
+        weight, total, paths = np.ones(size), np.zeros(size), self._paths(np.arange(size))
         for level in range(len(self.sizes) - 1, -1, -1):
-            each, node, parents = combined[level], self._paths[level], self._parents[level]
+            each, node, parents = combined[level], paths[level], self._parents[level]
             of_group = self.sizes[level] // self.groups
             # The second differs at the first level, where all groups have the same parent.
             first = np.maximum(np.searchsorted(parents, parents[node]), node // of_group * of_group)

@@ -160,3 +160,8 @@ class BreakdownSpec:
     def from_fields(cls, fields: dict[str, Any]) -> Self:
         """Parse the fields of a task; raise the errors of parsing arbitrary bytes."""
         return cls(attribute=fields["attribute"], groups=tuple(fields["groups"]))
+
+
+def group_count(breakdown: BreakdownSpec | None) -> int:
+    """Return the number of groups of a breakdown; 1 without a breakdown."""
+    return 1 if breakdown is None else len(breakdown.groups)

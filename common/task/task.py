@@ -23,7 +23,13 @@ from common.crypto.signing import PublicIdentity, SignedTask
 from common.errors import ProofError, TaskError
 from common.protocols import ITEM_KINDS, Kind, Protocol, Refinement, protocol_named
 from common.task.composition import check_composition, check_domain_size
-from common.task.domain_spec import GROUP_SEPARATOR, BreakdownSpec, EdgesSpec, hierarchy_sizes
+from common.task.domain_spec import (
+    GROUP_SEPARATOR,
+    BreakdownSpec,
+    EdgesSpec,
+    group_count,
+    hierarchy_sizes,
+)
 from common.task.dummy_spec import RANDOM_UNIFORM, DummySpec, ShufflerSpec
 from common.task.specs import (
     AnySpec,
@@ -286,7 +292,7 @@ class Task:
     @property
     def groups(self) -> int:
         """Number of groups of the breakdown; 1 without a breakdown."""
-        return len(self.breakdown.groups) if self.breakdown else 1
+        return group_count(self.breakdown)
 
     @property
     def level_sizes(self) -> tuple[int, ...]:

@@ -10,7 +10,7 @@ import typer
 from common.errors import PlanError
 from common.protocols import Kind
 from common.runtime.clock import SystemClock
-from common.task.domain_spec import EdgesSpec
+from common.task.domain_spec import EdgesSpec, group_count
 from common.task.draft import NumberDraft, PairDraft
 from deploy.commands.options import AsJson, TaskKind, describe_options, parse_cap
 from deploy.planning import plan_view
@@ -117,7 +117,7 @@ def plan(
         kind=task_kind,
         n_users=users,
         n_min=users if n_min is None else n_min,
-        domain_size=size * (len(fields["breakdown"].groups) if breakdown else 1),
+        domain_size=size * group_count(fields.get("breakdown")),
         prefix=prefix,
         central_epsilon=central_epsilon,
         delta=delta,

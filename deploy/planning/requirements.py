@@ -14,6 +14,7 @@ from common.mechanisms.hashing.finite_field import MAX_SEEDS
 from common.mechanisms.hashing.hashed_response import REPORT_DTYPE as HASHED_REPORT
 from common.messages.submission import PLAIN_REPORT
 from common.protocols import ITEM_KINDS, Kind
+from common.task.domain_spec import group_count
 from common.task.draft import TaskDraft
 from common.task.specs import MAX_DOMAIN_SIZE
 from common.task.task import (
@@ -150,8 +151,7 @@ class Requirements:
     @property
     def groups(self) -> int:
         """Number of groups of the breakdown, which the domain size includes."""
-        breakdown = self.draft_fields.get("breakdown")
-        return len(breakdown.groups) if breakdown else 1
+        return group_count(self.draft_fields.get("breakdown"))
 
     def prefix_error(self, variances: Vector) -> float:
         """Return the error that counts, the average or the worst, of a prefix for each bucket."""

@@ -10,7 +10,6 @@ for each pair of report and prefix instead of 256.
 import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -150,9 +149,15 @@ def find_codes(mechanism: PrefixHashing, reports: Reports, *, text: bool) -> Fou
     if text:
         found = {value: found[value] for value in found if _is_text(value)}
     n_reports = int(numbers[-1])
-    result = found_values(mechanism, numbers, critical, found, n_reports, overfull=overfull)
-    by_chance = candidates * float(stats.binom.sf(critical[-1], n_reports, 1 / g))
-    return replace(result, expected_false=by_chance)
+    return found_values(
+        mechanism,
+        numbers,
+        critical,
+        found,
+        n_reports,
+        expected_false=candidates * float(stats.binom.sf(critical[-1], n_reports, 1 / g)),
+        overfull=overfull,
+    )
 
 
 def _is_text(value: bytes) -> bool:
@@ -166,6 +171,7 @@ def found_values(
     supports: Mapping[bytes, int],
     n_reports: int,
     *,
+    expected_false: float = 0.0,
     overfull: bool = False,
 ) -> FoundValues:
     """
@@ -184,7 +190,7 @@ def found_values(
         reports=numbers,
         sure_share=sure_share(mechanism, numbers, critical),
         least_share=float(np.clip(least.max(), 0.0, 1.0)),
-        expected_false=0.0,
+        expected_false=expected_false,
         overfull=overfull,
     )
 

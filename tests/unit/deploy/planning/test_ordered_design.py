@@ -28,6 +28,7 @@ _TARGET: Final = Requirements(
 )
 
 
+@pytest.mark.slow
 def test_a_hierarchy_meets_its_target_with_hardly_any_room() -> None:
     """Its task claims at most the target, and at least 98.5 % of it."""
     design = hierarchy_design(_TARGET)
@@ -74,6 +75,11 @@ def test_a_local_cap_or_a_small_cap_of_messages_leaves_no_hierarchy() -> None:
         hierarchy_design(dataclasses.replace(_TARGET, local_cap=4.0))
     with pytest.raises(PlanError, match="more messages than the caps allow"):
         hierarchy_design(dataclasses.replace(_TARGET, messages_cap=1.01))
+
+
+@pytest.mark.slow
+def test_a_plan_says_why_it_has_no_hierarchy() -> None:
+    """The reason stands beside the designs of other protocols."""
     left_out = plan(dataclasses.replace(_TARGET, local_cap=4.0)).left_out
     assert "no local noise" in left_out["hierarchy"]
 
