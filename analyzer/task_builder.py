@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from collections.abc import Collection, Mapping
 from fractions import Fraction
 from typing import Final, get_args
 
@@ -35,16 +36,15 @@ MIN_DRAFT_EPSILON: Final = 1e-6
 """Minimum local ε of numbers and pairs; below it, no number of users gives a useful estimate."""
 _DEFAULT_BITS: Final = 32
 """Bits of a Bloom filter, unless the draft states them."""
-_DRAFT_TABLE: Final[dict[Kind, str]] = {
-    "categorical": "",
-    "ordered": "",
-    "string": "texts",
-    "open": "open",
-    "mean": "numbers",
-    "vector": "numbers",
-    "key-value": "pairs",
+_KINDS_WITH: Final[Mapping[str, Collection[Kind]]] = {
+    "texts": {"string"},
+    "open": {"open"},
+    "numbers": {"mean", "vector"},
+    "pairs": {"key-value"},
+    "edges": ITEM_KINDS,
+    "breakdown": ITEM_KINDS,
 }
-"""Name of the draft's table for each kind of value."""
+"""The kinds of value that may have a table of the draft, by its name."""
 
 
 def complete(draft: TaskDraft, *, analyzer_key: bytes, nonce: bytes) -> Task:
@@ -58,6 +58,7 @@ def complete(draft: TaskDraft, *, analyzer_key: bytes, nonce: bytes) -> Task:
     Cost: that of `claimable_epsilon`.
     """
     protocol = protocol_named(draft.protocol)
+    _check_fields(draft, protocol)
     if protocol.kind == "string":  # devices normalise texts
         draft = dataclasses.replace(draft, labels=tuple(map(normalize, draft.labels)))
     draft = _with_all_items(draft)
@@ -152,10 +153,9 @@ def mechanism_spec(draft: TaskDraft) -> AnySpec:
     Compute the mechanism's integer parameters. Run by the analyzer.
 
     Raises:
-        TaskError: The draft breaks a rule, or has a table for another kind of value.
+        TaskError: The draft breaks a rule.
     """
     protocol = protocol_named(draft.protocol)
-    _check_tables(draft, protocol)
     if not draft.local_epsilon and protocol.kind != "string":
         raise TaskError(f"local_epsilon is 0 or left out; the protocol {protocol.name} requires it")
     if protocol.kind in ITEM_KINDS:
@@ -197,13 +197,23 @@ def local_claim(draft: TaskDraft, spec: AnySpec) -> float:
     return draft.local_epsilon
 
 
-def _check_tables(draft: TaskDraft, protocol: Protocol) -> None:
-    for name in filter(None, _DRAFT_TABLE.values()):
-        if getattr(draft, name) is not None and name != _DRAFT_TABLE[protocol.kind]:
+def _check_fields(draft: TaskDraft, protocol: Protocol) -> None:
+    for name, kinds in _KINDS_WITH.items():
+        if getattr(draft, name) is not None and protocol.kind not in kinds:
             raise TaskError(
                 f"the draft has a table [{name}]; the protocol {protocol.name} is for "
                 f"{protocol.kind} data"
             )
+    if draft.edges is not None and draft.labels:
+        raise TaskError(
+            f"the draft has {len(draft.labels)} labels and a table [edges]; leave labels out: "
+            "buckets are named by their edges"
+        )
+    if draft.n_min > draft.target_size:
+        raise TaskError(
+            f"n_min is {draft.n_min} and target_size is {draft.target_size}; n_min must be at most "
+            "target_size"
+        )
 
 
 def _of_items(draft: TaskDraft, protocol: Protocol) -> MechanismSpec:

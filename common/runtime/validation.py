@@ -49,7 +49,8 @@ def read_toml(path: Path, refusal: type[ShuffleDpError], *, max_bytes: int) -> d
         return tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # ValueError covers numbers with too many digits
         position = _POSITION.search(str(error))  # without its text, which may quote the file
-        raise refusal(f"{path} is not TOML{' ' + position[0] if position else ''}") from error
+        where = f" {position[0]}" if position else ""
+        raise refusal(f"{path} is not TOML, or repeats a key{where}") from error
 
 
 def validated(
@@ -88,7 +89,8 @@ def validated(
 def unknown_keys(keys: Iterable[str], known: Iterable[str], noun: str, source: str) -> str:
     """Return a message that names unknown keys, similar known ones, and the source if stated."""
     unknown, names = sorted(key[:_MAX_KEY_CHARACTERS] for key in keys), list(known)
-    hints = [hint for key in unknown[:_MAX_HINTS] for hint in get_close_matches(key, names, 1)]
+    plain = [key for key in unknown[:_MAX_HINTS] if "." not in key]  # not of an inner table
+    hints = [hint for key in plain for hint in get_close_matches(key, names, 1)]
     return (
         f"{source}{': ' if source else ''}unknown {noun}: {', '.join(unknown)}"
         f"{'; did you mean ' if hints else ''}{', '.join(hints)}{'?' if hints else ''}"

@@ -207,7 +207,7 @@ def _check_codes(spec: OpenSpec, size: int, labels: Sequence[str]) -> None:
     digits = re.compile(f"[0-9a-f]{{{2 * spec.code_bytes}}}")
     if len(labels) != size or not all(map(digits.fullmatch, labels)):
         raise TaskError(
-            f"the encoding spell needs {size} labels, as many as domain_size, each a hash of "
+            f"the encoding spell needs as many labels as domain_size, {size}, each a hash of "
             f"{2 * spec.code_bytes} hexadecimal digits"
         )
     check_int_range("domain_size times most_bytes", size * spec.most_bytes, 1, MAX_SPELLED)

@@ -64,17 +64,17 @@ class EdgesSpec:
                 )
             low, *_, high = [check_float("an edge", edge) for edge in self.given]
         else:
-            check_int_range("buckets", self.buckets, 2, MAX_DOMAIN_SIZE)
             if self.given:
-                raise TaskError(f"given has {len(self.given)} edges; spacing must then be given")
+                raise TaskError(f'given has {len(self.given)} edges; spacing must then be "given"')
+            check_int_range("buckets", self.buckets, 2, MAX_DOMAIN_SIZE)
         check_range(low, high)
         if self.spacing == "logarithmic" and low <= 0:
             raise TaskError(f"low is {low}; for logarithmic buckets it must be above 0.0")
         ascending = np.diff(self.edges) > 0
         if not ascending.all():
             raise TaskError(
-                f"edge {1 + np.argmin(ascending)} is not below the next edge: edges must ascend, "
-                "and by enough for floats to tell them apart"
+                f"edge {1 + np.argmin(ascending)} of {self.size + 1} is not below the next edge: "
+                "edges must ascend, and by enough for floats to tell them apart"
             )
 
     @classmethod
@@ -148,12 +148,15 @@ class BreakdownSpec:
     def __post_init__(self) -> None:
         check_printable("attribute", self.attribute, _MAX_CHARACTERS, ascii_only=False)
         check_int_range("the number of groups", len(self.groups), 2, MAX_GROUPS)
+        if len({*self.groups}) < len(self.groups):
+            raise TaskError("two groups of the breakdown have the same name")
         check_labels(self.groups, len(self.groups))
-        for place, group in enumerate(self.groups):
+        for place, group in enumerate(self.groups, start=1):
             if GROUP_SEPARATOR in group or not group.strip():
                 raise TaskError(
-                    f"group {place} is empty or contains {GROUP_SEPARATOR.strip()!r} between "
-                    "spaces, which separates a group from a value"
+                    f"group {place} of {len(self.groups)} is empty or contains "
+                    f"{GROUP_SEPARATOR.strip()!r} between spaces, which separates a group from a "
+                    "value"
                 )
 
     @classmethod

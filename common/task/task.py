@@ -179,7 +179,7 @@ class Task:
     def _check_domain(self) -> None:
         """Check that edges and breakdown fit the protocol and the number of items."""
         if self.kind == "ordered" and self.edges is None:
-            raise TaskError(f"the protocol {self.protocol} needs a table of edges")
+            raise TaskError(f"the protocol {self.protocol} needs a table [edges]")
         if not self.composition.collects(self.kind) or (self.edges and self.labels):
             raise TaskError(
                 f"edges are for protocols about any items, without labels; the protocol is "

@@ -11,7 +11,7 @@ from common.errors import PlanError
 from common.protocols import Kind
 from common.runtime.clock import SystemClock
 from common.task.domain_spec import EdgesSpec, group_count
-from common.task.draft import NumberDraft, PairDraft
+from common.task.draft import NumberDraft, OpenDraft, PairDraft
 from deploy.commands.options import AsJson, TaskKind, describe_options, parse_cap
 from deploy.planning import plan_view
 from deploy.planning.planner import plan as find_plan
@@ -31,6 +31,15 @@ _COUNTED: Final[Mapping[Kind, str]] = {
     "key-value": "the number of keys",
 }
 """Meaning of the domain size, for kinds that need it."""
+_RANGED: Final = ("ordered", "mean", "vector", "key-value")
+_KINDS: Final[Mapping[str, tuple[Kind, ...]]] = {
+    "domain_size": (*_COUNTED,),
+    **dict.fromkeys(("low", "high"), _RANGED),
+    **dict.fromkeys(("spacing", "unit", "prefix"), ("ordered",)),
+    "breakdown": ("categorical", "ordered"),
+    **dict.fromkeys(("encoding", "code_bytes"), ("open",)),
+}
+"""The kinds that an option is for, if it is not for all."""
 
 
 @app.command(
@@ -45,6 +54,7 @@ _COUNTED: Final[Mapping[Kind, str]] = {
 )
 @describe_options
 def plan(
+    context: typer.Context,
     users: int,
     central_epsilon: float,
     domain_size: int | None = None,
@@ -55,6 +65,8 @@ def plan(
     unit: str = "",
     breakdown: str = "",
     prefix: Prefix = "average",
+    encoding: Literal["text", "code", "hash"] = "text",
+    code_bytes: int = 8,
     n_min: int | None = None,
     delta: float = 1e-6,
     local_cap: str | None = None,
@@ -83,6 +95,9 @@ def plan(
         unit: Unit of the numbers in buckets, such as ms.
         breakdown: A public attribute and its values, such as country=DE,FR; items only.
         prefix: Share below an edge whose error to minimise, for buckets: the average or worst one.
+        encoding: Form of the values of an open dictionary: a short text, a code, or the hash of a
+            longer text.
+        code_bytes: Bytes of a short text, a code or a hash.
         n_min: Minimum users for which the guarantee must hold.  [all]
         delta: Target delta, for all rounds together.
         local_cap: Maximum epsilon per answer against the shuffler and analyzer together, or
@@ -101,8 +116,7 @@ def plan(
     """
     check_folder(output)
     console, cap = terminal(stderr=json), plan_view.default_local_cap(rounds)
-    if domain_size is None and task_kind in _COUNTED:
-        raise PlanError(f"--domain-size is missing: {_COUNTED[task_kind]}")
+    _check_options(context, task_kind)
     size = 1 if domain_size is None else domain_size
     fields: dict[str, Any] = {"population": population}
     if breakdown:
@@ -111,8 +125,13 @@ def plan(
         if low is None or high is None:
             raise PlanError("--low and --high are missing: the range of the buckets")
         fields["edges"] = EdgesSpec(spacing=spacing, buckets=size, unit=unit, low=low, high=high)
-    else:
-        fields |= _range(task_kind, low, high)
+    elif task_kind == "open":
+        fields["open"] = OpenDraft(encoding=encoding, code_bytes=code_bytes)
+    elif task_kind in _RANGED:
+        given = {"low": low, "high": high}
+        ends: dict[str, Any] = {name: end for name, end in given.items() if end is not None}
+        pairs = task_kind == "key-value"
+        fields |= {"pairs": PairDraft(**ends)} if pairs else {"numbers": NumberDraft(**ends)}
     target = Requirements(
         kind=task_kind,
         n_users=users,
@@ -150,13 +169,12 @@ def plan(
     print_written([output], console)
 
 
-def _range(kind: Kind, low: float | None, high: float | None) -> dict[str, Any]:
-    """Return the draft's value range; raise PlanError if one is given for items or texts."""
-    ends: dict[str, Any] = {
-        name: end for name, end in (("low", low), ("high", high)) if end is not None
-    }
-    if kind in {"categorical", "string", "open"}:
-        for name in ends:
-            raise PlanError(f"--{name} is for numbers and pairs; --task-kind is {kind}")
-        return {}
-    return {"pairs": PairDraft(**ends)} if kind == "key-value" else {"numbers": NumberDraft(**ends)}
+def _check_options(context: typer.Context, kind: Kind) -> None:
+    """Raise PlanError for options of other kinds, or without the domain size that a kind needs."""
+    for name, kinds in _KINDS.items():
+        source = context.get_parameter_source(name)
+        if kind not in kinds and source and source.name != "DEFAULT":
+            option, fits = name.replace("_", "-"), ", ".join(kinds)
+            raise PlanError(f"--{option} is for these kinds: {fits}; --task-kind is {kind}")
+    if kind in _COUNTED and context.params["domain_size"] is None:
+        raise PlanError(f"--domain-size is missing: {_COUNTED[kind]}")

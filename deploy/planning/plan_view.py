@@ -20,6 +20,8 @@ from deploy.terminal.tables import add_columns, print_guarantees, print_whole
 from user_agent.settings import UserAgentSettings
 
 DAYS_TO_DEADLINE: Final = 7
+_UNUSED: Final = 0.9
+"""Share of the target ε below which a plan's ε is said to be limited by the local cap."""
 _ERROR_OF: Final[dict[Kind, str]] = {
     "categorical": "a share",
     "ordered": "the share below an edge",
@@ -30,6 +32,11 @@ _ERROR_OF: Final[dict[Kind, str]] = {
     "key-value": "the share of a key that half of the users own",
 }
 """The estimate whose error is predicted, by kind of data."""
+_OPEN_FORMS: Final = {
+    "text": "texts of at most {} bytes, ",
+    "code": "integers of {} bytes, ",
+    "hash": "texts by hashes of {} bytes, ",
+}
 
 
 def default_local_cap(rounds: int) -> float:
@@ -140,7 +147,7 @@ def _smallest(design: Design) -> str:
     """Return a sentence with the smallest share that is found; empty for other kinds."""
     if not isinstance(design, ValueDesign) or not design.smallest_share:
         return ""
-    share = f"{100 * design.smallest_share:.2g} %"
+    share = f"{100 * design.smallest_share:.3g} %"
     return f" A value that {share} of users hold is found with 95 % probability."
 
 
@@ -167,6 +174,7 @@ def show(plan: Plan, console: Console) -> None:
     if any(row.coalition == "analyzer+sybils" for row in plan.guarantees):
         console.print("With one-time tokens (task create --token-key), nobody can make users up.")
     table = Table(title="Best design of each protocol under these requirements")
+    table.caption = "claim: the central epsilon that the task will state, rounded up"
     if not isinstance(best, ValueDesign):
         table.caption = (
             "error: mean squared error of a share; ratio: to the central Gaussian mechanism's; one "
@@ -197,6 +205,14 @@ def _notes(plan: Plan) -> Iterator[str]:
             "needs {}, {} and {}."
         ).format(*caps, *map(rounded_up, costs))
     largest = {"categorical": max(target.head), "string": 1.0, "open": 1.0, "key-value": 1.0}
+    epsilon, cap = plan.central_guarantee.epsilon, target.local_cap
+    limited = epsilon < _UNUSED * target.central_epsilon and math.isfinite(cap)
+    if limited and isinstance(design, ValueDesign):  # for others, binding constraints say so
+        yield (
+            f"the local cap of {cap:g} limits this plan, which needs a central epsilon of "
+            f"{rounded_up(epsilon)} only. --local-cap none or a larger one may have less error; "
+            "devices must allow it."
+        )
     if math.sqrt(design.mse) > largest.get(target.kind, math.inf):
         yield "too few users: the error exceeds every share; raise --users or --central-epsilon."
     if target.n_min == target.n_users:
@@ -232,10 +248,10 @@ def _cells(design: Design) -> dict[str, str]:
     last = {"bytes": f"{design.bytes_per_user:,}", "error": f"{design.mse:.3g}"}
     if isinstance(design, ValueDesign):
         name = f"{design.protocol}{' *' * design.biased}"
-        central = rounded_up(design.task.central_epsilon)
+        claim = rounded_up(design.task.central_epsilon)
         messages = {"messages": f"{design.messages_per_user:.4g}"}
         more = messages if design.task.kind in ITEM_KINDS else {}
-        return {"protocol": name, **local, "central epsilon": central, **more, **last}
+        return {"protocol": name, **local, "claim": claim, **more, **last}
     return {
         "protocol": design.protocol,
         "buckets": f"{design.buckets:,}" if design.buckets else "-",
@@ -250,7 +266,10 @@ def _cells(design: Design) -> dict[str, str]:
 def _describe(design: Design) -> str:
     """Return a design's mechanism, dummies and messages in words."""
     if isinstance(design, ValueDesign) and design.target.kind != "ordered":
-        return f"local epsilon {rounded_up(design.local_epsilon)}; one report"
+        open_values, form = design.draft.open, ""
+        if open_values is not None:
+            form = _OPEN_FORMS[open_values.encoding].format(open_values.code_bytes)
+        return f"{form}local epsilon {rounded_up(design.local_epsilon)}; one report"
     name = f"local hashing into {design.buckets} buckets" if design.buckets else "plain items"
     if design.dummy_spec.levels:
         name = f"a hierarchy of {design.own_reports} levels with a fan-out of {design.buckets}"

@@ -18,6 +18,7 @@ from deploy.terminal.json_output import number_or_text
 
 DEFAULT_QUANTILES: Final = (0.05, 0.25, 0.5, 0.75, 0.95)
 _SPREAD_EVENLY: Final = "Numbers are taken as spread evenly within their bucket."
+_CLIPPED: Final = " The first and the last bucket include all numbers outside the edges."
 _FIGURES: Final = ("estimate", "interval_low", "interval_high")
 _GROUP_TABLES: Final = 5
 """Most groups with a table of their own."""
@@ -162,7 +163,7 @@ def _of_numbers(
         if alone and truth is not None:
             texts["truth"] = np.interp(asked, np.append(0.0, np.cumsum(truth)), edges.edges)
     else:
-        names = [f"{low:,.12g} to {high:,.12g}" for low, high in asked]
+        names = [_range_name(low, high, edges) for low, high in asked]
         keys = [{"from": low, "to": high} for low, high in asked]
         parts = [each.ranges(asked) for each in groups.values()]
         texts |= {"title": f"Share of users in ranges{unit}", "name": "range", "value": "share"}
@@ -172,7 +173,16 @@ def _of_numbers(
     if not alone:
         names = [f"{group}{GROUP_SEPARATOR}{name}" for group in groups for name in names]
         keys = [{"group": group, **each} for group in groups for each in keys]
-    return _table(names, whole, notes=(_SPREAD_EVENLY,), **texts), _rows(whole, keys)
+    notes = (_SPREAD_EVENLY + _CLIPPED * (edges.outside == "clip"),)
+    return _table(names, whole, notes=notes, **texts), _rows(whole, keys)
+
+
+def _range_name(low: float, high: float, edges: EdgesSpec) -> str:
+    """Return a range's name, which is open at the ends where a task clips numbers."""
+    ends = edges.edges[[0, -1]] if edges.outside == "clip" else ()
+    if high in ends:
+        return "all" if low in ends else f"from {low:,.12g}"
+    return f"below {high:,.12g}" if low in ends else f"{low:,.12g} to {high:,.12g}"
 
 
 def _joined(parts: Sequence[Estimated]) -> Estimated:

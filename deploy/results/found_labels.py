@@ -32,8 +32,13 @@ def labels_fragment(found: FoundTexts, *, spell: bool) -> str:
     kept = tuple(text for text in dict.fromkeys(found.texts) if _is_label(text))
     if not kept:
         raise SettingsError(f"none of the {len(found.texts)} values found can be a label")
-    comment = f"# {len(kept)} of the {len(found.texts)} values found. Ask other users."
-    labels = f"{comment}\nlabels = {literal(kept)}\n"
+    comment = f"""\
+# {len(kept)} of the {len(found.texts)} values found. Ask other users: the same ones pay again.
+# Add the draft's other fields, at least n_min, target_size, delta, deadline and local_epsilon.
+"""
+    if not spell:
+        comment += "# Devices refuse other values: add a label such as other for them.\n"
+    labels = f"{comment}labels = {literal(kept)}\n"
     if not spell:
         return labels
     form = f'encoding = "spell"\ncode_bytes = {len(kept[0]) // 2}'

@@ -54,9 +54,9 @@ _DETECTED: Final = (
     "at most 5\N{NO-BREAK SPACE}% (Bonferroni)."
 )
 _RARE: Final = (
-    "Rare values are not found, by design: one that {:.2g}\N{NO-BREAK SPACE}% of users hold is "
+    "Rare values are not found, by design: one that {:.3g}\N{NO-BREAK SPACE}% of users hold is "
     "found with 95\N{NO-BREAK SPACE}% probability, and hardly one below "
-    "{:.2g}\N{NO-BREAK SPACE}%. Expected number of values found that nobody holds: at most {:.2g}."
+    "{:.3g}\N{NO-BREAK SPACE}%. Expected number of values found that nobody holds: at most {:.2g}."
 )
 _NONE_FOUND: Final = "No value was frequent enough to be found."
 _OVERFULL: Final = (
@@ -163,10 +163,9 @@ def _found_values(
         sure = {name for name, share in known.items() if share >= estimate.sure_share}
         n_sure, n_false = len(sure & set(names)), int((table.truth == 0).sum())
         error_fields = {"sure": len(sure), "sure_found": n_sure, "false_discoveries": n_false}
-        errors = (
-            f"{n_sure:,} of {len(sure):,} such values were found, and {n_false:,} that nobody "
-            f"holds. {_covered(table, table.truth)}"
-        )
+        errors = f"Values found that nobody holds: {n_false:,}. {_covered(table, table.truth)}"
+        if sure:
+            errors = f"Frequent values found: {n_sure:,} of {len(sure):,}. {errors}"
     return ResultView(
         tables=(table,),
         columns={"label": names, **table.columns()},

@@ -111,7 +111,7 @@ def _count(fits: Callable[[int], bool]) -> int:
 def show(
     costs: Sequence[Mapping[str, Any]], limits: Mapping[str, int], every: int, console: Console
 ) -> None:
-    """Print a forecast of rounds that open every so many seconds."""
+    """Print a forecast of rounds that open every so many seconds, and whether all of them fit."""
     table = Table(
         title="Composed epsilon after each round",
         caption="Of all the population's releases, and of a device that answers every round.",
@@ -121,7 +121,12 @@ def show(
     for number, deadline, *figures in (cost.values() for cost in costs):
         table.add_row(f"{number:,}", format_time(deadline), *map(rounded_up, figures))
     print_whole(table, console)
+    first = min(limits, key=lambda name: limits[name])
+    verdict = f"All {len(costs):,} rounds fit every budget and limit."
+    if limits[first] < len(costs):
+        verdict = f"Only {limits[first]:,} of {len(costs):,} rounds fit: {first} ends first."
+    console.print(verdict, style="bold", soft_wrap=True)
     for name, count in limits.items():
-        least, plural = "at least " * (count == MAX_ROUNDS), "s" * (count != 1)
-        lasts = f"{least}{format_duration(count * every)}: {count:,} round{plural}."
-        console.print(f"At this pace {name} lasts {lasts}", soft_wrap=True, highlight=False)
+        if count < MAX_ROUNDS:
+            lasts = f"{format_duration(count * every)}: {count:,} round{'s' * (count != 1)}."
+            console.print(f"At this pace {name} lasts {lasts}", soft_wrap=True, highlight=False)

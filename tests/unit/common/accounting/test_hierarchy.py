@@ -153,7 +153,7 @@ def test_a_device_draws_dummies_of_each_level_by_its_law() -> None:
     ("changes", "message"),
     [
         ({"buckets": 1}, "buckets, the fan-out, is 1; it must be at least 2"),
-        ({"edges": None, "domain_size": 4}, "the protocol hierarchy needs a table of edges"),
+        ({"edges": None, "domain_size": 4}, "the protocol hierarchy needs a table .edges."),
         ({"local_epsilon": 2.0}, "the protocol hierarchy has no local noise"),
         ({"dummies": DummySpec.by_level(2.0, (4,)), "dummies_per_user": 0.0}, "have 1 levels"),
         ({"dummies_per_user": 0.0}, "the task would guarantee nothing"),

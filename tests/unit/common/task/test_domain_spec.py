@@ -77,7 +77,7 @@ def test_numbers_outside_may_be_clipped(number: float, bucket: int) -> None:
         ({"unit": "\x00"}, "unit must be printable"),
         ({"unit": "a\u202eb"}, "unit must be printable"),
         ({"unit": 33 * "µ"}, "unit has 33 characters; it may have at most 32"),
-        ({"given": (1.0, 2.0, 3.0)}, "spacing must then be given"),
+        ({"given": (1.0, 2.0, 3.0)}, 'spacing must then be "given"'),
         ({"spacing": "given", "given": (1.0, 2.0)}, "all must|number of given edges is 2"),
     ],
 )
@@ -142,8 +142,9 @@ def test_a_breakdown_makes_an_item_of_each_pair() -> None:
         ({"domain_size": 7, "labels": (), "edges": _EQUAL}, "domain_size is 7 and the edges make"),
         (
             {"edges": _EQUAL, "labels": tuple("abcde")},
-            "edges are for protocols about any items, without labels",
+            "5 labels and a table .edges.; leave labels out",
         ),
+        ({"n_min": 40, "target_size": 30}, "n_min is 40 and target_size is 30"),
     ],
 )
 def test_a_domain_that_does_not_fit_is_refused(fields: dict[str, Any], rule: str) -> None:

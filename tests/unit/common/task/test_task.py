@@ -309,8 +309,8 @@ def test_clusters_and_their_protocol_need_each_other() -> None:
     [
         ("text", {"domain_size": 2}, "needs 0 labels and a domain_size of 1; the task has 0 and 2"),
         ("hash", {"labels": ("00" * 8,)}, "needs 0 labels and a domain_size of 1"),
-        ("spell", {}, "needs 1 labels, as many as domain_size, each a hash of 16"),
-        ("spell", {"labels": ("00" * 8, "x" * 16)}, "needs 2 labels"),
+        ("spell", {}, "needs as many labels as domain_size, 1, each a hash of 16"),
+        ("spell", {"labels": ("00" * 8, "x" * 16)}, "needs as many labels as domain_size, 2"),
         ("spell", {"labels": tuple(f"{n:016x}" for n in range(257))}, "there are 257 hashes"),
         ("code", {"dummies_per_user": 1.0}, "discover has no dummies"),
         ("code", {"local_epsilon": math.inf}, "other_weight is 0"),

@@ -241,7 +241,7 @@ def test_the_command_plans_for_default_devices_by_default(tmp_path: Path) -> Non
         (_ITEMS, ("--local-cap", "much"), SettingsError, "local cap must be a number, or none"),
         (_ITEMS, ("--head", "0.1;0.2"), ValueRangeError, "head must be shares such as"),
         (_ITEMS, ("--output", "/no/such/draft.toml"), SettingsError, "folder does not exist"),
-        (_ITEMS, ("--low", "0"), PlanError, "--low is for numbers and pairs"),
+        (_ITEMS, ("--low", "0"), PlanError, "--low is for these kinds: ordered, mean"),
         (
             _ITEMS[:2] + _ITEMS[4:],
             (),
@@ -251,7 +251,8 @@ def test_the_command_plans_for_default_devices_by_default(tmp_path: Path) -> Non
         (_MEAN, ("--rounds", "2"), PlanError, "rounds is for categorical data"),
         (_MEAN, ("--task-kind", "vector"), PlanError, "the length of a vector"),
         (_MEAN, ("--task-kind", "key-value"), PlanError, "the number of keys"),
-        (_MEAN, ("--task-kind", "string", "--high", "1"), PlanError, "--high is for numbers"),
+        (_MEAN, ("--task-kind", "string", "--high", "1"), PlanError, "--high is for these kinds"),
+        (_MEAN, ("--breakdown", "a=b,c"), PlanError, "for these kinds: categorical, ordered"),
     ],
 )
 def test_an_invalid_option_is_refused(

@@ -162,6 +162,15 @@ def test_names_of_buckets_tell_them_apart() -> None:
     assert "FR / from 1,000.003" == item_names(task)[-1]
 
 
+def test_ranges_are_open_where_numbers_are_clipped() -> None:
+    """The name of a range says that it includes the numbers beyond the outermost edge."""
+    task = _task(edges=dataclasses.replace(_EDGES, outside="clip"))
+    view = _view(task, _exact(task), ranges=((0.0, 4.0), (1.0, 4.0), (4.0, 10.0), (0.0, 10.0)))
+
+    assert ["below 4", "1 to 4", "from 4", "all"] == list(view.tables[2].names)
+    assert "outside the edges" in view.tables[2].notes[0]
+
+
 @pytest.mark.parametrize(
     ("asked", "rule"),
     [

@@ -61,6 +61,9 @@ def test_a_forecast_ends_where_ledger_and_device_refuse(tmp_path: Path) -> None:
     assert 0 < within < 30
     text = printed(lambda console: show(costs, limits, series.every, console))
     assert f"the budget of epsilon 0.4 at delta 1e-05 lasts {within} days: {within} rounds." in text
+    assert f"Only {min(limits.values())} of 30 rounds fit: " in text
+    lasting = dict.fromkeys(limits, 30)
+    assert "All 30 rounds fit" in printed(lambda to: show(costs, lasting, series.every, to))
     _, refused = forecast(task, rounds, 1200, spent, caps | {"local_epsilon_cap": 1.9})
     assert 0 == refused["a device's local_epsilon_cap of 1.9"]
     with pytest.raises(BudgetError, match=r"ends after \d+ of 30 rounds; raise n_min"):
