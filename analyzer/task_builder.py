@@ -160,6 +160,12 @@ def mechanism_spec(draft: TaskDraft) -> AnySpec:
         raise TaskError(f"local_epsilon is 0 or left out; the protocol {protocol.name} requires it")
     if protocol.kind in ITEM_KINDS:
         return _of_items(draft, protocol)
+    noisy = MIN_DRAFT_EPSILON <= draft.local_epsilon <= MAX_LOCAL_EPSILON
+    if protocol.kind != "string" and not noisy:
+        raise TaskError(
+            f"local_epsilon is {draft.local_epsilon}; {protocol.kind} data always needs noise, "
+            f"so it must be from {MIN_DRAFT_EPSILON} to {MAX_LOCAL_EPSILON}"
+        )
     if protocol.kind == "open":
         return PrefixHashing.specify(draft.open or OpenDraft(), draft.buckets, draft.local_epsilon)
     if draft.buckets:
@@ -169,11 +175,6 @@ def mechanism_spec(draft: TaskDraft) -> AnySpec:
         )
     if protocol.kind == "string":
         return _of_texts(draft)
-    if not MIN_DRAFT_EPSILON <= draft.local_epsilon <= MAX_LOCAL_EPSILON:
-        raise TaskError(
-            f"local_epsilon is {draft.local_epsilon}; {protocol.kind} data always needs noise, "
-            f"so it must be from {MIN_DRAFT_EPSILON} to {MAX_LOCAL_EPSILON}"
-        )
     return _of_pairs(draft) if protocol.kind == "key-value" else _of_numbers(draft, protocol)
 
 

@@ -123,12 +123,11 @@ class _Items:
 
     def _bucket(self, value: Value, edges: EdgesSpec) -> int:
         try:
-            number = float(value) if isinstance(value, str | float) else None
-        except ValueError:
-            number = None
-        if number is None:
-            raise ValueRangeError("a value must be a number, such as 36.6")
-        return edges.bucket_of(number)
+            if isinstance(value, str | int | float):
+                return edges.bucket_of(float(value))
+        except (ValueError, OverflowError):  # an error about a text would repeat it
+            pass
+        raise ValueRangeError("a value must be a number, such as 36.6")
 
     def _item(self, text: str, labels: Sequence[str], size: int) -> int:
         """Parse an item's label or number. Labels take precedence: they may consist of digits."""

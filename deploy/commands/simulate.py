@@ -50,8 +50,6 @@ _DEFAULTS: Final[Mapping[Kind, tuple[str, ...]]] = {
     "ordered": ("hierarchy", "puredump", "mixdump", "signed", "od-hp", "ldp-sw"),
 }
 """Protocols to compare, for kinds that many protocols collect."""
-_BUCKETS: Final = 1024
-"""Buckets of ordered data."""
 _CAP: Final = "messages-cap"
 _RUN_TIME: Final = 5
 """Number of the figure of run times, for which every report must be simulated."""
@@ -92,6 +90,7 @@ def simulate(
     ] = None,
     column: str | None = None,
     users: int | None = None,
+    buckets: int = 1024,
     accounting: str | None = None,
     repeat: Annotated[int, typer.Option(min=1)] = 3,
     messages_cap: float | None = None,
@@ -112,6 +111,7 @@ def simulate(
         column: Column of values in the file. If the file has a column named count, each row is a
             value and its count; otherwise each row is a person.  [value]
         users: Number of people to use.  [all]
+        buckets: Number of buckets of ordered data.
         accounting: Bounds for parameters: published, tight or both; items only.  [tight]
         repeat: Collections per setting.
         messages_cap: Maximum expected messages per user; items only.  [5, or as many as a bound
@@ -136,7 +136,7 @@ def simulate(
     for output in (plot, csv):
         check_folder(output)
     sweep = Sweep(
-        population=_population(kind, source, column, users, seed),
+        population=_population(kind, source, column, users, buckets, seed),
         protocols=_protocols(kind, names),
         central_epsilons=tuple(targets or [0.2]),
         delta=delta,
@@ -186,14 +186,14 @@ def _protocols(kind: Kind, names: list[str] | None) -> tuple[str, ...]:
 
 
 def _population(
-    kind: Kind, source: str | None, column: str | None, users: int | None, seed: int
+    kind: Kind, source: str | None, column: str | None, users: int | None, buckets: int, seed: int
 ) -> Population:
     if kind == "categorical":
         data = read_dataset(source or IPUMS_1940_CITY, users, column=column)
         return Population.of_items(data, data.n_users if users is None else users)
     if kind == "ordered":
         given = None if source is None else read_dataset(source, users, column=column)
-        return Population.of_numbers(given, users, _BUCKETS)
+        return Population.of_numbers(given, users, buckets)
     if kind == "open" and source is None:
         source = "zipf:50000"  # random codes, with shares by Zipf's law
     if source is None:

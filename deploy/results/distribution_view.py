@@ -121,7 +121,7 @@ def distribution_view(
         for group, each in [[*groups.items()][place] for place in largest if not task.edges]:
             if not each.is_known:
                 break
-            texts["title"] = f"Share of each value among the users of {group}"
+            texts["title"] = f"Shares among the users of {group}"
             tables.append(_table(names, each.within, name="value", **texts))
         columns["group"] = np.repeat([*groups], len(names)).tolist()
         columns["value"] = names * len(groups)
@@ -137,9 +137,10 @@ def distribution_view(
         columns["cumulative_share"] = below.value.tolist()
         errors = (below.high - below.low) / (2 * found[0].half_width)
         columns["cumulative_error"] = errors.tolist()
+        known = {group: each for group, each in groups.items() if each.is_known}
         for key, asked in (("quantiles", questions.quantiles), ("ranges", questions.ranges)):
-            if asked:
-                table, rows = _of_numbers(key, asked, groups, questions, truth)
+            if asked and known:
+                table, rows = _of_numbers(key, asked, known, questions, truth)
                 tables.append(table)
                 fields[key] = rows
     return DistributionView(groups=groups, tables=tables, columns=columns, fields=fields)
@@ -152,8 +153,8 @@ def _of_numbers(
     questions: Questions,
     truth: Vector | None,
 ) -> tuple[EstimateTable, list[dict[str, Any]]]:
-    """Return the table and the JSON rows of quantiles or ranges, for each group."""
-    edges, alone = cast("EdgesSpec", questions.task.edges), len(groups) == 1
+    """Return the table and the JSON rows of quantiles or ranges, for each group with a share."""
+    edges, alone = cast("EdgesSpec", questions.task.edges), questions.task.groups == 1
     unit, texts = f" in {edges.unit}" * bool(edges.unit), dict[str, Any]()
     if key == "quantiles":
         names = [f"{100 * share:g}\N{NO-BREAK SPACE}%" for share in asked]
@@ -173,8 +174,10 @@ def _of_numbers(
     if not alone:
         names = [f"{group}{GROUP_SEPARATOR}{name}" for group in groups for name in names]
         keys = [{"group": group, **each} for group in groups for each in keys]
-    notes = (_SPREAD_EVENLY + _CLIPPED * (edges.outside == "clip"),)
-    return _table(names, whole, notes=notes, **texts), _rows(whole, keys)
+    note = _SPREAD_EVENLY + _CLIPPED * (edges.outside == "clip")
+    if omitted := questions.task.groups - len(groups):
+        note += f" Groups left out, since their share may be 0: {omitted:,}."
+    return _table(names, whole, notes=(note,), **texts), _rows(whole, keys)
 
 
 def _range_name(low: float, high: float, edges: EdgesSpec) -> str:
@@ -202,10 +205,11 @@ def _table(names: Sequence[str], found: Estimated, **texts: Any) -> EstimateTabl
 
 def _users(shares: Estimated, n_users: int) -> list[str]:
     """Return numbers of users with intervals, as texts."""
-    return [
+    texts = [
         f"{n_users * value:,.0f} ({n_users * low:,.0f} … {n_users * high:,.0f})"
         for value, low, high in zip(*shares, strict=True)
     ]
+    return [text.replace("-", "\N{MINUS SIGN}") for text in texts]
 
 
 def _rows(found: Estimated, keys: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -79,7 +79,9 @@ class Population:
         counts, _ = np.histogram(numbers, edges.edges, weights=data.counts)
         data = dataclasses.replace(data, labels=(), counts=counts.astype(np.int64))
         people = cls.of_items(data, data.n_users if n_users is None else n_users)
-        return dataclasses.replace(people, kind="ordered", edges=edges)
+        ends = f"from {edges.low:,.12g} to {edges.high:,.12g} {edges.unit}".rstrip()
+        title = f"{data.title}, {buckets:,} {edges.spacing} buckets {ends}"
+        return dataclasses.replace(people, title=title, kind="ordered", edges=edges)
 
     @classmethod
     def of_values(cls, people: SamplePeople, name: str = "sample") -> Self:

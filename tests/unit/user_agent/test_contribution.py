@@ -145,7 +145,6 @@ def test_a_group_and_a_number_name_a_bucket(value: str, item: int | None) -> Non
         (_SECRET, {**_BUCKETS, "breakdown": None}, "a number must lie between 10 and 40 ms"),
         (-math.inf, {**_BUCKETS, "breakdown": None}, "a number must lie between 10 and 40 ms"),
         (f"x{_SECRET}", {**_BUCKETS, "breakdown": None}, "a value must be a number"),
-        (3, {**_BUCKETS, "breakdown": None}, "a value must be a number, such as 36.6"),
         ((1.0, 2.0), {**_BUCKETS, "breakdown": None}, "a value must be a number"),
     ],
 )

@@ -124,7 +124,7 @@ def test_a_breakdown_has_shares_within_each_group() -> None:
 
 
 def test_a_group_without_users_has_no_shares() -> None:
-    """Its intervals are infinite, and it has no table."""
+    """Its intervals are infinite; it has no table and no quantiles."""
     task = _task(breakdown=_COUNTRIES, edges=None, labels=("flu", "cold"))
     found = _exact(task, (0.6, 0.4, 0.0, 0.0))
     view = _view(task, found)
@@ -133,8 +133,12 @@ def test_a_group_without_users_has_no_shares() -> None:
     assert not empty.is_known
     assert np.isinf(empty.within.high).all()
     titles = [table.title for table in view.tables[1:]]
-    assert ["Share of users by country", "Share of each value among the users of DE"] == titles
+    assert ["Share of users by country", "Shares among the users of DE"] == titles
     assert ["flu", "cold"] == list(view.tables[2].names)
+    ordered = _task(breakdown=_COUNTRIES)
+    quantiles = _view(ordered, _exact(ordered, (*_SHARES, *[0.0] * 5)), quantiles=(0.5,)).tables[2]
+    assert ["DE / 50\N{NO-BREAK SPACE}%"] == list(quantiles.names)
+    assert quantiles.notes[0].endswith("left out, since their share may be 0: 1.")
 
 
 def test_a_view_has_tables_columns_and_json_of_the_questions() -> None:
