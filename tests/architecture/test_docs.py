@@ -16,6 +16,7 @@ from common.runtime.access import CALLS, Call, Caller
 from common.runtime.clock import SystemClock
 from deploy.accountant.query import MECHANISMS
 from deploy.tasks import drafts, task_view
+from deploy.tasks.schedule import read_series
 from examples.subset_selection import SubsetSelection
 from tests.support.commands import ROOT, blocks
 
@@ -113,10 +114,12 @@ def _drafts() -> list[str]:
 
 @pytest.mark.parametrize("text", _drafts())
 def test_a_draft_on_a_page_becomes_a_task(text: str, tmp_path: Path) -> None:
-    """It has all fields, and a guarantee can be computed."""
+    """It has all fields, or a schedule for its deadline, and a guarantee can be computed."""
     file = tmp_path / "draft.toml"
     file.write_text(text, encoding="utf-8")
-    task = task_view.preview(drafts.read(file, bytes(32)), now=SystemClock().now())
+    recurring = "schedule" in tomllib.loads(text)
+    draft = read_series(file).draft if recurring else drafts.read(file, bytes(32))
+    task = task_view.preview(draft, now=SystemClock().now())
 
     assert tomllib.loads(text)["n_min"] == task.n_min
 
