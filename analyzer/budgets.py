@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, Self
 
-from analyzer.storage import task_table
+from analyzer.storage import ledger, task_table
 from analyzer.storage.store import Store
 from common.accounting.composition import composed_epsilon
 from common.accounting.guarantees import claimed_release
@@ -122,7 +122,7 @@ class ReleaseBudgets:
 
         Cost: that of `compose` for each δ, in a thread; cached.
         """
-        entries = await self._store.releases_to(population)
+        entries = await self._store.run(ledger.entries_of, population)
         releases = [await self._released(entry) for entry in entries]
         budgets = await asyncio.to_thread(population_budgets, releases)
         return population, max((budget.share for budget in budgets), default=0.0)
@@ -133,7 +133,7 @@ class ReleaseBudgets:
         """Return all other releases to a task's population, and the proposed one."""
         entries = []
         if task.population:
-            entries = await self._store.releases_to(task.population)
+            entries = await self._store.run(ledger.entries_of, task.population)
         earlier = [await self._released(entry) for entry in entries if entry.task_digest != digest]
         return [*earlier, await asyncio.to_thread(BudgetedRelease.of, task, n_users, n_refused)]
 

@@ -25,8 +25,7 @@ from analyzer.metrics import ReleaseMetrics
 from analyzer.registry import AnalyzerKeys, Registry
 from analyzer.sentinels import SentinelMatches, check_sentinels, without_sentinels
 from analyzer.staging import Staging
-from analyzer.storage import delivery_table, quarantine, task_table
-from analyzer.storage.ledger import Charge, find_decision
+from analyzer.storage import delivery_table, ledger, quarantine, task_table
 from analyzer.storage.store import Store
 from analyzer.waiver import Waiver
 from common.errors import (
@@ -166,7 +165,7 @@ class Releases:
     async def _release(self, delivered: BatchManifest) -> None:
         """Estimate a staged batch, charge its cost and store its result."""
         task = await self._registry.task(delivered.task_digest)
-        waived = Waiver(await self._store.run(find_decision, delivered.task_digest))
+        waived = Waiver(await self._store.run(ledger.find_decision, delivered.task_digest))
         key = self._keys.reports.private_key(task.suite, task.analyzer_key, whose="analyzer_key")
         sentinels = await self._store.run(task_table.sentinels, delivered.task_digest)
         job, n_distinct = await self._staging.merged(delivered)
@@ -222,7 +221,7 @@ class Releases:
             composed = await self._budgets.compose(
                 task, batch.n_users, counts.n_refused, batch.task_digest
             )
-            cost = Charge(
+            cost = ledger.Charge(
                 population=task.population,
                 n_refused=counts.n_refused,
                 guarantee=claimed(result.guarantees),
@@ -292,7 +291,7 @@ class Releases:
         """
         try:
             enough = population and self._all_measured
-            populations = [population] if enough else await self._store.populations()
+            populations = [population] if enough else await self._store.run(ledger.populations)
             self._metrics.record_spent([await self._budgets.share(name) for name in populations])
             self._all_measured = True
         except Exception as error:  # noqa: BLE001  # a failed measurement must not affect the release

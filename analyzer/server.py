@@ -11,7 +11,7 @@ from analyzer.release import Releases
 from analyzer.servicer import AnalyzerServicer
 from analyzer.settings import AnalyzerSettings
 from analyzer.staging import Staging
-from analyzer.storage import task_table
+from analyzer.storage import ledger, task_table
 from analyzer.storage.staged_blocks import StagedBlocks
 from analyzer.storage.store import Store
 from analyzer.task_log import TaskLog
@@ -63,7 +63,7 @@ async def start(settings: AnalyzerSettings) -> Service:
         clock=clock,
     )
     try:
-        head = await store.check_ledger()
+        head = await store.run(ledger.check)
         await log.resume(_key_entries(keys, settings, [key for _, key in witnesses]))
     except (LedgerError, ProofError, WireError):
         store.close()

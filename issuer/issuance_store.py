@@ -42,11 +42,11 @@ class Issued:
 _Row = tuple[bytes, bytes, bytes, bytes]
 
 
-class IssuanceStore:
+class IssuanceStore(Database):
     """The issuer's database. Each method that writes is one durable transaction or several."""
 
     def __init__(self, path: Path) -> None:
-        self._database = Database(path, Schema(steps=(_TABLE,)))
+        super().__init__(path, Schema(steps=(_TABLE,)))
         self._waiting: deque[_Row] = deque()
 
     async def begin(self, key_id: bytes) -> None:
@@ -60,7 +60,7 @@ class IssuanceStore:
 
     async def find(self, key_id: bytes, person: bytes) -> Issued | None:
         """Look up a person's signature by a key; `person` is the key's hash of the person."""
-        return await self._database.run(_find, key_id, person)
+        return await self.run(_find, key_id, person)
 
     async def settle(self, key_id: bytes, person: bytes, issued: Issued) -> Issued:
         """
@@ -71,22 +71,19 @@ class IssuanceStore:
         takes as long as several signatures; their own transactions then only read.
         """
         self._waiting.append((key_id, person, issued.request, issued.signature))
-        return await self._database.run(_settle, self._waiting, key_id, person, issued)
+        return await self.run(_settle, self._waiting, key_id, person, issued)
 
     async def forget_others(self, held: Collection[str]) -> None:
         """Erase the rows of all keys whose ids, in hexadecimal digits, are not in `held`."""
         after = b""
         erased = False
-        while (key_id := await self._database.run(_next_key, after)) is not None:
-            while key_id.hex() not in held and await self._database.run(_delete_some, key_id):
+        following = "SELECT min(key_id) FROM issued WHERE key_id > ?"
+        while (key_id := (await self.fetch(following, after))[0][0]) is not None:
+            while key_id.hex() not in held and await self.run(_delete_some, key_id):
                 erased = True
             after = key_id
         if erased:
-            await self._database.empty_log()
-
-    def close(self) -> None:
-        """Close the database."""
-        self._database.close()
+            await self.empty_log()
 
 
 def _find(connection: sqlite3.Connection, key_id: bytes, person: bytes) -> Issued | None:
@@ -104,12 +101,6 @@ def _settle(
     rows.append((key_id, person, own.request, own.signature))
     connection.executemany("INSERT OR IGNORE INTO issued VALUES (?, ?, ?, ?)", rows)
     return _find(connection, key_id, person) or own
-
-
-def _next_key(connection: sqlite3.Connection, after: bytes) -> bytes | None:
-    row = connection.execute("SELECT min(key_id) FROM issued WHERE key_id > ?", (after,)).fetchone()
-    found: bytes | None = row[0]
-    return found
 
 
 def _delete_some(connection: sqlite3.Connection, key_id: bytes) -> bool:

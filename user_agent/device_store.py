@@ -13,7 +13,7 @@ from contextlib import closing
 from dataclasses import astuple, dataclass, replace
 from enum import Enum
 from pathlib import Path
-from typing import Concatenate, Final, ParamSpec, TypeVar
+from typing import Any, Final
 
 from common.crypto.privacy_tokens import PendingToken, TokenKey
 from common.errors import PolicyError
@@ -117,26 +117,24 @@ class Evidence:
     receipt_verified: bool
 
 
-P = ParamSpec("P")
-T = TypeVar("T")
 Check = Callable[[Sequence[Claim], Claim], None]
 """Raises an error if a person's earlier claims together with a new one exceed a cap."""
 
 
-class DeviceStore:
-    """Stores submissions, their costs and their evidence, durably."""
+class DeviceStore(Database):
+    """Stores submissions, their costs and their evidence, durably; `run` is for `log_table`."""
 
     def __init__(self, path: Path) -> None:
         _upgrade(path)
-        self._database = Database(path, Schema(steps=(_TABLES, _TOKENS, LOG_TABLE)))
+        super().__init__(path, Schema(steps=(_TABLES, _TOKENS, LOG_TABLE)))
 
     async def pin_fingerprint(self, fingerprint: bytes) -> bool:
         """Pin the permanent secret's fingerprint; return False if another one is pinned."""
-        return await self._database.run(_pin_fingerprint, fingerprint)
+        return await self.run(_pin_fingerprint, fingerprint)
 
     async def find(self, person: str, digest: TaskDigest) -> SavedSubmission | None:
         """Look up a person's submission to a task; None if there is none."""
-        return await self._database.run(_find, person, digest)
+        return await self.run(_find, person, digest)
 
     async def charge(
         self,
@@ -160,42 +158,52 @@ class DeviceStore:
         Returns:
             The saved submission, and whether it already existed.
         """
-        return await self._database.run(
+        return await self.run(
             _charge, person, digest, claim=claim, check=check, prepare=prepare, pending=pending
         )
 
     async def token(self, submission: SavedSubmission) -> PendingToken | bytes:
         """Return the answer's token, or its pending one; empty if the task requires none."""
-        return await self._database.run(_token, submission)
+        rows = await self.fetch(
+            "SELECT key, challenge, pending, token FROM tokens "
+            "WHERE person = ? AND task_digest = ?",
+            *(submission.person, submission.task_digest),
+        )
+        if not rows:
+            return b""
+        [(key, challenge, pending, token)] = rows
+        if not pending:
+            return bytes(token)
+        return PendingToken.from_bytes(pending, TokenKey(key), challenge)
 
     async def keep_token(self, submission: SavedSubmission, token: bytes) -> None:
         """Keep a token, and erase the secrets that link it to its request."""
-        await self._database.run(_keep_token, submission, token)
-        await self._database.empty_log()
+        await self.run(_keep_token, submission, token)
+        await self.empty_log()
 
     async def mark_refused(self, submission: SavedSubmission) -> None:
         """Record that the shuffler refused a submission, unless it has already arrived."""
-        await self._database.run(_set_state, submission, SubmissionState.REFUSED)
+        await self.run(_set_state, submission, SubmissionState.REFUSED)
 
     async def mark_arrived(self, submission: SavedSubmission, receipt: bytes) -> None:
         """Record that the shuffler acknowledged a submission, with its verified receipt."""
-        await self._database.run(_mark_arrived, submission, receipt)
-        await self._database.empty_log()
+        await self.run(_mark_arrived, submission, receipt)
+        await self.empty_log()
 
     async def evidence(self, person: str, digest: TaskDigest) -> Evidence | None:
         """Look up the evidence of a person's answer to a task; None if there is none."""
-        found = await self._database.run(
-            _evidence, "WHERE person = ? AND task_digest = ?", person, digest
+        rows = await self.fetch(
+            f"{_SELECT_EVIDENCE} WHERE person = ? AND task_digest = ?", person, digest
         )
-        return found[0] if found else None
+        return _evidence(rows[0]) if rows else None
 
     async def list_unchecked(self) -> list[Evidence]:
         """List the evidence of answers that arrived and whose inclusion is still unknown."""
-        return await self._database.run(
-            _evidence,
-            "JOIN submissions USING (person, task_digest) "
-            "WHERE inclusion = 'unchecked' AND state = 'arrived'",
+        rows = await self.fetch(
+            f"{_SELECT_EVIDENCE} JOIN submissions USING (person, task_digest) "
+            "WHERE inclusion = 'unchecked' AND state = 'arrived'"
         )
+        return list(map(_evidence, rows))
 
     async def keep_leaves(self, evidence: Evidence, leaves: bytes) -> Evidence:
         """Replace an unchecked answer's leaves by a subset, and return the new evidence."""
@@ -208,32 +216,23 @@ class DeviceStore:
         await self._update(evidence, inclusion, leaves)
 
     async def _update(self, evidence: Evidence, inclusion: InclusionState, leaves: bytes) -> None:
-        await self._database.run(_update, evidence, inclusion, leaves)
-        await self._database.empty_log()
+        await self.fetch(
+            "UPDATE evidence SET inclusion = ?, leaves = ? WHERE person = ? AND task_digest = ?",
+            *(inclusion.value, leaves, evidence.person, evidence.task_digest),
+        )
+        await self.empty_log()
 
     async def pending(self) -> list[SavedSubmission]:
         """List the submissions that have neither arrived nor been refused."""
-        return await self._database.run(_pending)
-
-    async def run(
-        self,
-        work: Callable[Concatenate[sqlite3.Connection, P], T],
-        *args: P.args,
-        **kwargs: P.kwargs,
-    ) -> T:
-        """Run a function of `log_table` as one transaction."""
-        return await self._database.run(work, *args, **kwargs)
-
-    def close(self) -> None:
-        """Close the database."""
-        self._database.close()
+        rows = await self.fetch(f"{_SELECT} WHERE state = ?", SubmissionState.PENDING.value)
+        return list(map(_saved, rows))
 
 
 _COLUMNS: Final = "person, task_digest, envelope, local_epsilon, central_epsilon, delta, state"
 _SELECT: Final = f"SELECT {_COLUMNS} FROM submissions"  # noqa: S608
 _SELECT_EVIDENCE: Final = (
     "SELECT person, task_digest, leaves, deadline, inclusion, receipt, receipt_verified "
-    "FROM evidence "
+    "FROM evidence"
 )
 
 
@@ -257,7 +256,7 @@ def _upgrade(path: Path) -> None:
                 connection.execute("UPDATE submissions SET central_epsilon = local_epsilon")
 
 
-def _saved(row: tuple[str, bytes, bytes, float, float, float, str]) -> SavedSubmission:
+def _saved(row: tuple[Any, ...]) -> SavedSubmission:
     person, digest, envelope, local_epsilon, central_epsilon, delta, state = row
     return SavedSubmission(
         person=person,
@@ -281,11 +280,6 @@ def _find(
     query = f"{_SELECT} WHERE person = ? AND task_digest = ?"
     row = connection.execute(query, (person, digest)).fetchone()
     return None if row is None else _saved(row)
-
-
-def _pending(connection: sqlite3.Connection) -> list[SavedSubmission]:
-    rows = connection.execute(f"{_SELECT} WHERE state = ?", (SubmissionState.PENDING.value,))
-    return [_saved(row) for row in rows]
 
 
 def _charge(
@@ -343,19 +337,6 @@ def _check_new_key(connection: sqlite3.Connection, person: str, pending: Pending
         )
 
 
-def _token(connection: sqlite3.Connection, submission: SavedSubmission) -> PendingToken | bytes:
-    row = connection.execute(
-        "SELECT key, challenge, pending, token FROM tokens WHERE person = ? AND task_digest = ?",
-        (submission.person, submission.task_digest),
-    ).fetchone()
-    if row is None:
-        return b""
-    key, challenge, pending, token = row
-    if not pending:
-        return bytes(token)
-    return PendingToken.from_bytes(pending, TokenKey(key), challenge)
-
-
 def _keep_token(connection: sqlite3.Connection, submission: SavedSubmission, token: bytes) -> None:
     connection.execute(
         "UPDATE tokens SET token = ?, pending = x'' WHERE person = ? AND task_digest = ?",
@@ -396,26 +377,14 @@ def _mark_arrived(
     )
 
 
-def _update(
-    connection: sqlite3.Connection, evidence: Evidence, inclusion: InclusionState, leaves: bytes
-) -> None:
-    connection.execute(
-        "UPDATE evidence SET inclusion = ?, leaves = ? WHERE person = ? AND task_digest = ?",
-        (inclusion.value, leaves, evidence.person, evidence.task_digest),
+def _evidence(row: tuple[Any, ...]) -> Evidence:
+    person, digest, leaves, deadline, inclusion, receipt, verified = row
+    return Evidence(
+        person=person,
+        task_digest=TaskDigest(digest),
+        leaves=leaves,
+        deadline=deadline,
+        inclusion=InclusionState(inclusion),
+        receipt=receipt,
+        receipt_verified=bool(verified),
     )
-
-
-def _evidence(connection: sqlite3.Connection, where: str, *values: str | bytes) -> list[Evidence]:
-    rows = connection.execute(_SELECT_EVIDENCE + where, values)
-    return [
-        Evidence(
-            person=person,
-            task_digest=TaskDigest(digest),
-            leaves=leaves,
-            deadline=deadline,
-            inclusion=InclusionState(inclusion),
-            receipt=receipt,
-            receipt_verified=bool(verified),
-        )
-        for person, digest, leaves, deadline, inclusion, receipt, verified in rows
-    ]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Concatenate, Final, ParamSpec, TypeVar
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from common.errors import DamagedStorageError, StorageError
 from common.runtime import logs
@@ -97,6 +97,14 @@ class Database:
             return found
 
         return await asyncio.get_running_loop().run_in_executor(self._thread, transaction)
+
+    async def fetch(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
+        """Run one statement as `run` does, and return its rows."""
+
+        def fetch(connection: sqlite3.Connection) -> list[tuple[Any, ...]]:
+            return connection.execute(statement, values).fetchall()
+
+        return await self.run(fetch)
 
     async def empty_log(self) -> None:
         """

@@ -15,7 +15,7 @@ from common.crypto.key_ring import Schedule
 from common.runtime.executor import Job
 from deploy.audit.harness.analyzer_core import AnalyzerCore, InlineExecutor
 from deploy.audit.harness.clock import ManualClock
-from tests.support.faults import Faults, FaultyDatabase, FaultyState, Life, Network
+from tests.support.faults import Faults, FaultyState, Life, Network, add_boundaries
 
 J = TypeVar("J", bound=Job)
 T = TypeVar("T")
@@ -71,7 +71,7 @@ class AnalyzerParty(AnalyzerCore):
         self.state = FaultyState.of(self.path, self.life)
         self.keys = AnalyzerKeys.load(self.state, SCHEDULE, self.clock.now())
         self.store = Store(self.path / "analyzer.sqlite")
-        self.store._database = FaultyDatabase(self.store._database, self.life)
+        add_boundaries(self.store, self.life)
         self.executor = FaultyExecutor(self.life)
 
     async def start(self) -> None:

@@ -91,34 +91,24 @@ class Life:
         return done
 
 
-class FaultyDatabase(Database):
-    """A database whose transactions are boundaries."""
+def add_boundaries(database: Database, life: Life) -> None:
+    """Make an open database's transactions boundaries."""
+    # No crash here loses written data, so that waiting for the disk would prove nothing.
+    database._thread.submit(database._connection.execute, "PRAGMA synchronous=OFF").result()
+    run, empty_log = database.run, database.empty_log
 
-    def __init__(self, database: Database, life: Life) -> None:
-        # Not Database's own: the file is open already. No crash here loses written data, so that
-        # waiting for the disk would prove nothing.
-        database._thread.submit(database._connection.execute, "PRAGMA synchronous=OFF").result()
-        self._inner = database
-        self._life = life
-
-    async def run(
-        self,
-        work: Callable[Concatenate[Any, P], T],
-        *args: P.args,
-        **kwargs: P.kwargs,
+    async def run_around(
+        work: Callable[Concatenate[Any, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """See Database."""
         states = [str(each.value) for each in args if isinstance(each, Enum)]
         act = " ".join([work.__name__.removeprefix("_").replace("_", " "), *states])
-        return await self._life.around(act, lambda: self._inner.run(work, *args, **kwargs))
+        return await life.around(act, lambda: run(work, *args, **kwargs))
 
-    async def empty_log(self) -> None:
-        """See Database."""
-        await self._life.around("empty log", self._inner.empty_log)
+    async def empty_around() -> None:
+        await life.around("empty log", empty_log)
 
-    def close(self) -> None:
-        """Close the file."""
-        self._inner.close()
+    database.run = run_around  # type: ignore[method-assign]
+    database.empty_log = empty_around  # type: ignore[method-assign]
 
 
 class FaultyState(StateDirectory):

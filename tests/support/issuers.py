@@ -16,7 +16,7 @@ from issuer.entitlements import PeopleList
 from issuer.issuance import Issuance
 from issuer.issuance_store import IssuanceStore
 from issuer.token_keys import TokenKeys
-from tests.support.faults import Faults, FaultyDatabase, FaultyState, Life
+from tests.support.faults import Faults, FaultyState, Life, add_boundaries
 
 SECRETS: Final = {name: sha256(name.encode()).digest() for name in ("Ada", "Bo Li")}
 """Each person's credential."""
@@ -53,7 +53,7 @@ class IssuerCore:
         life = Life("issuer", self.faults)
         self.keys = TokenKeys(FaultyState.of(self.path / "issuer", life))
         self.store = IssuanceStore(self.path / "issuer.sqlite")
-        self.store._database = FaultyDatabase(self.store._database, life)
+        add_boundaries(self.store, life)
         self.issuance = Issuance(
             keys=self.keys,
             store=self.store,

@@ -14,7 +14,7 @@ from common.wire.batches import proof_from_wire, proof_to_wire
 from shuffler.receipts import Receipts
 from shuffler.storage.sqlite_store import SqliteStore
 from tests.support.analyzer_party import SCHEDULE, AnalyzerParty, Surroundings
-from tests.support.faults import Crash, FaultyDatabase, FaultyState, Life
+from tests.support.faults import Crash, FaultyState, Life, add_boundaries
 from tests.support.keys import SHUFFLER
 from tests.support.policies import generous
 from tests.support.shuffler_core import Shuffler
@@ -59,7 +59,7 @@ class ShufflerParty(Shuffler):
     def open_store(self) -> SqliteStore:
         """Open the database, with boundaries."""
         store = super().open_store()
-        store._database = FaultyDatabase(store._database, self.life)
+        add_boundaries(store._database, self.life)
         return store
 
     async def rotate(self) -> None:
@@ -138,7 +138,7 @@ class DeviceParty:
         """Start, or restart on the same files."""
         self.life = Life("user_agent", self._around.faults)
         self.store = DeviceStore(self.path / "budget.sqlite")
-        self.store._database = FaultyDatabase(self.store._database, self.life)
+        add_boundaries(self.store, self.life)
         identity = self._analyzer.keys.identity.public_identity()
         shared: dict[str, Any] = {
             "shuffler": self,

@@ -201,7 +201,7 @@ class World:
         counted = {who: them for who, them in sent.items() if them[0] in self._delivered}
         assert {each.person for each in arrived} <= counted.keys(), "lost"
         assert entry.n_users == len(counted), "counted twice, or counted without a user"
-        cells = np.frombuffer(await self.analyzer.store._database.run(_cells, digest), np.int64)
+        cells = np.frombuffer(await self.analyzer.store.run(_cells, digest), np.int64)
         by_hand = self._cells_of([one for them in counted.values() for one in them], digest)
         assert cells.tolist() == by_hand.tolist(), "another histogram"
         for each in arrived:

@@ -16,7 +16,7 @@ from analyzer.metrics import ReleaseMetrics
 from analyzer.registry import AnalyzerKeys, Registry
 from analyzer.release import Releases
 from analyzer.staging import Staging
-from analyzer.storage import task_table
+from analyzer.storage import ledger, task_table
 from analyzer.storage.staged_blocks import StagedBlocks
 from analyzer.storage.store import Store
 from common.crypto.key_ring import DAY, Schedule
@@ -83,7 +83,7 @@ class AnalyzerCore:
     async def start(self) -> None:
         """Start the core, or restart it after a crash."""
         self.open_files()
-        head = await self.store.check_ledger()
+        head = await self.store.run(ledger.check)
         self.budgets = ReleaseBudgets(self.store)
         self.process_metrics = ProcessMetrics("analyzer", self.clock)
         self.metrics = ReleaseMetrics(self.process_metrics)

@@ -142,14 +142,14 @@ async def test_a_signature_leaves_only_after_it_is_stored(
 ) -> None:
     """If the disk fails, the device learns no signature, and may send the message again."""
     token = pending(await core.create_key(), 1)
-    run = core.store._database.run
+    run = core.store.run
 
     async def failing(work: Any, *args: Any) -> Any:
         if work.__name__ == "_settle":
             raise StorageError("the disk of the state directory is full")
         return await run(work, *args)
 
-    monkeypatch.setattr(core.store._database, "run", failing)
+    monkeypatch.setattr(core.store, "run", failing)
     with pytest.raises(StorageError):
         await core.issue(token)
     monkeypatch.undo()

@@ -6,6 +6,7 @@ import pytest
 
 import analyzer.server
 from analyzer.settings import AnalyzerSettings
+from analyzer.storage import ledger
 from common.errors import LedgerError
 from common.messages.ledger_entry import FIRST_PREVIOUS_HASH, DecisionEntry, LedgerEntry, verify
 from tests.support.analyzer_core import AnalyzerCore
@@ -37,7 +38,7 @@ async def test_every_release_is_chained_to_the_previous_one(core: AnalyzerCore) 
 
     assert [1, 2, 3] == [entry.entry for entry in entries]
     assert FIRST_PREVIOUS_HASH == entries[0].previous_hash
-    assert await core.store.check_ledger() == verify(entries)
+    assert await core.store.run(ledger.check) == verify(entries)
     assert {"staff"} == {entry.population for entry in entries}
     composed = [entry.composed_epsilon for entry in entries]
     assert composed == sorted(set(composed))
@@ -98,7 +99,7 @@ async def test_a_broken_chain_is_detected(
     """The error names the first entry that was changed, removed or moved."""
     _tamper(core, *statements)
     with pytest.raises(LedgerError, match=message):
-        await core.store.check_ledger()
+        await core.store.run(ledger.check)
 
 
 async def test_an_analyzer_with_a_broken_ledger_does_not_start(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@ import sqlite3
 
 import pytest
 
+from analyzer.storage import ledger
 from common.errors import (
     BatchStateError,
     LedgerError,
@@ -70,7 +71,7 @@ async def test_a_released_batch_is_estimated_with_a_warning(core: AnalyzerCore) 
     [warning] = result.warnings
     assert "failed a check: 6 of the batch's 100 reports were refused" in warning
     assert warning.endswith("the operator's note: junk, <seen>")
-    assert await core.store.check_ledger() == verify(entries)
+    assert await core.store.run(ledger.check) == verify(entries)
     assert TaskState.RELEASED is await _state(core)
     assert not list(core.path.rglob("batch-*"))
 
@@ -179,4 +180,4 @@ async def test_a_decision_cannot_be_changed_unnoticed(
     connection.close()
 
     with pytest.raises(LedgerError, match=message):
-        await core.store.check_ledger()
+        await core.store.run(ledger.check)
