@@ -28,7 +28,8 @@ from shuffler.admission import ConnectionLimit, TokenCheck, token_check
 from shuffler.batch_states import close_request_event, next_state
 from shuffler.refusals import RefusalCounts
 from shuffler.storage.group import Group, form_from_opened
-from shuffler.storage.submission_store import Arrival, SubmissionStore
+from shuffler.storage.group_commit import Arrival
+from shuffler.storage.submission_store import SubmissionStore
 
 _CALLS_AHEAD: Final = 3
 """Bulk calls admitted per worker: one being opened, one waiting, one being stored."""

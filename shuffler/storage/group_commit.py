@@ -2,16 +2,37 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
+from common.crypto.batch_key import BatchKey
+from common.messages.batch import BatchId
 from common.messages.submission import Outcome
-from shuffler.storage.submission_store import Arrival
+from shuffler.storage.group import Group
 
 _GATHER_SECONDS: Final = 0.004
 """Seconds that a commit waits for more calls if the last commit served several: a flush costs as
 much processor time as opening several envelopes."""
 _COMMIT_AT_ONCE: Final = 64
 """Minimum number of waiting submissions that are committed without a wait of _GATHER_SECONDS."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrival:
+    """The groups of one call, stored together."""
+
+    batch_id: BatchId
+    key: BatchKey
+    groups: Sequence[Group]
+    deadline: int
+    """The task's deadline, in seconds since 1970 UTC by the store's clock. From then on submissions
+    are only compared with stored ones."""
+    token_tags: Sequence[Sequence[bytes]] = ()
+    """For each group the keyed hash of each submission's token, which is accepted once per batch;
+    empty if no tokens are required."""
+
+    def __len__(self) -> int:
+        return sum(len(group) for group in self.groups)
 
 
 class GroupCommit:

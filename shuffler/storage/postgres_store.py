@@ -6,33 +6,30 @@ A batch's submissions are rows of its own tables, which are dropped when it is p
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final, LiteralString
 from uuid import UUID, uuid4
 
 from psycopg import Connection
 
 from common.crypto.signing import SignedTask
-from common.errors import BatchStateError, DamagedStorageError, UnknownTaskError
 from common.messages.batch import BatchId, BatchState
 from common.messages.submission import Outcome
 from common.runtime.clock import Clock
-from common.task_digest import TaskDigest
 from shuffler.metrics import StoreMetrics
 from shuffler.storage import postgres_submissions as submission_tables
-from shuffler.storage.group_commit import GroupCommit
+from shuffler.storage.group_commit import Arrival
 from shuffler.storage.postgres_connection import PostgresConnection
 from shuffler.storage.postgres_groups import PostgresGroups
 from shuffler.storage.postgres_schema import create_tables, drop_tables
 from shuffler.storage.submission_store import (
     OPEN_STATES,
-    Arrival,
+    Key,
     Observer,
+    Row,
     StoredBatch,
     SubmissionStore,
+    stored_batch,
 )
-
-_STATES: Final = {state.value: state for state in BatchState}
-_OUTCOMES: Final = {outcome.value: outcome for outcome in Outcome}
 
 
 class PostgresStore(SubmissionStore):
@@ -58,7 +55,6 @@ class PostgresStore(SubmissionStore):
         super().__init__(observer)
         self._writer = uuid4()
         self._connection = PostgresConnection(uri, clock, metrics, coordinator=coordinator)
-        self._commits = GroupCommit(self._commit)
         self._refused: dict[BatchId, Counter[Outcome]] = {}
         """Counts that this process has stored."""
 
@@ -66,25 +62,15 @@ class PostgresStore(SubmissionStore):
         """Begin the batch of a task; see `SubmissionStore.open_batch`."""
         return await self._connection.run(_open_batch, batch_id, signed)
 
-    async def get(self, digest: TaskDigest) -> StoredBatch:
-        """Look up the batch of a task; see `SubmissionStore.get`."""
-        return await self._connection.run(_get, digest)
+    async def _row(self, column: Key, key: bytes) -> Row | None:
+        return await self._connection.run(_find, column, key)
 
-    async def read(self, batch_id: BatchId) -> StoredBatch:
-        """Read one batch's row; see `SubmissionStore.read`."""
-        return await self._connection.run(_read, batch_id)
-
-    async def states(self) -> dict[BatchId, BatchState | None]:
-        """Return the state of every batch; see `SubmissionStore.states`."""
-        return await self._connection.run(_states)
+    async def _state_rows(self) -> list[Row]:
+        return await self._connection.run(_fetch, "SELECT uuid_send(batch_id), state FROM batches")
 
     def group_source(self) -> PostgresGroups:
         """Return a reader of the groups for worker processes."""
         return PostgresGroups(self._uri)
-
-    async def append(self, arrival: Arrival) -> list[list[Outcome]]:
-        """Store new submissions durably; see `SubmissionStore.append`."""
-        return await self._commits.append(arrival)
 
     async def _commit(self, arrivals: Sequence[Arrival]) -> list[list[list[Outcome]]]:
         return await self._connection.run(submission_tables.append, self._writer, arrivals)
@@ -98,9 +84,12 @@ class PostgresStore(SubmissionStore):
         await self._connection.run(_save_refusals, self._writer, totals)
         self._refused |= totals
 
-    async def refusals(self) -> dict[BatchId, Counter[Outcome]]:
-        """Return every batch's counts, of all processes."""
-        return await self._connection.run(_refusals)
+    async def _refusal_rows(self) -> list[Row]:
+        return await self._connection.run(
+            _fetch,
+            "SELECT uuid_send(batch_id), outcome, sum(n)::bigint FROM refusals "
+            "GROUP BY batch_id, outcome",
+        )
 
     async def _store_state(self, batch: StoredBatch, state: BatchState, *, same_users: bool) -> int:
         return await self._connection.run(_set_state, batch, state, same_users=same_users)
@@ -119,60 +108,33 @@ def _open_batch(connection: Connection, batch_id: BatchId, signed: SignedTask) -
         "INSERT INTO batches (batch_id, task_digest, task, signature, state) "
         "VALUES (%s, %s, %s, %s, %s) ON CONFLICT (task_digest) DO NOTHING",
         (
-            UUID(bytes=batch_id),
-            signed.digest(),
-            signed.task_bytes,
-            signed.signature,
+            *(UUID(bytes=batch_id), signed.digest(), signed.task_bytes, signed.signature),
             BatchState.COLLECTING.value,
         ),
     )
-    batch = _get(connection, signed.digest())
+    batch = stored_batch(_find(connection, "task_digest", signed.digest()))
     if batch.state in OPEN_STATES:
         create_tables(connection, batch.batch_id)
     return batch
 
 
+_N_USERS: Final = (
+    "(SELECT coalesce(sum(n), 0)::bigint FROM users WHERE users.batch_id = batches.batch_id)"
+)
 _SELECT: Final = (
-    "SELECT batch_id, task_digest, task, signature, state, n_reports, by_length, "
-    "shuffle_seconds, "
-    "(SELECT coalesce(sum(n), 0)::bigint FROM users WHERE users.batch_id = batches.batch_id) "
-    "FROM batches "
+    f"SELECT uuid_send(batch_id), task_digest, task, signature, state, {_N_USERS}, n_reports, "  # noqa: S608  # fixed text
+    "array_to_string(by_length, ' '), shuffle_seconds FROM batches "
 )
 
 
-def _get(connection: Connection, digest: TaskDigest) -> StoredBatch:
-    query = _SELECT + "WHERE task_digest = %s"
-    return _stored(connection.execute(query, (digest,), binary=True).fetchone())
+def _fetch(connection: Connection, query: LiteralString) -> list[Row]:
+    return connection.execute(query).fetchall()
 
 
-def _read(connection: Connection, batch_id: BatchId) -> StoredBatch:
-    query = _SELECT + "WHERE batch_id = %s"
-    return _stored(connection.execute(query, (UUID(bytes=batch_id),), binary=True).fetchone())
-
-
-def _stored(row: tuple[Any, ...] | None) -> StoredBatch:
-    if row is None:
-        raise UnknownTaskError("this shuffler has no batch for this task")
-    batch_id, digest, task, signature, state, n_reports, by_length, seconds, n_users = row
-    signed = SignedTask(task_bytes=task, signature=signature)
-    if signed.digest() != digest:
-        raise DamagedStorageError("a task in the shuffler's store is damaged")
-    if state not in _STATES:
-        raise DamagedStorageError("the state of a batch in the store is of a later version")
-    return StoredBatch(
-        batch_id=BatchId(batch_id.bytes),
-        signed=signed,
-        state=_STATES[state],
-        n_users=n_users,
-        n_reports=n_reports,
-        by_length=tuple(by_length),
-        shuffle_seconds=seconds,
-    )
-
-
-def _states(connection: Connection) -> dict[BatchId, BatchState | None]:
-    rows = connection.execute("SELECT batch_id, state FROM batches")
-    return {BatchId(batch_id.bytes): _STATES.get(state) for batch_id, state in rows}
+def _find(connection: Connection, column: Key, key: bytes) -> Row | None:
+    value = UUID(bytes=key) if column == "batch_id" else key
+    query = _SELECT + "WHERE " + column + " = %s"
+    return connection.execute(query, (value,), binary=True).fetchone()
 
 
 def _set_state(
@@ -181,27 +143,15 @@ def _set_state(
     """Store a state once no transaction stores submissions; return the number of users."""
     lock = submission_tables.lock_key(batch.batch_id)
     connection.execute("SELECT pg_advisory_xact_lock(%s)", (lock,))
-    key = UUID(bytes=batch.batch_id)
     changed = connection.execute(
-        "UPDATE batches SET state = %s, n_reports = %s, by_length = %s, shuffle_seconds = %s "
-        "WHERE batch_id = %s AND state = %s",
+        "UPDATE batches SET state = %s, n_reports = %s, by_length = %s, shuffle_seconds = %s "  # noqa: S608  # fixed text
+        f"WHERE batch_id = %s AND state = %s RETURNING {_N_USERS}",
         (
-            state.value,
-            batch.n_reports,
-            list(batch.by_length),
-            batch.shuffle_seconds,
-            key,
-            batch.state.value,
+            *(state.value, batch.n_reports, list(batch.by_length), batch.shuffle_seconds),
+            *(UUID(bytes=batch.batch_id), batch.state.value),
         ),
-    )
-    if changed.rowcount != 1:
-        raise BatchStateError(f"the batch is no longer {batch.state.value}")
-    n_users = _read(connection, batch.batch_id).n_users
-    if same_users and n_users != batch.n_users:
-        raise BatchStateError(
-            f"the batch had {batch.n_users} users when it was read; it now has {n_users}"
-        )
-    return n_users
+    ).fetchone()
+    return batch.check_moved(changed, same_users=same_users)
 
 
 def _save_refusals(
@@ -218,12 +168,3 @@ def _save_refusals(
                 for outcome, n in counted.items()
             ],
         )
-
-
-def _refusals(connection: Connection) -> dict[BatchId, Counter[Outcome]]:
-    counts: dict[BatchId, Counter[Outcome]] = {}
-    query = "SELECT batch_id, outcome, sum(n)::bigint FROM refusals GROUP BY batch_id, outcome"
-    for batch_id, outcome, n in connection.execute(query):
-        if outcome in _OUTCOMES:
-            counts.setdefault(BatchId(batch_id.bytes), Counter())[_OUTCOMES[outcome]] = n
-    return counts

@@ -22,10 +22,11 @@ from common.errors import StorageError
 from common.messages.batch import BatchId, BatchState
 from common.messages.submission import Outcome
 from shuffler.storage.group import TAGS, Group, merge_small
+from shuffler.storage.group_commit import Arrival
 from shuffler.storage.judgement import judge_group
 from shuffler.storage.postgres_schema import check_unchanged, with_tables
 from shuffler.storage.postgres_uuids import Uuids
-from shuffler.storage.submission_store import OPEN_STATES, Arrival
+from shuffler.storage.submission_store import OPEN_STATES
 
 _VALUE: Final = np.dtype(f"V{TAG_BYTES}")
 _PAIR: Final = np.dtype([("tag", _VALUE), ("content", _VALUE)])

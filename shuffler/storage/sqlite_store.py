@@ -14,17 +14,21 @@ from pathlib import Path
 from typing import Final
 
 from common.crypto.signing import SignedTask
-from common.errors import BatchStateError, DamagedStorageError, UnknownTaskError
-from common.messages.batch import BatchId, BatchState, numbers_from_text, numbers_to_text
+from common.messages.batch import BatchId, BatchState, numbers_to_text
 from common.messages.submission import Outcome
 from common.runtime.clock import Clock
 from common.runtime.database import Database
 from common.runtime.schema import Schema
-from common.task_digest import TaskDigest
 from shuffler.storage import submissions as submission_table
-from shuffler.storage.group_commit import GroupCommit
+from shuffler.storage.group_commit import Arrival
 from shuffler.storage.group_source import SqliteGroups
-from shuffler.storage.submission_store import Arrival, Observer, StoredBatch, SubmissionStore
+from shuffler.storage.submission_store import (
+    Key,
+    Observer,
+    Row,
+    StoredBatch,
+    SubmissionStore,
+)
 from shuffler.storage.submissions import Deduplication
 
 _STEPS: Final = (
@@ -53,32 +57,28 @@ class SqliteStore(SubmissionStore):
         self._clock = clock
         self._database = Database(path, Schema(steps=_STEPS))
         self._path = path
-        self._commits = GroupCommit(self._commit)
         self._deduplications: dict[BatchId, Deduplication] = {}
 
     async def open_batch(self, batch_id: BatchId, signed: SignedTask) -> StoredBatch:
         """Begin the batch of a task; see `SubmissionStore.open_batch`."""
-        return await self._database.run(_open_batch, batch_id, signed)
+        await self._database.fetch(
+            "INSERT OR IGNORE INTO batches (batch_id, task_digest, task, signature, state) "
+            "VALUES (?, ?, ?, ?, ?)",
+            *(batch_id, signed.digest(), signed.task_bytes, signed.signature),
+            BatchState.COLLECTING.value,
+        )
+        return await self.get(signed.digest())
 
-    async def get(self, digest: TaskDigest) -> StoredBatch:
-        """Look up the batch of a task; see `SubmissionStore.get`."""
-        return await self._database.run(_get, "task_digest", digest)
+    async def _row(self, column: Key, key: bytes) -> Row | None:
+        rows = await self._database.fetch(f"{_SELECT} WHERE {column} = ?", key)
+        return rows[0] if rows else None
 
-    async def read(self, batch_id: BatchId) -> StoredBatch:
-        """Read one batch's row; raise DamagedStorageError if this version cannot read it."""
-        return await self._database.run(_get, "batch_id", batch_id)
-
-    async def states(self) -> dict[BatchId, BatchState | None]:
-        """Return the state of every batch; None if it is damaged or of a later version."""
-        return await self._database.run(_states)
+    async def _state_rows(self) -> list[Row]:
+        return await self._database.fetch("SELECT batch_id, CAST(state AS BLOB) FROM batches")
 
     def group_source(self) -> SqliteGroups:
         """Return a reader of the groups for worker processes."""
         return SqliteGroups(self._path)
-
-    async def append(self, arrival: Arrival) -> list[list[Outcome]]:
-        """Store new submissions durably; see `SubmissionStore.append`."""
-        return await self._commits.append(arrival)
 
     async def _commit(self, arrivals: Sequence[Arrival]) -> list[list[list[Outcome]]]:
         judged, stored = await self._database.run(
@@ -92,9 +92,8 @@ class SqliteStore(SubmissionStore):
         """Add to the counts of refused and repeated submissions."""
         await self._database.run(submission_table.add_refusals, counts)
 
-    async def refusals(self) -> dict[BatchId, Counter[Outcome]]:
-        """Return every batch's stored counts of refused and repeated submissions."""
-        return await self._database.run(submission_table.refusals)
+    async def _refusal_rows(self) -> list[Row]:
+        return await self._database.fetch("SELECT batch_id, outcome, n FROM refusals")
 
     async def _store_state(self, batch: StoredBatch, state: BatchState, *, same_users: bool) -> int:
         return await self._database.run(_set_state, batch, state, same_users=same_users)
@@ -112,51 +111,8 @@ class SqliteStore(SubmissionStore):
 
 _SELECT: Final = (
     "SELECT batch_id, task_digest, task, signature, CAST(state AS BLOB), n_users, n_reports, "
-    "by_length, shuffle_seconds FROM batches "
+    "by_length, shuffle_seconds FROM batches"
 )
-_STATES: Final = {state.value.encode(): state for state in BatchState}
-"""States by stored bytes. Damaged bytes may not be text: a query of all rows as text would fail."""
-
-
-def _open_batch(
-    connection: sqlite3.Connection, batch_id: BatchId, signed: SignedTask
-) -> StoredBatch:
-    digest, state = signed.digest(), BatchState.COLLECTING.value
-    connection.execute(
-        "INSERT OR IGNORE INTO batches (batch_id, task_digest, task, signature, state) "
-        "VALUES (?, ?, ?, ?, ?)",
-        (batch_id, digest, signed.task_bytes, signed.signature, state),
-    )
-    return _get(connection, "task_digest", digest)
-
-
-def _get(connection: sqlite3.Connection, column: str, key: bytes) -> StoredBatch:
-    """Read the row of a batch, where `column` is task_digest or batch_id."""
-    row = connection.execute(f"{_SELECT} WHERE {column} = ?", (key,)).fetchone()
-    if row is None:
-        raise UnknownTaskError("this shuffler has no batch for this task")
-    batch_id, digest, task, signature, state, n_users, n_reports, by_length, seconds = row
-    signed = SignedTask(task_bytes=task, signature=signature)
-    if signed.digest() != digest:
-        raise DamagedStorageError("a task in the shuffler's database is damaged")
-    if state not in _STATES:
-        raise DamagedStorageError(
-            "the state of a batch in the shuffler's database is damaged, or of a later version"
-        )
-    return StoredBatch(
-        batch_id=BatchId(batch_id),
-        signed=signed,
-        state=_STATES[state],
-        n_users=n_users,
-        n_reports=n_reports,
-        by_length=numbers_from_text(by_length),
-        shuffle_seconds=seconds,
-    )
-
-
-def _states(connection: sqlite3.Connection) -> dict[BatchId, BatchState | None]:
-    rows = connection.execute("SELECT batch_id, CAST(state AS BLOB) FROM batches")
-    return {BatchId(batch_id): _STATES.get(state) for batch_id, state in rows}
 
 
 def _set_state(
@@ -166,19 +122,8 @@ def _set_state(
         "UPDATE batches SET state = ?, n_reports = ?, by_length = ?, shuffle_seconds = ? "
         "WHERE batch_id = ? AND state = ? RETURNING n_users",
         (
-            state.value,
-            batch.n_reports,
-            numbers_to_text(batch.by_length),
-            batch.shuffle_seconds,
-            batch.batch_id,
-            batch.state.value,
+            *(state.value, batch.n_reports, numbers_to_text(batch.by_length)),
+            *(batch.shuffle_seconds, batch.batch_id, batch.state.value),
         ),
-    ).fetchall()
-    if not changed:
-        raise BatchStateError(f"the batch is no longer {batch.state.value}")
-    [(n_users,)] = changed
-    if same_users and n_users != batch.n_users:
-        raise BatchStateError(
-            f"the batch had {batch.n_users} users when it was read; it now has {n_users}"
-        )
-    return int(n_users)
+    ).fetchone()
+    return batch.check_moved(changed, same_users=same_users)

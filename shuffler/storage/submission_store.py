@@ -4,17 +4,25 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Any, Final, Literal, Protocol
 
-from common.crypto.batch_key import BatchKey
 from common.crypto.signing import SignedTask
-from common.messages.batch import BatchId, BatchState
+from common.errors import BatchStateError, DamagedStorageError, UnknownTaskError
+from common.messages.batch import BatchId, BatchState, numbers_from_text
 from common.messages.submission import Outcome
 from common.task_digest import TaskDigest
-from shuffler.storage.group import Group
+from shuffler.storage.group_commit import Arrival, GroupCommit
 
 OPEN_STATES: Final = frozenset({BatchState.COLLECTING, BatchState.CLOSED})
 """States in which a batch's submissions are on the disk."""
+Row = tuple[Any, ...]
+Key = Literal["task_digest", "batch_id"]
+_STATES: Final = {
+    stored: state for state in BatchState for stored in (state.value, state.value.encode())
+}
+"""States by stored text or bytes: in SQLite damaged bytes may not be text, so that a query of all
+rows as text would fail."""
+_OUTCOMES: Final = {outcome.value: outcome for outcome in Outcome}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,28 +39,48 @@ class StoredBatch:
     """Number of submissions of each of the task's lengths; empty before it is permuted."""
     shuffle_seconds: float
 
+    def check_moved(self, changed: Row | None, *, same_users: bool) -> int:
+        """
+        Return the number of users, which a changed row holds; None if the state was another.
+
+        Run in the transaction. Raises the errors of `SubmissionStore._store_state`.
+        """
+        if changed is None:
+            raise BatchStateError(f"the batch is no longer {self.state.value}")
+        n_users: int = changed[0]
+        if same_users and n_users != self.n_users:
+            raise BatchStateError(
+                f"the batch had {self.n_users} users when it was read; it now has {n_users}"
+            )
+        return n_users
+
+
+def stored_batch(row: Row | None) -> StoredBatch:
+    """Build a batch from its row; raise the errors of `SubmissionStore.get`."""
+    if row is None:
+        raise UnknownTaskError("this shuffler has no batch for this task")
+    batch_id, digest, task, signature, state, n_users, n_reports, by_length, seconds = row
+    signed = SignedTask(task_bytes=task, signature=signature)
+    if signed.digest() != digest:
+        raise DamagedStorageError("a task in the shuffler's store is damaged")
+    if state not in _STATES:
+        raise DamagedStorageError(
+            "the state of a batch in the shuffler's store is damaged, or of a later version"
+        )
+    return StoredBatch(
+        batch_id=BatchId(batch_id),
+        signed=signed,
+        state=_STATES[state],
+        n_users=n_users,
+        n_reports=n_reports,
+        by_length=numbers_from_text(by_length),
+        shuffle_seconds=seconds,
+    )
+
 
 Observer = Callable[[BatchId, BatchState, BatchState, int], None]
 """Called after every stored change of a batch's state with the batch, its old state, its new
 state, and its number of users at that moment."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Arrival:
-    """The groups of one call, stored together."""
-
-    batch_id: BatchId
-    key: BatchKey
-    groups: Sequence[Group]
-    deadline: int
-    """The task's deadline, in seconds since 1970 UTC by the store's clock. From then on submissions
-    are only compared with stored ones."""
-    token_tags: Sequence[Sequence[bytes]] = ()
-    """For each group the keyed hash of each submission's token, which is accepted once per batch;
-    empty if no tokens are required."""
-
-    def __len__(self) -> int:
-        return sum(len(group) for group in self.groups)
 
 
 class GroupSource(Protocol):
@@ -72,12 +100,12 @@ class SubmissionStore(ABC):
 
     def __init__(self, observer: Observer) -> None:
         self._observer = observer
+        self._commits = GroupCommit(self._commit)
 
     @abstractmethod
     async def open_batch(self, batch_id: BatchId, signed: SignedTask) -> StoredBatch:
         """Begin the batch of a task, or return the existing one."""
 
-    @abstractmethod
     async def get(self, digest: TaskDigest) -> StoredBatch:
         """
         Look up the batch of a task.
@@ -86,20 +114,29 @@ class SubmissionStore(ABC):
             UnknownTaskError: The task has no batch.
             DamagedStorageError: The batch's row is damaged, or of a later version.
         """
+        return stored_batch(await self._row("task_digest", digest))
 
-    @abstractmethod
     async def read(self, batch_id: BatchId) -> StoredBatch:
         """Read one batch's row; raise DamagedStorageError if this version cannot read it."""
+        return stored_batch(await self._row("batch_id", batch_id))
 
-    @abstractmethod
     async def states(self) -> dict[BatchId, BatchState | None]:
         """Return the state of every batch; None if it is damaged or of a later version."""
+        rows = await self._state_rows()
+        return {BatchId(batch_id): _STATES.get(state) for batch_id, state in rows}
+
+    @abstractmethod
+    async def _row(self, column: Key, key: bytes) -> Row | None:
+        """Return a batch's id, task digest, task, signature, state and numbers; None if unknown."""
+
+    @abstractmethod
+    async def _state_rows(self) -> Sequence[Row]:
+        """Return the id and state of every batch."""
 
     @abstractmethod
     def group_source(self) -> GroupSource:
         """Return a reader of the groups for worker processes."""
 
-    @abstractmethod
     async def append(self, arrival: Arrival) -> list[list[Outcome]]:
         """
         Store the new submissions of some groups durably before returning.
@@ -110,14 +147,27 @@ class SubmissionStore(ABC):
         Returns:
             The outcome of each submission, group by group, in the groups' own order.
         """
+        return await self._commits.append(arrival)
+
+    @abstractmethod
+    async def _commit(self, arrivals: Sequence[Arrival]) -> list[list[list[Outcome]]]:
+        """Store arrivals in one transaction; return the outcomes by arrival."""
 
     @abstractmethod
     async def add_refusals(self, counts: Mapping[BatchId, Counter[Outcome]]) -> None:
         """Add to the counts of refused and repeated submissions."""
 
-    @abstractmethod
     async def refusals(self) -> dict[BatchId, Counter[Outcome]]:
-        """Return every batch's counts of refused and repeated submissions."""
+        """Return every batch's counts, except of outcomes unknown to this version."""
+        counts: dict[BatchId, Counter[Outcome]] = {}
+        for batch_id, outcome, n in await self._refusal_rows():
+            if outcome in _OUTCOMES:
+                counts.setdefault(BatchId(batch_id), Counter())[_OUTCOMES[outcome]] = n
+        return counts
+
+    @abstractmethod
+    async def _refusal_rows(self) -> Sequence[Row]:
+        """Return the batch, outcome and number of each count."""
 
     async def set_state(self, batch: StoredBatch, state: BatchState) -> None:
         """Store a batch's next state, or raise BatchStateError if the state has changed."""

@@ -22,8 +22,9 @@ from common.messages.batch import BatchId, BatchState
 from common.messages.submission import Outcome
 from common.sorted_index import SortedIndex
 from shuffler.storage.group import TAGS, Group, merge_small, open_tags
+from shuffler.storage.group_commit import Arrival
 from shuffler.storage.judgement import judge_group
-from shuffler.storage.submission_store import OPEN_STATES, Arrival
+from shuffler.storage.submission_store import OPEN_STATES
 
 ReadTags = Callable[[int], bytes]
 """Returns the tags of the stored group with this number."""
@@ -108,7 +109,6 @@ CREATE TABLE IF NOT EXISTS refusals (
 ) WITHOUT ROWID;
 """
 
-_KNOWN_OUTCOMES: Final = frozenset(outcome.value for outcome in Outcome)
 _DROPPED_AT_ONCE: Final = 64
 """Maximum number of groups deleted in one transaction, to keep it short."""
 _LOADED_AT_ONCE: Final = 2**18
@@ -242,12 +242,3 @@ def add_refusals(
             for outcome, n in counted.items()
         ],
     )
-
-
-def refusals(connection: sqlite3.Connection) -> dict[BatchId, Counter[Outcome]]:
-    """Return every batch's stored counts, except of outcomes unknown to this version."""
-    counts: dict[BatchId, Counter[Outcome]] = {}
-    for batch_id, outcome, n in connection.execute("SELECT batch_id, outcome, n FROM refusals"):
-        if outcome in _KNOWN_OUTCOMES:
-            counts.setdefault(BatchId(batch_id), Counter())[Outcome(outcome)] = n
-    return counts

@@ -28,7 +28,7 @@ from common.messages.batch import BatchId, BatchManifest, BatchPart, BatchState
 from common.messages.submission import Outcome
 from common.task.task import SUBMISSION_ID_BYTES
 from shuffler.storage.group import form_group
-from shuffler.storage.submission_store import Arrival
+from shuffler.storage.group_commit import Arrival
 from tests.benchmarks.conftest import Best, Line
 from tests.support.analyzer_core import AnalyzerCore
 from tests.support.analyzers import CountingAnalyzer, word_sum

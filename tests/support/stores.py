@@ -12,9 +12,10 @@ from common.runtime.metrics import ProcessMetrics
 from deploy.audit.harness.clock import ManualClock
 from shuffler.metrics import StoreMetrics
 from shuffler.storage.group import NUMBER_BITS, form_group, open_group
+from shuffler.storage.group_commit import Arrival
 from shuffler.storage.postgres_store import PostgresStore
 from shuffler.storage.sqlite_store import SqliteStore
-from shuffler.storage.submission_store import Arrival, Observer, SubmissionStore
+from shuffler.storage.submission_store import Observer, SubmissionStore
 from tests.support.tasks import published
 
 BATCH: Final = BatchId(b"b" * 16)

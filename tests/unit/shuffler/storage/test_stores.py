@@ -14,7 +14,8 @@ from common.messages.batch import BatchId, BatchState
 from common.messages.submission import Outcome
 from common.task_digest import TaskDigest
 from shuffler.storage.group import form_group, open_group
-from shuffler.storage.submission_store import Arrival, Observer, SubmissionStore
+from shuffler.storage.group_commit import Arrival
+from shuffler.storage.submission_store import Observer, SubmissionStore
 from tests.support.postgres import PostgresServer
 from tests.support.stores import (
     BATCH,
