@@ -26,7 +26,7 @@ from common.crypto.hpke import HpkePrivateKey, report_context
 from common.crypto.hpke_pool import open_each
 from common.errors import DamagedStorageError, UnusableBatchError
 from common.mechanisms.base import Randomizer, Tally
-from common.messages.batch import CONTENT_HASH_BYTES, BatchId, BatchManifest
+from common.messages.batch import CONTENT_HASH_BYTES, BatchManifest
 from common.messages.inclusion_proof import (
     HASH_BYTES,
     Tree,
@@ -39,7 +39,8 @@ from common.messages.inclusion_proof import (
     split,
     split_ranges,
 )
-from common.runtime.blocks import Blocks, SealedBlocks
+from common.runtime.blocks import Blocks
+from common.runtime.executor import Job
 from common.task.task import Task, cached_task
 from common.task_digest import TaskDigest
 
@@ -70,16 +71,12 @@ def _mechanism_of(task_bytes: bytes) -> Randomizer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CountJob:
-    """What a batch's parts are computed from. Its methods are run by worker processes."""
+class CountJob(Job):
+    """The job of a batch, whose methods are run by worker processes."""
 
-    batch_id: BatchId
     task_digest: TaskDigest
     task_bytes: bytes = field(repr=False)
-    staging_key: bytes = field(repr=False)
-    """Key that the batch's blocks are sealed under."""
     salt: bytes = field(repr=False)
-    blocks: Blocks
     n_reports: int
     n_parts: int
     """Parts of the delivery."""
@@ -103,7 +100,7 @@ class CountJob:
         *,
         n_parts: int,
         task_bytes: bytes,
-        staging_key: BatchKey,
+        key: BatchKey,
         salt: bytes,
         blocks: Blocks,
         content_hashes: bytes,
@@ -116,7 +113,7 @@ class CountJob:
             batch_id=manifest.batch_id,
             task_digest=manifest.task_digest,
             task_bytes=task_bytes,
-            staging_key=staging_key.private_bytes(),
+            key=key.private_bytes(),
             salt=salt,
             blocks=blocks,
             n_reports=manifest.n_reports,
@@ -132,11 +129,6 @@ class CountJob:
         return cached_task(self.task_bytes)
 
     @property
-    def folder(self) -> str:
-        """The batch's folder of blocks."""
-        return self.batch_id.hex()
-
-    @property
     def n_subtrees(self) -> int:
         """Number of subtrees: ranges, joined if a bucket has several because of many repeats."""
         return min(self.n_ranges, 1 << self.bits)
@@ -145,10 +137,6 @@ class CountJob:
     def n_slices(self) -> int:
         """Number of slices of all ranges."""
         return self.n_ranges * self.slices_per_range
-
-    def sealed_blocks(self) -> SealedBlocks:
-        """Open the batch's blocks."""
-        return SealedBlocks(self.blocks, self.folder, BatchKey(self.staging_key))
 
     def split(self, part: int) -> int:
         """

@@ -264,7 +264,7 @@ class Staging:
             manifest,
             n_parts=delivery.n_parts,
             task_bytes=(await self._registry.get(manifest.task_digest)).task_bytes,
-            staging_key=self._blocks.key(manifest.batch_id),
+            key=self._blocks.key(manifest.batch_id),
             salt=salt,
             blocks=self._blocks.blocks,
             content_hashes=b"".join(

@@ -1,13 +1,11 @@
 """The parts of one batch's inclusion proofs: the tree over all reports that were delivered."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from common.crypto.batch_key import BatchKey
-from common.messages.batch import BatchId
 from common.messages.inclusion_proof import (
     HASH_BYTES,
     bucket_hashes,
@@ -16,7 +14,7 @@ from common.messages.inclusion_proof import (
     salted_leaves,
     split_ranges,
 )
-from common.runtime.blocks import Blocks, SealedBlocks
+from common.runtime.executor import Job
 from shuffler.shuffle_job import PERMUTED
 
 LEAVES: Final = "leaves"
@@ -24,12 +22,9 @@ LEAVES: Final = "leaves"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProofJob:
-    """What a delivered batch's proofs are computed from. Its methods are run by workers."""
+class ProofJob(Job):
+    """The job of a delivered batch's proofs, whose methods are run by worker processes."""
 
-    batch_id: BatchId
-    key: bytes = field(repr=False)
-    blocks: Blocks
     proof_folder: str
     """Folder of the leaves, which are not sealed, since they outlive the batch's key."""
     report_bytes: int
@@ -39,14 +34,9 @@ class ProofJob:
     bits: int = 0
     """Depth of the tree; set once all ranges are merged."""
 
-    @property
-    def folder(self) -> str:
-        """The batch's folder of blocks."""
-        return self.batch_id.hex()
-
     def split(self, part: int) -> None:
         """Salt the leaves of one part's reports, and split them into ranges. Cost: 2 µs each."""
-        blocks = self._sealed_blocks()
+        blocks = self.sealed_blocks()
         leaves = leaves_of(blocks.get(f"{PERMUTED}/{part}"), self.report_bytes)
         # All copies of a leaf fall into one range, which must fit into memory.
         distinct = distinct_rows(salted_leaves(leaves, self.salt))
@@ -56,7 +46,7 @@ class ProofJob:
 
     def merge(self, number: int) -> int:
         """Store one range's distinct leaves in ascending order; return how many there are."""
-        blocks = self._sealed_blocks()
+        blocks = self.sealed_blocks()
         parts = [blocks.get(f"{LEAVES}/{part}.{number}") for part in range(self.n_parts)]
         leaves = distinct_rows(_rows(b"".join(parts)))
         name = f"{self.proof_folder}/leaves.{number}"
@@ -78,9 +68,6 @@ class ProofJob:
         )
         hashes, sizes = bucket_hashes(_rows(leaves), (1 << self.bits) // self.n_subtrees, self.bits)
         return hashes, sizes.tolist()
-
-    def _sealed_blocks(self) -> SealedBlocks:
-        return SealedBlocks(self.blocks, self.folder, BatchKey(self.key))
 
 
 def _rows(leaves: bytes) -> NDArray[np.uint8]:

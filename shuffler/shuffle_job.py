@@ -22,7 +22,8 @@ from common.crypto.hpke_pool import seal_each
 from common.crypto.randomness import seeded_generator
 from common.messages.batch import MAX_PART_BYTES, BatchId
 from common.messages.submission import plain_reports
-from common.runtime.blocks import Blocks, SealedBlocks
+from common.runtime.blocks import Blocks
+from common.runtime.executor import Job
 from common.task.task import Task, cached_task
 from common.task_digest import digest_of
 from shuffler.item_dummies import draw_item_dummies, draw_kept
@@ -53,16 +54,13 @@ def _part_count(task: Task, n_users: int, dummies: int) -> int:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShuffleJob:
-    """What a closed batch's shuffle is computed from. Its methods are run by worker processes."""
+class ShuffleJob(Job):
+    """The job of a closed batch, whose methods are run by worker processes."""
 
-    batch_id: BatchId
     task_bytes: bytes
     """The task as published."""
-    key: bytes = field(repr=False)
     seed: bytes = field(repr=False)
     source: GroupSource
-    blocks: Blocks
     n_parts: int
     """Parts of users' reports."""
     n_dummies: int
@@ -101,15 +99,6 @@ class ShuffleJob:
     def task(self) -> Task:
         """The task, parsed once per process."""
         return cached_task(self.task_bytes)
-
-    @property
-    def folder(self) -> str:
-        """The batch's folder of blocks."""
-        return self.batch_id.hex()
-
-    def sealed_blocks(self) -> SealedBlocks:
-        """Open the batch's blocks."""
-        return SealedBlocks(self.blocks, self.folder, BatchKey(self.key))
 
     def seal_dummies(self, part: int) -> None:
         """Seal one part of the shuffler's dummies to the analyzer. Cost: 0.1 ms per dummy."""

@@ -10,10 +10,14 @@ import asyncio
 from collections.abc import Callable, Coroutine, Generator, Iterable
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from itertools import count
-from typing import Any, ClassVar, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
+from common.crypto.batch_key import BatchKey
 from common.crypto.hpke_pool import HpkePool
+from common.messages.batch import BatchId
+from common.runtime.blocks import Blocks, SealedBlocks
 from common.runtime.clock import Clock
 from common.runtime.metrics import Metrics
 
@@ -28,14 +32,23 @@ PARTS_AHEAD: Final = 2
 """Parts submitted per worker, so that none waits for the next."""
 
 
-class Job(Protocol):
-    """A dataclass that a batch's parts are computed from. Picklable; hides secrets in repr."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """What a batch's parts are computed from. Picklable; hides secrets in repr."""
 
-    __dataclass_fields__: ClassVar[dict[str, Any]]
+    batch_id: BatchId
+    key: bytes = field(repr=False)
+    """Key that the batch's blocks are sealed under."""
+    blocks: Blocks
 
     @property
     def folder(self) -> str:
         """The batch's folder of blocks."""
+        return self.batch_id.hex()
+
+    def sealed_blocks(self) -> SealedBlocks:
+        """Open the batch's blocks."""
+        return SealedBlocks(self.blocks, self.folder, BatchKey(self.key))
 
 
 class Executor(Protocol):

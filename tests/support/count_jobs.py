@@ -43,7 +43,7 @@ def job_over(
         manifest,
         n_parts=n_parts,
         task_bytes=case.signed.task_bytes,
-        staging_key=BatchKey(bytes(range(32))),
+        key=BatchKey(bytes(range(32))),
         salt=SALT,
         blocks=FolderBlocks(path),
         content_hashes=b"".join(

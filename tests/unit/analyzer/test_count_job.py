@@ -239,6 +239,6 @@ def test_a_job_hides_its_keys_and_reaches_workers_whole(tmp_path: Path) -> None:
     job = job_over(tmp_path, _CASE, [bytes(60)], sentinel_leaves=b"s" * 32)
 
     assert job == pickle.loads(pickle.dumps(job))  # noqa: S301  # the test's own
-    for secret in (job.staging_key, job.private_key, job.salt, job.sentinel_leaves):
+    for secret in (job.key, job.private_key, job.salt, job.sentinel_leaves):
         assert repr(secret)[2:-1] not in repr(job)
     assert len(repr(job)) < 1000

@@ -8,18 +8,19 @@ import pytest
 
 from common.crypto.hpke_pool import HpkePool
 from common.errors import StorageError
-from common.runtime.executor import LocalExecutor, PartMetrics, gather
+from common.messages.batch import BatchId
+from common.runtime.blocks import FolderBlocks
+from common.runtime.executor import Job, LocalExecutor, PartMetrics, gather
 from common.runtime.metrics import Metrics, ProcessMetrics
 from deploy.audit.harness.clock import ManualClock
 from tests.support.scrapes import series_of
 
 
-@dataclass(frozen=True)
-class _Job:
+@dataclass(frozen=True, kw_only=True)
+class _Job(Job):
     """Parts that fail in each way."""
 
     path: Path
-    folder: str = "b"
 
     def throw(self, part: int) -> int:
         """Square a number."""
@@ -45,6 +46,10 @@ class _Job:
         return part
 
 
+def _job(path: Path) -> _Job:
+    return _Job(batch_id=BatchId(bytes(16)), key=bytes(32), blocks=FolderBlocks(path), path=path)
+
+
 @pytest.fixture
 def metrics() -> Metrics:
     """A shuffler's metrics."""
@@ -61,15 +66,15 @@ async def executor(metrics: Metrics) -> AsyncIterator[LocalExecutor]:
 
 async def test_results_have_the_order_of_the_parts(executor: LocalExecutor, tmp_path: Path) -> None:
     """More parts than workers."""
-    assert [n * n for n in range(20)] == await executor.run(_Job.throw, _Job(tmp_path), range(20))
-    assert [] == await executor.run(_Job.throw, _Job(tmp_path), range(0))
+    assert [n * n for n in range(20)] == await executor.run(_Job.throw, _job(tmp_path), range(20))
+    assert [] == await executor.run(_Job.throw, _job(tmp_path), range(0))
 
 
 async def test_a_part_whose_worker_dies_is_computed_again(
     executor: LocalExecutor, metrics: Metrics, tmp_path: Path
 ) -> None:
     """Its worker dies twice, which is counted."""
-    assert [0] == await executor.run(_Job.permute, _Job(tmp_path), range(1))
+    assert [0] == await executor.run(_Job.permute, _job(tmp_path), range(1))
 
     retried = ("shuffledp_parts_retried_total", (("stage", "permute"),))
     assert 2 == series_of(metrics)[retried]
@@ -98,8 +103,8 @@ async def test_a_part_that_always_ends_its_worker_fails(
 ) -> None:
     """The executor remains usable."""
     with pytest.raises(Exception, match="terminated abruptly"):
-        await executor.run(_Job.split, _Job(tmp_path), range(1))
-    assert [0, 1] == await executor.run(_Job.throw, _Job(tmp_path), range(2))
+        await executor.run(_Job.split, _job(tmp_path), range(1))
+    assert [0, 1] == await executor.run(_Job.throw, _job(tmp_path), range(2))
 
 
 async def test_the_error_of_a_part_is_raised_as_it_is(
@@ -107,7 +112,7 @@ async def test_the_error_of_a_part_is_raised_as_it_is(
 ) -> None:
     """It is not computed again: the caller decides."""
     with pytest.raises(StorageError, match="the disk is full"):
-        await executor.run(_Job.merge, _Job(tmp_path), range(3))
+        await executor.run(_Job.merge, _job(tmp_path), range(3))
 
 
 async def test_the_first_error_cancels_the_others() -> None:

@@ -1,5 +1,5 @@
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -7,7 +7,9 @@ import pytest
 
 from common.errors import PeerError, SettingsError, UnknownJobError, WireError
 from common.messages.batch import BatchId
+from common.runtime.blocks import FolderBlocks
 from common.runtime.clock import SystemClock
+from common.runtime.executor import Job
 from common.runtime.jobs import OfferedJobs, PartRunner
 from common.runtime.settings import KeyHolderSettings
 from common.runtime.tls import Tls, development_files
@@ -18,27 +20,20 @@ _CLOCK: Final = SystemClock()
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Job:
+class _Job(Job):
     """A job with a field of each type."""
 
-    batch_id: BatchId
-    key: bytes = field(repr=False)
     name: str
     n_parts: int
     bits: int = 0
-    blocks: list[str]
-
-    @property
-    def folder(self) -> str:
-        """The batch's folder."""
-        return self.batch_id.hex()
 
     def throw(self, part: int) -> list[object]:
         """Return all that the part is computed from."""
         return [self.batch_id, self.key, self.name, self.n_parts, self.bits, self.blocks, part]
 
 
-_JOB: Final = _Job(batch_id=BatchId(b"b" * 16), key=b"\xffkey", name="é", n_parts=3, blocks=["own"])
+_OWN, _OTHER = FolderBlocks(Path("own")), FolderBlocks(Path("worker"))
+_JOB: Final = _Job(batch_id=BatchId(b"b" * 16), key=b"\xffkey", name="é", n_parts=3, blocks=_OWN)
 _FOLDER: Final = _JOB.folder
 
 
@@ -65,8 +60,8 @@ async def offered(folder: Path) -> AsyncIterator[tuple[OfferedJobs, str]]:
 def test_a_job_travels_without_the_places_of_its_data() -> None:
     """They are the worker's own; all other fields, zeros included, arrive as they are."""
     sent = job_to_wire(_JOB)
-    assert replace(_JOB, blocks=["worker's"]) == job_from_wire(
-        _Job, sent, {"blocks": ["worker's"], "source": 1}
+    assert replace(_JOB, blocks=_OTHER) == job_from_wire(
+        _Job, sent, {"blocks": _OTHER, "source": 1}
     )
     assert b"own" not in sent.SerializeToString()
 
@@ -74,7 +69,7 @@ def test_a_job_travels_without_the_places_of_its_data() -> None:
 @pytest.mark.parametrize("missing", ["batch_id", "n_parts", "name", "blocks"])
 def test_a_job_with_a_missing_field_is_refused(missing: str) -> None:
     """So is one whose field has another type."""
-    sent, places = job_to_wire(_JOB), {"blocks": ["own"]}
+    sent, places = job_to_wire(_JOB), {"blocks": _OWN}
     for fields in (sent.numbers, sent.texts, sent.contents, places):
         fields.pop(missing, None)
     sent.texts["n_parts" if missing == "n_parts" else "other"] = "3"
@@ -103,14 +98,14 @@ async def test_a_worker_runs_a_part_of_an_offered_job(
 ) -> None:
     """It fails if the job is no longer offered."""
     jobs, address = offered
-    runner = PartRunner(address, _tls(folder, "worker"), (_Job,), {"blocks": ["worker's"]})
+    runner = PartRunner(address, _tls(folder, "worker"), (_Job,), {"blocks": _OTHER})
     with jobs.offer(_JOB) as kind:
         found = await runner.run(kind, _FOLDER, "throw", 2)
     with pytest.raises(PeerError, match="refuses a worker: no part of this job runs now"):
         await runner.run(kind, _FOLDER, "throw", 2)
     await runner.close()
 
-    assert [_JOB.batch_id, b"\xffkey", "é", 3, 0, ["worker's"], 2] == found
+    assert [_JOB.batch_id, b"\xffkey", "é", 3, 0, _OTHER, 2] == found
 
 
 @pytest.mark.parametrize("stranger", ["front-end", "other authority"])
