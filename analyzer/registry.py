@@ -61,7 +61,7 @@ class AnalyzerKeys:
 
 
 class Registry:
-    """Publishes tasks and looks them up."""
+    """Publishes tasks, looks them up, and lists them with their states."""
 
     def __init__(
         self,
@@ -164,21 +164,6 @@ class Registry:
             needed.add(key_id(task.suite, task.analyzer_key))
         return needed
 
-
-def check_deadline(draft: TaskDraft, now: float) -> None:
-    """Raise TaskError unless a draft's deadline is after `now`, in seconds since 1970 UTC."""
-    if draft.deadline <= now:
-        date = f"{datetime.fromtimestamp(max(0, draft.deadline), UTC):%Y-%m-%d %H:%M} UTC"
-        raise TaskError(f"the deadline, {date}, is not in the future")
-
-
-class TaskListing:
-    """Lists tasks with their states."""
-
-    def __init__(self, store: Store, clock: Clock) -> None:
-        self._store = store
-        self._clock = clock
-
     async def log_unlisted(self) -> None:
         """Log each task that `tasks` omits because its summary is missing. Run at start."""
         for digest in await self._store.run(task_table.unlisted_tasks):
@@ -197,9 +182,7 @@ class TaskListing:
             UnknownTaskError: No task has this digest.
             TaskError: The task's summary is missing.
         """
-        signed = await self._store.run(task_table.find, digest)
-        if signed is None:
-            raise UnknownTaskError("there is no task with this digest")
+        signed = await self.get(digest)
         summary = await self._store.run(task_table.summary, digest, self._clock.now())
         if summary is None:
             raise TaskError(
@@ -207,3 +190,10 @@ class TaskListing:
                 "another version published it and can describe it, or its row is damaged"
             )
         return signed, summary
+
+
+def check_deadline(draft: TaskDraft, now: float) -> None:
+    """Raise TaskError unless a draft's deadline is after `now`, in seconds since 1970 UTC."""
+    if draft.deadline <= now:
+        date = f"{datetime.fromtimestamp(max(0, draft.deadline), UTC):%Y-%m-%d %H:%M} UTC"
+        raise TaskError(f"the deadline, {date}, is not in the future")

@@ -8,8 +8,6 @@ charged once, or neither.
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator
-from contextlib import contextmanager
 from dataclasses import replace
 
 from analyzer.batch_counts import (
@@ -33,13 +31,12 @@ from common.errors import (
     BatchStateError,
     BudgetError,
     DamagedStorageError,
-    ShuffleDpError,
     SuspectBatchError,
     UnknownKeyError,
     UnusableBatchError,
 )
 from common.mechanisms.registry import randomizer_of
-from common.messages.batch import BatchManifest, BatchPart
+from common.messages.batch import BatchManifest
 from common.messages.guarantee import claimed
 from common.messages.inclusion_proof import BatchCommitment
 from common.messages.ledger_entry import ChainedEntry, Decision, DecisionEntry
@@ -54,7 +51,7 @@ from common.wire.results import result_from_bytes, result_to_bytes
 
 
 class Releases:
-    """Receives batches, and releases a result for each."""
+    """Releases a result for each staged batch."""
 
     def __init__(
         self,
@@ -86,21 +83,6 @@ class Releases:
         self._all_measured = False
         """Whether `measure_budgets` has measured every population."""
 
-    async def begin_delivery(self, manifest: BatchManifest, n_parts: int) -> tuple[list[int], bool]:
-        """Begin to receive a batch in parts, or continue; see `Staging.begin`."""
-        with _logged_refusals(manifest.task_digest):
-            return await self._staging.begin(manifest, n_parts)
-
-    async def deliver_part(
-        self,
-        part: BatchPart,
-        chunks: AsyncIterator[bytes],
-        ask_for_reports: Callable[[], Awaitable[None]] | None = None,
-    ) -> None:
-        """Store a part of a batch; see `Staging.receive`."""
-        with _logged_refusals(part.task_digest):
-            await self._staging.receive(part, chunks, ask_for_reports)
-
     async def finish_delivery(self, digest: TaskDigest) -> BatchCommitment | None:
         """
         Stage a batch with `Staging.finish`, and start its release.
@@ -110,8 +92,7 @@ class Releases:
         Returns the signed commitment to the batch, the same every time; None for a batch staged by
         an earlier version.
         """
-        with _logged_refusals(digest):
-            manifest = await self._staging.finish(digest)
+        manifest = await self._staging.finish(digest)
         # Even if it was staged before: that earlier call may have been cancelled before this line.
         self._start_release(manifest)
         stored = await self._store.commitment(digest)
@@ -309,18 +290,6 @@ class Releases:
         for task in releasing:
             task.cancel()
         await asyncio.gather(*releasing, return_exceptions=True)
-
-
-@contextmanager
-def _logged_refusals(digest: TaskDigest) -> Generator[None]:
-    """Log why a step of a delivery is refused."""
-    try:
-        yield
-    except ShuffleDpError as error:
-        fields: dict[logs.Field, str | int] = {"task_digest": digest.hex()}
-        fields["error"] = type(error).__name__
-        logs.event("delivery refused", fields, level="WARNING")
-        raise
 
 
 def _log_failure(name: str, batch: BatchManifest, error: Exception) -> None:

@@ -6,7 +6,7 @@ import grpc
 
 from analyzer.budgets import ReleaseBudgets
 from analyzer.metrics import ReleaseMetrics
-from analyzer.registry import AnalyzerKeys, Registry, TaskListing
+from analyzer.registry import AnalyzerKeys, Registry
 from analyzer.release import Releases
 from analyzer.servicer import AnalyzerServicer
 from analyzer.settings import AnalyzerSettings
@@ -79,8 +79,7 @@ async def start(settings: AnalyzerSettings) -> Service:
         rng=secure_generator(),
         metrics=metrics,
     )
-    listing = TaskListing(store, clock)
-    await listing.log_unlisted()
+    await registry.log_unlisted()
     jobs = OfferedJobs()
     parts = PartMetrics(process_metrics.metrics, clock)
     executor = open_executor(settings, pool, run_part, jobs, parts)
@@ -116,7 +115,7 @@ async def start(settings: AnalyzerSettings) -> Service:
     await releases.resume()
 
     def add_services(server: grpc.aio.Server) -> None:
-        servicer = AnalyzerServicer(registry, releases, listing, log)
+        servicer = AnalyzerServicer(registry, staging, releases, log)
         analyzer_pb2_grpc.add_AnalyzerServicer_to_server(servicer, server)
 
     listener = await Listener.start(

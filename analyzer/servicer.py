@@ -1,15 +1,20 @@
 """The analyzer's gRPC methods: wire in, core, wire out."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Generator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
 import grpc
 
-from analyzer.registry import Registry, TaskListing
+from analyzer.registry import Registry
 from analyzer.release import Releases
+from analyzer.staging import Staging
 from analyzer.task_log import TaskLog
+from common.errors import ShuffleDpError
+from common.runtime import logs
+from common.task_digest import TaskDigest
 from common.wire.batches import (
     REPORTS_WANTED,
     arrived_to_wire,
@@ -42,14 +47,10 @@ class AnalyzerServicer(analyzer_pb2_grpc.AnalyzerServicer):
     """Answers the shuffler and operators; common/runtime/access.py lists who may call what."""
 
     def __init__(
-        self,
-        registry: Registry,
-        releases: Releases,
-        listing: TaskListing,
-        log: TaskLog,
+        self, registry: Registry, staging: Staging, releases: Releases, log: TaskLog
     ) -> None:
         self._registry = registry
-        self._listing = listing
+        self._staging = staging
         self._releases = releases
         self._log = log
 
@@ -83,7 +84,9 @@ class AnalyzerServicer(analyzer_pb2_grpc.AnalyzerServicer):
         _context: object,
     ) -> analyzer_pb2.BeginDeliveryResponse:
         """Begin to receive a permuted batch in parts, or continue."""
-        arrived, staged = await self._releases.begin_delivery(*delivery_from_wire(request))
+        manifest, n_parts = delivery_from_wire(request)
+        with _logged_refusals(manifest.task_digest):
+            arrived, staged = await self._staging.begin(manifest, n_parts)
         return arrived_to_wire(arrived, staged=staged)
 
     async def DeliverPart(
@@ -93,11 +96,11 @@ class AnalyzerServicer(analyzer_pb2_grpc.AnalyzerServicer):
     ) -> analyzer_pb2.DeliverPartResponse:
         """Receive a part; ask for its reports once its header is accepted."""
         first = await anext(request_iterator, analyzer_pb2.DeliverPartRequest())
-        await self._releases.deliver_part(
-            part_from_wire(first),
-            (chunk_from_wire(message) async for message in request_iterator),
-            partial(context.send_initial_metadata, REPORTS_WANTED),
-        )
+        part = part_from_wire(first)
+        chunks = (chunk_from_wire(message) async for message in request_iterator)
+        with _logged_refusals(part.task_digest):
+            ask_for_reports = partial(context.send_initial_metadata, REPORTS_WANTED)
+            await self._staging.receive(part, chunks, ask_for_reports)
         return analyzer_pb2.DeliverPartResponse()
 
     async def FinishDelivery(
@@ -107,7 +110,8 @@ class AnalyzerServicer(analyzer_pb2_grpc.AnalyzerServicer):
     ) -> analyzer_pb2.FinishDeliveryResponse:
         """Commit to the whole batch, and start its release."""
         digest = digest_from_wire(request.task_digest)
-        return delivered_to_wire(await self._releases.finish_delivery(digest))
+        with _logged_refusals(digest):
+            return delivered_to_wire(await self._releases.finish_delivery(digest))
 
     async def RegisterSentinels(
         self,
@@ -134,7 +138,7 @@ class AnalyzerServicer(analyzer_pb2_grpc.AnalyzerServicer):
         _context: object,
     ) -> analyzer_pb2.ListTasksResponse:
         """List tasks and their states. For operators."""
-        return summaries_to_wire(await self._listing.tasks(tasks_after_from_wire(request)))
+        return summaries_to_wire(await self._registry.tasks(tasks_after_from_wire(request)))
 
     async def DescribeTask(
         self,
@@ -143,7 +147,7 @@ class AnalyzerServicer(analyzer_pb2_grpc.AnalyzerServicer):
     ) -> analyzer_pb2.DescribeTaskResponse:
         """Return a task and its state. For operators."""
         digest = digest_from_wire(request.task_digest)
-        return description_to_wire(*await self._listing.describe(digest))
+        return description_to_wire(*await self._registry.describe(digest))
 
     async def DecideBatch(
         self,
@@ -160,3 +164,15 @@ class AnalyzerServicer(analyzer_pb2_grpc.AnalyzerServicer):
     ) -> analyzer_pb2.GetLedgerResponse:
         """Return entries of the ledger. For operators."""
         return ledger_to_wire(await self._releases.ledger(after_from_wire(request)))
+
+
+@contextmanager
+def _logged_refusals(digest: TaskDigest) -> Generator[None]:
+    """Log why a step of a delivery is refused."""
+    try:
+        yield
+    except ShuffleDpError as error:
+        fields: dict[logs.Field, str | int] = {"task_digest": digest.hex()}
+        fields["error"] = type(error).__name__
+        logs.event("delivery refused", fields, level="WARNING")
+        raise

@@ -178,7 +178,7 @@ async def _release(n_reports: int, folder: Path) -> dict[str, float]:
             yield content[start : start + _CALL * size]
 
     async def deliver() -> None:
-        await analyzer.releases.begin_delivery(manifest, n_parts)
+        await analyzer.staging.begin(manifest, n_parts)
         for part, (start, end) in enumerate(pairwise(edges)):
             content = sealed(end - start)
             header = BatchPart(
@@ -187,7 +187,7 @@ async def _release(n_reports: int, folder: Path) -> dict[str, float]:
                 n_reports=end - start,
                 content_hash=hashlib.sha256(content).digest(),
             )
-            await analyzer.releases.deliver_part(header, chunks(content))
+            await analyzer.staging.receive(header, chunks(content))
         await analyzer.releases.finish_delivery(signed.digest())
 
     manifest = BatchManifest(

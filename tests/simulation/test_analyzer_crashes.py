@@ -60,9 +60,9 @@ class _Delivery:
         planted = list(map(leaf, self.sealed[:_PLANTED]))
         await self.analyzer.registry.register_sentinels(digest, planted, acknowledged=True)
         self.sealed = [self.sealed[place] for place in rng.permutation(len(self.sealed))]
-        await self.analyzer.releases.begin_delivery(self._manifest(_EARLIER), 2)
+        await self.analyzer.staging.begin(self._manifest(_EARLIER), 2)
         earlier = part_header(digest, 1, self.sealed[:9])
-        await self.analyzer.releases.deliver_part(earlier, chunks_of(self.sealed[:9]))
+        await self.analyzer.staging.receive(earlier, chunks_of(self.sealed[:9]))
         self.left = self.files()
         self.around.faults.crossed.clear()
 
@@ -98,10 +98,11 @@ class _Delivery:
                 continue
 
     async def _try_to_deliver(self) -> BatchCommitment | None:
-        releases, call = self.analyzer.releases, self.around.network.call
+        staging, releases = self.analyzer.staging, self.analyzer.releases
+        call = self.around.network.call
         lives = (self._shuffler, self.analyzer.life)
         arrived, staged = await call(
-            *lives, "begin", lambda: releases.begin_delivery(self._manifest(_BATCH), _PARTS)
+            *lives, "begin", lambda: staging.begin(self._manifest(_BATCH), _PARTS)
         )
         for number, reports in enumerate(parts_of(self.sealed, _PARTS)):
             if not staged and number not in arrived:
@@ -110,7 +111,7 @@ class _Delivery:
         return await call(*lives, "finish", lambda: releases.finish_delivery(self.signed.digest()))
 
     async def _send_part(self, header: BatchPart, reports: list[bytes]) -> None:
-        await self.analyzer.releases.deliver_part(header, chunks_of(reports))
+        await self.analyzer.staging.receive(header, chunks_of(reports))
 
     async def settle(self) -> None:
         """Wait until the batch is released and erased, whatever crashes."""

@@ -4,7 +4,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from analyzer.registry import TaskListing
 from analyzer.task_log import TaskLog
 from common.crypto.hpke import report_context
 from common.crypto.signing import SignedTask
@@ -44,10 +43,6 @@ class AnalyzerCore(analyzer_core.AnalyzerCore):
         """Return the manifest of a batch with two reports per user."""
         digest = (signed or self.signed).digest()
         return BatchManifest(task_digest=digest, batch_id=batch, n_users=users, n_reports=2 * users)
-
-    def listing(self) -> TaskListing:
-        """Return the operator's list of tasks."""
-        return TaskListing(self.store, self.clock)
 
     def log(self) -> TaskLog:
         """Return a log without witnesses."""

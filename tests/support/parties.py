@@ -77,7 +77,7 @@ class ShufflerParty(Shuffler):
         """Announce a batch to the analyzer; see shuffler/analyzer_client."""
         self.delivered.setdefault(manifest, {})
         arrived, staged = await self._call(
-            "begin delivery", lambda: self._to.releases.begin_delivery(manifest, n_parts)
+            "begin delivery", lambda: self._to.staging.begin(manifest, n_parts)
         )
         return set(arrived), staged
 
@@ -94,7 +94,7 @@ class ShufflerParty(Shuffler):
         async def messages() -> AsyncIterator[bytes]:
             yield content
 
-        await self._call("deliver part", lambda: self._to.releases.deliver_part(part, messages()))
+        await self._call("deliver part", lambda: self._to.staging.receive(part, messages()))
 
     async def finish_delivery(self, digest: TaskDigest) -> BatchCommitment | None:
         """Fetch the analyzer's commitment; see shuffler/analyzer_client."""

@@ -131,11 +131,11 @@ class AnalyzerCore:
         self, manifest: BatchManifest, sealed: list[bytes], n_parts: int = 2
     ) -> BatchCommitment | None:
         """Deliver a batch in parts, like the shuffler; return the analyzer's commitment."""
-        arrived, staged = await self.releases.begin_delivery(manifest, n_parts)
+        arrived, staged = await self.staging.begin(manifest, n_parts)
         for number, reports in enumerate(parts_of(sealed, n_parts)):
             if not staged and number not in arrived:
                 part = part_header(manifest.task_digest, number, reports)
-                await self.releases.deliver_part(part, chunks_of(reports))
+                await self.staging.receive(part, chunks_of(reports))
         return await self.releases.finish_delivery(manifest.task_digest)
 
     async def settle(self) -> None:

@@ -55,7 +55,7 @@ async def test_a_release_over_the_budget_is_refused_unread(core: AnalyzerCore) -
             await core.deliver_parts(manifest, core.sealed(_USERS, second))
     header = part_header(second.digest(), 0, [])
     with pytest.raises(DeliveryUnderWayError, match="has not begun"):
-        await core.releases.deliver_part(header, chunks_of([]))
+        await core.staging.receive(header, chunks_of([]))
     await core.settle()
 
     assert "RESOURCE_EXHAUSTED" == caught.value.status
@@ -71,7 +71,7 @@ async def test_a_delivery_that_has_begun_is_not_checked_again(
     """Composing takes minutes after dozens of releases; a restart changes nothing."""
     signed = await _publish(core)
     manifest = core.manifest(_USERS, signed=signed)
-    await core.releases.begin_delivery(manifest, 2)
+    await core.staging.begin(manifest, 2)
     await core.restart()
     checked = []
 
@@ -79,9 +79,9 @@ async def test_a_delivery_that_has_begun_is_not_checked_again(
         checked.append(task)
 
     monkeypatch.setattr(core.budgets, "check", check)
-    assert ([], False) == await core.releases.begin_delivery(manifest, 2)
+    assert ([], False) == await core.staging.begin(manifest, 2)
     assert [] == checked
-    await core.releases.begin_delivery(manifest, 3)
+    await core.staging.begin(manifest, 3)
     assert 1 == len(checked)
 
 

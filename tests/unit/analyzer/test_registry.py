@@ -10,7 +10,7 @@ import pytest
 
 from analyzer.budgets import ReleaseBudgets
 from analyzer.metrics import ReleaseMetrics
-from analyzer.registry import AnalyzerKeys, Registry, TaskListing
+from analyzer.registry import AnalyzerKeys, Registry
 from analyzer.storage import task_table
 from analyzer.storage.store import Store
 from common.crypto.hpke import key_id
@@ -113,21 +113,20 @@ async def test_a_task_without_a_summary_is_logged_and_not_listed(
     """The others are listed, and a description of the task is refused."""
     _change(analyzer, "DELETE FROM task_lines")
     unlisted, listed = analyzer.signed.digest(), (await analyzer.publish()).digest()
-    listing = TaskListing(analyzer.store, analyzer.clock)
     with caplog.at_level(logging.WARNING, "shuffledp"):
-        await listing.log_unlisted()
+        await analyzer.registry.log_unlisted()
 
-    assert [listed] == [summary.task_digest for summary in await listing.tasks(None)]
+    assert [listed] == [summary.task_digest for summary in await analyzer.registry.tasks(None)]
     [record] = [one for one in caplog.records if one.message == "task cannot be listed"]
     assert {"task_digest": unlisted.hex()} == getattr(record, "fields", None)
     with pytest.raises(TaskError, match=r"cannot describe its task [0-9a-f]{12}: "):
-        await listing.describe(unlisted)
+        await analyzer.registry.describe(unlisted)
 
 
 async def test_listing_parses_no_task(analyzer: AnalyzerCore) -> None:
     """The summary is stored beside the task's bytes."""
     _change(analyzer, "UPDATE tasks SET task = x'00'")
-    [summary] = await TaskListing(analyzer.store, analyzer.clock).tasks(None)
+    [summary] = await analyzer.registry.tasks(None)
     task = analyzer.task
 
     assert analyzer.signed.digest() == summary.task_digest

@@ -58,7 +58,7 @@ async def test_the_submissions_by_length_must_agree_with_the_task(
     """Their number is that of the users; they survive a restart."""
     manifest = replace(analyzer.manifest(5), by_length=by_length)
     with pytest.raises(WireError, match=message):
-        await analyzer.releases.begin_delivery(manifest, 1)
+        await analyzer.staging.begin(manifest, 1)
     fine = replace(manifest, by_length=(5,))
     await analyzer.deliver_parts(fine, analyzer.sealed(5))
     await analyzer.restart()
@@ -95,14 +95,14 @@ async def test_a_part_must_agree_with_its_header(
 ) -> None:
     """A refused part leaves nothing, so that it can be delivered again."""
     manifest, digest = analyzer.manifest(5), analyzer.signed.digest()
-    await analyzer.releases.begin_delivery(manifest, 2)
+    await analyzer.staging.begin(manifest, 2)
     honest = part_header(digest, 1, [bytes(_SIZE)] * 3)
     with pytest.raises(WireError, match=message):
-        await analyzer.releases.deliver_part(replace(honest, **header), _chunks(*chunks))
+        await analyzer.staging.receive(replace(honest, **header), _chunks(*chunks))
 
-    assert ([], False) == await analyzer.releases.begin_delivery(manifest, 2)
-    await analyzer.releases.deliver_part(honest, _chunks(bytes(180)))
-    assert ([1], False) == await analyzer.releases.begin_delivery(manifest, 2)
+    assert ([], False) == await analyzer.staging.begin(manifest, 2)
+    await analyzer.staging.receive(honest, _chunks(bytes(180)))
+    assert ([1], False) == await analyzer.staging.begin(manifest, 2)
 
 
 async def test_parts_arrive_in_any_order_and_once(analyzer: AnalyzerCore) -> None:
@@ -117,20 +117,20 @@ async def test_parts_arrive_in_any_order_and_once(analyzer: AnalyzerCore) -> Non
             asked.append(number)
 
         chunks = chunks_of(parts[number])
-        await analyzer.releases.deliver_part(headers[number], chunks, ask)
+        await analyzer.staging.receive(headers[number], chunks, ask)
 
-    await analyzer.releases.begin_delivery(analyzer.manifest(50), 7)
+    await analyzer.staging.begin(analyzer.manifest(50), 7)
     await asyncio.gather(*map(deliver, (5, 3, 0)))
     await analyzer.restart()
-    assert ([0, 3, 5], False) == await analyzer.releases.begin_delivery(analyzer.manifest(50), 7)
+    assert ([0, 3, 5], False) == await analyzer.staging.begin(analyzer.manifest(50), 7)
     with pytest.raises(WireError, match="3 of 7 parts of the batch have arrived"):
         await analyzer.releases.finish_delivery(digest)
     other = part_header(digest, 3, parts[4])
     with pytest.raises(ConflictError, match="another part 3"):
-        await analyzer.releases.deliver_part(other, chunks_of(parts[4]))
+        await analyzer.staging.receive(other, chunks_of(parts[4]))
     await asyncio.gather(*map(deliver, (6, 5, 4, 3, 2, 1)))
     commitment = await analyzer.releases.finish_delivery(digest)
-    assert ([*range(7)], True) == await analyzer.releases.begin_delivery(analyzer.manifest(50), 7)
+    assert ([*range(7)], True) == await analyzer.staging.begin(analyzer.manifest(50), 7)
     await analyzer.settle()
 
     assert list(range(7)) == sorted(asked)
@@ -151,19 +151,19 @@ async def test_one_part_is_delivered_by_one_call_at_a_time(analyzer: AnalyzerCor
         yield b"".join(sealed)
 
     with pytest.raises(DeliveryUnderWayError, match="has not begun"):
-        await analyzer.releases.deliver_part(header, slow())
-    await analyzer.releases.begin_delivery(analyzer.manifest(3), 1)
-    first = asyncio.create_task(analyzer.releases.deliver_part(header, slow()))
+        await analyzer.staging.receive(header, slow())
+    await analyzer.staging.begin(analyzer.manifest(3), 1)
+    first = asyncio.create_task(analyzer.staging.receive(header, slow()))
     await started.wait()
     with pytest.raises(DeliveryUnderWayError) as caught:
-        await analyzer.releases.deliver_part(header, chunks_of(sealed))
+        await analyzer.staging.receive(header, chunks_of(sealed))
     with pytest.raises(DeliveryUnderWayError, match="another batch of this task"):
-        await analyzer.releases.begin_delivery(analyzer.manifest(3), 2)
+        await analyzer.staging.begin(analyzer.manifest(3), 2)
     going_on.set()
     await first
 
     assert "ABORTED" == caught.value.status
-    assert ([0], False) == await analyzer.releases.begin_delivery(analyzer.manifest(3), 1)
+    assert ([0], False) == await analyzer.staging.begin(analyzer.manifest(3), 1)
 
 
 async def test_a_part_whose_call_was_cancelled_is_stored_before_another_is_accepted(
@@ -180,25 +180,25 @@ async def test_a_part_whose_call_was_cancelled_is_stored_before_another_is_accep
         written.set()
 
     monkeypatch.setattr(SealedBlocks, "put", slow)
-    await analyzer.releases.begin_delivery(analyzer.manifest(3), 1)
-    call = asyncio.create_task(analyzer.releases.deliver_part(header, chunks_of(sealed)))
+    await analyzer.staging.begin(analyzer.manifest(3), 1)
+    call = asyncio.create_task(analyzer.staging.receive(header, chunks_of(sealed)))
     await asyncio.to_thread(writing.wait)
     call.cancel()
     await asyncio.sleep(0)
     with pytest.raises(DeliveryUnderWayError):
-        await analyzer.releases.deliver_part(header, chunks_of(sealed))
+        await analyzer.staging.receive(header, chunks_of(sealed))
     with pytest.raises(asyncio.CancelledError):
         await call
 
     assert written.is_set()
-    assert ([0], False) == await analyzer.releases.begin_delivery(analyzer.manifest(3), 1)
+    assert ([0], False) == await analyzer.staging.begin(analyzer.manifest(3), 1)
 
 
 async def test_an_incomplete_delivery_is_replaced(analyzer: AnalyzerCore) -> None:
     """By another batch, whose parts are its own; nothing of the first one is left."""
     first, digest = analyzer.manifest(4, batch=BatchId(b"f" * 16)), analyzer.signed.digest()
     await analyzer.receive(first, analyzer.sealed(4))
-    assert ([], False) == await analyzer.releases.begin_delivery(first, 3)
+    assert ([], False) == await analyzer.staging.begin(first, 3)
     await analyzer.receive(first, analyzer.sealed(4))
     assert first.batch_id.hex() in _names(analyzer)
     sealed = analyzer.sealed(50)
@@ -340,7 +340,7 @@ async def test_parts_damaged_before_they_are_staged_are_delivered_again(
     (analyzer.path / "blocks" / BATCH.hex() / "arrived" / "1").write_bytes(b"")
     with pytest.raises(DamagedStorageError, match="deliver it again"):
         await analyzer.releases.finish_delivery(manifest.task_digest)
-    assert ([], False) == await analyzer.releases.begin_delivery(manifest, 2)
+    assert ([], False) == await analyzer.staging.begin(manifest, 2)
     await analyzer.deliver_parts(manifest, sealed)
     await analyzer.settle()
 
@@ -361,7 +361,7 @@ async def test_a_worker_that_mounts_other_blocks_does_not_make_a_batch_unusable(
     with pytest.raises(DamagedStorageError, match="a worker cannot read a part"):
         await analyzer.deliver_parts(analyzer.manifest(5), sealed)
     monkeypatch.undo()
-    assert ([0, 1], False) == await analyzer.releases.begin_delivery(analyzer.manifest(5), 2)
+    assert ([0, 1], False) == await analyzer.staging.begin(analyzer.manifest(5), 2)
     await analyzer.releases.finish_delivery(analyzer.signed.digest())
     await analyzer.settle()
 

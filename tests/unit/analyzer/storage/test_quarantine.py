@@ -22,7 +22,7 @@ _DECISIONS: tuple[Decision, Decision] = ("release", "drop")
 
 
 async def _state(core: AnalyzerCore) -> TaskState:
-    tasks = core.listing().tasks
+    tasks = core.registry.tasks
     [summary] = [one for one in await tasks(None) if one.task_digest == core.signed.digest()]
     return summary.state
 
@@ -148,7 +148,7 @@ async def test_only_a_quarantined_batch_is_decided_on(core: AnalyzerCore) -> Non
     unreadable = await core.publish()
     await core.release(_USERS, unreadable, spoiled=2 * _USERS)
     await core.publish()
-    states = {one.task_digest: one.state.value for one in await core.listing().tasks(None)}
+    states = {one.task_digest: one.state.value for one in await core.registry.tasks(None)}
     for digest, state in states.items():
         if state == "quarantined":
             continue
