@@ -7,8 +7,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Final
 
-from google.protobuf.message import DecodeError
-
 from common.crypto.signing import SIGNATURE_BYTES
 from common.errors import WireError
 from common.messages.batch import (
@@ -43,6 +41,7 @@ from common.wire.fields import (
     parse_fixed,
     parse_positive,
     parse_refused,
+    parse_stored,
 )
 from protos.shuffledp.v1 import analyzer_pb2, inclusion_pb2, shuffler_pb2
 
@@ -184,10 +183,7 @@ def commitment_from_bytes(stored: bytes) -> BatchCommitment | None:
     Raises:
         WireError: The stored bytes are damaged.
     """
-    try:
-        message = inclusion_pb2.BatchCommitment.FromString(stored)
-    except DecodeError as error:
-        raise WireError("the stored commitment of this batch is damaged") from error
+    message = parse_stored(inclusion_pb2.BatchCommitment, stored, "commitment of this batch")
     if message.signature and not message.salt:
         return None
     return commitment_from_wire(message)

@@ -12,7 +12,7 @@ from typing import Any, Final, Generic, TypeVar
 
 import numpy as np
 from google.protobuf.descriptor import EnumDescriptor
-from google.protobuf.message import Message
+from google.protobuf.message import DecodeError, Message
 from numpy.typing import NDArray
 
 from common.errors import WireError
@@ -86,6 +86,14 @@ def parse_numbers(
 def parse_refused(_name: str, field: Mapping[str, int], causes: Sequence[W]) -> dict[W, int]:
     """Parse counts by cause of refusal; each cause must be one of `causes`."""
     return {parse_word("a cause of refusal", cause, causes): n for cause, n in field.items()}
+
+
+def parse_stored(kind: type[M], stored: bytes, what: str) -> M:
+    """Parse a message from a party's own storage; `what` it is completes the error."""
+    try:
+        return kind.FromString(stored)
+    except DecodeError as error:
+        raise WireError(f"the stored {what} is damaged") from error
 
 
 def digest_from_wire(field: bytes) -> TaskDigest:

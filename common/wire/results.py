@@ -6,7 +6,6 @@ from functools import partial
 from typing import Any, Final, get_args
 
 import numpy as np
-from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 
 from common.errors import LedgerError, WireError
@@ -48,6 +47,7 @@ from common.wire.fields import (
     parse_numbers,
     parse_positive,
     parse_refused,
+    parse_stored,
     parse_word,
 )
 from protos.shuffledp.v1 import analyzer_pb2
@@ -66,9 +66,7 @@ _MAX_REFINED: Final = 1 + 1e-6
 
 
 def _counts(_name: str, fields: Sequence[int]) -> NDArray[np.int64]:
-    largest = max(fields, default=0)
-    if largest > MAX_USERS:
-        raise WireError(f"a count is {largest}; it may be at most {MAX_USERS}")
+    parse_count("a count", max(fields, default=0), MAX_USERS)
     return np.array(fields, dtype=np.int64)
 
 
@@ -247,10 +245,7 @@ def result_to_bytes(result: Result) -> bytes:
 
 def result_from_bytes(stored: bytes) -> Result:
     """Parse a stored result; raise WireError if it is damaged."""
-    try:
-        message = analyzer_pb2.GetResultResponse.FromString(stored)
-    except DecodeError as error:
-        raise WireError("the stored result of this task is damaged") from error
+    message = parse_stored(analyzer_pb2.GetResultResponse, stored, "result of this task")
     return result_from_wire(message)
 
 
@@ -279,9 +274,7 @@ def _entry_from_wire(message: analyzer_pb2.LedgerEntry) -> ChainedEntry:
 
 def after_from_wire(message: analyzer_pb2.GetLedgerRequest) -> int:
     """Parse the number of the entry after which a page begins. Run by the analyzer."""
-    if message.after > MAX_ENTRY_NUMBER:
-        raise WireError(f"after is {message.after}; it may be at most {MAX_ENTRY_NUMBER}")
-    return message.after
+    return parse_count("after", message.after, MAX_ENTRY_NUMBER)
 
 
 def ledger_to_wire(entries: Sequence[ChainedEntry]) -> analyzer_pb2.GetLedgerResponse:
@@ -293,11 +286,7 @@ def ledger_from_wire(
     message: analyzer_pb2.GetLedgerResponse,
 ) -> list[ChainedEntry]:
     """Parse a page of ledger entries; `verify` checks that they form a chain."""
-    if len(message.entries) > MAX_LEDGER_ENTRIES:
-        raise WireError(
-            f"the answer has {len(message.entries)} ledger entries; "
-            f"it may have at most {MAX_LEDGER_ENTRIES}"
-        )
+    parse_count("the number of ledger entries", len(message.entries), MAX_LEDGER_ENTRIES)
     return list(map(_entry_from_wire, message.entries))
 
 

@@ -12,7 +12,14 @@ from common.protocols import Kind
 from common.task.specs import MAX_DIMENSIONS, MAX_KEYS, MAX_TYPED_CHARACTERS
 from common.task.task import MAX_ENVELOPE_BYTES
 from common.task_digest import TaskDigest
-from common.wire.fields import Codec, EnumCodec, digest_from_wire, parse_bounded, parse_fixed
+from common.wire.fields import (
+    Codec,
+    EnumCodec,
+    digest_from_wire,
+    parse_bounded,
+    parse_count,
+    parse_fixed,
+)
 from protos.shuffledp.v1 import shuffler_pb2, user_agent_pb2
 
 MAX_BULK_ENVELOPES: Final = 2_000
@@ -43,11 +50,8 @@ def envelopes_from_wire(
     message: shuffler_pb2.SubmitBulkRequest,
 ) -> tuple[TaskDigest, Sequence[bytes], Sequence[bytes]]:
     """Parse submissions: task, envelopes, one token per envelope or none. Run by the shuffler."""
-    n_envelopes, tokens = len(message.envelopes), message.tokens
-    if n_envelopes > MAX_BULK_ENVELOPES:
-        raise WireError(
-            f"the call has {n_envelopes} envelopes; it may have at most {MAX_BULK_ENVELOPES}"
-        )
+    parse_count("the number of envelopes", len(message.envelopes), MAX_BULK_ENVELOPES)
+    tokens = message.tokens
     envelopes = list(message.envelopes)  # each access to the message makes new objects
     parse_bounded("envelope", max(envelopes, key=len, default=b""), MAX_ENVELOPE_BYTES)
     if tokens and len(tokens) != len(envelopes):

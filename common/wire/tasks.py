@@ -198,10 +198,7 @@ def summaries_to_wire(summaries: Sequence[TaskSummary]) -> analyzer_pb2.ListTask
 
 def summaries_from_wire(message: analyzer_pb2.ListTasksResponse) -> list[TaskSummary]:
     """Parse a page of the list of tasks; raise WireError unless it is sorted by digest."""
-    if len(message.tasks) > MAX_LISTED_TASKS:
-        raise WireError(
-            f"the answer has {len(message.tasks)} tasks; it may have at most {MAX_LISTED_TASKS}"
-        )
+    parse_count("the number of tasks", len(message.tasks), MAX_LISTED_TASKS)
     summaries = [_SUMMARY.from_wire(summary) for summary in message.tasks]
     digests = [summary.task_digest for summary in summaries]
     if digests != sorted(set(digests)):

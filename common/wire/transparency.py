@@ -4,15 +4,13 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final
 
-from google.protobuf.message import DecodeError
-
 from common.errors import ProofError, WireError
 from common.transparency.checkpoint import MAX_NOTE_BYTES, NoteSignature, SignedCheckpoint
 from common.transparency.log_copy import LogCopy, LogProof
 from common.transparency.log_entry import LogEntry
 from common.transparency.log_evidence import LogEvidence
 from common.transparency.merkle import HASH_BYTES, MAX_SIZE, Path
-from common.wire.fields import Codec, Reader, parse_bounded, parse_count
+from common.wire.fields import Codec, Reader, parse_bounded, parse_count, parse_stored
 from protos.shuffledp.v1 import log_pb2, shuffler_pb2, user_agent_pb2
 
 MAX_LEAVES: Final = 1 << 16
@@ -88,10 +86,7 @@ def log_from_wire(
     message: log_pb2.GetLogResponse,
 ) -> tuple[Sequence[bytes], Sequence[SignedCheckpoint]]:
     """Parse a page of the log: leaves and checkpoints."""
-    if len(message.checkpoints) > _MAX_CHECKPOINTS:
-        raise WireError(
-            f"the log has {len(message.checkpoints)} checkpoints; it may have {_MAX_CHECKPOINTS}"
-        )
+    parse_count("the number of checkpoints", len(message.checkpoints), _MAX_CHECKPOINTS)
     notes = [SignedCheckpoint.parse(note) for note in message.checkpoints]
     return _hashes("leaves", message.leaves, MAX_LEAVES), notes
 
@@ -147,8 +142,5 @@ def evidence_from_wire(message: user_agent_pb2.GetLogEvidenceResponse) -> list[L
 
 def evidence_from_bytes(raw: bytes) -> list[LogEvidence]:
     """Parse a device's stored evidence, perhaps concatenated; raise WireError if damaged."""
-    try:
-        message = user_agent_pb2.GetLogEvidenceResponse.FromString(raw)
-    except DecodeError as error:
-        raise WireError("the stored evidence of the log is damaged") from error
-    return evidence_from_wire(message)
+    kind = user_agent_pb2.GetLogEvidenceResponse
+    return evidence_from_wire(parse_stored(kind, raw, "evidence of the log"))

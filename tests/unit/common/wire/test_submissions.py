@@ -41,7 +41,7 @@ def test_outcomes_and_records_are_written_field_by_field() -> None:
 def test_tokens_come_with_each_envelope_or_with_none() -> None:
     """A token has 354 bytes, or none for a user without one; a call has up to 2,000 envelopes."""
     request = shuffler_pb2.SubmitBulkRequest(task_digest=_DIGEST, envelopes=[b""] * 2001)
-    with pytest.raises(WireError, match="2001 envelopes"):
+    with pytest.raises(WireError, match="envelopes is 2001; it may be at most 2000"):
         envelopes_from_wire(request)
     envelopes, token = [b"one", b"two"], bytes(354)
     for tokens, read in (([], []), ([token, b""], [token, b""])):

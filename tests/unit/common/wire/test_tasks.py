@@ -56,7 +56,7 @@ def test_a_published_task_and_its_state_are_read_back() -> None:
     )
     with pytest.raises(WireError, match="must be in ascending order"):
         tasks.summaries_from_wire(tasks.summaries_to_wire(summaries[::-1]))
-    with pytest.raises(WireError, match="has 51 tasks; it may have at most 50"):
+    with pytest.raises(WireError, match="the number of tasks is 51; it may be at most 50"):
         tasks.summaries_from_wire(tasks.summaries_to_wire(summaries[:1] * 51))
 
 
