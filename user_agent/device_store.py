@@ -9,7 +9,6 @@ ends, unless a report is missing.
 
 import sqlite3
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from dataclasses import astuple, dataclass, replace
 from enum import Enum
 from pathlib import Path
@@ -17,7 +16,7 @@ from typing import Any, Final
 
 from common.crypto.privacy_tokens import PendingToken, TokenKey
 from common.errors import PolicyError
-from common.runtime.database import Database, storage_failures
+from common.runtime.database import Database
 from common.runtime.schema import Schema
 from common.task_digest import TaskDigest
 from user_agent.claim import Claim
@@ -125,7 +124,6 @@ class DeviceStore(Database):
     """Stores submissions, their costs and their evidence, durably; `run` is for `log_table`."""
 
     def __init__(self, path: Path) -> None:
-        _upgrade(path)
         super().__init__(path, Schema(steps=(_TABLES, _TOKENS, LOG_TABLE)))
 
     async def pin_fingerprint(self, fingerprint: bytes) -> bool:
@@ -234,26 +232,6 @@ _SELECT_EVIDENCE: Final = (
     "SELECT person, task_digest, leaves, deadline, inclusion, receipt, receipt_verified "
     "FROM evidence"
 )
-
-
-def _upgrade(path: Path) -> None:
-    """
-    Upgrade a file of an earlier version, which did not store central costs.
-
-    Each answer in the file is charged its local ε at δ = 0, an upper bound.
-    """
-    if not path.exists():
-        return
-    with storage_failures(), closing(sqlite3.connect(path)) as connection:
-        columns = {row[1] for row in connection.execute("PRAGMA table_info(submissions)")}
-        if columns and "central_epsilon" not in columns:
-            with connection:
-                connection.execute("BEGIN IMMEDIATE")
-                for column in ("central_epsilon", "delta"):
-                    connection.execute(
-                        f"ALTER TABLE submissions ADD COLUMN {column} REAL NOT NULL DEFAULT 0"
-                    )
-                connection.execute("UPDATE submissions SET central_epsilon = local_epsilon")
 
 
 def _saved(row: tuple[Any, ...]) -> SavedSubmission:

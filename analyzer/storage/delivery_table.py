@@ -43,11 +43,6 @@ CREATE TABLE IF NOT EXISTS commitments (
 ) WITHOUT ROWID;
 """
 BY_LENGTH: Final = "ALTER TABLE batches ADD COLUMN by_length TEXT NOT NULL DEFAULT '';"
-ADDED_COLUMNS: Final = (
-    "ALTER TABLE batches ADD COLUMN n_parts INTEGER NOT NULL DEFAULT 0",
-    "ALTER TABLE batches ADD COLUMN salt BLOB",
-)
-"""Statements that add what a database of the first version lacks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

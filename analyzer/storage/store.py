@@ -1,14 +1,13 @@
 """The analyzer's database: tasks, staged batches, cell counts, results and the ledger."""
 
 import sqlite3
-from contextlib import closing
 from pathlib import Path
 from typing import Final, Literal
 
 from analyzer.storage import delivery_table, ledger, log_table, quarantine, task_table
 from common.messages.batch import BatchId, BatchManifest, numbers_from_text
 from common.messages.ledger_entry import ChainedEntry
-from common.runtime.database import Database, storage_failures
+from common.runtime.database import Database
 from common.runtime.schema import Schema
 from common.task_digest import TaskDigest
 from common.wire.results import MAX_LEDGER_ENTRIES
@@ -34,7 +33,6 @@ class Store(Database):
     """The analyzer's database; `run` takes functions of this package's other files."""
 
     def __init__(self, path: Path) -> None:
-        _add_columns(path)
         decisions = ledger.DECISIONS + quarantine.QUARANTINED
         steps = (_TABLES, delivery_table.BY_LENGTH, decisions, log_table.SCHEMA)
         # Version 2 would take a ledger with decisions for a broken one.
@@ -109,17 +107,6 @@ class Store(Database):
         """Look up a released result; None if there is none."""
         rows = await self.fetch("SELECT result FROM results WHERE task_digest = ?", digest)
         return bytes(rows[0][0]) if rows else None
-
-
-@storage_failures()
-def _add_columns(path: Path) -> None:
-    """Add the columns that a database of the first version lacks."""
-    with closing(sqlite3.connect(path)) as connection:
-        columns = [row[1] for row in connection.execute("PRAGMA table_info(batches)")]
-        if columns and "salt" not in columns:
-            with connection:
-                for statement in delivery_table.ADDED_COLUMNS:
-                    connection.execute(statement)
 
 
 def _release(

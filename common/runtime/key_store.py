@@ -25,8 +25,6 @@ from common.task.task import MAX_UNIX_TIME
 
 RING_FILE: Final = "keys.json"
 _KEY_FILES: Final = "hpke-*.key"
-_FORMER_FILES: Final = ("reports.key", "envelope.key")
-"""Files of an early version, with its single, unencrypted key."""
 
 
 class KeyStore:
@@ -96,12 +94,6 @@ class KeyStore:
         return self._ring
 
     def _read(self) -> KeyRing:
-        for name in _FORMER_FILES:
-            if self._state.names(name):
-                raise SettingsError(
-                    f"{name} in the state directory is a key of an early version: finish its tasks "
-                    "with that version, or move it away to begin with new keys"
-                )
         path = self._state.path / RING_FILE
         try:
             with storage_failures():

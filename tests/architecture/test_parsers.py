@@ -98,8 +98,6 @@ _NOT_FROM_OUTSIDE: Final = {
         "shuffler.storage.batch_seeds._batch_of",
         "shuffler.storage.group_source.SqliteGroups.read",
         "deploy.terminal.files.read_file",
-        "analyzer.storage.store._add_columns",
-        "user_agent.device_store._upgrade",
     ),
 }
 """Functions that only look like parsers of outside data, by the reason."""

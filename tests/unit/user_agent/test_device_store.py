@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from common.crypto.signing import SigningIdentity
-from common.errors import BudgetError
+from common.errors import BudgetError, DamagedStorageError
 from common.task_digest import TaskDigest
 from tests.support.policies import generous
 from user_agent.claim import Claim
@@ -100,8 +100,9 @@ async def test_every_person_has_a_budget_of_their_own(store: DeviceStore) -> Non
             await store.charge(person, _task(3), _ANSWER, _CHECK, _envelope())
 
 
-def _old_file(path: Path) -> None:
-    """Write a file of the first version, without central epsilon and delta."""
+def test_a_file_without_central_costs_is_refused(tmp_path: Path) -> None:
+    """Such a file of an early snapshot is never taken for an unspent budget."""
+    path = tmp_path / "budget.sqlite"
     connection = sqlite3.connect(path)
     with connection:
         connection.execute(
@@ -109,25 +110,6 @@ def _old_file(path: Path) -> None:
             "envelope BLOB NOT NULL, local_epsilon REAL NOT NULL, state TEXT NOT NULL, "
             "PRIMARY KEY (person, task_digest)) WITHOUT ROWID"
         )
-        connection.execute(
-            "INSERT INTO submissions VALUES ('', ?, ?, 0.75, 'pending')", (_task(1), b"old")
-        )
     connection.close()
-
-
-async def test_a_file_of_an_earlier_version_is_upgraded_in_place(tmp_path: Path) -> None:
-    """Earlier answers count with their local epsilon, the only bound that the file has."""
-    path = tmp_path / "budget.sqlite"
-    _old_file(path)
-    for _ in range(2):
-        store = DeviceStore(path)
-        [saved] = await store.pending()
-        assert Claim(local_epsilon=0.75, central_epsilon=0.75, delta=0.0) == saved.claim
-        assert b"old" == saved.envelope
-        store.close()
-    store = DeviceStore(path)
-    small = Claim(local_epsilon=0.5, central_epsilon=0.2, delta=0.0)
-    await store.charge("", _task(2), small, _CHECK, _envelope())
-    with pytest.raises(BudgetError, match="total_central_epsilon_cap"):
-        await store.charge("", _task(3), small, _CHECK, _envelope())
-    store.close()
+    with pytest.raises(DamagedStorageError, match="table submissions has no column"):
+        DeviceStore(path)

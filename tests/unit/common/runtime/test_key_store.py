@@ -105,14 +105,6 @@ def test_a_key_that_the_ring_does_not_name_opens_and_is_never_used(tmp_path: Pat
             StorageError,
             "disk of the state",
         ),
-        *(
-            (
-                lambda state, name=name: (state / name).write_bytes(bytes(32)),
-                SettingsError,
-                f"{name} .* an early version: .* or move it away",
-            )
-            for name in ("reports.key", "envelope.key")
-        ),
     ],
 )
 def test_a_damaged_store_stops_the_start(
