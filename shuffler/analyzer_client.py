@@ -1,9 +1,8 @@
 """Calls from the shuffler to the analyzer."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any, Final, Protocol
+from collections.abc import AsyncIterator, Awaitable, Iterable, Sequence
+from typing import Any, Protocol, TypeVar
 
 import grpc
 
@@ -26,7 +25,7 @@ from common.wire.tasks import signed_task_from_wire
 from common.wire.transparency import log_from_wire
 from protos.shuffledp.v1 import analyzer_pb2, analyzer_pb2_grpc, log_pb2
 
-_PEER: Final = "the analyzer"
+T = TypeVar("T")
 
 
 class Analyzer(Protocol):
@@ -70,16 +69,13 @@ class AnalyzerClient:
     async def get_task(self, digest: TaskDigest) -> SignedTask:
         """Fetch a published task."""
         request = analyzer_pb2.GetTaskRequest(task_digest=digest)
-        with _certificate_refusals():
-            response = await reply(self._stub.GetTask(request, timeout=SHORT_DEADLINE), _PEER)
+        response = await _answer(self._stub.GetTask(request, timeout=SHORT_DEADLINE))
         return signed_task_from_wire(response.task)
 
     async def get_log(self, after: int) -> tuple[Sequence[bytes], Sequence[SignedCheckpoint]]:
         """Fetch a page of the log's leaves, and its checkpoints, unverified."""
         request = log_pb2.GetLogRequest(after=after)
-        with _certificate_refusals():
-            response = await reply(self._stub.GetLog(request, timeout=SHORT_DEADLINE), _PEER)
-        return log_from_wire(response)
+        return log_from_wire(await _answer(self._stub.GetLog(request, timeout=SHORT_DEADLINE)))
 
     async def begin_delivery(self, manifest: BatchManifest, n_parts: int) -> tuple[set[int], bool]:
         """
@@ -89,9 +85,8 @@ class AnalyzerClient:
         dozens of releases.
         """
         request = delivery_to_wire(manifest, n_parts)
-        with _certificate_refusals():
-            response = await reply(self._stub.BeginDelivery(request, timeout=LONG_DEADLINE), _PEER)
-        return arrived_from_wire(response)
+        call = self._stub.BeginDelivery(request, timeout=LONG_DEADLINE)
+        return arrived_from_wire(await _answer(call))
 
     async def deliver_part(self, part: BatchPart, chunks: Iterable[memoryview]) -> None:
         """
@@ -115,8 +110,7 @@ class AnalyzerClient:
 
         call = self._stub.DeliverPart(messages(), timeout=DELIVERY_DEADLINE)
         try:
-            with _certificate_refusals():
-                await reply(call, _PEER)
+            await _answer(call)
         except asyncio.CancelledError:
             if silent:  # gRPC reports it as a cancelled call
                 raise silent[0] from None
@@ -126,8 +120,7 @@ class AnalyzerClient:
         """Fetch the commitment, once the analyzer has hashed the batch."""
         request = analyzer_pb2.FinishDeliveryRequest(task_digest=digest)
         call = self._stub.FinishDelivery(request, timeout=DELIVERY_DEADLINE)
-        with _certificate_refusals():
-            return delivered_from_wire(await reply(call, _PEER))
+        return delivered_from_wire(await _answer(call))
 
 
 async def _wants_reports(call: grpc.aio.StreamUnaryCall[Any, Any]) -> bool:
@@ -147,11 +140,10 @@ async def _wants_reports(call: grpc.aio.StreamUnaryCall[Any, Any]) -> bool:
     return False
 
 
-@contextmanager
-def _certificate_refusals() -> Iterator[None]:
-    """Convert a refusal of this shuffler's certificate to PeerError: a renewed one may pass."""
+async def _answer(call: Awaitable[T]) -> T:
+    """Wait for a reply; a refused certificate is a PeerError, as a renewed one may pass."""
     try:
-        yield
+        return await reply(call, "the analyzer")
     except PeerRefusalError as error:
         if error.status == CallerError.status:
             raise PeerError("the analyzer refuses this shuffler's certificate") from error

@@ -21,7 +21,7 @@ from common.runtime.executor import PartMetrics
 from common.runtime.jobs import OfferedJobs, serve_jobs
 from common.runtime.key_store import KeyStore, Rotation, load_identity
 from common.runtime.metrics import ProcessMetrics
-from common.runtime.rpc import FreshChannel, open_channel
+from common.runtime.rpc import FreshChannel
 from common.runtime.service import Listener, Service
 from common.runtime.state_directory import StateDirectory
 from common.runtime.tls import identity_for
@@ -37,7 +37,6 @@ from shuffler.front_end.server import start_front_end
 from shuffler.inclusion import InclusionProofs
 from shuffler.log_relay import LogRelay
 from shuffler.metrics import BatchMetrics
-from shuffler.receipts import Receipts
 from shuffler.refusals import RefusalCounts
 from shuffler.servicer import ShufflerServicer
 from shuffler.settings import ShufflerSettings
@@ -70,12 +69,7 @@ async def start_coordinator(settings: ShufflerSettings) -> Service:
     keys = KeyStore(state, settings.schedule())
     keys.rotate(clock.now())
     process_metrics.watch_keys(lambda: keys.ring)
-    channel = FreshChannel(
-        lambda own: open_channel(
-            settings.analyzer, "analyzer", own.authority if own else None, own=own
-        ),
-        tls,
-    )
+    channel = FreshChannel(settings.analyzer, "analyzer", tls)
     identity = load_identity(state)
     pinned = PublicIdentity.from_hex(settings.analyzer_identity, "analyzer_identity")
     witness = WitnessServicer.open(state, pinned, "shuffler", clock)
@@ -147,7 +141,7 @@ async def start_coordinator(settings: ShufflerSettings) -> Service:
     await asyncio.to_thread(inclusions.delete_expired, incomplete=True)
 
     def add_services(server: grpc.aio.Server) -> None:
-        servicer = ShufflerServicer(collection, Receipts(identity), inclusions, log)
+        servicer = ShufflerServicer(collection, identity, inclusions, log)
         shuffler_pb2_grpc.add_ShufflerServicer_to_server(servicer, server)
         log_pb2_grpc.add_WitnessServicer_to_server(witness, server)
 

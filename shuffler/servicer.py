@@ -1,8 +1,11 @@
-"""The shuffler's gRPC methods: wire in, core, wire out."""
+"""The shuffler's gRPC methods: wire in, core, wire out; and receipts for stored submissions."""
 
+from collections.abc import Sequence
 from typing import Protocol
 
-from common.messages.submission import Outcome
+from common.crypto.signing import SigningIdentity, sign_bulk_receipt, sign_receipt
+from common.messages.submission import STORED_OUTCOMES, Outcome
+from common.task_digest import TaskDigest
 from common.wire.batches import prefix_from_wire, progress_to_wire, proof_to_wire, status_to_wire
 from common.wire.fields import digest_from_wire
 from common.wire.submissions import envelope_from_wire, envelopes_from_wire, outcomes_to_wire
@@ -12,7 +15,6 @@ from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
 from shuffler.collection import Collection
 from shuffler.inclusion import InclusionProofs
 from shuffler.log_relay import LogRelay
-from shuffler.receipts import Receipts
 
 
 class _Call(Protocol):
@@ -22,19 +24,38 @@ class _Call(Protocol):
         """Return gRPC's name for the peer."""
 
 
+def receipt_for(
+    identity: SigningIdentity, digest: TaskDigest, envelope: bytes, outcome: Outcome
+) -> bytes:
+    """Return the receipt for a submission; empty if it is not stored."""
+    return sign_receipt(identity, digest, envelope) if outcome in STORED_OUTCOMES else b""
+
+
+def bulk_receipt_for(
+    identity: SigningIdentity,
+    digest: TaskDigest,
+    envelopes: Sequence[bytes],
+    outcomes: Sequence[Outcome],
+) -> bytes:
+    """Return one receipt for all stored submissions, in order; empty if there are none."""
+    pairs = zip(envelopes, outcomes, strict=True)
+    stored = [envelope for envelope, outcome in pairs if outcome in STORED_OUTCOMES]
+    return sign_bulk_receipt(identity, digest, stored) if stored else b""
+
+
 class ShufflerServicer(shuffler_pb2_grpc.ShufflerServicer):
     """Serves devices and the operator; common/runtime/access.py lists who may call which method."""
 
     def __init__(
         self,
         collection: Collection,
-        receipts: Receipts,
+        identity: SigningIdentity,
         inclusions: InclusionProofs,
         log: LogRelay,
     ) -> None:
         self._log = log
         self._collection = collection
-        self._receipts = receipts
+        self._identity = identity
         self._inclusions = inclusions
 
     async def FetchTask(
@@ -57,7 +78,7 @@ class ShufflerServicer(shuffler_pb2_grpc.ShufflerServicer):
         outcome = await self._collection.submit(digest, envelope, token, peer=context.peer())
         return shuffler_pb2.SubmitResponse(
             repeated=outcome is Outcome.REPEATED,
-            receipt=self._receipts.sign(digest, envelope, outcome),
+            receipt=receipt_for(self._identity, digest, envelope, outcome),
         )
 
     async def SubmitBulk(
@@ -68,7 +89,7 @@ class ShufflerServicer(shuffler_pb2_grpc.ShufflerServicer):
         outcomes = await self._collection.submit_bulk(
             digest, envelopes, tokens, peer=context.peer()
         )
-        receipt = self._receipts.sign_bulk(digest, envelopes, outcomes)
+        receipt = bulk_receipt_for(self._identity, digest, envelopes, outcomes)
         return outcomes_to_wire(outcomes, receipt)
 
     async def GetBatchStatus(

@@ -14,7 +14,7 @@ import grpc
 
 from common.errors import PeerError, PeerRefusalError, SettingsError, UnknownJobError
 from common.runtime.executor import Job
-from common.runtime.rpc import SHORT_DEADLINE, FreshChannel, open_channel, reply
+from common.runtime.rpc import SHORT_DEADLINE, FreshChannel, reply
 from common.runtime.settings import KeyHolderSettings
 from common.runtime.tls import Tls, TlsFiles
 from common.wire.jobs import job_from_wire, job_to_wire
@@ -75,16 +75,8 @@ class PartRunner:
 
         `places` are the fields that do not travel: the stores of the job's data.
         """
-        self._channel = FreshChannel(
-            lambda own: open_channel(
-                coordinator,
-                "coordinator",
-                own.authority if own else None,
-                own=own,
-                receive_limit=MAX_RESULT_BYTES,  # a job holds a task and all sentinels' leaves
-            ),
-            tls,
-        )
+        limit = MAX_RESULT_BYTES  # a job holds a task and all sentinels' leaves
+        self._channel = FreshChannel(coordinator, "coordinator", tls, receive_limit=limit)
         self._jobs = {job.__name__: job for job in jobs}
         self._places = places
 

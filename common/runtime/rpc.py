@@ -4,8 +4,9 @@ import asyncio
 import json
 import re
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -245,12 +246,17 @@ class FreshChannel:
     """A channel that is reopened when the caller's certificate is renewed; running calls finish."""
 
     def __init__(
-        self, open_with: Callable[[TlsIdentity | None], grpc.aio.Channel], tls: Tls | None
+        self, address: str, party: str, tls: Tls | None, *, receive_limit: int = MAX_MESSAGE_BYTES
     ) -> None:
-        """Open a channel with the identity in `tls`; if None, in plaintext and never renewed."""
-        self._open = open_with
+        """
+        Open a channel with the identity in `tls`; if None, in plaintext and never renewed.
+
+        For the other arguments and the errors see `open_channel`.
+        """
+        self._open = partial(open_channel, address, party, receive_limit=receive_limit)
         self._renewal = Renewal(tls.files, tls.version) if tls else None
-        self._channel = open_with(tls.identity if tls else None)
+        own = tls.identity if tls else None
+        self._channel = self._open(own.authority if own else None, own=own)
         self._closing: set[asyncio.Task[None]] = set()
 
     def current(self) -> grpc.aio.Channel:
@@ -260,7 +266,7 @@ class FreshChannel:
             closing = asyncio.ensure_future(self._channel.close(LONG_DEADLINE))
             self._closing.add(closing)
             closing.add_done_callback(self._closing.discard)
-            self._channel = self._open(renewed)
+            self._channel = self._open(renewed.authority, own=renewed)
         return self._channel
 
     async def close(self) -> None:

@@ -12,7 +12,7 @@ from common.runtime.blocks import open_blocks
 from common.runtime.certificates import FRONT_END
 from common.runtime.clock import SystemClock
 from common.runtime.metrics import ProcessMetrics
-from common.runtime.rpc import FreshChannel, open_channel
+from common.runtime.rpc import FreshChannel
 from common.runtime.service import Listener, Service
 from common.runtime.tls import identity_for, internal_identity
 from protos.shuffledp.v1 import shuffler_pb2_grpc
@@ -22,7 +22,6 @@ from shuffler.front_end.batches import FrontEndBatches
 from shuffler.front_end.coordinator_client import CoordinatorClient
 from shuffler.inclusion import InclusionProofs
 from shuffler.log_relay import LogRelay
-from shuffler.receipts import Receipts
 from shuffler.refusals import RefusalCounts
 from shuffler.servicer import ShufflerServicer
 from shuffler.settings import ShufflerSettings
@@ -44,15 +43,7 @@ async def start_front_end(settings: ShufflerSettings) -> Service:
     tls = identity_for(settings, FRONT_END, clock)
     own = internal_identity(Path(settings.internal_tls_directory or ""), "front-end", clock)
     process_metrics.watch_certificates(own.files, internal=True)
-    channel = FreshChannel(
-        lambda renewed: open_channel(
-            str(settings.coordinator),
-            "coordinator",
-            (renewed or own.identity).authority,
-            own=renewed,
-        ),
-        own,
-    )
+    channel = FreshChannel(str(settings.coordinator), "coordinator", own)
     coordinator = CoordinatorClient(channel)
     try:
         identity = await coordinator.get_identity()
@@ -80,7 +71,7 @@ async def start_front_end(settings: ShufflerSettings) -> Service:
     log = LogRelay(coordinator, clock)
 
     def add_services(server: grpc.aio.Server) -> None:
-        servicer = ShufflerServicer(collection, Receipts(identity), inclusions, log)
+        servicer = ShufflerServicer(collection, identity, inclusions, log)
         shuffler_pb2_grpc.add_ShufflerServicer_to_server(servicer, server)
 
     listener = await Listener.start(

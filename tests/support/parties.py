@@ -11,7 +11,7 @@ from common.runtime.key_store import KeyStore
 from common.runtime.state_directory import StateDirectory
 from common.task_digest import TaskDigest
 from common.wire.batches import proof_from_wire, proof_to_wire
-from shuffler.receipts import Receipts
+from shuffler.servicer import receipt_for
 from shuffler.storage.sqlite_store import SqliteStore
 from tests.support.analyzer_party import SCHEDULE, AnalyzerParty, Surroundings
 from tests.support.faults import Crash, FaultyState, Life, add_boundaries
@@ -166,7 +166,7 @@ class DeviceParty:
 
         async def submit() -> bytes:
             outcome = await self._shuffler.collection.submit(digest, envelope, token)
-            return Receipts(SHUFFLER).sign(digest, envelope, outcome)
+            return receipt_for(SHUFFLER, digest, envelope, outcome)
 
         return await self._call("submit", submit)
 

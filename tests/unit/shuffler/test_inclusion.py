@@ -21,7 +21,6 @@ from common.wire.batches import prefix_to_wire, proof_from_wire
 from deploy.audit.harness.analyzer_core import InlineExecutor
 from shuffler.inclusion import proof_folder
 from shuffler.proof_job import ProofJob
-from shuffler.receipts import Receipts
 from shuffler.servicer import ShufflerServicer
 from tests.support.leaves import SALT, GrownTree, commitment_over
 from tests.support.shuffler_core import CASE, DIGEST, Shuffler
@@ -236,7 +235,7 @@ async def test_all_answers_for_a_batch_have_one_length(
     job = _keep_job(shuffler, reports)
     await shuffler.inclusions.keep(manifest, CASE.task, commitment, job, InlineExecutor())
     servicer = ShufflerServicer(
-        shuffler.collection, Receipts(CASE.identity), shuffler.inclusions, shuffler.log
+        shuffler.collection, CASE.identity, shuffler.inclusions, shuffler.log
     )
     answers = [
         await servicer.GetInclusion(prefix_to_wire(DIGEST, prefix), None)

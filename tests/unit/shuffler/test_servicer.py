@@ -5,8 +5,7 @@ import pytest
 from common.crypto.signing import SigningIdentity, is_valid_receipt
 from common.messages.submission import Outcome
 from protos.shuffledp.v1 import shuffler_pb2
-from shuffler.receipts import Receipts
-from shuffler.servicer import ShufflerServicer
+from shuffler.servicer import ShufflerServicer, bulk_receipt_for, receipt_for
 from tests.support.keys import is_valid_bulk_receipt
 from tests.support.shuffler_core import DIGEST, Shuffler
 
@@ -20,7 +19,7 @@ class _Call:
 
 
 def _servicer(core: Shuffler) -> ShufflerServicer:
-    return ShufflerServicer(core.collection, _RECEIPTS, core.inclusions, core.log)
+    return ShufflerServicer(core.collection, _IDENTITY, core.inclusions, core.log)
 
 
 async def test_every_device_gets_the_same_answer(shuffler: Shuffler) -> None:
@@ -55,14 +54,13 @@ async def _status(servicer: ShufflerServicer) -> bytes:
 
 
 _IDENTITY = SigningIdentity.generate()
-_RECEIPTS = Receipts(_IDENTITY)
 _ON_THE_DISK = {Outcome.STORED, Outcome.REPEATED}
 
 
 @pytest.mark.parametrize("outcome", Outcome)
 def test_only_stored_submissions_get_a_receipt(outcome: Outcome) -> None:
     """A submission may be stored now, or before."""
-    answer = _RECEIPTS.sign(DIGEST, b"envelope", outcome)
+    answer = receipt_for(_IDENTITY, DIGEST, b"envelope", outcome)
     signed = is_valid_receipt(_IDENTITY.public_identity(), DIGEST, b"envelope", answer)
 
     assert (outcome in _ON_THE_DISK) == signed == (answer != b"")
@@ -71,8 +69,8 @@ def test_only_stored_submissions_get_a_receipt(outcome: Outcome) -> None:
 def test_a_bulk_receipt_covers_only_stored_submissions() -> None:
     """Their order counts; without any there is no receipt."""
     envelopes = [outcome.value.encode() for outcome in Outcome]
-    answer = _RECEIPTS.sign_bulk(DIGEST, envelopes, list(Outcome))
+    answer = bulk_receipt_for(_IDENTITY, DIGEST, envelopes, list(Outcome))
 
     stored = [outcome.value.encode() for outcome in Outcome if outcome in _ON_THE_DISK]
     assert is_valid_bulk_receipt(_IDENTITY.public_identity(), DIGEST, stored, answer)
-    assert b"" == _RECEIPTS.sign_bulk(DIGEST, [b"one"], [Outcome.MALFORMED])
+    assert b"" == bulk_receipt_for(_IDENTITY, DIGEST, [b"one"], [Outcome.MALFORMED])
