@@ -20,15 +20,7 @@ from common.mechanisms.key_value.privkv import PrivKv
 from common.mechanisms.numeric.number import NumberMechanism
 from common.mechanisms.signed import Signed
 from common.messages.batch import BatchManifest
-from common.messages.result import (
-    BitTable,
-    Estimate,
-    FoundValues,
-    KeyValues,
-    Means,
-    Owners,
-    Result,
-)
+from common.messages.result import BitTable, Estimate, FoundValues, KeyValues, Means, Owners, Result
 from common.protocols import ITEM_KINDS, Kind
 from common.task.specs import KeyValueSpec, NumberSpec, OpenSpec, RapporSpec, spec_as
 from common.task.task import Task
@@ -169,11 +161,7 @@ def build_result(
     """
     started = time.perf_counter()
     mixture = mixture_of(
-        task,
-        batch.n_users,
-        counted=counts.counted,
-        padding=counts.null,
-        refused=counts.n_refused,
+        task, batch.n_users, counted=counts.counted, padding=counts.null, refused=counts.n_refused
     )
     estimated = estimate_result(task, randomizer, counts.cells, mixture)
     own = mixture.n_real * task.own_reports

@@ -10,12 +10,7 @@ import asyncio
 import time
 from dataclasses import replace
 
-from analyzer.batch_counts import (
-    BatchCounts,
-    check_counts,
-    check_lengths,
-    refuse_excess_padding,
-)
+from analyzer.batch_counts import BatchCounts, check_counts, check_lengths, refuse_excess_padding
 from analyzer.budgets import ReleaseBudgets
 from analyzer.count_job import CountJob
 from analyzer.finalize import build_result

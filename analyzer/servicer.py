@@ -55,9 +55,7 @@ class AnalyzerServicer(analyzer_pb2_grpc.AnalyzerServicer):
         self._log = log
 
     async def CreateTask(
-        self,
-        request: analyzer_pb2.CreateTaskRequest,
-        _context: object,
+        self, request: analyzer_pb2.CreateTaskRequest, _context: object
     ) -> analyzer_pb2.CreateTaskResponse:
         """Publish and log a task. For operators."""
         signed = await self._registry.publish(draft_from_wire(request))
@@ -79,9 +77,7 @@ class AnalyzerServicer(analyzer_pb2_grpc.AnalyzerServicer):
         return analyzer_pb2.GetTaskResponse(task=signed_task_to_wire(signed))
 
     async def BeginDelivery(
-        self,
-        request: analyzer_pb2.BeginDeliveryRequest,
-        _context: object,
+        self, request: analyzer_pb2.BeginDeliveryRequest, _context: object
     ) -> analyzer_pb2.BeginDeliveryResponse:
         """Begin to receive a permuted batch in parts, or continue."""
         manifest, n_parts = delivery_from_wire(request)
@@ -104,9 +100,7 @@ class AnalyzerServicer(analyzer_pb2_grpc.AnalyzerServicer):
         return analyzer_pb2.DeliverPartResponse()
 
     async def FinishDelivery(
-        self,
-        request: analyzer_pb2.FinishDeliveryRequest,
-        _context: object,
+        self, request: analyzer_pb2.FinishDeliveryRequest, _context: object
     ) -> analyzer_pb2.FinishDeliveryResponse:
         """Commit to the whole batch, and start its release."""
         digest = digest_from_wire(request.task_digest)
@@ -114,9 +108,7 @@ class AnalyzerServicer(analyzer_pb2_grpc.AnalyzerServicer):
             return delivered_to_wire(await self._releases.finish_delivery(digest))
 
     async def RegisterSentinels(
-        self,
-        request: analyzer_pb2.RegisterSentinelsRequest,
-        _context: object,
+        self, request: analyzer_pb2.RegisterSentinelsRequest, _context: object
     ) -> analyzer_pb2.RegisterSentinelsResponse:
         """Register sentinels. For operators."""
         digest, sentinels, acknowledged = sentinels_from_wire(request)
@@ -124,43 +116,33 @@ class AnalyzerServicer(analyzer_pb2_grpc.AnalyzerServicer):
         return analyzer_pb2.RegisterSentinelsResponse()
 
     async def GetResult(
-        self,
-        request: analyzer_pb2.GetResultRequest,
-        _context: object,
+        self, request: analyzer_pb2.GetResultRequest, _context: object
     ) -> analyzer_pb2.GetResultResponse:
         """Return a released result. For operators."""
         result = await self._releases.result(digest_from_wire(request.task_digest))
         return await asyncio.to_thread(result_to_wire, result)
 
     async def ListTasks(
-        self,
-        request: analyzer_pb2.ListTasksRequest,
-        _context: object,
+        self, request: analyzer_pb2.ListTasksRequest, _context: object
     ) -> analyzer_pb2.ListTasksResponse:
         """List tasks and their states. For operators."""
         return summaries_to_wire(await self._registry.tasks(tasks_after_from_wire(request)))
 
     async def DescribeTask(
-        self,
-        request: analyzer_pb2.DescribeTaskRequest,
-        _context: object,
+        self, request: analyzer_pb2.DescribeTaskRequest, _context: object
     ) -> analyzer_pb2.DescribeTaskResponse:
         """Return a task and its state. For operators."""
         digest = digest_from_wire(request.task_digest)
         return description_to_wire(*await self._registry.describe(digest))
 
     async def DecideBatch(
-        self,
-        request: analyzer_pb2.DecideBatchRequest,
-        _context: object,
+        self, request: analyzer_pb2.DecideBatchRequest, _context: object
     ) -> analyzer_pb2.DecideBatchResponse:
         """Release or drop a quarantined batch. For operators."""
         return decided_to_wire(await self._releases.decide(*decision_from_wire(request)))
 
     async def GetLedger(
-        self,
-        request: analyzer_pb2.GetLedgerRequest,
-        _context: object,
+        self, request: analyzer_pb2.GetLedgerRequest, _context: object
     ) -> analyzer_pb2.GetLedgerResponse:
         """Return entries of the ledger. For operators."""
         return ledger_to_wire(await self._releases.ledger(after_from_wire(request)))

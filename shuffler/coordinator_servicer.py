@@ -17,11 +17,7 @@ class CoordinatorServicer(coordinator_pb2_grpc.ShufflerCoordinatorServicer):
     """Serves front-ends with keys; common/runtime/access.py lists who may call which method."""
 
     def __init__(
-        self,
-        batches: Batches,
-        store: SubmissionStore,
-        identity: SigningIdentity,
-        log: LogRelay,
+        self, batches: Batches, store: SubmissionStore, identity: SigningIdentity, log: LogRelay
     ) -> None:
         self._log = log
         self._batches = batches

@@ -118,10 +118,7 @@ async def start_coordinator(settings: ShufflerSettings) -> Service:
     )
     operator_token = OperatorToken(state.plain_secret("operator.token", OperatorToken.generate))
     inclusions = InclusionProofs(
-        blocks=blocks,
-        identity=pinned,
-        keep_seconds=settings.keep_inclusion_days * DAY,
-        clock=clock,
+        blocks=blocks, identity=pinned, keep_seconds=settings.keep_inclusion_days * DAY, clock=clock
     )
     jobs = OfferedJobs()
     parts = PartMetrics(process_metrics.metrics, clock)

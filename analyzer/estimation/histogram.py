@@ -98,10 +98,7 @@ def refine(debiased: DebiasedShares, refinement: Refinement) -> Vector:
 
 
 def estimate(
-    mechanism: Mechanism,
-    cells: Counts,
-    mixture: Mixture,
-    refinement: Refinement,
+    mechanism: Mechanism, cells: Counts, mixture: Mixture, refinement: Refinement
 ) -> Histogram:
     """
     Estimate the distribution of items from reports counted by cell, as `tally` returns them.

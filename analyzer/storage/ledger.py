@@ -11,13 +11,7 @@ from typing import Any, Final, TypeVar, cast
 from common.errors import LedgerError
 from common.messages.batch import BatchManifest
 from common.messages.guarantee import Guarantee
-from common.messages.ledger_entry import (
-    ChainedEntry,
-    ChainHead,
-    DecisionEntry,
-    LedgerEntry,
-    verify,
-)
+from common.messages.ledger_entry import ChainedEntry, ChainHead, DecisionEntry, LedgerEntry, verify
 from common.task_digest import TaskDigest
 
 SCHEMA: Final = """

@@ -234,10 +234,7 @@ _BEARER: Final = "Bearer "
 
 
 def check_caller(
-    allowed: Caller,
-    names: frozenset[str] | None,
-    shown: str | None,
-    token: OperatorToken | None,
+    allowed: Caller, names: frozenset[str] | None, shown: str | None, token: OperatorToken | None
 ) -> None:
     """
     Check that a caller may make a call.

@@ -64,11 +64,7 @@ class PartRunner:
     """Runs parts in a worker of an engine."""
 
     def __init__(
-        self,
-        coordinator: str,
-        tls: Tls,
-        jobs: Iterable[type[Job]],
-        places: Mapping[str, Any],
+        self, coordinator: str, tls: Tls, jobs: Iterable[type[Job]], places: Mapping[str, Any]
     ) -> None:
         """
         Run parts of these classes of jobs, fetched from the coordinator at host:port.
@@ -82,10 +78,7 @@ class PartRunner:
 
     @classmethod
     def of(
-        cls,
-        settings: KeyHolderSettings,
-        jobs: Iterable[type[Job]],
-        places: Mapping[str, Any],
+        cls, settings: KeyHolderSettings, jobs: Iterable[type[Job]], places: Mapping[str, Any]
     ) -> Self:
         """
         Make the runner of a process with the role `worker`.

@@ -105,11 +105,7 @@ _OF_SERVERS: Final = (
         "Free space of the state directory's disk, rounded down to a hundredth of its size.",
         absent=True,
     ),
-    _METRIC(
-        "shuffledp_state_size_bytes",
-        "Size of the state directory's disk.",
-        absent=True,
-    ),
+    _METRIC("shuffledp_state_size_bytes", "Size of the state directory's disk.", absent=True),
     _METRIC(
         "shuffledp_overloaded",
         "1 if a call was refused for overload in the last whole five minutes.",
@@ -169,10 +165,7 @@ _OF_SHUFFLER: Final = (
         "Users of batches, counted when a batch is permuted or expires; compare refused "
         "submissions with this number.",
     ),
-    _METRIC(
-        "shuffledp_users_released_total",
-        "Users of delivered batches, counted at delivery.",
-    ),
+    _METRIC("shuffledp_users_released_total", "Users of delivered batches, counted at delivery."),
     _METRIC(
         "shuffledp_submissions_refused_total",
         "Submissions refused while a batch collected, counted when the batch is permuted or "

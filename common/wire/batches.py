@@ -95,9 +95,7 @@ def delivery_to_wire(manifest: BatchManifest, n_parts: int) -> analyzer_pb2.Begi
     return analyzer_pb2.BeginDeliveryRequest(manifest=_MANIFEST.to_wire(manifest), n_parts=n_parts)
 
 
-def delivery_from_wire(
-    message: analyzer_pb2.BeginDeliveryRequest,
-) -> tuple[BatchManifest, int]:
+def delivery_from_wire(message: analyzer_pb2.BeginDeliveryRequest) -> tuple[BatchManifest, int]:
     """Parse the announcement of a delivery: manifest, number of parts. Run by the analyzer."""
     manifest = _MANIFEST.from_wire(message.manifest)
     return manifest, parse_positive("n_parts", message.n_parts, MAX_PARTS)

@@ -157,9 +157,7 @@ class AnswerRecord:
 record_to_wire = Codec(AnswerRecord, user_agent_pb2.GetReceiptResponse).to_wire
 
 
-def record_question_from_wire(
-    message: user_agent_pb2.GetReceiptRequest,
-) -> tuple[TaskDigest, str]:
+def record_question_from_wire(message: user_agent_pb2.GetReceiptRequest) -> tuple[TaskDigest, str]:
     """Parse a request for the record of a person's answer to a task."""
     person = parse_bounded("person", message.person, MAX_PERSON_CHARACTERS)
     return digest_from_wire(message.task_digest), person

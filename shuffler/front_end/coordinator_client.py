@@ -82,14 +82,8 @@ class CoordinatorClient:
         task = Task.from_bytes(signed.task_bytes)
         key = BatchKey(parse_fixed("batch_key", answer.collecting.batch_key, KEY_BYTES))
         batch = ActiveBatch(
-            digest=digest,
-            signed=signed,
-            task=task,
-            batch_id=batch_id,
-            key=key,
-            closing_rule=rule,
+            digest=digest, signed=signed, task=task, batch_id=batch_id, key=key, closing_rule=rule
         )
         return HeldBatch(
-            batch=batch,
-            envelope_key=HpkePrivateKey(task.suite, answer.collecting.envelope_key),
+            batch=batch, envelope_key=HpkePrivateKey(task.suite, answer.collecting.envelope_key)
         )

@@ -22,13 +22,7 @@ from common.runtime.schema import Schema
 from shuffler.storage import submissions as submission_table
 from shuffler.storage.group_commit import Arrival
 from shuffler.storage.group_source import SqliteGroups
-from shuffler.storage.submission_store import (
-    Key,
-    Observer,
-    Row,
-    StoredBatch,
-    SubmissionStore,
-)
+from shuffler.storage.submission_store import Key, Observer, Row, StoredBatch, SubmissionStore
 from shuffler.storage.submissions import Deduplication
 
 _STEPS: Final = (
