@@ -178,9 +178,10 @@ class InclusionProofs:
         if prefix >> stored.tree.bits:
             raise WireError(f"the prefix is {prefix}; there are {1 << stored.tree.bits} buckets")
         bucket = await asyncio.to_thread(self._bucket, digest, stored, prefix)
-        if root_of(bucket, prefix, stored.tree.path(prefix)) != stored.tree.root:
+        path = stored.tree.path(prefix)
+        if root_of(bucket, prefix, path) != stored.tree.root:
             raise DamagedStorageError("the task's stored proof is damaged")
-        proof = InclusionProof.of(stored.tree, stored.commitment, prefix, bucket)
+        proof = InclusionProof(commitment=stored.commitment, bucket=bucket, path=path)
         return proof, stored.largest_bucket
 
     def _bucket(self, digest: TaskDigest, stored: _Stored, prefix: int) -> bytes:

@@ -273,11 +273,6 @@ class InclusionProof:
     """The bucket's salted leaves, sorted and concatenated."""
     path: Sequence[bytes]
 
-    @classmethod
-    def of(cls, tree: Tree, commitment: BatchCommitment, prefix: int, bucket: bytes) -> Self:
-        """Prove a bucket's leaves. Run by the shuffler."""
-        return cls(commitment=commitment, bucket=bucket, path=tree.path(prefix))
-
     def includes(self, leaf: bytes, identity: PublicIdentity, digest: TaskDigest) -> bool:
         """
         Return whether the analyzer received a leaf. Run by the user agent.

@@ -57,7 +57,7 @@ class _LostPartError(Exception):
     """A part must be computed again."""
 
 
-class EngineExecutor:
+class EngineExecutor(Executor):
     """Runs parts on a Dask engine."""
 
     def __init__(

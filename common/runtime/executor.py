@@ -12,7 +12,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 
 from common.crypto.batch_key import BatchKey
 from common.crypto.hpke_pool import HpkePool
@@ -51,8 +51,8 @@ class Job:
         return SealedBlocks(self.blocks, self.folder, BatchKey(self.key))
 
 
-class Executor(Protocol):
-    """Runs parts."""
+class Executor:
+    """Runs parts. By default it does nothing else: there is no engine."""
 
     async def run(self, stage: Callable[[J, int], T], job: J, parts: Iterable[int]) -> list[T]:
         """
@@ -60,6 +60,7 @@ class Executor(Protocol):
 
         Raises the first error of a part; a part whose worker dies is computed again.
         """
+        raise NotImplementedError
 
     async def keep_connected(self) -> None:
         """Stay connected to the engine, so that its loss shows before a batch needs it."""
@@ -123,8 +124,12 @@ async def gather(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     return [task.result() for task in running]
 
 
-class LocalExecutor:
-    """Runs parts in worker processes of this machine."""
+class LocalExecutor(Executor):
+    """
+    Runs parts in worker processes of this machine.
+
+    The pool replaces its workers itself when a key is destroyed, and its owner closes it.
+    """
 
     def __init__(self, pool: HpkePool, metrics: PartMetrics) -> None:
         self._pool = pool
@@ -144,12 +149,3 @@ class LocalExecutor:
                     except BrokenProcessPool:
                         self._metrics.record_retry(stage.__name__)
                 return await asyncio.wrap_future(self._pool.submit(stage, job, part))
-
-    async def keep_connected(self) -> None:
-        """Do nothing: there is no engine."""
-
-    async def forget_keys(self) -> None:
-        """Do nothing: the pool replaces its workers when an encryption key is destroyed."""
-
-    async def close(self) -> None:
-        """Do nothing: the pool's owner closes it."""

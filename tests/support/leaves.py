@@ -32,7 +32,8 @@ class GrownTree:
 
     def prove(self, commitment: BatchCommitment, prefix: int) -> InclusionProof:
         """Return the proof of one bucket."""
-        return InclusionProof.of(self.tree, commitment, prefix, self.buckets[prefix])
+        bucket, path = self.buckets[prefix], self.tree.path(prefix)
+        return InclusionProof(commitment=commitment, bucket=bucket, path=path)
 
 
 def commitment_over(

@@ -24,7 +24,7 @@ from common.crypto.signing import SignedTask
 from common.messages.batch import BatchManifest, BatchPart
 from common.messages.inclusion_proof import BatchCommitment
 from common.runtime.blocks import FolderBlocks
-from common.runtime.executor import Job
+from common.runtime.executor import Executor, Job
 from common.runtime.metrics import ProcessMetrics
 from common.runtime.state_directory import StateDirectory
 from common.task.draft import TaskDraft
@@ -40,7 +40,7 @@ _TIMEOUT: Final = 60.0
 """Timeout of a release, in seconds."""
 
 
-class InlineExecutor:
+class InlineExecutor(Executor):
     """Runs parts in the caller's thread."""
 
     def __init__(self) -> None:
@@ -52,15 +52,6 @@ class InlineExecutor:
         results = [stage(job, part) for part in parts]
         self.parts[stage.__name__] += len(results)
         return results
-
-    async def keep_connected(self) -> None:
-        """Do nothing."""
-
-    async def forget_keys(self) -> None:
-        """Do nothing."""
-
-    async def close(self) -> None:
-        """Do nothing."""
 
 
 @dataclass

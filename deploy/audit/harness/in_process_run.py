@@ -118,7 +118,7 @@ class DishonestShuffler:
         if self.forges or signed is None:
             signed = BatchCommitment.sign(self.identity, self.digest, BATCH, tree, salt)
         return [
-            InclusionProof.of(tree, signed, prefix, bucket.tobytes())
+            InclusionProof(commitment=signed, bucket=bucket.tobytes(), path=tree.path(prefix))
             for prefix, bucket in enumerate(buckets)
         ]
 
