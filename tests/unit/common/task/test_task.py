@@ -313,7 +313,7 @@ def test_clusters_and_their_protocol_need_each_other() -> None:
         ("spell", {"labels": ("00" * 8, "x" * 16)}, "needs as many labels as domain_size, 2"),
         ("spell", {"labels": tuple(f"{n:016x}" for n in range(257))}, "there are 257 hashes"),
         ("code", {"dummies_per_user": 1.0}, "discover has no dummies"),
-        ("code", {"local_epsilon": math.inf}, "other_weight is 0"),
+        ("code", {"local_epsilon": math.inf}, "open data always needs noise"),
         ("code", {"local_epsilon": 0.0}, "local_epsilon is 0 or left out"),
     ],
 )
