@@ -9,13 +9,13 @@ bit unset, and q* if the text sets it:
 
 import dataclasses
 import math
-from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from typing import Final, Self
+from functools import cached_property
+from typing import Final
 
 from common.errors import TaskError
-from common.mechanisms.reduction import MatchCountReduction
+from common.mechanisms.reduction import MatchCountReduction, PureReduction, Reduction
 from common.mechanisms.weights import epsilon_of_odds
 from common.task.specs import INSTANT_SUM, PERMANENT_SUM, RapporSpec
 
@@ -25,45 +25,42 @@ _TOTAL: Final = 2 * PERMANENT_SUM * INSTANT_SUM
 """Denominator of p* and q*: 256 for the permanent bit, times 65536 for the report's."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+def rounded_weights(f: Probability, p: Probability, q: Probability) -> tuple[int, int, int]:
+    """
+    Round f up to 128ths, p up and q down to 65536ths, and return these weights.
+
+    Rounding only adds noise, so no ε exceeds that of the given probabilities.
+
+    Raises:
+        TaskError: A number is not in 0 .. 1, f rounds to 1, or p does not stay below q.
+    """
+    permanent = math.ceil(_exact("f", f) * PERMANENT_SUM)
+    unset = math.ceil(_exact("p", p) * INSTANT_SUM)
+    shown = math.floor(_exact("q", q) * INSTANT_SUM)
+    if permanent == PERMANENT_SUM:
+        raise TaskError(f"f is {f}; rounded up to {PERMANENT_SUM}ths it must be below 1")
+    if unset >= shown:
+        raise TaskError(f"p is {p} and q {q}; rounded to {INSTANT_SUM}ths p must be below q")
+    return permanent, unset, shown
+
+
 class RapporProbabilities:
-    """The integer weights of f, in 128ths, and of p and q, in 65536ths; see `rappor.py`."""
+    """Base class of `Rappor`: the probabilities of a task's integer weights, and their ε."""
 
-    permanent: int
-    unset: int
-    set: int
+    spec: RapporSpec
 
-    @classmethod
-    def rounded(cls, f: Probability, p: Probability, q: Probability) -> Self:
-        """
-        Round f up to 128ths, p up and q down to 65536ths. Run by the analyzer.
+    def _odds(self, same: int, opposite: int) -> int:
+        """Return p* or q* times _TOTAL, from the weight that the bit has, and that of the other."""
+        weight = self.spec.permanent_weight
+        return (2 * PERMANENT_SUM - weight) * same + weight * opposite
 
-        Rounding only adds noise, so no ε exceeds that of the given probabilities.
-
-        Raises:
-            TaskError: A number is not in 0 .. 1, f rounds to 1, or p does not stay below q.
-        """
-        permanent = math.ceil(_exact("f", f) * PERMANENT_SUM)
-        unset = math.ceil(_exact("p", p) * INSTANT_SUM)
-        shown = math.floor(_exact("q", q) * INSTANT_SUM)
-        if permanent == PERMANENT_SUM:
-            raise TaskError(f"f is {f}; rounded up to {PERMANENT_SUM}ths it must be below 1")
-        if unset >= shown:
-            raise TaskError(f"p is {p} and q {q}; rounded to {INSTANT_SUM}ths p must be below q")
-        return cls(permanent=permanent, unset=unset, set=shown)
-
-    @classmethod
-    def of(cls, spec: RapporSpec) -> Self:
-        """Return the weights of a task."""
-        return cls(permanent=spec.permanent_weight, unset=spec.unset_weight, set=spec.set_weight)
-
-    @property
+    @cached_property
     def _unset_odds(self) -> int:
-        return (2 * PERMANENT_SUM - self.permanent) * self.unset + self.permanent * self.set
+        return self._odds(self.spec.unset_weight, self.spec.set_weight)
 
-    @property
+    @cached_property
     def _set_odds(self) -> int:
-        return (2 * PERMANENT_SUM - self.permanent) * self.set + self.permanent * self.unset
+        return self._odds(self.spec.set_weight, self.spec.unset_weight)
 
     @property
     def unset_probability(self) -> float:
@@ -75,24 +72,41 @@ class RapporProbabilities:
         """Probability q* that a report sets a bit that the text sets."""
         return self._set_odds / _TOTAL
 
-    def report_epsilon(self, hashes: int) -> float:
+    @cached_property
+    def local_epsilon(self) -> float:
         """
-        Return the local ε of ONE report: h·ln(q*(1-p*) / (p*(1-q*))), rounded up [EPK14].
+        Local ε of ONE report: h·ln(q*(1-p*) / (p*(1-q*))), rounded up [EPK14].
 
         In the least private pair, two texts set 2h different bits. Texts that share bits, or whose
         hashes coincide, are more private. The cohort does not depend on the text.
         """
         likelier = self._set_odds * (_TOTAL - self._unset_odds)
         rarer = self._unset_odds * (_TOTAL - self._set_odds)
-        return epsilon_of_odds(likelier, rarer, hashes)
+        return epsilon_of_odds(likelier, rarer, self.spec.hashes)
 
-    def permanent_epsilon(self, hashes: int) -> float:
-        """Return the permanent ε, 2h·ln((1-f/2) / (f/2)) [EPK14], rounded up; infinite at f = 0."""
-        return epsilon_of_odds(2 * PERMANENT_SUM - self.permanent, self.permanent, 2 * hashes)
-
-    def one_hash_reduction(self, *, third: bool) -> MatchCountReduction:
+    @cached_property
+    def permanent_epsilon(self) -> float:
         """
-        Describe one report of RAPPOR with one hash, in any number of cohorts, as a match count.
+        Local ε of any number of reports on ONE text: 2h·ln((1-f/2) / (f/2)), rounded up [EPK14].
+
+        Infinite if f is 0. If a user's text changes, each text has its own ε; the bound fails if
+        one text can be inferred from another.
+        """
+        weight = self.spec.permanent_weight
+        return epsilon_of_odds(2 * PERMANENT_SUM - weight, weight, 2 * self.spec.hashes)
+
+    def keeps_promise(self, local_epsilon: float) -> bool:
+        """
+        Check that one report is local_epsilon-private. Run by the user agent.
+
+        Comparing floats is safe: `self.local_epsilon` is computed to 60 digits and rounded up.
+        """
+        return local_epsilon >= self.local_epsilon
+
+    @property
+    def reduction(self) -> Reduction:
+        """
+        A match count for one hash, in any number of cohorts, else the local ε alone.
 
         Let U draw a uniform cohort and set every bit with probability p*. A report supports a text
         if the text's bit in the report's cohort is set; U supports any text with probability p*.
@@ -102,17 +116,19 @@ class RapporProbabilities:
         with probability s + (1-s)·p* ≥ 1/l; fewer collisions are less private, so 1/l bounds every
         pair.
 
-        `third` states that distinct texts never share a bit. Otherwise `third_value` is "none" and
-        attacks do not cover the mechanism.
+        Attacks cover it only if there are three texts, and no two of them ever share a bit.
         """
+        if self.spec.hashes > 1:
+            return PureReduction(local_epsilon=self.local_epsilon)
         rest = _TOTAL - self._unset_odds
         reduction = MatchCountReduction.of_support_sets(
             answers=_TOTAL / self._unset_odds,
-            local_epsilon=self.report_epsilon(1),
+            local_epsilon=self.local_epsilon,
             blanket=(_TOTAL - self._set_odds) / rest,
             signal=(self._set_odds - self._unset_odds) / rest,
             independent=True,
         )
+        third = self.spec.encoding == "labels" and self.spec.bits > 2  # noqa: PLR2004  # third text
         return reduction if third else dataclasses.replace(reduction, third_value="none")
 
 

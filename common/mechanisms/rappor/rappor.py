@@ -23,15 +23,18 @@ from common.mechanisms.base import Counts, Reports, check_report_bytes
 from common.mechanisms.bits import batches, bit_field, spare_bits_clear
 from common.mechanisms.rappor import bloom
 from common.mechanisms.rappor import permanent_response as permanent
-from common.mechanisms.rappor.probabilities import Probability, RapporProbabilities
-from common.mechanisms.reduction import PureReduction, Reduction
+from common.mechanisms.rappor.probabilities import (
+    Probability,
+    RapporProbabilities,
+    rounded_weights,
+)
 from common.task.specs import INSTANT_SUM, Encoding, RapporSpec, check_labels
 
 _DEFAULT_BYTES: Final = 256
 
 
 @dataclass(frozen=True)
-class Rappor:
+class Rappor(RapporProbabilities):
     """RAPPOR with integer weights. Pure; vectorised over users."""
 
     spec: RapporSpec
@@ -67,7 +70,7 @@ class Rappor:
         """
         Choose the integer weights for f, p and q. Run by the analyzer.
 
-        f, p and q are rounded so that no ε grows; see `RapporProbabilities.rounded`.
+        f, p and q are rounded so that no ε grows; see `rounded_weights`.
 
         Args:
             bits: k.
@@ -84,16 +87,16 @@ class Rappor:
         Raises:
             TaskError: A number is out of its range, or there would be no noise.
         """
-        probabilities = RapporProbabilities.rounded(f, p, q)
+        permanent_weight, unset_weight, set_weight = rounded_weights(f, p, q)
         return RapporSpec(
             name="rappor",
             encoding=encoding,
             bits=bits,
             hashes=hashes,
             cohorts=cohorts,
-            permanent_weight=probabilities.permanent,
-            unset_weight=probabilities.unset,
-            set_weight=probabilities.set,
+            permanent_weight=permanent_weight,
+            unset_weight=unset_weight,
+            set_weight=set_weight,
             most_bytes=most_bytes,
             question=question,
             report_bytes=_layout(bits).itemsize,
@@ -117,52 +120,6 @@ class Rappor:
         At least one bit is spare and 0, so that no report is the null report.
         """
         return _layout(self.spec.bits)
-
-    @cached_property
-    def _probabilities(self) -> RapporProbabilities:
-        return RapporProbabilities.of(self.spec)
-
-    @property
-    def unset_probability(self) -> float:
-        """Probability p* that a report sets a bit that the text leaves unset."""
-        return self._probabilities.unset_probability
-
-    @property
-    def set_probability(self) -> float:
-        """Probability q* that a report sets a bit that the text sets."""
-        return self._probabilities.set_probability
-
-    @cached_property
-    def local_epsilon(self) -> float:
-        """Local ε of ONE report, rounded up; see `RapporProbabilities.report_epsilon`."""
-        return self._probabilities.report_epsilon(self.spec.hashes)
-
-    @cached_property
-    def permanent_epsilon(self) -> float:
-        """
-        Local ε of any number of reports on ONE text: 2h·ln((1-f/2) / (f/2)), rounded up [EPK14].
-
-        Infinite if f is 0. If a user's text changes, each text has its own ε; the bound fails if
-        one text can be inferred from another.
-        """
-        return self._probabilities.permanent_epsilon(self.spec.hashes)
-
-    def keeps_promise(self, local_epsilon: float) -> bool:
-        """
-        Check that one report is local_epsilon-private. Run by the user agent.
-
-        Comparing floats is safe: `self.local_epsilon` is computed to 60 digits and rounded up.
-        """
-        return local_epsilon >= self.local_epsilon
-
-    @property
-    def reduction(self) -> Reduction:
-        """A match count for one hash, else the local ε alone."""
-        spec = self.spec
-        if spec.hashes > 1:
-            return PureReduction(local_epsilon=self.local_epsilon)
-        third = spec.encoding == "labels" and spec.bits > 2  # noqa: PLR2004  # two have no third
-        return self._probabilities.one_hash_reduction(third=third)
 
     def set_bits(self, texts: Sequence[str | bytes]) -> NDArray[np.intp]:
         """

@@ -9,11 +9,17 @@ import pytest
 from common.accounting.reference.general_blanket import rappor_pair
 from common.accounting.reference.randomizers import rappor_probabilities
 from common.errors import TaskError
-from common.mechanisms.rappor.probabilities import Probability, RapporProbabilities
+from common.mechanisms.rappor.probabilities import Probability, rounded_weights
+from common.mechanisms.rappor.rappor import Rappor
+from common.mechanisms.reduction import MatchCountReduction
 from tests.support.exhaustive_delta import Distribution
 from tests.support.reference_bounds import unary
 
 _PRECISE: Final = Context(prec=80)
+
+
+def _rappor(f: Probability, p: Probability, q: Probability, hashes: int = 1) -> Rappor:
+    return Rappor.of(Rappor.specify(bits=32, hashes=hashes, f=f, p=p, q=q), ())
 
 
 @pytest.mark.parametrize(
@@ -30,10 +36,10 @@ def test_epsilons_match_published_ones(  # noqa: PLR0917
     hashes: int, f: str, p: str, q: str, report: float, lifetime: float
 ) -> None:
     """The ε of one report and of a lifetime equal the published figures."""
-    probabilities = RapporProbabilities.rounded(Fraction(f), Fraction(p), Fraction(q))
+    rappor = _rappor(Fraction(f), Fraction(p), Fraction(q), hashes)
 
-    assert report == pytest.approx(probabilities.report_epsilon(hashes), abs=6e-5)
-    assert lifetime == pytest.approx(probabilities.permanent_epsilon(hashes), abs=6e-5)
+    assert report == pytest.approx(rappor.local_epsilon, abs=6e-5)
+    assert lifetime == pytest.approx(rappor.permanent_epsilon, abs=6e-5)
 
 
 @pytest.mark.parametrize(
@@ -42,16 +48,17 @@ def test_epsilons_match_published_ones(  # noqa: PLR0917
 )
 def test_rounding_increases_no_epsilon(f: Probability, p: Probability, q: Probability) -> None:
     """Each probability moves by less than one step, towards more noise."""
-    probabilities = RapporProbabilities.rounded(f, p, q)
+    rappor = _rappor(f, p, q)
+    permanent, rounded_p, rounded_q = rounded_weights(f, p, q)
     exact_f, exact_p, exact_q = Fraction(f), Fraction(p), Fraction(q)
     unset = (1 - exact_f) * exact_p + exact_f * (exact_p + exact_q) / 2
     shown = (1 - exact_f) * exact_q + exact_f * (exact_p + exact_q) / 2
 
-    assert 0 <= Fraction(probabilities.permanent, 128) - exact_f < Fraction(1, 128)
-    assert 0 <= Fraction(probabilities.unset, 65536) - exact_p < Fraction(1, 65536)
-    assert 0 <= exact_q - Fraction(probabilities.set, 65536) < Fraction(1, 65536)
-    assert probabilities.report_epsilon(1) <= math.log(shown * (1 - unset) / (unset * (1 - shown)))
-    assert probabilities.permanent_epsilon(1) <= 2 * math.log((2 - exact_f) / exact_f)
+    assert 0 <= Fraction(permanent, 128) - exact_f < Fraction(1, 128)
+    assert 0 <= Fraction(rounded_p, 65536) - exact_p < Fraction(1, 65536)
+    assert 0 <= exact_q - Fraction(rounded_q, 65536) < Fraction(1, 65536)
+    assert rappor.local_epsilon <= math.log(shown * (1 - unset) / (unset * (1 - shown)))
+    assert rappor.permanent_epsilon <= 2 * math.log((2 - exact_f) / exact_f)
 
 
 @pytest.mark.parametrize(
@@ -69,7 +76,7 @@ def test_rounding_increases_no_epsilon(f: Probability, p: Probability, q: Probab
 def test_invalid_probabilities_are_refused(f: float, p: float, q: float, sentence: str) -> None:
     """The message names the number that breaks the rule."""
     with pytest.raises(TaskError, match=sentence):
-        RapporProbabilities.rounded(f, p, q)
+        rounded_weights(f, p, q)
 
 
 def _distribution(bits: int, filled: frozenset[int], is_set: float, unset: float) -> Distribution:
@@ -107,13 +114,13 @@ def test_epsilons_match_the_worst_two_texts(
     bits: int, hashes: int, f: float, p: float, q: float
 ) -> None:
     """They equal the maximum over every report and filter, including colliding hashes."""
-    probabilities = RapporProbabilities.rounded(f, p, q)
-    report = _worst(bits, hashes, probabilities.set_probability, probabilities.unset_probability)
+    rappor = _rappor(f, p, q, hashes)
+    report = _worst(bits, hashes, rappor.set_probability, rappor.unset_probability)
 
-    assert report == pytest.approx(probabilities.report_epsilon(hashes), rel=1e-12)
+    assert report == pytest.approx(rappor.local_epsilon, rel=1e-12)
     if f:
         lifetime = _worst(bits, hashes, 1 - f / 2, f / 2)
-        assert lifetime == pytest.approx(probabilities.permanent_epsilon(hashes), rel=1e-12)
+        assert lifetime == pytest.approx(rappor.permanent_epsilon, rel=1e-12)
 
 
 @pytest.mark.parametrize("hashes", [1, 3, 16])
@@ -122,23 +129,26 @@ def test_epsilons_are_rounded_up_and_by_no_more_than_a_float(
     hashes: int, a: int, p: int, q: int
 ) -> None:
     """The next lower float is below the 80-digit value computed from p* and q* of the paper."""
-    probabilities = RapporProbabilities(permanent=a, unset=p, set=q)
     f, low, high = Fraction(a, 128), Fraction(p, 65536), Fraction(q, 65536)
+    rappor = _rappor(f, low, high, hashes)
     unset = f * (low + high) / 2 + (1 - f) * low
     shown = f * (low + high) / 2 + (1 - f) * high
     ratio = shown * (1 - unset) / (unset * (1 - shown))
     exact = hashes * _PRECISE.ln(_PRECISE.divide(ratio.numerator, ratio.denominator))
-    stated = probabilities.report_epsilon(hashes)
+    stated = rappor.local_epsilon
 
-    assert float(unset) == probabilities.unset_probability
-    assert float(shown) == probabilities.set_probability
+    assert float(unset) == rappor.unset_probability
+    assert float(shown) == rappor.set_probability
     assert Decimal(math.nextafter(stated, 0)) < exact <= Decimal(stated)
 
 
 @pytest.mark.parametrize(("f", "p", "q"), [(0.5, 0.5, 0.75), (0.25, 0.25, 0.75), (0.5, 0.0, 1.0)])
 def test_the_reduction_matches_the_one_from_floats(f: float, p: float, q: float) -> None:
     """It also matches the general blanket."""
-    found = RapporProbabilities.rounded(f, p, q).one_hash_reduction(third=True)
+    labels = tuple("abc")
+    spec = Rappor.specify(bits=3, encoding="labels", f=f, p=p, q=q)
+    found = Rappor.of(spec, labels).reduction
+    assert isinstance(found, MatchCountReduction)
     expected = unary(*rappor_probabilities(f, p, q))
     pair = rappor_pair(f, p, q, hashes=1)
 
