@@ -1,4 +1,8 @@
-"""Generalized randomized response (GRR, k-RR) over a small domain [KBR16]."""
+"""
+Generalized randomized response (GRR, k-RR) over a small domain [KBR16].
+
+Over two items it is Warner's randomized response for a bit [War65].
+"""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -7,7 +11,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from common.errors import ReportError, TaskError
+from common.errors import ReportError
 from common.mechanisms.base import Channel, Counts, MechanismRequest, Reports, Vector, check_values
 from common.mechanisms.reduction import MatchCountReduction
 from common.mechanisms.support import SupportCounting
@@ -120,14 +124,3 @@ class Grr(OddsOfWeights, SupportCounting):
             signal=real_share * self.reduction.signal,
             floor=real_share * self.q + (1 - real_share) * self.q_dummy,
         )
-
-
-@dataclass(frozen=True)
-class Warner(Grr):
-    """Randomized response for a bit [War65]: GRR over two items."""
-
-    def __post_init__(self) -> None:
-        if self.domain_size != 2:  # noqa: PLR2004  # a bit has two values
-            raise TaskError(
-                f"domain_size is {self.domain_size}; for Warner's randomized response it must be 2"
-            )

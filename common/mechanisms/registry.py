@@ -17,7 +17,7 @@ from common.mechanisms.numeric.mean_est import MeanEst
 from common.mechanisms.numeric.multi_rphm import MultiRphm
 from common.mechanisms.numeric.number import NumberMechanism
 from common.mechanisms.numeric.piecewise import Hybrid, Piecewise
-from common.mechanisms.randomized_response import Grr, Warner
+from common.mechanisms.randomized_response import Grr
 from common.mechanisms.rappor.rappor import Rappor
 from common.mechanisms.signed import Signed
 from common.mechanisms.square_wave import SquareWave
@@ -42,7 +42,7 @@ class MechanismFactory(Protocol):
 _ITEM_MECHANISMS: Final[Mapping[MechanismName, type[MechanismFactory]]] = MappingProxyType(
     {
         "grr": Grr,
-        "warner": Warner,
+        "warner": Grr,
         "symmetric-unary": SymmetricUnary,
         "optimized-unary": OptimizedUnary,
         "local-hashing": LocalHashing,

@@ -10,7 +10,7 @@ from common.mechanisms.base import Mechanism
 from common.mechanisms.hashing.finite_field import HashFamily
 from common.mechanisms.hashing.local_hashing import LocalHashing
 from common.mechanisms.hashing.string_hashing import StringHashing
-from common.mechanisms.randomized_response import Grr, Warner
+from common.mechanisms.randomized_response import Grr
 from common.mechanisms.square_wave import SquareWave
 from common.mechanisms.unary import OptimizedUnary, SymmetricUnary
 from common.mechanisms.weights import ResponseWeights
@@ -29,7 +29,7 @@ def example(name: str, *, items: int = 6, odds: ResponseWeights | None = None) -
     weights = ResponseWeights(true=3, other=1) if odds is None else odds
     examples: dict[str, Mechanism] = {
         "grr": Grr(items, weights),
-        "warner": Warner(2, weights),
+        "warner": Grr(2, weights),
         "symmetric-unary": SymmetricUnary(items, weights),
         "optimized-unary": OptimizedUnary(items, weights),
         "binary-hashing": LocalHashing(items, _least_field(items, 2), weights, NONCE),

@@ -17,7 +17,7 @@ from typing import Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from common.errors import ReportError, TaskError
+from common.errors import ReportError
 from common.mechanisms.base import Counts, MechanismRequest, Reports, check_answers, check_values
 from common.mechanisms.hashing.hashed_response import REPORT_DTYPE, HashedResponse
 from common.mechanisms.hashing.local_hashing import mix
@@ -53,20 +53,11 @@ class StringHashing(HashedResponse):
     """Local hashing of strings, estimated for a list of candidates."""
 
     candidates: tuple[str, ...]
-    """The task's labels."""
+    """The task's labels, at least one."""
     buckets: int
     weights: ResponseWeights
     nonce: bytes
     """The task's nonce, which keys the digests."""
-
-    def __post_init__(self) -> None:
-        if not self.candidates:
-            raise TaskError("there are no labels; hashing strings needs candidates")
-        try:
-            "".join(self.candidates).encode()
-        except UnicodeEncodeError as error:
-            raise TaskError("a label cannot be encoded in UTF-8") from error
-        _ = self._total
 
     @classmethod
     def specify(cls, request: MechanismRequest) -> MechanismSpec:

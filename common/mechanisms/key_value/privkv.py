@@ -27,7 +27,7 @@ from common.mechanisms.numeric.number import to_grid
 from common.mechanisms.reduction import PureReduction
 from common.mechanisms.weights import ResponseWeights, epsilon_of_odds, odds_keep
 from common.protocols import KeyValueMechanismName
-from common.task.specs import MAX_KEYS, MAX_WEIGHT_SUM, KeyValueSpec, check_int_range, spec_as
+from common.task.specs import KeyValueSpec, spec_as
 from common.task.task import Task, check_local_epsilon
 
 STEPS: Final = 2**16
@@ -55,22 +55,6 @@ class PairRequest:
 @dataclass(frozen=True)
 class PrivKv(PairEstimator):
     """Randomize one key of each user; estimate shares and means of all keys."""
-
-    def __post_init__(self) -> None:
-        check_int_range("the number of keys", self.keys, 1, MAX_KEYS)
-        if len(self.fakes) not in {0, self.keys}:
-            raise TaskError(
-                f"there are {len(self.fakes)} fake values and {self.keys} keys; "
-                "there must be one per key, or none"
-            )
-        if self.value.other == 0:
-            raise TaskError("value_other_weight is 0; it must be at least 1")
-        if not 1 <= self.key_other <= self.key_true <= MAX_WEIGHT_SUM - self.key_other:
-            raise TaskError(
-                f"the weights of a key are {self.key_true} and {self.key_other}; they must satisfy "
-                f"1 <= other <= true, and add up to at most {MAX_WEIGHT_SUM}"
-            )
-        _ = self.value.total(2)
 
     @classmethod
     def specify(cls, request: PairRequest) -> KeyValueSpec:
@@ -110,10 +94,9 @@ class PrivKv(PairEstimator):
     @classmethod
     def of_spec(cls, spec: KeyValueSpec, keys: int) -> Self:
         """
-        Build the mechanism from a task's description and its number of keys.
+        Build the mechanism from a task's description and its number of keys, checked by the Task.
 
-        Raises:
-            TaskError: An integer is out of range, or report_bytes or the number of fakes is wrong.
+        Raises TaskError if report_bytes is wrong.
         """
         check_report_bytes(spec, _REPORT)
         width = spec.high - spec.low

@@ -29,7 +29,7 @@ from common.mechanisms.numeric.piecewise import Hybrid
 from common.mechanisms.reduction import MatchCountReduction, PureReduction, Reduction
 from common.mechanisms.weights import ResponseWeights
 from common.protocols import NumberMechanismName
-from common.task.specs import MAX_DIMENSIONS, NumberSpec, check_int_range
+from common.task.specs import NumberSpec
 
 Answer = TypeVar("Answer", bound=CodedNumber)
 
@@ -47,13 +47,12 @@ class SampledCoordinates(Generic[Answer]):
     """Report `sampled` of `dimensions` numbers, each randomized by `answer`."""
 
     dimensions: int
-    """d, 1 .. MAX_DIMENSIONS."""
+    """d, at least 1."""
     sampled: int
     """k, 1 .. d."""
     answer: Answer
 
     def __post_init__(self) -> None:
-        check_int_range("dimensions", self.dimensions, 1, MAX_DIMENSIONS)
         if not 1 <= self.sampled <= self.dimensions:
             raise TaskError(
                 f"sampled is {self.sampled}; it must be between 1 and dimensions, {self.dimensions}"

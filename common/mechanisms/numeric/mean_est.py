@@ -33,7 +33,6 @@ from common.mechanisms.reduction import MatchCountReduction
 from common.mechanisms.sampling import exact_coins
 from common.mechanisms.weights import OddsOfWeights, ResponseWeights
 from common.protocols import NumberMechanismName
-from common.task.specs import MAX_DIMENSIONS, check_int_range
 
 _CHUNK: Final = 1 << 20
 """Coordinates drawn at a time, to bound memory."""
@@ -52,9 +51,6 @@ class MeanEst(OddsOfWeights, SpecifiedNumbers):
 
     dimensions: int
     weights: ResponseWeights
-
-    def __post_init__(self) -> None:
-        check_int_range("dimensions", self.dimensions, 1, MAX_DIMENSIONS)
 
     @classmethod
     def for_epsilon(cls, dimensions: int, local_epsilon: float) -> Self:

@@ -18,7 +18,7 @@ from typing import Any, Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from common.errors import ReportError, TaskError, ValueRangeError
+from common.errors import ReportError, ValueRangeError
 from common.mechanisms.base import Counts, Reports, check_report_bytes
 from common.mechanisms.bits import batches, bit_field, spare_bits_clear
 from common.mechanisms.rappor import bloom
@@ -28,7 +28,7 @@ from common.mechanisms.rappor.probabilities import (
     RapporProbabilities,
     rounded_weights,
 )
-from common.task.specs import INSTANT_SUM, Encoding, RapporSpec, check_labels
+from common.task.specs import INSTANT_SUM, Encoding, RapporSpec
 
 _DEFAULT_BYTES: Final = 256
 
@@ -45,14 +45,6 @@ class Rappor(RapporProbabilities):
         check_report_bytes(self.spec, self.report_dtype)
         if self.spec.encoding == "bloom":
             bloom.check_hashes(self.spec.bits, self.spec.hashes)
-            if self.labels:
-                raise TaskError(
-                    f"there are {len(self.labels)} labels; for a Bloom filter there must be none"
-                )
-        elif not self.labels:
-            raise TaskError("there are no labels; the encoding labels needs one per bit")
-        else:
-            check_labels(self.labels, self.spec.bits)
 
     @staticmethod
     def specify(
@@ -108,7 +100,7 @@ class Rappor(RapporProbabilities):
         Build the mechanism from a task's description. Run by the user agent and the analyzer.
 
         With a Bloom filter the labels are candidates, and the mechanism does not use them. Raises
-        TaskError if the integers are not valid for RAPPOR, or there is not one label per bit.
+        TaskError if the integers are not valid for RAPPOR; a Task has checked its labels.
         """
         return cls(spec, tuple(labels) if spec.encoding == "labels" else ())
 

@@ -1,8 +1,6 @@
 import numpy as np
-import pytest
 
-from common.errors import TaskError
-from common.mechanisms.randomized_response import Grr, Warner
+from common.mechanisms.randomized_response import Grr
 from common.mechanisms.weights import ResponseWeights
 from tests.support.mechanisms import Scripted
 
@@ -16,10 +14,8 @@ def test_q_is_exact_if_p_rounds_to_one() -> None:
 
 
 def test_warner_answers_truthfully_with_its_weight() -> None:
-    """Three of four draws give the truth, and only a domain of two is allowed."""
-    warner = Warner(2, ResponseWeights(true=3, other=1))
+    """Three of four draws give the truth."""
+    warner = Grr(2, ResponseWeights(true=3, other=1))
     for bit in (0, 1):
         reports = warner.randomize(np.full(4, bit), Scripted(np.arange(4)))
         assert [bit, bit, bit, 1 - bit] == reports["item"].tolist()
-    with pytest.raises(TaskError, match="domain_size is 3; for Warner's"):
-        Warner(3, ResponseWeights(true=3, other=1))

@@ -1,5 +1,4 @@
 import dataclasses
-import math
 from typing import Any
 
 import numpy as np
@@ -72,9 +71,7 @@ def test_a_task_states_its_mechanism_in_one_form_only(
 @pytest.mark.parametrize(
     ("name", "domain_size", "local_epsilon", "message"),
     [
-        ("symmetric-unary", 5, math.inf, "needs local noise"),
         ("optimized-unary", 2**20, 1.0, "it must be at most 524287"),
-        ("warner", 3, 1.0, "it must be 2"),
         ("square-wave", 2**24, 1.0, "buckets is 25369934; it must lie"),
         ("string-hashing", 5, 1.0, "buckets is 0"),
         ("grr", 5, 21.0, "local_epsilon is 21.0"),

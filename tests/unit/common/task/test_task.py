@@ -206,6 +206,22 @@ def test_a_task_keeps_its_protocols_row(
 
 
 @pytest.mark.parametrize(
+    ("protocol", "changes", "message"),
+    [
+        ("ldp-warner", {"domain_size": 3}, "ldp-warner collects a bit; domain_size is 3"),
+        ("ldp-olh-strings", {}, "ldp-olh-strings hashes labels; the task has none"),
+        ("ldp-oue", {"local_epsilon": math.inf}, "ldp-oue needs local noise; other_weight is 0"),
+    ],
+)
+def test_a_task_meets_its_protocols_conditions(
+    protocol: str, changes: dict[str, Any], message: str
+) -> None:
+    """A bit has two values, strings are hashed for candidates, and bits need noise."""
+    with pytest.raises(TaskError, match=message):
+        published(protocol=protocol, dummies_per_user=0, buckets=0, **changes)
+
+
+@pytest.mark.parametrize(
     ("fraction", "users", "honest"), [(0.9, 10, 9), (1.0, 7, 7), (0.29, 100, 29), (0.1, 9, 0)]
 )
 def test_the_honest_fraction_is_the_decimal_that_is_shown(

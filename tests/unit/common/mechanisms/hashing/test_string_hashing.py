@@ -1,11 +1,9 @@
-import dataclasses
 from typing import Final
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from common.errors import TaskError
 from common.mechanisms.hashing.string_hashing import StringHashing, bucket_of
 from common.mechanisms.weights import ResponseWeights
 
@@ -96,12 +94,3 @@ def test_the_reduction_assumes_no_collisions() -> None:
 
     assert (5, 0.0) == (reduction.answers, reduction.collision)
     assert reduction.blanket + reduction.signal == pytest.approx(1, abs=1e-15)
-
-
-@pytest.mark.parametrize(
-    ("labels", "message"), [((), "no labels"), (("a", "\ud800"), "encoded in UTF-8")]
-)
-def test_labels_that_cannot_be_hashed_are_refused(labels: tuple[str, ...], message: str) -> None:
-    """There must be candidates that UTF-8 can encode."""
-    with pytest.raises(TaskError, match=message):
-        dataclasses.replace(_hashing(), candidates=labels)

@@ -187,29 +187,19 @@ def test_invalid_texts_are_refused(name: str, text: str | bytes, message: str) -
 
 
 @pytest.mark.parametrize(
-    ("spec", "labels", "sentence"),
+    ("spec", "sentence"),
     [
-        (_BASIC, [], "there are no labels"),
-        (_BASIC, ["a"] * 4, "there are 4 labels for a domain_size of 5"),
-        (_BASIC, ["a"] * 5, "two items have the same label"),
-        (
-            dataclasses.replace(_FULL, report_bytes=9),
-            [],
-            "for this mechanism it must be 5",
-        ),
+        (dataclasses.replace(_FULL, report_bytes=9), "for this mechanism it must be 5"),
         (
             dataclasses.replace(_FULL, bits=264, hashes=9, report_bytes=36),
-            [],
             "hashes is 9; for a filter of 264 bits it must be at most 8",
         ),
     ],
 )
-def test_invalid_specifications_are_refused(
-    spec: RapporSpec, labels: list[str], sentence: str
-) -> None:
+def test_invalid_specifications_are_refused(spec: RapporSpec, sentence: str) -> None:
     """The message names the number or the rule that is broken."""
     with pytest.raises(TaskError, match=sentence):
-        Rappor.of(spec, labels)
+        Rappor.of(spec, [])
 
 
 def test_only_one_hash_is_a_match_count() -> None:
