@@ -17,11 +17,11 @@ from common.accounting.count_distributions import (
     Conditioned,
     CountDistribution,
     NegativeBinomial,
+    beyond,
     interval_masses,
     quantile,
     upper_quantile,
 )
-from common.accounting.item_noise import ItemNoiseRelease
 from common.errors import AccountingError
 from common.mechanisms.base import Vector
 from common.task.dummy_spec import DummySpec
@@ -72,8 +72,6 @@ class AnonymitySet:
 
 _MIN_EVENT_PROBABILITY: Final = 1e-6
 """Minimum probability of the conditioning event; bounds for rarer events are useless."""
-_EXCLUDED_TAIL: Final = 1e-20
-"""Maximum probability, charged to δ, that more users are excluded than assumed."""
 
 
 def uniform_dummies(spec: DummySpec, users: int) -> CountDistribution:
@@ -90,39 +88,12 @@ def uniform_dummies(spec: DummySpec, users: int) -> CountDistribution:
     if spec.law != "negative-binomial":
         return Binomial(trials, chance)
     odds = chance / (1 - chance)
-    missing = _missing(_beyond(NegativeBinomial(spec.trials, spec.trials * odds), spec.most), users)
+    missing = _missing(beyond(NegativeBinomial(spec.trials, spec.trials * odds), spec.most), users)
     if missing == 0:
         return NegativeBinomial(trials, trials * odds)
     if missing > 1 - _MIN_EVENT_PROBABILITY:
         return Binomial(0, 0.0)
     return Conditioned(NegativeBinomial(trials, trials * odds), missing)
-
-
-def each_item_release(spec: DummySpec, users: int) -> ItemNoiseRelease:
-    """
-    Return a round in which each user adds a dummy of each item with probability c [BC20].
-
-    A user's total is conditioned to be at most `most`. Let W be the number of the user's dummies of
-    the d - 2 items other than x and x'. Reveal every W, and exclude the users with W > most - 2 by
-    revealing their dummies of x and x'. Other users' dummies of x and x' are independent with
-    probability c, as without conditioning. A user is excluded with probability
-    P(W > most - 2 | total ≤ most) ≤ P(W > most - 2) / P(total ≤ most); the probability that more
-    users are excluded than assumed is charged to δ.
-    """
-    chance = spec.extra_probability
-    few_left = _beyond(Binomial(max(0, spec.trials - 2), chance), spec.most - 2)
-    accepted = 1 - _beyond(Binomial(spec.trials, chance), spec.most)
-    share = few_left / accepted * (1 + RELATIVE_ERROR) if accepted > 0 else 1.0
-    n_excluded = Binomial(users, min(share, 1.0))
-    excluded = min(int(upper_quantile(n_excluded, _EXCLUDED_TAIL)), users)
-    return ItemNoiseRelease(
-        noise=Binomial(users - excluded, chance), missing=_beyond(n_excluded, excluded)
-    )
-
-
-def _beyond(distribution: CountDistribution, most: int) -> float:
-    """Return P(X > most), rounded up."""
-    return float(distribution.tails(np.array([float(most)]))[1][0]) * (1 + RELATIVE_ERROR)
 
 
 def _missing(chance: float, users: int) -> float:

@@ -34,7 +34,7 @@ Run by the analyzer, the user agent and the planner. Replace-one neighbours.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, Self
@@ -45,8 +45,9 @@ from numpy.typing import NDArray
 
 from common.accounting.binomial import RELATIVE_ERROR
 from common.accounting.count_distributions import ROUNDING, Binomial
-from common.accounting.epsilon_search import MAX_EPSILON, least_epsilon
+from common.accounting.epsilon_search import MAX_EPSILON
 from common.accounting.item_noise import RatioClasses
+from common.accounting.releases import Release
 from common.errors import AccountingError
 from common.mechanisms.base import Vector
 from common.mechanisms.reduction import MatchCountReduction
@@ -89,7 +90,7 @@ class Room:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterRelease:
+class ClusterRelease(Release):
     """One round of the protocol `signed`."""
 
     trials: int
@@ -121,7 +122,8 @@ class ClusterRelease:
         """
         Return an upper bound on δ at ε.
 
-        Raises AccountingError if epsilon is negative or not a number. Cost: about a second for new
+        It is the curve of a pair of distributions, because a mixture of pairs is one. Raises
+        AccountingError if epsilon is negative or not a number. Cost: about a second for new
         parameters, then milliseconds; at most .6 GB and 15 seconds, for three rooms whose clusters
         fill the largest grid of counts.
         """
@@ -136,18 +138,6 @@ class ClusterRelease:
             inner = math.log1p(math.expm1(epsilon) / self.signal) * (1 - RELATIVE_ERROR)
         delta = missed + sum(weight * counts.delta(inner) for weight, counts in bins)
         return min(1.0, self.signal * delta)
-
-    def epsilon(self, delta: float) -> float:
-        """Return an upper bound on ε at δ, to a relative 1e-5; infinite if nothing is certified."""
-        return least_epsilon(self.delta, delta=delta, local_epsilon=self.local_epsilon)
-
-    def curve(
-        self,
-        epsilons: Sequence[float],  # noqa: ARG002  # the curve is the same everywhere
-        tolerance: float,  # noqa: ARG002
-    ) -> Callable[[float], float]:
-        """Return `delta` itself: a mixture of pairs of distributions is a pair."""
-        return self.delta
 
 
 class _ItemCounts:

@@ -38,7 +38,6 @@ _DENSE_DEVIATIONS: Final = 4
 """Standard deviations beyond which grid points may be further apart."""
 _MIN_CURVE_DELTA: Final = 1e-17
 """δ at which a curve ends; the rest counts as an infinite loss."""
-_LAYOUT_TOLERANCE: Final = 3e-2
 _CLAIM_STEPS: Final = 64
 _MIN_STEP_RATIO: Final = 2.0**-8
 _CACHE_SIZE: Final = 4096
@@ -83,7 +82,7 @@ def _parts(release: Release) -> tuple[Release, ...]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ComposedRelease:
+class ComposedRelease(Release):
     """One round that consists of independent releases, such as the levels of a hierarchy."""
 
     releases: tuple[Release, ...]
@@ -100,14 +99,6 @@ class ComposedRelease:
     def epsilon(self, delta: float) -> float:
         """Return an upper bound on ε at δ. Errors: see `composed_epsilon`."""
         return composed_epsilon(self.releases, delta)
-
-    def curve(
-        self,
-        epsilons: Sequence[float],  # noqa: ARG002  # the grid does not depend on them
-        tolerance: float,  # noqa: ARG002
-    ) -> Callable[[float], float]:
-        """Return `delta` itself."""
-        return self.delta
 
 
 def _delta_of(releases: Sequence[Release], epsilon: float) -> float:
@@ -191,9 +182,7 @@ def _deviation(release: Release) -> float:
 def _release_curve(release: Release, step: float) -> _GridCurve:
     """Put a release's curve on a grid of this step."""
     deviation = _deviation(release)
-    return _connect(
-        release.curve((deviation, _DENSE_DEVIATIONS * deviation), _LAYOUT_TOLERANCE), step
-    )
+    return _connect(release.curve((deviation, _DENSE_DEVIATIONS * deviation)), step)
 
 
 @lru_cache(maxsize=_CACHE_SIZE)

@@ -187,6 +187,11 @@ def interval_masses(edges: Vector, distribution: CountDistribution) -> Vector:
     return masses_between(*distribution.tails(edges - 1))
 
 
+def beyond(distribution: CountDistribution, most: int) -> float:
+    """Return P(X > most), rounded up."""
+    return float(distribution.tails(np.array([float(most)]))[1][0]) * (1 + RELATIVE_ERROR)
+
+
 def quantile(distribution: CountDistribution, chance: float) -> float:
     """Return the least outcome with P(X ≤ outcome) ≥ chance."""
     return _first(lambda outcome: float(distribution.tails(outcome)[0][0]) >= chance)

@@ -7,11 +7,12 @@ and by the planner for a task that is only planned.
 
 import dataclasses
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Context
 from typing import Final, Self
 
-from common.accounting.anonymity_set import AnonymitySet, each_item_release, uniform_dummies
+from common.accounting.anonymity_set import AnonymitySet, uniform_dummies
 from common.accounting.assumptions import (
     ALONE,
     CLONES,
@@ -41,7 +42,11 @@ from common.accounting.cluster_noise import ClusterRelease
 from common.accounting.composition import ComposedRelease, composed_epsilon
 from common.accounting.count_distributions import MAX_COUNT, Binomial
 from common.accounting.hybrid_noise import HybridRelease
-from common.accounting.item_noise import ItemNoiseRelease, shuffler_noise_distribution
+from common.accounting.item_noise import (
+    ItemNoiseRelease,
+    each_item_release,
+    shuffler_noise_distribution,
+)
 from common.accounting.published import PUBLISHED, BoundSetting
 from common.accounting.releases import (
     AmplifiedRelease,
@@ -340,19 +345,15 @@ def central_epsilon(parameters: PrivacyParameters, release: Release) -> float:
     return min(composed_epsilon(releases, parameters.delta), parameters.local_epsilon_of_all_rounds)
 
 
-def _theorem(release: Release, rounds: int) -> str:
-    """Return the theorem behind the central ε of these rounds."""
-    if isinstance(release, ComposedRelease):
-        return LEVELS
-    if isinstance(release, AmplifiedRelease):
-        return FORMULA_1 if rounds == 1 else COMPOSED
-    if isinstance(release, CloneRelease):
-        return CLONES if rounds == 1 else CLONES_COMPOSED
-    if isinstance(release, ItemNoiseRelease):
-        return ITEM_NOISE if rounds == 1 else ITEM_NOISE_COMPOSED
-    if isinstance(release, ClusterRelease):
-        return CLUSTERS if rounds == 1 else CLUSTERS_COMPOSED
-    return HYBRID if rounds == 1 else HYBRID_COMPOSED
+_THEOREMS: Final[Mapping[type, tuple[str, str]]] = {
+    AmplifiedRelease: (FORMULA_1, COMPOSED),
+    CloneRelease: (CLONES, CLONES_COMPOSED),
+    ClusterRelease: (CLUSTERS, CLUSTERS_COMPOSED),
+    ComposedRelease: (LEVELS, LEVELS),
+    HybridRelease: (HYBRID, HYBRID_COMPOSED),
+    ItemNoiseRelease: (ITEM_NOISE, ITEM_NOISE_COMPOSED),
+}
+"""The theorem behind the central ε of one round, and of several."""
 
 
 def _round_assumptions(parameters: PrivacyParameters) -> tuple[str, ...]:
@@ -393,7 +394,7 @@ def _amplified(
         epsilon=central_epsilon(parameters, release),
         delta=parameters.delta,
         neighbouring=REPLACE_ONE,
-        theorem=_theorem(release, parameters.rounds),
+        theorem=_THEOREMS[type(release)][parameters.rounds > 1],
         assumptions=(
             HONEST_SHUFFLER,
             *assumptions,
@@ -424,7 +425,7 @@ def _against_shuffler_and_analyzer(parameters: PrivacyParameters) -> list[Guaran
         local,
         epsilon=epsilon,
         delta=parameters.delta,
-        theorem=_theorem(release, parameters.rounds),
+        theorem=_THEOREMS[type(release)][parameters.rounds > 1],
         assumptions=(
             *ALONE,
             f"your device adds at least {own_dummies} uniform dummies of its own",

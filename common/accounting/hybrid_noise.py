@@ -50,6 +50,7 @@ from common.accounting.count_distributions import (
 )
 from common.accounting.epsilon_search import MAX_EPSILON, least_epsilon
 from common.accounting.item_noise import ItemNoiseRelease, shuffler_noise_distribution
+from common.accounting.releases import LAYOUT_TOLERANCE
 from common.errors import AccountingError
 from common.mechanisms.base import Vector
 from common.mechanisms.reduction import MatchCountReduction
@@ -122,14 +123,14 @@ class HybridRelease:
             best = min(best, epsilon)
         return best
 
-    def curve(self, epsilons: Sequence[float], tolerance: float) -> Callable[[float], float]:
+    def curve(self, epsilons: Sequence[float]) -> Callable[[float], float]:
         """
         Return the one bound on δ(ε) that is smallest at the smallest of the given ε.
 
         The pointwise minimum would not be the curve of one pair of distributions.
         """
         at = min(epsilons)
-        without = DeltaCurve(self.reduction, self.anonymity_set, epsilons, tolerance)
+        without = DeltaCurve(self.reduction, self.anonymity_set, epsilons, LAYOUT_TOLERANCE)
         curves: list[Callable[[float], float]] = [*self._curves(), without]
         return min(curves, key=lambda curve: curve(at))
 

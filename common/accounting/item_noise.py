@@ -24,23 +24,32 @@ Run by the analyzer, the user agent and the planner. Replace-one neighbours.
 """
 
 import math
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
 
 import numpy as np
 
-from common.accounting.count_distributions import ROUNDING, Binomial, BinomialWindow
-from common.accounting.epsilon_search import MAX_EPSILON, least_epsilon
+from common.accounting.binomial import RELATIVE_ERROR
+from common.accounting.count_distributions import (
+    ROUNDING,
+    Binomial,
+    BinomialWindow,
+    beyond,
+    upper_quantile,
+)
+from common.accounting.epsilon_search import MAX_EPSILON
+from common.accounting.releases import Release
 from common.errors import AccountingError
 from common.mechanisms.base import Vector
-from common.task.dummy_spec import RATIO_SUM, ShufflerSpec
+from common.task.dummy_spec import RATIO_SUM, DummySpec, ShufflerSpec
 
 _TAIL: Final = 1e-30
 """Maximum probability beyond either side of a window, which is charged to δ."""
 _EXTRA_ROUNDINGS: Final = 64
 _LOST_TO_UNDERFLOW: Final = 1e-290
+_EXCLUDED_TAIL: Final = 1e-20
+"""Maximum probability, charged to δ, that more users are excluded than assumed."""
 _GEOMETRIC_ERROR: Final = 1e-11
 """Relative margin, above the error of a power e^x with x > -700, about 10^-13."""
 _CACHE_SIZE: Final = 64
@@ -77,7 +86,7 @@ def shuffler_noise_distribution(spec: ShufflerSpec) -> ItemDistribution:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ItemNoiseRelease:
+class ItemNoiseRelease(Release):
     """One round of a protocol in which every item's count gets independent noise."""
 
     noise: ItemDistribution
@@ -107,17 +116,27 @@ class ItemNoiseRelease:
             raise AccountingError(f"epsilon is {epsilon}; it must be at least 0")
         return min(1.0, self.missing + _classes(self.noise, self.keep_probability).delta(epsilon))
 
-    def epsilon(self, delta: float) -> float:
-        """Return an upper bound on ε at δ, to a relative 1e-5; infinite if nothing is certified."""
-        return least_epsilon(self.delta, delta=delta, local_epsilon=math.inf)
 
-    def curve(
-        self,
-        epsilons: Sequence[float],  # noqa: ARG002  # the curve is exact everywhere
-        tolerance: float,  # noqa: ARG002
-    ) -> Callable[[float], float]:
-        """Return `delta` itself, which is the curve of a pair of distributions."""
-        return self.delta
+def each_item_release(spec: DummySpec, users: int) -> ItemNoiseRelease:
+    """
+    Return a round in which each user adds a dummy of each item with probability c [BC20].
+
+    A user's total is conditioned to be at most `most`. Let W be the number of the user's dummies of
+    the d - 2 items other than x and x'. Reveal every W, and exclude the users with W > most - 2 by
+    revealing their dummies of x and x'. Other users' dummies of x and x' are independent with
+    probability c, as without conditioning. A user is excluded with probability
+    P(W > most - 2 | total ≤ most) ≤ P(W > most - 2) / P(total ≤ most); the probability that more
+    users are excluded than assumed is charged to δ.
+    """
+    chance = spec.extra_probability
+    few_left = beyond(Binomial(max(0, spec.trials - 2), chance), spec.most - 2)
+    accepted = 1 - beyond(Binomial(spec.trials, chance), spec.most)
+    share = few_left / accepted * (1 + RELATIVE_ERROR) if accepted > 0 else 1.0
+    n_excluded = Binomial(users, min(share, 1.0))
+    excluded = min(int(upper_quantile(n_excluded, _EXCLUDED_TAIL)), users)
+    return ItemNoiseRelease(
+        noise=Binomial(users - excluded, chance), missing=beyond(n_excluded, excluded)
+    )
 
 
 class RatioClasses:

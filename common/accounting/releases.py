@@ -7,18 +7,23 @@ which other rounds may share.
 """
 
 import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from common.accounting.amplification import DeltaCurve, delta_upper, epsilon_upper
 from common.accounting.anonymity_set import AnonymitySet
 from common.accounting.clones import CloneReduction
+from common.accounting.epsilon_search import least_epsilon
 from common.mechanisms.reduction import MatchCountReduction
 
 
-class Release(Hashable, Protocol):
+class Release(Protocol):
     """The privacy loss of one released round; hashable, for caches."""
+
+    def __hash__(self) -> int:
+        """Hash the fields, as dataclasses do."""
+        return super().__hash__()
 
     @property
     def local_epsilon(self) -> float:
@@ -28,14 +33,21 @@ class Release(Hashable, Protocol):
         """Return an upper bound on δ at ε. Cost: tenths of a second."""
 
     def epsilon(self, delta: float) -> float:
-        """Return an upper bound on ε at δ, possibly infinite. Cost: tenths of a second."""
+        """Return an upper bound on ε at δ, possibly infinite; by default, to a relative 1e-5."""
+        return least_epsilon(self.delta, delta=delta, local_epsilon=self.local_epsilon)
 
-    def curve(self, epsilons: Sequence[float], tolerance: float) -> Callable[[float], float]:
+    def curve(self, epsilons: Sequence[float]) -> Callable[[float], float]:
         """
-        Return an upper bound on δ as a function of ε, fast to evaluate.
+        Return an upper bound on δ as a function of ε: the curve of one pair of distributions.
 
-        It is accurate at `epsilons`, with the relative error `tolerance`.
+        It is fast to evaluate, and accurate at `epsilons`; by default it is `delta` itself.
         """
+        del epsilons
+        return self.delta
+
+
+LAYOUT_TOLERANCE: Final = 3e-2
+"""Relative error of δ at the ε for which a curve is laid out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,9 +70,9 @@ class AmplifiedRelease:
         """Return an upper bound on ε at δ by formula 1. Errors: see `epsilon_upper`."""
         return epsilon_upper(self.reduction, self.anonymity_set, delta)
 
-    def curve(self, epsilons: Sequence[float], tolerance: float) -> Callable[[float], float]:
+    def curve(self, epsilons: Sequence[float]) -> Callable[[float], float]:
         """Return the bound on δ by formula 1, laid out once for the given ε."""
-        return DeltaCurve(self.reduction, self.anonymity_set, tuple(epsilons), tolerance=tolerance)
+        return DeltaCurve(self.reduction, self.anonymity_set, epsilons, LAYOUT_TOLERANCE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,14 +103,13 @@ class CloneRelease:
     def curve(
         self,
         epsilons: Sequence[float],  # noqa: ARG002  # bins do not depend on them
-        tolerance: float,  # noqa: ARG002
     ) -> Callable[[float], float]:
         """Return the bound on δ as a function of ε, by clones with a coin, on fixed bins."""
         return self._clones.curve(self.anonymity_set)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LocalRelease:
+class LocalRelease(Release):
     """A release protected by local noise alone: the δ(ε) of randomized response [KOV15]."""
 
     local_epsilon: float
@@ -113,14 +124,6 @@ class LocalRelease:
     def epsilon(self, delta: float) -> float:  # noqa: ARG002  # pure ε holds at every δ
         """Return the local ε, which holds at every δ."""
         return self.local_epsilon
-
-    def curve(
-        self,
-        epsilons: Sequence[float],  # noqa: ARG002  # the curve is exact everywhere
-        tolerance: float,  # noqa: ARG002
-    ) -> Callable[[float], float]:
-        """Return `delta` itself."""
-        return self.delta
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,10 +9,10 @@ from common.accounting.anonymity_set import (
     AnonymitySet,
     Bins,
     BlanketSize,
-    each_item_release,
     uniform_dummies,
 )
 from common.accounting.count_distributions import Binomial, Conditioned, NegativeBinomial, Poisson
+from common.accounting.item_noise import each_item_release
 from common.mechanisms.reduction import MatchCountReduction
 from common.protocols import DummyDistribution
 from common.task.dummy_spec import EXTRA_WEIGHT_SUM, DummySpec
