@@ -13,7 +13,6 @@ from common.errors import TaskError
 from common.mechanisms.discovery.prefix_hashing import PrefixHashing
 from common.mechanisms.hashing.local_hashing import optimal_buckets
 from common.mechanisms.key_value.privkv import PairRequest, PrivKv
-from common.mechanisms.numeric.number import NumberRequest
 from common.mechanisms.rappor.rappor import Rappor
 from common.mechanisms.registry import number_mechanism_named, specify
 from common.protocols import ITEM_KINDS, Kind, NumberMechanismName, Protocol, protocol_named
@@ -268,14 +267,8 @@ def _of_numbers(draft: TaskDraft, protocol: Protocol) -> NumberSpec:
     numbers = draft.numbers or NumberDraft()
     names: tuple[NumberMechanismName, ...] = get_args(NumberMechanismName)
     [name] = [name for name in names if name == protocol.mechanism]
-    wanted = NumberRequest(
-        name=name,
-        dimensions=draft.domain_size,
-        low=numbers.low,
-        high=numbers.high,
-        local_epsilon=draft.local_epsilon,
-    )
-    return number_mechanism_named(name).specify(wanted)
+    mechanism = number_mechanism_named(name).for_epsilon(draft.domain_size, draft.local_epsilon)
+    return mechanism.spec(numbers.low, numbers.high)
 
 
 def _of_pairs(draft: TaskDraft) -> KeyValueSpec:

@@ -1,11 +1,13 @@
 """Examples of every mechanism for numbers, and exact distributions of their answers."""
 
+import dataclasses
 from fractions import Fraction
 from typing import Any, Final
 
 import numpy as np
 
-from common.mechanisms.numeric.number import NumberMechanism, NumberRequest
+from common.mechanisms.numeric.multi_rphm import MultiRphm
+from common.mechanisms.numeric.number import NumberMechanism
 from common.mechanisms.registry import number_mechanism_named
 from common.protocols import NumberMechanismName
 from common.task.specs import NumberSpec
@@ -28,27 +30,23 @@ def spec_for(
     name: NumberMechanismName, local_epsilon: float = 1.0, *, dimensions: int | None = None
 ) -> NumberSpec:
     """Return a mechanism's specification for numbers in 0 .. 10."""
-    request = NumberRequest(
-        name=name,
-        dimensions=dimensions_of(name) if dimensions is None else dimensions,
-        low=0.0,
-        high=10.0,
-        local_epsilon=local_epsilon,
-    )
-    return number_mechanism_named(name).specify(request)
+    d = dimensions_of(name) if dimensions is None else dimensions
+    return number_mechanism_named(name).for_epsilon(d, local_epsilon).spec(0.0, 10.0)
 
 
 def class_of(name: NumberMechanismName) -> Any:
-    """Return a mechanism's class; `of_spec` of multi-rphm takes a nonce."""
+    """Return a mechanism's class."""
     return number_mechanism_named(name)
 
 
 def built(spec: NumberSpec, dimensions: int | None = None) -> NumberMechanism:
     """Build a mechanism from its specification."""
     d = dimensions_of(spec.name) if dimensions is None else dimensions
-    more = (NONCE,) if spec.name == "multi-rphm" else ()
-    mechanism: NumberMechanism = class_of(spec.name).of_spec(spec, d, *more)
-    return mechanism
+    mechanism = class_of(spec.name).of_spec(spec, d)
+    if isinstance(mechanism, MultiRphm):
+        mechanism = dataclasses.replace(mechanism, nonce=NONCE)
+    built: NumberMechanism = mechanism
+    return built
 
 
 def number_example(

@@ -102,8 +102,6 @@ class CodedNumber(OddsOfWeights, SpecifiedNumbers):
     `SampledCoordinates` also applies such a mechanism to single coordinates.
     """
 
-    ONE_NUMBER = True
-
     @property
     @abstractmethod
     def answers(self) -> int:

@@ -42,7 +42,6 @@ class Laplace(SpecifiedNumbers):
     """Report place i + noise + FAR·scale, clipped, for a number at grid point i."""
 
     NAME: ClassVar[NumberMechanismName] = "laplace"
-    ONE_NUMBER = True
 
     steps: int
     """Intervals of the grid, even."""

@@ -10,7 +10,7 @@ the noise of Multi-HM times q/d. Scaling by q/d without projection has as much n
 """
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any, ClassVar, Final, Self
 
@@ -23,14 +23,13 @@ from common.mechanisms.base import Counts, Reports, Vector
 from common.mechanisms.numeric.coordinate_sampling import MultiHm
 from common.mechanisms.numeric.number import (
     Moments,
-    NumberRequest,
     Numbers,
-    StatedIntegers,
+    SpecifiedNumbers,
     check_numbers,
 )
 from common.mechanisms.reduction import Reduction
 from common.protocols import NumberMechanismName
-from common.task.specs import NumberSpec, spec_as
+from common.task.specs import NumberSpec
 from common.task.task import NONCE_BYTES, Task
 
 SHARE: Final = 0.3
@@ -70,7 +69,7 @@ MAX_ENTRIES: Final = 2**21
 
 
 @dataclass(frozen=True)
-class MultiRphm(StatedIntegers):
+class MultiRphm(SpecifiedNumbers):
     """Multi-HM on the projected vector; means are mapped back."""
 
     NAME: ClassVar[NumberMechanismName] = "multi-rphm"
@@ -78,7 +77,8 @@ class MultiRphm(StatedIntegers):
     dimensions: int
     inner: MultiHm
     """Multi-HM over q dimensions."""
-    nonce: bytes
+    nonce: bytes = bytes(NONCE_BYTES)
+    """The task's nonce, from which the projection is derived."""
 
     def __post_init__(self) -> None:
         if self.dimensions * self.inner.dimensions > MAX_ENTRIES:
@@ -86,34 +86,21 @@ class MultiRphm(StatedIntegers):
                 f"projected is {self.inner.dimensions} and dimensions {self.dimensions}; "
                 f"their product may be at most {MAX_ENTRIES}"
             )
-        if self.inner.dimensions > self.dimensions:
-            raise TaskError(
-                f"projected is {self.inner.dimensions}; "
-                f"it must be at most dimensions, {self.dimensions}"
-            )
 
     @classmethod
-    def for_epsilon(cls, dimensions: int, local_epsilon: float, nonce: bytes) -> Self:
+    def for_epsilon(cls, dimensions: int, local_epsilon: float) -> Self:
         """Choose q as in [Sun+20], and the integer weights of Multi-HM over q dimensions."""
-        inner = MultiHm.for_epsilon(paper_projected(dimensions), local_epsilon)
-        return cls(dimensions, inner, nonce)
+        return cls(dimensions, MultiHm.for_epsilon(paper_projected(dimensions), local_epsilon))
 
     @classmethod
-    def specify(cls, request: NumberRequest) -> NumberSpec:
-        """Compute a task's integer weights and sizes. Run by the analyzer."""
-        any_nonce = bytes(NONCE_BYTES)
-        mechanism = cls.for_epsilon(request.dimensions, request.local_epsilon, any_nonce)
-        return mechanism.spec(request.low, request.high)
-
-    @classmethod
-    def of_spec(cls, spec: NumberSpec, dimensions: int, nonce: bytes) -> Self:
-        """Build the mechanism from a task's description; any q is valid."""
-        return cls(dimensions, MultiHm.from_spec(spec, spec.projected), nonce).checked(spec)
+    def from_spec(cls, spec: NumberSpec, dimensions: int) -> Self:
+        """Read the parameters from a task's description; any q is valid."""
+        return cls(dimensions, MultiHm.from_spec(spec, spec.projected))
 
     @classmethod
     def of(cls, task: Task) -> Self:
-        """Build the mechanism of a task, whose domain_size is the number of dimensions."""
-        return cls.of_spec(spec_as(task.mechanism, NumberSpec), task.domain_size, task.nonce)
+        """Build the mechanism of a task, with the projection of its nonce."""
+        return replace(super().of(task), nonce=task.nonce)
 
     @property
     def integers(self) -> dict[str, int]:

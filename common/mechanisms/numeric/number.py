@@ -1,6 +1,5 @@
 """The interface of mechanisms for numbers in -1 .. 1, and the code that they share."""
 
-import math
 from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar, Final, Protocol, Self
@@ -12,8 +11,8 @@ from common.errors import TaskError, ValueRangeError
 from common.mechanisms.base import Counts, Randomizer, Reports, Vector
 from common.mechanisms.weights import ResponseWeights
 from common.protocols import NumberMechanismName
-from common.task.specs import MAX_DIMENSIONS, NumberSpec, check_int_range, spec_as
-from common.task.task import Task, check_local_epsilon
+from common.task.specs import NumberSpec, spec_as
+from common.task.task import Task
 
 Numbers = NDArray[np.float64]
 """Values of n users: shape (n, dimensions), each in -1 .. 1."""
@@ -22,25 +21,6 @@ STEPS: Final = 4096
 """Default number of grid intervals. Rounding adds at most 6e-8 to the variance, far below noise."""
 FRACTION_BITS: Final = 32
 """Random bits used to round a number to a grid point."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NumberRequest:
-    """The parameters from which the integer weights of a mechanism for numbers are computed."""
-
-    name: NumberMechanismName
-    dimensions: int
-    """Numbers per user."""
-    low: float
-    high: float
-    local_epsilon: float
-    """Above 0 and at most 20."""
-
-    def __post_init__(self) -> None:
-        check_int_range("dimensions", self.dimensions, 1, MAX_DIMENSIONS)
-        check_local_epsilon(self.local_epsilon)
-        if math.isinf(self.local_epsilon):
-            raise TaskError("local_epsilon is inf; for numbers it must be finite")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -68,8 +48,11 @@ class NumberMechanism(Randomizer, Protocol):
         """Numbers per user."""
 
     @classmethod
-    def specify(cls, request: NumberRequest) -> NumberSpec:
-        """Compute a task's integer weights and sizes, or raise TaskError. Run by the analyzer."""
+    def for_epsilon(cls, dimensions: int, local_epsilon: float) -> Self:
+        """Choose the integer parameters for a local ε in 0 .. 20. Run by the analyzer."""
+
+    def spec(self, low: float, high: float) -> NumberSpec:
+        """Return the task's description of this mechanism, for numbers in low .. high."""
 
     @classmethod
     def of(cls, task: Task) -> Self:
@@ -130,9 +113,9 @@ def rounding_variance(values: Numbers, steps: int) -> NDArray[np.float64]:
     return variance
 
 
-class StatedIntegers(ABC):
+class SpecifiedNumbers(ABC):
     """
-    Base class of mechanisms for numbers that state integer parameters in a task.
+    Base class of mechanisms for numbers, which state integer parameters in a task.
 
     Unused parameters keep their default, so that each mechanism has only one valid description.
     """
@@ -144,41 +127,10 @@ class StatedIntegers(ABC):
     def report_dtype(self) -> np.dtype[Any]:
         """Fixed-size layout of a report."""
 
-    @property
-    @abstractmethod
-    def integers(self) -> dict[str, int]:
-        """The integer fields of a NumberSpec that this mechanism uses, with their values."""
-
-    def spec(self, low: float, high: float) -> NumberSpec:
-        """Return the task's description of this mechanism, for numbers in low .. high."""
-        return NumberSpec(
-            name=self.NAME,
-            low=low,
-            high=high,
-            report_bytes=self.report_dtype.itemsize,
-            **self.integers,
-        )
-
-    def checked(self, spec: NumberSpec) -> Self:
-        """Return this mechanism if a task's description is exactly its own, or raise TaskError."""
-        own = asdict(self.spec(spec.low, spec.high))
-        for field, value in asdict(spec).items():
-            if value != own[field]:
-                raise TaskError(
-                    f"{field} is {value}; for the mechanism {self.NAME} it must be {own[field]}"
-                )
-        return self
-
-
-class SpecifiedNumbers(StatedIntegers):
-    """Base class of mechanisms that do not depend on the task's nonce."""
-
-    ONE_NUMBER: ClassVar[bool] = False
-
     @classmethod
     @abstractmethod
     def for_epsilon(cls, dimensions: int, local_epsilon: float) -> Self:
-        """Choose the integer parameters for a number of dimensions and a local ε."""
+        """Choose the integer parameters for a number of dimensions and a local ε in 0 .. 20."""
 
     @classmethod
     def from_spec(cls, spec: NumberSpec, dimensions: int) -> Self:
@@ -199,31 +151,32 @@ class SpecifiedNumbers(StatedIntegers):
         weights = values.pop("weights", None)
         return values if weights is None else values | odds(weights)
 
-    @classmethod
-    def specify(cls, request: NumberRequest) -> NumberSpec:
-        """Compute a task's integer weights and sizes. Run by the analyzer."""
-        cls._check_dimensions(request.dimensions)
-        mechanism = cls.for_epsilon(request.dimensions, request.local_epsilon)
-        return mechanism.spec(request.low, request.high)
+    def spec(self, low: float, high: float) -> NumberSpec:
+        """Return the task's description of this mechanism, for numbers in low .. high."""
+        return NumberSpec(
+            name=self.NAME,
+            low=low,
+            high=high,
+            report_bytes=self.report_dtype.itemsize,
+            **self.integers,
+        )
 
     @classmethod
     def of_spec(cls, spec: NumberSpec, dimensions: int) -> Self:
-        """Build the mechanism from a task's description, or raise TaskError."""
-        cls._check_dimensions(dimensions)
-        return cls.from_spec(spec, dimensions).checked(spec)
+        """Build the mechanism from a task's description, or raise TaskError if it has another."""
+        mechanism = cls.from_spec(spec, dimensions)
+        own = asdict(mechanism.spec(spec.low, spec.high))
+        for field, value in asdict(spec).items():
+            if value != own[field]:
+                raise TaskError(
+                    f"{field} is {value}; for the mechanism {cls.NAME} it must be {own[field]}"
+                )
+        return mechanism
 
     @classmethod
     def of(cls, task: Task) -> Self:
         """Build the mechanism of a task, whose domain_size is the number of dimensions."""
         return cls.of_spec(spec_as(task.mechanism, NumberSpec), task.domain_size)
-
-    @classmethod
-    def _check_dimensions(cls, dimensions: int) -> None:
-        """Raise TaskError for several dimensions if the mechanism is for one number."""
-        if cls.ONE_NUMBER and dimensions != 1:
-            raise TaskError(
-                f"dimensions is {dimensions}; for the mechanism {cls.NAME} it must be 1"
-            )
 
 
 def odds(weights: ResponseWeights) -> dict[str, int]:

@@ -12,7 +12,7 @@ from common.errors import TaskError, ValueRangeError
 from common.mechanisms.reduction import MatchCountReduction
 from common.protocols import NumberMechanismName
 from common.task.specs import MAX_DIMENSIONS, NumberSpec
-from tests.support.mechanisms import NONCE
+from tests.support.kind_tasks import kind_task
 from tests.support.numbers import (
     EVERY,
     ONE_NUMBER,
@@ -78,9 +78,8 @@ def test_another_mechanisms_integers_are_refused(name: NumberMechanismName) -> N
     """A specification with another name is refused."""
     other: NumberMechanismName = "duchi" if name != "duchi" else "harmony"
     spec = dataclasses.replace(spec_for(name), name=other)
-    more = (NONCE,) if name == "multi-rphm" else ()
     with pytest.raises(TaskError, match=f"name is {other}"):
-        class_of(name).of_spec(spec, dimensions_of(name), *more)
+        class_of(name).of_spec(spec, dimensions_of(name))
 
 
 @pytest.mark.parametrize("name", [name for name in EVERY if name != "laplace"])
@@ -96,18 +95,13 @@ def test_invalid_odds_are_refused(name: NumberMechanismName, weights: tuple[int,
 @_EVERY
 def test_invalid_requests_are_refused(name: NumberMechanismName) -> None:
     """The message names the local ε or the number of dimensions."""
+    protocol = "hybrid-mean" if name == "hybrid" else name
     for local_epsilon in (math.inf, 0.0, -1.0, 20.1, math.nan):
         with pytest.raises(TaskError, match="local_epsilon"):
-            spec_for(name, local_epsilon)
-    if name in ONE_NUMBER:
-        with pytest.raises(TaskError, match=f"dimensions is 2; for the mechanism {name} it must"):
-            spec_for(name, dimensions=2)
-        with pytest.raises(TaskError, match=f"dimensions is 2; for the mechanism {name} it must"):
-            built(spec_for(name), 2)
-        return
-    for dimensions in (0, MAX_DIMENSIONS + 1):
-        with pytest.raises(TaskError, match=f"dimensions is {dimensions}"):
-            spec_for(name, dimensions=dimensions)
+            kind_task(protocol, local_epsilon=local_epsilon)
+    for dimensions in (0, 2 if name in ONE_NUMBER else MAX_DIMENSIONS + 1):
+        with pytest.raises(TaskError, match=f"domain_size is {dimensions}"):
+            kind_task(protocol, domain_size=dimensions)
 
 
 @_EVERY

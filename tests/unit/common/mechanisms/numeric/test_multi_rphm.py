@@ -1,3 +1,4 @@
+import dataclasses
 import itertools
 
 import numpy as np
@@ -9,7 +10,7 @@ from common.mechanisms.numeric.multi_rphm import MultiRphm, paper_projected, pro
 from common.mechanisms.registry import number_mechanism_of
 from tests.support.kind_tasks import kind_task
 from tests.support.mechanisms import NONCE
-from tests.support.numbers import built, spec_for
+from tests.support.numbers import spec_for
 
 
 def test_a_projection_matches_its_vector() -> None:
@@ -38,7 +39,7 @@ def test_the_expected_estimate_and_its_variance_are_exact(local_epsilon: float) 
     A report represents Y·Rᵀ. If coordinates i and l are covered, E[Y_i Y_l] is (q/k)²·x_i·x_l for
     i ≠ l, and (q/k)² times the hybrid's second moment for i = l.
     """
-    mechanism = MultiRphm.for_epsilon(9, local_epsilon, NONCE)
+    mechanism = dataclasses.replace(MultiRphm.for_epsilon(9, local_epsilon), nonce=NONCE)
     values = np.random.default_rng(1).uniform(-1, 1, (2, 9))
     values[0] = np.where(mechanism.matrix[:, 0] > 0, 1.0, -1.0)  # its projection is clipped
     q, k = mechanism.inner.dimensions, mechanism.inner.sampled
@@ -65,7 +66,7 @@ def test_the_expected_estimate_and_its_variance_are_exact(local_epsilon: float) 
 
 def test_it_is_as_private_as_multi_hm() -> None:
     """The projection depends on no value, so ε and reduction are those of Multi-HM."""
-    mechanism = MultiRphm.for_epsilon(9, 6.0, NONCE)
+    mechanism = MultiRphm.for_epsilon(9, 6.0)
     inner = MultiHm.for_epsilon(3, 6.0)
 
     assert inner == mechanism.inner
@@ -77,9 +78,9 @@ def test_it_is_as_private_as_multi_hm() -> None:
 
 def test_a_projection_to_more_dimensions_is_refused() -> None:
     """A projection to 6 of 5 dimensions raises TaskError."""
-    spec = spec_for("multi-rphm", dimensions=20)
-    with pytest.raises(TaskError, match="projected is 6; it must be at most dimensions, 5"):
-        built(spec, 5)
+    task = kind_task("multi-rphm", domain_size=20)
+    with pytest.raises(TaskError, match="projected 6; a person has only 5 numbers"):
+        dataclasses.replace(task, domain_size=5)
 
 
 def test_the_projection_follows_from_the_tasks_nonce() -> None:
