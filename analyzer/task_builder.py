@@ -272,15 +272,5 @@ def _of_numbers(draft: TaskDraft, protocol: Protocol) -> NumberSpec:
 
 
 def _of_pairs(draft: TaskDraft) -> KeyValueSpec:
-    pairs = draft.pairs or PairDraft()
-    return PrivKv.specify(
-        PairRequest(
-            name="priv-kv",
-            keys=draft.domain_size,
-            low=pairs.low,
-            high=pairs.high,
-            local_epsilon=draft.local_epsilon,
-            key_share=pairs.key_share,
-            fakes=pairs.fakes,
-        )
-    )
+    pairs = dataclasses.asdict(draft.pairs or PairDraft())
+    return PrivKv.specify(PairRequest(local_epsilon=draft.local_epsilon, **pairs))

@@ -62,9 +62,7 @@ def next_draft(
             if released != drafted:
                 raise TaskError(f"the result's {name} is {released}; the draft's is {drafted}")
         means = (np.array(previous.means_with_fakes) - low) / (high - low) * 2 - 1
-    request = PairRequest(
-        keys=total.domain_size, local_epsilon=total.local_epsilon, **dataclasses.asdict(pairs)
-    )
+    request = PairRequest(local_epsilon=total.local_epsilon, **dataclasses.asdict(pairs))
     share = iteration(request, iterations, number, means)
     budget = total.budget_epsilon
     return dataclasses.replace(

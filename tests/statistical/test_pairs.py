@@ -42,7 +42,7 @@ def _stacked(found: list[PairEstimates], name: str) -> NDArray[np.float64]:
 
 
 def _mechanism(epsilon: float, fakes: tuple[float, ...] = ()) -> PrivKv:
-    request = PairRequest(keys=2, low=-1.0, high=1.0, local_epsilon=epsilon, fakes=fakes)
+    request = PairRequest(local_epsilon=epsilon, fakes=fakes)
     return PrivKv.of_spec(PrivKv.specify(request), 2)
 
 
@@ -113,7 +113,7 @@ def test_iterations_reduce_the_bias_as_predicted() -> None:
     rng = np.random.default_rng(4)
     shares, means = np.array([0.5, 0.8]), np.array([0.6, -0.7])
     people = _people(shares, means, 400_000, rng)
-    whole = PairRequest(keys=2, low=-1.0, high=1.0, local_epsilon=8.0, key_share=0.25)
+    whole = PairRequest(local_epsilon=8.0, key_share=0.25)
     before: NDArray[np.float64] | None = None
     fakes: list[NDArray[np.float64]] = []
     variance, left = np.zeros(2), np.zeros(2)

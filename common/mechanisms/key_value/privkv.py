@@ -26,7 +26,7 @@ from common.mechanisms.key_value.pairs import Owned, Pairs
 from common.mechanisms.numeric.number import to_grid
 from common.mechanisms.reduction import PureReduction
 from common.mechanisms.weights import ResponseWeights, epsilon_of_odds, odds_keep
-from common.protocols import KeyValueMechanismName
+from common.task.draft import PairDraft
 from common.task.specs import KeyValueSpec, spec_as
 from common.task.task import Task, check_local_epsilon
 
@@ -36,20 +36,16 @@ _REPORT: Final = np.dtype([("key", "<u2"), ("answer", "u1")])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PairRequest:
-    """The parameters from which the integer weights of PrivKV are computed."""
+class PairRequest(PairDraft):
+    """
+    The parameters from which the integer weights of PrivKV are computed.
 
-    name: KeyValueMechanismName = "priv-kv"
-    keys: int
-    low: float
-    high: float
+    With a key_share of 0, reports carry no information on ownership, but half of them still carry a
+    value.
+    """
+
     local_epsilon: float
     """Above 0 and at most 20."""
-    key_share: float = 0.5
-    """Share of local_epsilon spent on ownership: at least 0 and below 1. With a share of 0, reports
-    carry no information on ownership, but half of them still carry a value."""
-    fakes: tuple[float, ...] = ()
-    """Fake value of each key, in low .. high; empty for the middle of the range."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +75,7 @@ class PrivKv(PairEstimator):
             key_true, key_other = key.true, key.other
         value = ResponseWeights.for_epsilon(value_epsilon)
         return KeyValueSpec(
-            name=request.name,
+            name="priv-kv",
             low=request.low,
             high=request.high,
             steps=STEPS,

@@ -64,10 +64,9 @@ class KeyValueExperiment:
 
     def mechanism(self, method: _Method, number: int, previous: Vector | None) -> PrivKv:
         """Return the mechanism of iteration `number`, from 1 on, given the previous means."""
-        keys, epsilon, share = len(self.shares), method.local_epsilon, self.key_share
-        total = PairRequest(keys=keys, low=-1.0, high=1.0, local_epsilon=epsilon, key_share=share)
+        total = PairRequest(local_epsilon=method.local_epsilon, key_share=self.key_share)
         request = iteration(total, method.iterations, number, previous)
-        return PrivKv.of_spec(PrivKv.specify(request), keys)
+        return PrivKv.of_spec(PrivKv.specify(request), len(self.shares))
 
     def collect(self, method: _Method, people: Pairs, rng: np.random.Generator) -> Vector:
         """Run all iterations of a method, and estimate the means; shape (keys,)."""

@@ -82,9 +82,7 @@ def test_no_two_people_differ_by_more_than_the_promise(
 
 
 def _mechanism(epsilon: float, share: float = 0.5, keys: int = 5) -> PrivKv:
-    spec = PrivKv.specify(
-        PairRequest(keys=keys, low=-1.0, high=1.0, local_epsilon=epsilon, key_share=share)
-    )
+    spec = PrivKv.specify(PairRequest(local_epsilon=epsilon, key_share=share))
     return PrivKv.of_spec(spec, keys)
 
 
@@ -225,7 +223,7 @@ def test_fakes_are_removed_from_expected_counts_exactly() -> None:
 
 
 def _spec(**changes: Any) -> KeyValueSpec:
-    request = PairRequest(keys=3, low=0.0, high=10.0, local_epsilon=2.0, fakes=(0.0, 5.0, 10.0))
+    request = PairRequest(low=0.0, high=10.0, local_epsilon=2.0, fakes=(0.0, 5.0, 10.0))
     return dataclasses.replace(PrivKv.specify(request), **changes)
 
 
@@ -272,7 +270,7 @@ def test_invalid_specifications_are_refused(changes: dict[str, Any], rule: str) 
 )
 def test_invalid_requests_are_refused(changes: dict[str, Any], rule: str) -> None:
     """The message names the number, and for a task about items its mechanism."""
-    request = PairRequest(keys=3, low=0.0, high=10.0, local_epsilon=2.0)
+    request = PairRequest(low=0.0, high=10.0, local_epsilon=2.0)
     with pytest.raises(TaskError, match=rule):
         PrivKv.specify(dataclasses.replace(request, **changes))
     with pytest.raises(TaskError, match="is not for pairs"):

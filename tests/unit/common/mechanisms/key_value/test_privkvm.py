@@ -13,7 +13,7 @@ from common.mechanisms.key_value.privkvm import iteration
 
 
 def _whole(epsilon: float, key_share: float = 0.5) -> PairRequest:
-    return PairRequest(keys=2, low=-1.0, high=1.0, local_epsilon=epsilon, key_share=key_share)
+    return PairRequest(local_epsilon=epsilon, key_share=key_share)
 
 
 @given(st.floats(1e-3, 20.0), st.integers(1, 12), st.floats(0.01, 0.99))
@@ -52,7 +52,7 @@ def test_only_the_first_iteration_pays_for_the_key(
 @given(st.floats(-1e12, 1e12), st.floats(1e-3, 1e12), st.floats(-2.0, 2.0))
 def test_no_fake_leaves_the_range_by_rounding(low: float, width: float, mean: float) -> None:
     """Fakes are clipped, because a task would be refused for the last digit."""
-    whole = PairRequest(keys=1, low=low, high=low + width, local_epsilon=1.0)
+    whole = PairRequest(low=low, high=low + width, local_epsilon=1.0)
     (fake,) = iteration(whole, 2, 2, np.array([mean])).fakes
 
     assert low <= fake <= low + width
