@@ -57,16 +57,6 @@ def masses_between(below: Vector, above: Vector) -> Vector:
     return np.maximum(masses, 0)
 
 
-def lower_tail(outcome: Vector, trials: Vector, chance: float) -> Vector:
-    """Return P(X ≤ outcome) for X ~ Binomial(trials, chance); arguments as in `tails`."""
-    return tails(outcome, trials, chance)[0]
-
-
-def upper_tail(outcome: Vector, trials: Vector, chance: float) -> Vector:
-    """Return P(X > outcome) for X ~ Binomial(trials, chance); arguments as in `tails`."""
-    return tails(outcome, trials, chance)[1]
-
-
 def tails(outcome: Vector, trials: Vector, chance: float) -> tuple[Vector, Vector]:
     """
     Return P(X ≤ k) and P(X > k) for X ~ Binomial(trials, chance), elementwise.
@@ -101,7 +91,7 @@ def stop_loss(
     """
     threshold = np.minimum(threshold, trials + 1)
     whole = np.floor(threshold)
-    tail = upper_tail(whole, trials, chance)
+    _, tail = tails(whole, trials, chance)
     rest = (whole + 1) * (1 - chance) * scipy.stats.binom.pmf(whole + 1, trials, chance)
     distance = trials * chance - threshold
     bound: Vector = distance * tail + rest + margin * (np.abs(distance) * tail + rest)

@@ -25,7 +25,7 @@ import numpy as np
 import scipy
 
 from common.accounting.anonymity_set import AnonymitySet, Bins
-from common.accounting.binomial import RELATIVE_ERROR, lower_tail
+from common.accounting.binomial import RELATIVE_ERROR, tails
 from common.accounting.count_distributions import Binomial
 from common.accounting.epsilon_search import least_epsilon
 from common.errors import AccountingError, BoundRangeError
@@ -155,14 +155,9 @@ def clones_with_a_coin(
 
     A local ε above MAX_EXPONENT also raises BoundRangeError.
     """
-    local_epsilon = _finite(reduction)
-    if local_epsilon > MAX_EXPONENT:
-        raise BoundRangeError(
-            f"it is computed up to a local ε of {MAX_EXPONENT:g}; here it is {local_epsilon:.6g}"
-        )
-    odds = math.exp(local_epsilon)
+    odds = local_odds(reduction)
     coin = CloneReduction.of_2021_with_a_coin(odds, odds)
-    return coin.epsilon(anonymity_set, delta, local_epsilon)
+    return coin.epsilon(anonymity_set, delta, reduction.local_epsilon)
 
 
 def shortfall(trials: Vector, threshold: Vector) -> Vector:
@@ -178,13 +173,14 @@ def shortfall(trials: Vector, threshold: Vector) -> Vector:
     """
     threshold = np.maximum(threshold, 0)
     whole = np.floor(threshold)
-    tail = lower_tail(whole, trials, 0.5)
+    tail, _ = tails(whole, trials, 0.5)
     distance = (threshold - trials / 2) * tail
     rest = (whole + 1) / 2 * scipy.stats.binom.pmf(whole + 1, trials, 0.5)
     centred = np.maximum(distance + rest, 0) + RELATIVE_ERROR * (np.abs(distance) + rest)
     few = threshold < _MAX_DIRECT_THRESHOLD
     gain = threshold[few] * tail[few]
-    loss = trials[few] / 2 * lower_tail(whole[few] - 1, trials[few] - 1, 0.5)
+    below, _ = tails(whole[few] - 1, trials[few] - 1, 0.5)
+    loss = trials[few] / 2 * below
     direct = np.maximum(gain - loss, 0) + RELATIVE_ERROR * (gain + loss)
     bound: Vector = centred
     bound[few] = np.minimum(direct, centred[few])
@@ -196,6 +192,16 @@ def _finite(reduction: MatchCountReduction) -> float:
     if math.isinf(reduction.local_epsilon):
         raise BoundRangeError("it needs a finite local ε; here reports carry no noise")
     return reduction.local_epsilon
+
+
+def local_odds(reduction: MatchCountReduction) -> float:
+    """Return e^ε0; raise BoundRangeError if the local ε is infinite or above MAX_EXPONENT."""
+    local_epsilon = _finite(reduction)
+    if local_epsilon > MAX_EXPONENT:
+        raise BoundRangeError(
+            f"it is computed up to a local ε of {MAX_EXPONENT:g}; here it is {local_epsilon:.6g}"
+        )
+    return math.exp(local_epsilon)
 
 
 def _bins(others: int, chance: float) -> tuple[Vector, Vector, float]:

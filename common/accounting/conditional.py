@@ -19,7 +19,7 @@ from typing import Final
 
 import numpy as np
 
-from common.accounting.binomial import RELATIVE_ERROR, interval_masses, stop_loss, upper_tail
+from common.accounting.binomial import RELATIVE_ERROR, interval_masses, stop_loss, tails
 from common.mechanisms.base import Vector
 from common.mechanisms.reduction import MatchCountReduction
 
@@ -62,7 +62,7 @@ class Cells:
             moments, self._masses, out=self.nodes[..., :-1].copy(), where=self._masses > 0
         )
         self._means = np.clip(means, self.nodes[..., :-1], self.nodes[..., 1:])
-        self._last = upper_tail(self.nodes[..., -1:] - 1, trials, chance)
+        _, self._last = tails(self.nodes[..., -1:] - 1, trials, chance)
 
     def chords(self) -> Vector:
         """
@@ -156,7 +156,7 @@ def _rows(reduction: MatchCountReduction, sizes: Vector, presence: Vector) -> tu
     both = np.minimum(np.concatenate([np.zeros_like(mean), both], axis=1), sizes[:, None])
     both_chance = reduction.collision / reduction.answers
     closed = interval_masses(both, sizes[:, None], both_chance)
-    last = upper_tail(both[:, -1:] - 1, sizes[:, None], both_chance)
+    _, last = tails(both[:, -1:] - 1, sizes[:, None], both_chance)
     weights = np.concatenate([closed, last], axis=1) * (1 + RELATIVE_ERROR)
     trials = (sizes[:, None] - both).reshape(-1, 1)
     rows = _Rows(trials, (base[:, None] + both).reshape(-1, 1), other, own, exclusive=True)

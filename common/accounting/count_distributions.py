@@ -1,6 +1,6 @@
 """Distributions of counts: of other users' reports in the blanket, and of dummies."""
 
-import math
+from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -189,33 +189,34 @@ def interval_masses(edges: Vector, distribution: CountDistribution) -> Vector:
 
 def beyond(distribution: CountDistribution, most: int) -> float:
     """Return P(X > most), rounded up."""
-    return float(distribution.tails(np.array([float(most)]))[1][0]) * (1 + RELATIVE_ERROR)
+    return _tails_at(distribution, most)[1] * (1 + RELATIVE_ERROR)
+
+
+def _tails_at(distribution: CountDistribution, outcome: int) -> tuple[float, float]:
+    """Return P(X ≤ outcome) and P(X > outcome)."""
+    below, above = distribution.tails(np.array([float(outcome)]))
+    return float(below[0]), float(above[0])
 
 
 def quantile(distribution: CountDistribution, chance: float) -> float:
     """Return the least outcome with P(X ≤ outcome) ≥ chance."""
-    return _first(lambda outcome: float(distribution.tails(outcome)[0][0]) >= chance)
+    return float(least_whole(lambda outcome: _tails_at(distribution, outcome)[0] >= chance))
 
 
 def upper_quantile(distribution: CountDistribution, chance: float) -> float:
     """Return the least outcome with P(X > outcome) ≤ chance."""
-    return _first(lambda outcome: float(distribution.tails(outcome)[1][0]) <= chance)
+    return float(least_whole(lambda outcome: _tails_at(distribution, outcome)[1] <= chance))
 
 
-def _first(holds: Callable[[Vector], bool]) -> float:
-    """Find the least outcome that satisfies a monotone condition, by doubling and bisection."""
-    if holds(np.zeros(1)):
-        return 0.0
-    low, high = 0.0, 1.0
-    while not holds(np.array([high])):
+def least_whole(holds: Callable[[int], bool], low: int = 0) -> int:
+    """Find the least whole number from `low` on that meets a monotone condition, by doubling."""
+    if holds(low):
+        return low
+    high = max(2 * low, 1)
+    while not holds(high):
         low, high = high, 2 * high
-    while high - low > 1:
-        middle = math.floor((low + high) / 2)
-        if holds(np.array([middle])):
-            high = float(middle)
-        else:
-            low = float(middle)
-    return high
+    between = range(low + 1, high)
+    return between.start + bisect_left(between, True, key=holds)  # noqa: FBT003  # what `holds` returns
 
 
 def _check_mean(mean: float) -> None:

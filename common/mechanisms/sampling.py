@@ -5,7 +5,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from common.errors import TaskError
+from common.task.specs import check_int_range
 
 _BITS: Final = 16
 """Random bits drawn for each coin; at most one coin in 2^16 needs more."""
@@ -34,35 +34,28 @@ def exact_coins(
     return heads
 
 
-MAX_DENOMINATOR: Final = 2**50
-"""Maximum t and s; products of t with the number of tosses, a few dozen, stay below 2^63."""
+MAX_SCALE: Final = 2**50
+"""Maximum scale t; products of t with the number of tosses, a few dozen, stay below 2^63."""
 
 
-def discrete_laplace(
-    scale_numerator: int, scale_denominator: int, size: int, rng: np.random.Generator
-) -> NDArray[np.int64]:
+def discrete_laplace(scale: int, size: int, rng: np.random.Generator) -> NDArray[np.int64]:
     """
-    Draw integer noise x of scale t/s, P(x) ∝ e^(-|x|·s/t). Run by the user agent.
+    Draw integer noise x of a whole scale t, P(x) ∝ e^(-|x|/t). Run by the user agent.
 
     Algorithm 2 of [CKS20]: U is uniform below t, accepted with probability e^(-U/t); V counts the
     heads before the first tail of a coin with heads probability 1/e. Then U + t·V is geometric of
-    scale t, and ⌊(U + t·V)/s⌋ of scale t/s. A fair coin gives the sign; -0 is rejected.
+    scale t. A fair coin gives the sign; -0 is rejected.
 
-    Returns `size` independent draws. Raises TaskError unless t, the numerator of the scale, and s
-    are in 1 .. MAX_DENOMINATOR. Cost: about 12 random integers per draw.
+    Returns `size` independent draws. Raises TaskError unless the scale is in 1 .. MAX_SCALE. Cost:
+    about 12 random integers per draw.
     """
-    for part in (scale_numerator, scale_denominator):
-        if not 1 <= part <= MAX_DENOMINATOR:
-            raise TaskError(
-                f"the scale of the noise is {scale_numerator}/{scale_denominator}; "
-                f"both must lie between 1 and {MAX_DENOMINATOR}"
-            )
+    check_int_range("the scale of the noise", scale, 1, MAX_SCALE)
     noise = np.empty(size, dtype=np.int64)
     done = 0
     while done < size:
-        u = rng.integers(0, scale_numerator, size=size - done, dtype=np.int64)
-        u = u[exponential_coins(u, scale_numerator, rng)]
-        magnitude = (u + scale_numerator * _heads_before_a_tail(len(u), rng)) // scale_denominator
+        u = rng.integers(0, scale, size=size - done, dtype=np.int64)
+        u = u[exponential_coins(u, scale, rng)]
+        magnitude = u + scale * _heads_before_a_tail(len(u), rng)
         negative = rng.integers(0, 2, size=len(magnitude), dtype=np.int64).astype(np.bool_)
         accepted = np.where(negative, -magnitude, magnitude)[~(negative & (magnitude == 0))]
         noise[done : done + len(accepted)] = accepted
@@ -80,7 +73,7 @@ def exponential_coins(
     Then P(K > k) = γ^k/k!, so K is odd with probability 1 - γ + γ²/2 - .. = e^(-γ).
 
     `numerators`, shape (n,), holds γ · denominator of each coin, for a denominator of 1 ..
-    MAX_DENOMINATOR. Returns True for heads, shape (n,).
+    MAX_SCALE. Returns True for heads, shape (n,).
     """
     first_tail = np.zeros(len(numerators), dtype=np.int64)
     tossing = np.arange(len(numerators))

@@ -186,17 +186,16 @@ class DummySpec:
                 f"dummies_per_user is {dummies_per_user}; it must lie between 0 and {MAX_DUMMIES}"
             )
         certain = math.floor(dummies_per_user)
-        more, extra_weight = divmod(
-            round((dummies_per_user - certain) * EXTRA_WEIGHT_SUM), EXTRA_WEIGHT_SUM
-        )
-        drawn = int(extra_weight > 0)
-        return cls(
-            law="fractional" if drawn else "fixed",
-            per_user=certain + more,
-            trials=drawn,
-            extra_weight=extra_weight,
-            most=drawn,
-        )
+        more = round((dummies_per_user - certain) * EXTRA_WEIGHT_SUM)
+        return cls._of_mean(certain * EXTRA_WEIGHT_SUM + more)
+
+    @classmethod
+    def _of_mean(cls, weight: int) -> Self:
+        """Return a fixed or fractional number with the mean weight / EXTRA_WEIGHT_SUM."""
+        certain, extra = divmod(weight, EXTRA_WEIGHT_SUM)
+        law: DummyDistribution = "fractional" if extra else "fixed"
+        drawn = int(extra > 0)
+        return cls(law=law, per_user=certain, trials=drawn, extra_weight=extra, most=drawn)
 
     @classmethod
     def by_level(cls, dummies_per_user: float, sizes: Sequence[int]) -> Self:
@@ -216,15 +215,7 @@ class DummySpec:
     @property
     def each_level(self) -> tuple["DummySpec", ...]:
         """The dummies of each level, fixed or fractional; empty for other distributions."""
-        specs = []
-        for number in self.levels:
-            certain, extra = divmod(number, EXTRA_WEIGHT_SUM)
-            law: DummyDistribution = "fractional" if extra else "fixed"
-            drawn = int(extra > 0)
-            specs.append(
-                DummySpec(law=law, per_user=certain, trials=drawn, extra_weight=extra, most=drawn)
-            )
-        return tuple(specs)
+        return tuple(map(self._of_mean, self.levels))
 
     @property
     def bounded(self) -> bool:

@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable
 from typing import Final
 
-from common.accounting.count_distributions import Binomial
+from common.accounting.count_distributions import Binomial, least_whole
 from common.accounting.epsilon_search import MAX_EPSILON, MIN_EPSILON, check_delta, gaussian_mu
 from common.accounting.guarantees import central_epsilon
 from common.accounting.item_noise import (
@@ -195,19 +195,11 @@ def _least_count(
     _check(epsilon, delta)
 
     def enough(number: int) -> bool:
+        if number > MAX_PER_ITEM:
+            raise _too_many()
         return ItemNoiseRelease(noise=noise(number)).delta(epsilon) <= delta
 
-    high = max(low, 1)
-    if enough(low):
-        return low
-    while not enough(high):
-        low, high = high, 2 * high
-        if high > MAX_PER_ITEM:
-            raise _too_many()
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return high
+    return least_whole(enough, low)
 
 
 def _too_many() -> AccountingError:

@@ -35,11 +35,11 @@ import scipy
 
 from common.accounting.anonymity_set import AnonymitySet
 from common.accounting.clones import (
-    MAX_EXPONENT,
     CloneReduction,
     clones_2021,
     clones_2023,
     clones_with_a_coin,
+    local_odds,
     shortfall,
 )
 from common.accounting.epsilon_search import least_epsilon
@@ -93,17 +93,10 @@ class VariationRatio:
 
         Raises BoundRangeError if the local ε is infinite or above MAX_EXPONENT, or β is 0.
         """
-        if math.isinf(reduction.local_epsilon):
-            raise BoundRangeError("it needs a finite local ε; here reports carry no noise")
-        if reduction.local_epsilon > MAX_EXPONENT:
-            raise BoundRangeError(
-                f"it is computed up to a local ε of {MAX_EXPONENT:g}; "
-                f"here it is {reduction.local_epsilon:.6g}"
-            )
+        odds = local_odds(reduction)
         variation = reduction.signal * (1 - reduction.collision)
         if variation == 0:
             raise BoundRangeError("it needs values with different reports; these always collide")
-        odds = math.exp(reduction.local_epsilon)
         return cls(odds=odds, variation=min(variation, _most_variation(odds)), ratio=odds)
 
     @property

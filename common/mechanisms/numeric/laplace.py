@@ -96,7 +96,7 @@ class Laplace(SpecifiedNumbers):
         """Randomize each user's number to a report, field place. Run by the user agent."""
         check_numbers(values, 1)
         noisy = to_grid(values[:, 0], self.steps, rng)
-        noisy += discrete_laplace(self.scale, 1, len(noisy), rng)
+        noisy += discrete_laplace(self.scale, len(noisy), rng)
         reports = np.empty(len(values), dtype=self.report_dtype)
         reports["place"] = np.clip(noisy + FAR * self.scale, 0, self.places - 1)
         return reports
