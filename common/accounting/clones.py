@@ -32,8 +32,6 @@ from common.errors import AccountingError, BoundRangeError
 from common.mechanisms.base import Vector
 from common.mechanisms.reduction import MatchCountReduction
 
-MAX_EXPONENT: Final = 700.0
-"""Largest ε whose exponential is computed; e^710 overflows."""
 _N_BINS: Final = 512
 _MAX_DIRECT_THRESHOLD: Final = 64
 """Value of u below which both forms of the shortfall are computed."""
@@ -130,34 +128,20 @@ class CloneReduction:
         return min(1.0, missed + float(masses @ given) * (1 + RELATIVE_ERROR))
 
 
-def clones_2021(reduction: MatchCountReduction, anonymity_set: AnonymitySet, delta: float) -> float:
-    """
-    Return the central ε of [FMT21], numeric, for any ε0-LDP randomizer; dummies are not counted.
-
-    Raises AccountingError if delta is below MIN_DELTA, or not below 1; BoundRangeError if the local
-    ε is infinite.
-    """
-    local_epsilon = _finite(reduction)
-    return CloneReduction.of_2021(local_epsilon).epsilon(anonymity_set, delta, local_epsilon)
-
-
-def clones_2023(reduction: MatchCountReduction, anonymity_set: AnonymitySet, delta: float) -> float:
-    """Return the central ε of [FMT23], not proven: see `of_2023`. Errors: see `clones_2021`."""
-    local_epsilon = _finite(reduction)
-    return CloneReduction.of_2023(local_epsilon).epsilon(anonymity_set, delta, local_epsilon)
-
-
-def clones_with_a_coin(
-    reduction: MatchCountReduction, anonymity_set: AnonymitySet, delta: float
+def clones_epsilon(
+    reduce: Callable[[float], CloneReduction],
+    reduction: MatchCountReduction,
+    anonymity_set: AnonymitySet,
+    delta: float,
 ) -> float:
     """
-    Return the central ε of [FMT21] with the coin of [FMT23], proven; errors as in `clones_2021`.
+    Return the central ε of any ε0-LDP randomizer by clones, numeric; dummies are not counted.
 
-    A local ε above MAX_EXPONENT also raises BoundRangeError.
+    `reduce` describes the clones for the local ε. Raises AccountingError if delta is below
+    MIN_DELTA, or not below 1; BoundRangeError if the local ε is infinite.
     """
-    odds = local_odds(reduction)
-    coin = CloneReduction.of_2021_with_a_coin(odds, odds)
-    return coin.epsilon(anonymity_set, delta, reduction.local_epsilon)
+    local_epsilon = finite_epsilon(reduction)
+    return reduce(local_epsilon).epsilon(anonymity_set, delta, local_epsilon)
 
 
 def shortfall(trials: Vector, threshold: Vector) -> Vector:
@@ -187,21 +171,11 @@ def shortfall(trials: Vector, threshold: Vector) -> Vector:
     return bound
 
 
-def _finite(reduction: MatchCountReduction) -> float:
+def finite_epsilon(reduction: MatchCountReduction) -> float:
     """Return the local ε, or raise BoundRangeError if it is infinite."""
     if math.isinf(reduction.local_epsilon):
         raise BoundRangeError("it needs a finite local ε; here reports carry no noise")
     return reduction.local_epsilon
-
-
-def local_odds(reduction: MatchCountReduction) -> float:
-    """Return e^ε0; raise BoundRangeError if the local ε is infinite or above MAX_EXPONENT."""
-    local_epsilon = _finite(reduction)
-    if local_epsilon > MAX_EXPONENT:
-        raise BoundRangeError(
-            f"it is computed up to a local ε of {MAX_EXPONENT:g}; here it is {local_epsilon:.6g}"
-        )
-    return math.exp(local_epsilon)
 
 
 def _bins(others: int, chance: float) -> tuple[Vector, Vector, float]:

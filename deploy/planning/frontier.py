@@ -8,7 +8,6 @@ stated figures are the exact accountant's. Where the exact accountant has been r
 records the ratio of approximate to exact μ and corrects later approximations.
 """
 
-import functools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,10 +17,8 @@ import numpy as np
 
 from common.accounting.count_distributions import MAX_COUNT
 from common.accounting.epsilon_search import gaussian_mu
-from common.errors import TaskError
 from common.mechanisms.base import Vector
-from common.mechanisms.hashing.finite_field import MAX_SEEDS
-from common.mechanisms.hashing.local_hashing import family_for
+from common.mechanisms.hashing.local_hashing import fields, seeds_of
 from common.task.task import MAX_ENVELOPE_BYTES, envelope_bytes
 from deploy.planning.design import Design, blanket_probability, share_errors
 from deploy.planning.requirements import Requirements
@@ -116,7 +113,7 @@ class Frontier:
                 dummies_per_user=float(most[column]),
                 mse=float(errors[row, column]),
             )
-            seeds = _seeds(target.domain_size, point.answers) if hashed else 0
+            seeds = seeds_of(target.domain_size, point.answers) if hashed else 0
             ranked.append((math.ceil(dummies[row, column] - 1e-9), seeds, point.mse, point))
         return [point for *_, point in sorted(ranked, key=lambda entry: entry[:3])]
 
@@ -183,25 +180,6 @@ class Frontier:
         steps = np.geomspace(_MIN_DUMMIES, most, _STEPS)
         inner = [_rounded(step, up=False) for step in steps[:-1].tolist()]
         return np.unique(np.concatenate([inner, whole, [most]]))
-
-
-@functools.lru_cache(maxsize=16)
-def fields(domain_size: int, most_seeds: int = MAX_SEEDS) -> Vector:
-    """Return the primes below domain_size whose hash families have at most `most_seeds` seeds."""
-    limit = min(domain_size, math.isqrt(MAX_SEEDS) + 1)
-    return np.array(
-        [float(g) for g in range(2, limit) if 0 < _seeds(domain_size, g) <= most_seeds],
-        dtype=np.float64,
-    )
-
-
-@functools.lru_cache(maxsize=1 << 16)
-def _seeds(domain_size: int, answers: int) -> int:
-    """Return the number of seeds of a hash family; 0 if there is no family."""
-    try:
-        return family_for(domain_size, answers).seeds
-    except TaskError:
-        return 0
 
 
 def _interpolated(answers: Vector, known: Sequence[Tightness]) -> Vector:

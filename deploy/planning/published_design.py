@@ -17,7 +17,7 @@ import numpy as np
 from common.accounting.published import sbin_trials
 from common.errors import PlanError
 from common.mechanisms.base import Vector
-from common.mechanisms.hashing.local_hashing import optimal_buckets
+from common.mechanisms.hashing.local_hashing import fields, optimal_buckets
 from common.task.dummy_spec import EXTRA_WEIGHT_SUM, DummySpec, ShufflerSpec
 from common.task.task import MAX_LOCAL_EPSILON
 from deploy.planning.design import (
@@ -31,7 +31,6 @@ from deploy.planning.design import (
     share_errors,
     within_caps,
 )
-from deploy.planning.frontier import fields
 from deploy.planning.requirements import Requirements
 from deploy.planning.shuffler_noise import published_sageo_spec
 

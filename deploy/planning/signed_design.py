@@ -4,7 +4,6 @@ import math
 from typing import Final
 
 from common.errors import PlanError
-from common.task.cluster_spec import ClusterSpec
 from common.task.dummy_spec import DummySpec
 from deploy.planning.cluster_search import ClusterTarget, cluster_specs
 from deploy.planning.design import USUAL_MESSAGES, Design
@@ -54,13 +53,12 @@ def signed_designs(target: Requirements) -> list[Design]:
             influence_cap=min(target.influence_cap, target.n_min) * signal,
         )
     )
-    return [_design(clusters, local, target) for clusters in found]
-
-
-def _design(clusters: ClusterSpec, local_epsilon: float, target: Requirements) -> Design:
-    return Design(
-        protocol="signed",
-        target=target,
-        local_epsilon=local_epsilon,
-        dummies=DummySpec(law="clusters", per_user=0, clusters=clusters),
-    )
+    return [
+        Design(
+            protocol="signed",
+            target=target,
+            local_epsilon=local,
+            dummies=DummySpec(law="clusters", per_user=0, clusters=clusters),
+        )
+        for clusters in found
+    ]

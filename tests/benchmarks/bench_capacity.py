@@ -27,7 +27,7 @@ from common.runtime.service import GRPC_SILENCE
 from deploy.clients.local_cluster import Child, Cluster
 from deploy.load.sender import Destination
 from deploy.load.users import seal_values
-from deploy.planning.capacity import COSTS, cost
+from deploy.planning.capacity import cost
 from deploy.planning.opening_time import measure_opening_seconds
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
 from tests.benchmarks.conftest import Best, Line
@@ -235,7 +235,7 @@ def _predicted_seconds(opening: float) -> float:
 
 
 async def _measure(folder: Path) -> tuple[Figures, Figures]:
-    """Return the costs in the units of COSTS, and durations predicted and measured."""
+    """Return the measured costs, in the usual units, and durations predicted and measured."""
     workers = {
         f"SHUFFLEDP_{party}_OPENING_PROCESSES": str(_WORKERS) for party in ("SHUFFLER", "ANALYZER")
     }
@@ -287,6 +287,6 @@ def test_capacity(tmp_path: Path, best: Best, line: Line) -> None:
     best(1, lambda: found.append(asyncio.run(_measure(tmp_path))))
     costs, durations = found[0]
     for name, measured in costs.items():
-        line(f"capacity: {name}", measured=measured, shipped=COSTS[name].value)
+        line(f"capacity: {name}", measured=measured, shipped=cost(name))
     line("capacity: two workers", **durations)
     assert 1 == pytest.approx(durations["predicted_over_measured"], abs=0.25)

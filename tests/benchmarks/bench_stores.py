@@ -22,7 +22,7 @@ from common.crypto.hpke_pool import HpkePool, open_each
 from common.messages.submission import Outcome
 from common.task.task import SUBMISSION_ID_BYTES
 from deploy.load.users import GroupContributor
-from deploy.planning.capacity import COSTS
+from deploy.planning.capacity import cost
 from deploy.planning.opening_time import measure_opening_seconds
 from shuffler.storage.submission_store import SubmissionStore
 from tests.benchmarks.conftest import Best, Line, best_of
@@ -155,7 +155,7 @@ def test_bulk_submissions(kind: str, best: Best, line: Line, tmp_path: Path) -> 
                 "index bytes": index / stored,
             }
             for name, value in measured.items():
-                line(f"capacity: {name}", measured=value, shipped=COSTS[name].value)
+                line(f"capacity: {name}", measured=value, shipped=cost(name))
     pool.close()
     line(
         f"bulk submissions into {kind}",

@@ -36,10 +36,8 @@ import scipy
 from common.accounting.anonymity_set import AnonymitySet
 from common.accounting.clones import (
     CloneReduction,
-    clones_2021,
-    clones_2023,
-    clones_with_a_coin,
-    local_odds,
+    clones_epsilon,
+    finite_epsilon,
     shortfall,
 )
 from common.accounting.epsilon_search import least_epsilon
@@ -48,6 +46,8 @@ from common.errors import AccountingError, BoundRangeError
 from common.mechanisms.base import Vector
 from common.mechanisms.reduction import MatchCountReduction
 
+_MAX_EXPONENT: Final = 700.0
+"""Largest ε whose exponential is computed; e^710 overflows."""
 _MAX_SUMMED_OUTCOMES: Final = 4096
 """Outcomes of the number of clones up to which all are summed."""
 _NODES: Final = 1024
@@ -91,9 +91,9 @@ class VariationRatio:
         """
         Describe a match-count mechanism: p = q = e^ε0, β = signal·(1-collision).
 
-        Raises BoundRangeError if the local ε is infinite or above MAX_EXPONENT, or β is 0.
+        Raises BoundRangeError if the local ε is infinite or above _MAX_EXPONENT, or β is 0.
         """
-        odds = local_odds(reduction)
+        odds = _odds(finite_epsilon(reduction))
         variation = reduction.signal * (1 - reduction.collision)
         if variation == 0:
             raise BoundRangeError("it needs values with different reports; these always collide")
@@ -160,7 +160,7 @@ def variation_ratio(
     Return the central ε of [WPL+23], numeric, dummies not counted; not a proven upper bound.
 
     Raises AccountingError if delta is out of range; BoundRangeError if the local ε is infinite or
-    above MAX_EXPONENT, or β is 0.
+    above _MAX_EXPONENT, or β is 0.
     """
     pair = VariationRatio.of(reduction)
     return _least(partial(pair.reduction_delta, anonymity_set), pair, delta)
@@ -177,6 +177,20 @@ def certified_variation_ratio(
 def _least(curve: Callable[[float], float], pair: VariationRatio, delta: float) -> float:
     """Return the least ε at which the curve δ(ε) of a pair is at most delta; at most ln p."""
     return least_epsilon(curve, delta=delta, local_epsilon=math.log(pair.odds))
+
+
+def _odds(local_epsilon: float) -> float:
+    """Return e^ε0, or raise BoundRangeError if it is too large."""
+    if local_epsilon > _MAX_EXPONENT:
+        raise BoundRangeError(
+            f"it is computed up to a local ε of {_MAX_EXPONENT:g}; here it is {local_epsilon:.6g}"
+        )
+    return math.exp(local_epsilon)
+
+
+def _with_a_coin(local_epsilon: float) -> CloneReduction:
+    odds = _odds(local_epsilon)
+    return CloneReduction.of_2021_with_a_coin(odds, odds)
 
 
 def _most_variation(odds: float) -> float:
@@ -215,9 +229,18 @@ _PUBLISHED_BOUNDS: Final = tuple(
 
 COMPARED: Final[tuple[tuple[str, Bound], ...]] = (
     *_PUBLISHED_BOUNDS,
-    ("clones [FMT21], numeric, any randomizer, without dummies", clones_2021),
-    ("clones [FMT23], numeric, without dummies; not proven for every randomizer", clones_2023),
-    ("clones [FMT21] with [FMT23]'s coin, without dummies; proven for all", clones_with_a_coin),
+    (
+        "clones [FMT21], numeric, any randomizer, without dummies",
+        partial(clones_epsilon, CloneReduction.of_2021),
+    ),
+    (
+        "clones [FMT23], numeric, without dummies; not proven for every randomizer",
+        partial(clones_epsilon, CloneReduction.of_2023),
+    ),
+    (
+        "clones [FMT21] with [FMT23]'s coin, without dummies; proven for all",
+        partial(clones_epsilon, _with_a_coin),
+    ),
     ("variation ratio [WPL+23], numeric, without dummies; not proven", variation_ratio),
     ("variation ratio, the part that is proven, without dummies", certified_variation_ratio),
 )

@@ -3,7 +3,7 @@
 import hashlib
 import math
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Final, Self
 
 import numpy as np
@@ -108,19 +108,28 @@ def optimal_buckets(local_epsilon: float, domain_size: int) -> int:
     The local ε may be infinite. Raises TaskError if no field fits, because there are at most 2
     items or more than MAX_SEEDS. Cost: a test of each number up to √MAX_SEEDS, about 20 ms.
     """
-    primes = [prime for prime in range(2, math.isqrt(MAX_SEEDS) + 1) if _fits(domain_size, prime)]
-    if not primes:
+    primes = fields(domain_size)
+    if not len(primes):
         raise TaskError(f"domain_size is {domain_size}; hashing needs more than 2 items")
     inverse = math.exp(-local_epsilon)
-    return min(primes, key=lambda prime: (1 + (prime - 1) * inverse) ** 2 / (prime - 1))
+    return int(min(primes, key=lambda prime: (1 + (prime - 1) * inverse) ** 2 / (prime - 1)))
 
 
-def _fits(domain_size: int, buckets: int) -> bool:
-    """Check that a hash family with this number of buckets exists for the domain."""
+@lru_cache(maxsize=16)
+def fields(domain_size: int, most_seeds: int = MAX_SEEDS) -> Vector:
+    """Return the primes whose hash families for the domain have at most `most_seeds` seeds."""
+    limit = min(domain_size, math.isqrt(MAX_SEEDS) + 1)
+    found = [float(g) for g in range(2, limit) if 0 < seeds_of(domain_size, g) <= most_seeds]
+    return np.array(found, dtype=np.float64)
+
+
+@lru_cache(maxsize=1 << 16)
+def seeds_of(domain_size: int, buckets: int) -> int:
+    """Return the number of seeds of a hash family; 0 if there is no family."""
     try:
-        return family_for(domain_size, buckets).q == buckets
+        return family_for(domain_size, buckets).seeds
     except TaskError:
-        return False
+        return 0
 
 
 class _HashIncidence:

@@ -6,7 +6,7 @@ from scipy import stats
 
 from common.accounting.amplification import delta_upper, epsilon_upper
 from common.accounting.anonymity_set import AnonymitySet
-from common.accounting.clones import CloneReduction, clones_2021, clones_2023
+from common.accounting.clones import CloneReduction, clones_epsilon
 from common.mechanisms.reduction import MatchCountReduction
 from tests.support.reductions import reduction_for
 
@@ -55,22 +55,33 @@ def test_clones_match_known_figures_and_formula_1_for_a_bit() -> None:
     """At n = 602,325, ε0 = 4, δ = 1e-6: .0678 and .0451, to 1 %."""
     anonymity_set = AnonymitySet(users=602_325)
 
-    assert clones_2021(_binary(4.0), anonymity_set, 1e-6) == pytest.approx(0.0678, rel=0.01)
-    assert clones_2023(_binary(4.0), anonymity_set, 1e-6) == pytest.approx(0.0451, rel=0.01)
+    assert clones_epsilon(
+        CloneReduction.of_2021, _binary(4.0), anonymity_set, 1e-6
+    ) == pytest.approx(0.0678, rel=0.01)
+    assert clones_epsilon(
+        CloneReduction.of_2023, _binary(4.0), anonymity_set, 1e-6
+    ) == pytest.approx(0.0451, rel=0.01)
     for anonymity_set in (AnonymitySet(users=users) for users in (2, 1000, 10**6)):
         epsilon = epsilon_upper(_binary(3.0), anonymity_set, 1e-6)
-        assert clones_2023(_binary(3.0), anonymity_set, 1e-6) == pytest.approx(epsilon, rel=1e-3)
+        assert clones_epsilon(
+            CloneReduction.of_2023, _binary(3.0), anonymity_set, 1e-6
+        ) == pytest.approx(epsilon, rel=1e-3)
 
 
 @pytest.mark.parametrize("local_epsilon", [1e-9, 1e-3, 1.0, 20.0, 50.0, 700.0])
 @pytest.mark.parametrize("users", [1, 2, 10**9])
 def test_extreme_inputs_give_valid_figures(local_epsilon: float, users: int) -> None:
     """0 < ε ≤ local ε, reached without other users."""
-    for bound in (clones_2021, clones_2023):
-        epsilon = bound(_binary(local_epsilon), AnonymitySet(users=users), 1e-9)
+    for reduce in (CloneReduction.of_2021, CloneReduction.of_2023):
+        epsilon = clones_epsilon(reduce, _binary(local_epsilon), AnonymitySet(users=users), 1e-9)
         assert 0 < epsilon <= local_epsilon
     if users == 1 and local_epsilon > 1e-3:
-        assert clones_2021(_binary(local_epsilon), AnonymitySet(users=users), 1e-9) == local_epsilon
+        assert (
+            clones_epsilon(
+                CloneReduction.of_2021, _binary(local_epsilon), AnonymitySet(users=users), 1e-9
+            )
+            == local_epsilon
+        )
 
 
 def test_delta_is_1_without_clones() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from common.accounting.amplification import delta_upper, epsilon_upper
 from common.accounting.anonymity_set import AnonymitySet
-from common.accounting.clones import clones_2021, clones_2023
+from common.accounting.clones import CloneReduction, clones_epsilon
 from common.accounting.composition import composed_claims, composed_epsilon
 from common.accounting.count_distributions import (
     Binomial,
@@ -58,7 +58,7 @@ _GEOMETRIC: Final[dict[str, Any]] = {
 _OF_DELTA: Final[list[Callable[[float], object]]] = [
     lambda delta: epsilon_upper(_GRR, _USERS, delta),
     lambda delta: epsilon_lower(_GRR, _USERS, delta),
-    lambda delta: clones_2021(_GRR, _USERS, delta),
+    lambda delta: clones_epsilon(CloneReduction.of_2021, _GRR, _USERS, delta),
     lambda delta: composed_epsilon([LocalRelease(local_epsilon=1.0)] * 2, delta),
     lambda delta: composed_claims([(0.1, 0.0)] * 2, delta),
     lambda delta: compare(_GRR, _USERS, delta),
@@ -126,8 +126,8 @@ def test_described_randomizers_have_a_finite_local_epsilon(
         (lambda: composed_claims([(-0.1, 0.0), (0.1, 0.0)], 1e-6), "is invalid"),
         (lambda: composed_claims([(0.1, 1.5), (0.1, 0.0)], 1e-6), "is invalid"),
         (lambda: composed_claims([(math.nan, 0.0), (0.1, 0.0)], 1e-6), "is invalid"),
-        (lambda: clones_2021(_BARE, _USERS, 1e-6), "finite local ε"),
-        (lambda: clones_2023(_BARE, _USERS, 1e-6), "finite local ε"),
+        (lambda: clones_epsilon(CloneReduction.of_2021, _BARE, _USERS, 1e-6), "finite local ε"),
+        (lambda: clones_epsilon(CloneReduction.of_2023, _BARE, _USERS, 1e-6), "finite local ε"),
         (lambda: VariationRatio.of(_BARE), "finite local ε"),
         (lambda: VariationRatio(odds=1.0, variation=0.1, ratio=2.0), "odds p are 1.0"),
         (lambda: VariationRatio(odds=math.inf, variation=0.1, ratio=2.0), "odds p are inf"),

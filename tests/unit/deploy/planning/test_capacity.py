@@ -152,4 +152,4 @@ def test_the_page_has_the_predictions_and_the_costs() -> None:
         shown = [f"{needed[3]}, {', '.join(needed[5:])}" for needed in needs]
         assert f"| {' '.join(needs[0][:2])} | {' | '.join(shown)} |" in text
     for name, each in COSTS.items():
-        assert f"| {name} | {each.value:,.10g} | {each.unit} | {each.source} |" in text
+        assert f"| {name} | {each['value']:,.10g} | {each['unit']} | {each['source']} |" in text

@@ -11,9 +11,9 @@ from scipy import optimize
 from common.accounting.amplification import delta_upper
 from common.accounting.composition import composed_epsilon
 from common.accounting.releases import AmplifiedRelease
+from common.mechanisms.hashing.local_hashing import fields
 from common.messages.guarantee import sum_upper
 from deploy.planning.design import Design
-from deploy.planning.frontier import fields
 from deploy.planning.planner import Plan, plan
 from deploy.planning.requirements import Requirements
 from tests.support.requirements import small_requirements
