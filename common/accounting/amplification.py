@@ -79,6 +79,7 @@ def delta_upper(
     return DeltaCurve(reduction, anonymity_set, (epsilon,), tolerance=1e-3)(epsilon)
 
 
+@lru_cache(maxsize=_CACHE_SIZE)
 def epsilon_upper(
     reduction: MatchCountReduction, anonymity_set: AnonymitySet, delta: float
 ) -> float:
@@ -92,13 +93,6 @@ def epsilon_upper(
     cached.
     """
     check_delta(delta)
-    return _epsilon_upper(reduction, anonymity_set, delta)
-
-
-@lru_cache(maxsize=_CACHE_SIZE)
-def _epsilon_upper(
-    reduction: MatchCountReduction, anonymity_set: AnonymitySet, delta: float
-) -> float:
     epsilon = _gaussian_guess(reduction, anonymity_set, delta)
     for tolerance in (_ROUGH_TOLERANCE, _TOLERANCE_PER_LOG_DELTA * -math.log(delta)):
         top = min(reduction.local_epsilon, MAX_EPSILON)

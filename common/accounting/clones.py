@@ -109,8 +109,10 @@ class CloneReduction:
 
     def curve(self, anonymity_set: AnonymitySet) -> Callable[[float], float]:
         """Return the bound on δ as a function of ε, on one layout of bins."""
-        bins = _bins(anonymity_set.others, self.chance)
-        return lambda epsilon: self._delta_at(epsilon, *bins)
+        others = Binomial(anonymity_set.others, self.chance)
+        bins = Bins.of(others, _N_BINS)
+        masses, missed = bins.masses(others)
+        return lambda epsilon: self._delta_at(epsilon, bins.edges, masses, missed)
 
     def epsilon(self, anonymity_set: AnonymitySet, delta: float, local_epsilon: float) -> float:
         """Return an upper bound on ε at δ, at most the local ε. Cost: about ten values of δ."""
@@ -176,11 +178,3 @@ def finite_epsilon(reduction: MatchCountReduction) -> float:
     if math.isinf(reduction.local_epsilon):
         raise BoundRangeError("it needs a finite local ε; here reports carry no noise")
     return reduction.local_epsilon
-
-
-def _bins(others: int, chance: float) -> tuple[Vector, Vector, float]:
-    """Return the lower edges and masses of bins of Bin(others, chance), and the mass below them."""
-    distribution = Binomial(others, chance)
-    bins = Bins.of(distribution, _N_BINS)
-    masses, missed = bins.masses(distribution)
-    return bins.edges, masses, missed

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -63,7 +64,8 @@ def composed_epsilon(releases: Sequence[Release], delta: float) -> float:
     """
     if not releases:
         raise AccountingError("there is no release to compose")
-    releases = [part for release in releases for part in _parts(release)]
+    parts = (each.releases if isinstance(each, ComposedRelease) else (each,) for each in releases)
+    releases = list(chain.from_iterable(parts))
     if len(releases) == 1:
         return releases[0].epsilon(delta)
     _check_delta(delta)
@@ -75,10 +77,6 @@ def composed_epsilon(releases: Sequence[Release], delta: float) -> float:
         return sum_upper([*lasting, *rest])
     local = sum_upper(release.local_epsilon for release in releases)
     return min(local, _composed(_release_curves(releases), delta))
-
-
-def _parts(release: Release) -> tuple[Release, ...]:
-    return release.releases if isinstance(release, ComposedRelease) else (release,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,18 +92,15 @@ class ComposedRelease(Release):
 
     def delta(self, epsilon: float) -> float:
         """Return an upper bound on δ at ε. Cost: about a second for each distinct release."""
-        return 0.0 if epsilon >= self.local_epsilon else _delta_of(self.releases, epsilon)
+        if epsilon >= self.local_epsilon:
+            return 0.0
+        total = _total_loss(_release_curves(self.releases))
+        delta = float(total.get_delta_for_epsilon(epsilon))
+        return min(1.0, delta * (1 + _DELTA_ERROR) + len(self.releases) * _TRANSFORM_ERROR)
 
     def epsilon(self, delta: float) -> float:
         """Return an upper bound on ε at δ. Errors: see `composed_epsilon`."""
         return composed_epsilon(self.releases, delta)
-
-
-def _delta_of(releases: Sequence[Release], epsilon: float) -> float:
-    """Return an upper bound on δ at ε of releases composed."""
-    curves = _release_curves(releases)
-    delta = float(_total_loss(curves).get_delta_for_epsilon(epsilon))
-    return min(1.0, delta * (1 + _DELTA_ERROR) + len(releases) * _TRANSFORM_ERROR)
 
 
 def _release_curves(releases: Sequence[Release]) -> list[tuple["_GridCurve", int]]:

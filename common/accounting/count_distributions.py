@@ -38,10 +38,8 @@ class Binomial:
     chance: float
 
     def __post_init__(self) -> None:
-        if not 0 <= self.trials <= MAX_COUNT:
-            raise AccountingError(f"trials is {self.trials}; it must lie between 0 and {MAX_COUNT}")
-        if not 0 <= self.chance <= 1:
-            raise AccountingError(f"the probability is {self.chance}; it must lie between 0 and 1")
+        _check("trials", self.trials, 0, MAX_COUNT)
+        _check("the probability", self.chance, 0, 1)
 
     def tails(self, outcome: Vector) -> tuple[Vector, Vector]:
         """Return P(X ≤ outcome) and P(X > outcome)."""
@@ -63,7 +61,7 @@ class Poisson:
     mean: float
 
     def __post_init__(self) -> None:
-        _check_mean(self.mean)
+        _check("the mean", self.mean, 0, MAX_COUNT)
 
     def tails(self, outcome: Vector) -> tuple[Vector, Vector]:
         """Return both tails: P(X ≤ k) = Γ(k+1, mean) / k! [DLMF, 8.4.10]."""
@@ -96,7 +94,7 @@ class NegativeBinomial:
     def __post_init__(self) -> None:
         if not 0 < self.r <= MAX_COUNT:
             raise AccountingError(f"r is {self.r}; it must be above 0 and at most {MAX_COUNT}")
-        _check_mean(self.mean)
+        _check("the mean", self.mean, 0, MAX_COUNT)
 
     @property
     def _success(self) -> float:
@@ -131,10 +129,7 @@ class Groups:
     size: int
 
     def __post_init__(self) -> None:
-        if not 1 <= self.size <= MAX_COUNT:
-            raise AccountingError(
-                f"the group size is {self.size}; it must lie between 1 and {MAX_COUNT}"
-            )
+        _check("the group size", self.size, 1, MAX_COUNT)
 
     def tails(self, outcome: Vector) -> tuple[Vector, Vector]:
         """Return the other count's tails at ⌊outcome / size⌋."""
@@ -219,9 +214,9 @@ def least_whole(holds: Callable[[int], bool], low: int = 0) -> int:
     return between.start + bisect_left(between, True, key=holds)  # noqa: FBT003  # what `holds` returns
 
 
-def _check_mean(mean: float) -> None:
-    if not 0 <= mean <= MAX_COUNT:
-        raise AccountingError(f"the mean is {mean}; it must lie between 0 and {MAX_COUNT}")
+def _check(name: str, value: float, least: float, most: float) -> None:
+    if not least <= value <= most:
+        raise AccountingError(f"{name} is {value}; it must lie between {least} and {most}")
 
 
 ROUNDING: Final = 2.0**-52

@@ -152,12 +152,12 @@ class _Lattice:
     def __init__(
         self,
         reduction: MatchCountReduction,
-        cells: Sequence["_Cells"],
+        cells: Sequence[Vector],
         certain: float,
         ratio: tuple[float, float],
     ) -> None:
         """
-        Join the cells of each K, weighted by its probability.
+        Join the cells of each K with A > B, weighted by its probability: A, B and C, (3, cells).
 
         `certain` is the mass that was cut off, rounded up, and charged to δ; `ratio` a low value of
         u, and the probability that u is lower.
@@ -166,9 +166,7 @@ class _Lattice:
         self._p = self._q + reduction.signal
         self._local_epsilon = reduction.local_epsilon
         self._certain = certain
-        self._a = np.concatenate([part.a for part in cells])
-        self._b = np.concatenate([part.b for part in cells])
-        self._c = np.concatenate([part.c for part in cells])
+        self._a, self._b, self._c = np.concatenate(cells, axis=1)
         self._others = (reduction.answers - 2) * self._q
         self._ratio, self._rare = ratio
 
@@ -190,19 +188,6 @@ class _Lattice:
         return min(1.0, self._certain + (rare + float(excess.sum())) * _SUM_MARGIN)
 
 
-@dataclass(frozen=True, slots=True)
-class _Cells:
-    """The cells of one K with A > B: A rounded up, B and C rounded down."""
-
-    a: Vector
-    b: Vector
-    c: Vector
-
-    def weighted(self, chance: float) -> "_Cells":
-        """Return the cells multiplied by `chance`, the probability of this K."""
-        return _Cells(chance * self.a, chance * self.b, chance * self.c)
-
-
 @lru_cache(maxsize=_CACHE_SIZE)
 def _lattice(reduction: MatchCountReduction, others: int, spec: ShufflerSpec) -> _Lattice | None:
     """Lay out the lattices of all K; None if even K = 0 has too many cells."""
@@ -221,7 +206,7 @@ def _lattice(reduction: MatchCountReduction, others: int, spec: ShufflerSpec) ->
     for edge, mass in zip(bins.edges, masses, strict=True):
         coins = BinomialWindow.of(Binomial(int(edge), 0.5), _TAIL)
         kept, dropped = _cells_of(_joint(coins.masses, noise), len(coins.masses))
-        cells.append(kept.weighted(float(mass)))
+        cells.append(float(mass) * kept)
         certain += float(mass) * (coins.below + coins.above + 2 * lost + dropped)
     return _Lattice(reduction, cells, certain, _low_ratio(spec, round(reduction.answers) - 2))
 
@@ -266,10 +251,11 @@ def _joint(coins: Vector, noise: Vector) -> Vector:
     return joint
 
 
-def _cells_of(joint: Vector, coins: int) -> tuple[_Cells, float]:
+def _cells_of(joint: Vector, coins: int) -> tuple[Vector, float]:
     """
-    Return the cells where A > B, and the total A of the cells too small to keep.
+    Return A, B and C where A > B, shape (3, cells), and the total A of cells too small to keep.
 
+    A is rounded up, B and C are rounded down.
     Relative errors: 2.5 roundings for each step of the coins from the mode, and half a rounding for
     each product in a sum.
     """
@@ -281,8 +267,8 @@ def _cells_of(joint: Vector, coins: int) -> tuple[_Cells, float]:
     small = larger & (a < _MIN_CELL)
     dropped = float(a[small].sum()) * _SUM_MARGIN
     larger ^= small
-    kept = _Cells(a[larger] * (1 + error), b[larger] * (1 - error), c[larger] * (1 - error))
-    return kept, dropped
+    rounded = [a[larger] * (1 + error), b[larger] * (1 - error), c[larger] * (1 - error)]
+    return np.array(rounded), dropped
 
 
 def _low_ratio(spec: ShufflerSpec, items: int) -> tuple[float, float]:

@@ -160,7 +160,7 @@ class NumberSpec:
         check_int_range("true_weight", self.true_weight, self.other_weight, MAX_WEIGHT_SUM)
         check_int_range("scale", self.scale, 0, 2**40)
         check_int_range("reach", self.reach, 0, MAX_STEPS)
-        check_int_range("piecewise_weight", self.piecewise_weight, 0, MIX_SUM)
+        check_int_range("piecewise_weight", self.piecewise_weight, 0, MIX_SUM - 1)
         check_int_range("sampled", self.sampled, 1, MAX_DIMENSIONS)
         check_int_range("projected", self.projected, 0, MAX_DIMENSIONS)
         check_int_range("report_bytes", self.report_bytes, 1, MAX_REPORT_BYTES)

@@ -29,13 +29,7 @@ from common.messages.result import (
     Result,
 )
 from common.protocols import PROTOCOLS
-from common.task.specs import (
-    MAX_BITS,
-    MAX_COHORTS,
-    MAX_DOMAIN_SIZE,
-    MAX_SPELLED_BYTES,
-    MECHANISMS,
-)
+from common.task.specs import MAX_BITS, MAX_COHORTS, MAX_DOMAIN_SIZE, MAX_SPELLED_BYTES, MECHANISMS
 from common.task.task import MAX_UNIX_TIME, MAX_USERS
 from common.task_digest import TaskDigest
 from common.wire.fields import (

@@ -173,19 +173,16 @@ class Design:
         return errors
 
     @property
-    def _expected_dummies(self) -> float:
-        return self.dummies.expected_per_user if self.dummies else self.dummies_per_user
-
-    @property
     def _mixture(self) -> Mixture:
         clusters, n_users = self.dummy_spec.clusters, self.target.n_users
         if clusters is not None:
             variance = clusters.item_variance(n_users, self.target.domain_size)
             return Mixture(n_real=n_users, item_variance=variance)
         mean, spread = self.shuffler.moments()
+        added = self.dummies.expected_per_user if self.dummies else self.dummies_per_user
         return Mixture(
-            n_real=self.target.n_users,
-            n_dummies=self.target.n_users * self._expected_dummies,
+            n_real=n_users,
+            n_dummies=n_users * added,
             keep_probability=self.shuffler.keep_probability,
             item_mean=mean,
             item_variance=spread,

@@ -17,13 +17,7 @@ from common.protocols import ITEM_KINDS, Kind
 from common.task.domain_spec import group_count
 from common.task.draft import TaskDraft
 from common.task.specs import MAX_DOMAIN_SIZE
-from common.task.task import (
-    MAX_LOCAL_EPSILON,
-    MAX_USERS,
-    MIN_DELTA,
-    envelope_bytes,
-    honest_share,
-)
+from common.task.task import MAX_LOCAL_EPSILON, MAX_USERS, MIN_DELTA, envelope_bytes, honest_share
 
 Prefix = Literal["average", "worst"]
 Trust = Literal["shuffler-dummies", "anonymity", "none"]

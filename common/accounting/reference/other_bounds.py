@@ -34,12 +34,7 @@ import numpy as np
 import scipy
 
 from common.accounting.anonymity_set import AnonymitySet
-from common.accounting.clones import (
-    CloneReduction,
-    clones_epsilon,
-    finite_epsilon,
-    shortfall,
-)
+from common.accounting.clones import CloneReduction, clones_epsilon, finite_epsilon, shortfall
 from common.accounting.epsilon_search import least_epsilon
 from common.accounting.published import PUBLISHED, Bound, BoundSetting, SettingBound
 from common.errors import AccountingError, BoundRangeError

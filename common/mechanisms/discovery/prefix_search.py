@@ -18,6 +18,7 @@ from scipy import optimize, stats
 
 from common.mechanisms.base import Counts, Reports, Vector
 from common.mechanisms.discovery.prefix_hashing import PrefixHashing
+from common.mechanisms.hashing.finite_field import inverses
 from common.messages.result import FoundValues
 
 BYTES: Final = 256
@@ -52,7 +53,7 @@ def next_counts(mechanism: PrefixHashing, reports: Reports, prefixes: NDArray[np
     g, (kept, others) = mechanism.buckets, prefixes.shape
     elements, buckets = reports["seed"].astype(np.int64), reports["bucket"].astype(np.int64)
     seeds, last = elements[:, :others], elements[:, others]
-    bound, inverse = last > 0, _inverses(g)[last]
+    bound, inverse = last > 0, inverses(g)[last]
     solved_seeds = (seeds * inverse[:, np.newaxis] % g)[bound].astype(np.float64)
     solved_buckets = (buckets * inverse % g)[bound] + 0.5
     step, matrix = max(_MIN_COLUMNS, _CHUNK // max(1, kept)), prefixes.astype(np.float64)
@@ -77,14 +78,6 @@ def next_counts(mechanism: PrefixHashing, reports: Reports, prefixes: NDArray[np
     free_seeds, free_buckets = seeds[~bound], buckets[~bound]
     free = [((free_seeds @ prefix - free_buckets) % g == 0).sum() for prefix in prefixes]
     return counts.reshape(kept, BYTES) + np.array(free, dtype=np.int64)[:, np.newaxis]
-
-
-def _inverses(g: int) -> NDArray[np.int64]:
-    """Return the inverse of each element of F_g, shape (g,); 0 for 0."""
-    inverse = [0, 1]
-    for element in range(2, g):
-        inverse.append(-(g // element) * inverse[g % element] % g)
-    return np.array(inverse, dtype=np.int64)
 
 
 def critical_count(reports: int, candidates: int, buckets: int, *, last: bool) -> float:

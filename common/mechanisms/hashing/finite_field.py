@@ -21,7 +21,7 @@ This saves most of the cost of the transform.
 import math
 import os
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Final
 
 import numpy as np
@@ -125,9 +125,8 @@ class HashFamily:
     @cached_property
     def _to_canonical(self) -> NDArray[np.uint32]:
         """Return the factor from each seed to its canonical multiple, (seeds,); 1 for seed 0."""
-        inverses = np.array([pow(k, -1, self.q) for k in range(1, self.q)])
         constant = np.ones(self.seeds, dtype=np.uint32)
-        constant[self._multiples] = inverses
+        constant[self._multiples] = inverses(self.q)[1:]
         return constant
 
     def tally(self, seeds: NDArray[np.uint64], buckets: NDArray[np.uint32]) -> Counts:
@@ -178,8 +177,7 @@ class HashFamily:
         heads = np.arange(self.seeds // self.q) * self.q
         vectors = (heads[:, None] + np.arange(self._half)).ravel()
         vectors[0] = 1  # u = 0 has no row; its value is set by the caller
-        inverse = np.array([0] + [pow(k, -1, self.q) for k in range(1, self.q)])
-        frequency = inverse[self._to_canonical[vectors]]
+        frequency = inverses(self.q)[self._to_canonical[vectors]]
         mirrored = frequency >= self._half
         frequency = np.where(mirrored, self.q - frequency, frequency)
         row = self._first_cell[vectors] // self.q - 1
@@ -238,6 +236,12 @@ class HashFamily:
         table[1:] = scipy.fft.irfft(rows, n=self.q, axis=1, workers=_THREADS)
         table[0, 0] = theta.sum()
         return table.ravel()
+
+
+@lru_cache(maxsize=4)
+def inverses(q: int) -> NDArray[np.int64]:
+    """Return the inverse of each element of F_q, shape (q,); 0 for 0."""
+    return np.array([0, *(pow(element, -1, q) for element in range(1, q))], dtype=np.int64)
 
 
 def is_prime(number: int) -> bool:

@@ -22,7 +22,7 @@ from common.mechanisms.numeric.number import (
     rounding_variance,
     to_grid,
 )
-from common.mechanisms.reduction import MatchCountReduction, Reduction
+from common.mechanisms.reduction import MatchCountReduction
 from common.mechanisms.weights import OddsOfWeights, ResponseWeights
 from common.protocols import NumberMechanismName
 
@@ -116,11 +116,6 @@ class CodedNumber(OddsOfWeights, SpecifiedNumbers):
     @abstractmethod
     def spread(self) -> Spread:
         """Expected square of a code's number."""
-
-    @property
-    @abstractmethod
-    def reduction(self) -> Reduction:
-        """Parameters for amplification by shuffling."""
 
     @abstractmethod
     def encode(self, numbers: Vector, rng: np.random.Generator) -> NDArray[np.int64]:

@@ -21,12 +21,7 @@ from numpy.typing import NDArray
 from common.errors import TaskError
 from common.mechanisms.base import Counts, Reports, Vector
 from common.mechanisms.numeric.coordinate_sampling import MultiHm
-from common.mechanisms.numeric.number import (
-    Moments,
-    Numbers,
-    SpecifiedNumbers,
-    check_numbers,
-)
+from common.mechanisms.numeric.number import Moments, Numbers, SpecifiedNumbers, check_numbers
 from common.mechanisms.reduction import Reduction
 from common.protocols import NumberMechanismName
 from common.task.specs import NumberSpec

@@ -172,11 +172,6 @@ class Hybrid(CodedNumber):
     """Probability of the piecewise mechanism, in units of 1 / MIX_SUM."""
 
     def __post_init__(self) -> None:
-        if not 0 <= self.piecewise_weight < MIX_SUM:
-            raise TaskError(
-                f"piecewise_weight is {self.piecewise_weight}; "
-                f"it must lie between 0 and {MIX_SUM - 1}"
-            )
         if self.piecewise_weight == 0 and (self.steps, self.reach) != (0, 0):
             raise TaskError(
                 f"steps is {self.steps} and reach {self.reach}; both must be 0 "

@@ -21,12 +21,7 @@ from scipy import optimize, special, stats
 from common.errors import TaskError
 from common.mechanisms.base import Counts, Vector
 from common.mechanisms.rappor.rappor import Rappor
-from common.mechanisms.rappor.regression import (
-    Regression,
-    TrueBitCounts,
-    independent,
-    select,
-)
+from common.mechanisms.rappor.regression import Regression, TrueBitCounts, independent, select
 
 LEVEL: Final = 0.05
 """Family-wise error rate: bound on the probability of any false discovery."""

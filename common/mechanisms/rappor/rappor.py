@@ -23,11 +23,7 @@ from common.mechanisms.base import Counts, Reports, check_report_bytes
 from common.mechanisms.bits import batches, bit_field, spare_bits_clear
 from common.mechanisms.rappor import bloom
 from common.mechanisms.rappor import permanent_response as permanent
-from common.mechanisms.rappor.probabilities import (
-    Probability,
-    RapporProbabilities,
-    rounded_weights,
-)
+from common.mechanisms.rappor.probabilities import Probability, RapporProbabilities, rounded_weights
 from common.task.specs import INSTANT_SUM, Encoding, RapporSpec
 
 _DEFAULT_BYTES: Final = 256
@@ -62,22 +58,8 @@ class Rappor(RapporProbabilities):
         """
         Choose the integer weights for f, p and q. Run by the analyzer.
 
-        f, p and q are rounded so that no ε grows; see `rounded_weights`.
-
-        Args:
-            bits: k.
-            hashes: h.
-            cohorts: m.
-            f: At least 0; below 1 after rounding.
-            p: At least 0.
-            q: At most 1; above p after rounding.
-            encoding: "bloom" for a Bloom filter, "labels" for a bit per label.
-            most_bytes: Maximum bytes of a text in UTF-8.
-            question: Name of the question whose tasks share permanent responses; empty if it is not
-                repeated.
-
-        Raises:
-            TaskError: A number is out of its range, or there would be no noise.
+        f, p and q are rounded so that no ε grows; see `rounded_weights`. The other arguments are
+        fields of RapporSpec. Raises TaskError if one is out of its range, or there is no noise.
         """
         permanent_weight, unset_weight, set_weight = rounded_weights(f, p, q)
         return RapporSpec(
