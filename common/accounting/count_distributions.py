@@ -65,12 +65,11 @@ class Poisson:
 
     def tails(self, outcome: Vector) -> tuple[Vector, Vector]:
         """Return both tails: P(X ≤ k) = Γ(k+1, mean) / k! [DLMF, 8.4.10]."""
-        inside = outcome >= 0
         return smaller_tail(
             scipy.special.gammaincc,
             scipy.special.gammainc,
             (outcome + 1, self.mean),
-            inside=inside,
+            inside=outcome >= 0,
             low=outcome < self.mean,
             below=np.zeros(outcome.shape),
         )
@@ -102,12 +101,11 @@ class NegativeBinomial:
 
     def tails(self, outcome: Vector) -> tuple[Vector, Vector]:
         """Return both tails: P(X ≤ k) = I_s(r, k+1), s = r/(r + mean) [DLMF, 8.17.24]."""
-        inside = outcome >= 0
         return smaller_tail(
             scipy.special.betainc,
             scipy.special.betaincc,
             (self.r, outcome + 1, self._success),
-            inside=inside,
+            inside=outcome >= 0,
             low=outcome < self.mean,
             below=np.zeros(outcome.shape),
         )

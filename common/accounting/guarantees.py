@@ -261,10 +261,8 @@ def guarantees_under(
         rows.append(claimed_guarantee(parameters, n_users, n_refused))
         if parameters.dummies.maximum:
             rows.append(skippers_guarantee(parameters, n_users, honest, n_refused))
-    alone, pooled = (
-        [alone_guarantee(parameters, n_users, n_refused)],
-        _against_shuffler_and_analyzer(parameters),
-    )
+    alone = [alone_guarantee(parameters, n_users, n_refused)]
+    pooled = _against_shuffler_and_analyzer(parameters)
     rows.extend([*pooled, *alone] if parameters.tokens else [*alone, *pooled])
     rows.extend(_by_encryption(parameters))
     return tuple(rows)

@@ -110,8 +110,7 @@ class HybridRelease:
         without = delta_upper(self.reduction, self.anonymity_set, epsilon)
         if without == 0:
             return 0.0
-        bounds = [curve(epsilon) for curve in self._curves()]
-        return min(without, *bounds)
+        return min(without, *(curve(epsilon) for curve in self._curves()))
 
     def epsilon(self, delta: float) -> float:
         """Return the least of four upper bounds on ε; raise AccountingError for an invalid δ."""

@@ -216,14 +216,12 @@ def _permuting_only(bound: SettingBound) -> Bound:
 
 _ITEM_NOISE_BOUNDS: Final = frozenset({"aue", "sbin", "sageo"})
 """Bounds for dummies of each item, which are not compared here."""
-_PUBLISHED_BOUNDS: Final = tuple(
-    (name, _permuting_only(bound))
-    for key, (name, bound) in PUBLISHED.items()
-    if key not in _ITEM_NOISE_BOUNDS
-)
-
 COMPARED: Final[tuple[tuple[str, Bound], ...]] = (
-    *_PUBLISHED_BOUNDS,
+    *(
+        (name, _permuting_only(bound))
+        for key, (name, bound) in PUBLISHED.items()
+        if key not in _ITEM_NOISE_BOUNDS
+    ),
     (
         "clones [FMT21], numeric, any randomizer, without dummies",
         partial(clones_epsilon, CloneReduction.of_2021),
