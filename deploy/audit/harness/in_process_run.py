@@ -4,15 +4,17 @@ import dataclasses
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 import numpy as np
+from numpy.random import Generator
 
 from common.crypto import hpke
 from common.crypto.hpke import HpkePrivateKey
 from common.crypto.signed_key import signed_envelope_key
-from common.crypto.signing import PublicIdentity, SignedTask, SigningIdentity, sign_receipt
+from common.crypto.signing import SignedTask, SigningIdentity, sign_receipt
 from common.errors import BatchStateError, ProofError
 from common.mechanisms.base import Reports
 from common.mechanisms.registry import mechanism_of
@@ -44,32 +46,25 @@ _PAUSE: Final = 10.0
 """Seconds between two inclusion checks of a device."""
 
 
+@dataclass(eq=False)
 class DishonestShuffler:
     """A shuffler that tampers with its batch and is otherwise honest."""
 
-    def __init__(
-        self,
-        analyzer: AnalyzerCore,
-        key: HpkePrivateKey,
-        identity: SigningIdentity,
-        *,
-        seed: int = 7,
-    ) -> None:
-        self._analyzer = analyzer
-        self._key = key
-        self.identity = identity
-        self.users: Users = []
-        self.rng = np.random.default_rng(seed)
-        self.closed = False
-        """Whether further submissions are refused."""
-        self.permutes = True
-        self.forges = False
-        """Whether it returns inclusion proofs that it signed itself."""
-        self.delivered: list[bytes] = []
-        """Sealed reports of the last delivery."""
-        self._committed: BatchCommitment | None = None
-        self._proofs: dict[bool, list[InclusionProof]] = {}
-        """Proofs of every bucket, forged or not."""
+    _analyzer: AnalyzerCore
+    _key: HpkePrivateKey
+    identity: SigningIdentity
+    rng: Generator
+    users: Users = field(default_factory=list)
+    closed: bool = False
+    """Whether further submissions are refused."""
+    permutes: bool = True
+    forges: bool = False
+    """Whether it returns inclusion proofs that it signed itself."""
+    delivered: list[bytes] = field(default_factory=list)
+    """Sealed reports of the last delivery."""
+    _committed: BatchCommitment | None = None
+    _proofs: dict[bool, list[InclusionProof]] = field(default_factory=dict)
+    """Proofs of every bucket, forged or not."""
 
     @property
     def task(self) -> Task:
@@ -212,36 +207,18 @@ class InProcessRun:
         self.shuffler_identity = SigningIdentity.generate()
         await self.publish(draft)
         self.digest = self.analyzer.signed.digest()
-        seed = int(self._rng.integers(2**63))
+        rng = np.random.default_rng(int(self._rng.integers(2**63)))
         self.shuffler = DishonestShuffler(
-            self.analyzer, self.shuffler_key, self.shuffler_identity, seed=seed
+            self.analyzer, self.shuffler_key, self.shuffler_identity, rng
         )
         self.store = DeviceStore(self.path / "budget.sqlite")
-        self.agent = self.device(self.shuffler.identity.public_identity())
-        self.watch = InclusionMonitor(
-            shuffler=self.shuffler,
-            store=self.store,
-            identity=self.analyzer.keys.identity.public_identity(),
-            clock=self.clock,
-            rng=self._rng,
-            pause=_PAUSE,
-        )
-
-    async def publish(self, draft: TaskDraft) -> None:
-        """Publish a draft under the shuffler's key."""
-        key = signed_envelope_key(
-            self.shuffler_identity, self.shuffler_key.public_key(), MAX_UNIX_TIME
-        )
-        await self.analyzer.publish(dataclasses.replace(draft, shuffler_key=key))
-
-    def device(self, shuffler: PublicIdentity) -> Agent:
-        """Return a device that serves several people, pins a shuffler and has no privacy caps."""
-        return Agent(
+        identity = self.analyzer.keys.identity.public_identity()
+        self.agent = Agent(  # serves several people, without privacy caps
             shuffler=self.shuffler,
             store=self.store,
             policy=Policy(
-                identity=self.analyzer.keys.identity.public_identity(),
-                shuffler_identity=shuffler,
+                identity=identity,
+                shuffler_identity=self.shuffler_identity.public_identity(),
                 allow_tasks_without_tokens=True,
                 local_epsilon_cap=math.inf,
                 total_local_epsilon_cap=math.inf,
@@ -254,6 +231,21 @@ class InProcessRun:
             rng=self._rng,
             secrets=PersonalSecrets(bytes(32)),
         )
+        self.watch = InclusionMonitor(
+            shuffler=self.shuffler,
+            store=self.store,
+            identity=identity,
+            clock=self.clock,
+            rng=self._rng,
+            pause=_PAUSE,
+        )
+
+    async def publish(self, draft: TaskDraft) -> None:
+        """Publish a draft under the shuffler's key."""
+        key = signed_envelope_key(
+            self.shuffler_identity, self.shuffler_key.public_key(), MAX_UNIX_TIME
+        )
+        await self.analyzer.publish(dataclasses.replace(draft, shuffler_key=key))
 
     async def contribute(self, values: Sequence[int]) -> None:
         """Submit one item each for `person 0`, `person 1`, …"""
