@@ -1,7 +1,7 @@
 """One finding of an audit: the claim, the measurement, and the verdict."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, get_args
 
@@ -80,8 +80,6 @@ class Finding:
     """Value by a formula, if the measured quantity is not an ε."""
     measured: float | None = None
     tests: int = 0
-    roc: tuple[tuple[float, float], ...] = ()
-    """Measured points of (false, true) positive rates."""
 
     def __post_init__(self) -> None:
         known = (self.theorem, self.neighbouring, self.assumptions, self.delta is not None)
@@ -94,33 +92,11 @@ class Finding:
         return self.verdict in PASSING
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CurvePoint:
-    """ε claimed, computed and measured at one share of colluding users, 0 .. 1."""
-
-    colluding: float
-    honest: int
-    """Number of honest users, including the victim."""
-    claim: float
-    attack: float | None
-    measured: float | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Curve:
-    """Curve of ε against the share of colluding users."""
-
-    title: str
-    delta: float
-    points: tuple[CurvePoint, ...]
-
-
 @dataclass(frozen=True, slots=True)
 class Findings:
     """The result of one scenario."""
 
     findings: tuple[Finding, ...] = ()
-    curves: tuple[Curve, ...] = ()
     crashed: bool = False
 
     @property
@@ -129,7 +105,7 @@ class Findings:
         return tuple(finding for finding in self.findings if not finding.passed)
 
 
-Rows = tuple[Finding, ...]
+Rows = Iterable[Finding]
 
 
 class Checks:

@@ -24,7 +24,6 @@ Scores = NDArray[np.float64]
 
 _THRESHOLD_SHARE: Final = 0.25
 _THRESHOLDS: Final = 400
-_ROC_POINTS: Final = 60
 _DIGITS: Final = 9
 """Decimal places to which scores are rounded."""
 _REACHED_SHARE: Final = 0.9
@@ -43,7 +42,6 @@ class GameResult:
     advantage: float
     trials: int
     """Draws under each value."""
-    roc: tuple[tuple[float, float], ...]
     statistic: str = ""
 
 
@@ -58,19 +56,12 @@ def run_game(first: Scores, second: Scores, *, delta: float = 0, statistic: str 
     best = int(np.argmax(epsilon_bounds(chosen * trials, trials, delta)))
     balanced = int(np.argmax(chosen[0] - chosen[1]))
     true, false = measured / trials
-    order = np.lexsort((true[: len(thresholds)], false[: len(thresholds)]))
-    shown = order[np.unique(np.linspace(0, len(order) - 1, _ROC_POINTS).astype(int))]
     return GameResult(
         empirical_epsilon_lower=max(0.0, float(epsilon_bounds(measured[:, best], trials, delta))),
         ceiling=ceiling(trials, delta),
         advantage=float(true[balanced] - false[balanced]),
         trials=trials,
         statistic=statistic,
-        roc=(
-            (0.0, 0.0),
-            *zip(false[shown].tolist(), true[shown].tolist(), strict=True),
-            (1.0, 1.0),
-        ),
     )
 
 

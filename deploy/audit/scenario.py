@@ -73,7 +73,7 @@ class Scenario:
     name: str
     """Identifier for `--scenario` and in findings: lower-case letters, hyphens and `+`."""
     title: str
-    check: Callable[..., Findings | Rows]
+    check: Callable[..., Rows]
     """
     Function of the subject, a generator, and the options of the weakness.
 
@@ -88,11 +88,5 @@ class Scenario:
     def run(self, subject: AuditSubject, rng: Generator, *, weakened: bool = False) -> Findings:
         """Run the scenario, with its weakness if `weakened`; add its name and missing titles."""
         found = self.check(subject, rng, **(self.weakness_options if weakened else {}))
-        outcome = found if isinstance(found, Findings) else Findings(found)
-        return replace(
-            outcome,
-            findings=tuple(
-                replace(row, scenario=self.name, title=row.title or self.title)
-                for row in outcome.findings
-            ),
-        )
+        rows = (replace(row, scenario=self.name, title=row.title or self.title) for row in found)
+        return Findings(tuple(rows))

@@ -11,7 +11,7 @@ from common.accounting.guarantees import guarantees
 from common.messages.guarantee import REPLACE_ONE
 from common.task.task import Task
 from common.task_digest import TaskDigest
-from deploy.audit.finding import Curve, CurvePoint, Finding, Findings
+from deploy.audit.finding import Finding, Findings
 from deploy.audit.harness.tasks import FAR_FUTURE
 from deploy.audit.report.audit_report import AuditReport
 from deploy.audit.statistics import CONFIDENCE
@@ -56,7 +56,7 @@ def finding(**changes: Any) -> Finding:
 @cache
 def demo_report() -> AuditReport:
     """Return a report on the demo's task in which every check passed."""
-    return report_of(demo_task(), (_of_the_pair(4.0, 3.98), *_REST), curves=(_CURVE,))
+    return report_of(demo_task(), (_of_the_pair(4.0, 3.98), *_REST))
 
 
 @cache
@@ -79,9 +79,7 @@ def failed_report() -> AuditReport:
     return report_of(demo_task(), (_of_the_pair(4.0, 3.98), broken, *_REST))
 
 
-def report_of(
-    task: Task, findings: tuple[Finding, ...], *, curves: tuple[Curve, ...] = ()
-) -> AuditReport:
+def report_of(task: Task, findings: tuple[Finding, ...]) -> AuditReport:
     """Return a report with these findings."""
     return AuditReport(
         task=task,
@@ -91,7 +89,7 @@ def report_of(
         seed=20_261_121,
         version="1.2.3",
         seconds=312.4,
-        outcomes=(Findings(findings=findings, curves=curves),),
+        outcomes=(Findings(findings=findings),),
         guarantees=guarantees(task, N_USERS, 0),
         command="shuffledp audit task.json --quick --seed 20261121",
     )
@@ -110,7 +108,6 @@ def _of_the_pair(claim: float, measured: float) -> Finding:
         empirical_epsilon_lower=measured,
         ceiling=11.98,
         trials=4_000_000,
-        roc=((0.0, 0.0), (1 / 106, 0.512), (1.0, 1.0)),
     )
 
 
@@ -157,13 +154,4 @@ _REST: Final = (
         tests=1,
     ),
     finding(heading="server disruption", coalition="shuffler", expected=1.0, measured=1.0),
-)
-_CURVE: Final = Curve(
-    title="ε against the share of colluding users",
-    delta=1e-6,
-    points=(
-        CurvePoint(colluding=0.0, honest=20_000, claim=0.1082, attack=0.1079, measured=0.0612),
-        CurvePoint(colluding=0.3, honest=14_000, claim=1.6, attack=None, measured=0.0),
-        CurvePoint(colluding=0.9, honest=2_000, claim=math.inf, attack=4.1),
-    ),
 )

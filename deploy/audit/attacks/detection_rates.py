@@ -91,7 +91,7 @@ def run_kept_order(subject: AuditSubject, rng: Generator, *, planted: bool = Tru
         for _ in range(_ORDERS)
     )
     checks.test("false alarms", p_poisson(alarms, FALSE_ALARM * _ORDERS))
-    row = checks.finding(
+    yield checks.finding(
         title=f"{ORDER_SENTINELS} sentinels in a batch that was not shuffled",
         heading="server disruption",
         coalition="shuffler",
@@ -101,7 +101,6 @@ def run_kept_order(subject: AuditSubject, rng: Generator, *, planted: bool = Tru
         theorem="Kendall's tau, exact",
         trials=_ORDERS,
     )
-    return (row,)
 
 
 def rejects(batch: list[bytes], sentinels: list[bytes], task: Task) -> bool:

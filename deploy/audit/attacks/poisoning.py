@@ -224,16 +224,16 @@ def poison(
         parse: Parser that must refuse a submission with a wrong number of reports.
     """
     if subject.task.kind == "open":
-        return _inject(subject, rng, factor)
+        yield from _inject(subject, rng, factor)
+        return
     task, mechanism, checks = subject.task, subject.mechanism, Checks()
     if not isinstance(mechanism, SupportCounting) or (
         negative and not isinstance(mechanism, Signed)
     ):
-        return ()
+        return
     users, n_fakes, targets = _users(subject, rng)
     n_honest, n_users = int(users.sum()), int(users.sum()) + n_fakes
-    one_by_one = few_enough_reports(task, n_honest)
-    honest = collect(task, mechanism, users, rng, one_by_one=one_by_one)
+    honest = collect(task, mechanism, users, rng, one_by_one=few_enough_reports(task, n_honest))
     lever = leverage(task, mechanism, targets, rng, negative=negative)
     kept_share = task.shuffler.keep_probability
     number = submissions * task.lengths[-1] or 1
@@ -290,7 +290,7 @@ def poison(
     # Of a user's reports, on average: what they count as in all, and their weight.
     mean = total / own_counted
     heavy = own * n_reports / own_counted if submissions else own + (mean - 1) * lever.dummy_floor
-    row = checks.finding(
+    yield checks.finding(
         title=title.format(number=number),
         heading="sender disruption",
         sentence=sentence.format(answers=answers),
@@ -304,7 +304,6 @@ def poison(
         trials=n_users,
         notes=(f"targets: {len(targets)} rare items; a submission counts for at most {most}",),
     )
-    return (row,)
 
 
 def _inject(subject: AuditSubject, rng: Generator, factor: float) -> Rows:
@@ -320,7 +319,7 @@ def _inject(subject: AuditSubject, rng: Generator, factor: float) -> Rows:
     [[measured], _] = estimates(mechanism, counts[[last]], len(reports))
     gain = factor * (1 - mechanism.q) / (mechanism.p - mechanism.q)
     checks.require("the weight is as calculated", math.isclose(measured, gain, rel_tol=_REL_TOL))
-    row = checks.finding(
+    yield checks.finding(
         title="Fake users who make a value appear that nobody holds",
         heading="sender disruption",
         sentence=f"A crafted report counts as {gain:.3g} honest ones of its level. A value that "
@@ -332,7 +331,6 @@ def _inject(subject: AuditSubject, rng: Generator, factor: float) -> Rows:
         measured=float(measured),
         trials=len(reports),
     )
-    return (row,)
 
 
 def _require_refusals(checks: Checks, task: Task, parse: Parse, numbers: Sequence[int]) -> None:

@@ -159,7 +159,7 @@ def _run(
         asyncio.run(attack(attacked, **options))
     finally:
         logger.disabled = before
-    return tuple(attacked.findings)
+    return attacked.findings
 
 
 async def _honest(attack: _Attack, *, tampering: Tampering = shuffles) -> None:

@@ -9,9 +9,9 @@ shuffler could compare afterwards.
 import asyncio
 import tempfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -54,10 +54,10 @@ _BLINDING_BITS: Final = 1_900
 
 def run_flood(subject: AuditSubject, rng: Generator, *, blinds: bool = True) -> Rows:
     """Flood a batch with and without tokens; `blinds`: whether devices blind their requests."""
+    if subject.parameters.reduction is not None:
+        yield _alone(subject, rng)
     with tempfile.TemporaryDirectory(prefix="shuffledp-flood-") as folder:
-        flood = asyncio.run(_flood(Path(folder), blinds=blinds))
-    rows = (*_stored(flood), *_unlinked(flood))
-    return rows if subject.parameters.reduction is None else (_alone(subject, rng), *rows)
+        yield from asyncio.run(_flood(Path(folder), blinds=blinds))
 
 
 def _alone(subject: AuditSubject, rng: Generator) -> Finding:
@@ -81,33 +81,15 @@ def _alone(subject: AuditSubject, rng: Generator) -> Finding:
     )
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Flood:
-    """What the attacker achieved, and what the issuer and the shuffler then hold."""
-
-    stored: dict[bool, int]
-    """Stored submissions of the attacker, with tokens and without."""
-    second: int
-    """Second messages that the issuer signed for persons who had a token."""
-    key_id: bytes
-    """The id of the token key, which both hold."""
-    factors: Sequence[int]
-    """For each request and its token, the factor that links their signatures."""
-    issuer: Sequence[bytes]
-    """Files and messages of the issuer."""
-    shuffler: Sequence[bytes]
-    public: Sequence[bytes]
-    """What everybody sees: files before the first request, and the task."""
-
-
-async def _flood(folder: Path, *, blinds: bool) -> _Flood:
+async def _flood(folder: Path, *, blinds: bool) -> Rows:
+    """Flood the running services; return the findings on what they stored and could compare."""
     services = Services(folder, [f"accomplice {number}" for number in range(_ENTITLED)])
     rng = secure_generator()
     await services.start_analyzer()
     await services.start_shuffler()
     await services.start_issuer()
     try:
-        stored = {False: await _submit(services, await _publish(services, None), [b""], rng)}
+        open_to_all = await _submit(services, await _publish(services, None), [b""], rng)
         spec = await services.create_token_key(FAR_FUTURE)
         signed = await _publish(services, spec)
         key, challenge = spec.token_key(), spec.challenge(signed.digest())
@@ -133,16 +115,18 @@ async def _flood(folder: Path, *, blinds: bool) -> _Flood:
         # Nonces of their own, so that only their signatures tell them from tokens.
         heads = [key.signed_part(challenge, rng.bytes(NONCE_BYTES)) for _ in tokens]
         forged = [head + rng.bytes(MODULUS_BYTES) for head in heads]
-        stored[True] = await _submit(services, signed, [*tokens, *forged, b""], rng)
-        stored[True] += await _submit(services, signed, tokens, rng)  # all of them are spent
-        return _Flood(
-            stored=stored,
-            second=second,
-            factors=factors,
-            key_id=key.key_id,
-            issuer=[*_files(services, "issuer"), *asked],
-            shuffler=[*_files(services, "shuffler"), *tokens],
-            public=public,
+        stored = await _submit(services, signed, [*tokens, *forged, b""], rng)
+        stored += await _submit(services, signed, tokens, rng)  # all of them are spent
+        known = words(public, key.key_id)
+        hidden = {factor for factor in factors if factor.bit_length() > _BLINDING_BITS}
+        return (
+            *_stored(stored, open_to_all, second),
+            *_unlinked(
+                [*_files(services, "issuer"), *asked],
+                [*_files(services, "shuffler"), *tokens],
+                lambda held: words(held, key.key_id) - known,
+                blinded=len(hidden) == _ENTITLED,
+            ),
         )
     finally:
         await services.stop()
@@ -192,68 +176,65 @@ def _files(services: Services, *parties: str) -> list[bytes]:
     return found
 
 
-def _stored(flood: _Flood) -> Rows:
-    checks = Checks()
-    checks.require("a token lets through one submission", flood.stored[True] == _ENTITLED)
-    checks.require("nobody gets a second token", flood.second == 0)
-    without = Checks()
-    without.require("each submission without tokens is stored", flood.stored[False] == _FLOOD)
+def _stored(stored: int, open_to_all: int, second: int) -> Iterator[Finding]:
+    """Check the numbers stored with and without tokens, and of second tokens for one person."""
     row = partial(
         Checks.finding, coalition="analyzer+users", heading="sender disruption", trials=_FLOOD
     )
-    return (
-        row(
-            checks,
-            title=f"A flood of {_FLOOD} submissions with {_ENTITLED} tokens",
-            sentence=f"An attacker who is entitled to {_ENTITLED} tokens gets {_ENTITLED} "
-            "submissions into the batch: spent, forged and missing tokens are refused, and so are "
-            "requests for second tokens.",
-            expected=_ENTITLED,
-            measured=flood.stored[True],
-        ),
-        row(
-            without,
-            title=f"A flood of {_FLOOD} submissions without tokens",
-            sentence="Where a task requires no tokens, every submission of the attacker counts as "
-            "a user, and fills the batch around one person.",
-            known_limit=True,
-            expected=_FLOOD,
-            measured=flood.stored[False],
-        ),
+    checks, without = Checks(), Checks()
+    checks.require("a token lets through one submission", stored == _ENTITLED)
+    checks.require("nobody gets a second token", second == 0)
+    yield row(
+        checks,
+        title=f"A flood of {_FLOOD} submissions with {_ENTITLED} tokens",
+        sentence=f"An attacker who is entitled to {_ENTITLED} tokens gets {_ENTITLED} submissions "
+        "into the batch: spent, forged and missing tokens are refused, and so are requests for "
+        "second tokens.",
+        expected=_ENTITLED,
+        measured=stored,
+    )
+    without.require("each submission without tokens is stored", open_to_all == _FLOOD)
+    yield row(
+        without,
+        title=f"A flood of {_FLOOD} submissions without tokens",
+        sentence="Where a task requires no tokens, every submission of the attacker counts as a "
+        "user, and fills the batch around one person.",
+        known_limit=True,
+        expected=_FLOOD,
+        measured=open_to_all,
     )
 
 
-def _unlinked(flood: _Flood) -> Rows:
-    """Search all that the issuer and the shuffler hold for strings that both of them have."""
-    issuer, shuffler, public, control = (
-        words(held, flood.key_id)
-        for held in (
-            *(flood.issuer, flood.shuffler, flood.public),
-            [*flood.issuer, flood.shuffler[-1]],
-        )
+def _unlinked(
+    issuer: Sequence[bytes],
+    shuffler: Sequence[bytes],
+    secret_words: Callable[[Sequence[bytes]], set[bytes]],
+    *,
+    blinded: bool,
+) -> Iterator[Finding]:
+    """Check that no string links what the issuer holds to what the shuffler holds, tokens last."""
+    own, checks, tokens = Checks(), Checks(), shuffler[-_ENTITLED:]
+    signed = b"".join(issuer)
+    nonces = {token[2 : 2 + NONCE_BYTES] for token in tokens}
+    own.require("no nonce reached it", not any(nonce in signed for nonce in nonces))
+    own.require("each request is blinded", blinded)
+    yield own.finding(
+        title="Issuer: what it signed",
+        coalition="issuer",
+        sentence="The issuer knows who asked for a token of which task. It signed blinded "
+        "messages, which fit every token equally well, and holds no report.",
+        trials=_ENTITLED,
     )
-    checks = Checks()
-    checks.require("issuer and shuffler share no string", not (issuer & shuffler) - public)
-    hidden = [factor for factor in flood.factors if factor.bit_length() > _BLINDING_BITS]
-    checks.require("each request is blinded", len({*hidden}) == _ENTITLED)
-    checks.require("a planted token is found", bool((control & shuffler) - public))
-    own, row = Checks(), partial(Checks.finding, trials=_ENTITLED)
-    nonces = {token[2 : 2 + NONCE_BYTES] for token in flood.shuffler[-_ENTITLED:]}
-    own.require("no nonce reached it", not any(nonce in b"".join(flood.issuer) for nonce in nonces))
-    own.require("each request is blinded", len({*hidden}) == _ENTITLED)
-    return (
-        row(
-            own,
-            title="Issuer: what it signed",
-            coalition="issuer",
-            sentence="The issuer knows who asked for a token of which task. It signed blinded "
-            "messages, which fit every token equally well, and holds no report.",
-        ),
-        row(
-            checks,
-            title="Issuer and shuffler: requests and tokens",
-            coalition="issuer+shuffler",
-            sentence="All files and messages of both have no string of 8 bytes in common "
-            "that the task does not show everybody: nothing links a request to a spent token.",
-        ),
+    known = secret_words(shuffler)
+    shared = secret_words(issuer) & known
+    checks.require("issuer and shuffler share no string", not shared)
+    checks.require("each request is blinded", blinded)
+    planted = secret_words([*issuer, tokens[-1]]) & known
+    checks.require("a planted token is found", bool(planted))
+    yield checks.finding(
+        title="Issuer and shuffler: requests and tokens",
+        coalition="issuer+shuffler",
+        sentence="All files and messages of both have no string of 8 bytes in common that the "
+        "task does not show everybody: nothing links a request to a spent token.",
+        trials=_ENTITLED,
     )

@@ -59,15 +59,12 @@ def run_pure_dump(subject: AuditSubject, rng: Generator, *, noisy: bool = False)
         target_size=_USERS,
     )
     name = f"pureDUMP over {_ITEMS} values"
-    return tuple(
-        _require_epsilon(replace(row, subject=name, advice=""), least)
-        for row, least in zip(run_pooled(other, rng), (math.inf, 0.0), strict=True)
-    )
+    for row, least in zip(run_pooled(other, rng), (math.inf, 0.0), strict=True):
+        yield _require_epsilon(replace(row, subject=name, advice=""), least)
 
 
 def run_shuffler_dummies(subject: AuditSubject, rng: Generator, *, noisy: bool = False) -> Rows:
     """Run the n-1 attack by a shuffler that knows its dummies, the result and all other reports."""
-    rows = list[Finding]()
     for design, protocol, local_epsilon in _SHUFFLER_MADE:
         other = _other_design(
             subject,
@@ -84,8 +81,7 @@ def run_shuffler_dummies(subject: AuditSubject, rng: Generator, *, noisy: bool =
             "counts; only the victim's own noise, if there is any, still protects them.",
             advice="",
         )
-        rows.append(_require_epsilon(row, local_epsilon))
-    return tuple(rows)
+        yield _require_epsilon(row, local_epsilon)
 
 
 def _other_design(subject: AuditSubject, **fields: Any) -> AuditSubject:  # noqa: ANN401  # fields of a draft
@@ -157,8 +153,9 @@ def run_printed(subject: AuditSubject, rng: Generator, *, fresh_seeds: bool = Fa
         sentence="",
     )
     if row.verdict != "contradicted":
-        return (replace(not_reached(row), verdict="not refuted"),)
-    row = replace(
+        yield replace(not_reached(row), verdict="not refuted")
+        return
+    yield replace(
         row,
         verdict="refuted",
         sentence="The printed algorithm lets the analyzer group each user's messages by their "
@@ -166,4 +163,3 @@ def run_printed(subject: AuditSubject, rng: Generator, *, fresh_seeds: bool = Fa
         advice="Nothing to change here: every dummy of this project has a fresh seed. Do not "
         "deploy the algorithm as it is printed.",
     )
-    return (row,)

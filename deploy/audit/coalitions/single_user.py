@@ -70,10 +70,9 @@ def run_pooled(subject: AuditSubject, rng: Generator, *, understate_epsilon: boo
         return understated if understate_epsilon else claimed
 
     claimed = stated(local_guarantee(_COALITION, subject.parameters))
-    rows = [_recognised_report(subject, rng, claimed)]
+    yield _recognised_report(subject, rng, claimed)
     if subject.task.kind in ITEM_KINDS and subject.task.dummies.maximum:
-        rows.append(_with_dummies(subject, rng, stated))
-    return tuple(rows)
+        yield _with_dummies(subject, rng, stated)
 
 
 def _recognised_report(subject: AuditSubject, rng: Generator, claimed: Guarantee) -> Finding:
@@ -157,7 +156,7 @@ def run_n_minus_one(subject: AuditSubject, rng: Generator, *, permuted: Permute 
     """
     parameters, task = subject.parameters, subject.task
     if parameters.reduction is None:
-        return ()
+        return
     trials = int(subject.sizes.games / (1 + task.dummies.expected_per_user))
     worlds = user_worlds(subject, trials, rng)
     found, dummies = 0, subject.mechanism.dummies
@@ -189,16 +188,14 @@ def run_n_minus_one(subject: AuditSubject, rng: Generator, *, permuted: Permute 
         f"Only {found} of {_FORGED_BATCHES} forged batches held exactly the forged reports and the "
         "victim's messages."
     )
-    if found < _FORGED_BATCHES:
-        row = replace(row, verdict="broken", sentence=lost)
-    return (row,)
+    yield row if found == _FORGED_BATCHES else replace(row, verdict="broken", sentence=lost)
 
 
 def run_linking(subject: AuditSubject, rng: Generator, *, reuse_seeds: bool = False) -> Rows:
     """Check that seeds, if any, repeat only by chance, in two rounds and in one user's messages."""
     mechanism, task, checks = subject.mechanism, subject.task, Checks()
     if "seed" not in (mechanism.report_dtype.names or ()):
-        return ()
+        return
     n_users = _LINKED_USERS
     held = np.zeros(n_users, dtype=np.int64)
     first, second = (mechanism.randomize(held, rng)["seed"] for _ in range(2))
@@ -214,7 +211,7 @@ def run_linking(subject: AuditSubject, rng: Generator, *, reuse_seeds: bool = Fa
         checks.test("a dummy with the seed of its user's report", p_equal)
     neighbours = int((first[1:] == first[:-1]).sum())
     checks.test("the same seed in neighbouring users", p_poisson(neighbours, n_users / seeds))
-    row = checks.finding(
+    yield checks.finding(
         coalition="analyzer",
         sentence="Every message has a fresh random seed: seeds link no two messages of one user, "
         "within a round or across two.",
@@ -222,4 +219,3 @@ def run_linking(subject: AuditSubject, rng: Generator, *, reuse_seeds: bool = Fa
         expected=1 / seeds,
         measured=linked / n_users,
     )
-    return (row,)

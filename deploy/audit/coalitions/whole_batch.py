@@ -20,7 +20,7 @@ from common.messages.guarantee import rounded_up
 from common.task.task import Task, honest_share
 from deploy.audit.coalitions import messages
 from deploy.audit.coalitions.messages import FEW_USERS, proven_epsilon
-from deploy.audit.finding import Checks, Curve, CurvePoint, Finding, Findings, Rows
+from deploy.audit.finding import Checks, Rows
 from deploy.audit.game import game_row, run_game
 from deploy.audit.scenario import AuditSubject
 
@@ -35,7 +35,7 @@ _ROUNDS: Final = (2, 10, 30)
 
 def run_colluders(
     subject: AuditSubject, rng: Generator, *, count_colluders_as_honest: bool = False
-) -> Findings:
+) -> Rows:
     """
     Run the attack with numbers of colluders from none to all users but the victim.
 
@@ -43,27 +43,27 @@ def run_colluders(
     """
     n_users, parameters = subject.n_users, subject.parameters
     if parameters.reduction is None:
-        row = game_row(
-            claimed=guarantees.local_guarantee("analyzer", parameters),
-            title="Guarantee without a shuffler",
-            statistic="measured against the shuffler and analyzer together",
-            sentence="Under this protocol only the noise of your own report protects you, with or "
-            "without a shuffler.",
-        )
-        return Findings() if count_colluders_as_honest else Findings((row,))
+        if not count_colluders_as_honest:
+            yield game_row(
+                claimed=guarantees.local_guarantee("analyzer", parameters),
+                title="Guarantee without a shuffler",
+                statistic="measured against the shuffler and analyzer together",
+                sentence="Under this protocol only the noise of your own report protects you, with "
+                "or without a shuffler.",
+            )
+        return
     if count_colluders_as_honest:
         alone, all_honest = (
             guarantees.analyzer_guarantee(parameters, n_users, left) for left in (1, n_users)
         )
         if alone.epsilon <= all_honest.epsilon:
-            return Findings()
+            return
     numbers = {max(1, n_users - int(share * n_users)) for share in _SHARES}
     numbers |= {number for number in _HONEST_USERS if number <= n_users}
-    points, rows = list[CurvePoint](), list[Finding]()
     for left in sorted(numbers, reverse=True):
         counted = n_users if count_colluders_as_honest else left
         claimed = guarantees.analyzer_guarantee(parameters, n_users, counted)
-        row = game_row(
+        yield game_row(
             claimed=claimed,
             exact=proven_epsilon(parameters, left, left),
             result=messages.run_batch_game(subject, left, left, rng) if left <= FEW_USERS else None,
@@ -72,19 +72,6 @@ def run_colluders(
             advice="Ask more people, or raise n_min: the more people answer, the less each answer "
             "reveals. Require tokens, so that nobody can answer under many names.",
         )
-        rows.append(row)
-        points.append(
-            CurvePoint(
-                colluding=(n_users - left) / n_users,
-                honest=left,
-                claim=claimed.epsilon,
-                attack=row.exact_epsilon,
-                measured=row.empirical_epsilon_lower,
-            )
-        )
-    title = f"The analyzer and colluding users, of {n_users:,}"
-    curve = Curve(title=title, delta=subject.task.delta, points=tuple(points))
-    return Findings(tuple(rows), (curve,))
 
 
 def _meaning(colluders: int, epsilon: float) -> str:
@@ -106,7 +93,7 @@ def run_skippers(subject: AuditSubject, rng: Generator, *, count_skipped: bool =
     but the victim's, and there are no findings if no attack is computed.
     """
     if not subject.task.dummies.maximum or subject.parameters.reduction is None:
-        return ()
+        return
     parameters, n_users, few = subject.parameters, subject.n_users, _GAME_USERS
     claim, few_claim = (
         guarantees.skippers_guarantee(parameters, users, adding=users if count_skipped else 1)
@@ -116,8 +103,8 @@ def run_skippers(subject: AuditSubject, rng: Generator, *, count_skipped: bool =
         proven_epsilon(parameters, 1 if count_skipped else users, 1) for users in (n_users, few)
     )
     if count_skipped and few_attack is None:
-        return ()
-    computed = game_row(
+        return
+    yield game_row(
         claimed=claim,
         exact=attack,
         title=f"{n_users - 1:,} of {n_users:,} users add no dummies",
@@ -126,7 +113,7 @@ def run_skippers(subject: AuditSubject, rng: Generator, *, count_skipped: bool =
         advice="Set assumed_honest_fraction below 1: the task's claim then relies on that share of "
         "its users only.",
     )
-    measured = game_row(
+    yield game_row(
         claimed=few_claim,
         exact=few_attack,
         result=messages.run_batch_game(subject, 1 if count_skipped else few, 1, rng),
@@ -135,19 +122,18 @@ def run_skippers(subject: AuditSubject, rng: Generator, *, count_skipped: bool =
         sentence=f"If only one of {few} users adds dummies, the attack gains no more than is "
         "claimed for that case.",
     )
-    return (computed, measured)
 
 
 def run_rounds(subject: AuditSubject, rng: Generator, *, count_one_round: bool = False) -> Rows:
     """Attack the same users over several rounds, as the analyzer alone and with the shuffler."""
     if count_one_round and math.isinf(subject.task.local_epsilon):
-        return ()
+        return
 
     def counted(rounds: int) -> PrivacyParameters:
         return replace(subject.parameters, rounds=1 if count_one_round else rounds)
 
     worlds = messages.report_worlds(subject.mechanism, subject.sizes.games, rng, _POOLED_ROUNDS)
-    linked = _rounds_row(
+    yield _rounds_row(
         result=run_game(*worlds),
         claimed=guarantees.local_guarantee("shuffler+analyzer", counted(_POOLED_ROUNDS)),
         exact=_POOLED_ROUNDS * subject.mechanism.local_epsilon,
@@ -156,10 +142,9 @@ def run_rounds(subject: AuditSubject, rng: Generator, *, count_one_round: bool =
         sentence=f"A coalition that links your reports learns twice as much from {_POOLED_ROUNDS} "
         "rounds as from one.",
     )
-    rows, n_users = [linked], subject.n_users
     if subject.parameters.reduction is None or not subject.task.shuffler.only_permutes:
-        return tuple(rows)
-    few = min(_GAME_USERS, n_users)
+        return
+    n_users, few = subject.n_users, min(_GAME_USERS, subject.n_users)
     for rounds, honest in (*((number, n_users) for number in _ROUNDS), (_POOLED_ROUNDS, few)):
         claimed = guarantees.analyzer_guarantee(counted(rounds), n_users, honest=honest)
         game = (
@@ -168,17 +153,14 @@ def run_rounds(subject: AuditSubject, rng: Generator, *, count_one_round: bool =
             else None
         )
         parameters = replace(subject.parameters, rounds=rounds)
-        rows.append(
-            _rounds_row(
-                claimed=claimed,
-                exact=proven_epsilon(parameters, honest, honest),
-                result=game,
-                title=f"{rounds} rounds, {honest:,} of {n_users:,} users honest",
-                sentence=f"After {rounds} such rounds, ε = {rounded_up(claimed.epsilon)} bounds "
-                "what the analyzer has learned about you.",
-            )
+        yield _rounds_row(
+            claimed=claimed,
+            exact=proven_epsilon(parameters, honest, honest),
+            result=game,
+            title=f"{rounds} rounds, {honest:,} of {n_users:,} users honest",
+            sentence=f"After {rounds} such rounds, ε = {rounded_up(claimed.epsilon)} bounds what "
+            "the analyzer has learned about you.",
         )
-    return tuple(rows)
 
 
 _rounds_row = partial(
@@ -200,10 +182,10 @@ def run_partition(
     """Check the smallest group's claim and distinct digests; no findings without amplification."""
     task, parameters = subject.task, subject.parameters
     if parameters.reduction is None:
-        return ()
+        return
     claimed = guarantees.claimed_guarantee(parameters, task.n_min)
     honest = honest_share(task.n_min, task.assumed_honest_fraction)
-    smallest = game_row(
+    yield game_row(
         claimed=replace(claimed, epsilon=task.central_epsilon),
         exact=proven_epsilon(parameters, honest, honest),
         title=f"Users split into groups of n_min = {task.n_min:,}",
@@ -232,11 +214,10 @@ def run_partition(
         other = encode(replace(task, **{name: value}))
         checks.require(f"another {name} changes the digest", other not in encodings)
         encodings.add(other)
-    digests = checks.finding(
+    yield checks.finding(
         title="Keys and parameters are part of a task's digest",
         coalition="analyzer",
         sentence="A different key, deadline or n_min gives a task with a different digest, which "
         "users can compare.",
         advice="Do not collect with this version: tasks with the same digest can differ.",
     )
-    return (smallest, digests)

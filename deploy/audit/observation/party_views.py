@@ -38,9 +38,9 @@ def observe_services(subject: AuditSubject, rng: Generator, *, by_arrival: bool 
 
 
 def views_of(record: RunRecord) -> Rows:
-    """Return one finding per view of a run."""
-    views = (network_view, shuffler_view, analyzer_view, analyzer_disk, logs_and_metrics)
-    return tuple(view(record) for view in views)
+    """Yield one finding per view of a run."""
+    for view in (network_view, shuffler_view, analyzer_view, analyzer_disk, logs_and_metrics):
+        yield view(record)
 
 
 def network_view(record: RunRecord) -> Finding:

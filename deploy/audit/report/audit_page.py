@@ -46,6 +46,7 @@ def audit_page(report: AuditReport) -> str:
         advised={row.advice: id_ for id_, row in reversed((failed | by_id).items()) if row.advice},
         coalitions=coalitions,
         untried=[coalition_name(row["coalition"]) for row in coalitions if row["attack"] is None],
+        colluders=[row for row in report.findings if row.scenario == "colluders" and row.delta],
         headings=[
             (name.replace(" ", "-"), name.capitalize(), HEADINGS[name], under)
             for name, under in headings.items()

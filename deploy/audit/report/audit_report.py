@@ -10,7 +10,7 @@ import numpy as np
 from common.messages.guarantee import Coalition, Guarantee
 from common.task.task import Task
 from common.task_digest import TaskDigest
-from deploy.audit.finding import Curve, Finding, Findings
+from deploy.audit.finding import Finding, Findings
 from deploy.audit.scenario import Scenario
 from deploy.audit.statistics import FAMILY_LEVEL, MAX_TESTS
 from deploy.pages.guarantee_sentences import best_guarantees
@@ -61,11 +61,6 @@ class AuditReport:
             advice="Run fewer scenarios at a time, with --scenario.",
         )
         return (*rows, too_many)
-
-    @property
-    def curves(self) -> tuple[Curve, ...]:
-        """Curves of ε against the share of colluding users."""
-        return tuple(curve for outcome in self.outcomes for curve in outcome.curves)
 
     @property
     def failed(self) -> tuple[Finding, ...]:
@@ -190,7 +185,6 @@ def as_json(report: AuditReport) -> dict[str, Any]:
         "mode": report.mode,
         "seed": report.seed,
         "command": report.command,
-        "planted": "",  # readers of older files expect it
         "idle": report.idle,
         "other_kinds": report.other_kinds,
         "seconds": report.seconds,
@@ -200,7 +194,6 @@ def as_json(report: AuditReport) -> dict[str, Any]:
         "weakest_coalition": weakest_point(report).guarantee.coalition,
         "guarantees": tuple(map(dataclasses.asdict, report.guarantees)),
         "findings": tuple(map(dataclasses.asdict, report.findings)),
-        "curves": tuple(map(dataclasses.asdict, report.curves)),
     }
     return {name: _plain(value) for name, value in fields.items()}
 

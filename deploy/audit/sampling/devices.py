@@ -75,7 +75,7 @@ def run_devices(subject: AuditSubject, rng: Generator, *, source: Source = lambd
     reports: Reports = np.frombuffer(b"".join(opened), dtype=subject.mechanism.report_dtype)
     sizes = np.array(list(map(len, contents))) // task.sealed_report_bytes
     _check_places(checks, subject, values, sizes, reports)
-    row = checks.finding(
+    yield checks.finding(
         title="Only the reports in a submission depend on its value",
         coalition="shuffler+analyzer",
         sentence="Neither the number of reports, nor their order, nor the length of any message "
@@ -83,7 +83,6 @@ def run_devices(subject: AuditSubject, rng: Generator, *, source: Source = lambd
         trials=users,
         advice="Do not collect with this version: devices reveal more than they state.",
     )
-    return (row,)
 
 
 def _check_places(
@@ -165,7 +164,7 @@ def run_draws(subject: AuditSubject, rng: Generator, *, left_out: int = 0) -> Ro
     checks, number, task = Checks(), subject.sizes.reports // 2, subject.task
     spec = task.shuffler
     if not task.dummies.maximum and spec.only_permutes:
-        return ()
+        return
     mechanism = subject.mechanism
     if task.dummies.uniform:
         counts = np.maximum(draw_dummy_counts(task.dummies, number, rng) - left_out, 0)
@@ -173,22 +172,19 @@ def run_draws(subject: AuditSubject, rng: Generator, *, left_out: int = 0) -> Ro
         checks.cells("numbers of dummies", extra, extra_dummies(task.dummies))
     elif task.dummies.clusters is not None:
         _check_clusters(checks, subject, number // _SLOW_DIVISOR, rng, left_out)
-    elif isinstance(mechanism, Hierarchy):
-        drawn = [draw_dummies(mechanism, task.dummies, rng) for _ in range(number // _SLOW_DIVISOR)]
-        sizes = np.maximum(np.array(list(map(len, drawn))) - task.dummies.certain - left_out, 0)
-        checks.cells("numbers of dummies of all levels", sizes, extra_dummies(task.dummies))
-        named = mechanism.tally(np.concatenate(drawn))
-        chances = np.repeat(level_shares(task) / task.level_sizes, task.level_sizes)
-        checks.test("nodes that dummies name", p_cells(named, chances))
     elif task.dummies.maximum:
         users = range(number // _SLOW_DIVISOR)
         drawn = [draw_dummies(mechanism, task.dummies, rng)[left_out:] for _ in users]
-        sizes, chances = np.array(list(map(len, drawn))), extra_dummies(task.dummies)
-        checks.cells("numbers of dummies that name items", sizes, chances)
+        sizes = np.maximum(np.array(list(map(len, drawn))) - task.dummies.certain, 0)
+        checks.cells("numbers of dummies that name items", sizes, extra_dummies(task.dummies))
         named = mechanism.tally(np.concatenate(drawn))
-        checks.test("items that dummies name", p_cells(named, np.ones(len(named))))
-        once = all(mechanism.tally(dummies).max() <= 1 for dummies in drawn if len(dummies))
-        checks.require("no item repeats", once)
+        chances = np.ones(len(named))
+        if isinstance(mechanism, Hierarchy):
+            chances = np.repeat(level_shares(task) / task.level_sizes, task.level_sizes)
+        else:
+            once = all(mechanism.tally(dummies).max() <= 1 for dummies in drawn if len(dummies))
+            checks.require("no item repeats", once)
+        checks.test("items or nodes that dummies name", p_cells(named, chances))
     if not spec.only_permutes:
         kept, chance = int(draw_kept(spec, number, rng).sum()), spec.keep_probability
         checks.test("reports that the shuffler keeps", p_binomial(kept, number, chance))
@@ -201,11 +197,10 @@ def run_draws(subject: AuditSubject, rng: Generator, *, left_out: int = 0) -> Ro
         checks.cells(f"the shuffler's {spec.law} dummies", numbers, chances)
         pairs = numbers[: number // 2 * 2].reshape(-1, 2).sum(axis=1)
         checks.cells("its dummies of two items", pairs, np.convolve(chances, chances))
-    row = checks.finding(
+    yield checks.finding(
         heading="correctness",
         sentence="Devices add as many dummies, and the shuffler drops and adds as many reports, as "
         "the guarantees assume.",
         trials=number,
         advice="Do not collect with this version: its guarantees do not describe it.",
     )
-    return (row,)

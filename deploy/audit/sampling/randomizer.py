@@ -46,14 +46,13 @@ def run_randomizer(subject: AuditSubject, rng: Generator, *, draw: Draw = draw_r
         for value in (*distributions.worst_values(task)[0], distributions.usual_value(task)):
             reports = draw(task, value, distributions.reports_each(subject), rng)
             _check_parts(checks, task, value, reports)
-    row = checks.finding(
+    yield checks.finding(
         heading="correctness",
         sentence="The running code draws reports and dummies with the probabilities from which all "
         "guarantees are computed.",
         trials=subject.sizes.reports,
         advice="Do not collect with this version: its guarantees do not describe it.",
     )
-    return (row,)
 
 
 def _check_items(checks: Checks, subject: AuditSubject, draw: Draw, rng: Generator) -> None:

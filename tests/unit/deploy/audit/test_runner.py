@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from analyzer.task_builder import complete
-from deploy.audit.finding import Findings
+from deploy.audit.finding import Rows
 from deploy.audit.harness.tasks import reduced_draft
 from deploy.audit.report.audit_report import as_json
 from deploy.audit.runner import AuditRun, run, scenarios_named
@@ -38,7 +38,7 @@ def test_a_seed_gives_the_same_figures_in_every_selection_of_scenarios() -> None
     assert first != _figures(4, *_SOME)
 
 
-def _fails(_: AuditSubject, __: np.random.Generator) -> Findings:
+def _fails(_: AuditSubject, __: np.random.Generator) -> Rows:
     raise RuntimeError("the value 1234567 is not there")
 
 

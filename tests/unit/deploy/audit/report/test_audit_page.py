@@ -1,10 +1,10 @@
 import dataclasses
 import html
+import math
 import re
 from collections.abc import Callable
 from functools import cache
 
-from deploy.audit.finding import Curve, CurvePoint
 from deploy.audit.report.audit_page import audit_page, coalition_rows
 from deploy.audit.report.audit_report import AuditReport, weakest_point
 from tests.support.audit_reports import demo_report, failed_report, finding, report_of
@@ -65,11 +65,25 @@ def test_a_failed_report_starts_with_its_failures() -> None:
     assert anonymity.index("A batch that came in order") < anonymity.index("A whole batch")
 
 
-def test_curves_and_the_bound_on_false_alarms_are_shown() -> None:
-    """An infinite claim is shown as no guarantee; the bound on false alarms is the union bound."""
-    curves, reading = (_section(_page(demo_report), name) for name in ("curves", "reading"))
+def test_shares_of_colluders_have_a_table() -> None:
+    """An infinite claim is shown as no guarantee; without an amplified claim there is no table."""
+    title = "2,000 of 20,000 users honest"
+    row = finding(
+        title=title, scenario="colluders", claim_epsilon=math.inf, delta=1e-6, exact_epsilon=4.1
+    )
+    page, local = (
+        audit_page(report_of(demo_report().task, (dataclasses.replace(row, delta=delta),)))
+        for delta in (1e-6, 0.0)
+    )
 
-    assert "90 % 2,000 no guarantee 4.1 –" in curves
+    assert f"{title} no guarantee 4.1 –" in _section(page, "colluders")
+    assert 'id="colluders"' not in local
+
+
+def test_the_bound_on_false_alarms_is_shown() -> None:
+    """It is the union bound."""
+    reading = _section(_page(demo_report), "reading")
+
     for part in ("1 in 909,090", "once in 20,000,000 runs", "no run exceeds 1 in 10,000."):
         assert part in reading, part
     assert "seed 20261121" in reading
@@ -97,9 +111,7 @@ def test_hostile_text_is_shown_as_text() -> None:
     text = "</style><script>alert(1)</script><img src=x onerror=alert(1)>{{ 7 * 7 }}" + '" x="'
     named = ("scenario", "title", "sentence", "advice", "theorem", "statistic", "coalition")
     row = finding(**dict.fromkeys(named, text), heading="anonymity", verdict="broken")
-    point = CurvePoint(colluding=0.0, honest=2, claim=1.0, attack=None)
-    curve = Curve(title=text, delta=0.0, points=(point,))
-    report = report_of(protocol_task("ldp-grr"), (row,), curves=(curve,))
+    report = report_of(protocol_task("ldp-grr"), (row,))
     page = audit_page(dataclasses.replace(report, command=text, version=text))
 
     assert page.count(html.escape(text).replace("&quot;", "&#34;")) > 10

@@ -103,22 +103,14 @@ def _read(report: AuditReport) -> Any:
 
 
 def test_json_has_text_for_infinity_null_for_nan_and_no_numpy() -> None:
-    """In findings, guarantees, curves and the task."""
+    """In findings, guarantees and the task."""
     read = _read(noiseless_report())
     assert "inf" == read["findings"][0]["claim_epsilon"] == read["local_epsilon"]
     assert "inf" == read["guarantees"][1]["epsilon"]
-    assert "inf" == _read(demo_report())["curves"][0]["points"][-1]["claim"]
 
-    row = finding(
-        expected=math.nan,
-        measured=np.float64(0.5),
-        trials=np.int64(7),
-        roc=((np.float64(0.0), math.nan),),
-    )
+    row = finding(expected=math.nan, measured=np.float64(0.5), trials=np.int64(7))
     [shown] = _read(report_of(demo_task(), (row,)))["findings"]
-    assert (None, 0.5, 7, [[0.0, None]]) == tuple(
-        shown[name] for name in ("expected", "measured", "trials", "roc")
-    )
+    assert (None, 0.5, 7) == tuple(shown[name] for name in ("expected", "measured", "trials"))
 
 
 def _at(width: int, report: AuditReport) -> str:

@@ -10,7 +10,7 @@ from common.mechanisms.support import SupportCounting
 from common.messages.submission import Value
 from common.task.task import Task
 from deploy.audit.distributions import draw_reports, support_distribution
-from deploy.audit.finding import Checks, Finding
+from deploy.audit.finding import Checks, Rows
 from deploy.audit.sampling.devices import run_devices, run_draws
 from deploy.audit.sampling.orders import check_order
 from deploy.audit.sampling.randomizer import run_randomizer
@@ -22,7 +22,7 @@ def _rng() -> np.random.Generator:
     return np.random.default_rng(1)
 
 
-def _all_hold(rows: tuple[Finding, ...]) -> bool:
+def _all_hold(rows: Rows) -> bool:
     return all(row.verdict == "holds" for row in rows)
 
 
