@@ -134,40 +134,34 @@ def extra_dummies(spec: DummySpec) -> Vector:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SubmissionSizes:
-    """The possible sizes of a submission: numbers of reports by kind; arrays of one length."""
+    """
+    The possible sizes of a submission, k in number.
 
-    first: NDArray[np.int64]
-    """Reports that name an item of the domain: all but negative and null reports."""
-    negative: NDArray[np.int64]
-    total: NDArray[np.int64]
-    """All reports, null reports included."""
+    The columns are the reports that name an item of the domain (all but negative and null ones),
+    the negative reports, and all reports, null ones included.
+    """
+
+    sizes: NDArray[np.int64]
+    """Shape (k, 3)."""
     chances: Vector
+    """Shape (k,)."""
 
-    def outcomes(
-        self, first: NDArray[np.int64], negative: NDArray[np.int64], total: NDArray[np.int64]
-    ) -> NDArray[np.int64]:
-        """Return the index of each submission's size, and -1 where it is impossible."""
-        known = zip(self.first.tolist(), self.negative.tolist(), self.total.tolist(), strict=True)
-        places = {size: place for place, size in enumerate(known)}
-        seen = zip(first.tolist(), negative.tolist(), total.tolist(), strict=True)
-        return np.array([places.get(size, -1) for size in seen], dtype=np.int64)
+    def outcomes(self, seen: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the index of each seen size, shape (n, 3), and -1 where it is impossible."""
+        places = {tuple(size): place for place, size in enumerate(self.sizes.tolist())}
+        return np.array([places.get(tuple(size), -1) for size in seen.tolist()], dtype=np.int64)
 
 
 def submission_sizes(task: Task) -> SubmissionSizes:
     """Return the distribution of the sizes of submissions. Cost: grows with trials of clusters."""
     if task.dummies.clusters is not None:
         sizes = _cluster_sizes(task.dummies.clusters)
-        first, negative, total = (np.array(column) for column in zip(*sizes, strict=True))
-        chances = np.array(list(sizes.values()))
-        return SubmissionSizes(first=first, negative=negative, total=total, chances=chances)
+        return SubmissionSizes(sizes=np.array(list(sizes)), chances=np.array(list(sizes.values())))
     chances, lengths = extra_dummies(task.dummies), task.lengths
     numbers = task.own_reports + task.dummies.certain + np.arange(len(chances))
-    return SubmissionSizes(
-        first=numbers,
-        negative=np.zeros_like(numbers),
-        total=np.take(lengths, np.searchsorted(lengths, numbers)),
-        chances=chances,
-    )
+    total = np.take(lengths, np.searchsorted(lengths, numbers))
+    columns = np.stack([numbers, np.zeros_like(numbers), total], axis=1)
+    return SubmissionSizes(sizes=columns, chances=chances)
 
 
 def _cluster_sizes(spec: ClusterSpec) -> dict[tuple[int, int, int], float]:

@@ -82,13 +82,11 @@ class AuditRun:
     def self_test(self) -> tuple[SelfTestResult, ...]:
         """Run each scenario on correct code, and with its weakness, which it must detect."""
         scenarios = self._fitting
-        jobs = [(scenario, weakened) for weakened in (False, True) for scenario in scenarios]
-        outcomes = self._run_all(jobs)
+        jobs = [(scenario, weakened) for scenario in scenarios for weakened in (False, True)]
+        outcomes = iter(self._run_all(jobs))
         return tuple(
-            SelfTestResult(
-                scenario=scenario, honest=outcomes[place], weakened=outcomes[len(scenarios) + place]
-            )
-            for place, scenario in enumerate(scenarios)
+            SelfTestResult(scenario=scenario, honest=next(outcomes), weakened=next(outcomes))
+            for scenario in scenarios
         )
 
     def _run_all(self, jobs: Sequence[tuple[Scenario, bool]]) -> list[Findings]:

@@ -15,7 +15,7 @@ from deploy.audit import statistics
 from deploy.audit.finding import Checks, Finding, Rows
 from deploy.audit.harness import byte_search
 from deploy.audit.harness.relay import GRPC_HEADERS, RelayedCall
-from deploy.audit.observation.recorder import MOMENTS, Moment, RunRecord, record_run
+from deploy.audit.observation.recorder import MOMENTS, RunRecord, record_run
 from deploy.audit.scenario import AuditSubject
 from protos.shuffledp.v1 import analyzer_pb2, shuffler_pb2
 
@@ -87,8 +87,7 @@ def shuffler_view(record: RunRecord) -> Finding:
         checks.test("order on its disk", statistics.p_group_order(groups))
     secret = opened | _secrets(record, "sealed report", *_LINKS, "batch key")
     checks.require("the batch's key was recorded", bool(record.batch_keys))
-    for moment in MOMENTS:
-        _search_disk(checks, secret, record, "shuffler", moment)
+    _search_disk(checks, secret, record, "shuffler")
     left = [name for name in record.disks["shuffler", "over"] if name.startswith("batch")]
     checks.require("no batch key and no permuted batch remain", not left)
     return checks.finding(
@@ -111,8 +110,9 @@ def analyzer_view(record: RunRecord) -> Finding:
     checks.test("blocks of arrival by blocks of delivery", statistics.p_blocks(users))
     if not (order >= 0).all():
         checks.test("places of the shuffler's dummies", statistics.p_rank_sum(order < 0))
-    numbers_of_parts = [request for call in record.parts for request in call.requests[:1]]
-    once = len(record.deliveries) == 1 and len(set(numbers_of_parts)) == len(numbers_of_parts)
+    begun, parts = record.delivering("BeginDelivery"), record.delivering("DeliverPart")
+    numbers_of_parts = [request for call in parts for request in call.requests[:1]]
+    once = len(begun) == 1 and len(set(numbers_of_parts)) == len(numbers_of_parts)
     checks.require("the batch is delivered once", once)
     manifest, delivered = record.delivery
     numbers = (len(record.submissions), len(delivered))
@@ -126,9 +126,8 @@ def analyzer_view(record: RunRecord) -> Finding:
     checks.require("no report is added or repeated", own)
     checks.require("every report opens", None not in record.opened)
     last = max(call.begun for call in record.to_shuffler if call.method.startswith("Submit"))
-    after = record.deliveries[0].begun > last
-    checks.require("the batch is delivered after its last submission", after)
-    sizes = {len(request) for call in record.parts for request in call.requests[1:-1]}
+    checks.require("the batch is delivered after its last submission", begun[0].begun > last)
+    sizes = {len(request) for call in parts for request in call.requests[1:-1]}
     checks.require("all messages with reports have one length", len(sizes) <= 1)
     for call in record.to_analyzer:
         headers = {name for name, _ in call.headers}
@@ -151,8 +150,7 @@ def analyzer_disk(record: RunRecord) -> Finding:
     """Search the analyzer's disk for links to submissions and for reports, at three moments."""
     checks = Checks()
     secrets = _secrets(record, *_LINKS, "opened report", "sealed report")
-    for moment in MOMENTS:
-        _search_disk(checks, secrets, record, "analyzer", moment)
+    _search_disk(checks, secrets, record, "analyzer")
     return checks.finding(
         title="Analyzer: its disk",
         coalition="thief of the analyzer's disk",
@@ -194,11 +192,10 @@ def _search(checks: Checks, patterns: Patterns, haystack: bytes, where: str) -> 
         checks.require(f"no {kind} {where}", kind not in found)
 
 
-def _search_disk(
-    checks: Checks, patterns: Patterns, record: RunRecord, party: str, moment: Moment
-) -> None:
-    files = b"\n".join(record.disks[party, moment].values())
-    _search(checks, patterns, files, f"is on its disk, {moment}")
+def _search_disk(checks: Checks, patterns: Patterns, record: RunRecord, party: str) -> None:
+    for moment in MOMENTS:
+        files = b"\n".join(record.disks[party, moment].values())
+        _search(checks, patterns, files, f"is on its disk, {moment}")
 
 
 def _requests(calls: Sequence[RelayedCall]) -> bytes:

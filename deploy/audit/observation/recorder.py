@@ -8,11 +8,12 @@ import math
 import sqlite3
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, redirect_stderr
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, Literal
+from urllib.request import urlopen
 
 import numpy as np
 from numpy.random import Generator
@@ -134,22 +135,17 @@ class RunRecord:
         """Index of each sealed report in `sent`."""
         return {report: place for place, report in enumerate(self.sent)}
 
-    @property
-    def deliveries(self) -> list[RelayedCall]:
-        """Calls that began to deliver the batch."""
-        return [call for call in self.to_analyzer if call.method == "BeginDelivery"]
-
-    @property
-    def parts(self) -> list[RelayedCall]:
-        """Calls that delivered a part of the batch."""
-        return [call for call in self.to_analyzer if call.method == "DeliverPart"]
+    def delivering(self, method: Literal["BeginDelivery", "DeliverPart"]) -> list[RelayedCall]:
+        """Return the calls that began to deliver the batch, or delivered a part of it."""
+        return [call for call in self.to_analyzer if call.method == method]
 
     @cached_property
     def delivery(self) -> tuple[BatchManifest, list[bytes]]:
         """The manifest and the sealed reports of the last delivery, in order."""
-        begun = analyzer_pb2.BeginDeliveryRequest.FromString(self.deliveries[-1].requests[0])
+        last = self.delivering("BeginDelivery")[-1]
+        begun = analyzer_pb2.BeginDeliveryRequest.FromString(last.requests[0])
         parts = dict[int, bytes]()
-        for call in self.parts:
+        for call in self.delivering("DeliverPart"):
             first, *rest = map(analyzer_pb2.DeliverPartRequest.FromString, call.requests)
             parts[part_from_wire(first).part] = b"".join(map(chunk_from_wire, rest))
         reports = b"".join(parts[number] for number in sorted(parts))
@@ -219,12 +215,10 @@ def record_run(subject: AuditSubject, rng: Generator) -> RunRecord:
 @contextmanager
 def _captured_logs() -> Iterator[io.StringIO]:
     """Log into a buffer, at DEBUG in the production format; restore the loggers on exit."""
-    own, root, text = logging.getLogger("shuffledp"), logging.getLogger(), io.StringIO()
+    own, root = logging.getLogger("shuffledp"), logging.getLogger()
     before = (own.handlers[:], own.level, own.propagate, root.handlers[:])
-    logs.configure("DEBUG")
-    for handler in (*own.handlers, *root.handlers):
-        if isinstance(handler, logging.StreamHandler):
-            handler.setStream(text)
+    with redirect_stderr(io.StringIO()) as text:
+        logs.configure("DEBUG")
     try:
         yield text
     finally:
@@ -343,11 +337,8 @@ class _Recorder:
     async def _scrape(self, moment: Moment) -> None:
         for party in PARTIES:
             address = (self._state(party) / "metrics_address").read_text(encoding="ascii")
-            host, _, port = address.rpartition(":")
-            reader, writer = await asyncio.open_connection(host, int(port))
-            writer.write(b"GET /metrics HTTP/1.1\r\n\r\n")
-            self._metrics[f"{party} {moment}"] = (await reader.read()).decode()
-            writer.close()
+            page = await asyncio.to_thread(urlopen, f"http://{address}/metrics")
+            self._metrics[f"{party} {moment}"] = page.read().decode()
 
     def _private_key(self, party: str, suite: str, public: bytes) -> hpke.HpkePrivateKey:
         store = KeyStore(StateDirectory.open(self._state(party)), SCHEDULE)

@@ -101,11 +101,8 @@ def _check_places(
     mechanism, task = subject.mechanism, subject.task
     null, owners = is_null(reports), np.repeat(np.arange(len(values)), sizes)
     checks.require("only valid reports and padding", bool(mechanism.valid(reports[~null]).all()))
-    first, negative = (
-        np.bincount(owners[of], minlength=len(values)) for of in _signs(task, reports)
-    )
     possible = submission_sizes(task)
-    outcomes = possible.outcomes(first, negative, sizes)
+    outcomes = possible.outcomes(_sizes(task, reports, owners, sizes))
     checks.require("no size that the task does not draw", bool((outcomes >= 0).all()))
     for group in (values >= 0, values < task.domain_size // 2, values % 2 == 0):
         sized = outcomes[group & (outcomes >= 0)]
@@ -115,28 +112,32 @@ def _check_places(
         with_it = values[owners] == value
         own[with_it] = mechanism.supports(reports[with_it], value)
     starts = np.cumsum(sizes) - sizes
+    first, negative, total = possible.sizes.T
     for place in range(min(_ENDS, task.lengths[-1])):
         # A submission of `total` reports has this place, and each of them there equally often.
-        weights = np.where(possible.total > place, possible.chances / possible.total, 0.0)
+        weights = np.where(total > place, possible.chances / total, 0.0)
         reached = sizes > place
         for ends in (starts + place, starts + sizes - 1 - place):
             there = ends[reached]
-            if chance := float(weights @ (possible.total - possible.first - possible.negative)):
+            if chance := float(weights @ (total - first - negative)):
                 p_value = p_binomial(int(null[there].sum()), len(values), chance)
                 checks.test("padding in every position", p_value)
-            others = possible.first - task.own_reports
+            others = first - task.own_reports
             chance = float(weights @ (task.own_reports * support.own + others * support.dummy))
             seen = int((own & ~null)[there].sum())
             p_value = p_binomial(seen, len(values), min(1.0, chance))
             checks.test("the user's own report in every position", p_value)
 
 
-def _signs(task: Task, reports: Reports) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Return which reports are neither negative nor null, and which are negative."""
+def _sizes(
+    task: Task, reports: Reports, owners: NDArray[np.int64], total: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Return the size of each user's submission, shape (users, 3); see SubmissionSizes."""
     null, negative = is_null(reports), np.zeros(len(reports), dtype=np.bool_)
     if task.dummies.clusters is not None:
         negative = ~null & (reports["item"] >= task.domain_size)
-    return ~null & ~negative, negative
+    counts = [np.bincount(owners[of], minlength=len(total)) for of in (~null & ~negative, negative)]
+    return np.stack([*counts, total], axis=1)
 
 
 def _check_clusters(
@@ -148,9 +149,8 @@ def _check_clusters(
     owners = np.repeat(np.arange(users), sizes)
     kept = np.arange(len(drawn)) - (np.cumsum(sizes) - sizes)[owners] >= left_out
     drawn, owners = drawn[kept], owners[kept]
-    first, negative = (np.bincount(owners[of], minlength=users) for of in _signs(task, drawn))
-    total = 1 + np.bincount(owners, minlength=users)
-    outcomes = possible.outcomes(1 + first, negative, total)
+    added = _sizes(task, drawn, owners, np.bincount(owners, minlength=users))
+    outcomes = possible.outcomes(added + np.array([1, 0, 1]))  # and the user's own report
     checks.require("only clusters of the task", bool((outcomes >= 0).all()))
     checks.cells("types and rooms of clusters", outcomes[outcomes >= 0], possible.chances)
     named = ~is_null(drawn)
