@@ -107,7 +107,7 @@ def subject_from(
     task = _from_draft(draft) if task_file is None else _read(task_file)
     if users is not None and users < task.n_min:
         raise SettingsError(f"--users is {users}; it must be at least n_min, {task.n_min}")
-    return AuditSubject(task_bytes=task.to_bytes(), n_users=users or task.n_min, sizes=sizes)
+    return AuditSubject(task=task, n_users=users or task.n_min, sizes=sizes)
 
 
 def _read(path: Path) -> Task:

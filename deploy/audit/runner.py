@@ -62,7 +62,7 @@ class AuditRun:
         outcomes = self._run_all([(scenario, False) for scenario in scenarios])
         return AuditReport(
             task=subject.task,
-            task_digest=TaskDigest(hashlib.sha256(subject.task_bytes).digest()),
+            task_digest=TaskDigest(hashlib.sha256(subject.task.to_bytes()).digest()),
             n_users=subject.n_users,
             mode="full" if subject.sizes == FULL else "quick",
             seed=self.seed,
@@ -100,8 +100,8 @@ class AuditRun:
             return outcomes
         context, workers = multiprocessing.get_context("spawn"), self.processes or os.cpu_count()
         with ProcessPoolExecutor(workers, mp_context=context, initializer=end_with_parent) as pool:
-            sent = {  # by name: not all scenarios can be pickled
-                pool.submit(_run_named, scenario.name, self.subject, self.seed, weakened): scenario
+            sent = {
+                pool.submit(run, scenario, self.subject, self.seed, weakened=weakened): scenario
                 for scenario, weakened in jobs
             }
             for done, future in enumerate(as_completed(sent), start=1):
@@ -129,7 +129,3 @@ def run(
             sentence=f"The scenario could not be run: {place}.",
         )
         return Findings((row,), crashed=True)
-
-
-def _run_named(name: str, subject: AuditSubject, seed: int, weakened: bool) -> Findings:  # noqa: FBT001  # positional for the pool
-    return run(scenarios_named([name])[0], subject, seed, weakened=weakened)

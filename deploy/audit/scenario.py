@@ -43,17 +43,12 @@ FULL: Final = SampleSizes(40_000_000, 40_000_000, 20_000_000, 100_000, 20_000_00
 
 @dataclass(frozen=True, kw_only=True)
 class AuditSubject:
-    """An audited task and its number of users; cheap to pickle."""
+    """An audited task and its number of users."""
 
-    task_bytes: bytes
+    task: Task
     n_users: int
     """Number of users for whom guarantees are stated."""
     sizes: SampleSizes = QUICK
-
-    @cached_property
-    def task(self) -> Task:
-        """The task."""
-        return Task.from_bytes(self.task_bytes)
 
     @cached_property
     def mechanism(self) -> Mechanism:

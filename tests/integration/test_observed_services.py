@@ -30,7 +30,7 @@ Alteration = Callable[[RunRecord], dict[str, Any]]
 
 def _subject(protocol: str = "mixdump") -> AuditSubject:
     return AuditSubject(
-        task_bytes=protocol_task(protocol).to_bytes(),
+        task=protocol_task(protocol),
         n_users=_USERS,
         sizes=dataclasses.replace(QUICK, users=_USERS),
     )

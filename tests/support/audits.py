@@ -23,6 +23,4 @@ def audited(task: Task | None = None, *, n_users: int = 1000, **sizes: int) -> A
         n_min=n_users,
         target_size=n_users,
     )
-    return AuditSubject(
-        task_bytes=task.to_bytes(), n_users=n_users, sizes=dataclasses.replace(LITTLE, **sizes)
-    )
+    return AuditSubject(task=task, n_users=n_users, sizes=dataclasses.replace(LITTLE, **sizes))

@@ -84,11 +84,6 @@ class Leverage:
     """Report that raises the targets most above the mean of all items; shape (1,)."""
     weight: float
 
-    @property
-    def honest(self) -> float:
-        """Mean weight of an honest report on a target."""
-        return self.own_floor + self.signal
-
     def answers(self, weight: float, counted: float = 1.0) -> float:
         """Return how many honest answers raise the targets as much as reports of this weight."""
         return (weight - self.own_floor - (counted - 1) * self.dummy_floor) / self.signal
@@ -248,7 +243,7 @@ def poison(
         own = lever.uniform
         drawn.append((uniform(mechanism, n_fakes, rng), own))
     else:
-        own, held = lever.honest, rng.choice(targets, size=n_fakes)
+        own, held = lever.own_floor + lever.signal, rng.choice(targets, size=n_fakes)
         drawn.append((mechanism.randomize(held, rng), own))
     if not submissions:
         _, dummies = draw_group_dummies(mechanism, task.dummies, n_fakes, rng)

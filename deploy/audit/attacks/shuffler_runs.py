@@ -4,7 +4,7 @@ import asyncio
 import logging
 import tempfile
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -150,7 +150,7 @@ def _run(
     **options: object,
 ) -> Rows:
     """Run an attack on a reduced task; no findings if no small batch has a finite claim."""
-    draft = reduced_draft(subject.task_bytes, most_reports=_MAX_REPORTS, n_users=_SIZES)
+    draft = reduced_draft(subject.task, most_reports=_MAX_REPORTS, n_users=_SIZES)
     if draft is None:
         return ()
     attacked, logger = _Attack(draft, rng, silent=silent), logging.getLogger("shuffledp")
@@ -162,10 +162,10 @@ def _run(
     return attacked.findings
 
 
-async def _honest(attack: _Attack, *, tampering: Tampering = shuffles) -> None:
-    """Check that an honest shuffler loses no user and raises no alarm; `tampering` breaks this."""
+async def _honest(attack: _Attack, *, dropped: Sequence[int] = ()) -> None:
+    """Check that a shuffler that has `dropped` no user raises no alarm."""
     checks, n, sampled = attack.checks, attack.n_users, attack.samples
-    outcome = await attack.run(tampering, sentinels=ORDER_SENTINELS)
+    outcome = await attack.run(drops(*dropped), sentinels=ORDER_SENTINELS)
     checks.require("the batch is released and no report is refused", outcome.unsuspicious)
     if outcome.result is not None:
         checks.require("sentinels do not count as users", outcome.n_users == n)
@@ -362,7 +362,7 @@ SCENARIOS: Final = (
         title="An honest shuffler raises no alarm",
         check=partial(_run, _honest),
         weakness="The shuffler drops one submission.",
-        weakness_options={"tampering": drops(0)},
+        weakness_options={"dropped": (0,)},
     ),
     Scenario(
         name="shuffler-drops",

@@ -87,7 +87,7 @@ def run_shuffler_dummies(subject: AuditSubject, rng: Generator, *, noisy: bool =
 def _other_design(subject: AuditSubject, **fields: Any) -> AuditSubject:  # noqa: ANN401  # fields of a draft
     """Return a different task with the audit's sample sizes."""
     task = sample_task(domain_size=_ITEMS, **fields)
-    return AuditSubject(task_bytes=task.to_bytes(), n_users=_USERS, sizes=subject.sizes)
+    return AuditSubject(task=task, n_users=_USERS, sizes=subject.sizes)
 
 
 def _require_epsilon(row: Finding, epsilon: float) -> Finding:

@@ -48,9 +48,7 @@ def sample_task(**fields: Any) -> Task:  # noqa: ANN401  # fields of a draft
 
 
 @lru_cache(maxsize=8)
-def reduced_draft(
-    task_bytes: bytes, *, most_reports: int, n_users: tuple[int, ...]
-) -> TaskDraft | None:
+def reduced_draft(task: Task, *, most_reports: int, n_users: tuple[int, ...]) -> TaskDraft | None:
     """
     Reduce a task on items to one that a few users complete in seconds; None if impossible.
 
@@ -58,7 +56,6 @@ def reduced_draft(
     change who detects an attack. A batch may have at most `most_reports` reports, and ε must be
     finite. `n_users`: values of n_min to try, in order. Cost: tenths of a second for each.
     """
-    task = Task.from_bytes(task_bytes)
     key = HpkePrivateKey.generate(task.suite).public_key().raw
     for cut, n_min in itertools.product((False, True), n_users):
         tried = _reduced(task, key, n_min, cut=cut)

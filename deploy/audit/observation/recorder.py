@@ -198,7 +198,7 @@ def record_run(subject: AuditSubject, rng: Generator) -> RunRecord:
     """
     users = subject.sizes.users
     draft = reduced_draft(
-        subject.task_bytes,
+        subject.task,
         most_reports=_REPORTS_PER_USER * users,
         n_users=(max(10, users // 10), users // 3, users),
     )

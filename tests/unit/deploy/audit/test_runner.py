@@ -61,7 +61,7 @@ def test_code_that_raises_is_a_failed_finding_without_values() -> None:
 def test_a_reduced_task_keeps_the_mechanism_weights_and_distributions(protocol: str) -> None:
     """Only the batch is smaller."""
     task = protocol_task(protocol)
-    draft = reduced_draft(task.to_bytes(), most_reports=2500, n_users=(16, 64, 256))
+    draft = reduced_draft(task, most_reports=2500, n_users=(16, 64, 256))
     assert draft is not None
     small = complete(draft, analyzer_key=task.analyzer_key, nonce=task.nonce)
 

@@ -35,7 +35,9 @@ def test_the_gain_is_that_of_the_paper(protocol: str, printed: float) -> None:
 
     found = _SHARE * (lever.answers(lever.weight) - _HELD)
     assert printed == pytest.approx(found, rel=1e-6)
-    assert pytest.approx(1) == lever.answers(lever.honest + 3 * lever.dummy_floor, 4)
+    assert pytest.approx(1) == lever.answers(
+        lever.own_floor + lever.signal + 3 * lever.dummy_floor, 4
+    )
 
 
 @pytest.mark.parametrize("protocol", ["ldp-blh", "murs"])
