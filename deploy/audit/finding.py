@@ -44,7 +44,7 @@ class Finding:
     """One result against one coalition. All ε are at `delta`."""
 
     scenario: str = ""
-    """Name of the scenario, set by Scenario.run."""
+    """Name of the scenario, set by the runner."""
     title: str = ""
     """By default, the scenario's title."""
     heading: Heading

@@ -8,7 +8,7 @@ import traceback
 import zlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -113,15 +113,17 @@ def run(
     scenario: Scenario, subject: AuditSubject, seed: int, *, weakened: bool = False
 ) -> Findings:
     """Run one scenario in this process; an exception becomes a failed finding."""
-    rng = np.random.default_rng([seed, zlib.crc32(scenario.name.encode())])
+    rng, name = np.random.default_rng([seed, zlib.crc32(scenario.name.encode())]), scenario.name
     try:
-        return scenario.run(subject, rng, weakened=weakened)
+        rows = scenario.check(subject, rng, **(scenario.weakness_options if weakened else {}))
+        named = (replace(row, scenario=name, title=row.title or scenario.title) for row in rows)
+        return Findings(tuple(named))
     except Exception as error:  # noqa: BLE001  # every error is reported
         # No message: it might contain a value.
         last = traceback.extract_tb(error.__traceback__)[-1]
         place = f"{type(error).__name__} in {Path(last.filename).name}, line {last.lineno}"
         row = Finding(
-            scenario=scenario.name,
+            scenario=name,
             title=scenario.title,
             heading="correctness",
             coalition="nobody",

@@ -1,18 +1,16 @@
 """One scenario of an audit, and its subject: a task and its number of users."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final, get_args
-
-from numpy.random import Generator
 
 from common.accounting.guarantees import PrivacyParameters
 from common.mechanisms.base import Mechanism
 from common.mechanisms.registry import mechanism_of
 from common.protocols import Kind
 from common.task.task import Task
-from deploy.audit.finding import Findings, Rows
+from deploy.audit.finding import Rows
 
 EVERY_KIND: Final[tuple[Kind, ...]] = get_args(Kind)
 
@@ -79,9 +77,3 @@ class Scenario:
     weakness_options: Mapping[str, Any] = field(default_factory=dict)
     """Options that inject it: `check` then fails, or has no findings if it does not apply."""
     kinds: tuple[Kind, ...] = ("categorical",)
-
-    def run(self, subject: AuditSubject, rng: Generator, *, weakened: bool = False) -> Findings:
-        """Run the scenario, with its weakness if `weakened`; add its name and missing titles."""
-        found = self.check(subject, rng, **(self.weakness_options if weakened else {}))
-        rows = (replace(row, scenario=self.name, title=row.title or self.title) for row in found)
-        return Findings(tuple(rows))

@@ -257,19 +257,18 @@ class _Recorder:
         labels = tuple(f"{label} {item}" for item in range(draft.domain_size))
         named = labels if len(labels) < _MAX_LABELS and draft.edges is None else ()
         suffix = "" if draft.suite == hpke.DEFAULT_SUITE else f"-{draft.suite}"
-        key = bytes.fromhex((state / f"envelope{suffix}.pub").read_text(encoding="ascii"))
-        authority = self._services.directory / "tls" / "authority.pem"
+        key = bytes.fromhex(self._services.published("shuffler", f"envelope{suffix}.pub"))
         async with (
             self._services.operator() as analyzer_operator,
             ShufflerClient.connect(
-                self._services.shuffler.address, authority, state / "operator.token"
+                self._services.shuffler.address,
+                self._services.authority,
+                state / "operator.token",
             ) as shuffler_operator,
         ):
             wanted = dataclasses.replace(draft, labels=named, shuffler_key=key)
             signed = await analyzer_operator.create_task(wanted)
             task, digest = Task.from_bytes(signed.task_bytes), signed.digest()
-            analyzer_key = self._private_key("analyzer", task.suite, task.analyzer_key)
-            shuffler_key = self._private_key("shuffler", task.suite, task.shuffler_key)
             await self._contribute(signed, names, values, header)
             await self._scrape("collecting")
             self._look("collecting")
@@ -282,8 +281,8 @@ class _Recorder:
             self._look("over")
         return RunRecord(
             signed=signed,
-            analyzer_key=analyzer_key,
-            shuffler_key=shuffler_key,
+            analyzer_key=self._private_key("analyzer", task.suite, task.analyzer_key),
+            shuffler_key=self._private_key("shuffler", task.suite, task.shuffler_key),
             names=(*names, header),
             label=label,
             to_shuffler=self._before_shuffler.calls,
@@ -336,7 +335,7 @@ class _Recorder:
 
     async def _scrape(self, moment: Moment) -> None:
         for party in PARTIES:
-            address = (self._state(party) / "metrics_address").read_text(encoding="ascii")
+            address = self._services.published(party, "metrics_address")
             page = await asyncio.to_thread(urlopen, f"http://{address}/metrics")
             self._metrics[f"{party} {moment}"] = page.read().decode()
 
