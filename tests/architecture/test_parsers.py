@@ -38,7 +38,6 @@ _NOT_FROM_OUTSIDE: Final = {
         "deploy.audit.harness.byte_search._words_found",
         "deploy.audit.observation.party_views._known_fields",
         "deploy.audit.observation.party_views.network_view",
-        "deploy.audit.observation.recorder._Recorder._scrape",
         "deploy.audit.observation.recorder._Recorder._collect_and_release",
         "deploy.audit.observation.recorder.RunRecord.delivery",
         "deploy.audit.observation.recorder.RunRecord.envelopes",
