@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
 import numpy as np
 
@@ -24,16 +24,13 @@ from common.crypto.signing import SignedTask
 from common.messages.batch import BatchManifest, BatchPart
 from common.messages.inclusion_proof import BatchCommitment
 from common.runtime.blocks import FolderBlocks
-from common.runtime.executor import Executor, Job
+from common.runtime.executor import Executor, J, T
 from common.runtime.metrics import ProcessMetrics
 from common.runtime.state_directory import StateDirectory
 from common.task.draft import TaskDraft
 from common.task.task import Task
 from common.task_digest import TaskDigest
 from deploy.audit.harness.clock import ManualClock
-
-J = TypeVar("J", bound=Job)
-T = TypeVar("T")
 
 SCHEDULE: Final = Schedule(lifetime=90 * DAY, overlap=2 * DAY, retention=30 * DAY)
 _TIMEOUT: Final = 60.0

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Final
 
 import grpc
@@ -21,19 +20,17 @@ from shuffler.settings import ShufflerSettings
 from user_agent.server import UserAgentService
 from user_agent.settings import UserAgentSettings
 
-_STARTS: Final[Mapping[str, tuple[Any, Any, dict[str, Any]]]] = MappingProxyType(
-    {
-        "analyzer": (AnalyzerSettings, analyzer.server.start, {"opening_processes": 1}),
-        "shuffler": (
-            ShufflerSettings,
-            shuffler.server.start_coordinator,
-            {"opening_processes": 1, "key_lifetime_days": 0},  # a task may end in any year
-        ),
-        "issuer": (IssuerSettings, issuer.server.start, {}),
-        "user_agent": (UserAgentSettings, user_agent.server.start, {}),
-    }
-)
-"""Each party's settings, their type and the function that takes them."""
+_STARTS: Final[Mapping[str, tuple[Any, Any, dict[str, Any]]]] = {
+    "analyzer": (AnalyzerSettings, analyzer.server.start, {"opening_processes": 1}),
+    "shuffler": (
+        ShufflerSettings,
+        shuffler.server.start_coordinator,
+        {"opening_processes": 1, "key_lifetime_days": 0},  # a task may end in any year
+    ),
+    "issuer": (IssuerSettings, issuer.server.start, {}),
+    "user_agent": (UserAgentSettings, user_agent.server.start, {}),
+}
+"""Each party's type of settings, the function that takes them, and settings for this process."""
 
 
 class Services(LocalParties):

@@ -91,12 +91,10 @@ class AuditReport:
         """
         stated = sorted(g.epsilon for g in self.guarantees if g.coalition == coalition)
         rows = [
-            finding
-            for finding in self.findings
-            if finding.heading == "anonymity"
-            and finding.coalition == coalition
-            and not finding.subject
-            and finding.verdict not in _OTHER_CLAIM_VERDICTS
+            row
+            for row in self.findings
+            if (row.heading, row.coalition, row.subject) == ("anonymity", coalition, "")
+            and row.verdict not in _OTHER_CLAIM_VERDICTS
         ]
 
         def rank(row: Finding) -> tuple[bool, bool, int, bool, float]:
@@ -128,7 +126,11 @@ def weakest_point(report: AuditReport) -> WeakestPoint:
     """Return the weakest point of an audited task."""
     best = best_guarantees(report.guarantees)
     weakest = max(best.values(), key=lambda guarantee: guarantee.epsilon)
-    attacks = report.attacks_by(weakest.coalition)
+    gains = [
+        row
+        for row in report.attacks_by(weakest.coalition)
+        if row.empirical_epsilon_lower is not None or row.exact_epsilon is not None
+    ]
     return WeakestPoint(
         guarantee=weakest,
         equals=tuple(
@@ -136,14 +138,7 @@ def weakest_point(report: AuditReport) -> WeakestPoint:
             for coalition, guarantee in best.items()
             if guarantee is not weakest and guarantee.epsilon == weakest.epsilon
         ),
-        measured=next(
-            (
-                row
-                for row in attacks
-                if (row.empirical_epsilon_lower, row.exact_epsilon) != (None, None)
-            ),
-            None,
-        ),
+        measured=gains[0] if gains else None,
     )
 
 
