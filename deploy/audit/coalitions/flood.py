@@ -117,14 +117,15 @@ async def _flood(folder: Path, *, blinds: bool) -> Rows:
         forged = [head + rng.bytes(MODULUS_BYTES) for head in heads]
         stored = await _submit(services, signed, [*tokens, *forged, b""], rng)
         stored += await _submit(services, signed, tokens, rng)  # all of them are spent
-        known = words(public, key.key_id)
+        public_words = words(public, key.key_id)
+        # A factor links the signatures of a request and its token, unless blinding makes it random.
         hidden = {factor for factor in factors if factor.bit_length() > _BLINDING_BITS}
         return (
             *_stored(stored, open_to_all, second),
             *_unlinked(
                 [*_files(services, "issuer"), *asked],
                 [*_files(services, "shuffler"), *tokens],
-                lambda held: words(held, key.key_id) - known,
+                lambda held: words(held, key.key_id) - public_words,
                 blinded=len(hidden) == _ENTITLED,
             ),
         )

@@ -46,7 +46,7 @@ _PAUSE: Final = 10.0
 """Seconds between two inclusion checks of a device."""
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class DishonestShuffler:
     """A shuffler that tampers with its batch and is otherwise honest."""
 

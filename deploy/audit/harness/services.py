@@ -40,12 +40,15 @@ class Services(LocalParties):
 
     async def _start(self, party: str, listen: str, **settings: Any) -> Any:  # noqa: ANN401
         kind, start, own = _STARTS[party]
-        files = {
+        settings = self._settings(party, listen) | own | settings
+        return await start(validated(kind, settings, SettingsError, "setting"))
+
+    def _settings(self, party: str, listen: str) -> dict[str, Any]:
+        return {
             "state_directory": self.directory / party,
+            "listen": listen,
             "tls_directory": self.directory / "tls",
         }
-        chosen = files | {"listen": listen} | own | settings
-        return await start(validated(kind, chosen, SettingsError, "setting"))
 
     def channel(self, party: str, address: str) -> grpc.aio.Channel:
         """Open a channel to a service, without a certificate, as devices do."""
