@@ -4,7 +4,7 @@ import asyncio
 import json
 import re
 import socket
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -165,13 +165,14 @@ def open_channel(
     *,
     own: TlsIdentity | None = None,
     receive_limit: int = MAX_MESSAGE_BYTES,
+    options: Sequence[tuple[str, Any]] = (),
 ) -> grpc.aio.Channel:
     """
     Open a channel to a party at host:port or unix:PATH. A TLS certificate must name the party.
 
     `authority` is a file of trust, None for plaintext or a Unix socket: the party's authority alone
     is trusted. `own` is the certificate to present if asked. Received messages may have at most
-    `receive_limit` bytes.
+    `receive_limit` bytes. `options` of gRPC replace those set here.
 
     Raises SettingsError if the address is invalid, plaintext would leave this machine, or no
     authority is trusted for the party.
@@ -181,11 +182,12 @@ def open_channel(
         raise SettingsError(
             f"the address of the {party} is {address}; it must be host:port, or unix:PATH"
         )
-    options: list[tuple[str, Any]] = [
+    options = [
         ("grpc.max_receive_message_length", receive_limit),
         ("grpc.service_config", _RETRIES),
         ("grpc.enable_retries", 1),
         *_KEEPALIVE,
+        *options,
     ]
     if address.startswith("unix:"):
         credentials = grpc.local_channel_credentials(grpc.LocalConnectionType.UDS)

@@ -42,7 +42,7 @@ from protos.shuffledp.v1 import analyzer_pb2, analyzer_pb2_grpc
 class OperatorClient(ServiceClient):
     """Client of an analyzer, authenticated by its operator token."""
 
-    _PARTY = "the analyzer"
+    _PARTY = "analyzer"
     _STUB = analyzer_pb2_grpc.AnalyzerStub
 
     @classmethod
@@ -50,7 +50,7 @@ class OperatorClient(ServiceClient):
         cls,
         address: str,
         authority: Path | None,
-        token_file: Path,
+        token_file: Path | None = None,
         certificate: Path | None = None,
         key: Path | None = None,
     ) -> Self:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self
 import grpc
 
 from common.errors import PeerBusyError, PeerError, PeerUnableError, SettingsError
-from common.runtime.rpc import SHORT_DEADLINE, reply
+from common.runtime.rpc import SHORT_DEADLINE, open_channel, reply
 from deploy.terminal.files import read_file
 
 
@@ -15,7 +15,6 @@ class ServiceClient:
     """A channel to a service with its operator token, which is empty for public calls."""
 
     _PARTY: ClassVar[str]
-    """The service's name in errors."""
     _STUB: ClassVar[Any]
 
     def __init__(self, channel: grpc.aio.Channel, address: str, token: str = "") -> None:
@@ -24,11 +23,17 @@ class ServiceClient:
         self._address = address
         self._metadata = (("authorization", f"Bearer {token}"),) if token else ()
 
+    @classmethod
+    def connect(cls, address: str, authority: Path | None, token_file: Path | None = None) -> Self:
+        """Open a channel to host:port; without an authority, in plaintext, on loopback only."""
+        trusted = None if authority is None else read_file(authority)
+        return cls(open_channel(address, cls._PARTY, trusted), address, read_token(token_file))
+
     async def _call(self, method: Any, request: Any, seconds: float = SHORT_DEADLINE) -> Any:  # noqa: ANN401  # stubs are untyped
         """Call a method of the stub with the token, and return its response."""
         call = method(request, metadata=self._metadata, timeout=seconds)
         advice = "Check that it is running, and check its address and authority"
-        return await reply_or_advice(call, f"{self._PARTY} at {self._address}", advice)
+        return await reply_or_advice(call, f"the {self._PARTY} at {self._address}", advice)
 
     async def __aenter__(self) -> Self:
         return self
@@ -47,8 +52,14 @@ async def reply_or_advice(call: Awaitable[Any], whom: str, advice: str) -> Any: 
         raise type(error)(f"{error}. {advice}") from error
 
 
-def read_token(file: Path) -> str:
-    """Return an operator token; raise SettingsError if the file has no printable ASCII token."""
+def read_token(file: Path | None) -> str:
+    """
+    Return an operator token, empty without a file.
+
+    Raises SettingsError if the file has no printable ASCII token.
+    """
+    if file is None:
+        return ""
     token = read_file(file).decode("ascii", "replace").strip()
     if not (token and token.isascii() and token.isprintable()):
         raise SettingsError(f"{file} does not contain an operator token")

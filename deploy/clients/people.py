@@ -13,6 +13,7 @@ from common.crypto.randomness import seeded_generator
 from common.errors import SettingsError
 from common.task.token_spec import TokenSpec
 from common.task_digest import TaskDigest
+from deploy.terminal.files import read_file
 from user_agent.issuer_client import Issuer, request_token
 
 _SECRET_BYTES: Final = 32
@@ -78,10 +79,7 @@ async def fetch_tokens(
 def read_tokens(path: Path) -> list[bytes]:
     """Read a file of tokens, one a line in hexadecimal digits, or raise SettingsError."""
     try:
-        lines = path.read_text(encoding="ascii").split()
-        tokens = list(map(bytes.fromhex, lines))
-    except OSError as error:
-        raise SettingsError(f"{path} cannot be read: {error.strerror}") from error
+        tokens = list(map(bytes.fromhex, read_file(path).decode("ascii").split()))
     except ValueError as error:
         raise SettingsError(f"{path} must hold tokens in hexadecimal digits") from error
     for number, token in enumerate(tokens, start=1):

@@ -1,30 +1,18 @@
 """Client of the shuffler, for its operator and for public calls."""
 
-from pathlib import Path
-from typing import Self
-
 from common.errors import PeerRefusalError, UnknownTaskError
 from common.messages.batch import BatchProgress, BatchStatus
-from common.runtime.rpc import open_channel
 from common.task_digest import TaskDigest
 from common.wire.batches import progress_from_wire, status_from_wire
-from deploy.clients.base import ServiceClient, read_token
-from deploy.terminal.files import read_file
+from deploy.clients.base import ServiceClient
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
 
 
 class ShufflerClient(ServiceClient):
     """Client of a shuffler, with or without its operator token."""
 
-    _PARTY = "the shuffler"
+    _PARTY = "shuffler"
     _STUB = shuffler_pb2_grpc.ShufflerStub
-
-    @classmethod
-    def connect(cls, address: str, authority: Path | None, token_file: Path | None = None) -> Self:
-        """Open a channel to host:port; without an authority, in plaintext, on loopback only."""
-        trusted = None if authority is None else read_file(authority)
-        token = "" if token_file is None else read_token(token_file)
-        return cls(open_channel(address, "shuffler", trusted), address, token)
 
     async def close_batch(self, digest: TaskDigest) -> None:
         """Close a batch of at least n_min users before its deadline; safe to retry."""

@@ -12,11 +12,9 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 import grpc
 
 from common.crypto.privacy_tokens import TOKEN_BYTES
-from common.errors import PeerBusyError, PeerError, PeerRefusalError, SettingsError
+from common.errors import PeerBusyError, PeerError, PeerRefusalError
 from common.messages.submission import Outcome
-from common.runtime.rpc import reply
-from common.runtime.tls import is_local
-from common.runtime.trust import Trust
+from common.runtime.rpc import open_channel, reply
 from common.wire.fields import MAX_MESSAGE_BYTES
 from common.wire.submissions import MAX_BULK_ENVELOPES, outcomes_from_wire
 from deploy.load.behaviour import Behaviour
@@ -38,6 +36,12 @@ _LONGEST_PAUSE: Final = 5.0
 """Seconds before a retry: doubled each time, plus up to half at random."""
 _BEFORE_LEAVING: Final = 0.02
 """Seconds for which a user who drops out keeps the call open."""
+_OWN_CONNECTION: Final = (
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.enable_retries", 0),
+    ("grpc.initial_reconnect_backoff_ms", round(1000 * _FIRST_PAUSE)),
+    ("grpc.max_reconnect_backoff_ms", round(1000 * _LONGEST_PAUSE)),
+)
 _ARRIVED: Final = frozenset({Outcome.STORED, Outcome.REPEATED})
 _BY_STATUS: Final = {
     "INVALID_ARGUMENT": Outcome.MALFORMED,
@@ -60,21 +64,7 @@ class Destination(NamedTuple):
 
     def open(self) -> grpc.aio.Channel:
         """Open a separate connection without automatic retries; refuse plaintext to other hosts."""
-        options: list[tuple[str, Any]] = [
-            ("grpc.use_local_subchannel_pool", 1),
-            ("grpc.enable_retries", 0),
-            ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
-            ("grpc.initial_reconnect_backoff_ms", round(1000 * _FIRST_PAUSE)),
-            ("grpc.max_reconnect_backoff_ms", round(1000 * _LONGEST_PAUSE)),
-            ("grpc.ssl_target_name_override", "shuffler"),
-        ]
-        if self.authority is not None:
-            roots = Trust.parse(self.authority).roots("shuffler")
-            credentials = grpc.ssl_channel_credentials(roots)
-            return grpc.aio.secure_channel(self.address, credentials, options=options)
-        if not is_local(self.address):
-            raise SettingsError(f"plaintext is allowed on loopback only, not to {self.address}")
-        return grpc.aio.insecure_channel(self.address, options=options)
+        return open_channel(self.address, "shuffler", self.authority, options=_OWN_CONNECTION)
 
 
 def submissions_of_a_call(envelope_bytes: int) -> int:
