@@ -31,6 +31,17 @@ function redrawOnChange(canvas, draw) {
   return soon;
 }
 
+// Draw a horizontal line at each tick of a scale of shares, with its label at the left.
+function gridlines(context, scale, left, right) {
+  context.fillStyle = colour("--muted");
+  context.textAlign = "right";
+  for (const share of scale.ticks) {
+    context.strokeStyle = colour(share === 0 ? "--strong-line" : "--line");
+    line(context, left, scale.place(share), right, scale.place(share));
+    context.fillText(tick(share, scale.step), left - 8, scale.place(share));
+  }
+}
+
 function line(context, x1, y1, x2, y2) {
   context.beginPath();
   context.moveTo(x1, y1);

@@ -28,13 +28,7 @@ function makeComparison(canvas) {
     const right = width - margin.right, bottom = height - margin.bottom;
     context.fillStyle = colour("--band");
     context.fillRect(across.place(-bend), margin.top, across.place(bend) - across.place(-bend), bottom - margin.top);
-    context.fillStyle = colour("--muted");
-    context.textAlign = "right";
-    for (const share of up.ticks) {
-      context.strokeStyle = colour(share === 0 ? "--strong-line" : "--line");
-      line(context, margin.left, up.place(share), right, up.place(share));
-      context.fillText(tick(share, up.step), margin.left - 8, up.place(share));
-    }
+    gridlines(context, up, margin.left, right);
     context.textAlign = "center";
     for (const share of across.ticks) {
       context.strokeStyle = colour(share === 0 ? "--strong-line" : "--line");
@@ -50,15 +44,11 @@ function makeComparison(canvas) {
     context.strokeStyle = colour("--strong-line");
     context.setLineDash([4, 4]);
     context.beginPath();
-    diagonal(context, across, up, bend);
+    // The diagonal is piecewise linear: both scales bend at the same shares.
+    const shares = [...across.ticks, ...up.ticks, -bend, bend].sort((a, b) => a - b);
+    for (const share of shares) context.lineTo(across.place(share), up.place(share));
     context.stroke();
     context.restore();
-  }
-
-  // The diagonal is piecewise linear: both scales bend at the same shares.
-  function diagonal(context, across, up, bend) {
-    const shares = [...across.ticks, ...up.ticks, -bend, bend].sort((a, b) => a - b);
-    shares.forEach((share, n) => context[n ? "lineTo" : "moveTo"](across.place(share), up.place(share)));
   }
 
   return redrawOnChange(canvas, draw);

@@ -28,13 +28,7 @@ function makeOverview(canvas, choose) {
     const top = shares.place(bend), bottom = shares.place(-bend);
     context.fillStyle = colour("--band");
     context.fillRect(margin.left, top, width - margin.left - margin.right, bottom - top);
-    context.fillStyle = colour("--muted");
-    context.textAlign = "right";
-    for (const share of shares.ticks) {
-      context.strokeStyle = colour(share === 0 ? "--strong-line" : "--line");
-      line(context, margin.left, shares.place(share), width - margin.right, shares.place(share));
-      context.fillText(tick(share, shares.step), margin.left - 8, shares.place(share));
-    }
+    gridlines(context, shares, margin.left, width - margin.right);
     for (const rank of ranks.ticks) {
       const last = ranks.place(rank) > width - 60;
       context.textAlign = last ? "right" : "center";

@@ -95,7 +95,6 @@ def histogram_data(
     return {
         "columns": list(view.columns)[:_PAGE_COLUMNS],
         "ordered": any(len(each.edges) for each in view.groups.values()),
-        "size": size,
         "users": n_users,
         "confidence": CONFIDENCE,
         "interval_factors": {

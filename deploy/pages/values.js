@@ -3,16 +3,11 @@
 const given = JSON.parse(document.getElementById("page-data").textContent);
 
 function unpacked(text, Type) {
-  const raw = atob(text);
-  const bytes = new Uint8Array(raw.length);
-  for (let i = 0; i < raw.length; i++) bytes[i] = raw.charCodeAt(i);
-  const view = new DataView(bytes.buffer);
-  const read = Type === Uint32Array ? view.getUint32 : view.getFloat32;
-  return Type.from({ length: bytes.length / 4 }, (_, i) => read.call(view, 4 * i, true));
+  // Every browser's machine is little-endian, as the page's data is.
+  return new Type(Uint8Array.from(atob(text), (character) => character.charCodeAt(0)).buffer);
 }
 
 const values = {
-  size: given.size,
   users: given.users,
   labels: given.labels,
   estimate: unpacked(given.estimate, Float32Array),
