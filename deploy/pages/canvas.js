@@ -1,7 +1,11 @@
 // Canvases in screen resolution and the page's colours, redrawn when either changes.
 
+const painted = document.body.appendChild(document.createElement("span"));
+
+// The colour of a custom property, for light or dark, as a canvas understands it.
 function colour(name) {
-  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  painted.style.color = "var(" + name + ")";
+  return getComputedStyle(painted).color;
 }
 
 // Clear a canvas, and return its context scaled to CSS pixels.
@@ -13,7 +17,7 @@ function clearedCanvas(canvas, height) {
   canvas.height = Math.round(height * ratio);
   const context = canvas.getContext("2d");
   context.setTransform(ratio, 0, 0, ratio, 0, 0);
-  context.font = "12px " + colour("--sans");
+  context.font = "12px " + getComputedStyle(painted).fontFamily;
   context.textBaseline = "middle";
   return { context, width, height };
 }

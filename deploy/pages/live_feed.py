@@ -4,7 +4,7 @@ import json
 import math
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from scipy.special import fdtri
 
@@ -122,28 +122,23 @@ def _curve(history: tuple[Sample, ...]) -> str:
     return "L".join(points) if len(history) > 1 else ""
 
 
-class Forecast(NamedTuple):
-    """Range of the remaining time, in seconds from now."""
-
-    soonest: float
-    latest: float
-
-
-def forecast(history: Sequence[Sample], goal: int) -> Forecast | None:
+def forecast(history: Sequence[Sample], goal: int) -> tuple[float, float] | None:
     """
-    Forecast when `goal` users will be reached; None without arrivals or with too little history.
+    Return the least and most seconds from now until `goal` users are reached.
+
+    None without arrivals or with too little history.
 
     If arrivals are a Poisson process and k users arrived in T seconds, the time until r more arrive
     is T · r / (k + 1/2) times a random number with the F distribution of 2r and 2k + 1 degrees of
     freedom, under Jeffreys' prior for the rate. The forecast spans the 90 % ranges of all WINDOWS;
-    `latest` is infinite if no user arrived in one of them. The last sample is the present.
+    the most is infinite if no user arrived in one of them. The last sample is the present.
     """
     if not history:
         return None
     now, n_users = history[-1]
     missing = goal - n_users
     if missing <= 0:
-        return Forecast(0.0, 0.0)
+        return 0.0, 0.0
     soonest, latest = math.inf, 0.0
     for window in WINDOWS:
         since, before = next(sample for sample in history if sample[0] >= now - window)
@@ -157,7 +152,7 @@ def forecast(history: Sequence[Sample], goal: int) -> Forecast | None:
         low, high = scale * fdtri(2 * missing, 2 * arrived + 1, [_TAIL, 1 - _TAIL])
         soonest = min(soonest, float(low))
         latest = max(latest, float(high) if math.isfinite(high) else math.inf)
-    return Forecast(soonest, latest) if soonest < math.inf else None
+    return (soonest, latest) if soonest < math.inf else None
 
 
 def quiet_seconds(history: Sequence[Sample]) -> float:

@@ -4,8 +4,7 @@ Simulate one collection of items by the services' own code, without network or e
 For large collections, only cell counts are drawn, from the distribution of the reports' counts.
 """
 
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,8 +23,7 @@ ONE_BY_ONE: Final = 30_000_000
 """Maximum bytes of reports to simulate one by one: about two million hashed reports."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class CellCounts:
+class CellCounts(NamedTuple):
     """A batch's reports, counted by the mechanism's cells."""
 
     cells: Counts
