@@ -36,10 +36,6 @@ class Child:
     address: str
     log: Path
 
-    def published(self, name: str) -> str:
-        """Return the content of a text file in the service's state directory."""
-        return (self.state / name).read_text(encoding="ascii")
-
     async def stop(self) -> int:
         """Terminate the process, by force after a timeout, and return its exit status."""
         if self.process.returncode is None:

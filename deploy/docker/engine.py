@@ -81,9 +81,9 @@ class Engine:
             raise EngineError(f"{name} … failed:\n" + "\n".join(output))
         return outcome
 
-    def output(self, *arguments: str, text: str = "") -> str:
+    def output(self, *arguments: str) -> str:
         """Run a docker command and return its stripped output. Raises EngineError if it fails."""
-        return self.run(*arguments, text=text).stdout.strip()
+        return self.run(*arguments).stdout.strip()
 
     def build(self, image: str, name: str, base: str, builder: str, *options: str) -> None:
         """Build one of IMAGES or SCALE_IMAGES; `builder` has the Python of `base`, and pip."""

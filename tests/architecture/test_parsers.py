@@ -59,7 +59,6 @@ _NOT_FROM_OUTSIDE: Final = {
         "common.mechanisms.rappor.rappor.Rappor.permanent",
         "deploy.audit.distributions.set_bits",
         "deploy.audit.sampling.devices.run_devices",
-        "deploy.clients.local_cluster.Child.published",
         "deploy.clients.local_cluster.Cluster._start",
         "deploy.clients.local_parties.LocalParties.published",
         "deploy.clients.local_parties.LocalParties.shuffler_key",

@@ -84,7 +84,7 @@ class ScaleCluster(Cluster):
             f"front-end-{number}",
             role="front-end",
             analyzer=self.analyzer.address,
-            analyzer_identity=self.analyzer.published("identity.pub"),
+            analyzer_identity=self.identity,
             store=self._store,
             submissions_per_connection=0,
             opening_processes=1,

@@ -256,7 +256,7 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 async def _scrape(cluster: Cluster, evidence: Evidence, moment: str) -> None:
     for child in (cluster.shuffler, cluster.analyzer):
-        page = await asyncio.to_thread(fetch, child.published("metrics_address"))
+        page = await asyncio.to_thread(fetch, (child.state / "metrics_address").read_text("ascii"))
         evidence.metrics[f"{moment} {child.party}"] = page.encode()
 
 

@@ -156,11 +156,10 @@ def _points(figures: dict[str, Any]) -> list[Point]:
     axes = Axes(parameters, "candidates", "share")
     names, people = figures["candidates"], np.array(figures["people"])
     xs: Sequence[float | str] = names if len(names) <= _MAX_NAMES else range(len(names))
-    counts, estimate = (
-        (figures["counts"], figures["standard_errors"]),
-        "estimate ± 2 standard errors",
-    )
-    shares, estimates, errors = (np.array([people, *counts]) / people.sum()).tolist()
+    counts, estimate = figures["counts"], "estimate ± 2 standard errors"
+    shares, estimates, errors = (
+        np.array([people, counts, figures["standard_errors"]]) / people.sum()
+    ).tolist()
     truth = [Point(axes, "truth", x, share) for x, share in zip(xs, shares, strict=True)]
     found = zip(xs, estimates, errors, strict=True)
     return truth + [Point(axes, estimate, x, share, 2 * error) for x, share, error in found]
