@@ -106,7 +106,7 @@ class EstimateTable:
         if self.decimals is None or not math.isfinite(number):
             text = f"{number:.4g}"
         else:
-            text = f"{number:z.{self.decimals}f}"  # z: no sign if it rounds to 0
+            text = f"{number:z,.{self.decimals}f}"  # z: no sign if it rounds to 0
         return text.replace("-", "\N{MINUS SIGN}", 1) if number < 0 else text
 
 
