@@ -9,6 +9,7 @@ from unicodedata import normalize
 
 from common.errors import CredentialError, SettingsError
 from common.runtime import logs
+from common.runtime.validation import read_file
 
 MAX_NAME_CHARACTERS: Final = 200
 _MAX_LIST_BYTES: Final = 1 << 28
@@ -66,15 +67,7 @@ class WatchedFile(Generic[T]):
         return (found.st_ctime_ns, found.st_ino, found.st_size)
 
     def _read(self) -> T:
-        try:
-            with self._path.open("rb") as file:
-                raw = file.read(self._max_bytes + 1)
-        except OSError as error:
-            raise SettingsError(f"{self._path} cannot be read: {error.strerror}") from error
-        if len(raw) > self._max_bytes:
-            limit = self._max_bytes
-            raise SettingsError(f"{self._path} is too long; at most {limit} bytes are read")
-        return self._parse(raw)
+        return self._parse(read_file(self._path, self._max_bytes))
 
 
 class PeopleList:

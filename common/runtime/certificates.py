@@ -7,6 +7,7 @@ A certificate names a party, not a host: a caller checks which party its peer is
 import datetime
 import ipaddress
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
@@ -26,6 +27,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from common.errors import SettingsError
 from common.runtime.state_directory import atomic_write
+from common.runtime.validation import read_file
 
 PARTIES: Final = ("analyzer", "shuffler", "issuer", "user_agent", "operator")
 """The parties that a certificate may name."""
@@ -64,14 +66,6 @@ _CERTIFICATE_ERRORS: Final = (
 )
 
 
-def read_pem(path: Path) -> bytes:
-    """Return the content of a TLS file; raise SettingsError if it cannot be read."""
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise SettingsError(f"{path} cannot be read: {error.strerror}") from error
-
-
 @dataclass(frozen=True, slots=True)
 class Certificate:
     """A parsed certificate."""
@@ -85,7 +79,7 @@ class Certificate:
     @classmethod
     def read(cls, path: Path) -> Self:
         """Parse the first certificate of a PEM file; raise SettingsError if there is none."""
-        return cls.parse(read_pem(path), str(path))
+        return cls.parse(read_file(path), str(path))
 
     @classmethod
     def parse(cls, raw: bytes, source: str = "the file") -> Self:
@@ -182,13 +176,9 @@ class Authority:
     def read(cls, folder: Path, stem: str = AUTHORITY) -> Self:
         """Read the files of `make`; raise SettingsError if one is missing or damaged."""
         certificate = Certificate.read(folder / f"{stem}.pem")
-        key = None
-        try:
-            key = load_pem_private_key((folder / f"{stem}.key").read_bytes(), None)
-        except OSError as error:
-            raise SettingsError(f"{error.filename} cannot be read: {error.strerror}") from error
-        except _KEY_ERRORS:
-            pass
+        raw, key = read_file(folder / f"{stem}.key"), None
+        with suppress(*_KEY_ERRORS):
+            key = load_pem_private_key(raw, None)
         if not isinstance(key, ec.EllipticCurvePrivateKey):
             raise SettingsError(f"{stem}.key does not hold a key that this program created")
         return cls(certificate, key)

@@ -17,10 +17,10 @@ from common.runtime.certificates import (
     WARN_DAYS,
     Authority,
     Certificate,
-    read_pem,
 )
 from common.runtime.clock import Clock
 from common.runtime.trust import Trust
+from common.runtime.validation import read_file
 
 if TYPE_CHECKING:  # clients need no settings
     from common.runtime.settings import ServiceSettings
@@ -70,9 +70,9 @@ class TlsFiles:
     def read(self) -> TlsIdentity:
         """Read the files; raise SettingsError if one is unusable or the key does not match."""
         identity = TlsIdentity(
-            read_pem(self.certificate) if self.certificate else b"",
-            read_pem(self.key) if self.key else b"",
-            read_pem(self.authority),
+            read_file(self.certificate) if self.certificate else b"",
+            read_file(self.key) if self.key else b"",
+            read_file(self.authority),
         )
         if self.certificate and not Certificate.read(self.certificate).matches_key(identity.key):
             raise SettingsError("tls_key is not the key of tls_certificate")

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Final, Self
 
 from common.errors import CallerError, SettingsError
-from common.runtime.certificates import FRONT_END, NAMED, Certificate, read_pem
+from common.runtime.certificates import FRONT_END, NAMED, Certificate
+from common.runtime.validation import read_file
 
 _PART: Final = re.compile(
     rb"(?ms)^(party|revoked):(.*?)$|-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----"
@@ -39,7 +40,7 @@ class Trust:
     @classmethod
     def read(cls, path: Path) -> Self:
         """Read a file, or raise SettingsError."""
-        return cls.parse(read_pem(path), str(path))
+        return cls.parse(read_file(path), str(path))
 
     @classmethod
     def parse(cls, raw: bytes, source: str = "tls_authority") -> Self:

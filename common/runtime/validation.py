@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar, get_args, get_origin
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails, PydanticSerializationError, to_json
 
-from common.errors import ShuffleDpError
+from common.errors import SettingsError, ShuffleDpError
 
 STRICT: Final = ConfigDict(strict=True, extra="forbid", hide_input_in_errors=True)
 """No type conversion, no unknown keys, and no values in errors."""
@@ -33,15 +33,23 @@ _MAX_KEY_CHARACTERS: Final = 64
 T = TypeVar("T")
 
 
-def read_toml(path: Path, refusal: type[ShuffleDpError], *, max_bytes: int) -> dict[str, Any]:
-    """Read a TOML file's keys; raise `refusal` if it is invalid, too long or unreadable."""
+def read_file(
+    path: Path, max_bytes: int | None = None, refusal: type[ShuffleDpError] = SettingsError
+) -> bytes:
+    """Return a file's content; raise `refusal` if it is unreadable or longer than `max_bytes`."""
     try:
         with path.open("rb") as file:
-            raw = file.read(max_bytes + 1)
+            raw = file.read(-1 if max_bytes is None else max_bytes + 1)
     except OSError as error:
         raise refusal(f"{path} cannot be read: {error.strerror}") from error
-    if len(raw) > max_bytes:
+    if max_bytes is not None and len(raw) > max_bytes:
         raise refusal(f"{path} is too long; at most {max_bytes} bytes are read")
+    return raw
+
+
+def read_toml(path: Path, refusal: type[ShuffleDpError], *, max_bytes: int) -> dict[str, Any]:
+    """Read a TOML file's keys; raise `refusal` if it is invalid, too long or unreadable."""
+    raw = read_file(path, max_bytes, refusal)
     try:
         text = raw.decode("utf-8").replace("\r\n", "\n")
         if _LONG_KEY.search(text):

@@ -11,8 +11,8 @@ from rich.table import Table
 
 from common.errors import AccountingError
 from common.messages.guarantee import Guarantee, rounded_down, rounded_up
+from common.runtime.validation import read_file
 from deploy.accountant.query import Query
-from deploy.terminal.files import read_file
 from deploy.terminal.json_output import number_or_text
 from deploy.terminal.tables import add_columns
 

@@ -16,6 +16,7 @@ from common.crypto.signed_key import KeyUse, prove_key
 from common.crypto.signing import SigningIdentity
 from common.crypto.token_signing import TokenSigningKey
 from common.errors import SettingsError, TaskError
+from common.runtime.validation import read_file
 from common.task.task import NONCE_BYTES, Task
 from common.task.token_spec import TokenSpec
 from deploy.audit.report.audit_page import audit_page
@@ -28,7 +29,7 @@ from deploy.datasets.catalogue import IPUMS_1940_CITY, load
 from deploy.tasks import drafts as draft_file
 from deploy.tasks.demo_task import DEMO_PARAMETERS, closing_draft
 from deploy.terminal.console import show_in_browser
-from deploy.terminal.files import read_file, write
+from deploy.terminal.files import write
 from deploy.terminal.json_output import dumps, print_json
 
 _DEMO_USERS: Final = 20_000

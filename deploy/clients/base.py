@@ -8,7 +8,7 @@ import grpc
 
 from common.errors import PeerBusyError, PeerError, PeerUnableError, SettingsError
 from common.runtime.rpc import SHORT_DEADLINE, open_channel, reply
-from deploy.terminal.files import read_file
+from common.runtime.validation import read_file
 
 
 class ServiceClient:

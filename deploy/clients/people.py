@@ -11,9 +11,9 @@ from typing import Final
 from common.crypto.privacy_tokens import TOKEN_BYTES, PendingToken
 from common.crypto.randomness import seeded_generator
 from common.errors import SettingsError
+from common.runtime.validation import read_file
 from common.task.token_spec import TokenSpec
 from common.task_digest import TaskDigest
-from deploy.terminal.files import read_file
 from user_agent.issuer_client import Issuer, request_token
 
 _SECRET_BYTES: Final = 32

@@ -14,6 +14,7 @@ from common.crypto.randomness import new_seed
 from common.errors import SettingsError
 from common.runtime.rpc import open_channel
 from common.runtime.state_directory import atomic_write
+from common.runtime.validation import read_file
 from common.task.task import Task
 from deploy.clients.issuer import IssuerClient
 from deploy.clients.people import draw_people, fetch_tokens
@@ -27,7 +28,7 @@ from deploy.commands.options import (
     task_digest,
 )
 from deploy.terminal.console import terminal
-from deploy.terminal.files import check_folder, read_file, write, writing
+from deploy.terminal.files import check_folder, write, writing
 from deploy.terminal.help_examples import AT_ISSUER, example
 from deploy.terminal.json_output import dumps, print_json
 from issuer.entitlements import parse_people

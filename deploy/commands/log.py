@@ -8,13 +8,14 @@ import typer
 from google.protobuf.json_format import MessageToJson, Parse, ParseError
 
 from common.errors import ProofError, WireError
+from common.runtime.validation import read_file
 from common.transparency.checkpoint import NoteKey, log_key
 from common.transparency.log_evidence import LogEvidence, find_fork
 from common.wire.transparency import evidence_from_wire
 from deploy.clients.user_agent import ask_for_log_evidence
 from deploy.commands.options import AgentAddress, AsJson, read_identity
 from deploy.terminal.console import print_written, terminal
-from deploy.terminal.files import check_folder, read_file, write
+from deploy.terminal.files import check_folder, write
 from deploy.terminal.help_examples import example
 from deploy.terminal.json_output import print_json
 from protos.shuffledp.v1 import user_agent_pb2

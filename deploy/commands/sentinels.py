@@ -9,6 +9,7 @@ from typing import Annotated, Final
 import typer
 
 from common.crypto.randomness import secure_generator
+from common.runtime.validation import read_file
 from common.task_digest import TaskDigest
 from deploy.clients.analyzer import OperatorClient
 from deploy.clients.people import read_tokens
@@ -17,7 +18,7 @@ from deploy.sentinels.planting import SentinelRun, shuffler_at
 from deploy.sentinels.sentinel_file import PlantedSentinel, SentinelState
 from deploy.terminal.console import terminal
 from deploy.terminal.escape import escaped
-from deploy.terminal.files import check_folder, read_file
+from deploy.terminal.files import check_folder
 from deploy.terminal.help_examples import example
 from deploy.terminal.json_output import print_json
 

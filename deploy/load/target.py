@@ -26,6 +26,7 @@ from common.runtime.admission_interceptor import SERVICE_ERROR
 from common.runtime.clock import SystemClock
 from common.runtime.rpc import bind, open_channel
 from common.runtime.tls import Tls, development_files
+from common.runtime.validation import read_file
 from common.task.draft import TaskDraft
 from common.task.task import NONCE_BYTES, Task
 from common.task_digest import TaskDigest
@@ -42,7 +43,6 @@ from deploy.load.sender import Destination
 from deploy.load.usage import SINK, page_from
 from deploy.tasks import drafts
 from deploy.tasks.demo_task import DEMO_PARAMETERS, closing_draft
-from deploy.terminal.files import read_file
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
 from user_agent.shuffler_client import RemoteShuffler
 

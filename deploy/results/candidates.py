@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Final
 
 from common.errors import SettingsError
+from common.runtime.validation import read_file
 from common.task.specs import normalize
-from deploy.terminal.files import read_file
 
 MAX_CANDIDATES: Final = 100_000
 _MAX_BYTES: Final = 16 * 1024 * 1024

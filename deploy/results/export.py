@@ -12,6 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 from common.errors import SettingsError
 from common.messages.result import Estimate, FoundValues, Histogram, Means, Result
 from common.protocols import Kind, protocol_named
+from common.runtime.validation import read_file
 from deploy.results.estimate_table import CONFIDENCE
 from deploy.results.result_view import Columns
 from deploy.terminal.files import atomic_output
@@ -31,11 +32,7 @@ F = TypeVar("F")
 def read_result(path: Path, form: type[F], kind: Kind) -> F:
     """Read the fields of `form` from `shuffledp result --json`, or raise SettingsError."""
     try:
-        if (size := path.stat().st_size) > _MAX_BYTES:
-            raise SettingsError(f"{path} has {size} bytes; a result has at most {_MAX_BYTES}")
-        return TypeAdapter(form).validate_json(path.read_bytes())
-    except OSError as error:
-        raise SettingsError(f"{path} cannot be read: {error.strerror}") from error
+        return TypeAdapter(form).validate_json(read_file(path, _MAX_BYTES))
     except ValidationError as error:
         raise SettingsError(f"{path} is not a JSON result of {kind} data") from error
 

@@ -12,11 +12,11 @@ from pydantic import with_config
 from common.crypto.signing import SignedTask
 from common.errors import SettingsError, TaskError
 from common.runtime.state_directory import atomic_write
-from common.runtime.validation import STRICT, read_toml, validated
+from common.runtime.validation import STRICT, read_file, read_toml, validated
 from common.task.draft import TaskDraft
 from common.task.task import MAX_TASK_BYTES, MAX_UNIX_TIME
 from common.task.token_spec import TokenSpec
-from deploy.terminal.files import read_file, writing
+from deploy.terminal.files import writing
 
 MAX_DRAFT_BYTES: Final = 2 * MAX_TASK_BYTES
 """Enough for the labels of the longest task, with indentation."""

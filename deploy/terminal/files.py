@@ -14,14 +14,6 @@ _NEW_FILE_MODE: Final = 0o666
 """Mode of new files, before the umask."""
 
 
-def read_file(path: Path) -> bytes:
-    """Return the content of a file; raise SettingsError if it cannot be read."""
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise SettingsError(f"{path} cannot be read: {error.strerror}") from error
-
-
 def check_folder(path: Path | None) -> None:
     """Raise SettingsError if an output file is given and its folder does not exist."""
     if path is not None and not path.resolve().parent.is_dir():

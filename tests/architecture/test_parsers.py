@@ -22,7 +22,7 @@ _CALLS: Final = {
     *("loads", "FromString", "ParseFromString", "read_text", "read_bytes", "readline"),
     *("fromhex", "frombuffer", "unpack_from", "iter_unpack", "read_schema", "read_table"),
     *("ParquetFile", "load_pem_private_key", "load_pem_public_key", "load_der_private_key"),
-    *("load_pem_x509_certificate", "load_pem_x509_certificates", "decompress"),
+    *("load_pem_x509_certificate", "load_pem_x509_certificates", "decompress", "validate_json"),
     *("read_toml", "literal_eval", "fromstring", "load_npz", "genfromtxt", "loadtxt"),
 }
 """Calls by which bytes become values, by their last name."""
@@ -95,7 +95,6 @@ _NOT_FROM_OUTSIDE: Final = {
         "shuffler.delivery.Deliveries.resume",
         "shuffler.storage.batch_seeds._batch_of",
         "shuffler.storage.group_source.SqliteGroups.read",
-        "deploy.terminal.files.read_file",
     ),
 }
 """Functions that only look like parsers of outside data, by the reason."""

@@ -156,7 +156,7 @@ def test_a_missing_or_overlong_result_is_refused_unread(tmp_path: Path) -> None:
         read_result(tmp_path / "none.json", Iterated, "key-value")
     with (tmp_path / "long.json").open("wb") as file:
         file.truncate(10**10)
-    with pytest.raises(SettingsError, match="a result has at most"):
+    with pytest.raises(SettingsError, match="is too long; at most"):
         read_result(tmp_path / "long.json", Iterated, "key-value")
 
 
