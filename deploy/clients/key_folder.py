@@ -32,6 +32,7 @@ from common.runtime.certificates import (
 )
 from common.runtime.state_directory import atomic_write
 from common.runtime.trust import Trust
+from common.runtime.validation import read_file
 
 _NAME: Final = "shuffledp authority"
 _AUTHORITIES: Final = "authorities"
@@ -252,13 +253,8 @@ class KeyFolder:
 
     def _list(self, name: str) -> dict[str, IssuedCertificate]:
         """Read a list of certificates, by SHA-256, or raise SettingsError."""
-        try:
-            lines = (self.path / name).read_text("utf-8", "replace").splitlines()
-        except FileNotFoundError:
-            return {}
-        except OSError as error:
-            raise SettingsError(f"{error.filename} cannot be read: {error.strerror}") from error
-        found = {}
+        file, found = self.path / name, {}
+        lines = read_file(file).decode(errors="replace").splitlines() if file.exists() else []
         for number, line in enumerate(lines, start=1):
             match line.split():
                 case [digits, party, end] if _FINGERPRINT.fullmatch(digits):

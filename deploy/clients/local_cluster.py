@@ -69,6 +69,8 @@ class Cluster(LocalParties):
         self._environment = environment
         witnesses = ("shuffler", "issuer") if people else ("shuffler",)
         self._witness_addresses = {party: _unused_address() for party in witnesses}
+        agent = f"unix:{(directory / 'user_agent.sock').resolve()}"
+        self._listen = {**self._witness_addresses, "user_agent": agent}
         self._shared = {"tls_directory": str(directory / "tls"), **shared}
 
     async def __aenter__(self) -> Self:
@@ -86,44 +88,33 @@ class Cluster(LocalParties):
     async def __aexit__(self, *_: object) -> None:
         await self.stop()
 
-    async def start_analyzer(self, listen: str = LOOPBACK, **changes: Any) -> None:  # noqa: ANN401
+    async def start_analyzer(self, **changes: Any) -> None:  # noqa: ANN401
         """Start the analyzer, which knows its log's witnesses before they start."""
         witnesses = []
         for party, address in self._witness_addresses.items():
             _, key = load_witness_key(StateDirectory.open(self.directory / party), party)
             witnesses.append({"address": address, "key": key.to_text()})
         self._witness_keys = [one["key"] for one in witnesses]
-        await super().start_analyzer(listen, **{"witnesses": witnesses} | changes)
+        await super().start_analyzer(**{"witnesses": witnesses} | changes)
 
-    async def start_shuffler(self, listen: str = "", **changes: Any) -> None:  # noqa: ANN401
-        """Start the shuffler."""
-        await super().start_shuffler(listen or self._witness_addresses["shuffler"], **changes)
-
-    async def start_issuer(self, listen: str = "", **changes: Any) -> None:  # noqa: ANN401
+    async def start_issuer(self, **changes: Any) -> None:  # noqa: ANN401
         """Start the issuer, with new secrets of the people."""
-        changes = {"analyzer_identity": self.identity} | changes
-        await super().start_issuer(listen or self._witness_addresses["issuer"], **changes)
+        await super().start_issuer(**{"analyzer_identity": self.identity} | changes)
 
-    async def start_user_agent(self, listen: str = "", **changes: Any) -> None:  # noqa: ANN401
+    async def start_user_agent(self, **changes: Any) -> None:  # noqa: ANN401
         """Start the user agent, on a Unix socket."""
-        listen = listen or f"unix:{(self.directory / 'user_agent.sock').resolve()}"
         own = {"inclusion_check_seconds": 1.0, "local_epsilon_cap": 20.0}
         changes = {**own, "witnesses": self._witness_keys, **changes}
-        await super().start_user_agent(listen, **changes)
+        await super().start_user_agent(**changes)
 
-    async def _start(
-        self,
-        party: str,
-        listen: str,
-        name: str = "",
-        **settings: Any,  # noqa: ANN401
-    ) -> Child:
+    async def _start(self, party: str, name: str = "", **settings: Any) -> Child:  # noqa: ANN401
         """Start a service with files under `name`, by default the party, and await its address."""
         name = name or party
         state = self.directory / name
         state.mkdir(mode=0o700, parents=True, exist_ok=True)
         published = state / "address"
         published.unlink(missing_ok=True)
+        listen = self._listen.get(name, LOOPBACK)
         own = {"listen": listen, "state_directory": str(state), **self._shared}
         file, log = self.directory / f"{name}.toml", self.directory / f"{name}.log"
         # JSON with " = " in tables is also valid TOML.

@@ -44,33 +44,33 @@ class LocalParties(ABC):
         self.people = people
 
     @abstractmethod
-    async def _start(self, party: str, listen: str, **settings: Any) -> Any:  # noqa: ANN401  # any setting
+    async def _start(self, party: str, **settings: Any) -> Any:  # noqa: ANN401  # any setting
         """Start a party."""
 
-    async def start_analyzer(self, listen: str = LOOPBACK, **changes: Any) -> None:  # noqa: ANN401
+    async def start_analyzer(self, **changes: Any) -> None:  # noqa: ANN401
         """Start the analyzer."""
-        self.analyzer = await self._start("analyzer", listen, **changes)
+        self.analyzer = await self._start("analyzer", **changes)
         self.identity = self.published("analyzer", "identity.pub")
 
-    async def start_shuffler(self, listen: str = LOOPBACK, **changes: Any) -> None:  # noqa: ANN401
+    async def start_shuffler(self, **changes: Any) -> None:  # noqa: ANN401
         """Start the shuffler."""
         settings = {
             "analyzer": self.analyzer.address,
             "analyzer_identity": self.identity,
             "submissions_per_connection": 0,  # unlimited: simulated users share connections
         }
-        self.shuffler = await self._start("shuffler", listen, **settings | changes)
+        self.shuffler = await self._start("shuffler", **settings | changes)
         self.shuffler_identity = self.published("shuffler", "identity.pub")
 
-    async def start_issuer(self, listen: str = LOOPBACK, **changes: Any) -> None:  # noqa: ANN401
+    async def start_issuer(self, **changes: Any) -> None:  # noqa: ANN401
         """Start the issuer, with new secrets of the people."""
         drawn, people = draw_people(self.people), self.directory / "people.txt"
         people.write_bytes(drawn.listed)
         self.credentials.write_bytes(drawn.credentials)
         settings = {"issuer_name": "issuer.localhost", "people": str(people)}
-        self.issuer = await self._start("issuer", listen, **settings | changes)
+        self.issuer = await self._start("issuer", **settings | changes)
 
-    async def start_user_agent(self, listen: str = LOOPBACK, **changes: Any) -> None:  # noqa: ANN401
+    async def start_user_agent(self, **changes: Any) -> None:  # noqa: ANN401
         """Start the user agent, which answers for several people."""
         settings: dict[str, Any] = {
             "shuffler": self.shuffler.address,
@@ -86,7 +86,7 @@ class LocalParties(ABC):
             settings["issuer"] = self.issuer.address
             settings["issuer_identity"] = self.published("issuer", "identity.pub")
             settings["credential_file"] = str(self.credentials)
-        self.user_agent = await self._start("user_agent", listen, **settings | changes)
+        self.user_agent = await self._start("user_agent", **settings | changes)
 
     async def stop(self) -> None:
         """Stop all that were started, callers first."""

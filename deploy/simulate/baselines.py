@@ -6,6 +6,7 @@ from typing import Final
 
 import numpy as np
 from scipy.integrate import quad_vec
+from scipy.special import softmax
 
 from common.accounting.epsilon_search import gaussian_mu
 from common.mechanisms.base import Counts, Vector
@@ -25,8 +26,6 @@ Errors of the central mechanisms at one (ε, δ), replace-one neighbours, by key
 also `regret`, `exponential_regret`: expected difference between the largest share and the share of
 the item selected by permute-and-flip [MS20] or the exponential mechanism [MT07].
 """
-_MAX_EXPONENT: Final = 1000.0
-"""Selection weights below e^-1000 are rounded up to e^-1000."""
 
 
 def central_errors_of_items(counts: Counts, epsilon: float, delta: float) -> CentralErrors:
@@ -54,8 +53,7 @@ def central_errors_of_means(
 
 def exponential_mechanism(gaps: Vector, epsilon: float) -> Vector:
     """Return the exponential mechanism's probabilities, proportional to e^(-ε·gap/2) [MT07]."""
-    weights = np.exp(-np.minimum(gaps * epsilon / 2, _MAX_EXPONENT))
-    return np.asarray(weights / weights.sum(), dtype=np.float64)
+    return np.asarray(softmax(-gaps * epsilon / 2))
 
 
 def permute_and_flip(gaps: Vector, epsilon: float) -> Vector:
@@ -70,7 +68,7 @@ def permute_and_flip(gaps: Vector, epsilon: float) -> Vector:
     Cost: about 500 terms per distinct gap.
     """
     distinct, inverse, repeats = np.unique(gaps, return_inverse=True, return_counts=True)
-    heads = np.exp(-np.minimum(distinct * epsilon / 2, _MAX_EXPONENT))
+    heads = np.exp(-distinct * epsilon / 2)
 
     def of_others(y: float) -> Vector:
         logs = np.log1p(-heads * y)

@@ -96,7 +96,7 @@ async def test_a_task_by_another_signer_is_refused_by_shuffler_and_device(
     services.identity = "00" * 32
     address = services.shuffler.address
     await services.shuffler.stop()
-    await services.start_shuffler(address)
+    await services.start_shuffler(listen=address)
     for call in (fetch_task(services, signed.digest()), contribute(services, signed)):
         status, message = await refusal(call)
         assert ("FAILED_PRECONDITION", True) == (status, "not signed by" in message)

@@ -28,7 +28,7 @@ async def test_a_person_is_told_which_party_does_not_answer(
     await services.analyzer.stop()
     with pytest.raises(PeerError) as caught:
         await reply(contribute(services, signed), "the agent")
-    await services.start_analyzer(address)
+    await services.start_analyzer(listen=address)
 
     assert str(caught.value) == (
         "the agent cannot serve at the moment: the shuffler cannot serve at the moment: "

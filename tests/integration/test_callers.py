@@ -118,7 +118,7 @@ async def test_renewed_certificates_are_shown_without_a_restart(services: Servic
     # The shuffler shows its new one to an analyzer that trusts the new authority alone.
     address = services.analyzer.address
     await services.analyzer.stop()
-    await services.start_analyzer(address)
+    await services.start_analyzer(listen=address)
     assert signed == await fetch_task(services, signed.digest())
 
 

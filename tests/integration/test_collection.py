@@ -69,7 +69,7 @@ async def test_acknowledged_submissions_outlive_the_absence_of_services(
     address = services.analyzer.address
     await services.analyzer.stop()
     await submit(services, signed, *users[5:])
-    await services.start_analyzer(address)
+    await services.start_analyzer(listen=address)
     result = await result_of(services, signed)
 
     assert suite == Task.from_bytes(signed.task_bytes).suite

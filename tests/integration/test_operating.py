@@ -46,7 +46,7 @@ async def test_a_connection_has_a_limit_without_tokens(services: Services) -> No
     """The client is told the limit and may retry; another connection is still served."""
     address = services.shuffler.address
     await services.shuffler.stop()
-    await services.start_shuffler(address, submissions_per_connection=3)
+    await services.start_shuffler(listen=address, submissions_per_connection=3)
     signed = await services.publish(n_min=10, target_size=10)
     users = envelopes(signed, 5)
     with pytest.raises(PeerUnableError, match="may make 3 submissions; retry later on a new"):

@@ -19,7 +19,6 @@ from common.runtime.settings import KeyHolderSettings
 from common.runtime.state_directory import StateDirectory
 from common.task.task import Task
 from deploy.clients.local_cluster import Child, Cluster
-from deploy.clients.local_parties import LOOPBACK
 from tests.scale.chaos import Restart
 from tests.scale.recording_analyzer import recorded_parts
 from tests.support.engines import Engine, free_port
@@ -67,21 +66,21 @@ class ScaleCluster(Cluster):
         await engine.start_scheduler()
         engine.start_workers()
 
-    async def start_analyzer(self, listen: str = LOOPBACK, **changes: Any) -> None:
+    async def start_analyzer(self, **changes: Any) -> None:
         """Start the analyzer's coordinator, without witnesses."""
         own = {"witnesses": [], **self._coordinator("analyzer")}
-        await super().start_analyzer(listen, **own | changes)
+        await super().start_analyzer(**own | changes)
 
-    async def start_shuffler(self, listen: str = LOOPBACK, **changes: Any) -> None:
+    async def start_shuffler(self, **changes: Any) -> None:
         """Start the shuffler's coordinator."""
         own = {"store": self._store, **self._coordinator("shuffler")}
-        await super().start_shuffler(listen, **own | changes)
+        await super().start_shuffler(**own | changes)
 
     async def _start_front_end(self, number: int, listen: str = "127.0.0.1:0") -> Child:
         started: Child = await self._start(
             "shuffler",
-            listen,
             f"front-end-{number}",
+            listen=listen,
             role="front-end",
             analyzer=self.analyzer.address,
             analyzer_identity=self.identity,
@@ -138,7 +137,7 @@ class ScaleCluster(Cluster):
         child = self.analyzer if party == "analyzer" else self.shuffler
         await _kill(child)
         start = self.start_analyzer if party == "analyzer" else self.start_shuffler
-        await _supervised(partial(start, child.address))
+        await _supervised(partial(start, listen=child.address))
 
     async def _restart_front_end(self, number: int) -> None:
         child = self.front_ends[number]

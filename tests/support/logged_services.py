@@ -44,7 +44,7 @@ class LoggedServices(Services):
 
     async def start_witness(self, number: int, listen: str = "127.0.0.1:0") -> Service:
         """Start a third party's witness."""
-        settings = self._settings(f"witness-{number}", listen)
+        settings = self._settings(f"witness-{number}") | {"listen": listen}
         return await witness.server.start(
             WitnessSettings(**settings, analyzer_identity=self.identity)
         )
@@ -66,9 +66,10 @@ class LoggedServices(Services):
             WitnessAddress(address=address, key=key)
             for address, key in zip(addresses, self.witness_keys(), strict=True)
         )
-        changes: dict[str, Any] = {"witnesses": witnesses}
         await self.start_analyzer(
-            self.analyzer.address, **changes, shuffler_identity=self.shuffler_identity
+            listen=self.analyzer.address,
+            witnesses=witnesses,
+            shuffler_identity=self.shuffler_identity,
         )
 
     async def start_device(self, **changes: Any) -> None:

@@ -14,7 +14,7 @@ from analyzer.settings import AnalyzerSettings
 from common.errors import SettingsError
 from common.runtime.rpc import open_channel
 from common.runtime.validation import validated
-from deploy.clients.local_parties import LocalParties
+from deploy.clients.local_parties import LOOPBACK, LocalParties
 from issuer.settings import IssuerSettings
 from shuffler.settings import ShufflerSettings
 from user_agent.server import UserAgentService
@@ -38,15 +38,15 @@ class Services(LocalParties):
 
     user_agent: UserAgentService
 
-    async def _start(self, party: str, listen: str, **settings: Any) -> Any:  # noqa: ANN401
+    async def _start(self, party: str, **settings: Any) -> Any:  # noqa: ANN401
         kind, start, own = _STARTS[party]
-        settings = self._settings(party, listen) | own | settings
+        settings = self._settings(party) | own | settings
         return await start(validated(kind, settings, SettingsError, "setting"))
 
-    def _settings(self, party: str, listen: str) -> dict[str, Any]:
+    def _settings(self, party: str) -> dict[str, Any]:
         return {
             "state_directory": self.directory / party,
-            "listen": listen,
+            "listen": LOOPBACK,
             "tls_directory": self.directory / "tls",
         }
 
