@@ -111,9 +111,7 @@ def _size(evidence: LogEvidence) -> int:
 
 def read_evidence(file: Path) -> list[LogEvidence]:
     """Read a file of evidence, unverified; raise SettingsError or WireError."""
-    raw = read_file(file)
-    if len(raw) > _MAX_BYTES:
-        raise WireError(f"{file} has {len(raw)} bytes; at most {_MAX_BYTES} are read")
+    raw = read_file(file, _MAX_BYTES)
     message = user_agent_pb2.GetLogEvidenceResponse()
     try:
         Parse(raw.decode("utf-8"), message)

@@ -13,7 +13,7 @@ import grpc
 
 from common.crypto.privacy_tokens import TOKEN_BYTES
 from common.errors import PeerBusyError, PeerError, PeerRefusalError
-from common.messages.submission import Outcome
+from common.messages.submission import STORED_OUTCOMES, Outcome
 from common.runtime.rpc import open_channel, reply
 from common.wire.fields import MAX_MESSAGE_BYTES
 from common.wire.submissions import MAX_BULK_ENVELOPES, outcomes_from_wire
@@ -42,7 +42,6 @@ _OWN_CONNECTION: Final = (
     ("grpc.initial_reconnect_backoff_ms", round(1000 * _FIRST_PAUSE)),
     ("grpc.max_reconnect_backoff_ms", round(1000 * _LONGEST_PAUSE)),
 )
-_ARRIVED: Final = frozenset({Outcome.STORED, Outcome.REPEATED})
 _BY_STATUS: Final = {
     "INVALID_ARGUMENT": Outcome.MALFORMED,
     "UNAUTHENTICATED": Outcome.UNAUTHENTICATED,
@@ -159,7 +158,7 @@ class Sender:
                     copies = (self._submit(stub, user, copy, once=True) for copy in more)
                     flood, more = list(map(asyncio.create_task, copies)), []
                 outcome = await self._submit(stub, user, envelope)
-            self.tally.acknowledged += outcome in _ARRIVED
+            self.tally.acknowledged += outcome in STORED_OUTCOMES
             for again in more:
                 await self._submit(stub, user, again)
         finally:
@@ -200,7 +199,8 @@ class Sender:
                 outcomes = outcomes_from_wire(await self._persist(call, len(envelopes)))
                 self.tally.answers.update(outcomes)
                 answers = zip(owners, outcomes, strict=False)
-                new = {user for user, outcome in answers if outcome in _ARRIVED} - arrived
+                stored = {user for user, outcome in answers if outcome in STORED_OUTCOMES}
+                new = stored - arrived
                 self.tally.acknowledged += len(new)
                 arrived |= new
 

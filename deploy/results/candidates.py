@@ -13,11 +13,8 @@ _MAX_BYTES: Final = 16 * 1024 * 1024
 
 def read_candidates(path: Path) -> tuple[str, ...]:
     """Read candidates, one per line of a UTF-8 file, and normalize them as devices do."""
-    raw = read_file(path)
-    if len(raw) > _MAX_BYTES:
-        raise SettingsError(f"{path} has {len(raw)} bytes; it may have at most {_MAX_BYTES}")
     try:
-        lines = raw.decode("utf-8-sig").split("\n")
+        lines = read_file(path, _MAX_BYTES).decode("utf-8-sig").split("\n")
     except UnicodeDecodeError as error:
         raise SettingsError(f"{path} is not UTF-8 text") from error
     texts = tuple(normalize(text) for line in lines if (text := line.removesuffix("\r")))

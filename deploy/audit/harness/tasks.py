@@ -15,10 +15,9 @@ from common.task.domain_spec import EdgesSpec, hierarchy_sizes
 from common.task.draft import TaskDraft
 from common.task.dummy_spec import DummySpec
 from common.task.task import NONCE_BYTES, Task
+from deploy.planning.requirements import UNUSED_KEY
 
 FAR_FUTURE: Final = 4_000_000_000
-_UNUSED_KEY: Final = bytes(31) + b"\x09"
-"""A valid public key whose private key is never used."""
 _DELTA: Final = 0.5
 """δ of a reduced task, large enough for a finite guarantee with a few dozen users."""
 _MAX_EPSILON: Final = 100.0
@@ -43,8 +42,8 @@ def sample_task(**fields: Any) -> Task:  # noqa: ANN401  # fields of a draft
         "target_size": 100_000,
         "deadline": FAR_FUTURE,
     }
-    draft = TaskDraft(shuffler_key=_UNUSED_KEY, **plain | fields)
-    return complete(draft, analyzer_key=_UNUSED_KEY, nonce=bytes(range(NONCE_BYTES)))
+    draft = TaskDraft(shuffler_key=UNUSED_KEY, **plain | fields)
+    return complete(draft, analyzer_key=UNUSED_KEY, nonce=bytes(range(NONCE_BYTES)))
 
 
 @lru_cache(maxsize=8)

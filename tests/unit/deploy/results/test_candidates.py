@@ -40,7 +40,7 @@ def test_a_candidate_is_a_line(tmp_path: Path, raw: bytes, texts: tuple[str, ...
         ("Köln\nKo\u0308ln\n".encode(), "repeats 1 candidates"),
         (b"Ohio\n\xff\xfe\n", "is not UTF-8 text"),
         (b"\n".join(b"%d" % number for number in range(MAX_CANDIDATES + 1)), "has 100001"),
-        (b"x" * (16 * 1024 * 1024 + 1), "may have at most 16777216"),
+        (b"x" * (16 * 1024 * 1024 + 1), "at most 16777216 bytes are read"),
     ],
 )
 def test_a_file_that_breaks_a_rule_is_refused(tmp_path: Path, raw: bytes, rule: str) -> None:
