@@ -9,7 +9,12 @@ import numpy as np
 from analyzer.finalize import mixture_of
 from common.mechanisms.base import Vector
 from common.mechanisms.covariance import ShareCovariance
-from common.messages.result import Histogram, Result, interval_half_width
+from common.messages.result import (
+    Histogram,
+    Result,
+    interval_half_width,
+    simultaneous_confidence,
+)
 from common.task.task import Task
 from deploy.results.estimate_table import CONFIDENCE
 
@@ -59,6 +64,8 @@ class Distribution:
     """Covariance of each share with the group's total; 0 if there are no groups."""
     half_width: float
     """Half-width of an interval in standard errors."""
+    known_from: float
+    """The same for intervals that hold for all groups at once."""
     edges: Vector
     """Edges of the buckets, shape (values + 1,); empty if values are not ordered."""
     clipped: bool = False
@@ -80,7 +87,10 @@ class Distribution:
         covariance = ShareCovariance.of(task, estimate.refined, mixture)
         shares, variances = covariance.summing_to_one(estimate.frequencies), covariance.of_shares()
         prefixes, size = covariance.of_prefixes(task.groups), task.domain_size // task.groups
-        half_width = max(estimate.half_width(CONFIDENCE), interval_half_width(CONFIDENCE))
+        half_width, known_from = (
+            max(estimate.half_width(confidence), interval_half_width(confidence))
+            for confidence in (CONFIDENCE, simultaneous_confidence(CONFIDENCE, task.groups))
+        )
         found = []
         for first in range(0, task.domain_size, size):
             items, member = slice(first, first + size), np.zeros(task.domain_size)
@@ -94,6 +104,7 @@ class Distribution:
                     prefix_variances=prefixes[items],
                     with_total=covariance.with_sum(member)[items],
                     half_width=half_width,
+                    known_from=known_from,
                     edges=task.edges.edges if task.edges else np.zeros(0),
                     clipped=task.edges is not None and task.edges.outside == "clip",
                 )
@@ -120,8 +131,8 @@ class Distribution:
 
     @property
     def is_known(self) -> bool:
-        """Whether the group's share is above 0 by its interval, so that shares within it exist."""
-        return bool(self.total > self.half_width * self.total_variance**0.5)
+        """Whether the group's share is above 0, with 95 % confidence for all groups at once."""
+        return bool(self.total > self.known_from * self.total_variance**0.5)
 
     @property
     def within(self) -> Estimated:

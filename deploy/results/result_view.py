@@ -56,7 +56,8 @@ _DETECTED: Final = (
 _RARE: Final = (
     "Rare values are not found, by design: one that {:.3g}\N{NO-BREAK SPACE}% of users hold is "
     "found with 95\N{NO-BREAK SPACE}% probability, and hardly one below "
-    "{:.3g}\N{NO-BREAK SPACE}%. Expected number of values found that nobody holds: at most {:.2g}."
+    "{:.3g}\N{NO-BREAK SPACE}%. Expected number of values found that nobody holds, if all "
+    "users are honest: at most {:.2g}."
 )
 _NONE_FOUND: Final = "No value was frequent enough to be found."
 _OVERFULL: Final = (

@@ -37,25 +37,49 @@ _THREADS: Final = os.cpu_count() or 1
 _CHUNK: Final = 1 << 17
 """Pairs of report and prefix that are solved at a time, to fit into the cache."""
 _MIN_COLUMNS: Final = 256
+_REPEATED: Final = 1e-9
+"""Probability with which multiples of an honest user's seed and bucket are left out."""
+
+
+def usable(mechanism: PrefixHashing, reports: Reports, level: int) -> Reports:
+    """
+    Return a level's reports without those that dishonest users could multiply their weight with.
+
+    A seed with a 0 may support many values at once, and multiples of one seed and bucket support
+    the same values. So reports with a 0 in their seed are left out, and all multiples that are more
+    than honest users ever send (probability _REPEATED each), even if all hold one value.
+
+    Two values that differ in one element then never collide, which takes up to 1 / (g - 1) of the
+    one's share off the other's: less than noise.
+    """
+    g, used = mechanism.buckets, [each for each in mechanism.columns[level] if each >= 0]
+    chosen = reports[reports["level"] == level]
+    chosen = chosen[(chosen["seed"][:, : len(used)] > 0).all(axis=1)]
+    seeds = chosen["seed"][:, : len(used)].astype(np.int64)
+    inverse = inverses(g)[seeds[:, -1]]
+    rows = np.column_stack([seeds[:, :-1], chosen["bucket"]]) * inverse[:, np.newaxis] % g
+    whole = np.ascontiguousarray(rows, dtype=np.uint16).view(f"V{2 * rows.shape[1]}").ravel()
+    _, place, repeats = np.unique(whole, return_inverse=True, return_counts=True)
+    most = 1 + stats.binom.isf(_REPEATED, len(chosen), (g - 1.0) ** (1 - len(used)))
+    kept: Reports = chosen[repeats[place] <= most]
+    return kept
 
 
 def next_counts(mechanism: PrefixHashing, reports: Reports, prefixes: NDArray[np.int64]) -> Counts:
     """
-    Count the reports of one level that support each prefix, (prefixes, others), with each byte.
+    Count usable reports of one level that support each prefix, (prefixes, others), with each byte.
 
     A report supports the byte (bucket - Σ seed·prefix) / last seed element mod g, if that is a
-    byte; if the last seed element is 0, every byte or none. Sums are whole numbers that floats
-    hold exactly; added to 1/2, they are far enough from the multiples of g for the rounding of a
-    division.
+    byte. Sums are whole numbers that floats hold exactly; added to 1/2, they are far enough from
+    the multiples of g for the rounding of a division.
 
     Returns counts of shape (prefixes, 256). Cost: about 4 ns per report and prefix.
     """
     g, (kept, others) = mechanism.buckets, prefixes.shape
     elements, buckets = reports["seed"].astype(np.int64), reports["bucket"].astype(np.int64)
-    seeds, last = elements[:, :others], elements[:, others]
-    bound, inverse = last > 0, inverses(g)[last]
-    solved_seeds = (seeds * inverse[:, np.newaxis] % g)[bound].astype(np.float64)
-    solved_buckets = (buckets * inverse % g)[bound] + 0.5
+    inverse = inverses(g)[elements[:, others]]
+    solved_seeds = (elements[:, :others] * inverse[:, np.newaxis] % g).astype(np.float64)
+    solved_buckets = buckets * inverse % g + 0.5
     step, matrix = max(_MIN_COLUMNS, _CHUNK // max(1, kept)), prefixes.astype(np.float64)
 
     def count(starts: Sequence[int]) -> Counts:
@@ -75,9 +99,7 @@ def next_counts(mechanism: PrefixHashing, reports: Reports, prefixes: NDArray[np
     with ThreadPoolExecutor(_THREADS) as pool:  # numpy releases the interpreter's lock
         shares = pool.map(count, [starts[first::_THREADS] for first in range(_THREADS)])
         counts: Counts = np.sum(list(shares), axis=0)
-    free_seeds, free_buckets = seeds[~bound], buckets[~bound]
-    free = [((free_seeds @ prefix - free_buckets) % g == 0).sum() for prefix in prefixes]
-    return counts.reshape(kept, BYTES) + np.array(free, dtype=np.int64)[:, np.newaxis]
+    return counts.reshape(kept, BYTES)
 
 
 def critical_count(reports: int, candidates: int, buckets: int, *, last: bool) -> float:
@@ -120,12 +142,13 @@ def find_codes(mechanism: PrefixHashing, reports: Reports, *, text: bool) -> Fou
     million reports, and half a minute for five.
     """
     g, critical, overfull = mechanism.buckets, list[float](), False
-    numbers = np.bincount(reports["level"], minlength=mechanism.levels)
+    by_level = [usable(mechanism, reports, level) for level in range(mechanism.levels)]
+    numbers = np.array([len(each) for each in by_level])
     others = sum(column >= 0 for column in mechanism.columns[0]) - 1
     prefixes = np.indices((BYTES,) * others).reshape(others, BYTES**others).T
     counts = np.zeros(0, dtype=np.int64)
     for level, number in enumerate(numbers.tolist()):
-        supports = next_counts(mechanism, reports[reports["level"] == level], prefixes)
+        supports = next_counts(mechanism, by_level[level], prefixes)
         allowed = np.ones(supports.shape, dtype=np.bool_)
         if text and prefixes.shape[1]:
             allowed[prefixes[:, -1] == 0, 1:] = False
@@ -144,10 +167,11 @@ def find_codes(mechanism: PrefixHashing, reports: Reports, *, text: bool) -> Fou
     n_reports = int(numbers[-1])
     return found_values(
         mechanism,
+        reports,
         numbers,
         critical,
         found,
-        n_reports,
+        n_reports=n_reports,
         expected_false=candidates * float(stats.binom.sf(critical[-1], n_reports, 1 / g)),
         overfull=overfull,
     )
@@ -159,18 +183,19 @@ def _is_text(value: bytes) -> bool:
 
 def found_values(
     mechanism: PrefixHashing,
+    reports: Reports,
     numbers: Counts,
     critical: Sequence[float],
     supports: Mapping[bytes, int],
-    n_reports: int,
     *,
+    n_reports: int,
     expected_false: float = 0.0,
     overfull: bool = False,
 ) -> FoundValues:
     """
-    Complete a result, from the number of `n_reports` reports that support each value.
+    Complete a result, from the number of `n_reports` usable reports that support each value.
 
-    `numbers` are the reports of each level, and `critical` their critical counts.
+    `numbers` are the usable reports of each level, and `critical` their critical counts.
     """
     values = sorted(supports, key=lambda value: -supports[value])
     counts = np.array([supports[value] for value in values], dtype=np.int64)
@@ -180,7 +205,7 @@ def found_values(
         values=tuple(values),
         shares=shares,
         standard_errors=errors,
-        reports=numbers,
+        reports=np.bincount(reports["level"], minlength=mechanism.levels),
         sure_share=sure_share(mechanism, numbers, critical),
         least_share=float(np.clip(least.max(), 0.0, 1.0)),
         expected_false=expected_false,

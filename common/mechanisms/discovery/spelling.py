@@ -20,11 +20,12 @@ from common.mechanisms.discovery.prefix_search import (
     critical_count,
     found_values,
     next_counts,
+    usable,
 )
 from common.messages.result import FoundValues
 
 _MOST_TRIES: Final = 20_000
-"""Maximum number of texts tried for a hash: .3 s."""
+"""Maximum number of texts tried for a hash: .3 s, or a second for texts of 255 bytes."""
 _MOST_TRIES_IN_ALL: Final = 1_000_000
 _CHOICES: Final = 24
 """Bytes tried at each position, the best supported ones."""
@@ -34,13 +35,11 @@ def spell(mechanism: PrefixHashing, reports: Reports, codes: Sequence[str]) -> F
     """
     Find the texts of these hashes, in hexadecimal.
 
-    Cost: as `find_codes`, and up to .3 s for each hash, but no more than half a minute.
+    Cost: as `find_codes`, and up to a second for each hash, but no more than a minute.
     """
     labels = np.arange(1, len(codes) + 1)[:, np.newaxis]
-    by_level = [
-        next_counts(mechanism, reports[reports["level"] == level], labels).astype(np.int32)
-        for level in range(mechanism.levels)
-    ]
+    kept = [usable(mechanism, reports, level) for level in range(mechanism.levels)]
+    by_level = [next_counts(mechanism, each, labels).astype(np.int32) for each in kept]
     tries, supports = min(_MOST_TRIES, _MOST_TRIES_IN_ALL // max(1, len(codes))), {}
     for code, counts in zip(codes, np.stack(by_level, axis=1), strict=True):
         for text in islice(_best_texts(counts), tries):
@@ -48,11 +47,12 @@ def spell(mechanism: PrefixHashing, reports: Reports, codes: Sequence[str]) -> F
                 padded = text.ljust(mechanism.levels, b"\0")
                 supports[text] = int(counts[np.arange(len(padded)), list(padded)].sum())
                 break
-    numbers = np.bincount(reports["level"], minlength=mechanism.levels)
+    numbers = np.array([len(each) for each in kept])
     critical = [
         critical_count(number, BYTES, mechanism.buckets, last=True) for number in numbers.tolist()
     ]
-    return found_values(mechanism, numbers, critical, supports, len(reports))
+    n_reports = int(numbers.sum())
+    return found_values(mechanism, reports, numbers, critical, supports, n_reports=n_reports)
 
 
 def _best_texts(counts: NDArray[Any]) -> Iterator[bytes]:

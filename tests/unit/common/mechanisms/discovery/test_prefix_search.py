@@ -11,6 +11,7 @@ from common.mechanisms.discovery.prefix_search import (
     next_counts,
     planned_share,
     sure_share,
+    usable,
 )
 from common.mechanisms.weights import ResponseWeights
 from common.messages.result import FoundValues
@@ -34,13 +35,13 @@ def _reports(mechanism: PrefixHashing, users: dict[bytes, int], seed: int) -> Re
 def test_a_report_supports_exactly_the_bytes_that_hash_to_its_bucket(
     buckets: int, others: int
 ) -> None:
-    """Prefixes of bytes and of labels, and seeds that end with 0."""
+    """Prefixes of bytes and of labels."""
     rng, count = np.random.default_rng([buckets, others]), 20_000
     columns = (tuple(range(others + 1)),)
     mechanism = PrefixHashing(buckets, columns, ResponseWeights(true=3, other=1))
     reports = np.zeros(count, dtype=mechanism.report_dtype)
     reports["seed"] = rng.integers(0, buckets, size=(count, others + 1))
-    reports["seed"][:40, -1] = 0
+    reports["seed"][:, -1] = rng.integers(1, buckets, size=count)
     reports["bucket"] = rng.integers(0, buckets, size=count)
     reports["bucket"][:20] = 0
     prefixes: NDArray[np.int64] = rng.integers(0, 256, size=(3, others))
@@ -89,6 +90,35 @@ def test_frequent_codes_are_found_with_unbiased_shares() -> None:
         share, error = by_value[value]
         assert abs(share - 2_400 / n_users) < 6 * error
     assert list(found.shares) == sorted(found.shares, reverse=True)
+
+
+@pytest.mark.parametrize("multiples", [False, True])
+def test_crafted_reports_cannot_support_many_values(multiples: bool) -> None:  # noqa: FBT001
+    """
+    Reports that support every value, or multiples of one that support 1/g of all, are left out.
+
+    Seed 5. 100 crafted reports at each of three levels, beside 20,000 users: honest users alone
+    send so many multiples at no level but the first (probability below 1e-8).
+    """
+    mechanism = _mechanism()
+    honest = _reports(mechanism, {b"abcd": 12_000, b"efgh": 8_000}, 5)
+    crafted = np.zeros(300, dtype=mechanism.report_dtype)
+    crafted["level"] = np.repeat(np.arange(3), 100)
+    if multiples:
+        scale = np.tile(np.arange(1, 101), 3)
+        crafted["seed"] = scale[:, np.newaxis]
+        crafted["bucket"] = scale * 100 * (crafted["level"] + 2) % mechanism.buckets
+    reports = np.concatenate([honest, crafted])
+    found = find_codes(mechanism, reports, text=False)
+
+    assert {b"abcd", b"efgh"} == set(found.values)
+    assert not found.overfull
+    assert len(reports) == found.reports.sum()
+    for level in (1, 2):
+        kept = usable(mechanism, reports, level)
+        own = honest[honest["level"] == level]
+        used = own["seed"][:, : level + 2]
+        assert (used > 0).all(axis=1).sum() == len(kept)
 
 
 def test_texts_end_with_zero_bytes_and_are_valid() -> None:
