@@ -326,7 +326,7 @@ def alone_guarantee(parameters: PrivacyParameters, n_users: int, n_refused: int 
         coalition,
         parameters,
         parameters.release_of(n_users, 1, 1, n_refused),
-        ALONE[0] + with_dummies(parameters.dummies),
+        ALONE[0] + with_dummies(parameters.dummies).replace(" and add ", " and adds ", 1),
         "nobody else takes part: all other submissions are made up, and the analyzer knows them",
     )
     hides = math.isfinite(alone.epsilon) and alone.epsilon <= _MAX_SHARE_SHOWN * local.epsilon

@@ -200,8 +200,8 @@ def _check_codes(spec: OpenSpec, size: int, labels: Sequence[str]) -> None:
     if spec.encoding != "spell":
         if labels or size != 1:
             raise TaskError(
-                f"the encoding {spec.encoding} needs 0 labels and a domain_size of 1; the task has "
-                f"{len(labels)} and {size}"
+                f"with the encoding {spec.encoding}, labels and domain_size are left out; there "
+                f"are {len(labels)} labels, and domain_size is {size}"
             )
         return
     digits = re.compile(f"[0-9a-f]{{{2 * spec.code_bytes}}}")

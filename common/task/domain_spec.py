@@ -59,7 +59,7 @@ class EdgesSpec:
             check_int_range("the number of given edges", len(self.given), 3, MAX_GIVEN_EDGES)
             if (low, high, self.buckets) != (0.0, 0.0, 0):
                 raise TaskError(
-                    f"low is {low}, high is {high} and buckets is {self.buckets}; all must be 0, "
+                    f"low is {low}, high is {high} and buckets is {self.buckets}; leave them out, "
                     "since the edges are given"
                 )
             low, *_, high = [check_float("an edge", edge) for edge in self.given]
@@ -109,7 +109,9 @@ class EdgesSpec:
         """
         edges = self.edges
         inside = edges[0] <= number <= edges[-1]
-        if math.isnan(number) or not (inside or self.outside == "clip"):
+        if not math.isfinite(number):
+            raise ValueRangeError("a number must be finite")
+        if not (inside or self.outside == "clip"):
             ends = f"{edges[0]:.15g} and {edges[-1]:.15g} {self.unit}".rstrip()
             raise ValueRangeError(f"a number must lie between {ends}")
         return int(np.clip(np.searchsorted(edges, number, side="right") - 1, 0, self.size - 1))

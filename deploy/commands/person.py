@@ -41,11 +41,12 @@ def contribute(
     kind: Annotated[
         Kind,
         typer.Option(
-            help="Kind of value: categorical (an item's label or number), ordered (a number, which "
-            "is counted in buckets), string (a text), open (a text or code that no list holds), "
-            "mean (a number), vector (comma-separated numbers), or key-value (such as 3:0.5, 17:1: "
-            "keys are numbers from 0, in the order of the labels; empty for no keys). In a task "
-            "with a breakdown, your group comes first, as in DE / 36.6."
+            help="Kind of value, needed for mean, vector and key-value: categorical (an item's "
+            "label or number), ordered (a number, which is counted in buckets), string (a text), "
+            "open (a text or code that no list holds), mean (a number), vector (comma-separated "
+            "numbers), or key-value (such as 3:0.5, 17:1: keys are numbers from 0, in the order of "
+            "the labels; empty for no keys). In a task with a breakdown, your group comes first, "
+            "as in DE / 36.6."
         ),
     ] = "categorical",
 ) -> None:

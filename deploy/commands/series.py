@@ -151,15 +151,17 @@ def forecast(
     --token-file it counts the population's releases so far, and only the rounds to come.
     """
     series, spent = read_series(template), list[BudgetedRelease]()
-    rounds = series.rounds([], 0.0)
+    now, rounds = SystemClock().now(), series.rounds([], 0.0)
     users = series.draft.n_min if users is None else users
     check_int_range("users", users, series.draft.n_min, series.draft.target_size)
     if analyzer:
         if token_file is None:
             raise SettingsError("--analyzer needs the operator's --token-file")
         connect = partial(OperatorClient.connect, analyzer, authority, token_file, certificate, key)
-        rounds = series.rounds(options.ask(connect, OperatorClient.tasks), SystemClock().now())
+        rounds = series.rounds(options.ask(connect, OperatorClient.tasks), now)
         spent = options.ask(connect, partial(releases_to, series.draft.population))
+    if series.open_round(now) > series.n_rounds:
+        raise SettingsError("all rounds of the series are over: set first to a later time")
     task = task_view.preview(series.draft, now=0.0)
     costs, lasts = forecasts.forecast(task, rounds, users, spent)
     if json:

@@ -118,7 +118,7 @@ def numbers_of(data: Dataset | None, buckets: int) -> tuple[Vector, Dataset, Edg
     Buckets have equal ratios if all numbers are above 0 and some 100 times as large as others.
     Raises TaskError if labels are no numbers.
     """
-    low, high, unit = 100.0, 1e7, "people"
+    low, high, unit = 100.0, 1e7, "inhabitants"
     if data is None:
         title = "Size of a person's city, 1940 census (IPUMS)"
         data = dataclasses.replace(load(IPUMS_1940_CITY), title=title)

@@ -11,7 +11,7 @@ const axisNames = {
   estimate: "Rank by share (logarithmic)",
   refined: "Rank by refined share (logarithmic)",
   width: "Rank by width of the interval (logarithmic)",
-  label: values.labels === null ? "Place by number" : "Place by name",
+  label: values.labels === null || given.ordered ? "Place by number" : "Place by name",
 };
 
 function list() {

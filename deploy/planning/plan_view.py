@@ -204,16 +204,18 @@ def _notes(plan: Plan) -> Iterator[str]:
             "{:g} per answer and {:g} in total, and a central epsilon of {:g} in total; the plan "
             "needs {}, {} and {}."
         ).format(*caps, *map(rounded_up, costs))
-    largest = {"categorical": max(target.head), "string": 1.0, "open": 1.0, "key-value": 1.0}
+    largest = {"categorical": max(target.head), "mean": math.inf, "vector": math.inf}
     epsilon, cap = plan.central_guarantee.epsilon, target.local_cap
-    limited = epsilon < _UNUSED * target.central_epsilon and math.isfinite(cap)
-    if limited and isinstance(design, ValueDesign):  # for others, binding constraints say so
+    unused = target.trust != "none" and epsilon < _UNUSED * target.central_epsilon
+    if (
+        unused and math.isfinite(cap) and isinstance(design, ValueDesign)
+    ):  # for others, binding constraints say so
         yield (
             f"the local cap of {cap:g} limits this plan, which needs a central epsilon of "
             f"{rounded_up(epsilon)} only. --local-cap none or a larger one may have less error; "
             "devices must allow it."
         )
-    if math.sqrt(design.mse) > largest.get(target.kind, math.inf):
+    if math.sqrt(design.mse) > largest.get(target.kind, 1.0):
         yield "too few users: the error exceeds every share; raise --users or --central-epsilon."
     if target.n_min == target.n_users:
         yield (

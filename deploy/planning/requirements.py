@@ -82,7 +82,7 @@ class Requirements:
         for option in dataclasses.fields(self):
             name = option.name.replace("_", "-")
             given = option.name in _ITEMS_ONLY and getattr(self, option.name) != option.default
-            rule = f"{name} is for categorical data; this is {self.kind} data"
+            rule = f"{name} is for items; this is {self.kind} data"
             _require(items or not given, rule)
         least_cap = MIN_CENTRAL_EPSILON if items else MIN_VALUE_EPSILON
         for name, value, least, most in (

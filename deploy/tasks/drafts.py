@@ -39,6 +39,8 @@ def from_keys(keys: dict[str, Any], path: Path) -> TaskDraft:
     for name, party in _OF_OTHERS.items():
         if name in keys:
             raise TaskError(f"unknown key in the draft: {name}; the key comes from the {party}")
+    if "schedule" in keys:
+        raise TaskError("a draft with a table [schedule] is for `shuffledp series`")
     if "deadline" in keys:
         keys["deadline"] = unix_time("deadline", keys["deadline"])
     keys["shuffler_key"] = ""

@@ -73,8 +73,13 @@ def forecast(
         "total_local_epsilon_cap": lambda n: device(n)[1],
         "total_central_epsilon_cap": lambda n: device(n)[0],
     }
+    at_delta = {
+        "total_central_epsilon_cap": f" at a total_delta_cap of {caps['total_delta_cap']:g}"
+    }
     limits = {
-        f"a device's {name} of {caps[name]:g}": _count(lambda n: cost(n) <= caps[name])  # noqa: B023  # called at once
+        f"a device's {name} of {caps[name]:g}{at_delta.get(name, '')}": _count(
+            lambda n: cost(n) <= caps[name]  # noqa: B023  # called at once
+        )
         for name, cost in answers.items()
     }
     return costs, {budget: lasts} | limits
@@ -124,7 +129,9 @@ def show(
     first = min(limits, key=lambda name: limits[name])
     verdict = f"All {len(costs):,} rounds fit every budget and limit."
     if limits[first] < len(costs):
-        verdict = f"Only {limits[first]:,} of {len(costs):,} rounds fit: {first} ends first."
+        verdict = (
+            f"Only {limits[first]:,} of {len(costs):,} rounds can be held: {first} ends first."
+        )
     console.print(verdict, style="bold", soft_wrap=True)
     for name, count in limits.items():
         if count < MAX_ROUNDS:

@@ -83,9 +83,9 @@ BATCH_STATES: Final[Mapping[BatchState, tuple[str, str]]] = {
 SENTINELS_INCLUDED: Final = "an operator's sentinels included; n_min must be met without them"
 """Printed beside every number of users."""
 _OPEN_VALUES: Final = {
-    "text": "a text that no list holds,",
+    "text": "any text",
     "code": "a whole number",
-    "hash": "a text, found by its hash,",
+    "hash": "any text, found by its hash,",
     "spell": "a text with one of the labels as its hash,",
 }
 _HASHING: Final = frozenset({"local-hashing", "string-hashing"})

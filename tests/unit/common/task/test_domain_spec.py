@@ -43,7 +43,7 @@ def test_a_bucket_holds_its_lower_edge_and_the_last_one_both(spec: EdgesSpec) ->
     assert list(range(spec.size)) == below
 
 
-@pytest.mark.parametrize("number", [-0.001, 10.001, math.inf, -math.inf, math.nan])
+@pytest.mark.parametrize("number", [-0.001, 10.001])
 def test_a_number_outside_is_refused_without_being_quoted(number: float) -> None:
     """The message states the range and its unit."""
     with pytest.raises(ValueRangeError) as refused:
@@ -52,16 +52,15 @@ def test_a_number_outside_is_refused_without_being_quoted(number: float) -> None
     assert "a number must lie between 0 and 10 ms" == str(refused.value)
 
 
-@pytest.mark.parametrize(
-    ("number", "bucket"), [(-5.0, 0), (10.5, 4), (math.inf, 4), (-math.inf, 0), (3.0, 1)]
-)
+@pytest.mark.parametrize(("number", "bucket"), [(-5.0, 0), (10.5, 4), (1e300, 4), (3.0, 1)])
 def test_numbers_outside_may_be_clipped(number: float, bucket: int) -> None:
-    """To the first or the last bucket; NaN never is."""
+    """To the first or the last bucket; infinite numbers and NaN never are."""
     clipping = EdgesSpec(low=0.0, high=10.0, buckets=5, outside="clip")
 
     assert bucket == clipping.bucket_of(number)
-    with pytest.raises(ValueRangeError):
-        clipping.bucket_of(math.nan)
+    for figure in (math.nan, math.inf, -math.inf):
+        with pytest.raises(ValueRangeError, match="a number must be finite"):
+            clipping.bucket_of(figure)
 
 
 @pytest.mark.parametrize(

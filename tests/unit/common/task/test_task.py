@@ -323,8 +323,8 @@ def test_clusters_and_their_protocol_need_each_other() -> None:
 @pytest.mark.parametrize(
     ("encoding", "fields", "rule"),
     [
-        ("text", {"domain_size": 2}, "needs 0 labels and a domain_size of 1; the task has 0 and 2"),
-        ("hash", {"labels": ("00" * 8,)}, "needs 0 labels and a domain_size of 1"),
+        ("text", {"domain_size": 2}, "there are 0 labels, and domain_size is 2"),
+        ("hash", {"labels": ("00" * 8,)}, "labels and domain_size are left out"),
         ("spell", {}, "needs as many labels as domain_size, 1, each a hash of 16"),
         ("spell", {"labels": ("00" * 8, "x" * 16)}, "needs as many labels as domain_size, 2"),
         ("spell", {"labels": tuple(f"{n:016x}" for n in range(257))}, "there are 257 hashes"),

@@ -248,7 +248,7 @@ def test_the_command_plans_for_default_devices_by_default(tmp_path: Path) -> Non
             PlanError,
             "--domain-size is missing: the number of possible values",
         ),
-        (_MEAN, ("--rounds", "2"), PlanError, "rounds is for categorical data"),
+        (_MEAN, ("--rounds", "2"), PlanError, "rounds is for items; this is mean data"),
         (_MEAN, ("--task-kind", "vector"), PlanError, "the length of a vector"),
         (_MEAN, ("--task-kind", "key-value"), PlanError, "the number of keys"),
         (_MEAN, ("--task-kind", "string", "--high", "1"), PlanError, "--high is for these kinds"),

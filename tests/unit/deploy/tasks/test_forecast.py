@@ -61,7 +61,7 @@ def test_a_forecast_ends_where_ledger_and_device_refuse(tmp_path: Path) -> None:
     assert 0 < within < 30
     text = printed(lambda console: show(costs, limits, series.every, console))
     assert f"the budget of epsilon 0.4 at delta 1e-05 lasts {within} days: {within} rounds." in text
-    assert f"Only {min(limits.values())} of 30 rounds fit: " in text
+    assert f"Only {min(limits.values())} of 30 rounds can be held: " in text
     lasting = dict.fromkeys(limits, 30)
     assert "All 30 rounds fit" in printed(lambda to: show(costs, lasting, series.every, to))
     _, refused = forecast(task, rounds, 1200, spent, caps | {"local_epsilon_cap": 1.9})
