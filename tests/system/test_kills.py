@@ -77,7 +77,7 @@ async def _kill(cluster: Cluster, moments: random.Random, kills: int) -> None:
             child, start = cluster.shuffler, cluster.start_shuffler
         child.process.kill()
         await child.process.wait()
-        await start(child.address)
+        await start(listen=child.address)
 
 
 async def _submit(cluster: Cluster, signed: SignedTask, seed: int) -> None:
