@@ -178,8 +178,8 @@ class Distribution:
         The interval is the hull of all numbers x for which F̂(x) is within its half-width of the
         share. At a share λ of a bucket, F̂ has the variance (1-λ)s + λs' - λ(1-λ)v for those at its
         edges, s and s', and v of its share. Half-widths are exact at _PARTS places of a bucket, and
-        linear between, which is an upper bound, since standard errors are convex. An end beyond
-        the outermost edges of a task that clips numbers is infinite.
+        linear between, which is an upper bound, since standard errors are convex. An end within
+        the first or the last bucket of a task that clips numbers is infinite.
         """
         knots = np.arange(len(self.edges))
         places = np.linspace(0, knots[-1], _PARTS * knots[-1] + 1)

@@ -18,7 +18,7 @@ from user_agent.claim import Claim
 from user_agent.policy import composed_total
 from user_agent.settings import UserAgentSettings
 
-_PENDING: Final = {"planned", "due", "open", "staged", "quarantined"}
+_PENDING: Final = {"planned", "due", "open", "overdue", "staged", "quarantined"}
 """States of rounds that may still cost privacy."""
 DEVICE_CAPS: Final[Mapping[str, float]] = {
     name: getattr(UserAgentSettings, name)

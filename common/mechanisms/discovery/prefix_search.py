@@ -27,8 +27,6 @@ _MAX_KEPT: Final = 8192
 dishonest users send reports that support very many values."""
 _ALLOWED_FALSE: Final = 50.0
 """Expected number of prefixes that nobody holds and that a level keeps, before the last level."""
-_MAX_TAIL: Final = 0.2
-"""Maximum probability with which such a prefix is kept, if there are few candidates."""
 _EXPECTED_FALSE: Final = 1.0
 """The same number for the last level, whose prefixes are the values found."""
 SURE: Final = 0.95
@@ -109,8 +107,7 @@ def critical_count(reports: int, candidates: int, buckets: int, *, last: bool) -
     It lets few prefixes pass that nobody holds: in expectation 1 of all at the last level.
     """
     allowed = _EXPECTED_FALSE if last else _ALLOWED_FALSE
-    tail = min(_MAX_TAIL, allowed / max(candidates, BYTES))
-    return float(stats.binom.isf(tail, reports, 1 / buckets))
+    return float(stats.binom.isf(allowed / max(candidates, BYTES), reports, 1 / buckets))
 
 
 def sure_share(mechanism: PrefixHashing, numbers: Counts, critical: Sequence[float]) -> float:
