@@ -56,10 +56,13 @@ def forecast(
         of rounds within each budget and cap, by its name; at most MAX_ROUNDS.
     """
     release, claim = BudgetedRelease.of(task, n_users, 0), Claim.of(task)
+    answered = sum(each.state not in {*_PENDING, "missed"} for each in rounds)
 
     def device(n: int) -> tuple[float, float]:
-        central = composed_total([claim] * n, caps["total_delta_cap"])
-        return central, sum_upper([claim.local_epsilon] * n)
+        """Return the central and local ε of the rounds answered so far and of n more."""
+        claims = [claim] * (answered + n)
+        central = composed_total(claims, caps["total_delta_cap"])
+        return central, sum_upper([each.local_epsilon for each in claims])
 
     costs = []
     for n, each in enumerate((each for each in rounds if each.state in _PENDING), 1):
@@ -69,7 +72,7 @@ def forecast(
         costs.append({"round": each.number, "deadline": each.deadline, **dict(figures)})
     lasts, budget = _budget_end(release, spent)
     answers: dict[str, Callable[[int], float]] = {
-        "local_epsilon_cap": lambda _: device(1)[1],
+        "local_epsilon_cap": lambda _: claim.local_epsilon,
         "total_local_epsilon_cap": lambda n: device(n)[1],
         "total_central_epsilon_cap": lambda n: device(n)[0],
     }

@@ -64,6 +64,11 @@ def test_a_forecast_ends_where_ledger_and_device_refuse(tmp_path: Path) -> None:
     assert f"Only {min(limits.values())} of 30 rounds can be held: " in text
     lasting = dict.fromkeys(limits, 30)
     assert "All 30 rounds fit" in printed(lambda to: show(costs, lasting, series.every, to))
+    later = [replace(each, state="released") for each in rounds[:9]] + [*rounds[9:]]
+    more, left = forecast(task, later, 1200, spent, caps)
+    answered = ("round", "device_local_epsilon", "device_central_epsilon")
+    assert [costs[9][name] for name in answered] == [more[0][name] for name in answered]
+    assert [max(0, count - 9) for count in devices] == list(left.values())[2:]
     _, refused = forecast(task, rounds, 1200, spent, caps | {"local_epsilon_cap": 1.9})
     assert 0 == refused["a device's local_epsilon_cap of 1.9"]
     with pytest.raises(BudgetError, match=r"ends after \d+ of 30 rounds; raise n_min"):
