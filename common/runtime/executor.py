@@ -7,6 +7,7 @@ results, which stay within the party, so a part can be computed again anywhere, 
 """
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Generator, Iterable
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -51,24 +52,24 @@ class Job:
         return SealedBlocks(self.blocks, self.folder, BatchKey(self.key))
 
 
-class Executor:
+class Executor(ABC):
     """Runs parts. By default it does nothing else: there is no engine."""
 
+    @abstractmethod
     async def run(self, stage: Callable[[J, int], T], job: J, parts: Iterable[int]) -> list[T]:
         """
         Run a stage, a method of the job's class, for each part; return the results in order.
 
         Raises the first error of a part; a part whose worker dies is computed again.
         """
-        raise NotImplementedError
 
-    async def keep_connected(self) -> None:
+    async def keep_connected(self) -> None:  # noqa: B027  # only an engine needs it
         """Stay connected to the engine, so that its loss shows before a batch needs it."""
 
-    async def forget_keys(self) -> None:
+    async def forget_keys(self) -> None:  # noqa: B027  # only an engine needs it
         """Replace workers that may hold a destroyed key in memory, as soon as possible."""
 
-    async def close(self) -> None:
+    async def close(self) -> None:  # noqa: B027  # likewise
         """Leave the engine."""
 
 
