@@ -68,6 +68,16 @@ def mixture_of(
     )
 
 
+def mixture_of_result(task: Task, result: Result) -> Mixture:
+    """Return the composition of the counted reports of a released batch, up to rounding."""
+    refused = sum(result.refused.values())
+    accepted = result.n_reports - refused
+    own = result.n_users * task.own_reports * accepted / max(1, result.n_reports)
+    counted = min(accepted, result.n_dummies + round(own))
+    padding = accepted - counted
+    return mixture_of(task, result.n_users, counted=counted, padding=padding, refused=refused)
+
+
 def estimate_result(task: Task, randomizer: Randomizer, cells: Tally, mixture: Mixture) -> Estimate:
     """
     Estimate a task's result from its randomizer's tally, for every kind of value. Pure.

@@ -37,7 +37,7 @@ from common.mechanisms.unary import UnaryEncoding
 from common.task.task import Task
 
 _MOST_CELLS: Final = 2**26
-"""Cells to visit for exact variances of prefixes of hashed reports or places: about 2 seconds."""
+"""Cells to visit for exact variances of prefixes of hashed reports or places: a few seconds."""
 _FEWEST_PREFIXES: Final = 64
 _MOST_PREFIXES: Final = 256
 _NEGLIGIBLE: Final = 1e-12
@@ -64,6 +64,8 @@ class ShareCovariance:
     mixture: Mixture
     total_is_known: bool
     """Whether the total of the dummies that name items is known; see the module."""
+    groups: int = 1
+    """Number of groups of a breakdown, equally many consecutive items each."""
 
     @classmethod
     def of(cls, task: Task, shares: Vector, mixture: Mixture) -> Self:
@@ -77,6 +79,7 @@ class ShareCovariance:
             shares=shares,
             mixture=mixture,
             total_is_known=task.shuffler.law == "none",
+            groups=task.groups,
         )
 
     def summing_to_one(self, debiased: Vector) -> Vector:
@@ -108,6 +111,26 @@ class ShareCovariance:
         """
         return self._debiased_with(weights) - self._correction * (self._with_total @ weights)
 
+    def with_group_totals(self) -> Vector:
+        """
+        Return each share's covariance with the sum of its group's shares, shape (domain_size,).
+
+        Cost: that of `with_sum` for each group.
+        """
+        parts = self._with_total.reshape(self.groups, -1).sum(axis=1)
+        together = np.repeat(parts, self.mechanism.domain_size // self.groups)
+        found: Vector = self._debiased_with_groups - self._correction * together
+        return found
+
+    @cached_property
+    def _debiased_with_groups(self) -> Vector:
+        found = np.empty(self.mechanism.domain_size)
+        for items in np.split(np.arange(len(found)), self.groups):
+            member = np.zeros(len(found))
+            member[items] = 1.0
+            found[items] = self._debiased_with(member)[items]
+        return found
+
     def _debiased_with(self, weights: Vector) -> Vector:
         mechanism, mixture = self.mechanism, self.mixture
         if isinstance(mechanism, Hierarchy):
@@ -131,19 +154,20 @@ class ShareCovariance:
         found = [float(each @ self.with_sum(each)) for each in weights]
         return np.maximum(np.array(found, dtype=np.float64), 0.0)
 
-    def of_prefixes(self, groups: int = 1) -> Vector:
+    def of_prefixes(self) -> Vector:
         """
         Return the variance of the sum of shares up to and including each item of its group.
 
-        For hashed reports and square waves it is interpolated between exact variances of 64 to 256
-        prefixes of all groups, or of all if they are fewer; else exact. Shape (domain_size,).
+        For hashed reports and square waves it is interpolated between exact variances of the first
+        and the last prefix of each group, and of 64 to 256 others in all; else exact. Shape
+        (domain_size,). Cost: that of `with_sum` for each of these prefixes.
         """
-        together = np.cumsum(self._with_total.reshape(groups, -1), axis=1).ravel()
+        together = np.cumsum(self._with_total.reshape(self.groups, -1), axis=1).ravel()
         removed = together**2 / (self._with_total.sum() or 1.0)
-        return np.maximum(self._debiased_prefixes(groups) - removed, 0.0)
+        return np.maximum(self._debiased_prefixes() - removed, 0.0)
 
-    def _debiased_prefixes(self, groups: int) -> Vector:
-        mechanism, mixture = self.mechanism, self.mixture
+    def _debiased_prefixes(self) -> Vector:
+        mechanism, mixture, groups = self.mechanism, self.mixture, self.groups
         if isinstance(mechanism, Hierarchy):
             return mechanism.prefix_variances(mixture.n_real)
         if isinstance(mechanism, UnaryEncoding | StringHashing):
@@ -164,13 +188,15 @@ class ShareCovariance:
             return np.asarray(total / (n * kept * gain) ** 2)
         number = min(_MOST_PREFIXES, max(_FEWEST_PREFIXES, _MOST_CELLS // n_cells)) // groups
         places = np.unique(np.linspace(0, size - 1, max(2, min(number, size))).astype(np.int64))
+        single = mechanism.variance(self.shares, mixture).reshape(groups, size)
+        totals = self._debiased_with_groups.reshape(groups, size).sum(axis=1)
         found = []
-        for first in range(0, groups * size, size):
-            sums = []
-            for place in places.tolist():
-                weights = np.zeros(mechanism.domain_size)
-                weights[first : first + place + 1] = 1.0
-                sums.append(float(weights @ self._debiased_with(weights)))
+        for group in range(groups):
+            sums = [single[group, 0], *[totals[group]] * (size > 1)]
+            for place in places[1:-1].tolist():
+                weights = np.zeros((groups, size))
+                weights[group, : place + 1] = 1.0
+                sums.insert(-1, float(weights.ravel() @ self._debiased_with(weights.ravel())))
             found.append(np.interp(np.arange(size), places, sums))
         return np.concatenate(found)
 

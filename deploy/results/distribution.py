@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import numpy as np
+from scipy.optimize import brentq
 
-from analyzer.finalize import mixture_of
+from analyzer.finalize import mixture_of_result
 from common.mechanisms.base import Vector
 from common.mechanisms.covariance import ShareCovariance
 from common.messages.result import (
@@ -17,9 +18,6 @@ from common.messages.result import (
 )
 from common.task.task import Task
 from deploy.results.estimate_table import CONFIDENCE
-
-_PARTS: Final = 8
-"""Parts of a bucket at whose ends the error of a cumulative share is computed."""
 
 
 class Estimated(NamedTuple):
@@ -59,7 +57,7 @@ class Distribution:
     variances: Vector
     """Variance of each share."""
     prefix_variances: Vector
-    """Variance of the sum of shares up to and including each value."""
+    """Variance of the sum of shares up to and including each value; empty like `edges`."""
     with_total: Vector
     """Covariance of each share with the group's total; 0 if there are no groups."""
     half_width: float
@@ -78,38 +76,30 @@ class Distribution:
 
         Sums of many shares are normal; the half-width for clusters is used where it is larger.
         """
-        refused = sum(batch.refused.values())
-        accepted = batch.n_reports - refused
-        own = batch.n_users * task.own_reports * accepted / max(1, batch.n_reports)
-        counts = {"counted": min(accepted, batch.n_dummies + round(own)), "refused": refused}
-        padding = accepted - counts["counted"]
-        mixture = mixture_of(task, batch.n_users, padding=padding, **counts)
-        covariance = ShareCovariance.of(task, estimate.refined, mixture)
+        covariance = ShareCovariance.of(task, estimate.refined, mixture_of_result(task, batch))
         shares, variances = covariance.summing_to_one(estimate.frequencies), covariance.of_shares()
-        prefixes, size = covariance.of_prefixes(task.groups), task.domain_size // task.groups
+        prefixes = covariance.of_prefixes() if task.edges else np.zeros(0)
+        with_totals = covariance.with_group_totals()
         half_width, known_from = (
             max(estimate.half_width(confidence), interval_half_width(confidence))
             for confidence in (CONFIDENCE, simultaneous_confidence(CONFIDENCE, task.groups))
         )
-        found = []
-        for first in range(0, task.domain_size, size):
-            items, member = slice(first, first + size), np.zeros(task.domain_size)
-            member[items] = 1.0
-            found.append(
-                cls(
-                    covariance=covariance,
-                    items=items,
-                    shares=shares[items],
-                    variances=variances[items],
-                    prefix_variances=prefixes[items],
-                    with_total=covariance.with_sum(member)[items],
-                    half_width=half_width,
-                    known_from=known_from,
-                    edges=task.edges.edges if task.edges else np.zeros(0),
-                    clipped=task.edges is not None and task.edges.outside == "clip",
-                )
+        size = task.domain_size // task.groups
+        return [
+            cls(
+                covariance=covariance,
+                items=items,
+                shares=shares[items],
+                variances=variances[items],
+                prefix_variances=prefixes[items],
+                with_total=with_totals[items],
+                half_width=half_width,
+                known_from=known_from,
+                edges=task.edges.edges if task.edges else np.zeros(0),
+                clipped=task.edges is not None and task.edges.outside == "clip",
             )
-        return found
+            for items in (slice(end - size, end) for end in range(size, task.domain_size + 1, size))
+        ]
 
     @property
     def total(self) -> float:
@@ -119,7 +109,7 @@ class Distribution:
     @property
     def total_variance(self) -> float:
         """Variance of the group's share of all users; 0 if there are no groups."""
-        return float(self.prefix_variances[-1])
+        return max(0.0, float(self.with_total.sum()))
 
     @staticmethod
     def totals(groups: Sequence["Distribution"]) -> Estimated:
@@ -176,30 +166,44 @@ class Distribution:
         Return the number below which each share of the group's users lies.
 
         The interval is the hull of all numbers x for which F̂(x) is within its half-width of the
-        share. At a share λ of a bucket, F̂ has the variance (1-λ)s + λs' - λ(1-λ)v for those at its
-        edges, s and s', and v of its share. Half-widths are exact at _PARTS places of a bucket, and
-        linear between, which is an upper bound, since standard errors are convex. An end within
-        the first or the last bucket of a task that clips numbers is infinite.
+        share. F̂ - share is linear within a bucket, and its standard error convex, so the hull ends
+        where one of its bounds at the edges changes its sign. An end within the first or the last
+        bucket of a task that clips numbers is infinite.
         """
-        knots = np.arange(len(self.edges))
-        places = np.linspace(0, knots[-1], _PARTS * knots[-1] + 1)
-        sums = np.append(0.0, np.cumsum(self.shares))
-        part = places[:-1] % 1
-        between = np.append(part * (1 - part) * np.repeat(self.variances, _PARTS), 0.0)
-        variances = np.interp(places, knots, np.append(0.0, self.prefix_variances)) - between
-        covariances = np.interp(places, knots, np.append(0.0, np.cumsum(self.with_total)))
-        below, numbers = np.interp(places, knots, sums), np.interp(places, knots, self.edges)
+        sums, variances, covariances = (
+            np.append(0.0, each)
+            for each in (np.cumsum(self.shares), self.prefix_variances, np.cumsum(self.with_total))
+        )
         found = []
         for share in shares:
-            gap = below - share * self.total
-            spread = variances + share**2 * self.total_variance - 2 * share * covariances
-            reach = self.half_width * np.sqrt(np.maximum(spread, 0.0))
-            upper = np.maximum.accumulate(gap + reach)
-            lower = np.minimum.accumulate((gap - reach)[::-1])[::-1]
-            low = float(np.interp(0.0, -upper[::-1], numbers[::-1]))
-            high = float(np.interp(0.0, lower, numbers))
+            gap = sums - share * self.total
+            square = variances + share**2 * self.total_variance - 2 * share * covariances
+            reach = self.half_width * np.sqrt(np.maximum(square, 0.0))
+            above, below = np.flatnonzero(gap + reach >= 0), np.flatnonzero(gap - reach <= 0)
+            low, high = self.edges[[0, -1]].tolist()
+            if above[0] > 0:
+                low = self._zero(int(above[0]) - 1, gap, square, 1)
+            if below[-1] < len(gap) - 1:
+                high = self._zero(int(below[-1]), gap, square, -1)
             if self.clipped:
                 low = -np.inf if low < self.edges[1] else low
                 high = np.inf if high > self.edges[-2] else high
-            found.append((root(sums - share * self.total, self.edges), low, high))
+            found.append((root(gap, self.edges), low, high))
         return Estimated(*np.array(found).reshape(-1, 3).T)
+
+    def _zero(self, bucket: int, gap: Vector, square: Vector, sign: int) -> float:
+        """
+        Return the number in a bucket where the gap, plus or minus its half-width, is 0.
+
+        At a part λ of the bucket the gap has the variance (1-λ)s + λs' - λ(1-λ)v, for the variances
+        s and s' at the bucket's edges, and v of its share.
+        """
+        gaps, squares = gap[bucket : bucket + 2], square[bucket : bucket + 2]
+
+        def bound(part: float) -> float:
+            weights = np.array([1 - part, part])
+            variance = weights @ squares - part * (1 - part) * self.variances[bucket]
+            return float(weights @ gaps + sign * self.half_width * np.sqrt(max(0.0, variance)))
+
+        low, high = self.edges[bucket : bucket + 2]
+        return float(low + brentq(bound, 0.0, 1.0) * (high - low))

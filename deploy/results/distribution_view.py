@@ -119,10 +119,9 @@ def distribution_view(
         fields["groups"] = _rows(shares, [{"group": group} for group in groups])
         largest = np.argsort(-shares.value, kind="stable")[:_GROUP_TABLES]
         for group, each in [[*groups.items()][place] for place in largest if not task.edges]:
-            if not each.is_known:
-                break
-            texts["title"] = f"Shares among the users of {group}"
-            tables.append(_table(names, each.within, name="value", **texts))
+            if each.is_known:
+                texts["title"] = f"Shares among the users of {group}"
+                tables.append(_table(names, each.within, name="value", **texts))
         columns["group"] = np.repeat([*groups], len(names)).tolist()
         columns["value"] = names * len(groups)
         within = _joined([each.within for each in found])

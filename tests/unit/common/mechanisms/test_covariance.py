@@ -1,5 +1,6 @@
 """Exact variances of weighted sums of shares, for every protocol that collects items."""
 
+import dataclasses
 from typing import Final
 
 import numpy as np
@@ -45,10 +46,31 @@ def test_sums_agree_with_single_shares_and_prefixes(name: str) -> None:
     assert whole == pytest.approx(covariance.of_prefixes(), rel=1e-9, abs=1e-12)
     assert whole == pytest.approx(covariance.of_sums(lower), rel=1e-9, abs=1e-12)
     if not name.endswith(("warner", "ddps")):
+        grouped = dataclasses.replace(covariance, groups=2)
         halves = np.kron(np.eye(2), np.tril(np.ones((size // 2, size // 2))))
         stated = np.einsum("ij,jk,ik->i", halves, matrix, halves)
         if name != "hierarchy":  # whose groups have their own trees
-            assert stated == pytest.approx(covariance.of_prefixes(2), rel=1e-9, abs=1e-12)
+            assert stated == pytest.approx(grouped.of_prefixes(), rel=1e-9, abs=1e-12)
+        own = np.kron(np.eye(2), np.ones((size // 2, size // 2)))
+        expected = (matrix * own).sum(axis=1)
+        assert expected == pytest.approx(grouped.with_group_totals(), rel=1e-9, abs=1e-15)
+
+
+@pytest.mark.parametrize(("name", "size"), [("ldp-olh", 16_384), ("ldp-sw", 2_048)])
+def test_interpolated_prefixes_are_exact_to_four_percent(name: str, size: int) -> None:
+    """
+    Of skewed shares; between the prefixes that are computed exactly.
+
+    The standard error of a prefix is then exact to two percent.
+    """
+    task = protocol_task(name, domain_size=size, labels=())
+    shares = np.random.default_rng(3).zipf(1.5, size).clip(max=size) * 1.0
+    users = np.rint(shares / shares.sum() * _N).astype(np.int64)
+    covariance, rng = _covariance(task, users), np.random.default_rng(4)
+    places = rng.integers(size, size=30)
+    prefixes = (np.arange(size) <= places[:, np.newaxis]).astype(np.float64)
+
+    assert covariance.of_sums(prefixes) == pytest.approx(covariance.of_prefixes()[places], rel=0.04)
 
 
 @pytest.mark.slow

@@ -123,6 +123,43 @@ def test_a_breakdown_has_shares_within_each_group() -> None:
     assert (german.within.high < french.within.high).all()
 
 
+def test_intervals_within_a_group_solve_fieller_s_equation() -> None:
+    """
+    At an end r of the interval of a part p of the total t, (p - r·t)² = z²(V_p - 2rC + r²V_t).
+
+    Uniform dummies, M / n = 3 in d = 10 cells: k of the m = 5 cells of a group have the variance
+    k·v·(1 - k/d), and the covariance k·v·(1 - m/d) with the group's total, with v = 3 / (n·d).
+    """
+    task = _task(breakdown=_COUNTRIES)
+    shares = tuple(0.8 * share for share in _SHARES) + tuple(0.2 * share for share in _SHARES)
+    found, v, z = _exact(task, shares), 3 / 10_000 / 10, 1.959964
+    for group in Distribution.of_groups(found.histogram, found, task):
+        total, variance = group.total, 5 * v * 0.5
+
+        def gap(end: float, part: float, k: float) -> float:
+            """Return the difference of the two sides, relative to the right one."""
+            error = k * v * (1 - k / 10) - 2 * end * k * v * 0.5 + end**2 * variance  # noqa: B023
+            return (part - end * total) ** 2 / (z**2 * error) - 1  # noqa: B023
+
+        within, ranges = group.within, group.ranges([(0.0, 4.0)])
+        for ends in (within, ranges):
+            k = 1 if ends is within else 2
+            for end in (ends.low[0], ends.high[0]):
+                assert 0 == pytest.approx(gap(end, ends.value[0] * total, k), abs=1e-5)
+        quantile = group.quantiles([0.3])
+        for number in (quantile.low[0], quantile.high[0]):
+            k, below = number / 2, np.interp(number, _EDGES.edges, [0, *np.cumsum(_SHARES)])
+            part = k % 1
+            error = (
+                (k - part) * v * (1 - (k - part) / 10) * (1 - part)
+                + (k - part + 1) * v * (1 - (k - part + 1) / 10) * part
+                - part * (1 - part) * v * 0.9
+                - 2 * 0.3 * k * v * 0.5
+                + 0.09 * variance
+            )
+            assert z == pytest.approx(abs(below - 0.3) * total / math.sqrt(error), rel=1e-5)
+
+
 def test_a_group_without_users_has_no_shares() -> None:
     """Its intervals are infinite; it has no table and no quantiles."""
     task = _task(breakdown=_COUNTRIES, edges=None, labels=("flu", "cold"))
@@ -230,14 +267,19 @@ _CITIES: Final = EdgesSpec(spacing="logarithmic", low=100.0, high=1e7, buckets=1
         ("mixdump", {"local_epsilon": 6.0, "dummies_per_user": 2.0}),
         ("signed", {}),
         ("hierarchy", {"buckets": 16, "dummies_per_user": 3.0}),
+        ("hierarchy", {"buckets": 16, "dummies_per_user": 3.0, "breakdown": _COUNTRIES}),
+        ("ldp-olh", {"local_epsilon": 4.0, "breakdown": _COUNTRIES}),
     ],
 )
-def test_intervals_of_quantiles_cover_the_truth(protocol: str, changes: dict[str, Any]) -> None:
+def test_intervals_of_quantiles_and_ranges_cover_the_truth(
+    protocol: str, changes: dict[str, Any]
+) -> None:
     """
     The sizes of 602,156 people's cities, which are skewed and lumpy, in 1,024 buckets.
 
-    Seed 21. Of 1,000 intervals of five quantiles in 200 runs, which are correlated as if there were
-    400, fewer than 88 % or more than 99.5 % cover by chance with probability 1e-7.
+    A quarter of the people is in the second group, if there are two. Seed 21. Of 1,000 intervals
+    of five quantiles in 200 runs, which are correlated as if there were 400, fewer than 88 % or
+    more than 99.5 % cover by chance with probability 1e-7; so do the intervals of ranges.
     """
     from deploy.datasets.sample_people import numbers_of  # noqa: PLC0415  # slow to load
 
@@ -246,16 +288,27 @@ def test_intervals_of_quantiles_cover_the_truth(protocol: str, changes: dict[str
         protocol, **{"domain_size": 1, "labels": (), "edges": _CITIES, **_MANY, **changes}
     )
     counts, edges = np.histogram(numbers, _CITIES.edges, weights=data.counts)
-    users, mechanism, rng = counts.astype(np.int64), mechanism_of(task), np.random.default_rng(21)
-    below = np.append(0.0, np.cumsum(users)) / users.sum()
-    truth, covered = np.interp(DEFAULT_QUANTILES, below, edges), []
+    groups = [counts.astype(np.int64)]
+    if task.groups > 1:
+        groups = [groups[0] - groups[0] // 4, groups[0] // 4]
+    users, mechanism, rng = np.concatenate(groups), mechanism_of(task), np.random.default_rng(21)
+    n_users, ranges = int(users.sum()), [(1e3, 1e4), (2e4, 1e6), (5e5, 1e7)]
+    covered: list[list[np.ndarray[Any, np.dtype[np.bool_]]]] = [[], []]
     for _ in range(_RUNS):
         batch = collect(task, mechanism, users, rng, one_by_one=False)
-        histogram, _ = estimate_histogram(task, mechanism, batch, int(users.sum()))
-        own = int(users.sum()) * task.own_reports
+        histogram, _ = estimate_histogram(task, mechanism, batch, n_users)
+        own = n_users * task.own_reports
         sizes = {"n_reports": batch.n_reports, "n_dummies": batch.n_reports - own}
-        found = result_of(task, estimate=histogram, n_users=int(users.sum()), **sizes)
-        quantiles = _one(task, found).quantiles(DEFAULT_QUANTILES)
-        covered.append((quantiles.low <= truth) & (truth <= quantiles.high))
+        found = result_of(task, estimate=histogram, n_users=n_users, **sizes)
+        for each, held in zip(
+            Distribution.of_groups(found.histogram, found, task), groups, strict=True
+        ):
+            below = np.append(0.0, np.cumsum(held)) / held.sum()
+            quantiles, shares = each.quantiles(DEFAULT_QUANTILES), each.ranges(ranges)
+            truth = np.interp(DEFAULT_QUANTILES, below, edges)
+            covered[0].append((quantiles.low <= truth) & (truth <= quantiles.high))
+            truth = np.diff(np.interp(np.array(ranges), edges, below), axis=1).ravel()
+            covered[1].append((shares.low <= truth) & (truth <= shares.high))
 
-    assert 0.88 < np.mean(covered) < 0.995
+    assert 0.88 < np.mean(covered[0]) < 0.995
+    assert 0.88 < np.mean(covered[1]) < 0.995
