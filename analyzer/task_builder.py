@@ -60,8 +60,8 @@ def complete(draft: TaskDraft, *, analyzer_key: bytes, nonce: bytes) -> Task:
     _check_fields(draft, protocol)
     if protocol.kind == "string":  # devices normalise texts
         draft = dataclasses.replace(draft, labels=tuple(map(normalize, draft.labels)))
+    check_new_labels((*draft.labels, *(draft.breakdown.groups if draft.breakdown else ())))
     draft = _with_all_items(draft)
-    check_new_labels(draft.labels)
     check_domain_size(draft.domain_size, protocol.kind)
     spec = mechanism_spec(draft)
     local_epsilon = local_claim(draft, spec)

@@ -86,8 +86,9 @@ class _Items:
     """
     Encodes an item of the domain, given as its number or as the text of its label or number.
 
-    With a breakdown the text may name the group first, as in `DE / flu` or `DE / 17`. With edges
-    the value is a number to be put into a bucket, or its text.
+    With a breakdown a text names the group first, as in `DE / flu` or, for item 17 of the group's
+    own, `DE / 17`; a number is that of an item of all groups. With edges the value is a number to
+    be put into a bucket, or its text.
     """
 
     def __init__(self, task: Task) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 from typing import Final, NewType
 
 from common.errors import DamagedStorageError
@@ -19,7 +19,7 @@ CONTENT_HASH_BYTES: Final = 32
 BATCH_ID_BYTES: Final = 16
 
 
-class BatchState(Enum):
+class BatchState(StrEnum):
     """The states of a batch at the shuffler."""
 
     COLLECTING = "collecting"
@@ -96,7 +96,7 @@ class BatchPart:
     """SHA-256 of its sealed reports."""
 
 
-class TaskState(Enum):
+class TaskState(StrEnum):
     """The states of a task at the analyzer, which sees a batch only when it is delivered."""
 
     OPEN = "open"

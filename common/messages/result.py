@@ -187,9 +187,11 @@ class FoundValues:
     reports: NDArray[np.int64]
     """Number of reports of each level."""
     sure_share: float
-    """Share from which a value is found with 95 % probability; 1 if too few users took part."""
+    """Share from which a value is found with 95 % probability, or more if texts are spelled; 1 if
+    too few users took part."""
     least_share: float
-    """Share below which nothing was found: what the critical counts stand for; at most 1."""
+    """Share below which nothing was found, at most 1: what the critical counts stand for. 0 if
+    texts are spelled, which have no critical counts."""
     expected_false: float
     """At most this many of the values found are held by nobody, in expectation."""
     overfull: bool = False
@@ -221,7 +223,7 @@ class Result:
     protocol: str
     mechanism: str
     buckets: int
-    """Number of possible answers of a mechanism for items; 0 for any other."""
+    """`buckets` of a mechanism for items, see MechanismSpec; 0 for any other."""
     local_epsilon: float
     n_users: int
     """Users in the batch by the shuffler's manifest, without sentinels."""

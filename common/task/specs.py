@@ -77,9 +77,9 @@ class MechanismSpec:
     name: MechanismName
     buckets: int
     """Number of possible answers: hash values for hashing, items for GRR, 2 for each bit of a unary
-    encoding, output cells for the square wave."""
+    encoding, output cells for the square wave. For a hierarchy, its fan-out."""
     digits: int
-    """Digits of an item in base `buckets` (local hashing); 1 for every other mechanism."""
+    """Digits of an item in base `buckets` (local hashing); levels of a hierarchy; otherwise 1."""
     true_weight: int
     other_weight: int
     report_bytes: int

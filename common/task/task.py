@@ -182,8 +182,8 @@ class Task:
             raise TaskError(f"the protocol {self.protocol} needs a table [edges]")
         if not self.composition.collects(self.kind) or (self.edges and self.labels):
             raise TaskError(
-                f"edges are for protocols about any items, without labels; the protocol is "
-                f"{self.protocol}, with {len(self.labels)} labels"
+                f"edges need a protocol for any number of items, and no labels; the protocol is "
+                f"{self.protocol}, and the task has {len(self.labels)} labels"
             )
         if self.breakdown is not None and self.kind not in ITEM_KINDS:
             raise TaskError(f"a breakdown is for items; the protocol {self.protocol} has none")
@@ -272,12 +272,11 @@ class Task:
             )
 
     def _remedy(self) -> str:
-        if (
-            self.composition.shuffler_distribution != "none"
-            and self.composition.local_noise == "none"
-        ):
+        noiseless = self.composition.local_noise == "none"
+        if noiseless and self.composition.shuffler_distribution != "none":
             return "a shuffler that adds more dummies of each item"
-        return f"local noise, more dummies, or a larger n_min than {self.n_min}"
+        noise = "" if noiseless else "local noise, "
+        return f"{noise}more dummies, or a larger n_min than {self.n_min}"
 
     @property
     def composition(self) -> Protocol:

@@ -88,7 +88,7 @@ def publish(
         print_json(report)
         return
     number, state, digest, missed = report.values()
-    text = f"No round is open: it is {state}."
+    text = f"No round is open: the series {state}."
     if digest:
         text = f"Round {number}: {state}, task {digest}."
     if missed:
@@ -107,7 +107,7 @@ async def publish_due(
     """
     rounds, number = series.rounds(await operator.tasks(), now), series.open_round(now)
     current = next((each for each in rounds if each.number == number), None)
-    digest, done = None, "after the last round" if number else "before the first round"
+    digest, done = None, "has ended" if number else "has not started"
     if current is not None and current.task is not None:
         digest, done = current.task.task_digest.hex(), "already published"
     elif current is not None:
@@ -118,7 +118,7 @@ async def publish_due(
         digest = (await operator.create_task(complete(number))).digest().hex()
         done = "published"
     missed = [each.number for each in rounds if each.state == "missed"]
-    return {"round": number, "state": done, "task_digest": digest, "missed": missed}
+    return {"round": current and number, "state": done, "task_digest": digest, "missed": missed}
 
 
 def _finite(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -25,7 +25,7 @@ from common.mechanisms.registry import (
 )
 from common.protocols import ITEM_KINDS
 from common.task.draft import TaskDraft, TextDraft
-from common.task.specs import INSTANT_SUM, PERMANENT_SUM, NumberSpec, RapporSpec, spec_as
+from common.task.specs import INSTANT_SUM, PERMANENT_SUM, NumberSpec, OpenSpec, RapporSpec, spec_as
 from common.task.task import MAX_LOCAL_EPSILON, Task
 from deploy.planning.design import Design
 from deploy.planning.requirements import MIN_VALUE_EPSILON, UNUSED_KEY, Requirements
@@ -74,7 +74,7 @@ class ValueDesign(Design):
         """The smallest share that is found with 95 % probability; 0 for other kinds."""
         if self.target.kind != "open":
             return 0.0
-        return planned_share(prefix_hashing_of(self.task), self.target.n_users)
+        return planned_share(spec_as(self.task.mechanism, OpenSpec), self.target.n_users)
 
 
 @lru_cache(maxsize=16)
@@ -89,10 +89,10 @@ def prefix_variances(task: Task, n_users: int) -> Vector:
     sent = n_users * (task.own_reports + task.dummies.expected_per_user)
     mixture = mixture_of(task, n_users, counted=round(sent))
     covariance = ShareCovariance.of(task, np.full(size, 1 / size), mixture)
-    if isinstance(covariance.mechanism, LocalHashing):  # exact variances take minutes
+    if isinstance(covariance.mechanism, LocalHashing):  # exact variances take seconds per design
         each = covariance.mechanism.variance(covariance.shares, mixture).mean()
         return np.tile(each * items * (1 - items / size), task.groups)
-    return covariance.of_prefixes(task.groups)
+    return covariance.of_prefixes()
 
 
 def value_design(protocol: str, target: Requirements) -> ValueDesign:

@@ -55,9 +55,11 @@ _DETECTED: Final = (
 )
 _RARE: Final = (
     "Rare values are not found, by design: one that {:.3g}\N{NO-BREAK SPACE}% of users hold is "
-    "found with 95\N{NO-BREAK SPACE}% probability, and hardly one below "
-    "{:.3g}\N{NO-BREAK SPACE}%. Expected number of values found that nobody holds, if all "
-    "users are honest: at most {:.2g}."
+    "found with {}95\N{NO-BREAK SPACE}% probability{}."
+)
+_LEAST: Final = (
+    ", and hardly one below {:.3g}\N{NO-BREAK SPACE}%. Expected number of values found that "
+    "nobody holds, if all users are honest: at most {:.2g}"
 )
 _NONE_FOUND: Final = "No value was frequent enough to be found."
 _OVERFULL: Final = (
@@ -142,9 +144,10 @@ def _found_values(
         names = [value.rstrip(b"\0").decode(errors="replace") for value in values]
     spelled = {code_of(value, spec.code_bytes).hex() for value in values}
     missing = [label for label in task.labels if label not in spelled]
-    notes = [
-        _RARE.format(100 * estimate.sure_share, 100 * estimate.least_share, estimate.expected_false)
-    ]
+    least, at_least = _LEAST.format(100 * estimate.least_share, estimate.expected_false), ""
+    if spec.encoding == "spell":
+        least, at_least = "", "at least "
+    notes = [_RARE.format(100 * estimate.sure_share, at_least, least)]
     if missing:
         notes.append(f"Texts of {len(missing):,} of {task.domain_size:,} hashes were not found.")
     known = dict(zip(people.candidates, people.truth.tolist(), strict=True)) if people else {}

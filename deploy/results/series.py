@@ -24,7 +24,7 @@ from common.messages.result import (
     interval_half_width,
 )
 from common.task.task import Task
-from deploy.results.estimate_table import CONFIDENCE, EstimateTable, print_table
+from deploy.results.estimate_table import CONFIDENCE, NOISE_ALONE, EstimateTable, print_table
 from deploy.results.result_view import Columns, result_view
 from deploy.results.verification import check_fits
 from deploy.tasks.schedule import SeriesRound
@@ -36,11 +36,9 @@ _LEAST_STEP: Final = 1e-6
 _TINY: Final = 1e-30
 """Smallest variance of an observation, instead of 0."""
 _COSTS: Final = ("n_users", "epsilon", "composed_epsilon")
-_SMOOTHED: Final = ("smoothed", "smoothed low", "smoothed high")
 _NOTE: Final = (
     "Smoothed: the share or mean among those who answered, as if it moved in random steps whose "
-    "variance is estimated from the values shown. Its 95\N{NO-BREAK SPACE}% interval omits the "
-    "error of that variance."
+    "variance is estimated from the values shown. Its interval omits the error of that variance."
 )
 
 
@@ -175,7 +173,7 @@ class SeriesResults:
     def tables(self) -> tuple[EstimateTable, ...]:
         """A table for each shown value, with a row for each released round."""
         rounds, estimates = [number - 1 for number in self.estimates], self.estimates.values()
-        tables = []
+        tables, ends = [], "smoothed noise" if self.biased else "smoothed"
         for column, (index, name) in enumerate(self.shown.items()):
             smoothed = (self.smoothed.levels, *self.ends)
             figures = (array[rounds, column].tolist() for array in smoothed)
@@ -188,7 +186,7 @@ class SeriesResults:
                 values=np.array([table.values[index] for table in estimates]),
                 errors=np.array([table.errors[index] for table in estimates]),
                 shown=range(len(rounds)),
-                more=dict(zip(_SMOOTHED, figures, strict=True)),
+                more=dict(zip(("smoothed", f"{ends} low", f"{ends} high"), figures, strict=True)),
                 half_width=max(table.half_width for table in estimates),
             )
             tables.append(table)
@@ -233,4 +231,10 @@ class SeriesResults:
     @property
     def note(self) -> str:
         """What smoothing assumes, or why there is none."""
-        return _NOTE if self.tables else "No round has released shares or means."
+        bias = " ".join(next(iter(self.estimates.values())).notes) + " " if self.biased else ""
+        return bias + _NOTE if self.tables else "No round has released shares or means."
+
+    @property
+    def biased(self) -> bool:
+        """Whether estimates are biased, so that their intervals are of noise alone."""
+        return any(table.interval == NOISE_ALONE for table in self.estimates.values())

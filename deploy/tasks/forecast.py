@@ -37,7 +37,7 @@ def forecast(
     n_users: int,
     spent: Sequence[BudgetedRelease],
     caps: Mapping[str, float] = DEVICE_CAPS,
-) -> tuple[list[dict[str, Any]], dict[str, int]]:
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """
     Forecast a series' costs by the ledger's and the devices' own functions.
 
@@ -52,8 +52,8 @@ def forecast(
 
     Returns:
         JSON fields of each round: ε of all the population's releases after it, at the task's
-        budget_delta, and ε of a device's answers, central at its cap's δ, and local. And the number
-        of rounds within each budget and cap, by its name; at most MAX_ROUNDS.
+        budget_delta, and ε of a device's answers, central at its cap's δ, and local. And of each
+        budget and cap: its name, value and δ, and how many rounds it lasts, at most MAX_ROUNDS.
     """
     release, claim = BudgetedRelease.of(task, n_users, 0), Claim.of(task)
     answered = sum(each.state not in {*_PENDING, "missed"} for each in rounds)
@@ -70,45 +70,49 @@ def forecast(
         composed = next(one.spent_epsilon for one in budgets if one.delta == task.budget_delta)
         figures = zip(_FIGURES, (composed, *device(n)), strict=True)
         costs.append({"round": each.number, "deadline": each.deadline, **dict(figures)})
-    lasts, budget = _budget_end(release, spent)
-    answers: dict[str, Callable[[int], float]] = {
-        "local_epsilon_cap": lambda _: claim.local_epsilon,
-        "total_local_epsilon_cap": lambda n: device(n)[1],
-        "total_central_epsilon_cap": lambda n: device(n)[0],
-    }
-    at_delta = {
-        "total_central_epsilon_cap": f" at a total_delta_cap of {caps['total_delta_cap']:g}"
-    }
-    limits = {
-        f"a device's {name} of {caps[name]:g}{at_delta.get(name, '')}": _count(
-            lambda n: cost(n) <= caps[name]  # noqa: B023  # called at once
-        )
-        for name, cost in answers.items()
-    }
-    return costs, {budget: lasts} | limits
+
+    def cap(name: str, cost: Callable[[int], float], delta: float | None = None) -> dict[str, Any]:
+        rounds = _count(lambda n: cost(n) <= caps[name])
+        return {"limit": name, "value": caps[name], "delta": delta, "rounds": rounds}
+
+    return costs, [
+        _budget_end(release, spent),
+        cap("local_epsilon_cap", lambda _: claim.local_epsilon),
+        cap("total_local_epsilon_cap", lambda n: device(n)[1]),
+        cap("total_central_epsilon_cap", lambda n: device(n)[0], caps["total_delta_cap"]),
+    ]
 
 
 def check_budgets(
     task: Task, rounds: Sequence[SeriesRound], spent: Sequence[BudgetedRelease]
 ) -> None:
     """Raise BudgetError unless the population's budgets last for all rounds of n_min users."""
-    lasts, budget = _budget_end(BudgetedRelease.of(task, task.n_min, 0), spent)
-    if lasts < (wanted := sum(each.state in _PENDING for each in rounds)):
+    budget = _budget_end(BudgetedRelease.of(task, task.n_min, 0), spent)
+    wanted = sum(each.state in _PENDING for each in rounds)
+    if budget["rounds"] < wanted:
         raise BudgetError(
-            f"{budget} of the population {task.population} ends after {lasts} of {wanted} rounds; "
-            "raise n_min or the budget, or plan fewer rounds"
+            f"{_text(budget)} ends after {budget['rounds']} of {wanted} rounds; raise n_min or the "
+            "budget, or plan fewer rounds"
         )
 
 
-def _budget_end(release: BudgetedRelease, spent: Sequence[BudgetedRelease]) -> tuple[int, str]:
-    """Return how many such releases fit into all budgets, and name the budget that ends first."""
+def _budget_end(release: BudgetedRelease, spent: Sequence[BudgetedRelease]) -> dict[str, Any]:
+    """Return the budget that ends first, and how many such releases fit into all budgets."""
 
     def budgets(n: int) -> tuple[PopulationBudget, ...]:
         return population_budgets([*spent, *[release] * n])
 
     lasts = _count(lambda n: all(each.spent_epsilon <= each.epsilon for each in budgets(n)))
     first, *_ = budgets(lasts + 1)
-    return lasts, f"the budget of epsilon {first.epsilon:g} at delta {first.delta:g}"
+    named = {"limit": "budget_epsilon", "value": first.epsilon, "delta": first.delta}
+    return {**named, "rounds": lasts}
+
+
+def _text(limit: Mapping[str, Any]) -> str:
+    """Name a budget or a cap."""
+    owner = "a device's" if limit["limit"] in DEVICE_CAPS else "the population's"
+    at_delta = "" if limit["delta"] is None else f" at delta {limit['delta']:g}"
+    return f"{owner} {limit['limit']} of {limit['value']:g}{at_delta}"
 
 
 def _count(fits: Callable[[int], bool]) -> int:
@@ -117,7 +121,10 @@ def _count(fits: Callable[[int], bool]) -> int:
 
 
 def show(
-    costs: Sequence[Mapping[str, Any]], limits: Mapping[str, int], every: int, console: Console
+    costs: Sequence[Mapping[str, Any]],
+    limits: Sequence[Mapping[str, Any]],
+    every: int,
+    console: Console,
 ) -> None:
     """Print a forecast of rounds that open every so many seconds, and whether all of them fit."""
     table = Table(
@@ -129,14 +136,13 @@ def show(
     for number, deadline, *figures in (cost.values() for cost in costs):
         table.add_row(f"{number:,}", format_time(deadline), *map(rounded_up, figures))
     print_whole(table, console)
-    first = min(limits, key=lambda name: limits[name])
+    first = min(limits, key=lambda limit: limit["rounds"])
     verdict = f"All {len(costs):,} rounds fit every budget and limit."
-    if limits[first] < len(costs):
-        verdict = (
-            f"Only {limits[first]:,} of {len(costs):,} rounds can be held: {first} ends first."
-        )
+    if (fit := first["rounds"]) < len(costs):
+        verdict = f"Only {fit:,} of {len(costs):,} rounds can be held: {_text(first)} ends first."
     console.print(verdict, style="bold", soft_wrap=True)
-    for name, count in limits.items():
-        if count < MAX_ROUNDS:
+    for limit in limits:
+        if 0 < (count := limit["rounds"]) < MAX_ROUNDS:
             lasts = f"{format_duration(count * every)}: {count:,} round{'s' * (count != 1)}."
-            console.print(f"At this pace {name} lasts {lasts}", soft_wrap=True, highlight=False)
+            text = f"At this pace {_text(limit)} lasts {lasts}"
+            console.print(text, soft_wrap=True, highlight=False)

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from common.errors import TaskError
 from common.messages.batch import TaskState, TaskSummary
@@ -18,6 +18,8 @@ from deploy.terminal.durations import parse_duration
 MAX_ROUNDS: Final = 1000
 """Maximum rounds of a series: the rounding error of composition is checked for as many releases."""
 _KEYS: Final = ("first", "every", "rounds")
+RoundState = TaskState | Literal["planned", "due", "missed"]
+"""The state of a round's task; without a task `planned`, `due` (open now), or `missed`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,8 +28,7 @@ class SeriesRound:
 
     number: int
     deadline: int
-    state: str
-    """Its task's state; without a task `planned`, `due` (open now), or `missed`."""
+    state: RoundState
     task: TaskSummary | None
 
 
@@ -73,7 +74,9 @@ class Series:
         released_last = sorted(tasks, key=lambda task: task.state is TaskState.RELEASED)
         found = {task.deadline: task for task in released_last if task.population == population}
         for number in range(1, self.n_rounds + 1):
-            state = "missed" if number < current else "due" if number == current else "planned"
+            state: RoundState = "due" if number == current else "planned"
+            if number < current:
+                state = "missed"
             task = found.get(self.deadline(number))
             if task is not None and task.protocol != self.draft.protocol:
                 raise TaskError(
@@ -81,7 +84,7 @@ class Series:
                     f"the deadline of round {number} but the protocol {task.protocol}; give one of "
                     "the two series other times"
                 )
-            state = state if task is None else task.state.value
+            state = state if task is None else task.state
             deadline = self.deadline(number)
             rounds.append(SeriesRound(number=number, deadline=deadline, state=state, task=task))
         return tuple(rounds)
@@ -99,7 +102,9 @@ def read_series(path: Path) -> Series:
         raise TaskError("a series must name its population, whose budget all rounds share")
     if unknown := set(table) - {*_KEYS}:
         raise TaskError(unknown_keys(unknown, _KEYS, "key in [schedule]", str(path)))
-    first = drafts.unix_time("first", table.get("first"))
-    every = parse_duration("every", table.get("every"))
+    if missing := [key for key in _KEYS if key not in table]:
+        raise TaskError(f"the table [schedule] of {path} lacks {', '.join(missing)}")
+    first = drafts.unix_time("first", table["first"])
+    every = parse_duration("every", table["every"])
     draft = drafts.from_keys({**keys, "deadline": first + every}, path)
-    return Series(draft=draft, first=first, every=every, n_rounds=table.get("rounds", 0))
+    return Series(draft=draft, first=first, every=every, n_rounds=table["rounds"])

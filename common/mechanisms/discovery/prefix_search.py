@@ -20,6 +20,7 @@ from common.mechanisms.base import Counts, Reports, Vector
 from common.mechanisms.discovery.prefix_hashing import PrefixHashing
 from common.mechanisms.hashing.finite_field import inverses
 from common.messages.result import FoundValues
+from common.task.specs import FIRST_BYTES, OpenSpec
 
 BYTES: Final = 256
 _MAX_KEPT: Final = 8192
@@ -122,13 +123,16 @@ def sure_share(mechanism: PrefixHashing, numbers: Counts, critical: Sequence[flo
     return float(optimize.brentq(excess, 0.0, 1.0, xtol=1e-9))
 
 
-def planned_share(mechanism: PrefixHashing, n_users: int) -> float:
+def planned_share(spec: OpenSpec, n_users: int) -> float:
     """Return the `sure_share` to expect, with as many candidates at each level as at the first."""
+    mechanism, spells = PrefixHashing.of(spec), spec.encoding == "spell"
     levels, number = mechanism.levels, n_users // mechanism.levels
-    before, at_last = (
-        critical_count(number, BYTES**2, mechanism.buckets, last=last) for last in (False, True)
-    )
-    return sure_share(mechanism, np.full(levels, number), [before] * (levels - 1) + [at_last])
+    candidates = BYTES if spells else BYTES ** min(FIRST_BYTES, spec.code_bytes)
+    critical = [
+        critical_count(number, candidates, mechanism.buckets, last=spells or level == levels - 1)
+        for level in range(levels)
+    ]
+    return sure_share(mechanism, np.full(levels, number), critical)
 
 
 def find_codes(mechanism: PrefixHashing, reports: Reports, *, text: bool) -> FoundValues:
@@ -155,13 +159,14 @@ def find_codes(mechanism: PrefixHashing, reports: Reports, *, text: bool) -> Fou
         rows, following = np.nonzero(allowed & (supports > critical[-1]))
         counts = supports[rows, following]
         best = np.argsort(-counts, kind="stable")[:_MAX_KEPT]
-        counts, overfull = counts[best], overfull or len(best) == _MAX_KEPT
+        counts, overfull = counts[best], overfull or len(rows) > _MAX_KEPT
         prefixes = np.column_stack([prefixes[rows[best]], following[best]])
     values = map(bytes, prefixes.astype(np.uint8))
     found = dict(zip(values, counts.tolist(), strict=True))
     if text:
         found = {value: found[value] for value in found if _is_text(value)}
     n_reports = int(numbers[-1])
+    least, _ = estimates(mechanism, np.array(critical) + 1, np.maximum(numbers, 1))
     return found_values(
         mechanism,
         reports,
@@ -169,6 +174,7 @@ def find_codes(mechanism: PrefixHashing, reports: Reports, *, text: bool) -> Fou
         critical,
         found,
         n_reports=n_reports,
+        least_share=float(np.clip(least.max(), 0.0, 1.0)),
         expected_false=candidates * float(stats.binom.sf(critical[-1], n_reports, 1 / g)),
         overfull=overfull,
     )
@@ -186,25 +192,26 @@ def found_values(
     supports: Mapping[bytes, int],
     *,
     n_reports: int,
+    least_share: float = 0.0,
     expected_false: float = 0.0,
     overfull: bool = False,
 ) -> FoundValues:
     """
     Complete a result, from the number of `n_reports` usable reports that support each value.
 
-    `numbers` are the usable reports of each level, and `critical` their critical counts.
+    `numbers` are the usable reports of each level, and `critical` the counts above which a value is
+    found, or at least likely to be.
     """
     values = sorted(supports, key=lambda value: -supports[value])
     counts = np.array([supports[value] for value in values], dtype=np.int64)
     shares, errors = estimates(mechanism, counts, n_reports)
-    least, _ = estimates(mechanism, np.array(critical) + 1, np.maximum(numbers, 1))
     return FoundValues(
         values=tuple(values),
         shares=shares,
         standard_errors=errors,
         reports=np.bincount(reports["level"], minlength=mechanism.levels),
         sure_share=sure_share(mechanism, numbers, critical),
-        least_share=float(np.clip(least.max(), 0.0, 1.0)),
+        least_share=least_share,
         expected_false=expected_false,
         overfull=overfull,
     )

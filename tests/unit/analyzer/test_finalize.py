@@ -10,7 +10,7 @@ import pytest
 from analyzer.batch_counts import BatchCounts, refuse_excess_padding
 from analyzer.estimation.expectation_maximisation import maximise_likelihood, smoothed_likelihood
 from analyzer.estimation.projection import norm_sub
-from analyzer.finalize import build_result, estimate_result, mixture_of
+from analyzer.finalize import build_result, estimate_result, mixture_of, mixture_of_result
 from analyzer.sentinels import SentinelMatches
 from common.accounting.guarantees import PrivacyParameters, guarantees_under, published_claim
 from common.crypto.hpke import report_context
@@ -395,3 +395,24 @@ def test_a_result_warns_of_clusters_that_honest_users_do_not_send(*, honest: boo
 
     assert (0 if honest else 2) == len(warnings)
     assert all("3,000 honest users send" in warning for warning in warnings)
+
+
+@pytest.mark.parametrize(
+    ("case", "counted"),
+    [
+        (_FIXED, {"own": 100, "dummies": 100}),
+        (_FIXED, {"own": 80, "dummies": 80, "unreadable": 40}),
+        (_FRACTIONAL, {"own": 100, "dummies": 120, "unreadable": 10}),
+        (_PADDED, {"own": 90, "dummies": 90, "null": 300, "unreadable": 20}),
+        (_PADDED, {"own": 100, "dummies": 140, "null": 260}),
+    ],
+)
+def test_a_released_result_keeps_its_mixture(case: PublishedTask, counted: dict[str, int]) -> None:
+    """The reports of 100 users, with refusals and padding; numbers of dummies are rounded."""
+    counts = _counts(case.task, **counted)
+    expected = mixture_of(
+        case.task, 100, counted=counts.counted, padding=counts.null, refused=counts.n_refused
+    )
+    found = mixture_of_result(case.task, _finalize(case, counts))
+
+    assert dataclasses.astuple(expected) == pytest.approx(dataclasses.astuple(found), abs=0.51)

@@ -10,7 +10,7 @@ from common.errors import TaskError, WireError
 from common.messages.result import Figures
 from common.protocols import Kind
 from deploy.pages.series_page import series_page
-from deploy.results.estimate_table import EstimateTable
+from deploy.results.estimate_table import NOISE_ALONE, EstimateTable
 from deploy.results.series import SeriesResults, smooth
 from tests.support.kind_results import kind_collected
 from tests.support.ledger_entries import first_entry
@@ -131,6 +131,23 @@ def test_a_series_without_results_is_shown(tmp_path: Path) -> None:
     assert "No round has released shares or means." in printed(empty.show)
     assert "<circle" not in series_page(series, empty, version="1")
     assert {} == empty.columns()
+
+
+def test_biased_means_have_no_intervals(tmp_path: Path) -> None:
+    """Columns, heading and note say that their ends are of noise alone."""
+    series, results = month(tmp_path)
+    biased = {
+        number: replace(table, interval=NOISE_ALONE, notes=("Means are biased.",))
+        for number, table in results.estimates.items()
+    }
+    found = replace(results, estimates=biased)
+
+    assert {"smoothed", "smoothed_noise_low", "noise_low"} <= set(found.columns())
+    assert not [name for name in found.columns() if "interval" in name]
+    assert found.note.startswith("Means are biased. Smoothed: ")
+    for text in (series_page(series, found, version="1"), printed(found.show)):
+        assert NOISE_ALONE in text
+        assert "95\N{NO-BREAK SPACE}%" not in text
 
 
 @pytest.mark.parametrize(("kind", "value", "shown"), [("vector", "mean", 3), ("string", None, 0)])

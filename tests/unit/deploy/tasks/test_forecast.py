@@ -57,19 +57,22 @@ def test_a_forecast_ends_where_ledger_and_device_refuse(tmp_path: Path) -> None:
         )
         for local, central in ((9.0, 100.0), (100.0, 2.0))
     ]
-    assert [within, MAX_ROUNDS, *devices] == list(limits.values())
+    assert [within, MAX_ROUNDS, *devices] == [limit["rounds"] for limit in limits]
     assert 0 < within < 30
     text = printed(lambda console: show(costs, limits, series.every, console))
-    assert f"the budget of epsilon 0.4 at delta 1e-05 lasts {within} days: {within} rounds." in text
-    assert f"Only {min(limits.values())} of 30 rounds can be held: " in text
-    lasting = dict.fromkeys(limits, 30)
+    budget = "the population's budget_epsilon of 0.4 at delta 1e-05"
+    assert f"{budget} lasts {within} days: {within} rounds." in text
+    first = min(within, *devices)
+    assert f"Only {first} of 30 rounds can be held: " in text
+    lasting = [limit | {"rounds": 30} for limit in limits]
     assert "All 30 rounds fit" in printed(lambda to: show(costs, lasting, series.every, to))
     later = [replace(each, state="released") for each in rounds[:9]] + [*rounds[9:]]
     more, left = forecast(task, later, 1200, spent, caps)
     answered = ("round", "device_local_epsilon", "device_central_epsilon")
     assert [costs[9][name] for name in answered] == [more[0][name] for name in answered]
-    assert [max(0, count - 9) for count in devices] == list(left.values())[2:]
+    assert [max(0, count - 9) for count in devices] == [limit["rounds"] for limit in left[2:]]
+    keys = ("limit", "value", "rounds")
     _, refused = forecast(task, rounds, 1200, spent, caps | {"local_epsilon_cap": 1.9})
-    assert 0 == refused["a device's local_epsilon_cap of 1.9"]
+    assert ("local_epsilon_cap", 1.9, 0) == tuple(refused[1][key] for key in keys)
     with pytest.raises(BudgetError, match=r"ends after \d+ of 30 rounds; raise n_min"):
         check_budgets(task, rounds, spent)

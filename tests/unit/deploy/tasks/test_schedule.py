@@ -14,7 +14,8 @@ from tests.support.series import summary, template
 @pytest.mark.parametrize(
     ("changes", "rule"),
     [
-        ({"first": None, "every": None, "rounds": None}, "first must be a date and time"),
+        ({"first": '"now"'}, "first must be a date and time"),
+        ({"every": None, "rounds": None}, r"the table \[schedule\] of .* lacks every, rounds"),
         ({"first": "2027-01-31T12:00:00"}, "first needs a time zone"),
         ({"every": '"0 days"'}, "every is 0 seconds; it must be positive"),
         ({"every": '"-6 hours"'}, "every is -21600 seconds; it must be positive"),

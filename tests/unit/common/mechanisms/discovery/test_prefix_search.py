@@ -167,10 +167,43 @@ def test_a_threshold_allows_few_false_values_and_a_sure_share_passes_all() -> No
     critical = [critical_count(86_046, 65_536, 2971, last=level == 6) for level in range(7)]
     share = sure_share(mechanism, numbers, critical)
     chance = mechanism.q + (mechanism.p - mechanism.q) * share
-    last = critical_count(1000, 10_000, 257, last=True)
-    false = [10_000 * stats.binom.sf(count, 1000, 1 / 257) for count in (last, last - 1)]
+    for last, most in ((True, 1), (False, 50)):
+        count = critical_count(1000, 10_000, 257, last=last)
+        assert 10_000 * stats.binom.sf(count, 1000, 1 / 257) <= most
+        assert most < 10_000 * stats.binom.sf(count - 1, 1000, 1 / 257)
 
     assert 0.95 == pytest.approx(np.prod(stats.binom.sf(critical, numbers, chance)), abs=1e-6)
     assert 0.0008 < share < 0.001
-    assert share == planned_share(mechanism, 602_325)
-    assert false[0] <= 1 < false[1]
+    assert share == planned_share(PrefixHashing.specify(OpenDraft(), 2971, 8.0), 602_325)
+
+
+def test_too_many_frequent_prefixes_are_reported() -> None:
+    """
+    Crafted reports raise 33 lines of 255 prefixes each, more than the 8,192 that are kept.
+
+    Seed 6. Copies of a line's report, 25 multiples of its seed and bucket, are as many as honest
+    users may send by chance. With 32 lines nothing is left out.
+    """
+    mechanism = _mechanism(buckets=257)
+    honest = _reports(mechanism, {b"abcd": 6_000}, 6)
+    for lines in (33, 32):
+        crafted = np.zeros(lines * 25, dtype=mechanism.report_dtype)
+        scale, line = np.tile(np.arange(1, 26), lines), np.repeat(np.arange(lines), 25)
+        crafted["seed"][:, :2] = scale[:, np.newaxis]
+        crafted["seed"][:, 2:] = 1
+        crafted["bucket"] = scale * line % 257
+        found = find_codes(mechanism, np.concatenate([honest, crafted]), text=False)
+        assert (lines == 33) == found.overfull
+
+
+def test_the_expected_number_of_false_values_is_the_tail_of_all_candidates() -> None:
+    """One level of 256 candidates, 3,000 reports; seed 8."""
+    spec = PrefixHashing.specify(OpenDraft(encoding="code", code_bytes=1), 257, 6.0)
+    mechanism = PrefixHashing.of(spec)
+    values = np.full((3_000, 1), 65)
+    found = find_codes(mechanism, mechanism.randomize(values, np.random.default_rng(8)), text=False)
+    n_usable = len(usable(mechanism, mechanism.randomize(values, np.random.default_rng(8)), 0))
+    critical = critical_count(n_usable, 256, 257, last=True)
+
+    assert 256 * stats.binom.sf(critical, n_usable, 1 / 257) == pytest.approx(found.expected_false)
+    assert planned_share(spec, n_usable) == pytest.approx(found.sure_share, rel=1e-6)

@@ -1,9 +1,11 @@
 import itertools
 
 import numpy as np
+import pytest
 
 from common.mechanisms.discovery import spelling
 from common.mechanisms.discovery.prefix_hashing import PrefixHashing, code_of, elements_of
+from common.mechanisms.discovery.prefix_search import planned_share
 from common.task.draft import OpenDraft
 
 
@@ -26,6 +28,27 @@ def test_texts_of_known_hashes_are_spelled() -> None:
     assert (texts[1], texts[0]) == found.values
     assert (np.abs(found.shares - [5000 / 80000, 2500 / 80000]) < 6 * found.standard_errors).all()
     assert (80_000, 16) == (found.reports.sum(), len(found.reports))
+    assert 0 == found.least_share == found.expected_false
+
+
+def test_texts_of_the_sure_share_are_found() -> None:
+    """
+    Each of 20 texts of 6 to 12 bytes, held by the share that the plan states.
+
+    Seed 9. If each were found with probability .95 only, fewer than 12 would be with 1e-7.
+    """
+    rng, n_users = np.random.default_rng(9), 100_000
+    spec = PrefixHashing.specify(OpenDraft(encoding="spell", most_bytes=12), 0, 6.0)
+    mechanism, share = PrefixHashing.of(spec), planned_share(spec, n_users)
+    texts = [rng.integers(97, 123, size=6 + place % 7).astype("u1").tobytes() for place in range(20)]
+    rows = [elements_of(text, 12, label) for label, text in enumerate(texts, start=1)]
+    others = n_users - 20 * (each := round(share * n_users))
+    values = np.concatenate([*rows, elements_of(b"", 12, 0)])
+    reports = mechanism.randomize(np.repeat(values, [each] * 20 + [others], axis=0), rng)
+    found = spelling.spell(mechanism, reports, [code_of(text, 8).hex() for text in texts])
+
+    assert 12 <= len(found.values)
+    assert share == pytest.approx(found.sure_share, rel=0.1)
 
 
 def test_texts_are_tried_by_falling_support() -> None:
