@@ -114,13 +114,13 @@ class _Items:
     def _split_group(self, text: str, breakdown: BreakdownSpec) -> tuple[str, int]:
         """Split `group / value`; return the value and the first item of the group."""
         group, separator, rest = text.partition(GROUP_SEPARATOR)
-        names = [normalize(name.strip()) for name in breakdown.groups]
-        if not separator or group.strip() not in names:
+        groups, group = breakdown.groups, group.strip()
+        if not separator or group not in groups:
             raise ValueRangeError(
-                f"a value must name one of the {len(names)} groups of {breakdown.attribute} first, "
-                f"such as {breakdown.groups[0]}{GROUP_SEPARATOR}…"
+                f"a value must name one of the {len(groups)} groups of {breakdown.attribute} "
+                f"first, such as {groups[0]}{GROUP_SEPARATOR}…"
             )
-        return rest.strip(), names.index(group.strip()) * self._group_size
+        return rest.strip(), groups.index(group) * self._group_size
 
     def _bucket(self, value: Value, edges: EdgesSpec) -> int:
         try:

@@ -16,6 +16,7 @@ from common.task.specs import (
     check_labels,
     check_printable,
     check_range,
+    normalize,
 )
 
 Spacing = Literal["equal", "logarithmic", "given"]
@@ -154,11 +155,11 @@ class BreakdownSpec:
             raise TaskError("two groups of the breakdown have the same name")
         check_labels(self.groups, len(self.groups))
         for place, group in enumerate(self.groups, start=1):
-            if GROUP_SEPARATOR in group or not group.strip():
+            if GROUP_SEPARATOR in group or not group or group != normalize(group.strip()):
                 raise TaskError(
-                    f"group {place} of {len(self.groups)} is empty or contains "
-                    f"{GROUP_SEPARATOR.strip()!r} between spaces, which separates a group from a "
-                    "value"
+                    f"group {place} of {len(self.groups)} is empty, begins or ends with "
+                    "whitespace, is not in Unicode's normal form C, or contains "
+                    f"{GROUP_SEPARATOR.strip()!r} between spaces, which separates it from a value"
                 )
 
     @classmethod

@@ -110,7 +110,8 @@ def test_levels_join_neighbours_of_a_group(
 
 
 @pytest.mark.parametrize(
-    "groups", [("DE",), ("DE", "DE"), ("DE", "F / R"), ("DE", " "), ("DE", "")]
+    "groups",
+    [("DE",), ("DE", "DE"), ("DE", "F / R"), ("DE", " "), ("DE", ""), ("DE", "FR "), ("DE", "e\u0301")],
 )
 def test_bad_groups_are_refused(groups: tuple[str, ...]) -> None:
     """A group has a name of its own, without the separator."""
@@ -120,7 +121,7 @@ def test_bad_groups_are_refused(groups: tuple[str, ...]) -> None:
 
 def _broken_down(**changes: Any) -> Task:
     fields = {"domain_size": 1, "labels": ("flu", "cold", "none"), "breakdown": _COUNTRIES}
-    return protocol_task("sh", **fields | changes)
+    return protocol_task(changes.pop("protocol", "sh"), **fields | changes)
 
 
 def test_a_breakdown_makes_an_item_of_each_pair() -> None:
@@ -144,6 +145,17 @@ def test_a_breakdown_makes_an_item_of_each_pair() -> None:
             "5 labels and a table .edges.; leave labels out",
         ),
         ({"n_min": 40, "target_size": 30}, "n_min is 40 and target_size is 30"),
+        ({"labels": ("flu", " cold")}, "the label of item 1 begins or ends with whitespace"),
+        (
+            {
+                "protocol": "ldp-olh",
+                "labels": (),
+                "domain_size": 2**14,
+                "buckets": 1453,
+                "breakdown": BreakdownSpec(attribute="c", groups=tuple(map(str, range(128)))),
+            },
+            "128 groups, and hashing 2111209 seeds; their product must be at most 268435456",
+        ),
     ],
 )
 def test_a_domain_that_does_not_fit_is_refused(fields: dict[str, Any], rule: str) -> None:
@@ -152,8 +164,8 @@ def test_a_domain_that_does_not_fit_is_refused(fields: dict[str, Any], rule: str
         _broken_down(**fields)
 
 
-def test_edges_of_a_task_are_the_same_on_every_device() -> None:
-    """From the published bytes, which are ASCII whatever the unit."""
+def test_edges_survive_a_task_s_bytes() -> None:
+    """The bytes are ASCII whatever the unit."""
     spec = dataclasses.replace(_LOGARITHMIC, unit="°C")
     published = _broken_down(labels=(), edges=spec, breakdown=None).to_bytes()
     edges = Task.from_bytes(published).edges
