@@ -35,8 +35,6 @@ MIN_DRAFT_EPSILON: Final = 1e-6
 """Minimum local ε of numbers and pairs; below it, no number of users gives a useful estimate."""
 _DEFAULT_BITS: Final = 32
 """Bits of a Bloom filter, unless the draft states them."""
-_MOST_SEEDS: Final = 2**28
-"""Seeds of hashing to visit for the errors of all groups of a breakdown: half a minute."""
 _KINDS_WITH: Final[Mapping[str, Collection[Kind]]] = {
     "texts": {"string"},
     "open": {"open"},
@@ -219,21 +217,14 @@ def _check_fields(draft: TaskDraft, protocol: Protocol) -> None:
 
 
 def _of_items(draft: TaskDraft, protocol: Protocol) -> MechanismSpec:
-    buckets, groups = _buckets(draft, protocol), group_count(draft.breakdown)
-    spec = specify(
+    buckets = _buckets(draft, protocol)
+    return specify(
         protocol.mechanism_for(domain_size=draft.domain_size, buckets=buckets),
         domain_size=draft.domain_size,
         buckets=buckets,
         local_epsilon=draft.local_epsilon,
-        groups=groups,
+        groups=group_count(draft.breakdown),
     )
-    seeds = spec.buckets**spec.digits if spec.name == "local-hashing" else 0
-    if groups > 1 and groups * seeds > _MOST_SEEDS:
-        raise TaskError(
-            f"the breakdown has {groups} groups, and hashing {seeds} seeds; their product must be "
-            f"at most {_MOST_SEEDS}: use a protocol that does not hash, or other buckets"
-        )
-    return spec
 
 
 def _buckets(draft: TaskDraft, protocol: Protocol) -> int:

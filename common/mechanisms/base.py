@@ -145,8 +145,8 @@ class Mechanism(Randomizer, Protocol):
         """
         Randomize items, shape (n,), each in 0 .. domain_size-1. Run by the user agent.
 
-        Returns n reports of `report_dtype`. Raises ValueRangeError if a value lies outside the
-        domain.
+        Returns reports of `report_dtype`, value by value: one each, in a hierarchy one for each
+        level. Raises ValueRangeError if a value lies outside the domain.
         """
 
     def dummies(self, count: int, rng: np.random.Generator) -> Reports:

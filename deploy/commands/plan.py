@@ -8,6 +8,7 @@ from typing import Any, Final, Literal
 import typer
 
 from common.errors import PlanError
+from common.mechanisms.hashing.local_hashing import most_seeds
 from common.protocols import Kind
 from common.runtime.clock import SystemClock
 from common.task.domain_spec import EdgesSpec, group_count
@@ -121,6 +122,7 @@ def plan(
     fields: dict[str, Any] = {"population": population}
     if breakdown:
         fields["breakdown"] = parse_breakdown(breakdown)
+    groups = group_count(fields.get("breakdown"))
     if task_kind == "ordered":
         if low is None or high is None:
             raise PlanError("--low and --high are missing: the range of the buckets")
@@ -136,7 +138,8 @@ def plan(
         kind=task_kind,
         n_users=users,
         n_min=users if n_min is None else n_min,
-        domain_size=size * group_count(fields.get("breakdown")),
+        domain_size=size * groups,
+        most_seeds=most_seeds(groups),
         prefix=prefix,
         central_epsilon=central_epsilon,
         delta=delta,

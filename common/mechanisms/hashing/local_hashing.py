@@ -115,6 +115,11 @@ def optimal_buckets(local_epsilon: float, domain_size: int) -> int:
     return int(min(primes, key=lambda prime: (1 + (prime - 1) * inverse) ** 2 / (prime - 1)))
 
 
+def most_seeds(groups: int) -> int:
+    """Return the most seeds of a task; the errors of all groups then take half a minute."""
+    return min(MAX_SEEDS, 2**28 // groups)
+
+
 @lru_cache(maxsize=16)
 def fields(domain_size: int, most_seeds: int = MAX_SEEDS) -> Vector:
     """Return the primes whose hash families for the domain have at most `most_seeds` seeds."""
@@ -163,6 +168,11 @@ class LocalHashing(HashedResponse):
         """Choose the integer weights, and the fewest digits for these buckets."""
         weights = ResponseWeights.for_epsilon(request.local_epsilon)
         family = family_for(request.domain_size, request.buckets)
+        if family.seeds > most_seeds(request.groups):
+            raise TaskError(
+                f"{family.t} digits in base {family.q} give {family.seeds} seeds; with "
+                f"{request.groups} groups at most {most_seeds(request.groups)} are possible"
+            )
         return request.spec(weights, buckets=family.q, digits=family.t, dtype=REPORT_DTYPE)
 
     @classmethod

@@ -40,7 +40,9 @@ def test_texts_of_the_sure_share_are_found() -> None:
     rng, n_users = np.random.default_rng(9), 100_000
     spec = PrefixHashing.specify(OpenDraft(encoding="spell", most_bytes=12), 0, 6.0)
     mechanism, share = PrefixHashing.of(spec), planned_share(spec, n_users)
-    texts = [rng.integers(97, 123, size=6 + place % 7).astype("u1").tobytes() for place in range(20)]
+    texts = [
+        rng.integers(97, 123, size=6 + place % 7).astype("u1").tobytes() for place in range(20)
+    ]
     rows = [elements_of(text, 12, label) for label, text in enumerate(texts, start=1)]
     others = n_users - 20 * (each := round(share * n_users))
     values = np.concatenate([*rows, elements_of(b"", 12, 0)])
