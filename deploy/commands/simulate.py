@@ -9,7 +9,7 @@ from typing import Annotated, Final
 import typer
 
 from common.errors import SettingsError
-from common.protocols import ITEM_KINDS, Kind, protocol_named, protocols_of
+from common.protocols import Kind, protocol_named, protocols_of
 from deploy.commands.options import AsJson, TaskKind, describe_options, parse_cap
 from deploy.datasets.catalogue import IPUMS_1940_CITY, SHIPPED
 from deploy.datasets.sample_people import people_of, sample_people
@@ -168,8 +168,9 @@ def simulate(
 
 def _check_options(kind: Kind, of_items: Mapping[str, object]) -> None:
     for name, given in of_items.items():
-        if given is not None and (kind not in ITEM_KINDS or (kind == "ordered") > (name == _CAP)):
-            raise SettingsError(f"--{name} is for categorical data; --task-kind is {kind}")
+        kinds = ("categorical", "ordered") if name == _CAP else ("categorical",)
+        if given is not None and kind not in kinds:
+            raise SettingsError(f"--{name} is for {' or '.join(kinds)} data; --task-kind is {kind}")
     if of_items["figure"] not in {None, *_FIGURES}:
         raise SettingsError(f"figure is {of_items['figure']}; it must be 3, 4 or 5")
     if of_items["accounting"] not in _ACCOUNTINGS:
