@@ -95,7 +95,7 @@ async def test_a_series_that_outruns_the_budget_is_refused(
     status, _, complaint = await _publish(services, path)
 
     assert 1 == status
-    assert "the budget of epsilon 1 at delta 1e-05 of the population other ends after" in complaint
+    assert "the population's budget_epsilon of 1 at delta 1e-05 ends after" in complaint
     assert "of 31 rounds" in complaint
     async with services.operator() as operator:
         assert [] == [task for task in await operator.tasks() if task.population == "other"]
