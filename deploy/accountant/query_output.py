@@ -13,7 +13,6 @@ from common.errors import AccountingError
 from common.messages.guarantee import Guarantee, rounded_down, rounded_up
 from common.runtime.validation import read_file
 from deploy.accountant.query import Query
-from deploy.terminal.json_output import number_or_text
 from deploy.terminal.tables import add_columns
 
 
@@ -43,7 +42,7 @@ def answer_fields(query: Query, guarantee: Guarantee, *, comparing: bool) -> dic
     fields: dict[str, Any] = (
         {"delta_upper": guarantee.delta}
         if query.delta is None
-        else {"epsilon_upper": number_or_text(guarantee.epsilon)}
+        else {"epsilon_upper": guarantee.epsilon}
     )
     try:
         return fields | (query.comparison() if comparing else {})

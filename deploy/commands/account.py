@@ -13,7 +13,7 @@ from deploy.commands.options import AsJson, describe_options
 from deploy.tasks.value_parser import parse_numbers
 from deploy.terminal.console import terminal
 from deploy.terminal.help_examples import example
-from deploy.terminal.json_output import guarantee_as_json, print_json
+from deploy.terminal.json_output import print_json
 
 app = typer.Typer()
 
@@ -110,6 +110,6 @@ def account(
     guarantee = query.answer()
     answer = query_output.answer_fields(query, guarantee, comparing=compare)
     if json:
-        print_json(answer | {"guarantee": guarantee_as_json(guarantee)})
+        print_json(answer | {"guarantee": guarantee})
         return
     query_output.show(guarantee, answer, query.subject.local_epsilon, terminal())

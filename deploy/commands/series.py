@@ -1,7 +1,7 @@
 """`shuffledp series`: publish the rounds of a recurring collection, forecast and show them."""
 
 import fcntl
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -28,7 +28,7 @@ from deploy.tasks.schedule import Series, read_series
 from deploy.terminal.console import print_written, terminal
 from deploy.terminal.files import check_folder, write
 from deploy.terminal.help_examples import AT_ANALYZER, example
-from deploy.terminal.json_output import number_or_text, print_json
+from deploy.terminal.json_output import print_json
 
 app = typer.Typer()
 series_app = typer.Typer(
@@ -121,11 +121,6 @@ async def publish_due(
     return {"round": current and number, "state": done, "task_digest": digest, "missed": missed}
 
 
-def _finite(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Replace infinite figures for JSON."""
-    return [{name: number_or_text(figure) for name, figure in row.items()} for row in rows]
-
-
 @series_app.command(
     "forecast",
     epilog=example(
@@ -165,7 +160,7 @@ def forecast(
     task = task_view.preview(series.draft, now=0.0)
     costs, lasts = forecasts.forecast(task, rounds, users, spent)
     if json:
-        print_json({"earlier_releases": len(spent), "limits": lasts, "rounds": _finite(costs)})
+        print_json({"earlier_releases": len(spent), "limits": lasts, "rounds": costs})
         return
     terminal().print(task_view.describe_claim(task))
     forecasts.show(costs, lasts, series.every, terminal())
@@ -206,7 +201,7 @@ def show(
     if html is not None:
         write(html, series_page(series, results, version=VERSION))
     if json:
-        print_json({"rounds": _finite(results.rows()), "values": results.columns()})
+        print_json({"rounds": results.rows(), "values": results.columns()})
         return
     results.show(terminal())
     print_written([html], terminal())

@@ -24,7 +24,7 @@ from deploy.tasks.population_budgets import PopulationBudgets, budgets_of_task
 from deploy.terminal.console import terminal
 from deploy.terminal.files import check_folder
 from deploy.terminal.help_examples import AT_ANALYZER, AT_SHUFFLER, example
-from deploy.terminal.json_output import guarantee_as_json, print_json
+from deploy.terminal.json_output import print_json
 
 app = typer.Typer()
 task_app = typer.Typer(
@@ -166,7 +166,7 @@ def show(
         fields = {
             **task_view.summary_as_json(summary),
             "task": task_view.as_json(found),
-            "guarantees": _guarantees(found),
+            "guarantees": task_view.task_guarantees(found),
             "signature_checked": signer is not None,
             **({"population_budgets": population_budgets.as_json(budgets)} if budgets else {}),
             **(task_view.batch_as_json(batch()) if shuffler else {}),
@@ -231,7 +231,7 @@ def preview(task_draft: TaskDraft, *, json: bool) -> None:
     """Print the guarantees of a draft's task, computed locally."""
     task = task_view.preview(task_draft, now=SystemClock().now())
     if json:
-        print_json({"task": task_view.as_json(task), "guarantees": _guarantees(task)})
+        print_json({"task": task_view.as_json(task), "guarantees": task_view.task_guarantees(task)})
         return
     console = terminal()
     console.print("Dry run: nothing is published.")
@@ -239,7 +239,3 @@ def preview(task_draft: TaskDraft, *, json: bool) -> None:
     task_view.print_task(task, console)
     if task.population:
         console.print("Not checked: the population's remaining budget.")
-
-
-def _guarantees(task: Task) -> list[dict[str, Any]]:
-    return list(map(guarantee_as_json, task_view.task_guarantees(task)))

@@ -15,7 +15,6 @@ from deploy.planning.design import Design
 from deploy.planning.planner import Plan
 from deploy.planning.value_design import ValueDesign
 from deploy.tasks.drafts import as_toml
-from deploy.terminal.json_output import guarantee_as_json, number_or_text
 from deploy.terminal.tables import add_columns, print_guarantees, print_whole
 from user_agent.settings import UserAgentSettings
 
@@ -59,7 +58,7 @@ def to_json(plan: Plan) -> dict[str, Any]:
     common = {
         **_design_as_json(best),
         "bytes_per_user": best.bytes_per_user,
-        "guarantees": [guarantee_as_json(guarantee) for guarantee in plan.guarantees],
+        "guarantees": plan.guarantees,
         "runners_up": [_design_as_json(other) for other in plan.runners_up],
         "users": target.n_users,
         "n_min": target.n_min,
@@ -87,7 +86,7 @@ def _design_as_json(design: Design) -> dict[str, Any]:
         share = design.smallest_share
         return common | {
             "mechanism": asdict(design.task.mechanism),
-            "local_epsilon": number_or_text(design.local_epsilon),
+            "local_epsilon": design.local_epsilon,
             "central_epsilon": design.task.central_epsilon,
             "bytes_per_user": design.bytes_per_user,
             "messages_per_user": design.messages_per_user,
@@ -100,7 +99,7 @@ def _design_as_json(design: Design) -> dict[str, Any]:
         "mechanism": {
             "name": "local-hashing" if design.buckets else "grr",
             "buckets": design.answers,
-            "local_epsilon": number_or_text(design.local_epsilon),
+            "local_epsilon": design.local_epsilon,
         },
         "dummies_per_user": design.dummy_spec.expected_per_user,
         "shuffler": asdict(design.shuffler),

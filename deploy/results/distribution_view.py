@@ -14,7 +14,6 @@ from common.task.domain_spec import GROUP_SEPARATOR, EdgesSpec
 from common.task.task import Task
 from deploy.results.distribution import Distribution, Estimated
 from deploy.results.estimate_table import EstimateTable
-from deploy.terminal.json_output import number_or_text
 
 DEFAULT_QUANTILES: Final = (0.05, 0.25, 0.5, 0.75, 0.95)
 _SPREAD_EVENLY: Final = "Numbers are taken as spread evenly within their bucket."
@@ -213,8 +212,8 @@ def _users(shares: Estimated, n_users: int) -> list[str]:
 
 def _rows(found: Estimated, keys: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the JSON fields of each estimate after those of its key."""
-    figures = {name: part.tolist() for name, part in zip(_FIGURES, found, strict=True)}
+    figures = zip(*found, strict=True)
     return [
-        {**key, **{name: number_or_text(part[row]) for name, part in figures.items()}}
-        for row, key in enumerate(keys)
+        {**key, **dict(zip(_FIGURES, own, strict=True))}
+        for key, own in zip(keys, figures, strict=True)
     ]

@@ -16,7 +16,6 @@ from common.runtime.validation import read_file
 from deploy.results.estimate_table import CONFIDENCE
 from deploy.results.result_view import Columns
 from deploy.terminal.files import atomic_output
-from deploy.terminal.json_output import guarantee_as_json, number_or_text
 
 _FORMULA: Final = re.compile(r"[=+\-@\t\r]")
 _FORMULA_WITHIN: Final = re.compile(r'([;,\t\r\n]"*)(?=[=+\-@])')
@@ -45,7 +44,7 @@ def as_json(result: Result) -> dict[str, Any]:
         "mechanism": {
             "name": result.mechanism,
             "buckets": result.buckets,
-            "local_epsilon": number_or_text(result.local_epsilon),
+            "local_epsilon": result.local_epsilon,
         },
         "n_users": result.n_users,
         "n_reports": result.n_reports,
@@ -58,7 +57,7 @@ def as_json(result: Result) -> dict[str, Any]:
         },
         "kind": protocol_named(result.protocol).kind,
         **estimate_as_json(result.estimate),
-        "guarantees": [guarantee_as_json(guarantee) for guarantee in result.guarantees],
+        "guarantees": result.guarantees,
         "published_claim": result.published_claim,
         "warnings": list(result.warnings),
         "seconds": {"open": result.open_seconds, "estimate": result.estimate_seconds},

@@ -23,7 +23,6 @@ from deploy.results.distribution_view import (
     item_names,
 )
 from deploy.results.estimate_table import CONFIDENCE, INTERVAL, NOISE_ALONE, EstimateTable
-from deploy.terminal.json_output import number_or_text
 
 MAX_ROWS: Final = 2000
 """Maximum rows of a table on a page."""
@@ -355,7 +354,7 @@ def _texts(
     fields = {
         "candidates": list(candidates),
         "shares": shares.tolist(),
-        "standard_errors": [number_or_text(error) for error in decoding.share_errors.tolist()],
+        "standard_errors": decoding.share_errors.tolist(),
         "p_values": p_values,
         "detected": detected,
     }

@@ -11,7 +11,6 @@ from common.task.task import Task
 from deploy.simulate.accuracy import Repeat, Summary
 from deploy.simulate.baselines import CentralErrors
 from deploy.simulate.populations import Population
-from deploy.terminal.json_output import number_or_text
 
 Accounting = Literal["published", "tight"]
 
@@ -77,8 +76,8 @@ class SweepRow:
             "mechanism": task.mechanism.name,
             "bytes_per_user": round(task.expected_envelope_bytes),
             "mse_theory": statistics.fmean(run.mse_theory for run in repeats),
-            "central_epsilon": number_or_text(task.central_epsilon),
-            "local_epsilon": number_or_text(task.local_epsilon),
+            "central_epsilon": task.central_epsilon,
+            "local_epsilon": task.local_epsilon,
             "delta": task.delta,
             "neighbouring": REPLACE_ONE,
             "repeats": len(repeats),

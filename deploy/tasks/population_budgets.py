@@ -16,7 +16,6 @@ from common.messages.ledger_entry import ChainedEntry, ChainHead, LedgerEntry
 from common.task.task import Task
 from common.task_digest import TaskDigest
 from deploy.terminal.escape import escaped
-from deploy.terminal.json_output import number_or_text
 from deploy.terminal.tables import add_columns, print_whole
 
 if TYPE_CHECKING:  # the accountant takes half a second to load
@@ -165,9 +164,9 @@ def as_json(population: PopulationBudgets) -> dict[str, Any]:
             {
                 "budget_epsilon": budget.epsilon,
                 "budget_delta": budget.delta,
-                "spent_epsilon": number_or_text(budget.spent_epsilon),
+                "spent_epsilon": budget.spent_epsilon,
                 "left_epsilon": budget.left_epsilon,
-                "share_spent": number_or_text(budget.share),
+                "share_spent": budget.share,
             }
             for budget in population.budgets
         ],

@@ -1,30 +1,34 @@
-"""Standard JSON output: no NaN, and infinity as the string "inf"."""
+"""Standard JSON output: null for NaN, and the strings "inf" and "-inf" for infinity."""
 
 import dataclasses
 import json
 import math
 import sys
-from typing import Any
+from typing import Any, cast
 
-from common.messages.guarantee import Guarantee
-
-
-def guarantee_as_json(guarantee: Guarantee) -> dict[str, Any]:
-    """Return a guarantee's fields for JSON."""
-    fields = dataclasses.asdict(guarantee)
-    return {name: number_or_text(value) for name, value in fields.items()}
+import numpy as np
 
 
-def number_or_text(value: Any) -> Any:  # noqa: ANN401  # any JSON value
-    """Return "inf" or "-inf" for infinity, and any other value unchanged."""
-    return str(value) if isinstance(value, float) and math.isinf(value) else value
+def plain(value: object) -> Any:  # noqa: ANN401  # any JSON value
+    """Convert mappings, sequences, dataclasses and numbers, and all in them, to JSON's types."""
+    if dataclasses.is_dataclass(value):
+        value = dataclasses.asdict(cast("Any", value))
+    if isinstance(value, dict):
+        return {name: plain(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(part) for part in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if math.isnan(value) else str(value)
+    return value
 
 
 def dumps(value: object) -> str:
-    """Serialize to JSON; raise ValueError for NaN or infinity."""
-    return json.dumps(value, indent=1, allow_nan=False)
+    """Serialize to JSON."""
+    return json.dumps(plain(value), indent=1, allow_nan=False)
 
 
 def print_json(value: object) -> None:
-    """Print as JSON; raise ValueError for NaN or infinity."""
+    """Print as JSON."""
     sys.stdout.write(dumps(value) + "\n")

@@ -1,11 +1,7 @@
 """The result of an audit of one task, its weakest point, and the fields of audit.json."""
 
-import dataclasses
-import math
 from dataclasses import dataclass
 from typing import Any, Final, Literal
-
-import numpy as np
 
 from common.messages.guarantee import Coalition, Guarantee
 from common.task.task import Task
@@ -14,7 +10,6 @@ from deploy.audit.finding import Finding, Findings
 from deploy.audit.scenario import Scenario
 from deploy.audit.statistics import FAMILY_LEVEL, MAX_TESTS
 from deploy.pages.guarantee_sentences import best_guarantees
-from deploy.terminal.json_output import number_or_text
 
 _OTHER_CLAIM_VERDICTS: Final = frozenset({"refuted", "not refuted"})
 """Verdicts on claims that are not the task's."""
@@ -169,8 +164,8 @@ class SelfTestResult:
 
 
 def as_json(report: AuditReport) -> dict[str, Any]:
-    """Return the fields of audit.json. Infinite numbers become "inf", and NaN becomes null."""
-    fields = {
+    """Return the fields of audit.json."""
+    return {
         "shuffledp": report.version,
         "task_digest": report.task_digest.hex(),
         "protocol": report.task.protocol,
@@ -187,20 +182,6 @@ def as_json(report: AuditReport) -> dict[str, Any]:
         "tests": report.tests,
         "false_alarm": report.false_alarm,
         "weakest_coalition": weakest_point(report).guarantee.coalition,
-        "guarantees": tuple(map(dataclasses.asdict, report.guarantees)),
-        "findings": tuple(map(dataclasses.asdict, report.findings)),
+        "guarantees": report.guarantees,
+        "findings": report.findings,
     }
-    return {name: _plain(value) for name, value in fields.items()}
-
-
-def _plain(value: Any) -> Any:  # noqa: ANN401  # a field of any type
-    """Convert a value to JSON's types."""
-    if isinstance(value, dict):
-        return {name: _plain(part) for name, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(part) for part in value]
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, float) and math.isnan(value):
-        return None
-    return number_or_text(value)

@@ -21,7 +21,6 @@ from deploy.datasets.catalogue import COVID_US_STATES, load
 from deploy.datasets.sources import apportion
 from deploy.simulate.plot import Axes, Point
 from deploy.simulate.table import Progress, Report
-from deploy.terminal.json_output import number_or_text
 
 _NO_STATES: Final = (
     *("American Samoa", "Diamond Princess", "District of Columbia", "Grand Princess", "Guam"),
@@ -101,7 +100,7 @@ def run(
             {
                 **dict(zip(_PARAMETERS, map(float, setting), strict=True)),
                 "local_epsilon": mechanism.local_epsilon,
-                "permanent_epsilon": number_or_text(mechanism.permanent_epsilon),
+                "permanent_epsilon": mechanism.permanent_epsilon,
                 "candidates": list(names),
                 "people": people.tolist(),
                 "counts": (decoding.shares * n_users).tolist(),

@@ -1,0 +1,37 @@
+"""JSON that every parser reads."""
+
+import json
+import math
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pytest
+
+from deploy.terminal.json_output import dumps, print_json
+
+
+@dataclass
+class _Figures:
+    epsilon: float
+    pair: tuple[float, ...]
+
+
+_VALUE: Final = {
+    "figures": [_Figures(epsilon=math.inf, pair=(1.0, -math.inf))],
+    "numpy": np.float64(math.nan),
+    "count": np.int64(3),
+}
+
+
+def test_infinity_is_text_and_nan_null_at_any_depth(capsys: pytest.CaptureFixture[str]) -> None:
+    """In dataclasses, tuples and numbers of numpy."""
+    expected = {
+        "figures": [{"epsilon": "inf", "pair": [1.0, "-inf"]}],
+        "numpy": None,
+        "count": 3,
+    }
+
+    assert expected == json.loads(dumps(_VALUE))
+    print_json(_VALUE)
+    assert dumps(_VALUE) + "\n" == capsys.readouterr().out
