@@ -9,7 +9,6 @@ from rich.console import Console
 from common.messages.ledger_entry import MAX_NOTE_CHARACTERS, Decision, DecisionEntry
 from deploy.clients.analyzer import OperatorClient
 from deploy.commands import options
-from deploy.results import ledger
 from deploy.terminal.console import terminal
 from deploy.terminal.escape import visible
 from deploy.terminal.help_examples import AT_ANALYZER, example
@@ -61,7 +60,7 @@ def _add_command(decision: Decision) -> None:
         connect = partial(OperatorClient.connect, analyzer, authority, token_file, certificate, key)
         entry = options.ask(connect, lambda operator: operator.decide(digest, decision, note))
         if json:
-            print_json(ledger.entry_as_json(entry))
+            print_json(entry)
         else:
             show_decision(entry, terminal())
 

@@ -1,6 +1,6 @@
 """`shuffledp task`: create, list, show and close tasks."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -105,7 +105,7 @@ def list_tasks(
     connect = partial(OperatorClient.connect, analyzer, authority, token_file, certificate, key)
     summaries = options.ask(connect, OperatorClient.tasks)
     if json:
-        print_json([task_view.summary_as_json(summary) for summary in summaries])
+        print_json(summaries)
         return
     task_view.print_list(summaries, terminal())
 
@@ -164,7 +164,7 @@ def show(
         draft_file.save_task(save, signed)
     if json:
         fields = {
-            **task_view.summary_as_json(summary),
+            **asdict(summary),
             "task": task_view.as_json(found),
             "guarantees": task_view.task_guarantees(found),
             "signature_checked": signer is not None,

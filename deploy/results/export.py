@@ -6,11 +6,10 @@ import re
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
 from common.errors import SettingsError
-from common.messages.result import Estimate, FoundValues, Histogram, Means, Result
+from common.messages.result import Estimate, Histogram, Means, Result
 from common.protocols import Kind, protocol_named
 from common.runtime.validation import read_file
 from deploy.results.estimate_table import CONFIDENCE
@@ -37,7 +36,7 @@ def read_result(path: Path, form: type[F], kind: Kind) -> F:
 
 
 def as_json(result: Result) -> dict[str, Any]:
-    """Return a result's JSON fields; an infinite ε is the text "inf"."""
+    """Return a result's JSON fields."""
     return {
         "task_digest": result.task_digest.hex(),
         "protocol": result.protocol,
@@ -65,16 +64,8 @@ def as_json(result: Result) -> dict[str, Any]:
 
 
 def estimate_as_json(estimate: Estimate) -> dict[str, Any]:
-    """Return an estimate's JSON fields, named as in common/messages/result.py; arrays as lists."""
-    fields = dataclasses.asdict(
-        estimate,
-        dict_factory=lambda fields: {
-            name: value.tolist() if isinstance(value, np.ndarray) else value
-            for name, value in fields
-        },
-    )
-    if isinstance(estimate, FoundValues):
-        fields["values"] = [value.hex() for value in estimate.values]
+    """Return an estimate's JSON fields, named as in common/messages/result.py."""
+    fields = dataclasses.asdict(estimate)
     if isinstance(estimate, Histogram):
         del fields["half_widths"]
         fields["half_width"] = estimate.half_width(CONFIDENCE)

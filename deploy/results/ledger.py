@@ -19,12 +19,6 @@ _DIGITS: Final = 12
 """Hexadecimal digits of a task digest in the table."""
 
 
-def entry_as_json(entry: ChainedEntry) -> dict[str, Any]:
-    """Return the JSON fields of an entry."""
-    hashes = {"previous_hash": entry.previous_hash.hex(), "entry_hash": entry.entry_hash.hex()}
-    return {**entry.fields(), **hashes}
-
-
 def as_json(
     entries: Sequence[ChainedEntry],
     head: ChainHead,
@@ -32,8 +26,8 @@ def as_json(
 ) -> dict[str, Any]:
     """Return the ledger's JSON fields: entries, head of the hash chain, and budgets."""
     return {
-        "entries": list(map(entry_as_json, entries)),
-        "head": {"entry": head.entry, "entry_hash": head.entry_hash.hex()},
+        "entries": entries,
+        "head": head,
         "populations": [population_budgets.as_json(each) for each in populations],
     }
 

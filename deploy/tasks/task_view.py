@@ -283,7 +283,7 @@ def print_batch(status: BatchStatus | None, console: Console) -> None:
 def batch_as_json(status: BatchStatus | None) -> dict[str, Any]:
     """Return as JSON a batch's state, null if no device has fetched the task, and user count."""
     known = {"batch_n_users": status.n_users} if status and status.n_users else {}
-    return {"batch": status.state.value if status else None, **known}
+    return {"batch": status.state if status else None, **known}
 
 
 def print_list(summaries: Sequence[TaskSummary], console: Console) -> None:
@@ -292,7 +292,7 @@ def print_list(summaries: Sequence[TaskSummary], console: Console) -> None:
         users = f", {summary.n_users:,} users" if summary.n_users else ""
         console.print(summary.task_digest.hex(), soft_wrap=True)
         console.print(
-            f"  {summary.state.value}{users}; n_min {summary.n_min:,}; deadline "
+            f"  {summary.state}{users}; n_min {summary.n_min:,}; deadline "
             f"{format_time(summary.deadline)}; {visible(summary.protocol)} over "
             f"{summary.domain_size:,}; {visible(summary.population) or 'no population'}",
             markup=False,
@@ -301,15 +301,6 @@ def print_list(summaries: Sequence[TaskSummary], console: Console) -> None:
         )
     note = " Numbers of users include sentinels, which do not count towards n_min."
     console.print(f"Tasks: {len(summaries):,}.{note if summaries else ''}")
-
-
-def summary_as_json(summary: TaskSummary) -> dict[str, Any]:
-    """Return the JSON fields of a task's summary."""
-    return {
-        **dataclasses.asdict(summary),
-        "task_digest": summary.task_digest.hex(),
-        "state": summary.state.value,
-    }
 
 
 def as_json(task: Task) -> Any:  # noqa: ANN401  # JSON

@@ -1,4 +1,4 @@
-"""Standard JSON output: null for NaN, and the strings "inf" and "-inf" for infinity."""
+"""Standard JSON: "inf" and "-inf" for infinity, null for NaN, bytes in hexadecimal."""
 
 import dataclasses
 import json
@@ -10,15 +10,17 @@ import numpy as np
 
 
 def plain(value: object) -> Any:  # noqa: ANN401  # any JSON value
-    """Convert mappings, sequences, dataclasses and numbers, and all in them, to JSON's types."""
+    """Convert a dataclass, mapping, sequence, array, number or bytes, and all in it, for JSON."""
+    if isinstance(value, np.ndarray | np.generic):
+        value = value.tolist()
     if dataclasses.is_dataclass(value):
         value = dataclasses.asdict(cast("Any", value))
     if isinstance(value, dict):
         return {name: plain(part) for name, part in value.items()}
     if isinstance(value, list | tuple):
         return [plain(part) for part in value]
-    if isinstance(value, np.generic):
-        value = value.item()
+    if isinstance(value, bytes):
+        return value.hex()
     if isinstance(value, float) and not math.isfinite(value):
         return None if math.isnan(value) else str(value)
     return value

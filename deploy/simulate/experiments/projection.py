@@ -137,8 +137,7 @@ def report(measured: Measured) -> Report:
         title, d, epsilon = _TITLES[setting.population], setting.dimensions, setting.local_epsilon
         cells = {name: error.format(".3g") for name, error in errors.items()}
         tables.setdefault(title, []).append({"d": f"{d}", "ε": f"{epsilon:g}", **cells})
-        fields = {name: dataclasses.asdict(error) for name, error in errors.items()}
-        figures.append({"setting": dataclasses.asdict(setting), "errors": fields})
+        figures.append({"setting": setting, "errors": errors})
         for plotted, x, label in (
             (epsilon == _EPSILON, d, "dimensions, at ε = 1"),
             (d == _DIMENSION, epsilon, "local ε, at 400 dimensions"),

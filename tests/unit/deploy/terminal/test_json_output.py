@@ -21,15 +21,19 @@ _VALUE: Final = {
     "figures": [_Figures(epsilon=math.inf, pair=(1.0, -math.inf))],
     "numpy": np.float64(math.nan),
     "count": np.int64(3),
+    "digest": b"\x0a\xff",
+    "array": np.array([0.5, math.inf]),
 }
 
 
 def test_infinity_is_text_and_nan_null_at_any_depth(capsys: pytest.CaptureFixture[str]) -> None:
-    """In dataclasses, tuples and numbers of numpy."""
+    """In dataclasses, tuples and numbers of numpy; bytes are hexadecimal."""
     expected = {
         "figures": [{"epsilon": "inf", "pair": [1.0, "-inf"]}],
         "numpy": None,
         "count": 3,
+        "digest": "0aff",
+        "array": [0.5, "inf"],
     }
 
     assert expected == json.loads(dumps(_VALUE))
