@@ -183,7 +183,7 @@ class _OpenValues:
         self._spec = spec_as(task.mechanism, OpenSpec)
         self._labels = {label: number for number, label in enumerate(task.labels, start=1)}
 
-    def __call__(self, value: Value, _rng: np.random.Generator) -> NDArray[np.int64]:
+    def __call__(self, value: Value, rng: np.random.Generator) -> NDArray[np.int64]:
         spec, size = self._spec, self._spec.code_bytes
         if spec.encoding == "code" and isinstance(value, int):
             value = str(value)
@@ -206,7 +206,9 @@ class _OpenValues:
         if spec.encoding == "hash":
             return elements_of(code, size)
         label = self._labels.get(code.hex(), 0)
-        return elements_of(content if label else b"", spec.most_bytes, label)
+        if not label:  # uniform, so that no text gains or loses support
+            return rng.integers(0, spec.buckets, size=(1, 1 + spec.most_bytes), dtype=np.int64)
+        return elements_of(content, spec.most_bytes, label)
 
 
 class _Numbers:

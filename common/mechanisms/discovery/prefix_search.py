@@ -36,6 +36,8 @@ _THREADS: Final = os.cpu_count() or 1
 _CHUNK: Final = 1 << 17
 """Pairs of report and prefix that are solved at a time, to fit into the cache."""
 _MIN_COLUMNS: Final = 256
+_ROUNDS: Final = 2
+"""Rounds of estimating frequent values and correcting the counts of their neighbours."""
 _REPEATED: Final = 1e-9
 """Probability with which multiples of an honest user's seed and bucket are left out."""
 
@@ -48,8 +50,7 @@ def usable(mechanism: PrefixHashing, reports: Reports, level: int) -> Reports:
     the same values. So reports with a 0 in their seed are left out, and all multiples that are more
     than honest users ever send (probability _REPEATED each), even if all hold one value.
 
-    Two values that differ in one element then never collide, which takes up to 1 / (g - 1) of the
-    one's share off the other's: less than noise.
+    Two values that differ in one element then never collide; see `neighbour_shares`.
     """
     g, used = mechanism.buckets, [each for each in mechanism.columns[level] if each >= 0]
     chosen = reports[reports["level"] == level]
@@ -101,6 +102,50 @@ def next_counts(mechanism: PrefixHashing, reports: Reports, prefixes: NDArray[np
     return counts.reshape(kept, BYTES)
 
 
+def neighbour_shares(prefixes: NDArray[np.int64], shares: Vector) -> Vector:
+    """
+    Return the total share of values that differ in one element from each prefix with each byte.
+
+    Usable reports of their holders support the value with probability (1 - p) / (g - 1), not 1/g,
+    which takes 1 / (g - 1) of the neighbours' share off its estimate. Values that differ in more
+    elements collide with probability 1/g, up to a factor of 1 ± 1 / (g - 1).
+
+    Shapes (prefixes, others), (prefixes, 256) and (prefixes, 256).
+    """
+    total: Vector = shares.sum(axis=1, keepdims=True) - shares
+    for place in range(prefixes.shape[1]):
+        rest = np.ascontiguousarray(np.delete(prefixes, place, axis=1))
+        same = np.zeros(len(prefixes), dtype=np.int64)
+        if rest.size:
+            _, same = np.unique(rest, axis=0, return_inverse=True)
+        sums = np.zeros((len(prefixes), BYTES))
+        np.add.at(sums, same.ravel(), shares)
+        total += sums[same.ravel()] - shares
+    return total
+
+
+def corrected_counts(
+    mechanism: PrefixHashing,
+    prefixes: NDArray[np.int64],
+    supports: Counts,
+    n_reports: int,
+    least: float,
+) -> Vector:
+    """
+    Return counts of supporting reports, (prefixes, 256), as if neighbours collided like others.
+
+    Neighbours count if more than `least` reports support them.
+    """
+    counts: Vector = supports.astype(np.float64)
+    lost = n_reports * (mechanism.p - mechanism.q) / (mechanism.buckets - 1)
+    for _ in range(_ROUNDS):
+        shares, _ = estimates(mechanism, counts, n_reports)
+        frequent = np.where(counts > least, shares, 0.0)
+        frequent /= max(1.0, frequent.sum())  # more than 1 is crafted
+        counts = supports + lost * neighbour_shares(prefixes, frequent)
+    return counts
+
+
 def critical_count(reports: int, candidates: int, buckets: int, *, last: bool) -> float:
     """
     Return the count above which a level keeps a prefix.
@@ -147,15 +192,16 @@ def find_codes(mechanism: PrefixHashing, reports: Reports, *, text: bool) -> Fou
     numbers = np.array([len(each) for each in by_level])
     others = sum(column >= 0 for column in mechanism.columns[0]) - 1
     prefixes = np.indices((BYTES,) * others).reshape(others, BYTES**others).T
-    counts = np.zeros(0, dtype=np.int64)
+    counts = np.zeros(0)
     for level, number in enumerate(numbers.tolist()):
-        supports = next_counts(mechanism, by_level[level], prefixes)
-        allowed = np.ones(supports.shape, dtype=np.bool_)
+        counted = next_counts(mechanism, by_level[level], prefixes)
+        allowed = np.ones(counted.shape, dtype=np.bool_)
         if text and prefixes.shape[1]:
             allowed[prefixes[:, -1] == 0, 1:] = False
         last = level == mechanism.levels - 1
         candidates = int(allowed.sum())
         critical.append(critical_count(number, candidates, g, last=last))
+        supports = corrected_counts(mechanism, prefixes, counted, number, critical[-1])
         rows, following = np.nonzero(allowed & (supports > critical[-1]))
         counts = supports[rows, following]
         best = np.argsort(-counts, kind="stable")[:_MAX_KEPT]
@@ -189,7 +235,7 @@ def found_values(
     reports: Reports,
     numbers: Counts,
     critical: Sequence[float],
-    supports: Mapping[bytes, int],
+    supports: Mapping[bytes, float],
     *,
     n_reports: int,
     least_share: float = 0.0,
@@ -203,7 +249,7 @@ def found_values(
     found, or at least likely to be.
     """
     values = sorted(supports, key=lambda value: -supports[value])
-    counts = np.array([supports[value] for value in values], dtype=np.int64)
+    counts = np.array([supports[value] for value in values], dtype=np.float64)
     shares, errors = estimates(mechanism, counts, n_reports)
     return FoundValues(
         values=tuple(values),

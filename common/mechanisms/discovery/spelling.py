@@ -6,18 +6,19 @@ total support, until one has the hash.
 """
 
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from common.mechanisms.base import Reports
+from common.mechanisms.base import Counts, Reports
 from common.mechanisms.discovery.prefix_hashing import PrefixHashing, code_of
 from common.mechanisms.discovery.prefix_search import (
     BYTES,
     critical_count,
+    estimates,
     found_values,
     next_counts,
     usable,
@@ -43,7 +44,8 @@ def spell(mechanism: PrefixHashing, reports: Reports, codes: Sequence[str]) -> F
     labels = np.arange(1, len(codes) + 1)[:, np.newaxis]
     kept = [usable(mechanism, reports, level) for level in range(mechanism.levels)]
     by_level = [next_counts(mechanism, each, labels).astype(np.int32) for each in kept]
-    tries, supports = min(_MOST_TRIES, _MOST_TRIES_IN_ALL // max(1, len(codes))), {}
+    tries = min(_MOST_TRIES, _MOST_TRIES_IN_ALL // max(1, len(codes)))
+    supports = dict[bytes, float]()
     for code, counts in zip(codes, np.stack(by_level, axis=1), strict=True):
         for text in islice(_best_texts(counts), tries):
             if code_of(text, len(code) // 2).hex() == code:
@@ -51,11 +53,29 @@ def spell(mechanism: PrefixHashing, reports: Reports, codes: Sequence[str]) -> F
                 supports[text] = int(counts[np.arange(len(padded)), list(padded)].sum())
                 break
     numbers = np.array([len(each) for each in kept])
+    supports = _corrected(mechanism, supports, numbers)
     critical = [
         critical_count(number, BYTES, mechanism.buckets, last=True) for number in numbers.tolist()
     ]
     n_reports = int(numbers.sum())
     return found_values(mechanism, reports, numbers, critical, supports, n_reports=n_reports)
+
+
+def _corrected(
+    mechanism: PrefixHashing, supports: Mapping[bytes, float], numbers: Counts
+) -> dict[bytes, float]:
+    """
+    Return corrected numbers of reports that support each text, from `numbers` by position.
+
+    Where two texts have the same byte, they differ in their label alone; see `neighbour_shares`.
+    """
+    counts = np.array([*supports.values()], dtype=np.float64)
+    shares, _ = estimates(mechanism, counts, float(numbers.sum()))
+    padded = [text.ljust(mechanism.levels, b"\0") for text in supports]
+    for level, lost in enumerate(numbers * (mechanism.p - mechanism.q) / (mechanism.buckets - 1)):
+        own = np.array([text[level] for text in padded], dtype=np.int64)
+        counts += lost * (np.bincount(own, shares, BYTES)[own] - shares)
+    return dict(zip(supports, counts.tolist(), strict=True))
 
 
 def _best_texts(counts: NDArray[Any]) -> Iterator[bytes]:

@@ -18,6 +18,7 @@ from common.task.cluster_spec import ClusterSpec
 from common.task.domain_spec import BreakdownSpec, EdgesSpec
 from common.task.draft import NumberDraft, OpenDraft, TextDraft
 from common.task.dummy_spec import EXTRA_WEIGHT_SUM, DummySpec
+from common.task.specs import OpenSpec, spec_as
 from common.task.task import SUBMISSION_ID_BYTES, Task
 from common.task_digest import TaskDigest
 from deploy.tasks.value_parser import value_of
@@ -546,7 +547,6 @@ def _open_task(encoding: str, **changes: Any) -> Task:
         ("code", 2**64 - 1, [255] * 8),
         ("hash", "abc", list(bytes.fromhex("ba7816bf8f01cfea"))),
         ("spell", "abc", [1, 97, 98, 99, *[0] * 9]),
-        ("spell", "other", [0] * 13),
     ],
 )
 def test_a_value_that_no_list_holds_becomes_elements(
@@ -557,6 +557,18 @@ def test_a_value_that_no_list_holds_becomes_elements(
     task = _open_task(encoding, **labels)
 
     assert [elements] == encoder_for(task, None)(value, np.random.default_rng(1)).tolist()
+
+
+def test_a_text_without_a_known_hash_becomes_uniform_elements() -> None:
+    """Of 2,600, about half lie in the lower half of the field; 300 more or fewer with 1e-30."""
+    task = _open_task("spell", labels=("ba7816bf8f01cfea",))
+    encode, rng = encoder_for(task, None), np.random.default_rng(2)
+    buckets = spec_as(task.mechanism, OpenSpec).buckets
+    rows = np.concatenate([encode("other", rng) for _ in range(200)])
+
+    assert (200, 13) == rows.shape
+    assert 1_000 < (rows < buckets / 2).sum() < 1_600
+    assert rows.max() < buckets
 
 
 @pytest.mark.parametrize(
