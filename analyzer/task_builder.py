@@ -22,7 +22,6 @@ from common.task.draft import NumberDraft, OpenDraft, PairDraft, TaskDraft, Text
 from common.task.dummy_spec import DummySpec
 from common.task.specs import (
     AnySpec,
-    KeyValueSpec,
     MechanismSpec,
     NumberSpec,
     RapporSpec,
@@ -174,7 +173,10 @@ def mechanism_spec(draft: TaskDraft) -> AnySpec:
         )
     if protocol.kind == "string":
         return _of_texts(draft)
-    return _of_pairs(draft) if protocol.kind == "key-value" else _of_numbers(draft, protocol)
+    if protocol.kind == "key-value":
+        pairs = dataclasses.asdict(draft.pairs or PairDraft())
+        return PrivKv.specify(PairRequest(local_epsilon=draft.local_epsilon, **pairs))
+    return _of_numbers(draft, protocol)
 
 
 def local_claim(draft: TaskDraft, spec: AnySpec) -> float:
@@ -269,8 +271,3 @@ def _of_numbers(draft: TaskDraft, protocol: Protocol) -> NumberSpec:
     [name] = [name for name in names if name == protocol.mechanism]
     mechanism = number_mechanism_named(name).for_epsilon(draft.domain_size, draft.local_epsilon)
     return mechanism.spec(numbers.low, numbers.high)
-
-
-def _of_pairs(draft: TaskDraft) -> KeyValueSpec:
-    pairs = dataclasses.asdict(draft.pairs or PairDraft())
-    return PrivKv.specify(PairRequest(local_epsilon=draft.local_epsilon, **pairs))

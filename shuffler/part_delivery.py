@@ -47,17 +47,13 @@ async def deliver_parts(
                 task_digest=manifest.task_digest,
                 part=number,
                 n_reports=len(content) // size,
-                content_hash=await asyncio.to_thread(_sha256, content),
+                content_hash=(await asyncio.to_thread(hashlib.sha256, content)).digest(),
             )
             await analyzer.deliver_part(part, chunks_of_part(content, size))
 
     if not staged:
         await gather(deliver(number) for number in range(n_parts) if number not in arrived)
     return await analyzer.finish_delivery(manifest.task_digest)
-
-
-def _sha256(content: bytes) -> bytes:
-    return hashlib.sha256(content).digest()
 
 
 def chunks_of_part(content: bytes, size: int) -> Iterator[memoryview]:

@@ -111,24 +111,18 @@ class ShareCovariance:
         """
         return self._debiased_with(weights) - self._correction * (self._with_total @ weights)
 
+    @cached_property
     def with_group_totals(self) -> Vector:
         """
-        Return each share's covariance with the sum of its group's shares, shape (domain_size,).
+        Each share's covariance with the sum of its group's shares, shape (domain_size,).
 
         Cost: that of `with_sum` for each group.
         """
-        parts = self._with_total.reshape(self.groups, -1).sum(axis=1)
-        together = np.repeat(parts, self.mechanism.domain_size // self.groups)
-        found: Vector = self._debiased_with_groups - self._correction * together
-        return found
-
-    @cached_property
-    def _debiased_with_groups(self) -> Vector:
         found = np.empty(self.mechanism.domain_size)
         for items in np.split(np.arange(len(found)), self.groups):
             member = np.zeros(len(found))
             member[items] = 1.0
-            found[items] = self._debiased_with(member)[items]
+            found[items] = self.with_sum(member)[items]
         return found
 
     def _debiased_with(self, weights: Vector) -> Vector:
@@ -163,6 +157,8 @@ class ShareCovariance:
         errors are then exact to some 5 %. Otherwise it is exact. Shape (domain_size,). Cost: that
         of `with_sum` for each of these prefixes.
         """
+        if isinstance(self.mechanism, LocalHashing | SquareWave):
+            return np.maximum(self._interpolated_prefixes(), 0.0)
         together = np.cumsum(self._with_total.reshape(self.groups, -1), axis=1).ravel()
         removed = together**2 / (self._with_total.sum() or 1.0)
         return np.maximum(self._debiased_prefixes() - removed, 0.0)
@@ -174,38 +170,44 @@ class ShareCovariance:
         if isinstance(mechanism, UnaryEncoding | StringHashing):
             variances = mechanism.variance(self.shares, mixture).reshape(groups, -1)
             return np.cumsum(variances, axis=1).ravel()
-        maps, n, kept = self._linear, mixture.n_real, mixture.keep_probability
-        size, n_cells = mechanism.domain_size // groups, len(maps.channel.scale)
-        if isinstance(mechanism, Grr):
-            q, gain = mechanism.q, maps.gain
-            items: Vector = np.tile(np.arange(1.0, size + 1), groups)
-            held = np.cumsum(self.shares.reshape(groups, size), axis=1).ravel()
-            share = items / mechanism.domain_size
-            users = kept * (q * items + gain * held) - kept**2 * (
-                (q * items) ** 2 + 2 * q * items * gain * held + gain**2 * held
-            )
-            named = mixture.item_variance * self._named(items, items**2)
-            total = n * users + mixture.n_dummies * share * (1 - share) + named
-            return np.asarray(total / (n * kept * gain) ** 2)
-        number = min(_MOST_PREFIXES, max(_FEWEST_PREFIXES, _MOST_CELLS // n_cells)) // groups
+        q, gain, size = cast("Grr", mechanism).q, self._linear.gain, mechanism.domain_size // groups
+        n, kept = mixture.n_real, mixture.keep_probability
+        items: Vector = np.tile(np.arange(1.0, size + 1), groups)
+        held = np.cumsum(self.shares.reshape(groups, size), axis=1).ravel()
+        share = items / mechanism.domain_size
+        users = kept * (q * items + gain * held) - kept**2 * (
+            (q * items) ** 2 + 2 * q * items * gain * held + gain**2 * held
+        )
+        named = mixture.item_variance * self._named(items, items**2)
+        total = n * users + mixture.n_dummies * share * (1 - share) + named
+        return np.asarray(total / (n * kept * gain) ** 2)
+
+    def _interpolated_prefixes(self) -> Vector:
+        """
+        Interpolate what a model leaves of exact variances of prefixes.
+
+        By the model, hashed shares i and j of a group have the covariance a_i + a_j + b, which
+        follows from each one's covariance with its group's total.
+        """
+        size = self.mechanism.domain_size // self.groups
+        n_cells = len(self._linear.channel.scale)
+        number = min(_MOST_PREFIXES, max(_FEWEST_PREFIXES, _MOST_CELLS // n_cells)) // self.groups
         places = np.unique(np.linspace(0, size - 1, max(2, min(number, size))).astype(np.int64))
-        single = mechanism.variance(self.shares, mixture).reshape(groups, size)
-        with_group = self._debiased_with_groups.reshape(groups, size)
+        single = self.of_shares().reshape(self.groups, size)
+        with_group = self.with_group_totals.reshape(self.groups, size)
         totals, others = with_group.sum(axis=1), with_group - single
-        # Interpolate what a model leaves: hashed shares i and j of a group have the covariance
-        # a_i + a_j + b, which follows from each one's covariance with its group's total.
         pairs, items = max(1, (size - 1) * (size - 2)), np.arange(1.0, size + 1)
         model = np.cumsum(single, axis=1) + (items - 1) / pairs * (
             2 * (size - 1) * np.cumsum(others, axis=1) - items * others.sum(axis=1, keepdims=True)
         )
-        model *= isinstance(mechanism, LocalHashing)
-        found = []
-        for group in range(groups):
-            sums = [single[group, 0], *[totals[group]] * (size > 1)]
-            for place in places[1:-1].tolist():
-                weights = np.zeros((groups, size))
-                weights[group, : place + 1] = 1.0
-                sums.insert(-1, float(weights.ravel() @ self._debiased_with(weights.ravel())))
+        model *= isinstance(self.mechanism, LocalHashing)
+        found, every = [], np.arange(self.groups * size)
+        for group in range(self.groups):
+            ends = group * size + places[1:-1]
+            inner = self.of_sums(
+                ((group * size <= every) & (every <= end)).astype(np.float64) for end in ends
+            )
+            sums = np.array([single[group, 0], *inner, *[totals[group]] * (size > 1)])
             left = np.interp(np.arange(size), places, sums - model[group, places])
             found.append(model[group] + left)
         return np.concatenate(found)

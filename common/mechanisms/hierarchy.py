@@ -34,9 +34,6 @@ from common.task.dummy_spec import DummySpec
 from common.task.specs import MechanismSpec
 from common.task.task import Task
 
-_LEAST_VARIANCE = 1e-9
-"""Variance of a count without dummies, so that exact counts can be weighted too."""
-
 
 @dataclass(frozen=True)
 class Hierarchy(OddsOfWeights):
@@ -175,7 +172,7 @@ class Hierarchy(OddsOfWeights):
     def _node_variances(self, n_users: float) -> list[float]:
         """Return the variance of each level's counts."""
         return [
-            max(_LEAST_VARIANCE, n_users * each.expected_per_user / size)
+            n_users * each.expected_per_user / size
             for each, size in zip(self.added.each_level, self.sizes, strict=True)
         ]
 

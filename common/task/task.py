@@ -195,9 +195,13 @@ class Task:
             )
         if self.breakdown is not None:
             for item, label in enumerate(self.labels):
+                _, _, name = self.labels[item % size].partition(GROUP_SEPARATOR)
                 group = self.breakdown.groups[item // size]
-                if not label.startswith(group + GROUP_SEPARATOR):
-                    raise TaskError(f"the label of item {item} must begin with its group, {group}")
+                if label != f"{group}{GROUP_SEPARATOR}{name}":
+                    raise TaskError(
+                        f"the label of item {item} must name its group, {group}, and then the same "
+                        f"as that of item {item % size}"
+                    )
         if self.level_sizes and len(self.level_sizes) != self.item_mechanism.digits:
             raise TaskError(
                 f"digits is {self.item_mechanism.digits}; a hierarchy of {size} buckets with a "

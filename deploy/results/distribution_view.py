@@ -33,20 +33,22 @@ def value_names(task: Task) -> list[str]:
         if not task.breakdown:
             return names
         return [name.partition(GROUP_SEPARATOR)[2] or name for name in names]
-    edges = _written(task.edges.edges.tolist())
+    edges = _written(task.edges)
     names = [f"{low} to {high}" for low, high in itertools.pairwise(edges)]
     if task.edges.outside == "clip":
         names[0], names[-1] = f"below {edges[1]}", f"from {edges[-2]}"
     return names
 
 
-def _written(edges: Sequence[float]) -> list[str]:
-    """Return edges with as many digits, at least four, as tell them apart."""
+def _written(spec: EdgesSpec) -> list[str]:
+    """Return given edges, and others rounded by less than a hundredth of the narrowest bucket."""
+    edges = spec.edges
+    most = 0.0 if spec.spacing == "given" else np.diff(edges).min() / 100
     for digits in range(4, 18):
-        texts = [f"{float(f'{edge:.{digits}g}'):,.12g}" for edge in edges]
-        if len(set(texts)) == len(texts):
+        rounded = [float(f"{edge:.{digits}g}") for edge in edges]
+        if np.abs(rounded - edges).max() <= most:
             break
-    return texts
+    return [f"{edge:,.15g}" for edge in rounded]
 
 
 def item_names(task: Task) -> Sequence[str]:

@@ -15,6 +15,7 @@ class FoundTexts:
 
     kind: Literal["open"]
     encoding: str
+    most_bytes: int
     texts: tuple[str, ...]
 
 
@@ -41,7 +42,7 @@ def labels_fragment(found: FoundTexts, *, spell: bool) -> str:
     labels = f"{comment}labels = {literal(kept)}\n"
     if not spell:
         return labels
-    form = f'encoding = "spell"\ncode_bytes = {len(kept[0]) // 2}'
+    form = f'encoding = "spell"\ncode_bytes = {len(kept[0]) // 2}\nmost_bytes = {found.most_bytes}'
     return f'{labels}protocol = "discover"\n\n[open]\n{form}\n'
 
 

@@ -173,7 +173,12 @@ def _found_values(
         tables=(table,),
         columns={"label": names, **table.columns()},
         warning=_OVERFULL * estimate.overfull or ("" if names else _NONE_FOUND),
-        fields={"encoding": spec.encoding, "texts": names, "not_spelled_labels": missing},
+        fields={
+            "encoding": spec.encoding,
+            "most_bytes": spec.most_value_bytes,
+            "texts": names,
+            "not_spelled_labels": missing,
+        },
         errors=errors,
         error_fields=error_fields,
     )

@@ -232,7 +232,7 @@ class SeriesResults:
     def note(self) -> str:
         """What smoothing assumes, or why there is none."""
         bias = " ".join(next(iter(self.estimates.values())).notes) + " " if self.biased else ""
-        return bias + _NOTE if self.tables else "No round has released shares or means."
+        return bias + _NOTE if self.tables else "No round has released shares or means to smooth."
 
     @property
     def biased(self) -> bool:

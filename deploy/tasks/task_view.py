@@ -152,10 +152,15 @@ def parameter_rows(task: Task) -> list[tuple[str, str]]:
         added = f"{each} per user on average, by level"
     if dummies.clusters is not None:
         nulls = dummies.expected_sent - dummies.expected_per_user
+        up, down = map(rounded_up, Signed.of(task).influence)
         added = (
             f"clusters of {dummies.expected_per_user:.4g} reports per user on average, and "
-            f"{nulls:.4g} null reports; {_describe_influence(task)}"
+            f"{nulls:.4g} null reports; one dishonest submission moves an item by up to +{up} or "
+            f"-{down} users"
         )
+    least, *larger = map("{:,}".format, task.envelope_sizes)
+    average = f"{task.expected_envelope_bytes:,.0f} on average"
+    size = f"{least} to {larger[-1]}, {average}" if larger else least
     return [
         ("protocol", task.protocol),
         ("values", _describe_values(task)),
@@ -180,21 +185,8 @@ def parameter_rows(task: Task) -> list[tuple[str, str]]:
             else "none: anybody may submit any number of times",
         ),
         ("suite", task.suite),
-        ("bytes per user", _describe_sizes(task)),
+        ("bytes per user", size),
     ]
-
-
-def _describe_influence(task: Task) -> str:
-    """Say what one dishonest submission can do to the estimate of a task with clusters."""
-    up, down = map(rounded_up, Signed.of(task).influence)
-    return f"one dishonest submission moves an item by up to +{up} or -{down} users"
-
-
-def _describe_sizes(task: Task) -> str:
-    sizes = task.envelope_sizes
-    if len(sizes) == 1:
-        return f"{sizes[0]:,}"
-    return f"{sizes[0]:,} to {sizes[-1]:,}, {task.expected_envelope_bytes:,.0f} on average"
 
 
 def _describe_values(task: Task) -> str:

@@ -19,7 +19,7 @@ _FOLDERS: Final = ("protos", "common", *_PARTIES, "deploy")
 _MOST_LINES: Final = 600
 _PRODUCT_LINES: Final = 58_650
 _DEPLOY_LINES: Final = 22_400
-_TEST_LINES: Final = 50_900
+_TEST_LINES: Final = 51_350
 _EVERY_PARTY_HAS: Final = {"server.py", "servicer.py", "settings.py", "metrics.py"}
 """Files that each party has, under one name."""
 

@@ -114,11 +114,9 @@ def neighbour_shares(prefixes: NDArray[np.int64], shares: Vector) -> Vector:
     """
     total: Vector = shares.sum(axis=1, keepdims=True) - shares
     for place in range(prefixes.shape[1]):
-        rest = np.ascontiguousarray(np.delete(prefixes, place, axis=1))
-        same = np.zeros(len(prefixes), dtype=np.int64)
-        if rest.size:
-            _, same = np.unique(rest, axis=0, return_inverse=True)
-        sums = np.zeros((len(prefixes), BYTES))
+        rest = np.delete(prefixes, place, axis=1)
+        _, same = np.unique(rest, axis=0, return_inverse=True)
+        sums = np.zeros_like(shares)
         np.add.at(sums, same.ravel(), shares)
         total += sums[same.ravel()] - shares
     return total

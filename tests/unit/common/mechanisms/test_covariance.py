@@ -53,7 +53,7 @@ def test_sums_agree_with_single_shares_and_prefixes(name: str) -> None:
             assert stated == pytest.approx(grouped.of_prefixes(), rel=1e-9, abs=1e-12)
         own = np.kron(np.eye(2), np.ones((size // 2, size // 2)))
         expected = (matrix * own).sum(axis=1)
-        assert expected == pytest.approx(grouped.with_group_totals(), rel=1e-9, abs=1e-15)
+        assert expected == pytest.approx(grouped.with_group_totals, rel=1e-9, abs=1e-15)
 
 
 @pytest.mark.parametrize(
@@ -66,8 +66,8 @@ def test_interpolated_prefixes_follow_the_exact_ones(name: str, size: int, group
 
     The standard error of a prefix is then exact to 5 %, or 10 % for square waves.
     """
-    items: dict[str, Any] = {"domain_size": size // groups * groups, "labels": ()}
-    task = protocol_task(name, **items, local_epsilon=6.0)
+    fields: dict[str, Any] = {"domain_size": size // groups * groups, "labels": ()}
+    task = protocol_task(name, **fields, local_epsilon=6.0)
     size, rng = task.domain_size, np.random.default_rng(4)
     skewed = np.random.default_rng(3).zipf(1.5, size).clip(max=size) * 1.0
     spikes = np.ones(size)

@@ -172,6 +172,16 @@ def test_a_domain_that_does_not_fit_is_refused(fields: dict[str, Any], rule: str
         _broken_down(**fields)
 
 
+def test_groups_have_the_same_labels_in_one_order() -> None:
+    """Otherwise results would name a group's values by another's labels."""
+    task = _broken_down()
+    swapped = (*task.labels[:4], task.labels[5], task.labels[4])
+    with pytest.raises(
+        TaskError, match="label of item 4 must name its group, FR, and then the same"
+    ):
+        dataclasses.replace(task, labels=swapped)
+
+
 def test_edges_survive_a_task_s_bytes() -> None:
     """The bytes are ASCII whatever the unit."""
     spec = dataclasses.replace(_LOGARITHMIC, unit="°C")

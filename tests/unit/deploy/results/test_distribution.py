@@ -160,6 +160,48 @@ def test_intervals_within_a_group_solve_fieller_s_equation() -> None:
             assert z == pytest.approx(abs(below - 0.3) * total / math.sqrt(error), rel=1e-5)
 
 
+@pytest.mark.parametrize(("share", "known"), [(0.02, True), (0.0185, False), (0.001, False)])
+def test_a_group_is_known_if_its_share_is_above_0_for_all_at_once(
+    share: float,
+    known: bool,  # noqa: FBT001  # the claim
+) -> None:
+    """
+    The total of 5 of 10 cells has a standard error of .00866 among uniform dummies.
+
+    Of two groups, 95 % for both at once take 2.24 standard errors, .0194; 1.96 are .0170.
+    """
+    task = _task(breakdown=_COUNTRIES)
+    shares = tuple((1 - share) * each for each in _SHARES) + tuple(share * each for each in _SHARES)
+    found = _exact(task, shares)
+    _, small = Distribution.of_groups(found.histogram, found, task)
+
+    assert known == small.is_known
+
+
+def test_intervals_are_as_wide_as_the_noise_of_clusters_needs() -> None:
+    """Half-widths of single shares are used where they exceed those of the normal distribution."""
+    task = _task()
+    found = _exact(task)
+    wide = dataclasses.replace(found.histogram, half_widths=np.linspace(0.0, 30.0, 301))
+    below = [
+        Distribution.of_groups(each, found, task)[0].cumulative for each in (wide, found.histogram)
+    ]
+    widths = [each.high - each.low for each in below]
+
+    ratio = wide.half_width(0.95) / found.histogram.half_width(0.95)
+    assert ratio > 1.1
+    assert widths[0][:4] == pytest.approx(ratio * widths[1][:4])
+
+
+def test_printed_edges_are_those_given() -> None:
+    """Others are rounded by less than a hundredth of a bucket."""
+    given = EdgesSpec(spacing="given", given=(0.0, 12570.0, 50270.5, 125140.0))
+    computed = EdgesSpec(low=12345.0, high=12346.0, buckets=3)
+
+    assert ["12,570 to 50,270.5", "50,270.5 to 125,140"] == value_names(_task(edges=given))[1:]
+    assert "12,345.333 to 12,345.667" == value_names(_task(edges=computed))[1]
+
+
 def test_a_group_without_users_has_no_shares() -> None:
     """Its intervals are infinite; it has no table and no quantiles."""
     task = _task(breakdown=_COUNTRIES, edges=None, labels=("flu", "cold"))
@@ -192,6 +234,8 @@ def test_a_view_has_tables_columns_and_json_of_the_questions() -> None:
     assert [0.1, 0.3, 0.7, 0.9, 1] == pytest.approx(view.columns["cumulative_share"])
     assert [0, 2, 4, 6, 8] == view.columns["lower_edge"]
     assert {5} == {len(column) for column in view.columns.values()}
+    expected = [math.sqrt(3 * k * (5 - k) / 25 / 10_000) for k in range(1, 6)]
+    assert expected == pytest.approx(view.columns["cumulative_error"], rel=1e-6)
 
 
 def test_names_of_buckets_tell_them_apart() -> None:

@@ -1,3 +1,4 @@
+import dataclasses
 import json
 import tomllib
 from pathlib import Path
@@ -10,11 +11,11 @@ from deploy.cli import app
 from deploy.results.export import read_result
 from deploy.results.found_labels import FoundTexts, labels_fragment
 
-_HASHES = FoundTexts(kind="open", encoding="hash", texts=("00ff" * 4, "11ee" * 4))
+_HASHES = FoundTexts(kind="open", encoding="hash", most_bytes=255, texts=("00ff" * 4, "11ee" * 4))
 
 
 def _texts(*texts: str) -> FoundTexts:
-    return FoundTexts(kind="open", encoding="text", texts=texts)
+    return FoundTexts(kind="open", encoding="text", most_bytes=8, texts=texts)
 
 
 def test_found_texts_become_labels_that_devices_can_send() -> None:
@@ -28,7 +29,7 @@ def test_found_texts_become_labels_that_devices_can_send() -> None:
 
 def test_found_hashes_become_a_task_that_spells(tmp_path: Path) -> None:
     """The command writes it; its length of a code is that of the hashes."""
-    fields = {"kind": "open", "encoding": "hash", "texts": _HASHES.texts, "more": 1}
+    fields = dataclasses.asdict(_HASHES) | {"more": 1}
     result, output = tmp_path / "result.json", tmp_path / "spell.toml"
     result.write_text(json.dumps(fields), encoding="utf-8")
     arguments = ["discover-labels", str(result), "--spell", "--output", str(output)]
@@ -36,7 +37,7 @@ def test_found_hashes_become_a_task_that_spells(tmp_path: Path) -> None:
 
     assert 0 == outcome.exit_code, outcome.output
     written = tomllib.loads(output.read_text(encoding="utf-8"))
-    assert {"encoding": "spell", "code_bytes": 8} == written["open"]
+    assert {"encoding": "spell", "code_bytes": 8, "most_bytes": 255} == written["open"]
     assert ("discover", list(_HASHES.texts)) == (written["protocol"], written["labels"])
 
 

@@ -11,9 +11,9 @@ from syrupy.assertion import SnapshotAssertion
 
 from common.errors import SettingsError
 from common.mechanisms.registry import rappor_of
-from common.messages.result import BitTable, Histogram, Means
+from common.messages.result import BitTable, FoundValues, Histogram, Means
 from common.protocols import Kind
-from common.task.draft import TextDraft
+from common.task.draft import OpenDraft, TextDraft
 from common.task.specs import KeyValueSpec, spec_as
 from common.task.task import Task
 from deploy.commands.result import print_estimates
@@ -200,3 +200,26 @@ def test_a_view_is_printed(name: str, snapshot: SnapshotAssertion) -> None:
 
     assert snapshot == printed(partial(print_estimates, view), width=120)
     assert snapshot == (list(view.columns), list(view.fields), view.error_fields)
+
+
+def test_texts_that_were_not_spelled_are_counted() -> None:
+    """The share that is found for sure is a lower bound; there is no least share."""
+    hashes = ("ba7816bf8f01cfea", "11ee" * 4)
+    form = OpenDraft(encoding="spell", most_bytes=12)
+    task = kind_task("discover", open=form, labels=hashes)
+    one = np.array([0.01])
+    found = FoundValues(
+        values=(b"abc",),
+        shares=one,
+        standard_errors=one / 10,
+        reports=np.full(12, 9),
+        sure_share=0.002,
+        least_share=0.0,
+        expected_false=0.0,
+    )
+    view = result_view(found, task, most=9)
+
+    [rare, missing] = view.tables[0].notes
+    assert rare.endswith("hold is found with at least 95\N{NO-BREAK SPACE}% probability.")
+    assert "Texts of 1 of 2 hashes were not found." == missing
+    assert list(hashes[1:]) == view.fields["not_spelled_labels"]

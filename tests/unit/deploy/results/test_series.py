@@ -128,7 +128,7 @@ def test_a_series_without_results_is_shown(tmp_path: Path) -> None:
     series, results = month(tmp_path)
     empty = replace(results, estimates={}, costs={})
 
-    assert "No round has released shares or means." in printed(empty.show)
+    assert "No round has released shares or means to smooth." in printed(empty.show)
     assert "<circle" not in series_page(series, empty, version="1")
     assert {} == empty.columns()
 

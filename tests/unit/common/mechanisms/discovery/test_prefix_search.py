@@ -234,3 +234,5 @@ def test_the_expected_number_of_false_values_is_the_tail_of_all_candidates() -> 
 
     assert 256 * stats.binom.sf(critical, n_usable, 1 / 257) == pytest.approx(found.expected_false)
     assert planned_share(spec, n_usable) == pytest.approx(found.sure_share, rel=1e-6)
+    least = ((critical + 1) / n_usable - mechanism.q) / (mechanism.p - mechanism.q)
+    assert least == pytest.approx(found.least_share)
