@@ -203,8 +203,11 @@ def add_sentinels(
     if staged is not None:
         raise BatchStateError("the task's batch has arrived; register sentinels before that")
     if new:
-        before = [leaf for sentinel in sentinels(connection, digest) for leaf in sentinel.leaves]
-        _check_leaves_differ(before, new)
+        # A repeated leaf would make one report count for two sentinels.
+        every = [leaf for sentinel in sentinels(connection, digest) for leaf in sentinel.leaves]
+        every += [leaf for leaves in new for leaf in split(leaves)]
+        if repeated := len(every) - len(set(every)):
+            raise WireError(f"{repeated} leaves are repeated")
         _insert_sentinels(connection, digest, new, limit, acknowledged=acknowledged)
     connection.executemany(
         "UPDATE sentinels SET acknowledged = 1 WHERE task_digest = ? AND leaves = ?",
@@ -218,13 +221,6 @@ def _acknowledged(connection: sqlite3.Connection, digest: TaskDigest, leaves: by
         "SELECT acknowledged FROM sentinels WHERE task_digest = ? AND leaves = ?", (digest, leaves)
     ).fetchone()
     return None if row is None else bool(row[0])
-
-
-def _check_leaves_differ(before: Sequence[bytes], new: Sequence[bytes]) -> None:
-    """Refuse repeated leaves, since one report would otherwise count for two sentinels."""
-    every = [*before, *(leaf for leaves in new for leaf in split(leaves))]
-    if len(set(every)) != len(every):
-        raise WireError(f"{len(every) - len(set(every))} leaves are repeated")
 
 
 def _insert_sentinels(

@@ -159,7 +159,9 @@ def _predicted(law: ClusterLaw, target: ClusterTarget) -> Iterator[_Candidate]:
     else:
         return
     by_room = law.by_room(scaled)
-    for filled in _choices(len(by_room)):
+    padded: list[tuple[float, ...]] = [()] if len(by_room) == 1 else []
+    # Large rooms are filled at least as often.
+    for filled in [*padded, *combinations_with_replacement(_FILLED, len(by_room))]:
         extra = 0.0
         for _ in range(2):
             lost = _log_loss(slopes, by_room * math.exp(extra), filled, target)
@@ -168,12 +170,6 @@ def _predicted(law: ClusterLaw, target: ClusterTarget) -> Iterator[_Candidate]:
         with contextlib.suppress(TaskError):  # too many trials, or lengths
             spec = _spec(law, filled, scale, target)
             yield _Candidate(law=law, filled=filled, scale=scale, slope=slope, spec=spec)
-
-
-def _choices(rooms: int) -> list[tuple[float, ...]]:
-    """Return probabilities that rooms are filled; large rooms are filled at least as often."""
-    padded: list[tuple[float, ...]] = [()] if rooms == 1 else []
-    return padded + list(combinations_with_replacement(_FILLED, rooms))
 
 
 def _log_loss(

@@ -1,21 +1,18 @@
 """Designs for ordered buckets: flat histograms, and hierarchies whose fan-out is chosen. Pure."""
 
-import dataclasses
 import math
 from typing import Final
 
-from analyzer.task_builder import complete
 from common.accounting.composition import composed_epsilon
 from common.accounting.epsilon_search import gaussian_mu
 from common.errors import PlanError, TaskError
 from common.mechanisms.hierarchy import Hierarchy
 from common.mechanisms.weights import ResponseWeights
 from common.task.domain_spec import hierarchy_sizes
-from common.task.draft import TaskDraft
 from common.task.dummy_spec import DummySpec
 from common.task.task import envelope_bytes
 from deploy.planning.design import within_caps
-from deploy.planning.requirements import UNUSED_KEY, Requirements, item_report
+from deploy.planning.requirements import Requirements, item_report
 from deploy.planning.search import search_protocols, tight_design
 from deploy.planning.shuffler_noise import CLAIM_ROOM
 from deploy.planning.value_design import ValueDesign
@@ -38,7 +35,7 @@ def ordered_designs(target: Requirements) -> tuple[list[ValueDesign], dict[str, 
     and some ten evaluations of a hierarchy's ε, a second each.
     """
     _, flat, left_out = search_protocols(target)
-    designs = [_of_draft(design.draft, target, design.note) for design in flat]
+    designs = [ValueDesign.of(design.draft, target, note=design.note) for design in flat]
     try:
         designs.append(hierarchy_design(target))
     except PlanError as error:
@@ -51,24 +48,7 @@ def ordered_design(protocol: str, target: Requirements) -> ValueDesign:
     if protocol == "hierarchy":
         return hierarchy_design(target)
     design = tight_design(protocol, target)
-    return _of_draft(design.draft, target, design.note)
-
-
-def _of_draft(draft: TaskDraft, target: Requirements, note: str = "") -> ValueDesign:
-    """Return the design of a draft's task; raise TaskError if the draft breaks a rule."""
-    alone = dataclasses.replace(draft, population="")  # its budget follows from the plan
-    task = complete(alone, analyzer_key=UNUSED_KEY, nonce=bytes(32))
-    return ValueDesign(
-        protocol=draft.protocol,
-        target=target,
-        buckets=draft.buckets,
-        local_epsilon=task.local_epsilon,
-        dummies=task.dummies,
-        shuffler=task.shuffler,
-        note=note,
-        base=draft,
-        task=task,
-    )
+    return ValueDesign.of(design.draft, target, note=design.note)
 
 
 def hierarchy_design(target: Requirements) -> ValueDesign:
@@ -137,7 +117,7 @@ def _calibrated(fan_out: int, dummies: float, target: Requirements) -> ValueDesi
             "hierarchy", local_epsilon=math.inf, buckets=fan_out, dummies_per_user=dummies
         )
         try:
-            design = _of_draft(draft, target)
+            design = ValueDesign.of(draft, target)
         except TaskError:  # nothing is certified with so few dummies
             dummies *= 4
             continue

@@ -4,7 +4,7 @@ import dataclasses
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final, Self
 
 import numpy as np
 
@@ -46,6 +46,24 @@ class ValueDesign(Design):
 
     base: TaskDraft
     task: Task
+
+    @classmethod
+    def of(cls, draft: TaskDraft, target: Requirements, **facts: Any) -> Self:  # noqa: ANN401  # of a Design
+        """Return the design of a draft's task; raise TaskError if the draft breaks a rule."""
+        noiseless = math.isinf(draft.local_epsilon)  # its budget follows from the plan
+        alone = dataclasses.replace(draft, population="") if noiseless else draft
+        task = complete(alone, analyzer_key=UNUSED_KEY, nonce=bytes(32))
+        return cls(
+            protocol=draft.protocol,
+            target=target,
+            buckets=draft.buckets,
+            local_epsilon=task.local_epsilon,
+            dummies=task.dummies,
+            shuffler=task.shuffler,
+            base=draft,
+            task=task,
+            **facts,
+        )
 
     @property
     def bytes_per_user(self) -> int:
@@ -129,18 +147,13 @@ def _design_at(protocol: str, local_epsilon: float, target: Requirements) -> Val
         if texts is None:
             return None
         draft = dataclasses.replace(draft, texts=texts, local_epsilon=0.0)
-    task = complete(draft, analyzer_key=UNUSED_KEY, nonce=bytes(32))
-    if task.central_epsilon > target.central_epsilon or task.local_epsilon > target.local_cap:
-        return None
-    return ValueDesign(
-        protocol=protocol,
-        target=target,
-        local_epsilon=task.local_epsilon,
-        biased=protocol in BIASED,
-        floor=target.kind == "string" and not draft.labels,
-        base=draft,
-        task=task,
+    floor = target.kind == "string" and not draft.labels
+    design = ValueDesign.of(draft, target, biased=protocol in BIASED, floor=floor)
+    fits = (
+        design.task.central_epsilon <= target.central_epsilon
+        and design.local_epsilon <= target.local_cap
     )
+    return design if fits else None
 
 
 def _with_noise(texts: TextDraft | None, bits: int, local_epsilon: float) -> TextDraft | None:

@@ -8,9 +8,7 @@ import numpy as np
 
 from common.mechanisms.base import Vector
 from common.messages.result import Histogram
-from deploy.results.distribution import root
 
-HALF: Final = 0.5
 TOP: Final = 50
 """Number of most frequent items over which the `top50` and relative errors are averaged."""
 
@@ -64,22 +62,13 @@ def histogram_errors(histogram: Histogram, truth: Vector) -> dict[str, float]:
     }
 
 
-def prefix_errors(
-    unrefined: Vector, refined: Vector, truth: Vector, edges: Vector
-) -> dict[str, float]:
-    """
-    Return the errors of shares below an edge, averaged over edges, and of the median, by name.
-
-    The median's is relative to the true median.
-    """
+def prefix_errors(unrefined: Vector, refined: Vector, truth: Vector) -> dict[str, float]:
+    """Return the mean squared errors of shares below an edge, averaged over edges, by name."""
     below = np.cumsum(truth)
-    middle = root(np.append(0.0, below) - HALF, edges)
-    found: dict[str, float] = {}
-    for name, shares in (("", unrefined), ("_refined", refined)):
-        sums = np.cumsum(shares)
-        found[f"mse{name}"] = mse(sums, below)
-        found[f"median_mse{name}"] = (root(np.append(0.0, sums) - HALF, edges) / middle - 1) ** 2
-    return found
+    return {
+        "mse": mse(np.cumsum(unrefined), below),
+        "mse_refined": mse(np.cumsum(refined), below),
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -157,7 +157,7 @@ def _repeat_items(task: Task, users: Counts, seed: Seed, *, one_by_one: bool) ->
     if task.edges is not None:
         covariance = ShareCovariance.of(task, histogram.refined, mixture)
         shares = covariance.summing_to_one(histogram.frequencies)
-        errors = prefix_errors(shares, histogram.refined, truth, task.edges.edges)
+        errors = prefix_errors(shares, histogram.refined, truth)
         theory = prefix_variances(task, n_users)
     return Repeat(
         seconds=seconds,

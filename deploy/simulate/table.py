@@ -40,7 +40,7 @@ _TEXT_HEADINGS: Final = {"protocol", "by", "parameters", "value"}
 """Headings of text columns, which are aligned left; numbers are aligned right."""
 _UNITS: Final = {
     "categorical": "shares",
-    "ordered": "shares below an edge, and of the median relative to the true one",
+    "ordered": "shares below an edge",
     "string": "shares of candidates",
     "open": "shares of the values found",
     "mean": "a mean",
@@ -63,8 +63,6 @@ _COLUMNS: Final = {
     "theory": ("theory", ""),
     "refined": ("mse_refined", ".3g"),
     "shrunk": ("mse_shrunk", ".3g"),
-    "median": ("median_mse", ".3g"),
-    "refined median": ("median_mse_refined", ".3g"),
     "sure from": ("sure_share", ".2%"),
     "found": ("found", ".1%"),
     "false": ("false", ".3g"),

@@ -83,7 +83,7 @@ def test_prefixes_of_every_protocol_err_as_predicted() -> None:
 
     for name, fields in found.items():
         assert 1 / 3 < fields["mse"] / fields["mse_theory"] < 3, name
-        assert {"median_mse", "mse_refined", "median_mse_refined"} < fields.keys()
+        assert "mse_refined" in fields
     assert found["hierarchy"]["mse"] < found["ldp-sw"]["mse"] / 10
     assert "shares below an edge" in printed(partial(show, rows))
 
