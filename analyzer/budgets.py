@@ -140,18 +140,15 @@ class ReleaseBudgets:
     async def _released(self, entry: LedgerEntry) -> BudgetedRelease:
         release = self._past.get(entry.task_digest)
         if release is None:
-            task = await self._task(entry)
+            signed = await self._store.run(task_table.find, entry.task_digest)
+            if signed is None:
+                raise LedgerError(f"the task of ledger entry {entry.entry} is missing")
+            task = Task.from_bytes(signed.task_bytes)
             release = await asyncio.to_thread(
                 BudgetedRelease.of, task, entry.n_users, entry.n_refused
             )
             self._past[entry.task_digest] = release
         return release
-
-    async def _task(self, entry: LedgerEntry) -> Task:
-        signed = await self._store.run(task_table.find, entry.task_digest)
-        if signed is None:
-            raise LedgerError(f"the task of ledger entry {entry.entry} is missing")
-        return Task.from_bytes(signed.task_bytes)
 
 
 def population_budgets(

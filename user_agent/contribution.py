@@ -132,7 +132,9 @@ class _Items:
 
     def _item(self, text: str, labels: Sequence[str], size: int) -> int:
         """Parse an item's label or number. Labels take precedence: they may consist of digits."""
-        labels = [self._without_group(normalize(label)) for label in labels]
+        labels = list(map(normalize, labels))
+        if self._breakdown:
+            labels = [label.partition(GROUP_SEPARATOR)[2] for label in labels]
         if text in labels:
             return labels.index(text)
         if text.isascii() and text.isdecimal() and len(text) <= _ITEM_DIGITS:
@@ -141,9 +143,6 @@ class _Items:
         if 0 < len(labels) <= _LISTED_LABELS:
             known = f"one of {', '.join(labels)}, or "
         raise ValueRangeError(f"a value must be {known}an item's number, from 0 to {size - 1}")
-
-    def _without_group(self, label: str) -> str:
-        return label.split(GROUP_SEPARATOR, 1)[1] if self._breakdown else label
 
 
 class _Texts:

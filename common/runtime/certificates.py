@@ -214,18 +214,16 @@ class Authority:
             alternatives = x509.SubjectAlternativeName([_general_name(name) for name in names])
         except ValueError as error:
             raise SettingsError("a host must be an ASCII name or an IP address") from error
+        # It tells this authority from others with the same name.
+        identifier = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
         certificate = (
             _builder(_named(party), self.certificate.parsed.subject, key, times, authority=False)
             .add_extension(alternatives, critical=False)
-            .add_extension(self._key_identifier(), critical=False)
+            .add_extension(identifier, critical=False)
             .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
             .sign(self._key, hashes.SHA256())
         )
         return _saved(folder, party, certificate, key)
-
-    def _key_identifier(self) -> x509.AuthorityKeyIdentifier:
-        """Return what distinguishes this authority from others with the same name."""
-        return x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
 
     def __repr__(self) -> str:
         return f"Authority({self.certificate.fingerprint[:16]})"
