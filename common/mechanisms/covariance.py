@@ -111,18 +111,24 @@ class ShareCovariance:
         """
         return self._debiased_with(weights) - self._correction * (self._with_total @ weights)
 
-    @cached_property
     def with_group_totals(self) -> Vector:
         """
-        Each share's covariance with the sum of its group's shares, shape (domain_size,).
+        Return each share's covariance with the sum of its group's shares, shape (domain_size,).
 
         Cost: that of `with_sum` for each group.
         """
+        parts = self._with_total.reshape(self.groups, -1).sum(axis=1)
+        together = np.repeat(parts, self.mechanism.domain_size // self.groups)
+        found: Vector = self._debiased_with_groups - self._correction * together
+        return found
+
+    @cached_property
+    def _debiased_with_groups(self) -> Vector:
         found = np.empty(self.mechanism.domain_size)
         for items in np.split(np.arange(len(found)), self.groups):
             member = np.zeros(len(found))
             member[items] = 1.0
-            found[items] = self.with_sum(member)[items]
+            found[items] = self._debiased_with(member)[items]
         return found
 
     def _debiased_with(self, weights: Vector) -> Vector:
@@ -139,7 +145,10 @@ class ShareCovariance:
         means = self.shares * (maps.base @ weights + maps.gain * weights)
         users = n * kept**2 * (maps.base * means.sum() + maps.gain * means)
         dummies = mixture.n_dummies * maps.dummy * (maps.dummy @ weights)
-        named = mixture.item_variance * self._named(weights, weights.sum())
+        named = mixture.item_variance * weights
+        if self.total_is_known:
+            size = mechanism.domain_size
+            named = (named - named.sum() / size) * size / (size - 1)
         total: Vector = square - users - dummies + named
         return total / (n * kept * maps.gain) ** 2
 
@@ -157,65 +166,45 @@ class ShareCovariance:
         errors are then exact to some 5 %. Otherwise it is exact. Shape (domain_size,). Cost: that
         of `with_sum` for each of these prefixes.
         """
-        if isinstance(self.mechanism, LocalHashing | SquareWave):
-            return np.maximum(self._interpolated_prefixes(), 0.0)
         together = np.cumsum(self._with_total.reshape(self.groups, -1), axis=1).ravel()
         removed = together**2 / (self._with_total.sum() or 1.0)
         return np.maximum(self._debiased_prefixes() - removed, 0.0)
 
     def _debiased_prefixes(self) -> Vector:
+        """
+        Return variances of prefixes before `summing_to_one`, by a model of covariances.
+
+        By the model, items i and j of a group have the covariance a_i + a_j + b, which follows from
+        each one's covariance with its group's total. It is exact for randomized response. Of hashed
+        reports, what it leaves of exact variances is interpolated.
+        """
         mechanism, mixture, groups = self.mechanism, self.mixture, self.groups
         if isinstance(mechanism, Hierarchy):
             return mechanism.prefix_variances(mixture.n_real)
+        single = mechanism.variance(self.shares, mixture).reshape(groups, -1)
         if isinstance(mechanism, UnaryEncoding | StringHashing):
-            variances = mechanism.variance(self.shares, mixture).reshape(groups, -1)
-            return np.cumsum(variances, axis=1).ravel()
-        q, gain, size = cast("Grr", mechanism).q, self._linear.gain, mechanism.domain_size // groups
-        n, kept = mixture.n_real, mixture.keep_probability
-        items: Vector = np.tile(np.arange(1.0, size + 1), groups)
-        held = np.cumsum(self.shares.reshape(groups, size), axis=1).ravel()
-        share = items / mechanism.domain_size
-        users = kept * (q * items + gain * held) - kept**2 * (
-            (q * items) ** 2 + 2 * q * items * gain * held + gain**2 * held
-        )
-        named = mixture.item_variance * self._named(items, items**2)
-        total = n * users + mixture.n_dummies * share * (1 - share) + named
-        return np.asarray(total / (n * kept * gain) ** 2)
-
-    def _interpolated_prefixes(self) -> Vector:
-        """
-        Interpolate what a model leaves of exact variances of prefixes.
-
-        By the model, hashed shares i and j of a group have the covariance a_i + a_j + b, which
-        follows from each one's covariance with its group's total.
-        """
-        size = self.mechanism.domain_size // self.groups
+            return np.cumsum(single, axis=1).ravel()
+        with_group, size = self._debiased_with_groups.reshape(groups, -1), single.shape[1]
+        others, items = with_group - single, np.arange(1.0, size + 1)
+        model: Vector = np.cumsum(single, axis=1) + (items - 1) / max(
+            1, (size - 1) * (size - 2)
+        ) * (2 * (size - 1) * np.cumsum(others, axis=1) - items * others.sum(axis=1, keepdims=True))
+        model[:, -1] = with_group.sum(axis=1)  # also of two items, where the formula is 0 / 0
+        if isinstance(mechanism, Grr):
+            return model.ravel()
+        model *= isinstance(mechanism, LocalHashing)
         n_cells = len(self._linear.channel.scale)
-        number = min(_MOST_PREFIXES, max(_FEWEST_PREFIXES, _MOST_CELLS // n_cells)) // self.groups
+        number = min(_MOST_PREFIXES, max(_FEWEST_PREFIXES, _MOST_CELLS // n_cells)) // groups
         places = np.unique(np.linspace(0, size - 1, max(2, min(number, size))).astype(np.int64))
-        single = self.of_shares().reshape(self.groups, size)
-        with_group = self.with_group_totals.reshape(self.groups, size)
-        totals, others = with_group.sum(axis=1), with_group - single
-        pairs, items = max(1, (size - 1) * (size - 2)), np.arange(1.0, size + 1)
-        model = np.cumsum(single, axis=1) + (items - 1) / pairs * (
-            2 * (size - 1) * np.cumsum(others, axis=1) - items * others.sum(axis=1, keepdims=True)
-        )
-        model *= isinstance(self.mechanism, LocalHashing)
-        found, every = [], np.arange(self.groups * size)
-        for group in range(self.groups):
-            ends = group * size + places[1:-1]
-            inner = self.of_sums(
-                ((group * size <= every) & (every <= end)).astype(np.float64) for end in ends
-            )
-            sums = np.array([single[group, 0], *inner, *[totals[group]] * (size > 1)])
+        found, every = [], np.arange(groups * size)
+        for group, total in enumerate(with_group.sum(axis=1)):
+            sums = [single[group, 0], *[total] * (size > 1)]
+            for end in group * size + places[1:-1]:
+                weights = ((group * size <= every) & (every <= end)).astype(np.float64)
+                sums.insert(-1, weights @ self._debiased_with(weights))
             left = np.interp(np.arange(size), places, sums - model[group, places])
             found.append(model[group] + left)
         return np.concatenate(found)
-
-    def _named(self, own: Vector, total: float | Vector) -> Vector:
-        """Return `own`; if the dummies' total is known, less an equal part of `total`, scaled."""
-        size = self.mechanism.domain_size
-        return (own - total / size) * size / (size - 1) if self.total_is_known else own
 
     @cached_property
     def _linear(self) -> _Linear:

@@ -79,7 +79,7 @@ class Distribution:
         covariance = ShareCovariance.of(task, estimate.refined, mixture_of_result(task, batch))
         shares, variances = covariance.summing_to_one(estimate.frequencies), covariance.of_shares()
         prefixes = covariance.of_prefixes() if task.edges else np.zeros(0)
-        with_totals = covariance.with_group_totals
+        with_totals = covariance.with_group_totals()
         half_width, known_from = (
             max(estimate.half_width(confidence), interval_half_width(confidence))
             for confidence in (CONFIDENCE, simultaneous_confidence(CONFIDENCE, task.groups))

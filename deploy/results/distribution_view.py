@@ -33,14 +33,12 @@ def value_names(task: Task) -> list[str]:
         if not task.breakdown:
             return names
         return [name.partition(GROUP_SEPARATOR)[2] or name for name in names]
-    edges = _written(task.edges)
-    names = [f"{low} to {high}" for low, high in itertools.pairwise(edges)]
-    if task.edges.outside == "clip":
-        names[0], names[-1] = f"below {edges[1]}", f"from {edges[-2]}"
-    return names
+    rounded = _rounded(task.edges)
+    ends = rounded[:: len(rounded) - 1] if task.edges.outside == "clip" else ()
+    return [_range_name(low, high, ends) for low, high in itertools.pairwise(rounded)]
 
 
-def _written(spec: EdgesSpec) -> list[str]:
+def _rounded(spec: EdgesSpec) -> list[float]:
     """Return given edges, and others rounded by less than a hundredth of the narrowest bucket."""
     edges = spec.edges
     most = 0.0 if spec.spacing == "given" else np.diff(edges).min() / 100
@@ -48,7 +46,7 @@ def _written(spec: EdgesSpec) -> list[str]:
         rounded = [float(f"{edge:.{digits}g}") for edge in edges]
         if np.abs(rounded - edges).max() <= most:
             break
-    return [f"{edge:,.15g}" for edge in rounded]
+    return rounded
 
 
 def item_names(task: Task) -> Sequence[str]:
@@ -115,8 +113,7 @@ def distribution_view(
     if task.breakdown is not None:
         names, shares = value_names(task), Distribution.totals(found)
         texts = {"title": f"Share of users by {task.breakdown.attribute}", "value": "share"}
-        users = {"users": _users(shares, questions.batch.n_users)}
-        tables.append(_table([*groups], shares, name=task.breakdown.attribute, more=users, **texts))
+        tables.append(_table([*groups], shares, name=task.breakdown.attribute, **texts))
         fields["groups"] = _rows(shares, [{"group": group} for group in groups])
         largest = np.argsort(-shares.value, kind="stable")[:_GROUP_TABLES]
         for group, each in [[*groups.items()][place] for place in largest if not task.edges]:
@@ -164,12 +161,11 @@ def _of_numbers(
         if alone and truth is not None:
             texts["truth"] = np.interp(asked, np.append(0.0, np.cumsum(truth)), edges.edges)
     else:
-        names = [_range_name(low, high, edges) for low, high in asked]
+        ends = edges.edges[[0, -1]].tolist() if edges.outside == "clip" else ()
+        names = [_range_name(low, high, ends) for low, high in asked]
         keys = [{"from": low, "to": high} for low, high in asked]
         parts = [each.ranges(asked) for each in groups.values()]
         texts |= {"title": f"Share of users in ranges{unit}", "name": "range", "value": "share"}
-        if alone:
-            texts["more"] = {"users": _users(parts[0], questions.batch.n_users)}
     whole = _joined(parts)
     if not alone:
         names = [f"{group}{GROUP_SEPARATOR}{name}" for group in groups for name in names]
@@ -180,12 +176,11 @@ def _of_numbers(
     return _table(names, whole, notes=(note,), **texts), _rows(whole, keys)
 
 
-def _range_name(low: float, high: float, edges: EdgesSpec) -> str:
-    """Return a range's name, which is open at the ends where a task clips numbers."""
-    ends = edges.edges[[0, -1]] if edges.outside == "clip" else ()
+def _range_name(low: float, high: float, ends: Sequence[float]) -> str:
+    """Return a range's name; at `ends`, those of edges where a task clips numbers, it is open."""
     if high in ends:
-        return "all" if low in ends else f"from {low:,.12g}"
-    return f"below {high:,.12g}" if low in ends else f"{low:,.12g} to {high:,.12g}"
+        return "all" if low in ends else f"from {low:,.15g}"
+    return f"below {high:,.15g}" if low in ends else f"{low:,.15g} to {high:,.15g}"
 
 
 def _joined(parts: Sequence[Estimated]) -> Estimated:
@@ -201,15 +196,6 @@ def _table(names: Sequence[str], found: Estimated, **texts: Any) -> EstimateTabl
         shown=range(min(len(names), _MAX_ROWS)),
         **texts,
     )
-
-
-def _users(shares: Estimated, n_users: int) -> list[str]:
-    """Return numbers of users with intervals, as texts."""
-    texts = [
-        f"{n_users * value:,.0f} ({n_users * low:,.0f} … {n_users * high:,.0f})"
-        for value, low, high in zip(*shares, strict=True)
-    ]
-    return [text.replace("-", "\N{MINUS SIGN}") for text in texts]
 
 
 def _rows(found: Estimated, keys: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -53,7 +53,7 @@ def test_sums_agree_with_single_shares_and_prefixes(name: str) -> None:
             assert stated == pytest.approx(grouped.of_prefixes(), rel=1e-9, abs=1e-12)
         own = np.kron(np.eye(2), np.ones((size // 2, size // 2)))
         expected = (matrix * own).sum(axis=1)
-        assert expected == pytest.approx(grouped.with_group_totals, rel=1e-9, abs=1e-15)
+        assert expected == pytest.approx(grouped.with_group_totals(), rel=1e-9, abs=1e-15)
 
 
 @pytest.mark.parametrize(
