@@ -263,7 +263,7 @@ async def test_texts_that_nobody_listed_are_found_and_spelled(
     )
     assert fragment["labels"] == [value.hex() for value in hashes.values]
     assert "spell" == fragment["open"]["encoding"]
-    draft = OpenDraft(**fragment["open"], most_bytes=24)
+    draft = OpenDraft(**fragment["open"])
     _, spelled = await collect_open(labels=tuple(fragment["labels"]), open=draft)
 
     codes = {code_of(text.encode(), 8): share for text, share in truth.items()}
