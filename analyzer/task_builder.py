@@ -108,6 +108,11 @@ def _with_all_items(draft: TaskDraft) -> TaskDraft:
         size = draft.edges.size
     if draft.breakdown is not None:
         groups = draft.breakdown.groups
+        if size < 2:  # noqa: PLR2004  # a group's items
+            raise TaskError(
+                f"domain_size is {size} or left out; with a breakdown it is the number of items of "
+                "one group, at least 2"
+            )
         size *= len(groups)
         labels = tuple(f"{group}{GROUP_SEPARATOR}{label}" for group in groups for label in labels)
     return dataclasses.replace(draft, domain_size=size, labels=labels)

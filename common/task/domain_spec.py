@@ -150,6 +150,8 @@ class BreakdownSpec:
 
     def __post_init__(self) -> None:
         check_printable("attribute", self.attribute, _MAX_CHARACTERS, ascii_only=False)
+        if not self.attribute:
+            raise TaskError("attribute is empty; it must name what the groups are, such as country")
         check_int_range("the number of groups", len(self.groups), 2, MAX_GROUPS)
         if len({*self.groups}) < len(self.groups):
             raise TaskError("two groups of the breakdown have the same name")

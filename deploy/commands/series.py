@@ -147,6 +147,7 @@ def forecast(
     """
     series, spent = read_series(template), list[BudgetedRelease]()
     now, rounds = SystemClock().now(), series.rounds([], 0.0)
+    task = task_view.preview(series.draft, now=0.0)  # checks the draft
     users = series.draft.n_min if users is None else users
     check_int_range("users", users, series.draft.n_min, series.draft.target_size)
     if analyzer:
@@ -157,7 +158,6 @@ def forecast(
         spent = options.ask(connect, partial(releases_to, series.draft.population))
     if series.open_round(now) > series.n_rounds:
         raise SettingsError("all rounds of the series are over: set first to a later time")
-    task = task_view.preview(series.draft, now=0.0)
     costs, lasts = forecasts.forecast(task, rounds, users, spent)
     if json:
         print_json({"earlier_releases": len(spent), "limits": lasts, "rounds": costs})

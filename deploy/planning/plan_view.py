@@ -146,6 +146,8 @@ def _smallest(design: Design) -> str:
     """Return a sentence with the smallest share that is found; empty for other kinds."""
     if not isinstance(design, ValueDesign) or not design.smallest_share:
         return ""
+    if design.smallest_share == 1:
+        return " With so few users no value is found reliably."
     share = f"{100 * design.smallest_share:.3g} %"
     return f" A value that {share} of users hold is found with 95 % probability."
 

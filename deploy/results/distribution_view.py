@@ -78,7 +78,7 @@ class Questions:
             return
         for share in self.quantiles:
             if not 0 < share < 1:
-                raise SettingsError(f"a quantile is {share:g}; it must lie between 0 and 1")
+                raise SettingsError(f"a quantile is {share:g}; it must be above 0 and below 1")
         low, high = self.task.edges.edges[[0, -1]]
         for first, last in self.ranges:
             if not low <= first < last <= high:

@@ -147,6 +147,8 @@ def _found_values(
     if spec.encoding == "spell":
         least, at_least = "", "at least "
     notes = [_RARE.format(100 * estimate.sure_share, at_least, least)]
+    if estimate.sure_share == 1:
+        notes = ["With so few users no value is found reliably."]
     if missing:
         notes.append(f"Texts of {len(missing):,} of {task.domain_size:,} hashes were not found.")
     known = dict(zip(people.candidates, people.truth.tolist(), strict=True)) if people else {}

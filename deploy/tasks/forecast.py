@@ -110,8 +110,10 @@ def _budget_end(release: BudgetedRelease, spent: Sequence[BudgetedRelease]) -> d
 
 def _text(limit: Mapping[str, Any]) -> str:
     """Name a budget or a cap."""
-    owner = "a device's" if limit["limit"] in DEVICE_CAPS else "the population's"
-    at_delta = "" if limit["delta"] is None else f" at delta {limit['delta']:g}"
+    owner, delta = "the population's", "delta"
+    if limit["limit"] in DEVICE_CAPS:
+        owner, delta = "a device's", "a total_delta_cap of"
+    at_delta = "" if limit["delta"] is None else f" at {delta} {limit['delta']:g}"
     return f"{owner} {limit['limit']} of {limit['value']:g}{at_delta}"
 
 

@@ -18,7 +18,9 @@ def parse_duration(name: str, text: object) -> int:
     """Parse a key's whole number and unit, such as 6 hours, to seconds; raise TaskError."""
     parts = _DURATION.fullmatch(text) if isinstance(text, str) else None
     if parts is None:
-        raise TaskError(f'{name} must be a whole number and a unit, such as "6 hours" or "1 day"')
+        raise TaskError(
+            f'{name} must be a whole number of minutes, hours or days, such as "6 hours"'
+        )
     return int(parts[1]) * next(size for size, unit in _UNITS if unit == parts[2])
 
 

@@ -153,6 +153,10 @@ def test_a_breakdown_makes_an_item_of_each_pair() -> None:
             "5 labels and a table .edges.; leave labels out",
         ),
         ({"n_min": 40, "target_size": 30}, "n_min is 40 and target_size is 30"),
+        (
+            {"labels": ()},
+            "domain_size is 1 or left out; with a breakdown it is the number of items",
+        ),
         ({"labels": ("flu", " cold")}, "the label of item 1 begins or ends with whitespace"),
         (
             {
@@ -191,3 +195,9 @@ def test_edges_survive_a_task_s_bytes() -> None:
     assert published.isascii()
     assert spec == edges
     assert np.array_equal(_LOGARITHMIC.edges, edges.edges)
+
+
+def test_a_breakdown_names_its_attribute() -> None:
+    """An empty name would leave results without a heading."""
+    with pytest.raises(TaskError, match="attribute is empty"):
+        BreakdownSpec(attribute="", groups=("DE", "FR"))

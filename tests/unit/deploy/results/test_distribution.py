@@ -258,7 +258,7 @@ def test_ranges_are_open_where_numbers_are_clipped() -> None:
 @pytest.mark.parametrize(
     ("asked", "rule"),
     [
-        ({"quantiles": (0.0,)}, "a quantile is 0; it must lie between 0 and 1"),
+        ({"quantiles": (0.0,)}, "a quantile is 0; it must be above 0 and below 1"),
         ({"quantiles": (0.5, 1.5)}, "a quantile is 1.5"),
         ({"quantiles": (math.nan,)}, "a quantile is nan"),
         ({"ranges": ((3.0, 3.0),)}, "a range is 3:3; it must ascend within 0:10"),

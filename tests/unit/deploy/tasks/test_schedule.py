@@ -19,7 +19,7 @@ from tests.support.series import summary, template
         ({"first": "2027-01-31T12:00:00"}, "first needs a time zone"),
         ({"every": '"0 days"'}, "every is 0 seconds; it must be positive"),
         ({"every": '"-6 hours"'}, "every is -21600 seconds; it must be positive"),
-        ({"every": 86400}, "every must be a whole number and a unit"),
+        ({"every": 86400}, "every must be a whole number of minutes, hours or days"),
         ({"rounds": 0}, "rounds is 0; it must lie between 1 and 1000"),
         ({"rounds": 1001}, "rounds is 1001; it must lie between 1 and 1000"),
         ({"rounds": "1.5"}, "rounds must be a whole number"),
