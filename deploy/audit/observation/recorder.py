@@ -20,7 +20,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from common.crypto import hpke
-from common.crypto.batch_key import KEY_BYTES, BatchKey
+from common.crypto.batch_key import BatchKey
 from common.crypto.signing import SignedTask
 from common.messages.batch import BatchManifest
 from common.messages.result import Result
@@ -168,10 +168,7 @@ class RunRecord:
 def batch_keys(state: Path) -> dict[str, bytes]:
     """Unwrap the keys of the shuffler's batches, by file name."""
     directory = StateDirectory.open(state)
-    return {
-        path.name: directory.secret(path.name, lambda: bytes(KEY_BYTES))
-        for path in state.glob("batch-*.key")
-    }
+    return {name: directory.secret(name, bytes) for name in directory.names("batch-*.key")}
 
 
 def stored_groups(state: Path, digest: bytes) -> tuple[bytes, ...]:
