@@ -1,7 +1,8 @@
 """One finding of an audit: the claim, the measurement, and the verdict."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Final, Literal, get_args
 
@@ -134,6 +135,15 @@ class Checks:
     def require(self, name: str, holds: bool) -> None:  # noqa: FBT001  # the checked fact
         """Add a fact that must hold for every draw."""
         self._facts[name] = holds and self._facts.get(name, True)
+
+    @contextmanager
+    def refused(self, name: str, cause: type[Exception]) -> Iterator[None]:
+        """Require that the block fails with an error of the class `cause`."""
+        refused = True
+        with suppress(cause):
+            yield
+            refused = False
+        self.require(name, refused)
 
     @property
     def failures(self) -> list[str]:

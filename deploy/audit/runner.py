@@ -1,6 +1,5 @@
 """Run scenarios in parallel processes from one seed, and build the report."""
 
-import hashlib
 import multiprocessing
 import os
 import time
@@ -17,7 +16,7 @@ from common.accounting.guarantees import guarantees
 from common.crypto.hpke_pool import end_with_parent
 from common.errors import SettingsError
 from common.protocols import ITEM_KINDS, Kind
-from common.task_digest import TaskDigest
+from common.task_digest import digest_of
 from common.version import VERSION
 from deploy.audit.finding import Finding, Findings
 from deploy.audit.report.audit_report import AuditReport, SelfTestResult
@@ -59,10 +58,10 @@ class AuditRun:
     def audit(self, command: str = "") -> AuditReport:
         """Run the scenarios and report the findings; `command` is the command line, if any."""
         started, subject, scenarios = time.perf_counter(), self.subject, self._fitting
-        outcomes = self._run_all([(scenario, False) for scenario in scenarios])
+        outcomes = self._run_all([(scenario, subject) for scenario in scenarios])
         return AuditReport(
             task=subject.task,
-            task_digest=TaskDigest(hashlib.sha256(subject.task.to_bytes()).digest()),
+            task_digest=digest_of(subject.task.to_bytes()),
             n_users=subject.n_users,
             mode="full" if subject.sizes == FULL else "quick",
             seed=self.seed,
@@ -81,41 +80,39 @@ class AuditRun:
 
     def self_test(self) -> tuple[SelfTestResult, ...]:
         """Run each scenario on correct code, and with its weakness, which it must detect."""
-        scenarios = self._fitting
-        jobs = [(scenario, weakened) for scenario in scenarios for weakened in (False, True)]
+        scenarios, subjects = self._fitting, (self.subject, replace(self.subject, weakened=True))
+        jobs = [(scenario, subject) for scenario in scenarios for subject in subjects]
         outcomes = iter(self._run_all(jobs))
         return tuple(
             SelfTestResult(scenario=scenario, honest=next(outcomes), weakened=next(outcomes))
             for scenario in scenarios
         )
 
-    def _run_all(self, jobs: Sequence[tuple[Scenario, bool]]) -> list[Findings]:
-        """Run (scenario, weakened) jobs; return the outcomes in order."""
+    def _run_all(self, jobs: Sequence[tuple[Scenario, AuditSubject]]) -> list[Findings]:
+        """Run each scenario on its subject; return the outcomes in order."""
         self.progress("", 0, len(jobs))
         if self.processes == 1:
             outcomes = list[Findings]()
-            for scenario, weakened in jobs:
-                outcomes.append(run(scenario, self.subject, self.seed, weakened=weakened))
+            for scenario, subject in jobs:
+                outcomes.append(run(scenario, subject, self.seed))
                 self.progress(scenario.title, len(outcomes), len(jobs))
             return outcomes
         context, workers = multiprocessing.get_context("spawn"), self.processes or os.cpu_count()
         with ProcessPoolExecutor(workers, mp_context=context, initializer=end_with_parent) as pool:
             sent = {
-                pool.submit(run, scenario, self.subject, self.seed, weakened=weakened): scenario
-                for scenario, weakened in jobs
+                pool.submit(run, scenario, subject, self.seed): scenario
+                for scenario, subject in jobs
             }
             for done, future in enumerate(as_completed(sent), start=1):
                 self.progress(sent[future].title, done, len(jobs))
             return [future.result() for future in sent]
 
 
-def run(
-    scenario: Scenario, subject: AuditSubject, seed: int, *, weakened: bool = False
-) -> Findings:
+def run(scenario: Scenario, subject: AuditSubject, seed: int) -> Findings:
     """Run one scenario in this process; an exception becomes a failed finding."""
     rng, name = np.random.default_rng([seed, zlib.crc32(scenario.name.encode())]), scenario.name
     try:
-        rows = scenario.check(subject, rng, **(scenario.weakness_options if weakened else {}))
+        rows = scenario.check(subject, rng)
         named = (replace(row, scenario=name, title=row.title or scenario.title) for row in rows)
         return Findings(tuple(named))
     except Exception as error:  # noqa: BLE001  # every error is reported

@@ -1,9 +1,11 @@
 """One scenario of an audit, and its subject: a task and its number of users."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final, get_args
+from typing import Final, get_args
+
+from numpy.random import Generator
 
 from common.accounting.guarantees import PrivacyParameters
 from common.mechanisms.base import Mechanism
@@ -47,6 +49,8 @@ class AuditSubject:
     n_users: int
     """Number of users for whom guarantees are stated."""
     sizes: SampleSizes = QUICK
+    weakened: bool = False
+    """Whether scenarios inject their weakness."""
 
     @cached_property
     def mechanism(self) -> Mechanism:
@@ -66,14 +70,12 @@ class Scenario:
     name: str
     """Identifier for `--scenario` and in findings: lower-case letters, hyphens and `+`."""
     title: str
-    check: Callable[..., Rows]
-    """
-    Function of the subject, a generator, and the options of the weakness.
-
-    A seed reproduces the figures, except those of services and of the production generator.
-    """
+    check: Callable[[AuditSubject, Generator], Rows]
+    """A seed reproduces the figures, except those of services and of the production generator."""
     weakness: str
-    """Weakness that `--self-test` injects, in one sentence."""
-    weakness_options: Mapping[str, Any] = field(default_factory=dict)
-    """Options that inject it: `check` then fails, or has no findings if it does not apply."""
+    """
+    Weakness that `--self-test` injects, in one sentence.
+
+    `check` then fails, or has no findings if it does not apply.
+    """
     kinds: tuple[Kind, ...] = ("categorical",)

@@ -2,7 +2,6 @@
 
 from typing import Final
 
-from deploy.audit import distributions
 from deploy.audit.attacks import poisoning, shuffler_runs
 from deploy.audit.coalitions import flood, other_designs, single_user, whole_batch
 from deploy.audit.observation.party_views import observe_services
@@ -15,7 +14,6 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
         title="The shuffler and analyzer pool what they saw",
         check=single_user.run_pooled,
         weakness="The task states a quarter of its local epsilon, at most 5.",
-        weakness_options={"understate_epsilon": True},
         kinds=EVERY_KIND,
     ),
     Scenario(
@@ -23,28 +21,24 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
         title="The analyzer, alone and with colluding users",
         check=whole_batch.run_colluders,
         weakness="The claims count colluding users as honest.",
-        weakness_options={"count_colluders_as_honest": True},
     ),
     Scenario(
         name="skippers",
         title="Users do not add their dummies",
         check=whole_batch.run_skippers,
         weakness="The claims count skipped dummies and colluding users.",
-        weakness_options={"count_skipped": True},
     ),
     Scenario(
         name="n-1",
         title="The shuffler replaces all reports but one user's",
         check=single_user.run_n_minus_one,
         weakness="The shuffler loses one report of each batch.",
-        weakness_options={"permuted": single_user.permute_and_lose},
     ),
     Scenario(
         name="flood",
         title="One attacker fills the batch around one person",
         check=flood.run_flood,
         weakness="Devices do not blind their requests for tokens.",
-        weakness_options={"blinds": False},
         kinds=EVERY_KIND,
     ),
     Scenario(
@@ -52,14 +46,12 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
         title="The same users answer again",
         check=whole_batch.run_rounds,
         weakness="The claims count one round only.",
-        weakness_options={"count_one_round": True},
     ),
     Scenario(
         name="partition",
         title="The analyzer splits its users into groups",
         check=whole_batch.run_partition,
         weakness="The task's digest does not cover n_min.",
-        weakness_options={"encode": whole_batch.without_n_min},
         kinds=EVERY_KIND,
     ),
     Scenario(
@@ -67,14 +59,12 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
         title="Seeds link no two messages",
         check=single_user.run_linking,
         weakness="Devices reuse their seed in the second round.",
-        weakness_options={"reuse_seeds": True},
     ),
     Scenario(
         name="reused-seeds",
         title="Dummies reuse their user's seed, as in OD-HP's paper",
         check=other_designs.run_printed,
         weakness="The dummies have fresh seeds, so the attack does not refute the printed theorem.",
-        weakness_options={"fresh_seeds": True},
         kinds=EVERY_KIND,
     ),
     Scenario(
@@ -82,7 +72,6 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
         title="pureDUMP against the shuffler and analyzer together",
         check=other_designs.run_pure_dump,
         weakness="Reports carry noise, so the attack cannot read them.",
-        weakness_options={"noisy": True},
         kinds=EVERY_KIND,
     ),
     Scenario(
@@ -90,7 +79,6 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
         title="The shuffler knows the dummies that it made",
         check=other_designs.run_shuffler_dummies,
         weakness="Users add more noise than the design specifies, so the attack gains less.",
-        weakness_options={"noisy": True},
         kinds=EVERY_KIND,
     ),
     Scenario(
@@ -98,7 +86,6 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
         title="Every order of a batch is equally likely",
         check=orders.run_orders,
         weakness="The shuffler cuts the batch once instead of shuffling it.",
-        weakness_options={"orderings": orders.CUT},
         kinds=EVERY_KIND,
     ),
     Scenario(
@@ -106,7 +93,6 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
         title="Reports and dummies have the task's distributions",
         check=randomizer.run_randomizer,
         weakness="One device in five answers with a value other than its user's.",
-        weakness_options={"draw": distributions.draw_for_others},
         kinds=EVERY_KIND,
     ),
     Scenario(
@@ -114,7 +100,6 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
         title="Numbers of dummies have the task's distributions",
         check=devices.run_draws,
         weakness="Devices and the shuffler leave out one dummy.",
-        weakness_options={"left_out": 1},
         kinds=EVERY_KIND,
     ),
     Scenario(
@@ -122,14 +107,12 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
         title="Contents of the submissions that devices seal",
         check=devices.run_devices,
         weakness="Devices start their generator from the same seed each time.",
-        weakness_options={"source": devices.seeded_alike},
     ),
     Scenario(
         name="services",
         title="Data that each party of the running services received, stored and logged",
         check=observe_services,
         weakness="The shuffler delivers reports in arrival order.",
-        weakness_options={"by_arrival": True},
     ),
     *poisoning.SCENARIOS,
     *shuffler_runs.SCENARIOS,

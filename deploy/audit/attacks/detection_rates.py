@@ -33,9 +33,7 @@ ORDER_SENTINELS: Final = 16
 """Sentinels in the order test, which detects a kept order from 13 sentinels on."""
 
 
-def sentinel_rate(
-    subject: AuditSubject, rng: Generator, *, loss: Loss, planted: bool = True
-) -> Finding:
+def sentinel_rate(subject: AuditSubject, rng: Generator, *, loss: Loss) -> Finding:
     """
     Drop or replace m of N submissions, s of them sentinels; test how often this is detected.
 
@@ -62,7 +60,7 @@ def sentinel_rate(
             lost = s - int(rng.binomial(s, kept * (1 - _SAMPLED_SHARE)))
         remaining = [batch[place] for place in places[lost:].tolist()]
         remaining += _draw_reports(lost, rng) if loss == "replaced" else []
-        rejected += rejects(remaining, sentinels if planted else [], task)
+        rejected += rejects(remaining, [] if subject.weakened else sentinels, task)
     checks = Checks()
     checks.test("rate of rejected batches", p_binomial(rejected, trials, expected))
     return checks.finding(
@@ -77,13 +75,13 @@ def sentinel_rate(
     )
 
 
-def run_kept_order(subject: AuditSubject, rng: Generator, *, planted: bool = True) -> Rows:
+def run_kept_order(subject: AuditSubject, rng: Generator) -> Rows:
     """Check that unshuffled batches of sentinels are rejected and shuffled ones are not."""
     # The order test does not depend on sampling.
     spec = replace(subject.task.shuffler, keep_weight=KEEP_SUM)
     task, checks = replace(subject.task, shuffler=spec), Checks()
     sentinels = _draw_reports(ORDER_SENTINELS, rng)
-    known = sentinels if planted else []
+    known = [] if subject.weakened else sentinels
     for order in (sentinels, sentinels[::-1]):
         checks.require("a kept or reversed order is detected", rejects(order, known, task))
     alarms = sum(

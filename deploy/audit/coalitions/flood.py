@@ -52,12 +52,12 @@ _BLINDING_BITS: Final = 1_900
 """A uniform factor below a modulus of 2,048 bits has fewer bits with probability 2^-147."""
 
 
-def run_flood(subject: AuditSubject, rng: Generator, *, blinds: bool = True) -> Rows:
-    """Flood a batch with and without tokens; `blinds`: whether devices blind their requests."""
+def run_flood(subject: AuditSubject, rng: Generator) -> Rows:
+    """Flood a batch with and without tokens; if weakened, devices do not blind their requests."""
     if subject.parameters.reduction is not None:
         yield _alone(subject, rng)
     with tempfile.TemporaryDirectory(prefix="shuffledp-flood-") as folder:
-        yield from asyncio.run(_flood(Path(folder), blinds=blinds))
+        yield from asyncio.run(_flood(Path(folder), blinds=not subject.weakened))
 
 
 def _alone(subject: AuditSubject, rng: Generator) -> Finding:

@@ -46,7 +46,7 @@ def draw_messages(
     task, mechanism, (trials, users) = subject.task, subject.mechanism, held.shape
     reports = mechanism.randomize(held.ravel(), rng)
     trial = np.repeat(np.arange(trials), users * task.own_reports)
-    if not task.dummies.maximum:
+    if not (adding and task.dummies.maximum):
         return reports, trial
     numbers, dummies = draw_group_dummies(mechanism, task.dummies, trials * adding, rng)
     of_dummies = np.repeat(np.repeat(np.arange(trials), adding), numbers)
@@ -58,25 +58,23 @@ def compared_items(mechanism: Mechanism) -> tuple[int, int]:
     return 0, mechanism.domain_size - 1
 
 
-def user_worlds(subject: AuditSubject, trials: int, rng: Generator) -> list[Vector]:
-    """Draw a user's message scores for each compared item, in at most `trials` trials."""
-    trials = trials if subject.task.dummies.uniform else min(trials, _SLOW_MESSAGES)
-    mechanism = subject.mechanism
-    return [
-        scores(mechanism, *draw_messages(subject, np.full((trials, 1), item), 1, rng), trials)
-        for item in compared_items(mechanism)
-    ]
+def user_worlds(
+    subject: AuditSubject, trials: int, rng: Generator, *, dummies: bool = True, rounds: int = 1
+) -> list[Vector]:
+    """
+    Draw the scores, summed over rounds, of one user's messages for each compared item.
 
-
-def report_worlds(mechanism: Mechanism, trials: int, rng: Generator, rounds: int) -> list[Vector]:
-    """Draw the scores, summed over rounds, of reports on the first item, then the last."""
+    At most `trials` trials. Without `dummies`, the user sends reports only.
+    """
+    if dummies and not subject.task.dummies.uniform:
+        trials = min(trials, _SLOW_MESSAGES)
 
     def world(item: int) -> Vector:
-        drawn = [mechanism.randomize(np.full(trials, item), rng) for _ in range(rounds)]
-        trial = np.repeat(np.arange(trials), len(drawn[0]) // trials)
-        return np.asarray(sum(scores(mechanism, reports, trial, trials) for reports in drawn))
+        held = np.full((trials, 1), item)
+        drawn = [draw_messages(subject, held, int(dummies), rng) for _ in range(rounds)]
+        return np.asarray(sum(scores(subject.mechanism, *each, trials) for each in drawn))
 
-    return [world(item) for item in compared_items(mechanism)]
+    return [world(item) for item in compared_items(subject.mechanism)]
 
 
 def weights(mechanism: Mechanism, reports: Reports, item: int) -> Vector:

@@ -48,12 +48,12 @@ _MESSAGES_PER_TRIAL: Final = 1500
 _MAX_MESSAGES: Final = 10**6
 
 
-def run_pure_dump(subject: AuditSubject, rng: Generator, *, noisy: bool = False) -> Rows:
+def run_pure_dump(subject: AuditSubject, rng: Generator) -> Rows:
     """Attack pureDUMP, which has dummies but no noise, as the shuffler and analyzer together."""
     other = _other_design(
         subject,
-        protocol="mixdump" if noisy else "puredump",
-        local_epsilon=1.0 if noisy else math.inf,
+        protocol="mixdump" if subject.weakened else "puredump",
+        local_epsilon=1.0 if subject.weakened else math.inf,
         dummies_per_user=2.0,
         n_min=_USERS,
         target_size=_USERS,
@@ -63,14 +63,14 @@ def run_pure_dump(subject: AuditSubject, rng: Generator, *, noisy: bool = False)
         yield _require_epsilon(replace(row, subject=name, advice=""), least)
 
 
-def run_shuffler_dummies(subject: AuditSubject, rng: Generator, *, noisy: bool = False) -> Rows:
+def run_shuffler_dummies(subject: AuditSubject, rng: Generator) -> Rows:
     """Run the n-1 attack by a shuffler that knows its dummies, the result and all other reports."""
     for design, protocol, local_epsilon in _SHUFFLER_MADE:
         other = _other_design(
             subject,
             shuffler=_GEOMETRIC,
-            protocol="hybrid" if noisy else protocol,
-            local_epsilon=1.0 if noisy else local_epsilon,
+            protocol="hybrid" if subject.weakened else protocol,
+            local_epsilon=1.0 if subject.weakened else local_epsilon,
         )
         [row] = run_n_minus_one(other, rng)
         row = replace(
@@ -97,15 +97,15 @@ def _require_epsilon(row: Finding, epsilon: float) -> Finding:
     return row if row.verdict == "reached" and gained else not_reached(row)
 
 
-def run_printed(subject: AuditSubject, rng: Generator, *, fresh_seeds: bool = False) -> Rows:
+def run_printed(subject: AuditSubject, rng: Generator) -> Rows:
     """
     Refute the printed theorem of OD-HP, whose dummies reuse the seed of their user's report.
 
     The analyzer can then group each user's messages by seed. Overwriting the seeds of the deployed
     code's dummies gives the printed algorithm. In the game that refutes Theorem 1 [CC24], all users
     but the victim hold one value z, and each group's likelihoods are divided by those of z. The
-    audited task does not matter. With `fresh_seeds`, dummies keep their own seeds, and the
-    refutation must fail.
+    audited task does not matter. If weakened, dummies keep their own seeds, and the refutation
+    must fail.
     """
     printed_weights = ResponseWeights.for_epsilon(_LOCAL_EPSILON)
     mechanism = StringHashing(_PRINTED_ITEMS, _BUCKETS, printed_weights, bytes(32))
@@ -121,7 +121,7 @@ def run_printed(subject: AuditSubject, rng: Generator, *, fresh_seeds: bool = Fa
         held[:, 0] = item
         true = mechanism.randomize(held.ravel(), rng)
         dummies = mechanism.dummies(held.size * _DUMMIES, rng)
-        if not fresh_seeds:
+        if not subject.weakened:
             dummies["seed"] = np.repeat(true["seed"], _DUMMIES)
         messages = np.concatenate([true, dummies])
         _, first, group = np.unique(messages["seed"], return_index=True, return_inverse=True)

@@ -20,12 +20,7 @@ from common.mechanisms.hashing.local_hashing import LocalHashing
 from common.messages.guarantee import Coalition, Guarantee
 from common.protocols import ITEM_KINDS
 from common.task.dummy_spec import PERMUTE_ONLY
-from deploy.audit.coalitions.messages import (
-    draw_messages,
-    proven_epsilon,
-    report_worlds,
-    user_worlds,
-)
+from deploy.audit.coalitions.messages import draw_messages, proven_epsilon, user_worlds
 from deploy.audit.distributions import support_distribution, value_worlds, worst_values
 from deploy.audit.finding import Checks, Finding, Rows
 from deploy.audit.game import GameResult, game_row, run_game
@@ -34,8 +29,6 @@ from deploy.audit.statistics import p_poisson
 from deploy.pages.guarantee_sentences import best_guarantees
 from deploy.simulate.collection import draw_group_dummies
 from shuffler.permutation import permute
-
-Permute = Callable[[np.ndarray, Generator], np.ndarray]
 
 TESTED_DELTA: Final = 0.01
 """δ of the game with a user's own dummies: large enough to be measured."""
@@ -62,12 +55,12 @@ _N_MINUS_ONE_ASSUMPTIONS: Final = (
 )
 
 
-def run_pooled(subject: AuditSubject, rng: Generator, *, understate_epsilon: bool = False) -> Rows:
+def run_pooled(subject: AuditSubject, rng: Generator) -> Rows:
     """Run the game on one recognised report and, if users add dummies, on all of their messages."""
 
     def stated(claimed: Guarantee) -> Guarantee:
         understated = replace(claimed, epsilon=min(claimed.epsilon / 4, 5.0))
-        return understated if understate_epsilon else claimed
+        return understated if subject.weakened else claimed
 
     claimed = stated(local_guarantee(_COALITION, subject.parameters))
     yield _recognised_report(subject, rng, claimed)
@@ -81,7 +74,7 @@ def _recognised_report(subject: AuditSubject, rng: Generator, claimed: Guarantee
     noisy, exact, required = math.isfinite(task.local_epsilon), None, 0.0
     if task.kind in ITEM_KINDS:
         needed, most = _trials(subject)
-        results.append(run_game(*report_worlds(subject.mechanism, min(needed, most), rng, 1)))
+        results.append(run_game(*user_worlds(subject, min(needed, most), rng, dummies=False)))
         exact = subject.mechanism.local_epsilon
         required = exact if not noisy or needed <= most else 0.0
     else:
@@ -141,12 +134,7 @@ def _trials(subject: AuditSubject) -> tuple[int, int]:
     return max(least, int((_SIGMAS * spread / (_LOST_SHARE * epsilon)) ** 2)), most
 
 
-def permute_and_lose(reports: np.ndarray, rng: Generator) -> np.ndarray:
-    """Permute a batch and lose its last report."""
-    return permute(reports, rng)[:-1]
-
-
-def run_n_minus_one(subject: AuditSubject, rng: Generator, *, permuted: Permute = permute) -> Rows:
+def run_n_minus_one(subject: AuditSubject, rng: Generator) -> Rows:
     """
     Run the attack by a shuffler that replaces all reports except the victim's with its own.
 
@@ -164,7 +152,8 @@ def run_n_minus_one(subject: AuditSubject, rng: Generator, *, permuted: Permute 
         sent, _ = draw_messages(subject, np.zeros((1, 1), dtype=np.int64), 1, rng)
         reports = np.concatenate([sent, dummies(_FORGED_REPORTS, rng)])
         rows = np.ascontiguousarray(reports).view(np.uint8).reshape(len(reports), -1)
-        found += Counter(map(bytes, permuted(rows, rng))) == Counter(map(bytes, rows))
+        delivered = permute(rows, rng)[: len(rows) - subject.weakened]
+        found += Counter(map(bytes, delivered)) == Counter(map(bytes, rows))
     if task.shuffler.only_permutes:
         claimed = analyzer_guarantee(parameters, subject.n_users, honest=1)
         claimed = replace(claimed, assumptions=_N_MINUS_ONE_ASSUMPTIONS)
@@ -191,7 +180,7 @@ def run_n_minus_one(subject: AuditSubject, rng: Generator, *, permuted: Permute 
     yield row if found == _FORGED_BATCHES else replace(row, verdict="broken", sentence=lost)
 
 
-def run_linking(subject: AuditSubject, rng: Generator, *, reuse_seeds: bool = False) -> Rows:
+def run_linking(subject: AuditSubject, rng: Generator) -> Rows:
     """Check that seeds, if any, repeat only by chance, in two rounds and in one user's messages."""
     mechanism, task, checks = subject.mechanism, subject.task, Checks()
     if "seed" not in (mechanism.report_dtype.names or ()):
@@ -199,7 +188,7 @@ def run_linking(subject: AuditSubject, rng: Generator, *, reuse_seeds: bool = Fa
     n_users = _LINKED_USERS
     held = np.zeros(n_users, dtype=np.int64)
     first, second = (mechanism.randomize(held, rng)["seed"] for _ in range(2))
-    if reuse_seeds:
+    if subject.weakened:
         second = first
     seeds = mechanism.family.seeds if isinstance(mechanism, LocalHashing) else 2**64
     linked = int((first == second).sum())

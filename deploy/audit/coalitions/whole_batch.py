@@ -7,7 +7,6 @@ claim then rests on the computed attack and on tests of the code's distributions
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
@@ -17,7 +16,7 @@ from numpy.random import Generator
 from common.accounting import guarantees
 from common.accounting.guarantees import PrivacyParameters
 from common.messages.guarantee import rounded_up
-from common.task.task import Task, honest_share
+from common.task.task import honest_share
 from deploy.audit.coalitions import messages
 from deploy.audit.coalitions.messages import FEW_USERS, proven_epsilon
 from deploy.audit.finding import Checks, Rows
@@ -33,9 +32,7 @@ _POOLED_ROUNDS: Final = 2
 _ROUNDS: Final = (2, 10, 30)
 
 
-def run_colluders(
-    subject: AuditSubject, rng: Generator, *, count_colluders_as_honest: bool = False
-) -> Rows:
+def run_colluders(subject: AuditSubject, rng: Generator) -> Rows:
     """
     Run the attack with numbers of colluders from none to all users but the victim.
 
@@ -43,7 +40,7 @@ def run_colluders(
     """
     n_users, parameters = subject.n_users, subject.parameters
     if parameters.reduction is None:
-        if not count_colluders_as_honest:
+        if not subject.weakened:
             yield game_row(
                 claimed=guarantees.local_guarantee("analyzer", parameters),
                 title="Guarantee without a shuffler",
@@ -52,7 +49,7 @@ def run_colluders(
                 "or without a shuffler.",
             )
         return
-    if count_colluders_as_honest:
+    if subject.weakened:
         alone, all_honest = (
             guarantees.analyzer_guarantee(parameters, n_users, left) for left in (1, n_users)
         )
@@ -61,7 +58,7 @@ def run_colluders(
     numbers = {max(1, n_users - int(share * n_users)) for share in _SHARES}
     numbers |= {number for number in _HONEST_USERS if number <= n_users}
     for left in sorted(numbers, reverse=True):
-        counted = n_users if count_colluders_as_honest else left
+        counted = n_users if subject.weakened else left
         claimed = guarantees.analyzer_guarantee(parameters, n_users, counted)
         yield game_row(
             claimed=claimed,
@@ -85,24 +82,24 @@ def _meaning(colluders: int, epsilon: float) -> str:
     )
 
 
-def run_skippers(subject: AuditSubject, rng: Generator, *, count_skipped: bool = False) -> Rows:
+def run_skippers(subject: AuditSubject, rng: Generator) -> Rows:
     """
     Compute the effect of users who add no dummies, and measure it among few users.
 
-    No findings without dummies or amplification. If `count_skipped`, the attack knows all messages
-    but the victim's, and there are no findings if no attack is computed.
+    No findings without dummies or amplification. If weakened, the attack knows all messages but
+    the victim's, and there are no findings if no attack is computed.
     """
     if not subject.task.dummies.maximum or subject.parameters.reduction is None:
         return
     parameters, n_users, few = subject.parameters, subject.n_users, _GAME_USERS
     claim, few_claim = (
-        guarantees.skippers_guarantee(parameters, users, adding=users if count_skipped else 1)
+        guarantees.skippers_guarantee(parameters, users, adding=users if subject.weakened else 1)
         for users in (n_users, few)
     )
     attack, few_attack = (
-        proven_epsilon(parameters, 1 if count_skipped else users, 1) for users in (n_users, few)
+        proven_epsilon(parameters, 1 if subject.weakened else users, 1) for users in (n_users, few)
     )
-    if count_skipped and few_attack is None:
+    if subject.weakened and few_attack is None:
         return
     yield game_row(
         claimed=claim,
@@ -116,7 +113,7 @@ def run_skippers(subject: AuditSubject, rng: Generator, *, count_skipped: bool =
     yield game_row(
         claimed=few_claim,
         exact=few_attack,
-        result=messages.run_batch_game(subject, 1 if count_skipped else few, 1, rng),
+        result=messages.run_batch_game(subject, 1 if subject.weakened else few, 1, rng),
         aside=True,
         title=f"{few - 1} of {few} users add no dummies",
         sentence=f"If only one of {few} users adds dummies, the attack gains no more than is "
@@ -124,15 +121,17 @@ def run_skippers(subject: AuditSubject, rng: Generator, *, count_skipped: bool =
     )
 
 
-def run_rounds(subject: AuditSubject, rng: Generator, *, count_one_round: bool = False) -> Rows:
+def run_rounds(subject: AuditSubject, rng: Generator) -> Rows:
     """Attack the same users over several rounds, as the analyzer alone and with the shuffler."""
-    if count_one_round and math.isinf(subject.task.local_epsilon):
+    if subject.weakened and math.isinf(subject.task.local_epsilon):
         return
 
     def counted(rounds: int) -> PrivacyParameters:
-        return replace(subject.parameters, rounds=1 if count_one_round else rounds)
+        return replace(subject.parameters, rounds=1 if subject.weakened else rounds)
 
-    worlds = messages.report_worlds(subject.mechanism, subject.sizes.games, rng, _POOLED_ROUNDS)
+    worlds = messages.user_worlds(
+        subject, subject.sizes.games, rng, dummies=False, rounds=_POOLED_ROUNDS
+    )
     yield _rounds_row(
         result=run_game(*worlds),
         claimed=guarantees.local_guarantee("shuffler+analyzer", counted(_POOLED_ROUNDS)),
@@ -171,14 +170,7 @@ _rounds_row = partial(
 )
 
 
-def without_n_min(task: Task) -> bytes:
-    """Encode a task with n_min set to 2, so that its digest does not cover n_min."""
-    return replace(task, n_min=2).to_bytes()
-
-
-def run_partition(
-    subject: AuditSubject, rng: Generator, *, encode: Callable[[Task], bytes] = Task.to_bytes
-) -> Rows:
+def run_partition(subject: AuditSubject, rng: Generator) -> Rows:
     """Check the smallest group's claim and distinct digests; no findings without amplification."""
     task, parameters = subject.task, subject.parameters
     if parameters.reduction is None:
@@ -199,7 +191,8 @@ def run_partition(
     checks, more = Checks(), math.nextafter(task.delta, 1)
     target, budget = max(task.n_min + 1, task.target_size), max(more, task.budget_delta)
     task = replace(task, target_size=target, budget_delta=budget)
-    encodings = {encode(task)}
+    not_covered: dict[str, Any] = {"n_min": 2} if subject.weakened else {}
+    encodings = {replace(task, **not_covered).to_bytes()}
     changed: dict[str, Any] = {
         "nonce": rng.bytes(len(task.nonce)),
         "analyzer_key": rng.bytes(len(task.analyzer_key)),
@@ -211,7 +204,7 @@ def run_partition(
     if task.tokens is not None:
         changed["tokens"] = None
     for name, value in changed.items():
-        other = encode(replace(task, **{name: value}))
+        other = replace(task, **{name: value} | not_covered).to_bytes()
         checks.require(f"another {name} changes the digest", other not in encodings)
         encodings.add(other)
     yield checks.finding(

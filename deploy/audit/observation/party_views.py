@@ -27,10 +27,10 @@ _MIN_DISTINCT_BYTES: Final = 8
 """Minimum distinct bytes of an opened report to search for; others could occur by chance."""
 
 
-def observe_services(subject: AuditSubject, rng: Generator, *, by_arrival: bool = False) -> Rows:
-    """Run the three services once, and check each party's view; `by_arrival` is a weakness."""
+def observe_services(subject: AuditSubject, rng: Generator) -> Rows:
+    """Run the three services once, and check each party's view."""
     record = record_run(subject, rng)
-    if by_arrival:
+    if subject.weakened:
         places, (manifest, reports) = record.places, record.delivery
         reports.sort(key=lambda report: places.get(report, len(places)))
         record.delivery = (manifest, reports)

@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-from collections.abc import Callable
 from typing import Final
 
 import numpy as np
@@ -31,9 +30,6 @@ from deploy.tasks.value_parser import value_of
 from shuffler.item_dummies import draw_item_dummies, draw_kept
 from user_agent.contribution import Contributor, draw_dummies, draw_dummy_counts
 
-Source = Callable[[Generator], Generator]
-"""Returns the generator of one answer, given the scenario's generator."""
-
 _DIGEST: Final = TaskDigest(bytes(DIGEST_BYTES))
 _ENDS: Final = 6
 """Number of positions tested at each end of a submission."""
@@ -43,12 +39,7 @@ _SMALL_BATCH: Final = 100
 _BATCHES: Final = 4_000
 
 
-def seeded_alike(_: Generator) -> Generator:
-    """Return a generator with the same seed for every answer."""
-    return np.random.default_rng(1)
-
-
-def run_devices(subject: AuditSubject, rng: Generator, *, source: Source = lambda rng: rng) -> Rows:
+def run_devices(subject: AuditSubject, rng: Generator) -> Rows:
     """Prepare sealed submissions to the audited task, open them, and test their contents."""
     checks = Checks()
     analyzer, shuffler = (HpkePrivateKey.generate(subject.task.suite) for _ in range(2))
@@ -58,9 +49,10 @@ def run_devices(subject: AuditSubject, rng: Generator, *, source: Source = lambd
     users = max(100, subject.sizes.devices // (1 + math.ceil(task.expected_reports_per_user)))
     values = rng.integers(0, task.domain_size, size=users)
     contributor = Contributor(task, _DIGEST)
+    sources = (np.random.default_rng(1) if subject.weakened else rng for _ in values)
     envelopes = [
-        contributor.prepare(value_of(task, value), source(rng)).envelope
-        for value in values.tolist()
+        contributor.prepare(value_of(task, value), source).envelope
+        for value, source in zip(values.tolist(), sources, strict=True)
     ]
     known = {len(envelope) for envelope in envelopes} <= {*task.envelope_sizes}
     checks.require("all envelopes have one of the task's lengths", known)
@@ -159,9 +151,10 @@ def _check_clusters(
     checks.cells("items of clusters", items, np.ones(task.domain_size))
 
 
-def run_draws(subject: AuditSubject, rng: Generator, *, left_out: int = 0) -> Rows:
+def run_draws(subject: AuditSubject, rng: Generator) -> Rows:
     """Test the task's numbers of dummies and its sampling; no findings if it has neither."""
     checks, number, task = Checks(), subject.sizes.reports // 2, subject.task
+    left_out = int(subject.weakened)
     spec = task.shuffler
     if not task.dummies.maximum and spec.only_permutes:
         return

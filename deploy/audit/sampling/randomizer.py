@@ -20,8 +20,8 @@ from common.messages.submission import Value
 from common.protocols import ITEM_KINDS
 from common.task.task import Task
 from deploy.audit import distributions
-from deploy.audit.distributions import Draw, draw_reports, support_distribution
-from deploy.audit.finding import Checks, Rows
+from deploy.audit.distributions import Draw, draw_for_others, draw_reports, support_distribution
+from deploy.audit.finding import Checks, Finding, Rows
 from deploy.audit.scenario import AuditSubject
 from deploy.audit.statistics import joint_p, p_binomial, p_cells, p_poisson, p_shares
 
@@ -37,7 +37,12 @@ _ITEM_MECHANISMS: Final = frozenset({"grr", "warner", "square-wave"})
 """Mechanisms whose reports name one item or one position."""
 
 
-def run_randomizer(subject: AuditSubject, rng: Generator, *, draw: Draw = draw_reports) -> Rows:
+def run_randomizer(subject: AuditSubject, rng: Generator) -> Rows:
+    """Test the audited task's reports and dummies."""
+    yield check_draws(subject, draw_for_others if subject.weakened else draw_reports, rng)
+
+
+def check_draws(subject: AuditSubject, draw: Draw, rng: Generator) -> Finding:
     """Test the audited task's reports, drawn by `draw`, and the dummies of tasks on items."""
     checks, task = Checks(), subject.task
     if task.kind in ITEM_KINDS:
@@ -46,7 +51,7 @@ def run_randomizer(subject: AuditSubject, rng: Generator, *, draw: Draw = draw_r
         for value in (*distributions.worst_values(task)[0], distributions.usual_value(task)):
             reports = draw(task, value, distributions.reports_each(subject), rng)
             _check_parts(checks, task, value, reports)
-    yield checks.finding(
+    return checks.finding(
         heading="correctness",
         sentence="The running code draws reports and dummies with the probabilities from which all "
         "guarantees are computed.",

@@ -42,13 +42,17 @@ def _fails(_: AuditSubject, __: np.random.Generator) -> Rows:
     raise RuntimeError("the value 1234567 is not there")
 
 
+def _fails_if_weakened(subject: AuditSubject, rng: np.random.Generator) -> Rows:
+    return (_fails if subject.weakened else SCENARIOS[0].check)(subject, rng)
+
+
 def test_code_that_raises_is_a_failed_finding_without_values() -> None:
     """A scenario that cannot run has neither passed nor detected its weakness."""
     scenario = Scenario(name="fails", title="It fails", check=_fails, weakness="None.")
     [row] = run(scenario, audited(), 1).findings
-    typo = dataclasses.replace(SCENARIOS[0], weakness_options={"no_such_option": True})
+    weak = dataclasses.replace(scenario, check=_fails_if_weakened)
     [result] = AuditRun(
-        subject=audited(games=20_000), seed=1, scenarios=[typo], processes=1
+        subject=audited(games=20_000), seed=1, scenarios=[weak], processes=1
     ).self_test()
 
     assert not row.passed
