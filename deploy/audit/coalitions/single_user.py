@@ -7,7 +7,6 @@ by replacing all other reports (the n-1 attack). The analyzer links messages wit
 
 import math
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
@@ -23,7 +22,7 @@ from common.task.dummy_spec import PERMUTE_ONLY
 from deploy.audit.coalitions.messages import draw_messages, proven_epsilon, user_worlds
 from deploy.audit.distributions import support_distribution, value_worlds, worst_values
 from deploy.audit.finding import Checks, Finding, Rows
-from deploy.audit.game import GameResult, game_row, run_game
+from deploy.audit.game import game_row, run_game
 from deploy.audit.scenario import AuditSubject
 from deploy.audit.statistics import p_poisson
 from deploy.pages.guarantee_sentences import best_guarantees
@@ -57,32 +56,32 @@ _N_MINUS_ONE_ASSUMPTIONS: Final = (
 
 def run_pooled(subject: AuditSubject, rng: Generator) -> Rows:
     """Run the game on one recognised report and, if users add dummies, on all of their messages."""
-
-    def stated(claimed: Guarantee) -> Guarantee:
-        understated = replace(claimed, epsilon=min(claimed.epsilon / 4, 5.0))
-        return understated if subject.weakened else claimed
-
-    claimed = stated(local_guarantee(_COALITION, subject.parameters))
-    yield _recognised_report(subject, rng, claimed)
+    yield _recognised_report(subject, rng)
     if subject.task.kind in ITEM_KINDS and subject.task.dummies.maximum:
-        yield _with_dummies(subject, rng, stated)
+        yield _with_dummies(subject, rng)
 
 
-def _recognised_report(subject: AuditSubject, rng: Generator, claimed: Guarantee) -> Finding:
+def _stated(subject: AuditSubject, claimed: Guarantee) -> Guarantee:
+    """Return a claim or, if weakened, one of a quarter of its ε."""
+    understated = replace(claimed, epsilon=min(claimed.epsilon / 4, 5.0))
+    return understated if subject.weakened else claimed
+
+
+def _recognised_report(subject: AuditSubject, rng: Generator) -> Finding:
     """Run the game on one report, for the values that are easiest to distinguish."""
-    task, results = subject.task, list[GameResult]()
-    noisy, exact, required = math.isfinite(task.local_epsilon), None, 0.0
+    task, exact, required = subject.task, None, 0.0
+    noisy = math.isfinite(task.local_epsilon)
     if task.kind in ITEM_KINDS:
         needed, most = _trials(subject)
-        results.append(run_game(*user_worlds(subject, min(needed, most), rng, dummies=False)))
+        worlds = [user_worlds(subject, min(needed, most), rng, dummies=False)]
         exact = subject.mechanism.local_epsilon
         required = exact if not noisy or needed <= most else 0.0
     else:
         worlds = [value_worlds(subject, pair, rng) for pair in worst_values(task)]
-        results += [run_game(*scores) for scores in worlds]
+    results = [run_game(*scores) for scores in worlds]
     return game_row(
         result=max(results, key=lambda result: result.empirical_epsilon_lower),
-        claimed=claimed,
+        claimed=_stated(subject, local_guarantee(_COALITION, subject.parameters)),
         exact=exact,
         required_epsilon=required,
         tests=len(results),
@@ -99,9 +98,7 @@ def _recognised_report(subject: AuditSubject, rng: Generator, claimed: Guarantee
     )
 
 
-def _with_dummies(
-    subject: AuditSubject, rng: Generator, stated: Callable[[Guarantee], Guarantee]
-) -> Finding:
+def _with_dummies(subject: AuditSubject, rng: Generator) -> Finding:
     """Measure the effect of the user's own dummies, at a measurable δ."""
     task, parameters = subject.task, replace(subject.parameters, delta=TESTED_DELTA)
     claimed = best_guarantees(guarantees_under(parameters, subject.n_users))[_COALITION]
@@ -110,7 +107,7 @@ def _with_dummies(
     parameters = replace(parameters, reduction=subject.mechanism.reduction, shuffler=PERMUTE_ONLY)
     return game_row(
         result=run_game(*user_worlds(subject, trials, rng), delta=claimed.delta),
-        claimed=stated(claimed),
+        claimed=_stated(subject, claimed),
         exact=proven_epsilon(parameters, 1, 1) if claimed.delta > 0 else None,
         title="Your report among your own dummies",
         statistic="likelihood ratio of all messages of one user",

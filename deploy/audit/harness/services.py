@@ -1,6 +1,7 @@
 """The real services in this process, on loopback."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -60,8 +61,6 @@ def files_of(state: Path) -> dict[str, bytes]:
     found = {}
     for path in sorted(state.rglob("*")):
         if path.is_file():
-            try:
+            with suppress(FileNotFoundError):
                 found[str(path.relative_to(state))] = path.read_bytes()
-            except FileNotFoundError:
-                continue
     return found

@@ -132,14 +132,12 @@ def _sizes(
     return np.stack([*counts, total], axis=1)
 
 
-def _check_clusters(
-    checks: Checks, subject: AuditSubject, users: int, rng: Generator, left_out: int
-) -> None:
-    """Test the types, rooms and items of users' clusters, without each user's first reports."""
+def _check_clusters(checks: Checks, subject: AuditSubject, users: int, rng: Generator) -> None:
+    """Test the types, rooms and items of clusters; if weakened, without users' first reports."""
     task, possible = subject.task, submission_sizes(subject.task)
     sizes, drawn = draw_group_dummies(subject.mechanism, task.dummies, users, rng)
     owners = np.repeat(np.arange(users), sizes)
-    kept = np.arange(len(drawn)) - (np.cumsum(sizes) - sizes)[owners] >= left_out
+    kept = np.arange(len(drawn)) - (np.cumsum(sizes) - sizes)[owners] >= subject.weakened
     drawn, owners = drawn[kept], owners[kept]
     added = _sizes(task, drawn, owners, np.bincount(owners, minlength=users))
     outcomes = possible.outcomes(added + np.array([1, 0, 1]))  # and the user's own report
@@ -164,7 +162,7 @@ def run_draws(subject: AuditSubject, rng: Generator) -> Rows:
         extra = counts - task.dummies.per_user
         checks.cells("numbers of dummies", extra, extra_dummies(task.dummies))
     elif task.dummies.clusters is not None:
-        _check_clusters(checks, subject, number // _SLOW_DIVISOR, rng, left_out)
+        _check_clusters(checks, subject, number // _SLOW_DIVISOR, rng)
     elif task.dummies.maximum:
         users = range(number // _SLOW_DIVISOR)
         drawn = [draw_dummies(mechanism, task.dummies, rng)[left_out:] for _ in users]
