@@ -48,8 +48,8 @@ class Finding:
     """Name of the scenario, set by the runner."""
     title: str = ""
     """By default, the scenario's title."""
-    heading: Heading
-    coalition: str
+    heading: Heading = "anonymity"
+    coalition: str = "nobody"
     """Parties that pool their views; `nobody` for a check of the running code itself."""
     verdict: Verdict
     sentence: str
@@ -157,7 +157,6 @@ class Checks:
         self,
         *,
         sentence: str,
-        heading: Heading = "anonymity",
         known_limit: bool = False,
         **fields: Any,  # noqa: ANN401  # fields of a Finding
     ) -> Finding:
@@ -172,8 +171,6 @@ class Checks:
         if self._facts:
             statistic.append(f"facts checked: {len(self._facts)}")
         return Finding(
-            heading=heading,
-            coalition=fields.pop("coalition", "nobody"),
             verdict="broken" if failures else passing,
             sentence=f"Failed: {'; '.join(failures)}." if failures else sentence,
             advice=advice if failures else "",

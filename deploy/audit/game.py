@@ -117,11 +117,7 @@ def game_row(
     verdict: Verdict = "reached" if gained >= _REACHED_SHARE * reachable else "not contradicted"
     if not gains:
         verdict = "not attacked"
-    row = Finding(
-        verdict=verdict,
-        exact_epsilon=exact,
-        **{"heading": "anonymity"} | of_claim | measured | fields,
-    )
+    row = Finding(verdict=verdict, exact_epsilon=exact, **of_claim | measured | fields)
     if gained > claim:
         return dataclasses.replace(
             row,

@@ -123,7 +123,6 @@ def run(scenario: Scenario, subject: AuditSubject, seed: int) -> Findings:
             scenario=name,
             title=scenario.title,
             heading="correctness",
-            coalition="nobody",
             verdict="broken",
             sentence=f"The scenario could not be run: {place}.",
         )

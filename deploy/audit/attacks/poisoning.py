@@ -16,7 +16,7 @@ report of a user who holds a target weighs r·q + p - q on average.
 import math
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 from numpy.random import Generator
@@ -35,6 +35,7 @@ from common.mechanisms.signed import Signed
 from common.mechanisms.support import SupportCounting
 from common.mechanisms.unary import UnaryEncoding
 from common.messages.submission import Submission, plain_reports, unpack
+from common.protocols import Kind
 from common.task.task import SUBMISSION_ID_BYTES, Task
 from deploy.audit.distributions import usual_value
 from deploy.audit.finding import Checks, Rows
@@ -192,7 +193,7 @@ def poison(
     *,
     first: Literal["answer", "random", "crafted"],
     sentence: str,
-    title: str = "",
+    row_title: str = "",
     submissions: int = 0,
     refused: bool = False,
     negative: bool = False,
@@ -206,7 +207,7 @@ def poison(
         first: A fake user's first report: an honest answer for a target, or a uniform report.
         sentence: In it, `{answers}` becomes the number of honest answers that raise the targets as
             much as one fake user.
-        title: In it, `{number}` becomes the number of reports per fake user.
+        row_title: In it, `{number}` becomes the number of reports per fake user.
         submissions: Submissions full of crafted reports; 0: one `first` report and honest dummies.
         refused: Whether the attack is harmless or refused; otherwise it is a known limit.
         negative: Crafted reports are negative ones of a target; no findings if there are none.
@@ -286,7 +287,7 @@ def poison(
     mean = total / own_counted
     heavy = own * n_reports / own_counted if submissions else own + (mean - 1) * lever.dummy_floor
     yield checks.finding(
-        title=title.format(number=number),
+        title=row_title.format(number=number),
         heading="sender disruption",
         sentence=sentence.format(answers=answers),
         known_limit=not refused,
@@ -367,83 +368,74 @@ def _answers(number: float) -> str:
 
 
 _COUNTED_TWICE: Final = "The analyzer counts every report of a fake user twice."
-_UNDERSTATED: Final = "The formula understates the weight of a crafted report by a tenth."
+
+
+def _scenario(
+    name: str,
+    title: str,
+    weakness: str = "The formula understates the weight of a crafted report by a tenth.",
+    kinds: tuple[Kind, ...] = ("categorical",),
+    **options: Any,  # noqa: ANN401  # options of `poison`
+) -> Scenario:
+    """Return the scenario that runs `poison` with these options."""
+    check = partial(poison, **options)
+    return Scenario(name=name, title=title, check=check, weakness=weakness, kinds=kinds)
+
 
 SCENARIOS: Final = (
-    Scenario(
+    _scenario(
         name="input-manipulation",
         title="Fake users who answer honestly for values they do not hold",
-        check=partial(
-            poison,
-            first="answer",
-            refused=True,
-            sentence="Users who only lie about their value raise the items they name by no more "
-            "than their share of all users, on average.",
-        ),
+        first="answer",
+        refused=True,
+        sentence="Users who only lie about their value raise the items they name by no more "
+        "than their share of all users, on average.",
         weakness=_COUNTED_TWICE,
     ),
-    Scenario(
+    _scenario(
         name="random-reports",
         title="Fake users who send random reports",
-        check=partial(
-            poison,
-            first="random",
-            sentence="Users who send random reports distort the estimate as calculated; nothing "
-            "distinguishes them from other users.",
-        ),
+        first="random",
+        sentence="Users who send random reports distort the estimate as calculated; nothing "
+        "distinguishes them from other users.",
         weakness=_COUNTED_TWICE,
     ),
-    Scenario(
+    _scenario(
         name="maximal-gain",
         title="Fake users who craft their reports",
-        check=partial(
-            poison,
-            first="crafted",
-            sentence="A report crafted for chosen items counts as much as {answers} for all of "
-            "them together; nothing distinguishes it from other reports.",
-        ),
-        weakness=_UNDERSTATED,
+        first="crafted",
+        sentence="A report crafted for chosen items counts as much as {answers} for all of "
+        "them together; nothing distinguishes it from other reports.",
         kinds=("categorical", "open"),
     ),
-    Scenario(
+    _scenario(
         name="dummy-abuse",
         title="Fake users who craft their dummies too",
-        check=partial(
-            poison,
-            first="crafted",
-            submissions=1,
-            title="Fake users who craft all {number} reports of a submission",
-            sentence="A user who crafts every report of a submission counts as much as {answers} "
-            "for the chosen items; the number of reports in a submission bounds the attack.",
-        ),
-        weakness=_UNDERSTATED,
+        first="crafted",
+        submissions=1,
+        row_title="Fake users who craft all {number} reports of a submission",
+        sentence="A user who crafts every report of a submission counts as much as {answers} "
+        "for the chosen items; the number of reports in a submission bounds the attack.",
     ),
-    Scenario(
+    _scenario(
         name="negative-reports",
         title="Fake users who send nothing but negative reports",
-        check=partial(
-            poison,
-            first="crafted",
-            submissions=1,
-            negative=True,
-            title="Fake users who send {number} negative reports of one item",
-            sentence="A user who fills a submission with negative reports of one item counts as "
-            "much as {answers} for it: each negative report takes the negative weight away.",
-        ),
-        weakness=_UNDERSTATED,
+        first="crafted",
+        submissions=1,
+        negative=True,
+        row_title="Fake users who send {number} negative reports of one item",
+        sentence="A user who fills a submission with negative reports of one item counts as "
+        "much as {answers} for it: each negative report takes the negative weight away.",
     ),
-    Scenario(
+    _scenario(
         name="message-flood",
         title="Fake users who send many more reports than the task allows",
-        check=partial(
-            poison,
-            first="crafted",
-            submissions=_FLOOD_FACTOR,
-            refused=True,
-            title="Fake users who send {number} crafted reports, if their number were not checked",
-            sentence="If the number of reports in a submission were not checked, the gain would "
-            "grow in proportion; the shuffler refuses every wrong number.",
-        ),
+        first="crafted",
+        submissions=_FLOOD_FACTOR,
+        refused=True,
+        row_title="Fake users who send {number} crafted reports, if their number were not checked",
+        sentence="If the number of reports in a submission were not checked, the gain would "
+        "grow in proportion; the shuffler refuses every wrong number.",
         weakness="The shuffler does not count the reports of a submission.",
     ),
 )

@@ -340,7 +340,6 @@ async def _closing_early(attack: _Attack) -> None:
 
 
 _NO_DETECTION: Final = "No device checks that it was counted, and the analyzer knows no sentinel."
-_NO_ERRORS: Final = "The analyzer reports no error when it refuses a batch."
 
 SCENARIOS: Final = (
     Scenario(
@@ -378,7 +377,7 @@ SCENARIOS: Final = (
             name=name,
             title=title,
             check=partial(_run, attack),
-            weakness=_NO_ERRORS,
+            weakness="The analyzer reports no error when it refuses a batch.",
         )
         for name, title, attack in (
             ("shuffler-replays", "A shuffler that delivers a batch again", _replaying),

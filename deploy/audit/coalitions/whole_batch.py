@@ -17,8 +17,7 @@ from common.accounting import guarantees
 from common.accounting.guarantees import PrivacyParameters
 from common.messages.guarantee import rounded_up
 from common.task.task import honest_share
-from deploy.audit.coalitions import messages
-from deploy.audit.coalitions.messages import FEW_USERS, proven_epsilon
+from deploy.audit.coalitions.messages import FEW_USERS, proven_epsilon, run_batch_game, user_worlds
 from deploy.audit.finding import Checks, Rows
 from deploy.audit.game import game_row, run_game
 from deploy.audit.scenario import AuditSubject
@@ -63,7 +62,7 @@ def run_colluders(subject: AuditSubject, rng: Generator) -> Rows:
         yield game_row(
             claimed=claimed,
             exact=proven_epsilon(parameters, left, left),
-            result=messages.run_batch_game(subject, left, left, rng) if left <= FEW_USERS else None,
+            result=run_batch_game(subject, left, left, rng) if left <= FEW_USERS else None,
             title=f"{left:,} of {n_users:,} users honest",
             sentence=_meaning(n_users - left, claimed.epsilon),
             advice="Ask more people, or raise n_min: the more people answer, the less each answer "
@@ -113,7 +112,7 @@ def run_skippers(subject: AuditSubject, rng: Generator) -> Rows:
     yield game_row(
         claimed=few_claim,
         exact=few_attack,
-        result=messages.run_batch_game(subject, 1 if subject.weakened else few, 1, rng),
+        result=run_batch_game(subject, 1 if subject.weakened else few, 1, rng),
         aside=True,
         title=f"{few - 1} of {few} users add no dummies",
         sentence=f"If only one of {few} users adds dummies, the attack gains no more than is "
@@ -129,9 +128,7 @@ def run_rounds(subject: AuditSubject, rng: Generator) -> Rows:
     def counted(rounds: int) -> PrivacyParameters:
         return replace(subject.parameters, rounds=1 if subject.weakened else rounds)
 
-    worlds = messages.user_worlds(
-        subject, subject.sizes.games, rng, dummies=False, rounds=_POOLED_ROUNDS
-    )
+    worlds = user_worlds(subject, subject.sizes.games, rng, dummies=False, rounds=_POOLED_ROUNDS)
     yield _rounds_row(
         result=run_game(*worlds),
         claimed=guarantees.local_guarantee("shuffler+analyzer", counted(_POOLED_ROUNDS)),
@@ -146,11 +143,7 @@ def run_rounds(subject: AuditSubject, rng: Generator) -> Rows:
     n_users, few = subject.n_users, min(_GAME_USERS, subject.n_users)
     for rounds, honest in (*((number, n_users) for number in _ROUNDS), (_POOLED_ROUNDS, few)):
         claimed = guarantees.analyzer_guarantee(counted(rounds), n_users, honest=honest)
-        game = (
-            messages.run_batch_game(subject, honest, honest, rng, rounds)
-            if honest < n_users
-            else None
-        )
+        game = run_batch_game(subject, honest, honest, rng, rounds) if honest < n_users else None
         parameters = replace(subject.parameters, rounds=rounds)
         yield _rounds_row(
             claimed=claimed,

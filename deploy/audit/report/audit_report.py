@@ -49,7 +49,6 @@ class AuditReport:
             scenario="audit",
             title="The number of statistical tests is within its limit",
             heading="correctness",
-            coalition="nobody",
             verdict="broken",
             sentence=f"The run made {self.tests:,} statistical tests; with more than "
             f"{MAX_TESTS:,}, false alarms are more frequent than stated.",
