@@ -313,8 +313,8 @@ def _inject(subject: AuditSubject, rng: Generator) -> Rows:
     *prefix, last = value[list(mechanism.columns[-1])].tolist()
     [counts] = next_counts(mechanism, mechanism.tally(reports), np.array([prefix]))
     [[measured], _] = estimates(mechanism, counts[[last]], len(reports))
-    gain = (1 - mechanism.q) / (mechanism.p - mechanism.q)
-    gain *= _UNDERSTATED_SHARE if subject.weakened else 1.0
+    factor = _UNDERSTATED_SHARE if subject.weakened else 1.0
+    gain = factor * (1 - mechanism.q) / (mechanism.p - mechanism.q)
     checks.require("the weight is as calculated", math.isclose(measured, gain, rel_tol=_REL_TOL))
     yield checks.finding(
         title="Fake users who make a value appear that nobody holds",

@@ -7,6 +7,7 @@ import pytest
 
 from analyzer.budgets import BudgetedRelease, population_budgets
 from common.errors import BudgetError
+from common.messages.batch import TaskState
 from deploy.tasks.forecast import DEVICE_CAPS, check_budgets, forecast, show
 from deploy.tasks.schedule import MAX_ROUNDS, read_series
 from deploy.tasks.task_view import preview
@@ -66,7 +67,7 @@ def test_a_forecast_ends_where_ledger_and_device_refuse(tmp_path: Path) -> None:
     assert f"Only {first} of 30 rounds can be held: " in text
     lasting = [limit | {"rounds": 30} for limit in limits]
     assert "All 30 rounds fit" in printed(lambda to: show(costs, lasting, series.every, to))
-    later = [replace(each, state="released") for each in rounds[:9]] + [*rounds[9:]]
+    later = [replace(each, state=TaskState.RELEASED) for each in rounds[:9]] + [*rounds[9:]]
     more, left = forecast(task, later, 1200, spent, caps)
     answered = ("round", "device_local_epsilon", "device_central_epsilon")
     assert [costs[9][name] for name in answered] == [more[0][name] for name in answered]
