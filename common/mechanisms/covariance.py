@@ -162,9 +162,9 @@ class ShareCovariance:
         Return the variance of the sum of shares up to and including each item of its group.
 
         For hashed reports and square waves it is interpolated between exact variances of the first
-        and the last prefix of each group and, of few groups, 64 to 256 others in all; standard
-        errors are then exact to some 5 %. Otherwise it is exact. Shape (domain_size,). Cost: that
-        of `with_sum` for each of these prefixes.
+        and the last prefix of each group and, of few groups, 64 to 256 others in all. Standard
+        errors are then exact to some 5 %, of square waves to 10 %. Otherwise it is exact. Shape
+        (domain_size,). Cost: that of `with_sum` for each of these prefixes.
         """
         together = np.cumsum(self._with_total.reshape(self.groups, -1), axis=1).ravel()
         removed = together**2 / (self._with_total.sum() or 1.0)
@@ -176,7 +176,8 @@ class ShareCovariance:
 
         By the model, items i and j of a group have the covariance a_i + a_j + b, which follows from
         each one's covariance with its group's total. It is exact for randomized response. Of hashed
-        reports, what it leaves of exact variances is interpolated.
+        reports, what it leaves of exact variances is interpolated; of square waves, which it does
+        not fit, these variances themselves. Derived here.
         """
         mechanism, mixture, groups = self.mechanism, self.mixture, self.groups
         if isinstance(mechanism, Hierarchy):
@@ -186,13 +187,15 @@ class ShareCovariance:
             return np.cumsum(single, axis=1).ravel()
         with_group, size = self._debiased_with_groups.reshape(groups, -1), single.shape[1]
         others, items = with_group - single, np.arange(1.0, size + 1)
-        model: Vector = np.cumsum(single, axis=1) + (items - 1) / max(
-            1, (size - 1) * (size - 2)
-        ) * (2 * (size - 1) * np.cumsum(others, axis=1) - items * others.sum(axis=1, keepdims=True))
+        pairs = items * (items - 1) / max(1, size - 1)
+        within = 2 * (items - 1) * np.cumsum(others, axis=1)
+        within -= pairs * others.sum(axis=1, keepdims=True)
+        model: Vector = np.cumsum(single, axis=1) + within / max(1, size - 2)
         model[:, -1] = with_group.sum(axis=1)  # also of two items, where the formula is 0 / 0
         if isinstance(mechanism, Grr):
             return model.ravel()
-        model *= isinstance(mechanism, LocalHashing)
+        if not isinstance(mechanism, LocalHashing):
+            model[:] = 0.0  # the nearer two places of a square wave, the more dependent they are
         n_cells = len(self._linear.channel.scale)
         number = min(_MOST_PREFIXES, max(_FEWEST_PREFIXES, _MOST_CELLS // n_cells)) // groups
         places = np.unique(np.linspace(0, size - 1, max(2, min(number, size))).astype(np.int64))

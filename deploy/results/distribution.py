@@ -46,7 +46,7 @@ class Distribution:
 
     Numbers are taken as spread evenly within their bucket: cumulative shares are linear between
     edges. Shares are debiased, and corrected to sum to 1, which improves sums of many. Variances
-    are those of the refined shares, exact but for many hashed prefixes: see `of_prefixes`.
+    are those of the refined shares; some are interpolated: see `ShareCovariance.of_prefixes`.
     """
 
     covariance: ShareCovariance
