@@ -21,10 +21,12 @@ from common.task.domain_spec import GROUP_SEPARATOR, group_count, hierarchy_size
 from common.task.draft import NumberDraft, OpenDraft, PairDraft, TaskDraft, TextDraft
 from common.task.dummy_spec import DummySpec
 from common.task.specs import (
+    MAX_DOMAIN_SIZE,
     AnySpec,
     MechanismSpec,
     NumberSpec,
     RapporSpec,
+    check_int_range,
     check_new_labels,
     normalize,
 )
@@ -113,6 +115,9 @@ def _with_all_items(draft: TaskDraft) -> TaskDraft:
                 f"domain_size is {size} or left out; with a breakdown it is the number of items of "
                 "one group, at least 2"
             )
+        check_int_range(
+            f"domain_size times {len(groups)} groups", size * len(groups), 4, MAX_DOMAIN_SIZE
+        )
         size *= len(groups)
         labels = tuple(f"{group}{GROUP_SEPARATOR}{label}" for group in groups for label in labels)
     return dataclasses.replace(draft, domain_size=size, labels=labels)

@@ -46,7 +46,7 @@ from user_agent.credentials import SECRET_BYTES
 _ITEM_DIGITS: Final = 20
 """Digits of the largest item number on the wire, 2^64 - 1."""
 _LISTED_LABELS: Final = 20
-"""Maximum number of labels that an error lists."""
+"""Maximum number of labels or groups that an error lists."""
 
 Encoder = Callable[[Value, np.random.Generator], Any]
 """Encodes one value for the task's mechanism, or raises ValueRangeError if the value does not fit.
@@ -116,9 +116,10 @@ class _Items:
         group, separator, rest = text.partition(GROUP_SEPARATOR)
         groups, group = breakdown.groups, group.strip()
         if not separator or group not in groups:
+            named = [*groups[:_LISTED_LABELS], *("…" for _ in groups[_LISTED_LABELS:][:1])]
             raise ValueRangeError(
-                f"a value must name one of the {len(groups)} groups of {breakdown.attribute} "
-                f"first, such as {groups[0]}{GROUP_SEPARATOR}…"
+                f"a value must begin with one of the {len(groups)} groups of {breakdown.attribute} "
+                f"({', '.join(named)}), such as {groups[0]}{GROUP_SEPARATOR}…"
             )
         return rest.strip(), groups.index(group) * self._group_size
 

@@ -64,13 +64,13 @@ def check_composition(
         )
     if spec.noiseless and protocol.local_noise == "required":
         raise TaskError(
-            f"the protocol {protocol.name} needs local noise; other_weight is 0, and must be above "
-            "0, with a finite local_epsilon"
+            f"the protocol {protocol.name} needs local noise: local_epsilon must be finite, and "
+            "other_weight above 0"
         )
     if not spec.noiseless and protocol.local_noise == "none":
         raise TaskError(
-            f"the protocol {protocol.name} has no local noise; other_weight must be 0, with an "
-            "infinite local_epsilon"
+            f"the protocol {protocol.name} has no local noise: local_epsilon must be inf, and "
+            "other_weight 0"
         )
     _check_dummies(protocol, dummies, domain_size)
     _check_shuffler(protocol, shuffler, domain_size)

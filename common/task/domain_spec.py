@@ -67,6 +67,11 @@ class EdgesSpec:
         else:
             if self.given:
                 raise TaskError(f'given has {len(self.given)} edges; spacing must then be "given"')
+            if low == high == 0 or not self.buckets:
+                raise TaskError(
+                    f"edges are {self.spacing}, so low, high and buckets must be set; or list them "
+                    'all: given = [0.0, 0.5, 18.0], with spacing = "given"'
+                )
             check_int_range("buckets", self.buckets, 2, MAX_DOMAIN_SIZE)
         check_range(low, high)
         if self.spacing == "logarithmic" and low <= 0:

@@ -316,8 +316,6 @@ class KeyValueSpec:
 
 
 MAX_CODE_BYTES: Final = 16
-FIRST_BYTES: Final = 2
-"""Bytes of a code that the first level hashes; each further level hashes one more."""
 MAX_SPELLED_BYTES: Final = 255
 MAX_SPELLED: Final = 2**18
 """Maximum number of hashes to spell times their bytes; the analyzer counts a kilobyte for each."""
@@ -332,7 +330,7 @@ class OpenSpec:
     """
     Local hashing of a random part of a value that no list holds, with its integer weights.
 
-    A user hashes the first bytes of a code, as many as a random one of `levels` says. A code is a
+    A user hashes the first bytes of a code, a random number of them. A code is a
     text in UTF-8, filled up with zero bytes; an integer, big-endian; or the start of a text's
     SHA-256. To spell texts whose hashes were found, the task's labels are these hashes, in
     hexadecimal: a user hashes the text's label and a random byte of the text.
@@ -362,12 +360,6 @@ class OpenSpec:
         total = self.true_weight + (self.buckets - 1) * self.other_weight
         check_int_range("the sum of the weights", total, 1, MAX_WEIGHT_SUM)
         check_int_range("report_bytes", self.report_bytes, 1, MAX_REPORT_BYTES)
-
-    @property
-    def levels(self) -> int:
-        """Number of levels: lengths of the hashed prefix or, to spell texts, positions."""
-        spells = self.encoding == "spell"
-        return self.most_bytes if spells else max(1, self.code_bytes - FIRST_BYTES + 1)
 
     @property
     def most_value_bytes(self) -> int:

@@ -348,13 +348,13 @@ def _text_parts(task: Task, text: str, reports: Reports) -> Iterator[ReportPart]
 
 def _open_parts(task: Task, value: Value, reports: Reports) -> Iterator[ReportPart]:
     """Yield levels and seed elements, which are uniform, then buckets relative to the value's."""
-    spec = spec_as(task.mechanism, OpenSpec)
+    spec, mechanism = spec_as(task.mechanism, OpenSpec), prefix_hashing_of(task)
     seeds = [("seeds", element, spec.buckets) for element in reports["seed"].T]
-    for name, cells, size in (("levels", reports["level"], spec.levels), *seeds):
+    for name, cells, size in (("levels", reports["level"], mechanism.levels), *seeds):
         even = np.full((1, size), 1 / size)
         yield ReportPart(name=name, cells=cells.astype(np.int64), chances=even)
     held = encoder_for(task, None)(value, np.random.default_rng(0))
-    hashed = prefix_hashing_of(task).hashed(reports, np.repeat(held, len(reports), axis=0))
+    hashed = mechanism.hashed(reports, np.repeat(held, len(reports), axis=0))
     chances = np.full((1, spec.buckets), float(spec.other_weight))
     chances[0, 0] = spec.true_weight
     cells = (reports["bucket"] - hashed) % spec.buckets

@@ -6,7 +6,7 @@ import inspect
 import math
 import os
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager
 from copy import copy
 from operator import getitem
@@ -67,6 +67,16 @@ def describe_options(command: Callable[..., None]) -> Callable[..., None]:
         option.help = re.sub(r"\n +", " ", text)
         command.__annotations__[name] = getitem(Annotated, (kind, option))
     return command
+
+
+def check_kinds(context: typer.Context, kinds: Mapping[str, Collection[Kind]]) -> None:
+    """Raise SettingsError if an option is given that is not for the kind of data."""
+    kind = context.params["task_kind"]
+    for option in context.command.params:
+        source, fits = context.get_parameter_source(option.name or ""), kinds.get(option.name or "")
+        if fits and kind not in fits and source and source.name != "DEFAULT":
+            rule = f"{option.opts[0]} is for {' and '.join(fits)} data"
+            raise SettingsError(f"{rule}; --task-kind is {kind}")
 
 
 def parse_cap(text: str) -> float:

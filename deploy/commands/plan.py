@@ -13,7 +13,7 @@ from common.protocols import Kind
 from common.runtime.clock import SystemClock
 from common.task.domain_spec import EdgesSpec, group_count
 from common.task.draft import NumberDraft, OpenDraft, PairDraft
-from deploy.commands.options import AsJson, TaskKind, describe_options, parse_cap
+from deploy.commands.options import AsJson, TaskKind, check_kinds, describe_options, parse_cap
 from deploy.planning import plan_view
 from deploy.planning.planner import plan as find_plan
 from deploy.planning.requirements import Prefix, Requirements, Trust
@@ -86,6 +86,9 @@ def plan(
     """
     Find the protocol and parameters with the least error under a privacy target.
 
+    --messages-cap, --bytes-cap, --influence-cap, --rounds, --trust and --max-mse are for
+    categorical and ordered data, --head is for categorical data.
+
     Options:
         users: Expected number of users, for which the error is minimised.
         central_epsilon: Target epsilon against the analyzer, for all rounds together.
@@ -94,7 +97,7 @@ def plan(
         high: Upper end of the value range, for buckets, numbers and pairs.  [1; none for buckets]
         spacing: Buckets of equal width (equal) or of equal ratio (logarithmic).
         unit: Unit of the numbers in buckets, such as ms.
-        breakdown: A public attribute and its values, such as country=DE,FR; items only.
+        breakdown: A public attribute and its values, such as country=DE,FR.
         prefix: Share below an edge whose error to minimise, for buckets: the average or worst one.
         encoding: Form of the values of an open dictionary: a short text, a code, or the hash of a
             longer text.
@@ -103,16 +106,16 @@ def plan(
         delta: Target delta, for all rounds together.
         local_cap: Maximum epsilon per answer against the shuffler and analyzer together, or
             none.  [4, the default limit of devices]
-        messages_cap: Maximum expected messages per user; items only.  [5 for signed]
-        bytes_cap: Maximum average bytes of a submission; items only.
-        influence_cap: Maximum users by which one dishonest submission may move a value; items only.
-        rounds: Number of tasks for the same users; items only.
+        messages_cap: Maximum expected messages per user.  [5 for signed]
+        bytes_cap: Maximum average bytes of a submission.
+        influence_cap: Maximum users by which one dishonest submission may move a value.
+        rounds: Number of tasks for the same users.
         honest_fraction: Share of users on whom the guarantee relies.
         population: Name of the population in the draft; required for several rounds.
         trust: Trust in the shuffler: anonymity (it permutes and forgets senders), shuffler-dummies
-            (it also adds dummies), or none; items only.
-        head: Largest expected shares, such as 0.2,0.05; items only.
-        max_mse: Maximum useful mean squared error of a share; items only.
+            (it also adds dummies), or none.
+        head: Largest expected shares, such as 0.2,0.05.
+        max_mse: Maximum useful mean squared error of a share.
         output: Write a draft for `shuffledp task create`.
     """
     check_folder(output)
@@ -174,10 +177,6 @@ def plan(
 
 def _check_options(context: typer.Context, kind: Kind) -> None:
     """Raise PlanError for options of other kinds, or without the domain size that a kind needs."""
-    for name, kinds in _KINDS.items():
-        source = context.get_parameter_source(name)
-        if kind not in kinds and source and source.name != "DEFAULT":
-            option, fits = name.replace("_", "-"), ", ".join(kinds)
-            raise PlanError(f"--{option} is for these kinds: {fits}; --task-kind is {kind}")
+    check_kinds(context, _KINDS)
     if kind in _COUNTED and context.params["domain_size"] is None:
         raise PlanError(f"--domain-size is missing: {_COUNTED[kind]}")

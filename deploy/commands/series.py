@@ -1,6 +1,7 @@
 """`shuffledp series`: publish the rounds of a recurring collection, forecast and show them."""
 
 import fcntl
+import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -81,19 +82,22 @@ def publish(
         return with_keys(series.draft_of(number), shuffler_key, own_key)
 
     connect = partial(OperatorClient.connect, analyzer, authority, token_file, certificate, key)
-    with template.open("rb") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)  # two runs could publish the round twice
+    folder = os.open(template.parent, os.O_RDONLY)  # the template may be replaced meanwhile
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)  # two runs could publish the round twice
         report = options.ask(connect, partial(publish_due, series, complete, SystemClock().now()))
+    finally:
+        os.close(folder)
     if json:
         print_json(report)
         return
-    number, state, digest, missed = report.values()
+    number, state, digest, missed, warning = report.values()
     text = f"No round is open: the series {state}."
     if digest:
         text = f"Round {number}: {state}, task {digest}."
     if missed:
         text += f" Missed, since not published in time: {', '.join(map(str, missed))}."
-    terminal().print(text, soft_wrap=True, highlight=False)
+    terminal().print(f"{text} {warning}".rstrip(), soft_wrap=True, highlight=False)
 
 
 async def publish_due(
@@ -107,18 +111,21 @@ async def publish_due(
     """
     rounds, number = series.rounds(await operator.tasks(), now), series.open_round(now)
     current = next((each for each in rounds if each.number == number), None)
-    digest, done = None, "has ended" if number else "has not started"
+    digest, done, warning = None, "has ended" if number else "has not started", ""
     if current is not None and current.task is not None:
         digest, done = current.task.task_digest.hex(), "already published"
     elif current is not None:
         if not any(each.task for each in rounds):
             task = task_view.preview(series.draft, now=0.0)
             spent = await releases_to(series.draft.population, operator)
-            forecasts.check_budgets(task, rounds, spent)
+            costs, limits = forecasts.forecast(task, rounds, task.n_min, spent)
+            forecasts.check_budget(limits, len(costs))
+            warning = forecasts.shortfall(limits, len(costs))
         digest = (await operator.create_task(complete(number))).digest().hex()
         done = "published"
     missed = [each.number for each in rounds if each.state == "missed"]
-    return {"round": current and number, "state": done, "task_digest": digest, "missed": missed}
+    report = {"round": current and number, "state": done, "task_digest": digest, "missed": missed}
+    return {**report, "warning": warning}
 
 
 @series_app.command(

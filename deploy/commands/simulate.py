@@ -10,7 +10,7 @@ import typer
 
 from common.errors import SettingsError
 from common.protocols import Kind, protocol_named, protocols_of
-from deploy.commands.options import AsJson, TaskKind, describe_options, parse_cap
+from deploy.commands.options import AsJson, TaskKind, check_kinds, describe_options, parse_cap
 from deploy.datasets.catalogue import IPUMS_1940_CITY, SHIPPED
 from deploy.datasets.sample_people import people_of, sample_people
 from deploy.datasets.sources import dataset as read_dataset
@@ -50,7 +50,13 @@ _DEFAULTS: Final[Mapping[Kind, tuple[str, ...]]] = {
     "ordered": ("hierarchy", "puredump", "mixdump", "signed", "od-hp", "ldp-sw"),
 }
 """Protocols to compare, for kinds that many protocols collect."""
-_CAP: Final = "messages-cap"
+_KINDS: Final[Mapping[str, tuple[Kind, ...]]] = {
+    "accounting": ("categorical",),
+    "figure_number": ("categorical",),
+    "messages_cap": ("categorical", "ordered"),
+    "buckets": ("ordered",),
+}
+"""The kinds that an option is for, if it is not for all."""
 _RUN_TIME: Final = 5
 """Number of the figure of run times, for which every report must be simulated."""
 _FIGURES: Final = {
@@ -70,6 +76,7 @@ _FIGURES: Final = {
 )
 @describe_options
 def simulate(
+    context: typer.Context,
     protocol: Annotated[
         list[str] | None,
         typer.Option(
@@ -111,11 +118,11 @@ def simulate(
         column: Column of values in the file. If the file has a column named count, each row is a
             value and its count; otherwise each row is a person.  [value]
         users: Number of people to use.  [all]
-        buckets: Number of buckets of ordered data.
-        accounting: Bounds for parameters: published, tight or both; items only.  [tight]
+        buckets: Number of buckets, for ordered data.
+        accounting: Bounds for parameters: published, tight or both; for categorical data.  [tight]
         repeat: Collections per setting.
-        messages_cap: Maximum expected messages per user; items only.  [5, or as many as a bound
-            needs]
+        messages_cap: Maximum expected messages per user; for categorical and ordered data.  [5, or
+            as many as a bound needs]
         local_cap: Maximum local epsilon of a report, or none.
         seed: Random seed; the same seed repeats the run.
         by_value: Show the true figure of every value beside its estimates; always shown for few
@@ -127,8 +134,11 @@ def simulate(
             --plot.
     """
     kind, targets, names, source = task_kind, central_epsilon, protocol, dataset
-    of_items = {"accounting": accounting, _CAP: messages_cap, "figure": figure_number}
-    _check_options(kind, of_items)
+    check_kinds(context, _KINDS)
+    if figure_number not in {None, *_FIGURES}:
+        raise SettingsError(f"figure is {figure_number}; it must be 3, 4 or 5")
+    if accounting not in _ACCOUNTINGS:
+        raise SettingsError("accounting must be published, tight or both")
     if figure_number is not None:
         data, epsilons = _FIGURES[figure_number]
         targets, names, source = targets or list(epsilons), names or list(_COMPARED), source or data
@@ -166,17 +176,6 @@ def simulate(
         raise SettingsError("every setting was skipped")
 
 
-def _check_options(kind: Kind, of_items: Mapping[str, object]) -> None:
-    for name, given in of_items.items():
-        kinds = ("categorical", "ordered") if name == _CAP else ("categorical",)
-        if given is not None and kind not in kinds:
-            raise SettingsError(f"--{name} is for {' or '.join(kinds)} data; --task-kind is {kind}")
-    if of_items["figure"] not in {None, *_FIGURES}:
-        raise SettingsError(f"figure is {of_items['figure']}; it must be 3, 4 or 5")
-    if of_items["accounting"] not in _ACCOUNTINGS:
-        raise SettingsError("accounting must be published, tight or both")
-
-
 def _protocols(kind: Kind, names: list[str] | None) -> tuple[str, ...]:
     if not names:
         return _DEFAULTS.get(kind) or protocols_of(kind)
@@ -187,14 +186,19 @@ def _protocols(kind: Kind, names: list[str] | None) -> tuple[str, ...]:
 
 
 def _population(
-    kind: Kind, source: str | None, column: str | None, users: int | None, buckets: int, seed: int
+    kind: Kind,
+    source: str | None,
+    column: str | None,
+    users: int | None,
+    buckets: int,
+    seed: int,
 ) -> Population:
     if kind == "categorical":
         data = read_dataset(source or IPUMS_1940_CITY, users, column=column)
         return Population.of_items(data, data.n_users if users is None else users)
     if kind == "ordered":
-        given = None if source is None else read_dataset(source, users, column=column)
-        return Population.of_numbers(given, users, buckets)
+        numbers = None if source is None else read_dataset(source, users, column=column)
+        return Population.of_numbers(numbers, users, buckets)
     if kind == "open" and source is None:
         source = "zipf:50000"  # random codes, with shares by Zipf's law
     if source is None:

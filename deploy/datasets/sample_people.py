@@ -241,18 +241,21 @@ def people_of(data: Dataset, kind: Kind, n_users: int | None, seed: int | None) 
     except ValueRangeError as error:
         raise TaskError(f"{data.name} has a value that is not {kind} data: {error}") from error
     facts: dict[str, Any]
+    title = data.title
     if kind in {"string", "open"}:
         order = np.argsort(-counts, kind="stable")[:_MAX_CANDIDATES]
         names = tuple(parsed[at] for at in order)
         long = max(len(text.encode()) for text in parsed) > _OPEN_BYTES
         encoding = "code" if labels != data.labels else "hash" if long else "text"
         form = {"open": OpenDraft(encoding=encoding)} if kind == "open" else {}
+        title += f", each value sent as a {encoding}" * bool(form)
         facts = {"draft": form, "truth": counts[order] / users, "candidates": names}
     elif kind == "key-value":
         size = 1 + max((key for value in parsed for key in value), default=0)
         low, high = _range([number for value in parsed for number in value.values()])
         draft = {"domain_size": size, "pairs": PairDraft(low=low, high=high)}
         facts = {"draft": draft, **_truth(parsed, counts, size)}
+        title += f", range {low:g} to {high:g}"
     else:
         rows = [value if isinstance(value, tuple) else (value,) for value in parsed]
         if len({len(row) for row in rows}) > 1:
@@ -260,8 +263,8 @@ def people_of(data: Dataset, kind: Kind, n_users: int | None, seed: int | None) 
         low, high = _range([number for row in rows for number in row])
         draft = {"domain_size": len(rows[0]), "numbers": NumberDraft(low=low, high=high)}
         facts = {"draft": draft, **_truth(parsed, counts, len(rows[0]))}
+        title += f", range {low:g} to {high:g}"
     values = [value for value, many in zip(parsed, counts, strict=True) for _ in range(many)]
-    title = data.title if kind in {"string", "open"} else f"{data.title}, range {low:g} to {high:g}"
     return SamplePeople(kind=kind, title=title, values=values, **facts)
 
 

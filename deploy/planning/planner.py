@@ -83,7 +83,7 @@ def plan(target: Requirements) -> Plan:
         if designs[0].mse > target.max_mse:
             raise PlanError(
                 f"a mean squared error of {target.max_mse:g} cannot be reached: the least is "
-                f"{designs[0].mse:.3g}, by {designs[0].protocol}"
+                f"{designs[0].mse:.3g}, by {designs[0].protocol}; raise users or epsilon"
             )
     parameters = designs[0].parameters
     central_guarantee = claimed_guarantee(parameters, target.n_min)

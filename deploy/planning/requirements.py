@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
@@ -32,10 +32,12 @@ UNUSED_KEY: Final = bytes(31) + b"\x09"
 _UNUSED_DEADLINE: Final = 4_000_000_000
 _ROUNDING: Final = 1e-9
 """Amount by which the sum of decimal shares may exceed 1."""
-_ITEMS_ONLY: Final = (
-    *("rounds", "messages_cap", "bytes_cap", "influence_cap", "trust", "head", "max_mse"),
-)
-"""Requirements that only items can have."""
+_KINDS: Final[Mapping[str, Collection[Kind]]] = {
+    **dict.fromkeys(("rounds", "trust", "max_mse"), ITEM_KINDS),
+    **dict.fromkeys(("messages_cap", "bytes_cap", "influence_cap"), ITEM_KINDS),
+    "head": {"categorical"},
+}
+"""The kinds of data that a requirement is for, if it is not for all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,10 +82,10 @@ class Requirements:
         """Raise PlanError if a field breaks a rule."""
         items = self.kind in ITEM_KINDS
         for option in dataclasses.fields(self):
-            name = option.name.replace("_", "-")
-            given = option.name in _ITEMS_ONLY and getattr(self, option.name) != option.default
-            rule = f"{name} is for items; this is {self.kind} data"
-            _require(items or not given, rule)
+            name, kinds = option.name.replace("_", "-"), _KINDS.get(option.name, (self.kind,))
+            given = getattr(self, option.name) != option.default
+            rule = f"--{name} is for {' and '.join(sorted(kinds))} data; this is {self.kind} data"
+            _require(self.kind in kinds or not given, rule)
         least_cap = MIN_CENTRAL_EPSILON if items else MIN_VALUE_EPSILON
         for name, value, least, most in (
             ("users", self.n_users, 1, MAX_USERS),

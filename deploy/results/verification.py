@@ -6,6 +6,7 @@ from typing import Final
 from common.accounting.guarantees import guarantees, published_claim
 from common.crypto.signing import SignedTask
 from common.errors import WireError
+from common.mechanisms.discovery.prefix_hashing import PrefixHashing
 from common.messages.guarantee import rounded_up
 from common.messages.result import BitTable, Estimate, FoundValues, KeyValues, Means, Result
 from common.protocols import ITEM_KINDS
@@ -60,8 +61,8 @@ def _task_shape(task: Task) -> str:
             return f"{task.domain_size} keys {'with' if true > other else 'without'} owners"
         case NumberSpec(projected=projected):
             return f"{task.domain_size} {'un' * (not projected)}biased means"
-        case OpenSpec(levels=levels):
-            return f"values found at {levels} levels"
+        case OpenSpec() as spec:
+            return f"values found at {PrefixHashing.of(spec).levels} levels"
     return f"{task.domain_size} values"
 
 

@@ -75,25 +75,34 @@ def forecast(
         rounds = _count(lambda n: cost(n) <= caps[name])
         return {"limit": name, "value": caps[name], "delta": delta, "rounds": rounds}
 
+    delta = caps["total_delta_cap"]
+    central = cap("total_central_epsilon_cap", lambda n: device(n)[0], delta)
+    spent_delta = sum_upper([claim.delta] * (answered + central["rounds"] + 1))
+    if claim.central_epsilon < claim.local_epsilon and spent_delta > delta:
+        central |= {"limit": "total_delta_cap", "value": delta, "delta": None}
     return costs, [
         _budget_end(release, spent),
         cap("local_epsilon_cap", lambda _: claim.local_epsilon),
         cap("total_local_epsilon_cap", lambda n: device(n)[1]),
-        cap("total_central_epsilon_cap", lambda n: device(n)[0], caps["total_delta_cap"]),
+        central,
     ]
 
 
-def check_budgets(
-    task: Task, rounds: Sequence[SeriesRound], spent: Sequence[BudgetedRelease]
-) -> None:
-    """Raise BudgetError unless the population's budgets last for all rounds of n_min users."""
-    budget = _budget_end(BudgetedRelease.of(task, task.n_min, 0), spent)
-    wanted = sum(each.state in _PENDING for each in rounds)
-    if budget["rounds"] < wanted:
+def check_budget(limits: Sequence[Mapping[str, Any]], n_rounds: int) -> None:
+    """Raise BudgetError unless the population's budgets, the first limit, last for n_rounds."""
+    if (fit := limits[0]["rounds"]) < n_rounds:
         raise BudgetError(
-            f"{_text(budget)} ends after {budget['rounds']} of {wanted} rounds; raise n_min or the "
-            "budget, or plan fewer rounds"
+            f"{_text(limits[0])} ends after {fit} of {n_rounds} rounds; raise n_min or the budget, "
+            "or plan fewer rounds"
         )
+
+
+def shortfall(limits: Sequence[Mapping[str, Any]], n_rounds: int) -> str:
+    """Return which limit ends first, and after how many rounds; empty if all n_rounds fit."""
+    first = min(limits, key=lambda limit: limit["rounds"])
+    if (fit := first["rounds"]) >= n_rounds:
+        return ""
+    return f"Only {fit:,} of {n_rounds:,} rounds can be held: {_text(first)} ends first."
 
 
 def _budget_end(release: BudgetedRelease, spent: Sequence[BudgetedRelease]) -> dict[str, Any]:
@@ -138,13 +147,12 @@ def show(
     for number, deadline, *figures in (cost.values() for cost in costs):
         table.add_row(f"{number:,}", format_time(deadline), *map(rounded_up, figures))
     print_whole(table, console)
-    first = min(limits, key=lambda limit: limit["rounds"])
-    verdict = f"All {len(costs):,} rounds fit every budget and limit."
-    if (fit := first["rounds"]) < len(costs):
-        verdict = f"Only {fit:,} of {len(costs):,} rounds can be held: {_text(first)} ends first."
-    console.print(verdict, style="bold", soft_wrap=True)
+    fits = f"All {len(costs):,} rounds fit every budget and limit."
+    console.print(shortfall(limits, len(costs)) or fits, style="bold", soft_wrap=True)
     for limit in limits:
         if 0 < (count := limit["rounds"]) < MAX_ROUNDS:
             lasts = f"{format_duration(count * every)}: {count:,} round{'s' * (count != 1)}."
             text = f"At this pace {_text(limit)} lasts {lasts}"
+            if limit["limit"] == "total_delta_cap":
+                text += " From then on devices count local epsilon."
             console.print(text, soft_wrap=True, highlight=False)

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from common.crypto.hpke import HpkePrivateKey
+from common.mechanisms.discovery.prefix_hashing import PrefixHashing
 from common.mechanisms.signed import Signed
 from common.messages.batch import BatchState, BatchStatus, TaskState, TaskSummary
 from common.messages.guarantee import Guarantee, rounded_up
@@ -203,8 +204,8 @@ def _describe_values(task: Task) -> str:
             )
         return f"{values}; f {f:.4g}, p {p:.4g}, q {q:.4g}"
     if isinstance(spec, OpenSpec):
-        values = _OPEN_VALUES[spec.encoding]
-        return f"{values} of up to {spec.most_value_bytes:,} bytes; {spec.levels} levels"
+        values, levels = _OPEN_VALUES[spec.encoding], PrefixHashing.of(spec).levels
+        return f"{values} of up to {spec.most_value_bytes:,} bytes; {levels} levels"
     values = f"one of {size:,} items"
     if task.edges is not None:
         low, high = task.edges.edges[[0, -1]]

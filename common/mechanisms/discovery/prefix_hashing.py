@@ -16,7 +16,7 @@ import hashlib
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self, cast
+from typing import Any, Final, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,10 +27,12 @@ from common.mechanisms.hashing.finite_field import check_prime, is_prime
 from common.mechanisms.reduction import MatchCountReduction
 from common.mechanisms.weights import OddsOfWeights, ResponseWeights
 from common.task.draft import OpenDraft
-from common.task.specs import FIRST_BYTES, OPEN_BUCKETS, OpenEncoding, OpenSpec
+from common.task.specs import OPEN_BUCKETS, OpenEncoding, OpenSpec
 
 Columns = tuple[tuple[int, ...], ...]
 """The elements of a value that each level hashes, filled up with -1 to one length."""
+FIRST_BYTES: Final = 2
+"""Bytes of a code that the first level hashes; each further level hashes one more."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,7 @@ class PrefixHashing(OddsOfWeights):
 
     @property
     def levels(self) -> int:
-        """Number of levels."""
+        """Number of levels: lengths of the hashed prefix or, to spell texts, positions."""
         return len(self.columns)
 
     @property

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from scipy import optimize, stats
 
 from common.mechanisms.base import Counts, Reports, Vector
-from common.mechanisms.discovery.prefix_hashing import PrefixHashing
+from common.mechanisms.discovery.prefix_hashing import FIRST_BYTES, PrefixHashing
 from common.mechanisms.hashing.finite_field import inverses
 from common.messages.result import FoundValues
-from common.task.specs import FIRST_BYTES, OpenSpec
+from common.task.specs import OpenSpec
 
 BYTES: Final = 256
 _MAX_KEPT: Final = 8192

@@ -67,7 +67,8 @@ def test_numbers_outside_may_be_clipped(number: float, bucket: int) -> None:
     ("fields", "rule"),
     [
         ({"buckets": 1}, "buckets is 1"),
-        ({"high": 0.0}, "high"),
+        ({"buckets": 0}, "edges are equal, so low, high and buckets must be set"),
+        ({"high": 0.0}, "edges are equal, so low, high and buckets must be set"),
         ({"high": math.inf}, "high"),
         ({"low": math.nan}, "low"),
         ({"spacing": "logarithmic"}, "for logarithmic buckets it must be above 0.0"),
@@ -156,6 +157,14 @@ def test_a_breakdown_makes_an_item_of_each_pair() -> None:
         (
             {"labels": ()},
             "domain_size is 1 or left out; with a breakdown it is the number of items",
+        ),
+        (
+            {
+                "labels": (),
+                "domain_size": 2**23,
+                "breakdown": BreakdownSpec(attribute="c", groups=tuple("abc")),
+            },
+            "domain_size times 3 groups is 25165824; it must lie between 4 and 16777216",
         ),
         ({"labels": ("flu", " cold")}, "the label of item 1 begins or ends with whitespace"),
         (

@@ -191,9 +191,9 @@ def test_an_infinite_local_epsilon_has_one_form_only(other: str) -> None:
         (
             "puredump",
             {"buckets": 0},
-            "the protocol puredump has no local noise; other_weight must be 0",
+            "puredump has no local noise: local_epsilon must be inf",
         ),
-        ("mixdump", _NOISELESS, "the protocol mixdump needs local noise; other_weight is 0"),
+        ("mixdump", _NOISELESS, "mixdump needs local noise: local_epsilon must be finite"),
     ],
 )
 def test_a_task_keeps_its_protocols_row(
@@ -210,7 +210,11 @@ def test_a_task_keeps_its_protocols_row(
     [
         ("ldp-warner", {"domain_size": 3}, "ldp-warner collects a bit; domain_size is 3"),
         ("ldp-olh-strings", {}, "ldp-olh-strings hashes labels; the task has none"),
-        ("ldp-oue", {"local_epsilon": math.inf}, "ldp-oue needs local noise; other_weight is 0"),
+        (
+            "ldp-oue",
+            {"local_epsilon": math.inf},
+            "ldp-oue needs local noise: local_epsilon must be finite",
+        ),
     ],
 )
 def test_a_task_meets_its_protocols_conditions(

@@ -241,18 +241,24 @@ def test_the_command_plans_for_default_devices_by_default(tmp_path: Path) -> Non
         (_ITEMS, ("--local-cap", "much"), SettingsError, "local cap must be a number, or none"),
         (_ITEMS, ("--head", "0.1;0.2"), ValueRangeError, "head must be shares such as"),
         (_ITEMS, ("--output", "/no/such/draft.toml"), SettingsError, "folder does not exist"),
-        (_ITEMS, ("--low", "0"), PlanError, "--low is for these kinds: ordered, mean"),
+        (_ITEMS, ("--low", "0"), SettingsError, "--low is for ordered and mean"),
         (
             _ITEMS[:2] + _ITEMS[4:],
             (),
             PlanError,
             "--domain-size is missing: the number of possible values",
         ),
-        (_MEAN, ("--rounds", "2"), PlanError, "rounds is for items; this is mean data"),
+        (_MEAN, ("--rounds", "2"), PlanError, "--rounds is for categorical and ordered data; this"),
+        (
+            [*_ITEMS, "--task-kind", "ordered"],
+            ("--low", "0", "--high", "9", "--head", "0.2"),
+            PlanError,
+            "--head is for categorical data; this is ordered data",
+        ),
         (_MEAN, ("--task-kind", "vector"), PlanError, "the length of a vector"),
         (_MEAN, ("--task-kind", "key-value"), PlanError, "the number of keys"),
-        (_MEAN, ("--task-kind", "string", "--high", "1"), PlanError, "--high is for these kinds"),
-        (_MEAN, ("--breakdown", "a=b,c"), PlanError, "for these kinds: categorical, ordered"),
+        (_MEAN, ("--task-kind", "string", "--high", "1"), SettingsError, "--high is for ordered"),
+        (_MEAN, ("--breakdown", "a=b,c"), SettingsError, "is for categorical and ordered data"),
     ],
 )
 def test_an_invalid_option_is_refused(

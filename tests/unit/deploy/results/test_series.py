@@ -123,6 +123,21 @@ def test_a_series_is_shown_with_its_gaps(tmp_path: Path) -> None:
     assert f"\n│ {MISSED} " not in text.partition("smoothed")[2]
 
 
+def test_a_value_that_noise_hides_moves_as_much_as_the_noise(tmp_path: Path) -> None:
+    """Its shares sum to less than its noise. The table's intervals are the widest of any round."""
+    _, results = month(tmp_path, top=20)
+    last = max(results.estimates)
+    hidden, step = results.estimates, 0.006 * np.sign(np.arange(20) - 18.5)
+    for number, table in hidden.items():
+        moved = np.where(np.arange(20) < 18, table.values, (1 if number > last / 2 else -1) * step)
+        hidden = {**hidden, number: replace(table, values=moved, half_width=2.0 + number / 100)}
+    results = replace(results, estimates=hidden)
+    level = results.smoothed.levels[:, [*results.shown].index(18)]
+
+    assert level[0] - level[-1] > 0.001
+    assert [2.0 + last / 100] * 20 == [table.half_width for table in results.tables]
+
+
 def test_a_series_without_results_is_shown(tmp_path: Path) -> None:
     """It has rounds, no values, and says so."""
     series, results = month(tmp_path)

@@ -8,7 +8,7 @@ import pytest
 from analyzer.budgets import BudgetedRelease, population_budgets
 from common.errors import BudgetError
 from common.messages.batch import TaskState
-from deploy.tasks.forecast import DEVICE_CAPS, check_budgets, forecast, show
+from deploy.tasks.forecast import DEVICE_CAPS, check_budget, forecast, shortfall, show
 from deploy.tasks.schedule import MAX_ROUNDS, read_series
 from deploy.tasks.task_view import preview
 from tests.support.keys import SHUFFLER
@@ -76,4 +76,29 @@ def test_a_forecast_ends_where_ledger_and_device_refuse(tmp_path: Path) -> None:
     _, refused = forecast(task, rounds, 1200, spent, caps | {"local_epsilon_cap": 1.9})
     assert ("local_epsilon_cap", 1.9, 0) == tuple(refused[1][key] for key in keys)
     with pytest.raises(BudgetError, match=r"ends after \d+ of 30 rounds; raise n_min"):
-        check_budgets(task, rounds, spent)
+        check_budget(limits, len(costs))
+    lasting[3]["rounds"] = 7
+    check_budget(lasting, len(costs))
+    assert "Only 7 of 30 rounds can be held: a device's total_" in shortfall(lasting, len(costs))
+    assert not shortfall(lasting, 7)
+
+
+def test_a_forecast_says_that_delta_ends_first(tmp_path: Path) -> None:
+    """Seven answers of δ = 1e-6 spend the cap; devices would count the next with their local ε."""
+    series = read_series(template(tmp_path))
+    task, rounds = preview(series.draft, now=0.0), series.rounds([], 0.0)
+    caps = {**DEVICE_CAPS, "total_central_epsilon_cap": 5.0, "total_delta_cap": 7.5e-6}
+    costs, limits = forecast(task, rounds, 1200, [], caps)
+    text = printed(lambda console: show(costs, limits, series.every, console))
+    policy = replace(
+        generous(SHUFFLER.public_identity()),
+        total_central_epsilon_cap=5.0,
+        total_delta_cap=7.5e-6,
+        total_local_epsilon_cap=100.0,
+    )
+
+    assert 7 == limits[-1]["rounds"] == _rounds_until_refused(policy, Claim.of(task))
+    assert "a device's total_delta_cap of 7.5e-06 lasts 7 days: 7 rounds. From then on" in text
+    _, limits = forecast(task, rounds, 1200, [], caps | {"total_central_epsilon_cap": 0.5})
+    assert "total_central_epsilon_cap" == limits[-1]["limit"]
+    assert limits[-1]["rounds"] < 7
