@@ -62,7 +62,7 @@ def complete(draft: TaskDraft, *, analyzer_key: bytes, nonce: bytes) -> Task:
     if protocol.kind == "string":  # devices normalise texts
         draft = dataclasses.replace(draft, labels=tuple(map(normalize, draft.labels)))
     check_new_labels(draft.labels)
-    draft = _with_all_items(draft)
+    draft = with_all_items(draft)
     check_domain_size(draft.domain_size, protocol.kind)
     spec = mechanism_spec(draft)
     local_epsilon = local_claim(draft, spec)
@@ -97,7 +97,7 @@ def complete(draft: TaskDraft, *, analyzer_key: bytes, nonce: bytes) -> Task:
     return dataclasses.replace(task, central_epsilon=claimable_epsilon(task))
 
 
-def _with_all_items(draft: TaskDraft) -> TaskDraft:
+def with_all_items(draft: TaskDraft) -> TaskDraft:
     """Set domain_size from labels or edges, and make an item for each pair of group and value."""
     labels = draft.labels
     size = len(labels) if labels and draft.domain_size == 1 else draft.domain_size
@@ -108,13 +108,13 @@ def _with_all_items(draft: TaskDraft) -> TaskDraft:
                 "domain_size out"
             )
         size = draft.edges.size
+    if size < 2 and protocol_named(draft.protocol).kind in ITEM_KINDS:  # noqa: PLR2004
+        raise TaskError(
+            f"there must be at least 2 items{', of each group' * (draft.breakdown is not None)}: "
+            "set domain_size, labels or a table [edges]"
+        )
     if draft.breakdown is not None:
         groups = draft.breakdown.groups
-        if size < 2:  # noqa: PLR2004  # a group's items
-            raise TaskError(
-                f"domain_size is {size} or left out; with a breakdown it is the number of items of "
-                "one group, at least 2"
-            )
         check_int_range(
             f"domain_size times {len(groups)} groups", size * len(groups), 4, MAX_DOMAIN_SIZE
         )

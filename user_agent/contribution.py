@@ -33,6 +33,7 @@ from common.messages.submission import (
     Value,
     kind_of,
     pack,
+    parse_number,
 )
 from common.protocols import Kind
 from common.task.cluster_spec import CHANCE_SUM, ClusterSpec
@@ -124,12 +125,15 @@ class _Items:
         return rest.strip(), groups.index(group) * self._group_size
 
     def _bucket(self, value: Value, edges: EdgesSpec) -> int:
+        rule = "a value must be a number, such as 36.6"
+        if isinstance(value, str):
+            value = parse_number(value, rule)
         try:
-            if isinstance(value, str | int | float):
+            if isinstance(value, int | float):
                 return edges.bucket_of(float(value))
-        except (ValueError, OverflowError):  # an error about a text would repeat it
+        except OverflowError:
             pass
-        raise ValueRangeError("a value must be a number, such as 36.6")
+        raise ValueRangeError(rule)
 
     def _item(self, text: str, labels: Sequence[str], size: int) -> int:
         """Parse an item's label or number. Labels take precedence: they may consist of digits."""

@@ -13,7 +13,7 @@ of it are uncorrelated, so variances of sums add up along the tree.
 
 With n users and an expected d dummies of each node, a count has the variance d. The number of a
 level's dummies is known, which takes a share 1/(level's nodes) off the variance of a node and
-nothing off the variances of a regular tree's estimates, where it moves all siblings alike.
+nothing off the variances of a tree's estimates, where it moves all siblings alike.
 """
 
 from collections.abc import Sequence

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from common.errors import WireError
+from common.errors import ValueRangeError, WireError
 from common.protocols import Kind
 from common.task.task import SUBMISSION_ID_BYTES, Task, listed
 
@@ -41,6 +41,16 @@ def kind_of(value: Value) -> Kind:
     if isinstance(value, float):
         return "mean"
     return "vector" if isinstance(value, tuple) else "key-value"
+
+
+def parse_number(text: str, rule: str) -> float:
+    """Parse an ASCII number without the underscores that Python allows; raise ValueRangeError."""
+    try:
+        if text.isascii() and "_" not in text:
+            return float(text)
+    except ValueError:
+        pass
+    raise ValueRangeError(rule)
 
 
 class Outcome(StrEnum):

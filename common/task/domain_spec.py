@@ -11,7 +11,7 @@ from common.errors import TaskError, ValueRangeError
 from common.task.specs import (
     MAX_DOMAIN_SIZE,
     check_choice,
-    check_float,
+    check_end,
     check_int_range,
     check_labels,
     check_printable,
@@ -24,6 +24,11 @@ Outside = Literal["refuse", "clip"]
 _MAX_CHARACTERS: Final = 32
 """Maximum characters of a unit or an attribute's name."""
 MAX_GIVEN_EDGES: Final = 65_537
+_DIGITS: Final = 12
+_EXACT: Final = 22
+"""Largest exponent of a power of ten that a float holds exactly."""
+_FINE: Final = 1000
+"""Least width of a bucket, in units of the last digit, for which edges are rounded."""
 GROUP_SEPARATOR: Final = " / "
 """Between a group's name and a label or a value, as in `DE / flu`."""
 
@@ -63,24 +68,22 @@ class EdgesSpec:
                     f"low is {low}, high is {high} and buckets is {self.buckets}; leave them out, "
                     "since the edges are given"
                 )
-            low, *_, high = [check_float("an edge", edge) for edge in self.given]
+            for edge in self.given:
+                check_end("an edge", edge)
         else:
             if self.given:
                 raise TaskError(f'given has {len(self.given)} edges; spacing must then be "given"')
-            if low == high == 0 or not self.buckets:
-                raise TaskError(
-                    f"edges are {self.spacing}, so low, high and buckets must be set; or list them "
-                    'all: given = [0.0, 0.5, 18.0], with spacing = "given"'
-                )
             check_int_range("buckets", self.buckets, 2, MAX_DOMAIN_SIZE)
-        check_range(low, high)
+            check_range(low, high)
         if self.spacing == "logarithmic" and low <= 0:
             raise TaskError(f"low is {low}; for logarithmic buckets it must be above 0.0")
-        ascending = np.diff(self.edges) > 0
+        edges = self.edges
+        ascending = np.diff(edges) > 0
         if not ascending.all():
+            at = int(np.argmin(ascending))
             raise TaskError(
-                f"edge {1 + np.argmin(ascending)} of {self.size + 1} is not below the next edge: "
-                "edges must ascend, and by enough for floats to tell them apart"
+                f"edge {at + 1} is {edges[at]} and edge {at + 2} is {edges[at + 1]}: edges must "
+                "ascend, and by enough for floats to tell them apart"
             )
 
     @classmethod
@@ -95,15 +98,25 @@ class EdgesSpec:
 
     @property
     def edges(self) -> NDArray[np.float64]:
-        """All edges, ascending, shape (size + 1,). Cost: computed on each access."""
+        """
+        All edges, ascending, shape (size + 1,). Cost: computed on each access.
+
+        Computed ones are rounded to 12 significant digits: of the larger end if they are equally
+        spaced, unless buckets are too narrow.
+        """
         if self.spacing == "given":
             return np.array(self.given)
-        if self.spacing == "equal":
-            return np.linspace(self.low, self.high, self.buckets + 1)
-        edges: NDArray[np.float64] = np.exp(
-            np.linspace(math.log(self.low), math.log(self.high), self.buckets + 1)
-        )
-        edges[0], edges[-1] = self.low, self.high  # exact in spite of rounding
+        size: float | NDArray[np.float64] = max(abs(self.low), abs(self.high))
+        edges = np.linspace(self.low, self.high, self.buckets + 1)
+        if self.spacing == "logarithmic":
+            logs = np.linspace(math.log(self.low), math.log(self.high), self.buckets + 1)
+            edges = size = np.exp(logs)
+        # Decimal, so that .3 is an edge of tenths, and the same on every machine.
+        digits = np.minimum(_DIGITS - np.ceil(np.log10(size)), _EXACT)
+        units = np.broadcast_to(10.0**digits, edges.shape)
+        if (np.diff(edges) * units[:-1] > _FINE).all():
+            edges = np.rint(edges * units) / units
+        edges[0], edges[-1] = self.low, self.high
         return edges
 
     def bucket_of(self, number: float) -> int:
@@ -162,7 +175,7 @@ class BreakdownSpec:
             raise TaskError("two groups of the breakdown have the same name")
         check_labels(self.groups, len(self.groups))
         for place, group in enumerate(self.groups, start=1):
-            if GROUP_SEPARATOR in group or not group or group != normalize(group.strip()):
+            if GROUP_SEPARATOR in f"{group} " or not group or group != normalize(group.strip()):
                 raise TaskError(
                     f"group {place} of {len(self.groups)} is empty, begins or ends with "
                     "whitespace, is not in Unicode's normal form C, or contains "

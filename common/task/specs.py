@@ -166,12 +166,17 @@ class NumberSpec:
         check_int_range("report_bytes", self.report_bytes, 1, MAX_REPORT_BYTES)
 
 
+def check_end(name: str, end: float) -> None:
+    """Raise TaskError unless an end of a range is in bounds, and not -0.0, a second form of 0.0."""
+    check_open_range(name, end, -MAX_BOUND, MAX_BOUND)
+    if end == 0 and math.copysign(1, end) < 0:
+        raise TaskError(f"{name} is -0.0; write 0.0")
+
+
 def check_range(low: float, high: float) -> None:
     """Raise TaskError unless both ends are in bounds, in order, far apart, and not -0.0."""
-    for name, end in (("low", low), ("high", high)):
-        check_open_range(name, end, -MAX_BOUND, MAX_BOUND)
-        if end == 0 and math.copysign(1, end) < 0:
-            raise TaskError(f"{name} is -0.0; write 0.0")
+    check_end("low", low)
+    check_end("high", high)
     if not low < high:
         raise TaskError(f"low is {low} and high {high}; low must be below high")
     minimum = _MIN_RELATIVE_WIDTH * max(abs(low), abs(high), _MIN_RELATIVE_WIDTH)
@@ -316,6 +321,8 @@ class KeyValueSpec:
 
 
 MAX_CODE_BYTES: Final = 16
+_HASH_BYTES: Final = 5
+"""Least length of hashes: among the texts that are tried for one, no other has a longer one."""
 MAX_SPELLED_BYTES: Final = 255
 MAX_SPELLED: Final = 2**18
 """Maximum number of hashes to spell times their bytes; the analyzer counts a kilobyte for each."""
@@ -353,7 +360,8 @@ class OpenSpec:
         check_choice("mechanism", self.name, get_args(OpenMechanismName))
         check_choice("encoding", self.encoding, get_args(OpenEncoding))
         check_int_range("buckets", self.buckets, *OPEN_BUCKETS)
-        check_int_range("code_bytes", self.code_bytes, 1, MAX_CODE_BYTES)
+        hashes = self.encoding in {"hash", "spell"}
+        check_int_range("code_bytes", self.code_bytes, _HASH_BYTES if hashes else 1, MAX_CODE_BYTES)
         check_int_range("most_bytes", self.most_bytes, 1, MAX_SPELLED_BYTES)
         check_int_range("other_weight", self.other_weight, 1, MAX_WEIGHT_SUM)
         check_int_range("true_weight", self.true_weight, self.other_weight + 1, MAX_WEIGHT_SUM)

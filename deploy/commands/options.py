@@ -75,7 +75,7 @@ def check_kinds(context: typer.Context, kinds: Mapping[str, Collection[Kind]]) -
     for option in context.command.params:
         source, fits = context.get_parameter_source(option.name or ""), kinds.get(option.name or "")
         if fits and kind not in fits and source and source.name != "DEFAULT":
-            rule = f"{option.opts[0]} is for {' and '.join(fits)} data"
+            rule = f"{option.opts[0]} is for data of these kinds: {', '.join(fits)}"
             raise SettingsError(f"{rule}; --task-kind is {kind}")
 
 

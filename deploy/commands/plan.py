@@ -128,7 +128,8 @@ def plan(
     groups = group_count(fields.get("breakdown"))
     if task_kind == "ordered":
         if low is None or high is None:
-            raise PlanError("--low and --high are missing: the range of the buckets")
+            absent = "--low" if low is None else "--high"
+            raise PlanError(f"{absent} is missing: an end of the range of the buckets")
         fields["edges"] = EdgesSpec(spacing=spacing, buckets=size, unit=unit, low=low, high=high)
     elif task_kind == "open":
         fields["open"] = OpenDraft(encoding=encoding, code_bytes=code_bytes)

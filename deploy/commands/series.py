@@ -96,8 +96,10 @@ def publish(
     if digest:
         text = f"Round {number}: {state}, task {digest}."
     if missed:
-        text += f" Missed, since not published in time: {', '.join(map(str, missed))}."
-    terminal().print(f"{text} {warning}".rstrip(), soft_wrap=True, highlight=False)
+        text += f" Missed, since not published in time: round {', round '.join(map(str, missed))}."
+    if warning:
+        text += f" Warning: {warning}"
+    terminal().print(text, soft_wrap=True, highlight=False)
 
 
 async def publish_due(

@@ -80,7 +80,8 @@ def simulate(
     protocol: Annotated[
         list[str] | None,
         typer.Option(
-            help=f"One of {', '.join(protocols_of('categorical'))}; repeatable.  [od-hp; for other "
+            help=f"One of {', '.join(protocols_of('categorical'))}, hierarchy for ordered data; "
+            "repeatable.  [od-hp; for other "
             "kinds all]"
         ),
     ] = None,

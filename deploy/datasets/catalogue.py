@@ -30,7 +30,9 @@ class Dataset:
 
     def __post_init__(self) -> None:
         """Raise TaskError if the number of items, people or people per item is out of range."""
-        check_int_range(f"items of {self.name}", len(self.counts), 2, MAX_DOMAIN_SIZE)
+        check_int_range(
+            f"the number of different values of {self.name}", len(self.counts), 2, MAX_DOMAIN_SIZE
+        )
         for extreme in (self.counts.min(), self.counts.max()):
             check_int_range(f"people per item of {self.name}", int(extreme), 0, MAX_PEOPLE)
         check_int_range(f"people of {self.name}", self.n_users, 1, MAX_PEOPLE)

@@ -131,6 +131,8 @@ def numbers_of(data: Dataset | None, buckets: int) -> tuple[Vector, Dataset, Edg
             numbers = np.array(parsed, dtype=np.float64)
         except ValueRangeError as error:
             raise TaskError(f"{data.name} has a value that is no number") from error
+        if not np.isfinite(numbers).all():
+            raise TaskError(f"{data.name} has a number that is not finite")
         low, high = _range(numbers.tolist())
     spacing: Spacing = "logarithmic" if 0 < _WIDE * low < high else "equal"
     edges = EdgesSpec(spacing=spacing, low=low, high=high, buckets=buckets, unit=unit)

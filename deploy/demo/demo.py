@@ -137,6 +137,8 @@ async def _contribute(
     for name, value in zip(cluster.people, first, strict=False):
         await send(cluster.user_agent.address, digest, value, name)
         bar.advance(contributing)
+    if not rest:
+        return
     async with open_channel(cluster.issuer.address, "issuer", authority) as channel:
         spent = await fetch_tokens(
             RemoteIssuer(channel),

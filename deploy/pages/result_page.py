@@ -199,10 +199,13 @@ def plotted(table: EstimateTable) -> dict[str, Any]:
     ]
     ends = [end for row in rows for end in row if math.isfinite(end)]
     low, high = min(ends, default=0.0), max(ends, default=1.0)
-    span = (high - low) or 1.0
+    logarithmic = table.logarithmic and low > 0
 
     def place(number: float) -> float:
-        return round(100 * (min(max(number, low), high) - low) / span, 2)
+        first, at, last = low, min(max(number, low), high), high
+        if logarithmic:
+            first, at, last = map(math.log, (first, at, last))
+        return round(100 * (at - first) / ((last - first) or 1.0), 2)
 
     return {
         "table": table,

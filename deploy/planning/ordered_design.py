@@ -67,8 +67,11 @@ def hierarchy_design(target: Requirements) -> ValueDesign:
     regular = {math.ceil(size ** (1 / levels)) for levels in range(1, _MAX_LEVELS + 1)}
     fan_outs = sorted(each for each in {*regular, *_POWERS} if 2 <= each <= size)  # noqa: PLR2004  # children
     tried = sorted((*_approximate(fan_out, target), fan_out) for fan_out in fan_outs)
-    refusal = PlanError("hierarchy needs more messages than the caps allow")
-    for error, dummies, fan_out in tried:
+    refusal = PlanError(
+        f"hierarchy needs {min(need for _, _, need, _ in tried):.3g} messages per user; the caps "
+        f"allow {target.most_messages(hashed=False):.3g}"
+    )
+    for error, dummies, _, fan_out in tried:
         try:
             if error < math.inf:
                 design = _calibrated(fan_out, dummies, target)
@@ -79,9 +82,9 @@ def hierarchy_design(target: Requirements) -> ValueDesign:
     raise refusal
 
 
-def _approximate(fan_out: int, target: Requirements) -> tuple[float, float]:
+def _approximate(fan_out: int, target: Requirements) -> tuple[float, float, float]:
     """
-    Approximate the error of a prefix, and the dummies per user, of a fan-out.
+    Approximate the error of a prefix, and dummies and messages per user, of a fan-out.
 
     A user changes two counts of each level, of variance d each, in each of T rounds: the loss is
     that of Gaussian noise with μ² = 2·levels·T / d [DRS22].
@@ -101,7 +104,7 @@ def _approximate(fan_out: int, target: Requirements) -> tuple[float, float]:
     size = envelope_bytes(item_report(hashed=False), math.floor(messages))
     fits = messages <= target.messages_cap and size <= target.bytes_cap
     error = target.prefix_error(hierarchy.prefix_variances(target.n_users))
-    return (error if fits else math.inf), dummies
+    return (error if fits else math.inf), dummies, messages
 
 
 def _calibrated(fan_out: int, dummies: float, target: Requirements) -> ValueDesign:

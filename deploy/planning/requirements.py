@@ -84,7 +84,8 @@ class Requirements:
         for option in dataclasses.fields(self):
             name, kinds = option.name.replace("_", "-"), _KINDS.get(option.name, (self.kind,))
             given = getattr(self, option.name) != option.default
-            rule = f"--{name} is for {' and '.join(sorted(kinds))} data; this is {self.kind} data"
+            kinds_of = ", ".join(sorted(kinds))
+            rule = f"--{name} is for data of these kinds: {kinds_of}; this is {self.kind} data"
             _require(self.kind in kinds or not given, rule)
         least_cap = MIN_CENTRAL_EPSILON if items else MIN_VALUE_EPSILON
         for name, value, least, most in (

@@ -104,10 +104,10 @@ def tight_design(protocol: str, target: Requirements) -> Design:
         if designs:
             best = min(designs, key=lambda design: design.mse)
             return within_caps(dataclasses.replace(best, protocol=protocol))
+    capped = f" and at most {target.messages_cap:g} messages per user"
     raise PlanError(
-        f"{protocol} cannot meet a central epsilon of {target.central_epsilon:g} with at most "
-        f"{target.messages_cap:g} messages per user and a local epsilon of at most "
-        f"{target.local_cap:g}"
+        f"{protocol} cannot meet a central epsilon of {target.central_epsilon:g} with a local "
+        f"epsilon of at most {target.local_cap:g}{capped * math.isfinite(target.messages_cap)}"
     )
 
 

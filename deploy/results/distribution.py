@@ -62,7 +62,7 @@ class Distribution:
     """Covariance of each share with the group's total; 0 if there are no groups."""
     half_width: float
     """Half-width of an interval in standard errors."""
-    known_from: float
+    simultaneous_half_width: float
     """The same for intervals that hold for all groups at once."""
     edges: Vector
     """Edges of the buckets, shape (values + 1,); empty if values are not ordered."""
@@ -80,7 +80,7 @@ class Distribution:
         shares, variances = covariance.summing_to_one(estimate.frequencies), covariance.of_shares()
         prefixes = covariance.of_prefixes() if task.edges else np.zeros(0)
         with_totals = covariance.with_group_totals()
-        half_width, known_from = (
+        half_width, simultaneous_half_width = (
             max(estimate.half_width(confidence), interval_half_width(confidence))
             for confidence in (CONFIDENCE, simultaneous_confidence(CONFIDENCE, task.groups))
         )
@@ -94,7 +94,7 @@ class Distribution:
                 prefix_variances=prefixes[items],
                 with_total=with_totals[items],
                 half_width=half_width,
-                known_from=known_from,
+                simultaneous_half_width=simultaneous_half_width,
                 edges=task.edges.edges if task.edges else np.zeros(0),
                 clipped=task.edges is not None and task.edges.outside == "clip",
             )
@@ -122,7 +122,7 @@ class Distribution:
     @property
     def is_known(self) -> bool:
         """Whether the group's share is above 0, with 95 % confidence for all groups at once."""
-        return bool(self.total > self.known_from * self.total_variance**0.5)
+        return bool(self.total > self.simultaneous_half_width * self.total_variance**0.5)
 
     @property
     def within(self) -> Estimated:
@@ -167,8 +167,9 @@ class Distribution:
 
         The interval is the hull of all numbers x for which F̂(x) is within its half-width of the
         share. F̂ - share is linear within a bucket, and its standard error convex, so the hull ends
-        where one of its bounds at the edges changes its sign. An end within the first or the last
-        bucket of a task that clips numbers is infinite.
+        where one of its bounds at the edges changes its sign. Where a task clips numbers, nothing
+        is known within the first and the last bucket but their inner edges: a number there is given
+        by this edge, and an end beyond it is infinite.
         """
         sums, variances, covariances = (
             np.append(0.0, each)
@@ -185,10 +186,13 @@ class Distribution:
                 low = self._zero(int(above[0]) - 1, gap, square, 1)
             if below[-1] < len(gap) - 1:
                 high = self._zero(int(below[-1]), gap, square, -1)
+            number = root(gap, self.edges)
             if self.clipped:
-                low = -np.inf if low < self.edges[1] else low
-                high = np.inf if high > self.edges[-2] else high
-            found.append((root(gap, self.edges), low, high))
+                first, last = self.edges[[1, -2]].tolist()
+                number = min(max(number, first), last)
+                low = -np.inf if low < first else min(low, last)
+                high = np.inf if high > last else max(high, first)
+            found.append((number, low, high))
         return Estimated(*np.array(found).reshape(-1, 3).T)
 
     def _zero(self, bucket: int, gap: Vector, square: Vector, sign: int) -> float:

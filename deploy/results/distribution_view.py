@@ -17,7 +17,10 @@ from deploy.results.estimate_table import EstimateTable
 
 DEFAULT_QUANTILES: Final = (0.05, 0.25, 0.5, 0.75, 0.95)
 _SPREAD_EVENLY: Final = "Numbers are taken as spread evenly within their bucket."
-_CLIPPED: Final = " The first and the last bucket include all numbers outside the edges."
+_CLIPPED: Final = (
+    " The first and the last bucket include all numbers outside the edges; a quantile in them is "
+    "given by their inner edge."
+)
 _FIGURES: Final = ("estimate", "interval_low", "interval_high")
 _GROUP_TABLES: Final = 5
 """Most groups with a table of their own."""
@@ -79,11 +82,18 @@ class Questions:
         for share in self.quantiles:
             if not 0 < share < 1:
                 raise SettingsError(f"a quantile is {share:g}; it must be above 0 and below 1")
-        low, high = self.task.edges.edges[[0, -1]]
+        low, least, *_, most, high = self.task.edges.edges.tolist()
         for first, last in self.ranges:
             if not low <= first < last <= high:
                 raise SettingsError(
-                    f"a range is {first:g}:{last:g}; it must ascend within {low:g}:{high:g}"
+                    f"the range {first:g}:{last:g} must ascend and lie between {low:g} and {high:g}"
+                )
+            cut = any(low < end < least or most < end < high for end in (first, last))
+            if cut and self.task.edges.outside == "clip":
+                raise SettingsError(
+                    f"the range {first:g}:{last:g} ends within the first or the last bucket, which "
+                    f"includes all numbers outside the edges; {low:g}, {least:g}, {most:g} and "
+                    f"{high:g} are possible ends"
                 )
 
 
@@ -153,11 +163,13 @@ def _of_numbers(
     """Return the table and the JSON rows of quantiles or ranges, for each group with a share."""
     edges, alone = cast("EdgesSpec", questions.task.edges), questions.task.groups == 1
     unit, texts = f" in {edges.unit}" * bool(edges.unit), dict[str, Any]()
+    users = "users" if alone else "each group's users"
     if key == "quantiles":
         names = [f"{100 * share:g}\N{NO-BREAK SPACE}%" for share in asked]
         keys = [{"quantile": share} for share in asked]
         parts = [each.quantiles(asked) for each in groups.values()]
-        texts |= {"title": f"Quantiles{unit}", "name": "users below", "value": "number"}
+        texts |= {"title": f"Quantiles{unit}", "name": f"{users} below", "value": "number"}
+        texts["logarithmic"] = edges.spacing == "logarithmic"
         if alone and truth is not None:
             texts["truth"] = np.interp(asked, np.append(0.0, np.cumsum(truth)), edges.edges)
     else:
@@ -165,7 +177,7 @@ def _of_numbers(
         names = [_range_name(low, high, ends) for low, high in asked]
         keys = [{"from": low, "to": high} for low, high in asked]
         parts = [each.ranges(asked) for each in groups.values()]
-        texts |= {"title": f"Share of users in ranges{unit}", "name": "range", "value": "share"}
+        texts |= {"title": f"Share of {users} in ranges{unit}", "name": "range", "value": "share"}
     whole = _joined(parts)
     if not alone:
         names = [f"{group}{GROUP_SEPARATOR}{name}" for group in groups for name in names]

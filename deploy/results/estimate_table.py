@@ -57,6 +57,8 @@ class EstimateTable:
     """Half-width of the intervals in standard errors."""
     given_ends: Interval | None = None
     """Ends of intervals that are not symmetric; None for those of the half-width."""
+    logarithmic: bool = False
+    """Whether values above 0 are drawn on a logarithmic axis."""
     notes: Sequence[str] = ()
 
     @cached_property

@@ -57,8 +57,8 @@ _RARE: Final = (
     "found with {}95\N{NO-BREAK SPACE}% probability{}."
 )
 _LEAST: Final = (
-    ", and hardly one below {:.3g}\N{NO-BREAK SPACE}%. Expected number of values found that "
-    "nobody holds, if all users are honest: at most {:.2g}"
+    "; values below {:.3g}\N{NO-BREAK SPACE}% are rarely found. Expected number of values found "
+    "that nobody holds, if all users are honest: at most {:.2g}"
 )
 _NONE_FOUND: Final = "No value was frequent enough to be found."
 _OVERFULL: Final = (
@@ -148,7 +148,7 @@ def _found_values(
         least, at_least = "", "at least "
     notes = [_RARE.format(100 * estimate.sure_share, at_least, least)]
     if estimate.sure_share == 1:
-        notes = ["With so few users no value is found reliably."]
+        notes = [f"With so few users no value is found reliably{least}."]
     if missing:
         notes.append(f"Texts of {len(missing):,} of {task.domain_size:,} hashes were not found.")
     known = dict(zip(people.candidates, people.truth.tolist(), strict=True)) if people else {}

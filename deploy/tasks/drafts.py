@@ -43,10 +43,19 @@ def from_keys(keys: dict[str, Any], path: Path) -> TaskDraft:
         raise TaskError("a draft with a table [schedule] is for `shuffledp series`")
     if "deadline" in keys:
         keys["deadline"] = unix_time("deadline", keys["deadline"])
+    edges = keys.get("edges")
+    if isinstance(edges, dict) and edges.get("spacing") != "given" and "given" not in edges:
+        check_keys(edges, ("low", "high", "buckets"), "edges", path)
     keys["shuffler_key"] = ""
     draft = validated(_DRAFT, keys, TaskError, "key in the draft", str(path))
     _check_whole_numbers(asdict(draft).items())
     return replace(draft, shuffler_key=b"")
+
+
+def check_keys(table: Mapping[str, Any], needed: Iterable[str], name: str, path: Path) -> None:
+    """Raise TaskError unless a table of a draft has all the keys that it needs."""
+    if missing := [key for key in needed if key not in table]:
+        raise TaskError(f"the table [{name}] of {path} lacks {', '.join(missing)}")
 
 
 def read_token_key(path: Path) -> TokenSpec:

@@ -12,7 +12,7 @@ from common.errors import BudgetError
 from common.messages.guarantee import rounded_up, sum_upper
 from common.task.task import Task
 from deploy.tasks.schedule import MAX_ROUNDS, SeriesRound
-from deploy.terminal.durations import format_duration, format_time
+from deploy.terminal.durations import DAY, format_duration, format_time
 from deploy.terminal.tables import add_columns, print_whole
 from user_agent.claim import Claim
 from user_agent.policy import composed_total
@@ -98,11 +98,13 @@ def check_budget(limits: Sequence[Mapping[str, Any]], n_rounds: int) -> None:
 
 
 def shortfall(limits: Sequence[Mapping[str, Any]], n_rounds: int) -> str:
-    """Return which limit ends first, and after how many rounds; empty if all n_rounds fit."""
-    first = min(limits, key=lambda limit: limit["rounds"])
-    if (fit := first["rounds"]) >= n_rounds:
-        return ""
-    return f"Only {fit:,} of {n_rounds:,} rounds can be held: {_text(first)} ends first."
+    """Return what no round fits, and which other limit ends first; empty if all n_rounds fit."""
+    texts = [f"No round fits {_text(limit)}." for limit in limits if not limit["rounds"]]
+    lasting = [limit for limit in limits if 0 < limit["rounds"] < n_rounds]
+    if lasting:
+        first = min(lasting, key=lambda limit: limit["rounds"])
+        texts.append(f"{_text(first)} ends after {first['rounds']:,} of {n_rounds:,} rounds.")
+    return " ".join(text[0].upper() + text[1:] for text in texts)
 
 
 def _budget_end(release: BudgetedRelease, spent: Sequence[BudgetedRelease]) -> dict[str, Any]:
@@ -140,7 +142,8 @@ def show(
     """Print a forecast of rounds that open every so many seconds, and whether all of them fit."""
     table = Table(
         title="Composed epsilon after each round",
-        caption="Of all the population's releases, and of a device that answers every round.",
+        caption="Of all the population's releases at budget_delta, and of a device that answers "
+        "every round at total_delta_cap.",
     )
     add_columns(table, {"round": "right", "deadline": "left", "population": "right"})
     add_columns(table, {"device": "right", "device, local": "right"})
@@ -151,8 +154,10 @@ def show(
     console.print(shortfall(limits, len(costs)) or fits, style="bold", soft_wrap=True)
     for limit in limits:
         if 0 < (count := limit["rounds"]) < MAX_ROUNDS:
-            lasts = f"{format_duration(count * every)}: {count:,} round{'s' * (count != 1)}."
+            days = count * every / DAY
+            pace = f"{days:,.3g} days" if days >= 2 else format_duration(count * every)  # noqa: PLR2004
+            lasts = f"{pace}: {count:,} round{'s' * (count != 1)}."
             text = f"At this pace {_text(limit)} lasts {lasts}"
             if limit["limit"] == "total_delta_cap":
-                text += " From then on devices count local epsilon."
+                text += " After that it charges each answer's local epsilon, not the central one."
             console.print(text, soft_wrap=True, highlight=False)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Literal
 
+from analyzer.task_builder import with_all_items
 from common.errors import TaskError
 from common.messages.batch import TaskState, TaskSummary
 from common.runtime.validation import read_toml, unknown_keys
@@ -67,22 +68,23 @@ class Series:
         """
         Return every round with its task: the task of the population with the round's deadline.
 
-        Of several, a released one counts. Raises TaskError if one uses another protocol, and so
-        belongs to another series of the population.
+        Of several, a released one counts. Raises TaskError if one has another protocol or number of
+        items, and so belongs to another series of the population.
         """
         population, current, rounds = self.draft.population, self.open_round(now), []
         released_last = sorted(tasks, key=lambda task: task.state is TaskState.RELEASED)
+        own = (self.draft.protocol, with_all_items(self.draft).domain_size)
         found = {task.deadline: task for task in released_last if task.population == population}
         for number in range(1, self.n_rounds + 1):
             state: RoundState = "due" if number == current else "planned"
             if number < current:
                 state = "missed"
             task = found.get(self.deadline(number))
-            if task is not None and task.protocol != self.draft.protocol:
+            if task is not None and (task.protocol, task.domain_size) != own:
                 raise TaskError(
                     f"the task {task.task_digest.hex()[:12]} of the population {population} has "
-                    f"the deadline of round {number} but the protocol {task.protocol}; give one of "
-                    "the two series other times"
+                    f"the deadline of round {number} but the protocol {task.protocol} over "
+                    f"{task.domain_size:,} items; give one of the two series other times"
                 )
             state = state if task is None else task.state
             deadline = self.deadline(number)
@@ -102,8 +104,7 @@ def read_series(path: Path) -> Series:
         raise TaskError("a series must name its population, whose budget all rounds share")
     if unknown := set(table) - {*_KEYS}:
         raise TaskError(unknown_keys(unknown, _KEYS, "key in [schedule]", str(path)))
-    if missing := [key for key in _KEYS if key not in table]:
-        raise TaskError(f"the table [schedule] of {path} lacks {', '.join(missing)}")
+    drafts.check_keys(table, _KEYS, "schedule", path)
     first = drafts.unix_time("first", table["first"])
     every = parse_duration("every", table["every"])
     draft = drafts.from_keys({**keys, "deadline": first + every}, path)

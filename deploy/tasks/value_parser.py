@@ -6,7 +6,7 @@ from typing import Final
 import numpy as np
 
 from common.errors import SettingsError, ValueRangeError
-from common.messages.submission import Value
+from common.messages.submission import Value, parse_number
 from common.protocols import ITEM_KINDS, Kind
 from common.task.domain_spec import GROUP_SEPARATOR, BreakdownSpec
 from common.task.specs import KeyValueSpec, NumberSpec, OpenSpec, RapporSpec, spec_as
@@ -35,7 +35,7 @@ def parse_numbers(
     text: str, rule: str = "a value is a comma-separated list of numbers, such as 1, 2.5"
 ) -> tuple[float, ...]:
     """Parse comma-separated numbers; raise ValueRangeError(rule) if one is not a number."""
-    return tuple(_float(part, rule) for part in text.split(","))
+    return tuple(parse_number(part, rule) for part in text.split(","))
 
 
 def parse_breakdown(text: str) -> BreakdownSpec:
@@ -52,7 +52,7 @@ def parse_range(text: str) -> tuple[float, float]:
     """Parse a range such as 18:65; raise ValueRangeError if it is none."""
     low, _, high = text.partition(":")
     rule = "a range is two numbers, such as 18:65"
-    return _float(low, rule), _float(high, rule)
+    return parse_number(low, rule), parse_number(high, rule)
 
 
 def _pairs(text: str) -> dict[int, float]:
@@ -64,18 +64,8 @@ def _pairs(text: str) -> dict[int, float]:
         key = _item(digits, rule)
         if key in pairs:
             raise ValueRangeError("a key appears twice; each key may appear once")
-        pairs[key] = _float(number, rule)
+        pairs[key] = parse_number(number, rule)
     return pairs
-
-
-def _float(text: str, rule: str) -> float:
-    """Parse an ASCII number without the underscores that Python allows."""
-    try:
-        if text.isascii() and "_" not in text:
-            return float(text)
-    except ValueError:
-        pass
-    raise ValueRangeError(rule)
 
 
 def _text(text: str) -> str:
@@ -84,10 +74,10 @@ def _text(text: str) -> str:
 
 _PARSERS: Final[Mapping[Kind, Callable[[str], Value]]] = {
     "categorical": _item,
-    "ordered": lambda text: _float(text, "a value is a number, such as 36.6"),
+    "ordered": lambda text: parse_number(text, "a value is a number, such as 36.6"),
     "string": _text,
     "open": _text,
-    "mean": lambda text: _float(text, "a value is a number, such as 36.6"),
+    "mean": lambda text: parse_number(text, "a value is a number, such as 36.6"),
     "vector": parse_numbers,
     "key-value": _pairs,
 }

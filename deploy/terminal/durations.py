@@ -7,10 +7,11 @@ from typing import Final
 
 from common.errors import TaskError
 
-_UNITS: Final = ((86400, "day"), (3600, "hour"), (60, "minute"), (1, "second"))
+DAY: Final = 86_400
+_UNITS: Final = ((DAY, "day"), (3600, "hour"), (60, "minute"), (1, "second"))
 _COARSE: Final = 2
 """Least count of a unit that is shown without the next smaller unit."""
-_YEAR: Final = 365 * 86400
+_YEAR: Final = 365 * DAY
 _DURATION: Final = re.compile(r"(-?[0-9]{1,9}) (day|hour|minute|second)s?")
 
 

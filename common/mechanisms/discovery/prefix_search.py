@@ -38,6 +38,8 @@ _CHUNK: Final = 1 << 17
 _MIN_COLUMNS: Final = 256
 _ROUNDS: Final = 2
 """Rounds of estimating frequent values and correcting the counts of their neighbours."""
+_TINY: Final = 1e-9
+"""More than the rounding error of a count."""
 _REPEATED: Final = 1e-9
 """Probability with which multiples of an honest user's seed and bucket are left out."""
 
@@ -200,7 +202,8 @@ def find_codes(mechanism: PrefixHashing, reports: Reports, *, text: bool) -> Fou
         candidates = int(allowed.sum())
         critical.append(critical_count(number, candidates, g, last=last))
         supports = corrected_counts(mechanism, prefixes, counted, number, critical[-1])
-        rows, following = np.nonzero(allowed & (supports > critical[-1]))
+        # Whole numbers, as the critical counts: a small correction alone lets no value pass.
+        rows, following = np.nonzero(allowed & (np.floor(supports + _TINY) > critical[-1]))
         counts = supports[rows, following]
         best = np.argsort(-counts, kind="stable")[:_MAX_KEPT]
         counts, overfull = counts[best], overfull or len(rows) > _MAX_KEPT
@@ -249,10 +252,12 @@ def found_values(
     values = sorted(supports, key=lambda value: -supports[value])
     counts = np.array([supports[value] for value in values], dtype=np.float64)
     shares, errors = estimates(mechanism, counts, n_reports)
+    within = np.clip(shares, 0, 1)  # the users whose reports count are drawn from all
+    squares = errors**2 - within * (1 - within) / max(1, len(reports))
     return FoundValues(
         values=tuple(values),
         shares=shares,
-        standard_errors=errors,
+        standard_errors=np.sqrt(np.maximum(squares, 0.0)),
         reports=np.bincount(reports["level"], minlength=mechanism.levels),
         sure_share=sure_share(mechanism, numbers, critical),
         least_share=least_share,
@@ -264,7 +269,11 @@ def found_values(
 def estimates(
     mechanism: PrefixHashing, counts: Counts | Vector, reports: float | Vector
 ) -> tuple[Vector, Vector]:
-    """Return unbiased shares from counts of supporting reports, and their standard errors."""
+    """
+    Return unbiased shares from counts of supporting reports, and their standard errors.
+
+    Errors are those of shares among infinitely many users, of whom these reports are a sample.
+    """
     signal, support = mechanism.p - mechanism.q, counts / np.maximum(1, reports)
     shares: Vector = (support - mechanism.q) / signal
     chances = mechanism.q + signal * np.clip(shares, 0, 1)

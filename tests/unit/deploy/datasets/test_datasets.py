@@ -102,7 +102,7 @@ def test_a_file_has_a_row_per_person_or_per_item(tmp_path: Path) -> None:
         ("", b"value,count\na,1.5\n", "the count of row 1 of mine.csv must be a whole"),
         ("", b"value,count\na,1\nb\n", "row 2 of mine.csv has 1 columns; it needs 2"),
         ("", b"value,count\na,1\nb,2\na,3\n", "row 3 of mine.csv repeats an earlier"),
-        ("", b"value,count\na,1\n", "items of mine.csv is 1; it must lie between 2 and 16777216"),
+        ("", b"value,count\na,1\n", "the number of different values of mine.csv is 1; it must"),
         ("", b"value,count\na,0\nb,0\n", "people of mine.csv is 0; it must lie between 1 and 999"),
         ("", b'value\n"a\n', "is not comma-separated UTF-8 text"),
         ("bytes.csv", b"value\n\xff\xfe\n", "is not comma-separated"),

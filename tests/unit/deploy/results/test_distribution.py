@@ -103,6 +103,11 @@ def test_intervals_that_reach_clipped_buckets_are_open(outside: Any) -> None:
 
     assert ([-math.inf, math.inf] == ends) == (outside == "clip")
     assert np.isfinite([found.low[1], found.high[1]]).all()
+    if outside == "clip":
+        assert [_EDGES.edges[1], _EDGES.edges[-2]] == [found.value[0], found.value[2]]
+        low, high = (_one(task, _exact(task)).quantiles((share,)) for share in (0.001, 0.999))
+        assert low.high >= _EDGES.edges[1]
+        assert high.low <= _EDGES.edges[-2]
 
 
 def test_a_breakdown_has_shares_within_each_group() -> None:
@@ -199,7 +204,7 @@ def test_printed_edges_are_those_given() -> None:
     computed = EdgesSpec(low=12345.0, high=12346.0, buckets=3)
 
     assert ["12,570 to 50,270.5", "50,270.5 to 125,140"] == value_names(_task(edges=given))[1:]
-    assert "12,345.333 to 12,345.667" == value_names(_task(edges=computed))[1]
+    assert "12,345.33 to 12,345.67" == value_names(_task(edges=computed))[1]
 
 
 def test_a_group_without_users_has_no_shares() -> None:
@@ -249,10 +254,13 @@ def test_names_of_buckets_tell_them_apart() -> None:
 def test_ranges_are_open_where_numbers_are_clipped() -> None:
     """The name of a range says that it includes the numbers beyond the outermost edge."""
     task = _task(edges=dataclasses.replace(_EDGES, outside="clip"))
-    view = _view(task, _exact(task), ranges=((0.0, 4.0), (1.0, 4.0), (4.0, 10.0), (0.0, 10.0)))
+    view = _view(task, _exact(task), ranges=((0.0, 4.0), (2.0, 4.0), (4.0, 10.0), (0.0, 10.0)))
 
-    assert ["below 4", "1 to 4", "from 4", "all"] == list(view.tables[2].names)
+    assert ["below 4", "2 to 4", "from 4", "all"] == list(view.tables[2].names)
     assert "outside the edges" in view.tables[2].notes[0]
+    for cut in ((1.0, 4.0), (9.0, 10.0)):
+        with pytest.raises(SettingsError, match="ends within the first or the last bucket, which"):
+            Questions(batch=_exact(task), task=task, ranges=(cut,))
 
 
 @pytest.mark.parametrize(
@@ -261,9 +269,9 @@ def test_ranges_are_open_where_numbers_are_clipped() -> None:
         ({"quantiles": (0.0,)}, "a quantile is 0; it must be above 0 and below 1"),
         ({"quantiles": (0.5, 1.5)}, "a quantile is 1.5"),
         ({"quantiles": (math.nan,)}, "a quantile is nan"),
-        ({"ranges": ((3.0, 3.0),)}, "a range is 3:3; it must ascend within 0:10"),
-        ({"ranges": ((0.0, 11.0),)}, "a range is 0:11"),
-        ({"ranges": ((math.nan, 3.0),)}, "a range is nan:3"),
+        ({"ranges": ((3.0, 3.0),)}, "the range 3:3 must ascend and lie between 0 and 10"),
+        ({"ranges": ((0.0, 11.0),)}, "the range 0:11 must"),
+        ({"ranges": ((math.nan, 3.0),)}, "the range nan:3 must"),
     ],
 )
 def test_questions_out_of_range_are_refused(asked: dict[str, Any], rule: str) -> None:

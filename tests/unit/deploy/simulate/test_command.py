@@ -108,10 +108,22 @@ def test_a_users_file_is_read_for_every_kind(
         (["--csv", "nowhere/rows.csv"], "its folder does not exist"),
         (["--column", "age"], "the column is age; only"),
         (["--local-cap", "low"], "the local cap must be a number"),
-        (["--task-kind", "mean", "--accounting", "tight"], "--accounting is for categorical data"),
-        (["--task-kind", "ordered", "--accounting", "tight"], "--accounting is for categorical"),
-        (["--task-kind", "mean", "--figure", "3"], "--figure is for categorical data"),
-        (["--buckets", "64"], "--buckets is for ordered data; --task-kind is categorical"),
+        (
+            ["--task-kind", "mean", "--accounting", "tight"],
+            "--accounting is for data of these kinds: categorical",
+        ),
+        (
+            ["--task-kind", "ordered", "--accounting", "tight"],
+            "--accounting is for data of these kinds: categorical",
+        ),
+        (
+            ["--task-kind", "mean", "--figure", "3"],
+            "--figure is for data of these kinds: categorical",
+        ),
+        (
+            ["--buckets", "64"],
+            "--buckets is for data of these kinds: ordered; --task-kind is categorical",
+        ),
         (["--task-kind", "ordered", "--protocol", "duchi"], "duchi is not for ordered data"),
         (["--task-kind", "mean", "--dataset", "zipf:9"], "cannot be drawn from zipf:9,1.1"),
     ],

@@ -64,7 +64,7 @@ def test_a_forecast_ends_where_ledger_and_device_refuse(tmp_path: Path) -> None:
     budget = "the population's budget_epsilon of 0.4 at delta 1e-05"
     assert f"{budget} lasts {within} days: {within} rounds." in text
     first = min(within, *devices)
-    assert f"Only {first} of 30 rounds can be held: " in text
+    assert f"ends after {first} of 30 rounds." in text
     lasting = [limit | {"rounds": 30} for limit in limits]
     assert "All 30 rounds fit" in printed(lambda to: show(costs, lasting, series.every, to))
     later = [replace(each, state=TaskState.RELEASED) for each in rounds[:9]] + [*rounds[9:]]
@@ -79,8 +79,11 @@ def test_a_forecast_ends_where_ledger_and_device_refuse(tmp_path: Path) -> None:
         check_budget(limits, len(costs))
     lasting[3]["rounds"] = 7
     check_budget(lasting, len(costs))
-    assert "Only 7 of 30 rounds can be held: a device's total_" in shortfall(lasting, len(costs))
+    assert "A device's total_central_ep" in (said := shortfall(lasting, len(costs)))
+    assert said.endswith("ends after 7 of 30 rounds.")
     assert not shortfall(lasting, 7)
+    lasting[1]["rounds"] = 0
+    assert shortfall(lasting, len(costs)).startswith("No round fits a device's local_epsilon_cap")
 
 
 def test_a_forecast_says_that_delta_ends_first(tmp_path: Path) -> None:
@@ -98,7 +101,7 @@ def test_a_forecast_says_that_delta_ends_first(tmp_path: Path) -> None:
     )
 
     assert 7 == limits[-1]["rounds"] == _rounds_until_refused(policy, Claim.of(task))
-    assert "a device's total_delta_cap of 7.5e-06 lasts 7 days: 7 rounds. From then on" in text
+    assert "a device's total_delta_cap of 7.5e-06 lasts 7 days: 7 rounds. After that" in text
     _, limits = forecast(task, rounds, 1200, [], caps | {"total_central_epsilon_cap": 0.5})
     assert "total_central_epsilon_cap" == limits[-1]["limit"]
     assert limits[-1]["rounds"] < 7

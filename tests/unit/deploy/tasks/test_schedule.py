@@ -63,3 +63,5 @@ def test_rounds_meet_end_to_end_and_are_found_by_their_deadlines(tmp_path: Path)
     assert ["released", "missed", "due", "planned"] == [each.state for each in rounds]
     with pytest.raises(TaskError, match="has the deadline of round 2 but the protocol murs"):
         series.rounds([summary(series, 2, TaskState.OPEN, protocol="murs")], 0.0)
+    with pytest.raises(TaskError, match="but the protocol od-hp over 7 items; give one"):
+        series.rounds([summary(series, 2, TaskState.OPEN, domain_size=7)], 0.0)

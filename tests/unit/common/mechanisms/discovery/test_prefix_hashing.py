@@ -123,6 +123,7 @@ def test_a_task_of_each_encoding_keeps_its_promise() -> None:
         ({}, 999, "must be a prime"),
         ({"encoding": "words"}, 0, "encoding must be one of"),
         ({"code_bytes": 17}, 0, "code_bytes is 17"),
+        ({"code_bytes": 4, "encoding": "hash"}, 0, "code_bytes is 4; it must lie between 5 and 16"),
         ({"most_bytes": 256}, 0, "most_bytes is 256"),
     ],
 )
