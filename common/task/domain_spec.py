@@ -25,8 +25,6 @@ _MAX_CHARACTERS: Final = 32
 """Maximum characters of a unit or an attribute's name."""
 MAX_GIVEN_EDGES: Final = 65_537
 _DIGITS: Final = 12
-_EXACT: Final = 22
-"""Largest exponent of a power of ten that a float holds exactly."""
 _FINE: Final = 1000
 """Least width of a bucket, in units of the last digit, for which edges are rounded."""
 GROUP_SEPARATOR: Final = " / "
@@ -112,7 +110,7 @@ class EdgesSpec:
             logs = np.linspace(math.log(self.low), math.log(self.high), self.buckets + 1)
             edges = size = np.exp(logs)
         # Decimal, so that .3 is an edge of tenths, and the same on every machine.
-        digits = np.minimum(_DIGITS - np.ceil(np.log10(size)), _EXACT)
+        digits = np.minimum(_DIGITS - np.ceil(np.log10(size)), 22)  # floats hold 10^22 exactly
         units = np.broadcast_to(10.0**digits, edges.shape)
         if (np.diff(edges) * units[:-1] > _FINE).all():
             edges = np.rint(edges * units) / units

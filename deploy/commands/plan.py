@@ -120,7 +120,9 @@ def plan(
     """
     check_folder(output)
     console, cap = terminal(stderr=json), plan_view.default_local_cap(rounds)
-    _check_options(context, task_kind)
+    check_kinds(context, _KINDS)
+    if task_kind in _COUNTED and domain_size is None:
+        raise PlanError(f"--domain-size is missing: {_COUNTED[task_kind]}")
     size = 1 if domain_size is None else domain_size
     fields: dict[str, Any] = {"population": population}
     if breakdown:
@@ -174,10 +176,3 @@ def plan(
             highlight=False,
         )
     print_written([output], console)
-
-
-def _check_options(context: typer.Context, kind: Kind) -> None:
-    """Raise PlanError for options of other kinds, or without the domain size that a kind needs."""
-    check_kinds(context, _KINDS)
-    if kind in _COUNTED and context.params["domain_size"] is None:
-        raise PlanError(f"--domain-size is missing: {_COUNTED[kind]}")

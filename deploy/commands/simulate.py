@@ -187,12 +187,7 @@ def _protocols(kind: Kind, names: list[str] | None) -> tuple[str, ...]:
 
 
 def _population(
-    kind: Kind,
-    source: str | None,
-    column: str | None,
-    users: int | None,
-    buckets: int,
-    seed: int,
+    kind: Kind, source: str | None, column: str | None, users: int | None, buckets: int, seed: int
 ) -> Population:
     if kind == "categorical":
         data = read_dataset(source or IPUMS_1940_CITY, users, column=column)

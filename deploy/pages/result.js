@@ -5,7 +5,6 @@ const chosen = { order: given.ordered ? "label" : "estimate", descending: !given
 let listed = new Uint32Array();
 
 const showOverview = makeOverview(byId("overview"), (rank) => goTo(rank));
-const redrawComparison = makeComparison(byId("comparison"));
 
 const axisNames = {
   estimate: "Rank by share (logarithmic)",
@@ -109,7 +108,6 @@ byId("download").addEventListener("click", download);
 byId("simultaneous").addEventListener("change", (event) => {
   values.factor = event.target.checked ? given.interval_factors.all : given.interval_factors.own;
   refresh();
-  redrawComparison();
 });
 for (const head of document.querySelectorAll("#bars .sort")) {
   head.addEventListener("click", () => sortBy(head.dataset.order));

@@ -27,7 +27,7 @@ from deploy.terminal.tables import CLAIM_ROOM_NOTE
 
 _SCRIPTS: Final = (
     *("values.js", "numbers.js", "scale.js", "canvas.js", "tooltip.js", "overview.js"),
-    *("comparison.js", "bars.js", "download.js", "result.js"),
+    *("bars.js", "download.js", "result.js"),
 )
 """Scripts of a histogram's page; other pages have none."""
 MAX_VALUES: Final = 100_000

@@ -148,7 +148,7 @@ class Distribution:
 
     def _ratio(self, part: Vector, variances: Vector, with_total: Vector) -> Estimated:
         """
-        Return parts of all users as shares of the group's, with Fieller's intervals.
+        Return parts of all users as shares of the group's, with Fieller's intervals [Fie54].
 
         They hold the ratios r for which part - r·total is within its half-width of 0.
         """

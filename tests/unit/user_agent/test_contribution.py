@@ -150,7 +150,6 @@ def test_a_group_and_a_number_name_a_bucket(value: str, item: int | None) -> Non
         (f"x{_SECRET}", {**_BUCKETS, "breakdown": None}, "a value must be a number"),
         ("1_5", {**_BUCKETS, "breakdown": None}, "a value must be a number"),
         ("\u0661\u0665", {**_BUCKETS, "breakdown": None}, "a value must be a number"),
-        (10**400, {**_BUCKETS, "breakdown": None}, "a value must be a number"),
         ((1.0, 2.0), {**_BUCKETS, "breakdown": None}, "a value must be a number"),
     ],
 )
