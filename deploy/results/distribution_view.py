@@ -42,14 +42,13 @@ def value_names(task: Task) -> list[str]:
 
 
 def _rounded(spec: EdgesSpec) -> list[float]:
-    """Return given edges, and others rounded by less than a hundredth of the narrowest bucket."""
-    edges = spec.edges
-    most = 0.0 if spec.spacing == "given" else np.diff(edges).min() / 100
-    for digits in range(4, 18):
-        rounded = [float(f"{edge:.{digits}g}") for edge in edges]
-        if np.abs(rounded - edges).max() <= most:
-            break
-    return rounded
+    """Return given edges, and others rounded by at most a hundredth of the narrower neighbour."""
+    edges, widths = spec.edges, np.diff(spec.edges)
+    most = np.minimum([*widths, np.inf], [np.inf, *widths]) / 100 * (spec.spacing != "given")
+    return [
+        next(short for n in range(1, 18) if abs((short := float(f"{edge:.{n}g}")) - edge) <= room)
+        for edge, room in zip(edges.tolist(), most.tolist(), strict=True)
+    ]
 
 
 def item_names(task: Task) -> Sequence[str]:

@@ -202,7 +202,9 @@ def test_printed_edges_are_those_given() -> None:
     """Others are rounded by less than a hundredth of a bucket."""
     given = EdgesSpec(spacing="given", given=(0.0, 12570.0, 50270.5, 125140.0))
     computed = EdgesSpec(low=12345.0, high=12346.0, buckets=3)
+    wide = EdgesSpec(spacing="logarithmic", low=100.0, high=1e7, buckets=64)
 
+    assert ["119.7 to 143.3", "8,350,000 to 10,000,000"] == value_names(_task(edges=wide))[1::62]
     assert ["12,570 to 50,270.5", "50,270.5 to 125,140"] == value_names(_task(edges=given))[1:]
     assert "12,345.33 to 12,345.67" == value_names(_task(edges=computed))[1]
 
