@@ -173,7 +173,7 @@ def test_an_estimate_is_unbiased_and_its_error_is_its_spread() -> None:
     Seeds 0 to 299. The mean errs by 5.5 of its standard errors, or the spread by as many, with
     probability below 1e-7. All users are at the one level, so nothing errs but the noise.
     """
-    mechanism = PrefixHashing(257, ((0,),), ResponseWeights.for_epsilon(6.0))
+    mechanism = PrefixHashing(65521, ((0,),), ResponseWeights.for_epsilon(12.0))
     rows = np.repeat(np.array([[65], [66]]), [1_200, 1_800], axis=0)
     errors = []
     for seed in range(300):
