@@ -81,7 +81,7 @@ class Questions:
         for share in self.quantiles:
             if not 0 < share < 1:
                 raise SettingsError(f"a quantile is {share:g}; it must be above 0 and below 1")
-        low, least, *_, most, high = self.task.edges.edges.tolist()
+        low, least, most, high = self.task.edges.edges[[0, 1, -2, -1]].tolist()
         for first, last in self.ranges:
             if not low <= first < last <= high:
                 raise SettingsError(
@@ -91,8 +91,8 @@ class Questions:
             if cut and self.task.edges.outside == "clip":
                 raise SettingsError(
                     f"the range {first:g}:{last:g} ends within the first or the last bucket, which "
-                    f"includes all numbers outside the edges; {low:g}, {least:g}, {most:g} and "
-                    f"{high:g} are possible ends"
+                    f"includes all numbers outside the edges; an end must be {low:g} or {high:g}, "
+                    f"or lie between {least:g} and {most:g}"
                 )
 
 

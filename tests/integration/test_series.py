@@ -54,6 +54,9 @@ async def test_the_ledger_of_thirty_rounds_equals_the_forecast(
     forecast = [row["composed_epsilon"] for row in json.loads(foreseen)["rounds"]]
     (_, first, _), (_, again, _) = [await _publish(services, path) for _ in range(2)]
     assert ["published", "already published"] == [json.loads(o)["state"] for o in (first, again)]
+    warnings = [json.loads(output)["warning"] for output in (first, again)]
+    assert warnings[0].startswith("A device's total_central_epsilon_cap of 1 at a total_delta_cap")
+    assert not warnings[1]
     for number in range(1, _ROUNDS + 1):
         if number == _MISSED:
             continue

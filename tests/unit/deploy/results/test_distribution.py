@@ -263,6 +263,8 @@ def test_ranges_are_open_where_numbers_are_clipped() -> None:
     for cut in ((1.0, 4.0), (9.0, 10.0)):
         with pytest.raises(SettingsError, match="ends within the first or the last bucket, which"):
             Questions(batch=_exact(task), task=task, ranges=(cut,))
+    halves = _task(edges=EdgesSpec(low=0.0, high=1.0, buckets=2, outside="clip"))
+    assert Questions(batch=_exact(task), task=halves, ranges=((0.0, 0.5), (0.5, 1.0))).ranges
 
 
 @pytest.mark.parametrize(

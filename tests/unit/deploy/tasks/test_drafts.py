@@ -56,6 +56,7 @@ def test_values_of_keys_are_converted(tmp_path: Path, line: str, value: object) 
     [
         (("n_min = 100", "n_mim = 100"), "draft.toml: unknown .*: n_mim; did you mean n_min"),
         (("n_min = 100", ""), "missing key in the draft: n_min"),
+        (("n_min = 100", "edges.high = 9.0"), "the table .edges. of .*.toml lacks low, buckets"),
         (("n_min = 100", "n_min = 1.5"), "n_min must be a valid integer"),
         (("20Z", "20"), "deadline needs a time zone"),
         (("local_epsilon = 2", "local_epsilon = true"), "local_epsilon must be a valid number"),
