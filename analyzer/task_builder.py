@@ -108,7 +108,7 @@ def with_all_items(draft: TaskDraft) -> TaskDraft:
                 "domain_size out"
             )
         size = draft.edges.size
-    if size < 2 and protocol_named(draft.protocol).kind in ITEM_KINDS:  # noqa: PLR2004
+    if size < 2 and protocol_named(draft.protocol).kind in ITEM_KINDS:  # noqa: PLR2004  # items
         raise TaskError(
             f"there must be at least 2 items{', of each group' * (draft.breakdown is not None)}: "
             "set domain_size, labels or a table [edges]"

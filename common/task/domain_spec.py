@@ -104,17 +104,18 @@ class EdgesSpec:
         """
         if self.spacing == "given":
             return np.array(self.given)
-        size: float | NDArray[np.float64] = max(abs(self.low), abs(self.high))
-        edges = np.linspace(self.low, self.high, self.buckets + 1)
-        if self.spacing == "logarithmic":
-            logs = np.linspace(math.log(self.low), math.log(self.high), self.buckets + 1)
-            edges = size = np.exp(logs)
+        low, high, number = self.low, self.high, self.buckets + 1
+        if self.spacing == "equal":
+            edges = np.linspace(low, high, number)
+            size = np.full(number, max(abs(low), abs(high)))
+        else:
+            edges = size = np.exp(np.linspace(math.log(low), math.log(high), number))
         # Decimal, so that .3 is an edge of tenths, and the same on every machine.
         digits = np.minimum(_DIGITS - np.ceil(np.log10(size)), 22)  # floats hold 10^22 exactly
-        units = np.broadcast_to(10.0**digits, edges.shape)
+        units = 10.0**digits
         if (np.diff(edges) * units[:-1] > _FINE).all():
             edges = np.rint(edges * units) / units
-        edges[0], edges[-1] = self.low, self.high
+        edges[0], edges[-1] = low, high
         return edges
 
     def bucket_of(self, number: float) -> int:

@@ -322,7 +322,7 @@ class KeyValueSpec:
 
 MAX_CODE_BYTES: Final = 16
 _HASH_BYTES: Final = 5
-"""Least length of hashes: among the texts that are tried for one, no other has a longer one."""
+"""Least length of a hash. A shorter one could be that of a text which is tried by chance."""
 MAX_SPELLED_BYTES: Final = 255
 MAX_SPELLED: Final = 2**18
 """Maximum number of hashes to spell times their bytes; the analyzer counts a kilobyte for each."""
@@ -337,10 +337,10 @@ class OpenSpec:
     """
     Local hashing of a random part of a value that no list holds, with its integer weights.
 
-    A user hashes the first bytes of a code, a random number of them. A code is a
-    text in UTF-8, filled up with zero bytes; an integer, big-endian; or the start of a text's
-    SHA-256. To spell texts whose hashes were found, the task's labels are these hashes, in
-    hexadecimal: a user hashes the text's label and a random byte of the text.
+    A user hashes the first bytes of a code, a random number of them. A code is a text in UTF-8,
+    filled up with zero bytes; an integer, big-endian; or the start of a text's SHA-256. To spell
+    texts whose hashes were found, the task's labels are these hashes, in hexadecimal: a user hashes
+    the text's label and a random byte of the text.
     """
 
     noiseless: ClassVar[Literal[False]] = False

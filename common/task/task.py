@@ -196,8 +196,8 @@ class Task:
         if self.breakdown is not None:
             if self.refinement == "ems":
                 raise TaskError(
-                    f"the protocol {self.protocol} smooths across groups; its tasks have "
-                    "no breakdown"
+                    f"the protocol {self.protocol} smooths across groups; its tasks have no "
+                    "breakdown"
                 )
             for item, label in enumerate(self.labels):
                 _, _, name = self.labels[item % size].partition(GROUP_SEPARATOR)

@@ -98,7 +98,7 @@ def check_budget(limits: Sequence[Mapping[str, Any]], n_rounds: int) -> None:
 
 
 def shortfall(limits: Sequence[Mapping[str, Any]], n_rounds: int) -> str:
-    """Return what no round fits, and which other limit ends first; empty if all n_rounds fit."""
+    """Name the limits that refuse every round, and the next that ends; empty if all rounds fit."""
     texts = [f"No round fits {_text(limit)}." for limit in limits if not limit["rounds"]]
     lasting = [limit for limit in limits if 0 < limit["rounds"] < n_rounds]
     if lasting:
