@@ -7,6 +7,7 @@ import grpc
 from common.crypto.signing import PublicIdentity
 from common.runtime.access import OperatorToken
 from common.runtime.clock import Clock, SystemClock
+from common.runtime.confirmed_clock import ConfirmedClock
 from common.runtime.key_store import load_identity
 from common.runtime.metrics import ProcessMetrics
 from common.runtime.service import Listener, Service
@@ -32,17 +33,18 @@ async def start(settings: IssuerSettings) -> Service:
     Raises SettingsError if a key or the source of credentials is damaged, or a key is sealed under
     another state key.
     """
-    clock = SystemClock()
-    process_metrics = ProcessMetrics("issuer", clock)
+    machine = SystemClock()
+    process_metrics = ProcessMetrics("issuer", machine)
     state = StateDirectory.open(settings.state_directory, settings.state_key)
-    tls = identity_for(settings, "issuer", clock)
-    entitlements = _entitlements(settings, clock)
+    clock = ConfirmedClock(state, machine)
+    tls = identity_for(settings, "issuer", machine)
+    entitlements = _entitlements(settings, machine)
     keys, identity = TokenKeys(state), load_identity(state)
     operator_token = OperatorToken(state.plain_secret("operator.token", OperatorToken.generate))
     witness = None
     if settings.analyzer_identity is not None:
         pinned = PublicIdentity.from_hex(settings.analyzer_identity, "analyzer_identity")
-        witness = WitnessServicer.open(state, pinned, "issuer", clock)
+        witness = WitnessServicer.open(state, pinned, "issuer", machine)
     store = IssuanceStore(state.path / "issuer.sqlite")
     signers = signing_threads(settings.signing_threads)
     issuance = Issuance(
@@ -69,9 +71,9 @@ async def start(settings: IssuerSettings) -> Service:
         add_services,
         process_metrics,
         operator_token=operator_token,
-        background=(issuance.run,),
+        background=(clock.run, issuance.run),
     )
-    return Service(listener=listener, closing=(signers.shutdown, store.close))
+    return Service(listener=listener, closing=(signers.shutdown, store.close, clock.close))
 
 
 def _entitlements(settings: IssuerSettings, clock: Clock) -> Entitlements:

@@ -16,6 +16,7 @@ from common.errors import SettingsError
 from common.runtime.access import OperatorToken
 from common.runtime.blocks import open_blocks
 from common.runtime.clock import SystemClock
+from common.runtime.confirmed_clock import ConfirmedClock
 from common.runtime.engine import open_executor
 from common.runtime.executor import PartMetrics
 from common.runtime.jobs import OfferedJobs, serve_jobs
@@ -60,19 +61,20 @@ async def start_coordinator(settings: ShufflerSettings) -> Service:
 
     In the role coordinator it also serves the shuffler's other processes.
     """
-    clock = SystemClock()
-    process_metrics = ProcessMetrics("shuffler", clock)
+    machine = SystemClock()
+    process_metrics = ProcessMetrics("shuffler", machine)
     refusals = RefusalCounts()
     metrics = BatchMetrics(process_metrics, refusals)
     state = StateDirectory.open(settings.state_directory, settings.state_key)
-    tls = identity_for(settings, "shuffler", clock)
+    clock = ConfirmedClock(state, machine)
+    tls = identity_for(settings, "shuffler", machine)
     keys = KeyStore(state, settings.schedule())
     keys.rotate(clock.now())
     process_metrics.watch_keys(lambda: keys.ring)
     channel = FreshChannel(settings.analyzer, "analyzer", tls)
     identity = load_identity(state)
     pinned = PublicIdentity.from_hex(settings.analyzer_identity, "analyzer_identity")
-    witness = WitnessServicer.open(state, pinned, "shuffler", clock)
+    witness = WitnessServicer.open(state, pinned, "shuffler", machine)
     store = open_store(settings, clock, process_metrics, metrics.record_move)
     pool = HpkePool(settings.opening_processes)
     rng = secure_generator()
@@ -150,6 +152,7 @@ async def start_coordinator(settings: ShufflerSettings) -> Service:
         process_metrics,
         operator_token=operator_token,
         background=(
+            clock.run,
             deliveries.run,
             rotation.run,
             inclusions.run,
@@ -161,7 +164,7 @@ async def start_coordinator(settings: ShufflerSettings) -> Service:
     servicer = CoordinatorServicer(batches, store, identity, log)
     internal = await Listener.start_internal(
         settings,
-        clock,
+        machine,
         "shuffledp.v1.ShufflerCoordinator",
         partial(_add_internal_services, servicer, jobs),
         process_metrics,
@@ -170,7 +173,10 @@ async def start_coordinator(settings: ShufflerSettings) -> Service:
     return Service(
         listener=listener,
         internal=internal,
-        closing=(save_last, executor.close, channel.close, pool.close, store.close),
+        closing=(
+            *(save_last, executor.close, channel.close, pool.close, store.close),
+            clock.close,
+        ),
     )
 
 

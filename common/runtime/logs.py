@@ -26,6 +26,8 @@ Field = Literal[
     "error",
     "where",
     "days",
+    "clock",
+    "expected",
 ]
 Level = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
 

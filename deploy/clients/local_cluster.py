@@ -62,9 +62,9 @@ class Cluster(LocalParties):
         directory: Path,
         environment: Mapping[str, str] = GRPC_SILENCE,
         people: Sequence[str] = (),
-        **shared: str,
+        **shared: Any,  # noqa: ANN401  # any setting
     ) -> None:
-        """`shared` are settings of all parties; for `people` see `LocalParties`."""
+        """`shared` are settings of all parties, None for an unset one; see `LocalParties`."""
         super().__init__(directory, people)
         self._environment = environment
         witnesses = ("shuffler", "issuer") if people else ("shuffler",)
@@ -121,6 +121,7 @@ class Cluster(LocalParties):
         lines = [
             f"{key} = {json.dumps(value, separators=(', ', ' = '))}\n"
             for key, value in (own | settings).items()
+            if value is not None
         ]
         file.write_text("".join(lines), encoding="utf-8")
         with log.open("ab") as output:

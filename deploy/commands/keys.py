@@ -19,6 +19,7 @@ from common.runtime.certificates import (
     WITNESS,
 )
 from common.runtime.clock import SystemClock
+from common.runtime.confirmed_clock import confirm, utc
 from common.runtime.key_store import load_identity, renew_identity
 from common.runtime.state_directory import StateDirectory
 from common.runtime.witness_service import load_witness_key
@@ -196,6 +197,28 @@ def identity(
         print_json(shown)
         return
     terminal().print(f"{shown['identity']}\nFingerprint: {shown['fingerprint']}", soft_wrap=True)
+
+
+@keys_app.command("confirm-clock", epilog=example("shuffledp keys confirm-clock state/shuffler"))
+def confirm_clock(
+    state_directory: Annotated[
+        Path,
+        typer.Argument(exists=True, help="The party's state directory, as in its settings."),
+    ],
+    json: AsJson = False,
+) -> None:
+    """Confirm this machine's clock to a service.
+
+    Run this on the machine of a service that logs `clock disagrees`, once the clock is right. The
+    service then does what is due, such as closing batches and destroying keys.
+    """
+    found = SystemClock().reading()
+    before = confirm(StateDirectory.open(state_directory), found)
+    shown = {"clock": utc(found.wall), "before": before and utc(before.wall)}
+    if json:
+        print_json(shown)
+        return
+    terminal().print(f"Confirmed: {shown['clock']}. Last stored: {shown['before']}.")
 
 
 def _print(
