@@ -8,7 +8,6 @@ atomically and overwrites them at the end, which no row of a database is.
 import hmac
 import secrets
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import cached_property
 from hashlib import sha256
 from typing import Final, Self
@@ -16,6 +15,7 @@ from typing import Final, Self
 from common.crypto.token_signing import TokenSigningKey
 from common.errors import SettingsError, UnknownKeyError, WireError
 from common.runtime import logs
+from common.runtime.clock import utc
 from common.runtime.state_directory import StateDirectory
 
 _FILES: Final = "token-*.key"
@@ -95,12 +95,11 @@ class TokenKeys:
         if key is None:
             raise UnknownKeyError("this issuer has no token key of this id, or has destroyed it")
         if key.end <= now:
-            ended = datetime.fromtimestamp(key.end, UTC)
-            raise UnknownKeyError(f"this token key ended at {ended:%Y-%m-%d %H:%M:%S} UTC")
+            raise UnknownKeyError(f"this token key ended at {utc(key.end)}")
         return key
 
     def destroy_ended(self, now: float) -> None:
-        """Destroy the keys that ended 30 days ago, so that no clock that jumps destroys others."""
+        """Destroy the keys that ended 30 days ago."""
         ended = now - _KEPT_AFTER_END
         for key_id in [key_id for key_id, key in self._keys.items() if key.end <= ended]:
             self._state.destroy(_file(key_id))

@@ -3,6 +3,7 @@
 import math
 import time
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Final, Protocol
@@ -59,6 +60,14 @@ def _boot_id() -> str:
         return _BOOT_ID.read_text(encoding="ascii").strip()
     except OSError:  # hidden by a sandbox
         return ""
+
+
+def utc(seconds: float) -> str:
+    """Write a time in UTC, to the second; also one outside the calendar."""
+    try:
+        return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    except (ValueError, OverflowError, OSError):
+        return f"{seconds:.0f} seconds since 1970 UTC"
 
 
 _MIN_PAUSE: Final = 1.0

@@ -12,13 +12,12 @@ import asyncio
 import json
 import threading
 from dataclasses import asdict
-from datetime import UTC, datetime
 from functools import partial
 from typing import Final, Protocol
 
 from common.errors import SettingsError, ShuffleDpError
 from common.runtime import logs
-from common.runtime.clock import Clock, Reading
+from common.runtime.clock import Clock, Reading, utc
 from common.runtime.database import storage_failures
 from common.runtime.repeat import repeat
 from common.runtime.state_directory import StateDirectory
@@ -169,14 +168,6 @@ def confirm(state: StateDirectory, reading: Reading) -> Reading | None:
         before = None
     _store(state, reading)
     return before
-
-
-def utc(seconds: float) -> str:
-    """Write a time in UTC, to the second; also one outside the calendar."""
-    try:
-        return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S} UTC"
-    except (ValueError, OverflowError, OSError):
-        return f"{seconds:.0f} seconds since 1970 UTC"
 
 
 def stored_reading(state: StateDirectory) -> Reading | None:

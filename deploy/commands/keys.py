@@ -18,8 +18,8 @@ from common.runtime.certificates import (
     WARN_DAYS,
     WITNESS,
 )
-from common.runtime.clock import SystemClock
-from common.runtime.confirmed_clock import confirm, utc
+from common.runtime.clock import SystemClock, utc
+from common.runtime.confirmed_clock import confirm
 from common.runtime.key_store import load_identity, renew_identity
 from common.runtime.state_directory import StateDirectory
 from common.runtime.witness_service import load_witness_key

@@ -25,7 +25,7 @@ from deploy.results.series import SeriesResults
 from deploy.tasks import forecast as forecasts
 from deploy.tasks import task_view
 from deploy.tasks.population_budgets import releases_to
-from deploy.tasks.schedule import Series, read_series
+from deploy.tasks.schedule import Series, check_same_time, read_series
 from deploy.terminal.console import print_written, terminal
 from deploy.terminal.files import check_folder, write
 from deploy.terminal.help_examples import AT_ANALYZER, example
@@ -81,11 +81,16 @@ def publish(
         own_key = Path(token_key.replace("{round}", str(number))) if token_key else None
         return with_keys(series.draft_of(number), shuffler_key, own_key)
 
+    async def publish_now(operator: OperatorClient) -> dict[str, Any]:
+        now = SystemClock().now()
+        check_same_time(now, await operator.now())
+        return await publish_due(series, complete, now, operator)
+
     connect = partial(OperatorClient.connect, analyzer, authority, token_file, certificate, key)
     folder = os.open(template.parent, os.O_RDONLY)  # the template may be replaced meanwhile
     try:
         fcntl.flock(folder, fcntl.LOCK_EX)  # two runs could publish the round twice
-        report = options.ask(connect, partial(publish_due, series, complete, SystemClock().now()))
+        report = options.ask(connect, publish_now)
     finally:
         os.close(folder)
     if json:

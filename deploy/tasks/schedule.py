@@ -9,6 +9,8 @@ from typing import Final, Literal
 from analyzer.task_builder import with_all_items
 from common.errors import TaskError
 from common.messages.batch import TaskState, TaskSummary
+from common.runtime.clock import utc
+from common.runtime.confirmed_clock import TOLERANCE
 from common.runtime.validation import read_toml, unknown_keys
 from common.task.draft import TaskDraft
 from common.task.specs import check_int_range
@@ -90,6 +92,15 @@ class Series:
             deadline = self.deadline(number)
             rounds.append(SeriesRound(number=number, deadline=deadline, state=state, task=task))
         return tuple(rounds)
+
+
+def check_same_time(own: float, analyzers: float) -> None:
+    """Raise TaskError if the publisher's clock could open a round while the last one collects."""
+    if abs(own - analyzers) > TOLERANCE:
+        raise TaskError(
+            f"this machine's clock says {utc(own)}, the analyzer's {utc(analyzers)}; to publish a "
+            f"round they must agree to {TOLERANCE:.0f} seconds: set the wrong one"
+        )
 
 
 def read_series(path: Path) -> Series:

@@ -1,6 +1,8 @@
 """A series of thirty rounds over three real servers."""
 
+import asyncio
 import json
+import re
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -13,8 +15,9 @@ from common.task.draft import TaskDraft
 from common.task_digest import TaskDigest
 from deploy.commands.series import publish_due
 from deploy.tasks.schedule import read_series
-from tests.support.clients import collect, command, run_as_operator
+from tests.support.clients import collect, command, credentials, run_as_operator
 from tests.support.command_line import run_command
+from tests.support.faked_time import FakedTime
 from tests.support.series import template
 from tests.support.services import Services
 
@@ -88,6 +91,26 @@ async def test_the_ledger_of_thirty_rounds_equals_the_forecast(
     assert 2 * 30 == len(shown["values"]["smoothed"])
     assert ["0"] * 30 == shown["values"]["label"][:30]
     assert 2 == page.read_text(encoding="utf-8").count("<polyline")
+
+
+@pytest.mark.parametrize("minutes", [35, -35])
+async def test_a_publisher_whose_clock_is_wrong_opens_no_round(
+    services: Services, tmp_path: Path, minutes: int
+) -> None:
+    """The refusal has both times. A round is not published while the last one collects."""
+    faked, path = FakedTime(tmp_path), _template(tmp_path, population='"wrong clock"')
+    faked.shift(60 * minutes)
+    status, _, complaint = await asyncio.to_thread(
+        faked.run,
+        *("series", "publish", str(path)),
+        *("--shuffler-key", str(services.directory / "shuffler" / "envelope.pub")),
+        *("--analyzer", services.analyzer.address, *credentials(services)),
+    )
+
+    assert 1 == status
+    assert re.search(r"clock says 20\S+ \S+ UTC, the analyzer's 20\S+ \S+ UTC", complaint)
+    async with services.operator() as operator:
+        assert [] == [task for task in await operator.tasks() if task.population == "wrong clock"]
 
 
 async def test_a_series_that_outruns_the_budget_is_refused(

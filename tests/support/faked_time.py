@@ -38,15 +38,15 @@ class FakedTime:
         new.write_text(f"{seconds:+d}", encoding="ascii")
         new.replace(self._file)
 
-    def run(self, *arguments: str) -> str:
-        """Run a command of `shuffledp` by this clock, and return its output."""
+    def run(self, *arguments: str) -> tuple[int, str, str]:
+        """Run a command of `shuffledp` by this clock; return status, output and error output."""
         start = "from deploy.cli import main; main()"
         command = (sys.executable, "-c", start, *arguments)
         found = subprocess.run(
             command,
-            check=True,
+            check=False,
             capture_output=True,
             text=True,
             env={**os.environ, **self.environment},
         )
-        return found.stdout
+        return found.returncode, found.stdout, found.stderr

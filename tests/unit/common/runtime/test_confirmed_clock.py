@@ -6,13 +6,13 @@ from typing import Final
 import pytest
 
 from common.errors import SettingsError
+from common.runtime.clock import utc
 from common.runtime.confirmed_clock import (
     LONGEST_STOP,
     TOLERANCE,
     ConfirmedClock,
     confirm,
     stored_reading,
-    utc,
 )
 from common.runtime.state_directory import StateDirectory
 from tests.support.machines import Machine
@@ -232,9 +232,3 @@ def test_only_a_services_directory_has_a_clock(state: StateDirectory, machine: M
     """A mistyped folder is refused."""
     with pytest.raises(SettingsError, match="not a service's state directory"):
         confirm(state, machine.reading())
-
-
-def test_a_time_outside_the_calendar_is_written_in_seconds() -> None:
-    """A clock may be anywhere."""
-    assert "1970-01-01 00:00:00 UTC" == utc(0.0)
-    assert "1000000000000000 seconds since 1970 UTC" == utc(1e15)

@@ -7,7 +7,7 @@ import pytest
 
 from common.errors import TaskError
 from common.messages.batch import TaskState
-from deploy.tasks.schedule import read_series
+from deploy.tasks.schedule import check_same_time, read_series
 from tests.support.series import summary, template
 
 
@@ -65,3 +65,17 @@ def test_rounds_meet_end_to_end_and_are_found_by_their_deadlines(tmp_path: Path)
         series.rounds([summary(series, 2, TaskState.OPEN, protocol="murs")], 0.0)
     with pytest.raises(TaskError, match="but the protocol od-hp over 7 items; give one"):
         series.rounds([summary(series, 2, TaskState.OPEN, domain_size=7)], 0.0)
+
+
+@pytest.mark.parametrize("seconds", [-35 * 60, -61, 61, 35 * 60])
+def test_a_publisher_and_an_analyzer_with_different_clocks_publish_no_round(seconds: int) -> None:
+    """The message has both times."""
+    times = r"says 2026-\d\d-\d\d .* UTC, the analyzer's 2026-11-28 12:00:00 UTC; .* 60 seconds"
+    with pytest.raises(TaskError, match=times):
+        check_same_time(1_795_867_200.0 + seconds, 1_795_867_200)
+
+
+@pytest.mark.parametrize("seconds", [-60, 0, 60])
+def test_clocks_that_agree_to_a_minute_are_the_same(seconds: int) -> None:
+    """A publisher's timer may run a little early or late."""
+    check_same_time(1_795_867_200.0 + seconds, 1_795_867_200)
