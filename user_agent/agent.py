@@ -17,7 +17,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from common.crypto.privacy_tokens import PendingToken
-from common.crypto.signing import envelope_hash, is_valid_receipt
+from common.crypto.signing import is_valid_receipt
 from common.errors import (
     CredentialError,
     PeerError,
@@ -139,7 +139,7 @@ class Agent:
         return AnswerRecord(
             state=saved.state.value,
             inclusion=(evidence.inclusion if evidence else InclusionState.UNCHECKED).value,
-            envelope_hash=envelope_hash(saved.envelope),
+            envelope_hash=saved.envelope_hash,
             receipt=evidence.receipt if evidence else b"",
             receipt_verified=evidence is not None and evidence.receipt_verified,
         )
@@ -191,6 +191,12 @@ class Agent:
             latest = await self.store.find(saved.person, saved.task_digest)
             if latest is not None and latest.state is SubmissionState.ARRIVED:
                 return False
+            if saved.state is SubmissionState.LOST:
+                raise PolicyError(
+                    "this device answered the task before its store was restored from a backup; "
+                    "it answers no task twice"
+                )
+            await self.store.count(saved)
             token = await self._token(saved)  # if refused, it can be repaired until the deadline
             try:
                 receipt = await self.shuffler.submit(saved.task_digest, saved.envelope, token)

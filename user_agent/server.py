@@ -19,8 +19,9 @@ from common.runtime.state_directory import StateDirectory
 from common.runtime.tls import identity_for
 from protos.shuffledp.v1 import user_agent_pb2_grpc
 from user_agent.agent import Agent
+from user_agent.claim import Claim
 from user_agent.credentials import CredentialFile, PersonalSecrets
-from user_agent.device_store import DeviceStore
+from user_agent.device_store import RESTORE_CONFIRMED, DeviceStore
 from user_agent.inclusion_monitor import InclusionMonitor
 from user_agent.issuer_client import RemoteIssuer
 from user_agent.policy import Policy
@@ -49,6 +50,18 @@ async def start(settings: UserAgentSettings) -> UserAgentService:
     clock = ConfirmedClock(state, machine, _LONGEST_STOP)
     tls = identity_for(settings, "user_agent", machine)
     store = DeviceStore(state.path / "budget.sqlite")
+    confirmation = state.path / RESTORE_CONFIRMED
+    try:
+        everything = Claim(
+            local_epsilon=settings.total_local_epsilon_cap,
+            central_epsilon=settings.total_central_epsilon_cap,
+            delta=settings.total_delta_cap,
+        )
+        await store.check_counter(everything, confirmed=confirmation.exists())
+    except BaseException:
+        store.close()
+        raise
+    confirmation.unlink(missing_ok=True)
     secrets = await _permanent_secrets(state, store) if settings.lasting_responses else None
     authority = tls.authority if tls else None
     channels = [open_channel(settings.shuffler, "shuffler", authority)]

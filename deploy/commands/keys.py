@@ -29,6 +29,7 @@ from deploy.terminal.console import terminal
 from deploy.terminal.help_examples import example
 from deploy.terminal.json_output import print_json
 from deploy.terminal.tables import add_columns
+from user_agent.device_store import RESTORE_CONFIRMED
 
 app = typer.Typer()
 keys_app = typer.Typer(
@@ -219,6 +220,26 @@ def confirm_clock(
         print_json(shown)
         return
     terminal().print(f"Confirmed: {shown['clock']}. Last stored: {shown['before']}.")
+
+
+@keys_app.command(
+    "confirm-restore", epilog=example("shuffledp keys confirm-restore state/user_agent")
+)
+def confirm_restore(
+    state_directory: Annotated[
+        Path,
+        typer.Argument(exists=True, help="The device's state directory, as in its settings."),
+    ],
+) -> None:
+    """Confirm that a device's store was restored.
+
+    Run this while the user agent is stopped because the store does not fit the counter of charges.
+    At its next start it charges what the store has forgotten; without the counter, all caps.
+    """
+    state = StateDirectory.open(state_directory)
+    with state.held():
+        state.publish(RESTORE_CONFIRMED, "")
+    terminal().print("Confirmed. Start the user agent.")
 
 
 def _print(

@@ -190,7 +190,7 @@ class GetReceiptResponse(_message.Message):
     RECEIPT_FIELD_NUMBER: _builtins.int
     RECEIPT_VERIFIED_FIELD_NUMBER: _builtins.int
     state: _builtins.str
-    """pending, arrived, refused"""
+    """pending, arrived, refused, lost"""
     inclusion: _builtins.str
     """unchecked, counted, missing, sampled, unproven"""
     envelope_hash: _builtins.bytes

@@ -173,6 +173,11 @@ _COLUMNS = {
     "lasting_secret": ["fingerprint"],
     "tokens": ["person", "task_digest", "key", "challenge", "pending", "token"],
     "log_evidence": ["task_digest", "refused", "origin", "size", "evidence"],
+    "store_id": ["id"],
+    "charges": [
+        *("person", "task_digest", "envelope_hash", "local_epsilon", "central_epsilon", "delta"),
+    ],
+    "counted_store": ["id"],
 }
 """All that a device keeps; adding a column is a review of whether it could hold a value."""
 
@@ -198,12 +203,15 @@ async def test_no_true_value_is_ever_stored(tmp_path: Path) -> None:
         agent.store.close()
         stored += _bytes_in(path)
         connection = sqlite3.connect(path / "budget.sqlite")
-        names = [name for (name,) in connection.execute("SELECT name FROM sqlite_master")]
+        connection.execute("ATTACH ? AS counter", (str(path / "charges.sqlite"),))
+        tables = "SELECT name FROM sqlite_master UNION SELECT name FROM counter.sqlite_master"
+        names = [name for (name,) in connection.execute(tables)]
         read = {name: connection.execute(f"SELECT * FROM {name}") for name in names}  # noqa: S608  # no input
         assert {name: [c[0] for c in rows.description] for name, rows in read.items()} == _COLUMNS
         rows = [row for table in read.values() for row in table]
         connection.close()
-        assert len(_COLUMNS) - 2 == len(rows)  # no token is left, and nothing was logged
+        # No token is left, nothing was logged, and the counter was not checked.
+        assert len(_COLUMNS) - 4 == len(rows)
         assert not [c for row in rows for c in row if c == value or str(value) in str(c)]
         found.append({name for name, form in _forms(value).items() if form in stored})
 
