@@ -55,8 +55,8 @@ async def start(settings: IssuerSettings) -> Service:
         clock=clock,
         record=IssuanceMetrics(process_metrics, lambda: len(keys.held())).record,
     )
-    await issuance.destroy_ended()
     await issuance.check_complete()
+    await issuance.destroy_ended()
 
     def add_services(server: grpc.aio.Server) -> None:
         servicer = IssuerServicer(issuance, settings.issuer_name, identity)

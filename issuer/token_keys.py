@@ -7,6 +7,7 @@ atomically and overwrites them at the end, which no row of a database is.
 
 import hmac
 import secrets
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
@@ -98,10 +99,14 @@ class TokenKeys:
             raise UnknownKeyError(f"this token key ended at {utc(key.end)}")
         return key
 
-    def destroy_ended(self, now: float) -> None:
-        """Destroy the keys that ended 30 days ago."""
+    def ended(self, now: float) -> list[str]:
+        """Return the ids of the keys that ended 30 days ago."""
         ended = now - _KEPT_AFTER_END
-        for key_id in [key_id for key_id, key in self._keys.items() if key.end <= ended]:
+        return [key_id for key_id, key in self._keys.items() if key.end <= ended]
+
+    def destroy(self, ended: Iterable[str]) -> None:
+        """Destroy keys."""
+        for key_id in ended:
             self._state.destroy(_file(key_id))
             del self._keys[key_id]
             logs.event("token key destroyed", {"key_id": key_id})

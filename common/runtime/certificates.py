@@ -6,6 +6,7 @@ A certificate names a party, not a host: a caller checks which party its peer is
 
 import datetime
 import ipaddress
+import os
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -165,7 +166,17 @@ class Authority:
 
     @classmethod
     def make(cls, folder: Path, name: str, now: float, stem: str = AUTHORITY) -> Self:
-        """Create an authority for ten years, and write STEM.pem and STEM.key."""
+        """
+        Create an authority for ten years, and write STEM.pem and STEM.key.
+
+        Raises SettingsError if one of them is there, which others trust.
+        """
+        for file in (f"{stem}.pem", f"{stem}.key"):
+            if os.path.lexists(folder / file):
+                raise SettingsError(
+                    f"{folder} has only one of {stem}.pem and {stem}.key: put the other back from "
+                    f"a backup or, for a new authority, which all must trust, remove {file}"
+                )
         key, subject = ec.generate_private_key(ec.SECP256R1()), _named(name)
         times = (_moment(now), _moment(now) + _AUTHORITY_LIFETIME)
         builder = _builder(subject, subject, key, times, authority=True)
@@ -288,6 +299,9 @@ def _builder(
 def _saved(
     folder: Path, name: str, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey
 ) -> Certificate:
+    for path in (folder / f"{name}.key", folder / f"{name}.pem"):
+        if path.is_symlink():
+            raise SettingsError(f"{path} is a link to a file that others wrote: remove the link")
     private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     atomic_write(folder / f"{name}.key", private, _SECRET_FILE)
     atomic_write(folder / f"{name}.pem", certificate.public_bytes(Encoding.PEM), _PUBLIC_FILE)

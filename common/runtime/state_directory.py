@@ -142,15 +142,24 @@ class StateDirectory:
         return file
 
     @storage_failures()
-    def secret(self, name: str, make: Callable[[], bytes]) -> bytes:
+    def secret(self, name: str, make: Callable[[], bytes], *, public: str | None = None) -> bytes:
         """
         Read a secret; if it does not exist, store the one that `make` returns.
 
+        `public` is the file of its public half, which others pin.
+
         Raises:
-            SettingsError: A file is damaged, a link or open to others, or the state key is missing.
+            SettingsError: A file is damaged, a link or open to others, the state key is missing, or
+                the secret is missing although its public half is not.
         """
         key, path = self._state_key(), self.path / name
-        if not path.exists():
+        if not os.path.lexists(path):
+            if public is not None and os.path.lexists(self.path / public):
+                raise SettingsError(
+                    f"{name} is missing in the state directory, but {public} is not: put it back "
+                    "from a backup or, for a new key, which all who pin the old one must learn, "
+                    f"remove {public}"
+                )
             atomic_write(path, key.seal(name, make()), _OWNER_ONLY_FILE)
         return key.open(name, _read_secret(path))
 
@@ -158,7 +167,7 @@ class StateDirectory:
     def plain_secret(self, name: str, make: Callable[[], bytes]) -> bytes:
         """Read or store a secret as `secret` does, but unencrypted."""
         path = self.path / name
-        if not path.exists():
+        if not os.path.lexists(path):
             atomic_write(path, make(), _OWNER_ONLY_FILE)
         return _read_secret(path)
 
