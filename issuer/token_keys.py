@@ -8,12 +8,12 @@ atomically and overwrites them at the end, which no row of a database is.
 import hmac
 import secrets
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import cached_property
 from hashlib import sha256
 from typing import Final, Self
 
 from common.crypto.token_signing import TokenSigningKey
+from common.dates import utc
 from common.errors import SettingsError, UnknownKeyError, WireError
 from common.runtime import logs
 from common.runtime.state_directory import StateDirectory
@@ -79,7 +79,7 @@ class TokenKeys:
     def generate(end: int, now: float) -> HeldKey:
         """Draw a key; raise WireError if `end` has passed. Cost: 0.1 s, varying widely."""
         if end <= now:
-            raise WireError(f"end is {end}; it must be after the present, {int(now)}")
+            raise WireError(f"end is {utc(end)}; it must be after the present, {utc(now)}")
         return HeldKey.generate(end)
 
     def hold(self, key: HeldKey) -> None:
@@ -95,8 +95,7 @@ class TokenKeys:
         if key is None:
             raise UnknownKeyError("this issuer has no token key of this id, or has destroyed it")
         if key.end <= now:
-            ended = datetime.fromtimestamp(key.end, UTC)
-            raise UnknownKeyError(f"this token key ended at {ended:%Y-%m-%d %H:%M:%S} UTC")
+            raise UnknownKeyError(f"this token key ended at {utc(key.end)}")
         return key
 
     def destroy_ended(self, now: float) -> None:
