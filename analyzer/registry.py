@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Self
 
 import numpy as np
@@ -16,6 +15,7 @@ from analyzer.task_builder import complete
 from common.crypto.hpke import KeyId, key_id
 from common.crypto.key_ring import Schedule
 from common.crypto.signing import SignedTask, SigningIdentity
+from common.dates import utc
 from common.errors import TaskError, UnknownTaskError, WireError
 from common.messages.batch import TaskSummary
 from common.messages.inclusion_proof import HASH_BYTES
@@ -199,5 +199,4 @@ class Registry:
 def check_deadline(draft: TaskDraft, now: float) -> None:
     """Raise TaskError unless a draft's deadline is after `now`, in seconds since 1970 UTC."""
     if draft.deadline <= now:
-        date = f"{datetime.fromtimestamp(max(0, draft.deadline), UTC):%Y-%m-%d %H:%M} UTC"
-        raise TaskError(f"the deadline, {date}, is not in the future")
+        raise TaskError(f"the deadline, {utc(draft.deadline)}, is not in the future")

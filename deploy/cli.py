@@ -10,6 +10,7 @@ import typer
 from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
+import common.runtime.blas_threads  # noqa: F401  # before numpy
 from common.errors import ShuffleDpError
 from common.version import VERSION
 from deploy.commands.profile import PROFILE_OPTIONS, profile_defaults

@@ -14,6 +14,7 @@ from hashlib import sha256
 from typing import Final, Self
 
 from common.crypto.token_signing import TokenSigningKey
+from common.dates import utc
 from common.errors import SettingsError, UnknownKeyError, WireError
 from common.runtime import logs
 from common.runtime.clock import utc
@@ -80,7 +81,7 @@ class TokenKeys:
     def generate(end: int, now: float) -> HeldKey:
         """Draw a key; raise WireError if `end` has passed. Cost: 0.1 s, varying widely."""
         if end <= now:
-            raise WireError(f"end is {end}; it must be after the present, {int(now)}")
+            raise WireError(f"end is {utc(end)}; it must be after the present, {utc(now)}")
         return HeldKey.generate(end)
 
     def hold(self, key: HeldKey) -> None:

@@ -87,6 +87,7 @@ class Agent:
         if self.policy.issuer_identity is not None and None in (self.issuer, self.credentials):
             raise SettingsError("a pinned issuer requires its address and a credential")
         self._confirmed: deque[TaskDigest] = deque(maxlen=_MAX_CONFIRMED)
+        self._failures = logs.RepeatedFailures()
         self._under_way: WeakValueDictionary[tuple[str, TaskDigest], asyncio.Lock] = (
             WeakValueDictionary()
         )
@@ -246,11 +247,13 @@ class Agent:
             try:
                 await self._submit(saved)
             except ShuffleDpError as error:  # one failure must not delay other submissions
-                logs.event(
+                self._failures.failed(
+                    (saved.person, saved.task_digest),
                     "submission not sent",
                     {"task_digest": saved.task_digest.hex(), "status": error.status},
-                    level="WARNING",
                 )
+            else:
+                self._failures.ended((saved.person, saved.task_digest))
 
     async def keep_resending(self) -> None:
         """Resend pending answers at start, and every half minute while the service runs."""

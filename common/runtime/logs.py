@@ -44,6 +44,31 @@ def event(name: str, fields: Mapping[Field, str | int], *, level: Level = "INFO"
     _LOGGER.log(logging.getLevelNamesMapping()[level], name, extra={"fields": dict(fields)})
 
 
+class RepeatedFailures:
+    """Logs a failure when it begins and when it changes, not each time that work is retried."""
+
+    def __init__(self) -> None:
+        self._logged: dict[object, tuple[str, Mapping[Field, str | int], Level]] = {}
+
+    def failed(
+        self,
+        subject: object,
+        name: str,
+        fields: Mapping[Field, str | int],
+        *,
+        level: Level = "WARNING",
+    ) -> None:
+        """Log that work for `subject` failed, unless its last failure was the same."""
+        failure = name, dict(fields), level
+        if self._logged.get(subject) != failure:
+            self._logged[subject] = failure
+            event(name, fields, level=level)
+
+    def ended(self, subject: object) -> None:
+        """Forget the failure of `subject`: its work succeeded, or ended."""
+        self._logged.pop(subject, None)
+
+
 def error_fields(error: BaseException) -> dict[Field, str]:
     """Return the type and place of an error, but not its text, which may contain users' data."""
     fields: dict[Field, str] = {"error": type(error).__name__}

@@ -58,7 +58,11 @@ def read_toml(path: Path, refusal: type[ShuffleDpError], *, max_bytes: int) -> d
     except (ValueError, RecursionError) as error:  # ValueError covers numbers with too many digits
         position = _POSITION.search(str(error))  # without its text, which may quote the file
         where = f" {position[0]}" if position else ""
-        raise refusal(f"{path} is not TOML, or repeats a key{where}") from error
+        no_such_date = "Invalid date" in str(error)
+        fault = (
+            "has a date that does not exist" if no_such_date else "is not TOML, or repeats a key"
+        )
+        raise refusal(f"{path} {fault}{where}") from error
 
 
 def validated(

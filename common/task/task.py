@@ -20,6 +20,7 @@ import numpy as np
 from common.crypto.hpke import DEFAULT_SUITE, SUITES, suite_named
 from common.crypto.signed_key import PROOF_BYTES, end_of_validity
 from common.crypto.signing import PublicIdentity, SignedTask
+from common.dates import utc
 from common.errors import ProofError, TaskError
 from common.protocols import ITEM_KINDS, Kind, Protocol, Refinement, protocol_named
 from common.task.composition import check_composition, check_domain_size
@@ -166,8 +167,8 @@ class Task:
             self._check_end_of_key()
         if self.tokens is not None and self.deadline > self.tokens.end:
             raise TaskError(
-                f"deadline is {self.deadline}; the issuer signs tokens of this key until "
-                f"{self.tokens.end}"
+                f"deadline is {utc(self.deadline)}; the issuer signs tokens of this key until "
+                f"{utc(self.tokens.end)}"
             )
         if self.envelope_sizes[-1] > MAX_ENVELOPE_BYTES:
             raise TaskError(
@@ -244,8 +245,8 @@ class Task:
         end = end_of_validity(self.shuffler_key_proof)
         if self.deadline > end:
             raise TaskError(
-                f"deadline is {self.deadline}; the shuffler signed its key until {end}, five years "
-                "after the key's last day"
+                f"deadline is {utc(self.deadline)}; the shuffler signed its key until {utc(end)}, "
+                "five years after the key's last day"
             )
 
     def _check_claims(self) -> None:

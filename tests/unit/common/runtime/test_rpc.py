@@ -1,12 +1,13 @@
 import json
 import logging
+import time
 from pathlib import Path
 from typing import Any, Final
 
 import grpc
 import pytest
 
-from common.errors import PeerRefusalError, SettingsError, UnknownTaskError
+from common.errors import PeerError, PeerRefusalError, SettingsError, UnknownTaskError
 from common.runtime.access import connections_of
 from common.runtime.admission_interceptor import AdmissionInterceptor
 from common.runtime.certificates import PARTIES, Authority
@@ -120,3 +121,71 @@ async def test_a_message_that_is_too_large_is_refused_for_good() -> None:
 
 async def _repeat(request: bytes, _context: object) -> bytes:
     return request
+
+
+async def _failure(address: str, authority: bytes) -> str:
+    """Return the message of a call that cannot reach the analyzer."""
+    channel = open_channel(address, "analyzer", authority)
+    try:
+        with pytest.raises(PeerError) as caught:
+            await reply(channel.unary_unary("/some/Call")(b"", timeout=20), "the analyzer")
+    finally:
+        await channel.close()
+    return str(caught.value)
+
+
+_DAY: Final = 86_400.0
+
+
+@pytest.mark.parametrize(
+    ("answers_as", "made", "trusted", "cause"),
+    [
+        ("shuffler", 0, "own", "another party answers there"),
+        ("analyzer", 0, "another", "authority or certificates do not match"),
+        ("analyzer", -30 * _DAY, "own", "a certificate has expired, or a clock is wrong"),
+        ("analyzer", 5 * _DAY, "own", "a certificate is not valid yet, so a clock is wrong"),
+        (None, 0, "own", "it answers without TLS"),
+    ],
+)
+async def test_a_failed_handshake_is_explained_by_its_cause(
+    tmp_path: Path, answers_as: str | None, made: float, trusted: str, cause: str
+) -> None:
+    """Each cause that TLS knows has one sentence; a certificate lasts 14 days from `made` on."""
+    authorities = {}
+    for name in ("own", "another"):
+        (tmp_path / name).mkdir()
+        authorities[name] = Authority.make(tmp_path / name, name, time.time() + made)
+    server = grpc.aio.server()
+    if answers_as is None:
+        port = server.add_insecure_port("127.0.0.1:0")
+    else:
+        authorities["own"].issue(tmp_path, answers_as, time.time() + made)
+        pair = [(tmp_path / f"{answers_as}.{end}").read_bytes() for end in ("key", "pem")]
+        credentials = grpc.ssl_server_credentials([(pair[0], pair[1])])
+        port = server.add_secure_port("127.0.0.1:0", credentials)
+    await server.start()
+    try:
+        authority = authorities[trusted].certificate.pem.encode()
+        found = await _failure(f"127.0.0.1:{port}", authority)
+    finally:
+        await server.stop(None)
+
+    assert f"the analyzer does not answer (UNAVAILABLE: {cause})" == found
+
+
+@pytest.mark.parametrize(
+    ("address", "cause"),
+    [
+        ("127.0.0.1:1", "nothing listens there"),
+        ("no-such-host.invalid:1", "its host name is unknown"),
+        ("unix:/nowhere/agent.sock", "nothing listens there"),
+    ],
+)
+async def test_a_failed_connection_is_explained_by_its_cause(
+    tmp_path: Path, address: str, cause: str
+) -> None:
+    """A closed port, an unknown host and a missing socket."""
+    authority = Authority.make(tmp_path, "own", time.time()).certificate.pem.encode()
+
+    found = await _failure(address, authority)
+    assert f"the analyzer does not answer (UNAVAILABLE: {cause})" == found
