@@ -17,7 +17,6 @@ from common.crypto.token_signing import TokenSigningKey
 from common.dates import utc
 from common.errors import SettingsError, UnknownKeyError, WireError
 from common.runtime import logs
-from common.runtime.clock import utc
 from common.runtime.state_directory import StateDirectory
 
 _FILES: Final = "token-*.key"

@@ -3,7 +3,6 @@
 import math
 import time
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Final, Protocol
@@ -30,7 +29,7 @@ class Reading:
     since_boot: float
     """Seconds since the boot, suspended ones included, by a clock that nobody can set."""
     boot: str
-    """Random name of this boot of the machine; empty if unknown."""
+    """Random name of this boot of the machine; empty if a sandbox hides it."""
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.wall) and math.isfinite(self.since_boot)):
@@ -60,14 +59,6 @@ def _boot_id() -> str:
         return _BOOT_ID.read_text(encoding="ascii").strip()
     except OSError:  # hidden by a sandbox
         return ""
-
-
-def utc(seconds: float) -> str:
-    """Write a time in UTC, to the second; also one outside the calendar."""
-    try:
-        return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S} UTC"
-    except (ValueError, OverflowError, OSError):
-        return f"{seconds:.0f} seconds since 1970 UTC"
 
 
 _MIN_PAUSE: Final = 1.0

@@ -11,13 +11,14 @@ operator confirms it.
 import asyncio
 import json
 import threading
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Final, Protocol
 
+from common.dates import utc
 from common.errors import SettingsError, ShuffleDpError
 from common.runtime import logs
-from common.runtime.clock import Clock, Reading, utc
+from common.runtime.clock import Clock, Reading
 from common.runtime.database import storage_failures
 from common.runtime.repeat import repeat
 from common.runtime.state_directory import StateDirectory
@@ -59,17 +60,15 @@ class ConfirmedClock:
         self._told_at: float | None = None
         """When the present disagreement was last logged, in seconds since the boot."""
         self._stored = stored_reading(state)
-        """The content of the file."""
         found = machine.reading()
-        self._trust(found)
-        if self._stored is not None:
-            self._compare_with(self._stored, found)
+        self._compare_with(self._stored or found, found)
         self.check()
 
     def now(self) -> float:
         """Return the seconds since 1970 UTC; the last confirmed ones while the clock disagrees."""
         with self._lock:
-            return self._now(self._machine.reading())
+            self._compare(self._machine.reading())
+            return self._last
 
     def elapsed(self) -> float:
         """Return the monotonic seconds since an arbitrary moment."""
@@ -79,13 +78,12 @@ class ConfirmedClock:
         """Compare the clocks; store a confirmed time if the stored one is older than `oldest`."""
         with self._lock:
             found = self._machine.reading()
-            self._now(found)
-            due = self._told_at is None and self._is_due(found, oldest)
-        if due:
+            agrees = self._compare(found)
+        if agrees and (self._stored is None or found.wall > self._stored.wall + oldest):
             _store(self._state, found)  # nobody waits for the disk
             with self._lock:
                 self._stored = found
-                self._trust(found)
+                self._compare_with(found, found)
 
     def close(self) -> None:
         """Store the time at which the service stops."""
@@ -95,79 +93,62 @@ class ConfirmedClock:
         """Check the clock for as long as the service runs."""
         await repeat(partial(asyncio.to_thread, self.check), _CHECK_SECONDS, "time not stored")
 
-    def _is_due(self, found: Reading, oldest: float) -> bool:
-        stored = self._stored
-        if stored is None:
-            return True
-        rebooted = stored.boot != found.boot or stored.since_boot > found.since_boot
-        return found.wall > stored.wall + (0.0 if rebooted else oldest)
+    def _compare_with(self, right: Reading, found: Reading) -> None:
+        """Take a reading, perhaps of an earlier boot, as right, and compare later ones with it."""
+        known = right.boot == found.boot and right.since_boot <= found.since_boot
+        self._right = right if known else replace(found, wall=right.wall)
+        self._longest_off = 0.0 if known else self._longest_stop
+        """Seconds for which the machine may have been off since the right reading."""
+        self._last = right.wall
 
-    def _now(self, found: Reading) -> float:
-        if not self._agrees(found):
-            self._find_confirmation(found)
-        if self._agrees(found):
+    def _compare(self, found: Reading) -> bool:
+        """Set the last confirmed time if a reading agrees with the right one; log a change."""
+        agrees = self._agrees(found) or self._is_confirmed(found)
+        if agrees:
+            if self._longest_off:
+                self._compare_with(found, found)
             self._last = found.wall
-            if self._slack:
-                self._trust(found)
             if self._told_at is not None:
-                self._told_at = None
-                logs.event("clock agrees again", self._times(found))
+                self._tell("clock agrees again", found, "INFO")
+            self._told_at = None
         elif self._told_at is None or found.since_boot > self._told_at + _SAVE_SECONDS:
             self._told_at = found.since_boot
-            logs.event(
-                "clock disagrees: nothing is closed or destroyed until it is confirmed",
-                self._times(found),
-                level="ERROR",
-            )
-        return self._last
+            event = "clock disagrees: nothing is closed or destroyed until it is confirmed"
+            self._tell(event, found, "ERROR")
+        return agrees
 
-    def _trust(self, found: Reading) -> None:
-        """Take a reading as right, and compare later ones with it."""
-        self._wall, self._since_boot, self._slack = found.wall, found.since_boot, 0.0
-        self._last = found.wall
+    def _tell(self, event: str, found: Reading, level: logs.Level) -> None:
+        expected = found.wall - self._error(found)
+        logs.event(event, {"clock": utc(found.wall), "expected": utc(expected)}, level=level)
 
-    def _compare_with(self, stored: Reading, found: Reading) -> None:
-        """Compare readings with a stored one, which may be of an earlier boot."""
-        self._trust(stored)
-        known = stored.boot == found.boot != "" and stored.since_boot <= found.since_boot
-        if not known:
-            self._since_boot, self._slack = found.since_boot, self._longest_stop
-
-    def _expected(self, found: Reading) -> float:
-        return self._wall + found.since_boot - self._since_boot
+    def _error(self, found: Reading) -> float:
+        return (found.wall - self._right.wall) - (found.since_boot - self._right.since_boot)
 
     def _agrees(self, found: Reading) -> bool:
-        return -TOLERANCE <= found.wall - self._expected(found) <= TOLERANCE + self._slack
+        return -TOLERANCE <= self._error(found) <= TOLERANCE + self._longest_off
 
-    def _find_confirmation(self, found: Reading) -> None:
-        """Compare with the stored reading if an operator replaced it."""
+    def _is_confirmed(self, found: Reading) -> bool:
+        """Return whether a reading agrees with the stored one after an operator replaced that."""
         try:
             stored = stored_reading(self._state)
         except ShuffleDpError:
-            return
-        if stored is not None and stored != self._stored:
-            self._stored = stored
-            self._compare_with(stored, found)
+            return False
+        if stored is None or stored == self._stored:
+            return False
+        self._stored = stored
+        self._compare_with(stored, found)
+        return self._agrees(found)
 
-    def _times(self, found: Reading) -> dict[logs.Field, str]:
-        return {"clock": utc(found.wall), "expected": utc(self._expected(found))}
 
-
-def confirm(state: StateDirectory, reading: Reading) -> Reading | None:
+def confirm(state: StateDirectory, reading: Reading) -> None:
     """
-    Store a reading as right; return the one stored before. Run by an operator.
+    Store a reading as right. Run by an operator; a running service notices it within a second.
 
-    A running service notices it within a second. Raises SettingsError if no service has stored a
-    reading in this directory.
+    Raises SettingsError if no service has stored a reading in this directory.
     """
     if not (state.path / _FILE).exists():
         raise SettingsError(f"{state.path} has no {_FILE}: it is not a service's state directory")
-    try:
-        before = stored_reading(state)
-    except SettingsError:  # damaged: it is replaced
-        before = None
     _store(state, reading)
-    return before
 
 
 def stored_reading(state: StateDirectory) -> Reading | None:
@@ -175,16 +156,9 @@ def stored_reading(state: StateDirectory) -> Reading | None:
     path = state.path / _FILE
     with storage_failures():
         content = path.read_bytes() if path.exists() else None
-    if content is None:
-        return None
     try:
-        fields = json.loads(content)
-        return Reading(
-            wall=float(fields["wall"]),
-            since_boot=float(fields["since_boot"]),
-            boot=str(fields["boot"]),
-        )
-    except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
+        return None if content is None else Reading(**json.loads(content))
+    except (ValueError, TypeError, OverflowError, RecursionError) as error:
         raise SettingsError(
             f"{path} is damaged: check the machine's clock, then run shuffledp keys confirm-clock "
             f"{state.path}"

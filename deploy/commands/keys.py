@@ -9,6 +9,7 @@ import typer
 from rich.table import Table
 
 from common.crypto.hpke import fingerprint
+from common.dates import utc
 from common.runtime.certificates import (
     FRONT_END,
     INTERNAL_ROLES,
@@ -18,7 +19,7 @@ from common.runtime.certificates import (
     WARN_DAYS,
     WITNESS,
 )
-from common.runtime.clock import SystemClock, utc
+from common.runtime.clock import SystemClock
 from common.runtime.confirmed_clock import confirm
 from common.runtime.key_store import load_identity, renew_identity
 from common.runtime.state_directory import StateDirectory
@@ -206,7 +207,6 @@ def confirm_clock(
         Path,
         typer.Argument(exists=True, help="The party's state directory, as in its settings."),
     ],
-    json: AsJson = False,
 ) -> None:
     """Confirm this machine's clock to a service.
 
@@ -214,12 +214,8 @@ def confirm_clock(
     service then does what is due, such as closing batches and destroying keys.
     """
     found = SystemClock().reading()
-    before = confirm(StateDirectory.open(state_directory), found)
-    shown = {"clock": utc(found.wall), "before": before and utc(before.wall)}
-    if json:
-        print_json(shown)
-        return
-    terminal().print(f"Confirmed: {shown['clock']}. Last stored: {shown['before']}.")
+    confirm(StateDirectory.open(state_directory), found)
+    terminal().print(f"Confirmed: {utc(found.wall)}.", highlight=False)
 
 
 @keys_app.command(

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Final, Literal
 
 from analyzer.task_builder import with_all_items
+from common.dates import utc
 from common.errors import TaskError
 from common.messages.batch import TaskState, TaskSummary
-from common.runtime.clock import utc
 from common.runtime.confirmed_clock import TOLERANCE
 from common.runtime.validation import read_toml, unknown_keys
 from common.task.draft import TaskDraft

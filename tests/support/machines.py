@@ -10,7 +10,6 @@ class Machine:
         self.wall = wall
         self.since_boot = 100.0
         self.boots = 0
-        self.names_boots = True
 
     def run(self, seconds: float) -> None:
         """Run, or be suspended: both clocks count."""
@@ -33,5 +32,4 @@ class Machine:
 
     def reading(self) -> Reading:
         """Read both clocks."""
-        boot = f"boot {self.boots}" if self.names_boots else ""
-        return Reading(wall=self.wall, since_boot=self.since_boot, boot=boot)
+        return Reading(wall=self.wall, since_boot=self.since_boot, boot=f"boot {self.boots}")

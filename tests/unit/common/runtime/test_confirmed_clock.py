@@ -5,8 +5,8 @@ from typing import Final
 
 import pytest
 
+from common.dates import utc
 from common.errors import SettingsError
-from common.runtime.clock import utc
 from common.runtime.confirmed_clock import (
     LONGEST_STOP,
     TOLERANCE,
@@ -119,7 +119,7 @@ def test_a_machine_that_was_off_for_a_year_waits_for_its_operator(
 
     assert stored == clock.now()
     assert ["ERROR"] * 2 == _levels(caplog)
-    assert stored == getattr(confirm(state, machine.reading()), "wall", None)
+    confirm(state, machine.reading())
     machine.run(1)
     assert machine.wall == clock.now()
 
@@ -200,21 +200,16 @@ def test_jumps_at_random_never_make_a_time_due(state: StateDirectory, machine: M
         assert clock.now() <= machine.wall - error + TOLERANCE + 7
 
 
-def test_an_unknown_boot_counts_as_another(state: StateDirectory, machine: Machine) -> None:
-    """A sandbox may hide the boot's name; the time is then stored no more often."""
-    machine.names_boots = False
-    clock = ConfirmedClock(state, machine)
-    first = stored_reading(state)
-    machine.run(60)
-    clock.check()
-
-    assert first == stored_reading(state)
-    machine.run(2 * LONGEST_STOP)
-    assert machine.wall - 2 * LONGEST_STOP - 60 == ConfirmedClock(state, machine).now()
-
-
 @pytest.mark.parametrize(
-    "content", [b"", b"{}", b"\xff", b"[1]", b'{"wall": NaN, "since_boot": 1, "boot": ""}']
+    "content",
+    [
+        b"",
+        b"{}",
+        b"\xff",
+        b"[1]",
+        b'{"wall": NaN, "since_boot": 1, "boot": ""}',
+        b'{"wall": %d, "since_boot": 1, "boot": ""}' % 10**400,
+    ],
 )
 def test_a_damaged_time_is_refused_until_the_clock_is_confirmed(
     state: StateDirectory, machine: Machine, content: bytes
@@ -224,7 +219,8 @@ def test_a_damaged_time_is_refused_until_the_clock_is_confirmed(
     with pytest.raises(SettingsError, match="keys confirm-clock"):
         ConfirmedClock(state, machine)
 
-    assert confirm(state, machine.reading()) is None
+    confirm(state, machine.reading())
+
     assert machine.wall == ConfirmedClock(state, machine).now()
 
 
