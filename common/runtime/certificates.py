@@ -166,22 +166,24 @@ class Authority:
 
     @classmethod
     def make(cls, folder: Path, name: str, now: float, stem: str = AUTHORITY) -> Self:
-        """
-        Create an authority for ten years, and write STEM.pem and STEM.key.
-
-        Raises SettingsError if one of them is there, which others trust.
-        """
-        for file in (f"{stem}.pem", f"{stem}.key"):
-            if os.path.lexists(folder / file):
-                raise SettingsError(
-                    f"{folder} has only one of {stem}.pem and {stem}.key: put the other back from "
-                    f"a backup or, for a new authority, which all must trust, remove {file}"
-                )
+        """Create an authority for ten years, and write STEM.pem and STEM.key."""
         key, subject = ec.generate_private_key(ec.SECP256R1()), _named(name)
         times = (_moment(now), _moment(now) + _AUTHORITY_LIFETIME)
         builder = _builder(subject, subject, key, times, authority=True)
         certificate = builder.sign(key, hashes.SHA256())
         return cls(_saved(folder, stem, certificate, key), key)
+
+    @classmethod
+    def make_missing(cls, folder: Path, name: str, now: float, stem: str = AUTHORITY) -> None:
+        """Create a missing authority; raise SettingsError if half of one is there."""
+        there = [os.path.lexists(folder / f"{stem}.{half}") for half in ("pem", "key")]
+        if not any(there):
+            cls.make(folder, name, now, stem)
+        elif not all(there):
+            raise SettingsError(
+                f"{folder} has only one of {stem}.pem and {stem}.key: put the other back from a "
+                "backup or, for a new authority, which all must trust, remove it"
+            )
 
     @classmethod
     def read(cls, folder: Path, stem: str = AUTHORITY) -> Self:

@@ -236,8 +236,7 @@ def development_files(directory: Path, party: str, clock: Clock) -> TlsFiles:
     now = clock.now()
     with (directory / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (files.authority.exists() and files.authority.with_suffix(".key").exists()):
-            Authority.make(directory, _DEVELOPMENT_NAME, now)
+        Authority.make_missing(directory, _DEVELOPMENT_NAME, now)
         if not _is_current(files, now):
             Authority.read(directory).issue(directory, party, now, days=DEVELOPMENT_DAYS)
     return files

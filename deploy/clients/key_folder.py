@@ -113,8 +113,8 @@ class KeyFolder:
             root.mkdir(mode=_OWNER_ONLY, parents=True, exist_ok=True)
             for party in parties:
                 folder, stem = self._authority_of(party)
-                if not (folder / f"{stem}.pem").exists():
-                    Authority.make(folder, _NAME if shared else f"{_NAME} of {stem}", now, stem)
+                name = _NAME if shared else f"{_NAME} of {stem}"
+                Authority.make_missing(folder, name, now, stem)
                 (self.path / party).mkdir(mode=_OWNER_ONLY, exist_ok=True)
                 self._issue(self.path / party, party, hosts, now, days)
             self._write_trust()

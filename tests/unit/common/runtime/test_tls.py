@@ -157,7 +157,7 @@ def test_half_an_authority_is_not_replaced(tmp_path: Path, missing: str, *, dang
     if dangling:
         (tmp_path / missing).symlink_to(tmp_path / "not mounted")
 
-    with pytest.raises(SettingsError, match=r"has only one of authority\.pem and"):
+    with pytest.raises(SettingsError, match=r"has only one of|cannot be read"):
         development_files(tmp_path, "shuffler", ManualClock())
     assert kept == {name: (tmp_path / name).read_bytes() for name in kept}
 
