@@ -52,7 +52,7 @@ async def start(settings: AnalyzerSettings) -> Service:
     metrics = ReleaseMetrics(process_metrics)
     state = StateDirectory.open(settings.state_directory, settings.state_key)
     clock = ConfirmedClock(state, machine)
-    tls = identity_for(settings, "analyzer", machine)
+    tls = identity_for(settings, "analyzer", clock)
     keys = AnalyzerKeys.load(state, settings.schedule(), clock.now())
     process_metrics.watch_keys(lambda: keys.reports.ring)
     witnesses = [(one.address, NoteKey.parse(one.key)) for one in settings.witnesses]
@@ -136,7 +136,7 @@ async def start(settings: AnalyzerSettings) -> Service:
         ),
     )
     internal = await Listener.start_internal(
-        settings, machine, "shuffledp.v1.Jobs", partial(serve_jobs, jobs=jobs), process_metrics
+        settings, clock, "shuffledp.v1.Jobs", partial(serve_jobs, jobs=jobs), process_metrics
     )
     return Service(
         listener=listener,

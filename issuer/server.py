@@ -37,14 +37,14 @@ async def start(settings: IssuerSettings) -> Service:
     process_metrics = ProcessMetrics("issuer", machine)
     state = StateDirectory.open(settings.state_directory, settings.state_key)
     clock = ConfirmedClock(state, machine)
-    tls = identity_for(settings, "issuer", machine)
+    tls = identity_for(settings, "issuer", clock)
     entitlements = _entitlements(settings, machine)
     keys, identity = TokenKeys(state), load_identity(state)
     operator_token = OperatorToken(state.plain_secret("operator.token", OperatorToken.generate))
     witness = None
     if settings.analyzer_identity is not None:
         pinned = PublicIdentity.from_hex(settings.analyzer_identity, "analyzer_identity")
-        witness = WitnessServicer.open(state, pinned, "issuer", machine)
+        witness = WitnessServicer.open(state, pinned, "issuer", clock)
     store = IssuanceStore(state.path / "issuer.sqlite")
     signers = signing_threads(settings.signing_threads)
     issuance = Issuance(

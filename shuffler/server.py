@@ -67,14 +67,14 @@ async def start_coordinator(settings: ShufflerSettings) -> Service:
     metrics = BatchMetrics(process_metrics, refusals)
     state = StateDirectory.open(settings.state_directory, settings.state_key)
     clock = ConfirmedClock(state, machine)
-    tls = identity_for(settings, "shuffler", machine)
+    tls = identity_for(settings, "shuffler", clock)
     keys = KeyStore(state, settings.schedule())
     keys.rotate(clock.now())
     process_metrics.watch_keys(lambda: keys.ring)
     channel = FreshChannel(settings.analyzer, "analyzer", tls)
     identity = load_identity(state)
     pinned = PublicIdentity.from_hex(settings.analyzer_identity, "analyzer_identity")
-    witness = WitnessServicer.open(state, pinned, "shuffler", machine)
+    witness = WitnessServicer.open(state, pinned, "shuffler", clock)
     store = open_store(settings, clock, process_metrics, metrics.record_move)
     pool = HpkePool(settings.opening_processes)
     rng = secure_generator()
@@ -164,7 +164,7 @@ async def start_coordinator(settings: ShufflerSettings) -> Service:
     servicer = CoordinatorServicer(batches, store, identity, log)
     internal = await Listener.start_internal(
         settings,
-        machine,
+        clock,
         "shuffledp.v1.ShufflerCoordinator",
         partial(_add_internal_services, servicer, jobs),
         process_metrics,

@@ -48,7 +48,7 @@ async def start(settings: UserAgentSettings) -> UserAgentService:
     log_policy = settings.log_policy()
     state = StateDirectory.open(settings.state_directory)
     clock = ConfirmedClock(state, machine, _LONGEST_STOP)
-    tls = identity_for(settings, "user_agent", machine)
+    tls = identity_for(settings, "user_agent", clock)
     store = DeviceStore(state.path / "budget.sqlite")
     confirmation = state.path / RESTORE_CONFIRMED
     try:

@@ -90,8 +90,10 @@ _NOT_FROM_OUTSIDE: Final = {
     ),
     "the operating system's, the service's own, or read by gRPC": (
         "common.crypto.randomness._bits",
+        "common.runtime.clock._boot_id",
         "common.runtime.health_check.check",
         "common.runtime.metrics.memory_limit",
+        "issuer.issuance_store.IssuanceStore.mark",
         "shuffler.delivery.Deliveries.resume",
         "shuffler.storage.batch_seeds._batch_of",
         "shuffler.storage.group_source.SqliteGroups.read",
