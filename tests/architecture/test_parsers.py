@@ -43,7 +43,6 @@ _NOT_FROM_OUTSIDE: Final = {
         "deploy.audit.observation.recorder.RunRecord.envelopes",
         "deploy.audit.coalitions.flood._flood",
         "deploy.audit.harness.services.files_of",
-        "issuer.issuance.Issuance.check_complete",
         "deploy.audit.observation.recorder.stored_groups",
     ),
     "what the function, or its own workers or child processes, have just made": (
