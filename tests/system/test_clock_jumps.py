@@ -136,6 +136,7 @@ async def test_no_answer_and_no_key_is_lost_over_twenty_jumps(
     assert list(_PARTIES) == cluster.told()
 
 
+@pytest.mark.slow
 async def test_a_year_off_destroys_nothing_before_the_clock_is_confirmed(
     cluster: _Plain, faked: FakedTime
 ) -> None:
