@@ -34,6 +34,6 @@ async def test_a_restored_device_starts_after_a_confirmation_and_answers_no_task
     status, _, complaint = await run_command("keys", "confirm-restore", str(state))
     assert 0 == status, complaint
     await services.start_user_agent()
-    status, details = await refusal(contribute(services, second, "Ada"))
-    assert ("FAILED_PRECONDITION", True) == (status, "it answers no task twice" in details)
+    code, details = await refusal(contribute(services, second, "Ada"))
+    assert ("FAILED_PRECONDITION", True) == (code, "it answers no task twice" in details)
     assert not (state / "restore-confirmed").exists()
