@@ -124,6 +124,23 @@ def test_a_machine_that_was_off_for_a_year_waits_for_its_operator(
     assert machine.wall == clock.now()
 
 
+def test_a_removed_time_confirms_the_next_start_alone(
+    state: StateDirectory, machine: Machine
+) -> None:
+    """A running service does not write it again, and goes on waiting."""
+    clock = ConfirmedClock(state, machine)
+    stored = machine.wall
+    machine.wall += _DAY
+    clock.check()
+    (state.path / "clock.json").unlink()
+    clock.check()
+    waiting = clock.now()
+    clock.close()
+
+    assert stored == waiting
+    assert machine.wall == ConfirmedClock(state, machine).now()
+
+
 def test_the_report_of_a_jump_names_both_times(
     state: StateDirectory, machine: Machine, caplog: pytest.LogCaptureFixture
 ) -> None:
