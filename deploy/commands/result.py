@@ -11,6 +11,7 @@ from rich.console import Console
 from common.crypto.signing import SignedTask
 from common.messages.ledger_entry import ChainedEntry, ChainHead, DecisionEntry
 from common.messages.result import Result
+from common.messages.submission import parse_numbers
 from common.task.task import Task
 from common.version import VERSION
 from deploy.clients.analyzer import OperatorClient
@@ -27,7 +28,7 @@ from deploy.results.result_view import MAX_ROWS, ResultView, result_view
 from deploy.results.verification import check_fits, recompute_guarantees
 from deploy.tasks import drafts as draft_file
 from deploy.tasks.population_budgets import PopulationBudgets, budgets_by_population
-from deploy.tasks.value_parser import parse_numbers, parse_range
+from deploy.tasks.value_parser import parse_range
 from deploy.terminal.console import print_written, terminal
 from deploy.terminal.escape import escaped
 from deploy.terminal.files import check_folder, write

@@ -72,10 +72,10 @@ def test_every_kind_of_value_goes_into_one_report(protocol: str) -> None:
 
 
 @pytest.mark.parametrize("asked", OTHER_KINDS)
-@pytest.mark.parametrize("given", ["categorical", "string", "mean", "vector", "key-value"])
+@pytest.mark.parametrize("given", ["categorical", "mean", "vector", "key-value"])
 def test_a_value_of_another_kind_is_refused(asked: Kind, given: Kind) -> None:
     """The message names both kinds, not the value."""
-    if asked == given or {asked, given} == {"open", "string"}:
+    if asked == given:
         return
     value = 918273 if given == "categorical" else VALUES[given]
     with pytest.raises(ValueRangeError) as caught:
@@ -89,13 +89,69 @@ def test_a_value_of_another_kind_is_refused(asked: Kind, given: Kind) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "item"), [("bus", 1), (" tram\n", 2), ("2", 0), ("1", 1), ("e\u0301t\u00e9", 3)]
+    ("kind", "value", "text"),
+    [
+        ("mean", 7.5, " 7.5\n"),
+        ("vector", (1.0, 2.0, 3.0, 4.0, 5.0), "1, 2, 3,4,5e0"),
+        ("key-value", {2: 1.0, 5: 0.5}, "2: 1, 5:.5\n"),
+        ("key-value", {}, " "),
+    ],
 )
-def test_an_item_goes_by_its_label_or_its_number(text: str, item: int) -> None:
-    """Labels come first: item 0 is called "2" here. Accents may be typed in either form."""
-    task = replace(published().task, domain_size=4, labels=("2", "bus", "tram", "\u00e9t\u00e9"))
+def test_a_number_or_pairs_may_be_sent_as_text(kind: Kind, value: Value, text: str) -> None:
+    """The device knows the kind, and encodes the text as the value; a wrong text is refused."""
+    written, typed = _encoded(_OF_KIND[kind], value), _encoded(_OF_KIND[kind], text)
+    with pytest.raises(ValueRangeError, match=r"^a value (is|must be) "):
+        _encoded(_OF_KIND[kind], f"{_SECRET}?")
+
+    assert repr(written) == repr(typed)
+
+
+@pytest.mark.parametrize(
+    ("text", "pairs"),
+    [
+        ("film A: 3.5, B: 1", {0: 3.5, 1: 1.0}),
+        ("C, the sequel:2, #0:1", {2: 2.0, 0: 1.0}),
+        ("10:4", {3: 4.0}),
+        ("D: 2: 5", {4: 5.0}),
+        ("e\u0301:0", {5: 0.0}),
+        ("1:4", None),
+        ("C, the sequel", None),
+        ("film A:1, #0:2", None),
+    ],
+)
+def test_a_key_goes_by_its_label(text: str, pairs: dict[int, float] | None) -> None:
+    """Labels may contain commas and colons; a key's number needs a # before it."""
+    labels = ("film A", "B", "C, the sequel", "10", "D: 2", "\u00e9")
+    encode = encoder_for(kind_task("priv-kv", labels=labels), None)
+    if pairs is None:
+        with pytest.raises(ValueRangeError, match=r"^a (key|value) "):
+            encode(text, np.random.default_rng(1))
+        return
+
+    assert repr(encode(pairs, _RNG)) == repr(encode(text, _RNG))
+
+
+@pytest.mark.parametrize(
+    ("text", "item"),
+    [("bus", 1), (" tram\n", 2), ("2", 0), ("#2", 2), ("e\u0301t\u00e9", 3), ("#3", 4)],
+)
+def test_an_item_goes_by_its_label_or_its_number_after_a_sign(text: str, item: int) -> None:
+    """Labels come first: items are called "2" and "#3" here. Accents may be typed in any form."""
+    labels = ("2", "bus", "tram", "\u00e9t\u00e9", "#3")
+    task = replace(published().task, domain_size=5, labels=labels)
 
     assert [item] == encoder_for(task, None)(text, np.random.default_rng(1)).tolist()
+
+
+@pytest.mark.parametrize("text", ["0", "1", "2", "+10", "10.0", "#3", "##1", "010", "#-1", "# "])
+def test_a_number_that_is_no_label_is_refused(text: str) -> None:
+    """With the labels 10, 20 and 30, a 2 is no third item."""
+    task = replace(published().task, domain_size=3, labels=("10", "20", "30"))
+    with pytest.raises(ValueRangeError, match=r"10, 20, 30, or # and a number|between 0 and 2"):
+        encoder_for(task, None)(text, np.random.default_rng(1))
+    unnamed = encoder_for(replace(task, labels=()), None)
+
+    assert [[2], [2]] == [unnamed(number, _RNG).tolist() for number in ("2", "#2")]
 
 
 _COUNTRIES: Final = BreakdownSpec(attribute="country", groups=("DE", "C\u00f4te"))
@@ -114,25 +170,30 @@ _BUCKETS: Final = {"labels": (), "edges": EdgesSpec(low=10.0, high=40.0, buckets
 
 @pytest.mark.parametrize(
     ("value", "item"),
-    [("DE / a", 0), ("C\u00f4te / b", 4), ("Co\u0302te  /  2\n", 5), ("DE / 0", 0), (4, 4)],
+    [("DE / a", 0), ("C\u00f4te / b", 4), ("Co\u0302te  /  2\n", 5), ("DE / #0", 0), (4, 4)],
 )
 def test_a_group_and_a_label_name_an_item(value: Value, item: int) -> None:
-    """By the label, which comes first, or the number within the group; accents in either form."""
+    """By the label or, after a #, the number within the group; accents in either form."""
     assert [item] == _item(value)
 
 
 @pytest.mark.parametrize(
-    ("value", "item"), [("DE / 10", 0), ("DE/ 12", None), ("C\u00f4te / 39.9", 5), ("DE / 2e1", 1)]
+    ("value", "bucket"),
+    [
+        *(("DE / 10", 0), ("DE/ 12", 0), ("DE/12", 0), (" DE /2e1", 1)),
+        *(("C\u00f4te / 39.9", 5), ("Co\u0302te/39.9", 5)),
+        *(("DE/x / 12", 6), ("DE/x/12", None), ("DE/x /12", None), ("DEU/12", None), ("/12", None)),
+    ],
 )
-def test_a_group_and_a_number_name_a_bucket(value: str, item: int | None) -> None:
-    """The separator has spaces on both sides."""
-    if item is None:
-        with pytest.raises(
-            ValueRangeError, match=r"begin with one of the 2 groups of country \(DE, Côte\)"
-        ):
-            _item(value, **_BUCKETS)
+def test_a_group_and_a_number_name_a_bucket(value: str, bucket: int | None) -> None:
+    """The spaces may be left out unless two groups fit."""
+    groups = BreakdownSpec(attribute="country", groups=("DE", "C\u00f4te", "DE/x"))
+    fields = {**_BUCKETS, "breakdown": groups}
+    if bucket is None:
+        with pytest.raises(ValueRangeError, match=r"begin with one of the 3 groups of country"):
+            _item(value, **fields)
         return
-    assert [item] == _item(value, **_BUCKETS)
+    assert [bucket] == _item(value, **fields)
 
 
 @pytest.mark.parametrize(
@@ -140,8 +201,9 @@ def test_a_group_and_a_number_name_a_bucket(value: str, item: int | None) -> Non
     [
         ("a", {}, "one of the 2 groups of country (DE, Côte), such as DE / \u2026"),
         (f"FR / {_SECRET}", {}, "one of the 2 groups of country (DE, Côte)"),
-        (f"DE / {_SECRET}", {}, "one of a, b, 2, or an item's number, from 0 to 2"),
-        ("DE / 3", {}, "between 0 and 2"),
+        (f"DE / {_SECRET}", {}, "one of a, b, 2, or # and a number, from #0 to #2"),
+        ("DE / #3", {}, "between 0 and 2"),
+        ("DE / 0", {}, "one of a, b, 2, or # and a number, from #0 to #2"),
         (f"DE / {_SECRET}", _BUCKETS, "a number must lie between 10 and 40 ms"),
         ("DE / nan", _BUCKETS, "a number must be finite"),
         (_SECRET, _BUCKETS, "one of the 2 groups of country (DE, Côte)"),
@@ -184,10 +246,10 @@ def test_a_text_that_names_no_item_is_refused_without_being_repeated(text: str) 
         encoder_for(task, None)(text, np.random.default_rng(1))
 
     message = str(caught.value)
-    assert "one of car, bus, tram, walk, or" in message or "between 0 and 3" in message
+    assert "one of car, bus, tram, walk, or" in message
     assert not text.strip() or text not in message
     many = replace(task, domain_size=21, labels=tuple(f"line {item}" for item in range(21)))
-    with pytest.raises(ValueRangeError, match="must be one of the task's 21 labels or an item"):
+    with pytest.raises(ValueRangeError, match="must be one of the task's 21 labels, or # and"):
         encoder_for(many, None)("perhaps", np.random.default_rng(1))
 
 

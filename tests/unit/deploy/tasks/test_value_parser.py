@@ -14,8 +14,7 @@ from user_agent.contribution import encoder_for
 @pytest.mark.parametrize(
     ("kind", "text", "value"),
     [
-        ("categorical", " 7\n", 7),
-        ("string", "New York\n", "New York"),
+        ("categorical", "007", "007"),
         ("string", " two  blanks ", " two  blanks "),
         ("mean", "36.6\n", 36.6),
         ("vector", "1, -2.5,3e1", (1.0, -2.5, 30.0)),
@@ -24,7 +23,7 @@ from user_agent.contribution import encoder_for
     ],
 )
 def test_values_of_every_kind_are_parsed(kind: Kind, text: str, value: Value) -> None:
-    """Blanks around numbers are ignored; blanks in texts are not."""
+    """Blanks around numbers are ignored; texts stay as they are."""
     found = parse_value(text, kind)
 
     assert value == found
@@ -34,8 +33,6 @@ def test_values_of_every_kind_are_parsed(kind: Kind, text: str, value: Value) ->
 @pytest.mark.parametrize(
     ("kind", "text"),
     [
-        ("categorical", "secret"),
-        *(("categorical", text) for text in ("", "-1", "1.5", "9" * 21, "9" * 5000, "\u0663")),
         ("mean", "12,5 secret"),
         ("mean", "1_0"),
         ("mean", "\N{ARABIC-INDIC DIGIT THREE}"),
@@ -49,7 +46,7 @@ def test_values_of_every_kind_are_parsed(kind: Kind, text: str, value: Value) ->
 )
 def test_invalid_values_are_refused_without_being_repeated(kind: Kind, text: str) -> None:
     """The message has the format, and nothing of the value, however long."""
-    with pytest.raises(ValueRangeError, match=r"^a (value is|key appears)") as caught:
+    with pytest.raises(ValueRangeError, match=r"^a (value is|key (appears|must))") as caught:
         parse_value(text, kind)
 
     assert "secret" not in str(caught.value)
