@@ -1,5 +1,6 @@
 """Parse values from text with errors that never contain them, and draw random valid values."""
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -31,8 +32,8 @@ def parse_breakdown(text: str) -> BreakdownSpec:
 
 
 def parse_range(text: str) -> tuple[float, float]:
-    """Parse a range such as 18:65; raise ValueRangeError if it is none."""
-    low, _, high = text.partition(":")
+    """Parse a range such as 18:65 or 620 to 1,250; raise ValueRangeError if it is none."""
+    low, _, high = re.sub(r"(?<=\d),(?=\d{3}(?!\d))", "", text).replace(" to ", ":").partition(":")
     rule = "a range is two numbers, such as 18:65"
     return parse_number(low, rule), parse_number(high, rule)
 
