@@ -162,13 +162,13 @@ class _Texts:
     def __call__(self, value: Value, rng: np.random.Generator) -> NDArray[np.void]:
         if not isinstance(value, str):
             _refuse("string", value)
-        text = _checked_text(value, self._most)
+        text = checked_text(value, self._most)
         if self._labels and text not in self._labels:
             raise ValueRangeError(f"a text must be one of the task's {len(self._labels)} labels")
         return self._rappor.permanent([text], [self._key or rng.bytes(SECRET_BYTES)])
 
 
-def _checked_text(value: str, most: int) -> str:
+def checked_text(value: str, most: int) -> str:
     """Normalize a text; raise ValueRangeError unless it is valid and has at most `most` bytes."""
     text = normalize(value)
     # Checked first, since the codec's exception would contain the text.
@@ -176,6 +176,14 @@ def _checked_text(value: str, most: int) -> str:
         raise ValueRangeError("a text must be valid Unicode")
     if len(text.encode()) > most:
         raise ValueRangeError(f"a text may have at most {most} bytes in UTF-8")
+    return text
+
+
+def open_text(value: str, most: int) -> str:
+    """Check and normalize a text that no list holds, as `checked_text` does."""
+    text = checked_text(value.strip(), most)
+    if not text or "\0" in text:
+        raise ValueRangeError("a text must not be empty or contain a zero character")
     return text
 
 
@@ -199,10 +207,7 @@ class _OpenValues:
             if not short or int(digits) > most:
                 raise ValueRangeError(f"a value must be a whole number from 0 to {most}")
             return elements_of(int(digits).to_bytes(size, "big"), size)
-        text = _checked_text(value.strip(), spec.most_value_bytes)
-        if not text or "\0" in text:
-            raise ValueRangeError("a text must not be empty or contain a zero character")
-        content = text.encode()
+        content = open_text(value, spec.most_value_bytes).encode()
         if spec.encoding == "text":
             return elements_of(content, size)
         code = code_of(content, size)

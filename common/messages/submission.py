@@ -110,6 +110,8 @@ def parse_pairs(text: str, labels: Mapping[str, int], size: int) -> dict[int, fl
         if found is None:
             raise ValueRangeError(_PAIRS_RULE)
         key = parse_item(found[1], labels, size, "key")
+        if key >= size:
+            raise ValueRangeError(f"a key must lie between 0 and {size - 1}")
         if key in pairs:
             raise ValueRangeError("a key appears twice; each key may appear once")
         pairs[key] = parse_number(found[2], _PAIRS_RULE)

@@ -1,24 +1,15 @@
 """Parse values from text with errors that never contain them, and draw random valid values."""
 
 import re
-from collections.abc import Callable, Mapping
-from typing import Final
 
 import numpy as np
 
 from common.errors import SettingsError
-from common.messages.submission import Value, parse_number, parse_numbers, parse_pairs
-from common.protocols import ITEM_KINDS, Kind
+from common.messages.submission import Value, parse_number
+from common.protocols import ITEM_KINDS
 from common.task.domain_spec import GROUP_SEPARATOR, BreakdownSpec
-from common.task.specs import MAX_KEYS, KeyValueSpec, NumberSpec, OpenSpec, RapporSpec, spec_as
+from common.task.specs import KeyValueSpec, NumberSpec, OpenSpec, RapporSpec, spec_as
 from common.task.task import Task
-
-_NUMBER_RULE: Final = "a value is a number, such as 36.6"
-
-
-def parse_value(text: str, kind: Kind) -> Value:
-    """Parse a value of a kind; raise ValueRangeError with the expected format, never the value."""
-    return _PARSERS[kind](text)
 
 
 def parse_breakdown(text: str) -> BreakdownSpec:
@@ -36,17 +27,6 @@ def parse_range(text: str) -> tuple[float, float]:
     low, _, high = re.sub(r"(?<=\d),(?=\d{3}(?!\d))", "", text).replace(" to ", ":").partition(":")
     rule = "a range is two numbers, such as 18:65"
     return parse_number(low, rule), parse_number(high, rule)
-
-
-_PARSERS: Final[Mapping[Kind, Callable[[str], Value]]] = {
-    "categorical": str,
-    "ordered": lambda text: parse_number(text, _NUMBER_RULE),
-    "string": str,
-    "open": str,
-    "mean": lambda text: parse_number(text, _NUMBER_RULE),
-    "vector": parse_numbers,
-    "key-value": lambda text: parse_pairs(text, {}, MAX_KEYS),
-}
 
 
 def value_of(task: Task, item: int) -> Value:
