@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Integral
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final, TypeVar
@@ -105,7 +106,7 @@ class Dataset:
 
     def check_users(self, n_users: int) -> None:
         """Raise TaskError unless n_users people can be drawn without replacement."""
-        if not 1 <= n_users <= self.n_users:
+        if not (isinstance(n_users, Integral) and 1 <= n_users <= self.n_users):
             raise TaskError(f"users is {n_users}; for {self.name} it must be 1 to {self.n_users}")
 
 
