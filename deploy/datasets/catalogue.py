@@ -88,8 +88,8 @@ class Dataset:
             rows = np.add(items, 1) if self.rows is None else self.rows[items]
             first, people = int(rows.argmin()), int(self.counts[items].sum())
             raise TaskError(
-                f"row {rows[first]} of {self.name}: {wrong[items[first]]}; in all, the values of "
-                f"{people:,} people break such a rule"
+                f"row {rows[first]} of {self.name}: {wrong[items[first]]} (people whose values "
+                f"break a rule: {people:,})"
             )
         return found
 

@@ -119,6 +119,8 @@ def _texts(arrow: Any, column: Any, name: str) -> list[str]:  # noqa: ANN401  # 
             f"a column of {name} has the type {kind}; it must hold texts, numbers, dates, times or "
             "truth values"
         ) from error
+    if arrow.types.is_floating(kind):
+        fields = [b"0" if field == b"-0" else field for field in fields]
     return [(field or b"").decode(errors="surrogateescape") for field in fields]
 
 
