@@ -134,7 +134,7 @@ def numbers_of(
         numbers = np.multiply(100.0, data.counts)  # a sample of 1 %
         (low, high), unit = (100.0, 1e7), "inhabitants"
     else:
-        parsed = data.parsed(_parser(data, "ordered", span))
+        parsed = data.parsed(_reader(data, "ordered", span))
         numbers = np.array(parsed if data.labels else np.arange(data.domain_size), dtype=np.float64)
         (low, high), unit = span or _range(numbers.tolist()), ""
     spacing: Spacing = "logarithmic" if 0 < _WIDE * low < high else "equal"
@@ -244,7 +244,7 @@ def people_of(
             f"{users:,} people with {kind} data cannot be drawn from {data.name}; it must be a "
             f"file of values, and users must be at most {MAX_SAMPLE:,}"
         )
-    parsed: list[Any] = data.parsed(_parser(data, kind, span))
+    parsed: list[Any] = data.parsed(_reader(data, kind, span))
     counts = data.sample_counts(users, np.random.default_rng(seed))
     kept = np.flatnonzero(counts)
     counts, parsed = counts[kept], [parsed[item] for item in kept]
@@ -272,8 +272,8 @@ def people_of(
     return SamplePeople(kind=kind, title=title, values=values, **facts)
 
 
-def _parser(data: Dataset, kind: Kind, span: Span | None) -> Callable[[str], Any]:
-    """Return the parser of a data set's labels, which refuses what devices refuse by default."""
+def _reader(data: Dataset, kind: Kind, span: Span | None) -> Callable[[str], Any]:
+    """Return a function that reads labels, and refuses what devices refuse by default."""
     if kind == "string":
         return partial(checked_text, most=TextDraft().most_bytes)
     if kind == "open":
@@ -304,7 +304,7 @@ def _truth(values: list[Any], counts: Counts, size: int) -> dict[str, Any]:
     """Return the true means of numbers, or shares and means of pairs, for values and counts."""
     if not isinstance(values[0], dict):
         table = np.array(values, dtype=np.float64).reshape(len(values), size)
-        return {"truth": np.repeat(table, counts, axis=0).mean(axis=0)}
+        return {"truth": counts @ table / counts.sum()}
     owners, sums = np.zeros(size), np.zeros(size)
     for value, many in zip(values, counts.tolist(), strict=True):
         for key, number in value.items():
