@@ -6,6 +6,7 @@ The set determines the distribution of formula 1's blanket size M = 1 + Bin(n_h,
 
 import math
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Final
 
 import numpy as np
@@ -53,8 +54,9 @@ class AnonymitySet:
             ("known_dummies", self.known_dummies, 0),
             ("colluders", self.colluders, 0),
         ):
-            if not least <= value <= MAX_COUNT:
-                raise AccountingError(f"{name} is {value}; it must be {least} .. {MAX_COUNT}")
+            if not (isinstance(value, Integral) and least <= value <= MAX_COUNT):
+                rule = f"it must be a whole number, {least} .. {MAX_COUNT}"
+                raise AccountingError(f"{name} is {value}; {rule}")
         if self.colluders >= self.users:
             raise AccountingError(
                 f"{self.colluders} colluders among {self.users} users leave no user to protect"

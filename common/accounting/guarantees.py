@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Context
+from numbers import Integral
 from typing import Final, Self
 
 from common.accounting.anonymity_set import AnonymitySet, uniform_dummies
@@ -484,8 +485,8 @@ def _by_encryption(parameters: PrivacyParameters) -> list[Guarantee]:
 
 
 def _check_users(n_users: int) -> None:
-    if n_users < 1:
-        raise AccountingError(f"n_users is {n_users}; it must be at least 1")
+    if not isinstance(n_users, Integral) or n_users < 1:
+        raise AccountingError(f"n_users is {n_users}; it must be a whole number, at least 1")
 
 
 def published_claim(task: Task, n_users: int, n_refused: int) -> str:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from functools import lru_cache
+from numbers import Real
 from typing import Any, Final, NoReturn, Self, get_args
 
 import numpy as np
@@ -250,7 +251,7 @@ class Task:
             )
 
     def _check_claims(self) -> None:
-        check_local_epsilon(self.local_epsilon)
+        check_local_epsilon(check_float("local_epsilon", self.local_epsilon))
         spec = self.mechanism
         if spec.noiseless != math.isinf(self.local_epsilon):
             if not isinstance(spec, MechanismSpec):
@@ -491,15 +492,16 @@ def envelope_bytes(report_bytes: int, reports_per_user: int, suite: str = DEFAUL
     return SUBMISSION_ID_BYTES + reports_per_user * (report_bytes + overhead) + overhead
 
 
-def check_local_epsilon(local_epsilon: float) -> None:
-    """Check that a local ε is in (0, MAX_LOCAL_EPSILON] or infinite; raise TaskError otherwise."""
-    if check_float("local_epsilon", local_epsilon) == math.inf:
-        return
-    if not 0 < local_epsilon <= MAX_LOCAL_EPSILON:
+def check_local_epsilon(local_epsilon: float) -> float:
+    """Return a local ε; raise TaskError unless it is in (0, MAX_LOCAL_EPSILON] or infinite."""
+    if not isinstance(local_epsilon, Real) or isinstance(local_epsilon, bool):
+        raise TaskError("local_epsilon must be a number")
+    if not (0 < local_epsilon <= MAX_LOCAL_EPSILON or local_epsilon == math.inf):
         raise TaskError(
             f"local_epsilon is {local_epsilon}; it must be above 0.0 and at most "
             f"{MAX_LOCAL_EPSILON}, or infinite for reports without noise"
         )
+    return float(local_epsilon)
 
 
 def honest_share(n_users: int, fraction: float) -> int:

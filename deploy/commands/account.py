@@ -7,10 +7,10 @@ from typing import Annotated
 import typer
 
 from common.errors import SettingsError
+from common.messages.submission import parse_numbers
 from deploy.accountant import query_output
 from deploy.accountant.query import MECHANISMS, Query, parse_distribution
 from deploy.commands.options import AsJson, describe_options
-from deploy.tasks.value_parser import parse_numbers
 from deploy.terminal.console import terminal
 from deploy.terminal.help_examples import example
 from deploy.terminal.json_output import print_json

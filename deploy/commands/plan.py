@@ -9,6 +9,7 @@ import typer
 
 from common.errors import PlanError
 from common.mechanisms.hashing.local_hashing import most_seeds
+from common.messages.submission import parse_numbers
 from common.protocols import Kind
 from common.runtime.clock import SystemClock
 from common.task.domain_spec import EdgesSpec, group_count
@@ -17,7 +18,7 @@ from deploy.commands.options import AsJson, TaskKind, check_kinds, describe_opti
 from deploy.planning import plan_view
 from deploy.planning.planner import plan as find_plan
 from deploy.planning.requirements import Prefix, Requirements, Trust
-from deploy.tasks.value_parser import parse_breakdown, parse_numbers
+from deploy.tasks.value_parser import parse_breakdown
 from deploy.terminal.console import print_written, terminal
 from deploy.terminal.files import check_folder, write
 from deploy.terminal.help_examples import example

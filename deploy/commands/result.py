@@ -11,6 +11,7 @@ from rich.console import Console
 from common.crypto.signing import SignedTask
 from common.messages.ledger_entry import ChainedEntry, ChainHead, DecisionEntry
 from common.messages.result import Result
+from common.messages.submission import parse_numbers
 from common.task.task import Task
 from common.version import VERSION
 from deploy.clients.analyzer import OperatorClient
@@ -18,7 +19,7 @@ from deploy.commands import options
 from deploy.pages.result_page import releases_page, result_page
 from deploy.results import ledger as ledger_view
 from deploy.results.candidates import read_candidates
-from deploy.results.distribution_view import DEFAULT_QUANTILES, Questions
+from deploy.results.distribution_view import DEFAULT_QUANTILES, Questions, asked_ranges
 from deploy.results.estimate_table import print_table
 from deploy.results.export import as_json, read_result, write_csv, write_parquet
 from deploy.results.found_labels import FoundTexts, labels_fragment
@@ -27,7 +28,6 @@ from deploy.results.result_view import MAX_ROWS, ResultView, result_view
 from deploy.results.verification import check_fits, recompute_guarantees
 from deploy.tasks import drafts as draft_file
 from deploy.tasks.population_budgets import PopulationBudgets, budgets_by_population
-from deploy.tasks.value_parser import parse_numbers, parse_range
 from deploy.terminal.console import print_written, terminal
 from deploy.terminal.escape import escaped
 from deploy.terminal.files import check_folder, write
@@ -74,7 +74,10 @@ def result(
     ] = "",
     ranges: Annotated[
         list[str] | None,
-        typer.Option("--range", help="A range of ordered data, such as 18:65; repeatable."),
+        typer.Option(
+            "--range",
+            help="A range or bucket of ordered data, such as 18:65; repeatable.",
+        ),
     ] = None,
     json: options.AsJson = False,
 ) -> None:
@@ -99,7 +102,7 @@ def result(
         batch=found,
         task=signed,
         quantiles=parse_numbers(quantile, _QUANTILES) if quantile else DEFAULT_QUANTILES,
-        ranges=tuple(map(parse_range, ranges or ())),
+        ranges=asked_ranges(signed, ranges or ()),
     )
     build = partial(result_view, found.estimate, signed, candidates=texts, questions=asked)
     view = build(most=top)

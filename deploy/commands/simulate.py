@@ -1,5 +1,6 @@
 """`shuffledp simulate` and `reproduce`: compare protocols, and repeat published experiments."""
 
+import dataclasses
 import math
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -10,8 +11,9 @@ import typer
 
 from common.errors import SettingsError
 from common.protocols import Kind, protocol_named, protocols_of
+from common.task.specs import check_range
 from deploy.commands.options import AsJson, TaskKind, check_kinds, describe_options, parse_cap
-from deploy.datasets.catalogue import IPUMS_1940_CITY, SHIPPED
+from deploy.datasets.catalogue import IPUMS_1940_CITY, SHIPPED, Dataset
 from deploy.datasets.sample_people import people_of, sample_people
 from deploy.datasets.sources import dataset as read_dataset
 from deploy.simulate import table
@@ -22,6 +24,7 @@ from deploy.simulate.plot import comparison, draw
 from deploy.simulate.populations import Population
 from deploy.simulate.sweep import Sweep, run
 from deploy.simulate.sweep_row import Accounting
+from deploy.tasks.value_parser import parse_range
 from deploy.terminal.console import print_written, terminal
 from deploy.terminal.files import check_folder, write
 from deploy.terminal.help_examples import example
@@ -55,6 +58,8 @@ _KINDS: Final[Mapping[str, tuple[Kind, ...]]] = {
     "figure_number": ("categorical",),
     "messages_cap": ("categorical", "ordered"),
     "buckets": ("ordered",),
+    "empty_values": ("string", "key-value"),
+    "value_range": ("ordered", "mean", "vector", "key-value"),
 }
 """The kinds that an option is for, if it is not for all."""
 _RUN_TIME: Final = 5
@@ -97,6 +102,8 @@ def simulate(
         ),
     ] = None,
     column: str | None = None,
+    empty_values: Annotated[bool, typer.Option("--empty-values")] = False,
+    value_range: Annotated[str | None, typer.Option("--range")] = None,
     users: int | None = None,
     buckets: int = 1024,
     accounting: str | None = None,
@@ -118,6 +125,10 @@ def simulate(
         delta: Delta of every target.
         column: Column of values in the file. If the file has a column named count, each row is a
             value and its count; otherwise each row is a person.  [value]
+        empty_values: Count an empty cell as a value: an empty text, or no keys. Otherwise rows
+            without a value are left out and counted.
+        value_range: Range of numbers, such as 0:24; a number outside it is an error.  [that of the
+            file, or wider if they are almost equal]
         users: Number of people to use.  [all]
         buckets: Number of buckets, for ordered data.
         accounting: Bounds for parameters: published, tight or both; for categorical data.  [tight]
@@ -141,13 +152,19 @@ def simulate(
     if accounting not in _ACCOUNTINGS:
         raise SettingsError("accounting must be published, tight or both")
     if figure_number is not None:
-        data, epsilons = _FIGURES[figure_number]
-        targets, names, source = targets or list(epsilons), names or list(_COMPARED), source or data
+        shipped, epsilons = _FIGURES[figure_number]
+        targets, names = targets or list(epsilons), names or list(_COMPARED)
+        source = source or shipped
         accounting, plot = "both", plot or Path(f"figure{figure_number}")
+    # Random codes, with shares by Zipf's law, for an open dictionary.
+    source = source or {"categorical": IPUMS_1940_CITY, "open": "zipf:50000"}.get(kind)
     for output in (plot, csv):
         check_folder(output)
+    if source is None and {column, value_range} != {None}:
+        raise SettingsError("--column and --range need a file; use --dataset")
+    data = None if source is None else read_dataset(source, users, column, empty=empty_values)
     sweep = Sweep(
-        population=_population(kind, source, column, users, buckets, seed),
+        population=_population(kind, data, users, value_range, buckets, seed),
         protocols=_protocols(kind, names),
         central_epsilons=tuple(targets or [0.2]),
         delta=delta,
@@ -186,23 +203,25 @@ def _protocols(kind: Kind, names: list[str] | None) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _population(
-    kind: Kind, source: str | None, column: str | None, users: int | None, buckets: int, seed: int
+def _population(  # each is an option
+    kind: Kind,
+    data: Dataset | None,
+    users: int | None,
+    value_range: str | None,
+    buckets: int,
+    seed: int,
 ) -> Population:
-    if kind == "categorical":
-        data = read_dataset(source or IPUMS_1940_CITY, users, column=column)
-        return Population.of_items(data, data.n_users if users is None else users)
+    span = None if value_range is None else parse_range(value_range)
+    if span is not None:
+        check_range(*span)
     if kind == "ordered":
-        numbers = None if source is None else read_dataset(source, users, column=column)
-        return Population.of_numbers(numbers, users, buckets)
-    if kind == "open" and source is None:
-        source = "zipf:50000"  # random codes, with shares by Zipf's law
-    if source is None:
-        if column is not None:
-            raise SettingsError("--column needs a file; use --dataset")
+        return Population.of_numbers(data, users, buckets, span)
+    if data is None:
         return Population.of_values(sample_people(kind, users, seed))
-    data = read_dataset(source, users, column=column)
-    return Population.of_values(people_of(data, kind, users, seed), data.name)
+    if kind == "categorical":
+        return Population.of_items(data, data.n_users if users is None else users)
+    population = Population.of_values(people_of(data, kind, users, seed, span), data.name)
+    return dataclasses.replace(population, remarks=data.remarks)
 
 
 @app.command(no_args_is_help=True, epilog=example("shuffledp reproduce key-value --plot pairs"))

@@ -210,7 +210,7 @@ def _describe_values(task: Task) -> str:
     if task.edges is not None:
         low, high = task.edges.edges[[0, -1]]
         values = (
-            f"a number from {low:g} to {high:g} {task.edges.unit}".rstrip()
+            f"a number from {low:,.15g} to {high:,.15g} {task.edges.unit}".rstrip()
             + f", in {task.edges.size:,} {task.edges.spacing} buckets; others are "
             + ("counted in the nearest" if task.edges.outside == "clip" else "refused")
         )
@@ -218,9 +218,11 @@ def _describe_values(task: Task) -> str:
         values += f"; {len(task.breakdown.groups):,} groups by {task.breakdown.attribute}"
     if isinstance(spec, NumberSpec):
         numbers = "a number" if size == 1 else f"{size:,} numbers, each"
-        values = f"{numbers} from {spec.low:g} to {spec.high:g}"
+        values = f"{numbers} from {spec.low:,.15g} to {spec.high:,.15g}"
     elif isinstance(spec, KeyValueSpec):
-        values = f"a number from {spec.low:g} to {spec.high:g} for each owned key (of {size:,})"
+        values = (
+            f"a number from {spec.low:,.15g} to {spec.high:,.15g} for each owned key (of {size:,})"
+        )
     return f"{values}{', labelled' * bool(task.labels)}"
 
 

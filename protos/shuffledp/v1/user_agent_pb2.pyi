@@ -35,6 +35,7 @@ class ContributeRequest(_message.Message):
     value: _builtins.int
     """an item, below the task's domain size"""
     text: _builtins.str
+    """a value of any kind, in the format of `shuffledp contribute`"""
     number: _builtins.float
     """within the task's range"""
     person: _builtins.str
