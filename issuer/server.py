@@ -71,7 +71,7 @@ async def start(settings: IssuerSettings) -> Service:
         operator_token=operator_token,
         background=(issuance.run,),
     )
-    return Service(listener=listener, closing=(signers.shutdown, store.close))
+    return Service(listener=listener, closing=(store.close, signers.shutdown))
 
 
 def _entitlements(settings: IssuerSettings, clock: Clock) -> Entitlements:

@@ -10,8 +10,9 @@ from common.crypto.signing import SignedTask
 from common.errors import BatchStateError, DamagedStorageError, UnknownTaskError
 from common.messages.batch import BatchId, BatchState, numbers_from_text
 from common.messages.submission import Outcome
+from common.runtime.group_commit import GroupCommit
 from common.task_digest import TaskDigest
-from shuffler.storage.group_commit import Arrival, GroupCommit
+from shuffler.storage.group_commit import Arrival
 
 OPEN_STATES: Final = frozenset({BatchState.COLLECTING, BatchState.CLOSED})
 """States in which a batch's submissions are on the disk."""
