@@ -7,6 +7,7 @@ identify a person's sealed reports in the batch, so they are deleted when the ch
 ends, unless a report is missing.
 """
 
+import asyncio
 import sqlite3
 from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass, replace
@@ -125,6 +126,8 @@ class DeviceStore(Database):
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, Schema(steps=(_TABLES, _TOKENS, LOG_TABLE)))
+        self.arrived = asyncio.Event()
+        """Set when an answer has arrived."""
 
     async def pin_fingerprint(self, fingerprint: bytes) -> bool:
         """Pin the permanent secret's fingerprint; return False if another one is pinned."""
@@ -186,6 +189,7 @@ class DeviceStore(Database):
     async def mark_arrived(self, submission: SavedSubmission, receipt: bytes) -> None:
         """Record that the shuffler acknowledged a submission, with its verified receipt."""
         await self.run(_mark_arrived, submission, receipt)
+        self.arrived.set()
         await self.empty_log()
 
     async def evidence(self, person: str, digest: TaskDigest) -> Evidence | None:

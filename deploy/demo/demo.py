@@ -44,6 +44,7 @@ _THROUGH_USER_AGENT: Final = 5
 """Users who contribute through a real user_agent process; others use its code in bulk."""
 _MAX_ITEMS: Final = 15
 """Number of items to show; other kinds of values show all figures."""
+_POLL_SECONDS: Final = 0.5
 _RESULT_TIMEOUT_SECONDS: Final = 3600
 
 
@@ -160,4 +161,4 @@ async def _wait_until_delivered(cluster: Cluster, digest: TaskDigest) -> BatchSt
                 raise BatchStateError(f"the batch is {status.state.value}; nothing is released")
             if status is not None and status.state in {BatchState.DELIVERED, BatchState.ERASED}:
                 return status
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(_POLL_SECONDS)
