@@ -116,7 +116,7 @@ class Deduplication:
                 raw = entry.tobytes()
                 known[raw[:TAG_BYTES]] = raw[TAG_BYTES:]
         return [
-            judge_group(group.tags, known, tokens and partial(tokens.use, number), new=new)
+            judge_group(group.tags, known, partial(tokens.use, number) if tokens else None, new=new)
             for number, (group, new) in enumerate(zip(groups, accept_new, strict=True))
         ]
 
