@@ -5,33 +5,24 @@ RSA private operations without padding, by the libcrypto that Python itself is l
 operand by a fresh secret power, and takes constant time. Only the issuer imports this module.
 """
 
+import ctypes
 import weakref
-from ctypes import (
-    CDLL,
-    POINTER,
-    PyDLL,
-    byref,
-    c_char_p,
-    c_int,
-    c_long,
-    c_size_t,
-    c_void_p,
-    create_string_buffer,
-)
+from ctypes import c_char_p, c_int, c_long, c_size_t, c_void_p
 from functools import cache
 from typing import Any, Final
 
 _FILES: Final = ("libcrypto.so.3", "libcrypto.3.dylib")
 """Version 3 on Linux and macOS; the loader finds the one that this process uses."""
 _NO_PADDING: Final = 3
+_SIZE: Final = ctypes.POINTER(c_size_t)
 _FUNCTIONS: Final[dict[str, tuple[Any, ...]]] = {
-    "d2i_AutoPrivateKey": (c_void_p, c_void_p, POINTER(c_char_p), c_long),
+    "d2i_AutoPrivateKey": (c_void_p, c_void_p, ctypes.POINTER(c_char_p), c_long),
     "EVP_PKEY_free": (None, c_void_p),
     "EVP_PKEY_CTX_new": (c_void_p, c_void_p, c_void_p),
     "EVP_PKEY_CTX_free": (None, c_void_p),
     "EVP_PKEY_sign_init": (c_int, c_void_p),
     "EVP_PKEY_CTX_set_rsa_padding": (c_int, c_void_p, c_int),
-    "EVP_PKEY_sign": (c_int, c_void_p, c_char_p, POINTER(c_size_t), c_char_p, c_size_t),
+    "EVP_PKEY_sign": (c_int, c_void_p, c_char_p, _SIZE, c_char_p, c_size_t),
 }
 """Types of the result and the arguments."""
 
@@ -41,9 +32,10 @@ def _library() -> dict[str, Any] | None:
     """Load the functions; return None if this machine lacks them."""
     for file in _FILES:
         try:
-            quick, slow = PyDLL(file), CDLL(file)  # a CDLL releases the interpreter's lock
+            # A CDLL releases the interpreter's lock, which only the long operation is worth.
+            quick, long = ctypes.PyDLL(file), ctypes.CDLL(file)
             found = {name: getattr(quick, name) for name in _FUNCTIONS}
-            found["EVP_PKEY_sign"] = slow.EVP_PKEY_sign
+            found["EVP_PKEY_sign"] = long.EVP_PKEY_sign
         except (OSError, AttributeError):
             continue
         for name, (result, *arguments) in _FUNCTIONS.items():
@@ -57,11 +49,12 @@ class OpenSslKey:
 
     def __init__(self, der: bytes) -> None:
         """Load a key in PKCS #8 that `cryptography` has accepted."""
-        self._library = _library()
+        self._call = _library() or {}
         self._key = None
-        if self._library is not None:
-            self._key = self._library["d2i_AutoPrivateKey"](None, byref(c_char_p(der)), len(der))
-            weakref.finalize(self, self._library["EVP_PKEY_free"], self._key)
+        if self._call:
+            raw = ctypes.byref(c_char_p(der))
+            self._key = self._call["d2i_AutoPrivateKey"](None, raw, len(der))
+            weakref.finalize(self, self._call["EVP_PKEY_free"], self._key)
 
     def power(self, value: bytes) -> bytes | None:
         """
@@ -69,20 +62,20 @@ class OpenSslKey:
 
         Returns None if libcrypto is missing or refuses. Cost: 0.3 ms for 2,048 bits.
         """
-        call = self._library
-        if call is None or self._key is None:
+        if self._key is None:
             return None
-        result, length = create_string_buffer(len(value)), c_size_t(len(value))
+        call, size = self._call, len(value)
+        result, length = ctypes.create_string_buffer(size), c_size_t(size)
         context = call["EVP_PKEY_CTX_new"](self._key, None)
         try:
             done = (
                 call["EVP_PKEY_sign_init"](context) == 1
                 and call["EVP_PKEY_CTX_set_rsa_padding"](context, _NO_PADDING) == 1
-                and call["EVP_PKEY_sign"](context, result, byref(length), value, len(value)) == 1
+                and call["EVP_PKEY_sign"](context, result, ctypes.byref(length), value, size) == 1
             )
         finally:
             call["EVP_PKEY_CTX_free"](context)
-        return result.raw if done and length.value == len(value) else None
+        return result.raw if done and length.value == size else None
 
     def __reduce__(self) -> tuple[object, ...]:
         raise TypeError("a private key must not be pickled")
