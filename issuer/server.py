@@ -73,7 +73,7 @@ async def start(settings: IssuerSettings) -> Service:
         operator_token=operator_token,
         background=(clock.run, issuance.run),
     )
-    return Service(listener=listener, closing=(signers.shutdown, store.close, clock.close))
+    return Service(listener=listener, closing=(store.close, signers.shutdown, clock.close))
 
 
 def _entitlements(settings: IssuerSettings, clock: Clock) -> Entitlements:

@@ -8,6 +8,7 @@ the leaves are deleted, and the envelope is replaced by its hash, when the check
 unless a report is missing.
 """
 
+import asyncio
 import secrets
 import sqlite3
 from collections.abc import Callable, Sequence
@@ -161,6 +162,8 @@ class DeviceStore(Database):
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, Schema(steps=(_TABLES, _TOKENS, LOG_TABLE, _STORE_ID)))
+        self.arrived = asyncio.Event()
+        """Set when an answer has arrived."""
         try:
             self._counter = Database(path.with_name(COUNTER_FILE), Schema(steps=(COUNTER_TABLES,)))
         except BaseException:
@@ -270,6 +273,7 @@ class DeviceStore(Database):
         """Record that the shuffler acknowledged a submission, with its verified receipt."""
         await self.run(_mark_arrived, submission, receipt)
         await self.run(_drop_envelopes)
+        self.arrived.set()
         await self.empty_log()
 
     async def evidence(self, person: str, digest: TaskDigest) -> Evidence | None:

@@ -33,7 +33,6 @@ from deploy.terminal.help_examples import AT_ISSUER, example
 from deploy.terminal.json_output import dumps, print_json
 from issuer.entitlements import parse_people
 from user_agent.credentials import CredentialFile
-from user_agent.issuer_client import RemoteIssuer
 from user_agent.shuffler_client import RemoteShuffler
 
 app = typer.Typer()
@@ -154,9 +153,9 @@ def fetch(
         wanted = Task.verified(signed, digest, None).tokens
         if wanted is None:
             raise SettingsError("this task requires no tokens")
-        async with open_channel(issuer, "issuer", trusted) as channel:
+        async with IssuerClient.connect(issuer, authority) as client:
             return await fetch_tokens(
-                RemoteIssuer(channel),
+                client,
                 wanted,
                 digest,
                 people,

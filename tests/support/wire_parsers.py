@@ -313,6 +313,18 @@ _MESSAGES: Final[tuple[tuple[Any, ...], ...]] = (
         issuer_pb2.IssueTokenResponse(blind_signature=bytes(256)),
     ),
     (
+        *("requests for tokens", issuance.bulk_issuance_from_wire),
+        issuer_pb2.IssueTokensRequest(
+            requests=[issuance.issuance_to_wire(bytes(32), bytes(256), b"secret")]
+        ),
+    ),
+    (
+        *("answers with blind signatures", issuance.signatures_from_wire),
+        issuer_pb2.IssueTokensResponse(
+            responses=[issuer_pb2.IssueTokenResponse(blind_signature=bytes(256))]
+        ),
+    ),
+    (
         *("end of a token key", issuance.end_from_wire),
         issuer_pb2.CreateTokenKeyRequest(end=2**33),
     ),

@@ -1,3 +1,4 @@
+import asyncio
 import sqlite3
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -306,3 +307,32 @@ async def test_two_batches_do_not_prove_one_answer(
 
     assert InclusionState.UNCHECKED is await device.check()
     assert "proof does not hold" in caplog.messages
+
+
+async def test_answers_are_searched_when_one_is_due_or_arrives(
+    device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A device that waits reads nothing; an arrival wakes it, and the time of the next check."""
+    searches, listed = list[float](), device.store.list_unchecked
+
+    async def counted() -> list[Evidence]:
+        searches.append(device.clock.elapsed())
+        return await listed()
+
+    monkeypatch.setattr("user_agent.inclusion_monitor._MIN_TICK_SECONDS", 0.01)
+    monkeypatch.setattr(device.store, "list_unchecked", counted)
+    device.store.arrived.clear()
+    running = asyncio.create_task(device.watch.keep_checking())
+    await asyncio.sleep(0.5)
+    assert 1 == len(searches)
+    device.store.arrived.set()
+    async with asyncio.timeout(30):
+        while len(searches) < 2:
+            await asyncio.sleep(0.01)
+    device.clock.seconds += 1000
+    device.store.arrived.set()
+    async with asyncio.timeout(30):
+        while not device.shuffler.asked:
+            await asyncio.sleep(0.01)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
