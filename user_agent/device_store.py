@@ -2,14 +2,15 @@
 The device's database: spent budgets, submissions, and evidence of whether they were counted.
 
 Everything is saved before it is sent; no true value is stored. Each person's answer to a task has
-one row in `submissions` and one in `evidence`, and one in `tokens`. Leaves
-identify a person's sealed reports in the batch, so they are deleted when the check of an answer
-ends, unless a report is missing.
+one row in `submissions` and one in `evidence`, and one in `tokens`; to a lasting question, one in
+`lasting_answers`, with a hash of the text that is keyed by the permanent secret. Leaves identify a
+person's sealed reports in the batch, so they are deleted when the check of an answer ends, unless a
+report is missing.
 """
 
 import sqlite3
 from collections.abc import Callable, Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, dataclass, fields, replace
 from enum import Enum
 from pathlib import Path
 from typing import Any, Final
@@ -62,6 +63,19 @@ CREATE TABLE IF NOT EXISTS tokens (
 """
 """Each answer's token key and, until the answer has arrived, the secrets of its pending token, or
 the token."""
+
+
+_LASTING: Final = """
+CREATE TABLE IF NOT EXISTS lasting_answers (
+    person TEXT NOT NULL,
+    task_digest BLOB NOT NULL,
+    scope BLOB NOT NULL,
+    text_hash BLOB NOT NULL,
+    permanent_epsilon REAL NOT NULL,
+    PRIMARY KEY (person, task_digest)
+) WITHOUT ROWID;
+"""
+"""Answers of earlier versions have no row, and count by the sum of their ε."""
 
 
 class SubmissionState(Enum):
@@ -124,7 +138,7 @@ class DeviceStore(Database):
     """Stores submissions, their costs and their evidence, durably; `run` is for `log_table`."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(path, Schema(steps=(_TABLES, _TOKENS, LOG_TABLE)))
+        super().__init__(path, Schema(steps=(_TABLES, _TOKENS, LOG_TABLE, _LASTING)))
 
     async def pin_fingerprint(self, fingerprint: bytes) -> bool:
         """Pin the permanent secret's fingerprint; return False if another one is pinned."""
@@ -260,6 +274,9 @@ def _find(
     return None if row is None else _saved(row)
 
 
+_CLAIM: Final = tuple(field.name for field in fields(Claim))
+
+
 def _charge(
     connection: sqlite3.Connection,
     person: str,
@@ -286,8 +303,11 @@ def _charge(
     )
     connection.execute(
         f"INSERT INTO submissions ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
-        (person, digest, prepared.envelope, *astuple(claim), submission.state.value),
+        (person, digest, prepared.envelope, *astuple(claim)[:3], submission.state.value),
     )
+    if claim.scope:
+        row = (person, digest, claim.scope, claim.text, claim.permanent_epsilon)
+        connection.execute("INSERT INTO lasting_answers VALUES (?, ?, ?, ?, ?)", row)
     # If the shuffler samples, a missing leaf proves nothing, and asking for it would reveal the
     # secret that sampling relies on.
     leaves = b"" if prepared.sampled else b"".join(sorted(prepared.leaves))
@@ -324,12 +344,12 @@ def _keep_token(connection: sqlite3.Connection, submission: SavedSubmission, tok
 
 def _claims(connection: sqlite3.Connection, person: str) -> list[Claim]:
     rows = connection.execute(
-        "SELECT local_epsilon, central_epsilon, delta FROM submissions WHERE person = ?", (person,)
+        "SELECT local_epsilon, central_epsilon, delta, coalesce(scope, x''), "
+        "coalesce(text_hash, x''), coalesce(permanent_epsilon, 9e999) FROM submissions "
+        "LEFT JOIN lasting_answers USING (person, task_digest) WHERE person = ?",
+        (person,),
     )
-    return [
-        Claim(local_epsilon=local_epsilon, central_epsilon=central_epsilon, delta=delta)
-        for local_epsilon, central_epsilon, delta in rows
-    ]
+    return [Claim(**dict(zip(_CLAIM, row, strict=True))) for row in rows]
 
 
 def _set_state(

@@ -52,7 +52,7 @@ _WITH_ANALYZER_TOKEN: Final[dict[str, tuple[str, ...]]] = {
     **dict.fromkeys(("result", "ledger", "contribute", "receipt"), ()),
     "log": ("export", "check"),
     "task": ("create", "list", "show"),
-    "series": ("publish", "show"),
+    "series": ("publish", "forecast", "show"),
     "sentinels": ("plant",),
     "batch": ("release", "drop"),
 }
@@ -61,8 +61,7 @@ _WITH_ISSUER_TOKEN: Final[dict[str, tuple[str, ...]]] = {"issuer": ("new-key", "
 """
 Commands and subcommands that take defaults from the profile, by the token they need.
 
-`load` takes none, so that it never reaches real services by accident, and `series forecast` none,
-because it needs no service.
+`load` takes none, so that it never reaches real services by accident.
 """
 
 

@@ -6,14 +6,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Literal
 
-from analyzer.task_builder import with_all_items
 from common.errors import TaskError
 from common.messages.batch import TaskState, TaskSummary
 from common.runtime.validation import read_toml, unknown_keys
 from common.task.draft import TaskDraft
 from common.task.specs import check_int_range
-from common.task.task import MAX_UNIX_TIME
+from common.task.task import MAX_UNIX_TIME, Task
+from deploy.clients.analyzer import OperatorClient
 from deploy.tasks import drafts
+from deploy.tasks.task_view import preview
 from deploy.terminal.durations import parse_duration
 
 MAX_ROUNDS: Final = 1000
@@ -66,30 +67,35 @@ class Series:
 
     def rounds(self, tasks: Iterable[TaskSummary], now: float) -> tuple[SeriesRound, ...]:
         """
-        Return every round with its task: the task of the population with the round's deadline.
+        Return every round with its task: of the series' `tasks`, the one with its deadline.
 
-        Of several, a released one counts. Raises TaskError if one has another protocol or number of
-        items, and so belongs to another series of the population.
+        Of several, a released one counts.
         """
-        population, current, rounds = self.draft.population, self.open_round(now), []
+        current, rounds = self.open_round(now), []
         released_last = sorted(tasks, key=lambda task: task.state is TaskState.RELEASED)
-        own = (self.draft.protocol, with_all_items(self.draft).domain_size)
-        found = {task.deadline: task for task in released_last if task.population == population}
+        found = {task.deadline: task for task in released_last}
         for number in range(1, self.n_rounds + 1):
             state: RoundState = "due" if number == current else "planned"
             if number < current:
                 state = "missed"
             task = found.get(self.deadline(number))
-            if task is not None and (task.protocol, task.domain_size) != own:
-                raise TaskError(
-                    f"the task {task.task_digest.hex()[:12]} of the population {population} has "
-                    f"the deadline of round {number} but the protocol {task.protocol} over "
-                    f"{task.domain_size:,} items; give one of the two series other times"
-                )
             state = state if task is None else task.state
             deadline = self.deadline(number)
             rounds.append(SeriesRound(number=number, deadline=deadline, state=state, task=task))
         return tuple(rounds)
+
+
+async def tasks_of(series: Series, analyzer: OperatorClient) -> list[TaskSummary]:
+    """Return the published tasks that equal a round in all that the series' template fixes."""
+    template, found = preview(series.draft, now=0.0), []
+    deadlines = {series.deadline(number) for number in range(1, series.n_rounds + 1)}
+    for summary in await analyzer.tasks():
+        if summary.population == template.population and summary.deadline in deadlines:
+            signed, _ = await analyzer.describe(summary.task_digest)
+            task = Task.from_bytes(signed.task_bytes)
+            if task.asks_like(replace(template, deadline=task.deadline)):
+                found.append(summary)
+    return found
 
 
 def read_series(path: Path) -> Series:

@@ -1,3 +1,4 @@
+import asyncio
 import dataclasses
 import logging
 import sqlite3
@@ -64,6 +65,26 @@ async def test_each_task_has_a_token_key_of_its_own(tmp_path: Path) -> None:
         await registry.publish(draft(tokens=tokens))
     with pytest.raises(TaskError, match="an earlier task has this token key"):
         await registry.publish(draft(tokens=TOKENS))
+    store.close()
+
+
+async def test_a_population_is_asked_the_same_once_until_a_deadline(tmp_path: Path) -> None:
+    """Two machines with the same series publish one task; tasks that differ are no repeats."""
+    registry, store, _ = _registry(tmp_path)
+    asked = {"population": "staff", "budget_epsilon": 9.0}
+    published = await asyncio.gather(
+        *(registry.publish(draft(**asked, tokens=tokens)) for tokens in (None, TOKENS)),
+        return_exceptions=True,
+    )
+    await registry.publish(draft(**asked, local_epsilon=1.9))
+    await registry.publish(draft(**asked, deadline=draft().deadline - 1))
+    for _ in range(2):
+        await registry.publish(draft())  # of no population: nobody is asked again
+
+    [refusal] = [each for each in published if isinstance(each, BaseException)]
+    assert isinstance(refusal, TaskError)
+    assert "asks the population staff the same until the same deadline" in str(refusal)
+    assert 5 == len(await registry.tasks(None))
     store.close()
 
 
