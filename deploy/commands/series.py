@@ -1,6 +1,7 @@
 """`shuffledp series`: publish the rounds of a recurring collection, forecast and show them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,6 +17,7 @@ from common.task.specs import check_int_range
 from common.task.task import Task
 from common.version import VERSION
 from deploy.clients.analyzer import OperatorClient
+from deploy.clients.shuffler import ShufflerClient
 from deploy.commands import options
 from deploy.commands.task import with_keys
 from deploy.pages.series_page import series_page
@@ -26,7 +28,7 @@ from deploy.tasks import task_view
 from deploy.tasks.population_budgets import budgets_of_task, releases_to
 from deploy.tasks.publication import Publication
 from deploy.tasks.publication import publish as create
-from deploy.tasks.schedule import Series, SeriesRound, read_series, tasks_of
+from deploy.tasks.schedule import Series, SeriesRound, read_series, tasks_of, with_expired
 from deploy.terminal.console import print_written, terminal
 from deploy.terminal.files import check_folder, write
 from deploy.terminal.help_examples import AT_ANALYZER, example
@@ -42,6 +44,10 @@ app.add_typer(series_app, name="series")
 
 Template = Annotated[
     Path, typer.Argument(help="A draft with a table [schedule] and a population, no deadline.")
+]
+
+ShufflerOption = Annotated[
+    str, typer.Option(help="Address of the shuffler, which knows whether overdue rounds expired.")
 ]
 
 
@@ -156,6 +162,7 @@ def forecast(
     ] = None,
     analyzer: options.AnalyzerAddress = "",
     token_file: Annotated[Path | None, typer.Option(help="File of the operator token.")] = None,
+    shuffler: ShufflerOption = "",
     authority: options.Authority = None,
     certificate: options.Certificate = None,
     key: options.CertificateKey = None,
@@ -177,6 +184,7 @@ def forecast(
             raise SettingsError("--analyzer needs the operator's --token-file")
         connect = partial(OperatorClient.connect, analyzer, authority, token_file, certificate, key)
         rounds = series.rounds(options.ask(connect, partial(tasks_of, series)), now)
+        rounds = _with_expired(rounds, shuffler, authority)
         spent = options.ask(connect, partial(releases_to, series.draft.population))
     if series.open_round(now) > series.n_rounds:
         raise SettingsError("all rounds of the series are over: set first to a later time")
@@ -192,6 +200,16 @@ def forecast(
         terminal().print(basis, soft_wrap=True, highlight=False)
 
 
+def _with_expired(
+    rounds: Sequence[SeriesRound], shuffler: str, authority: Path | None
+) -> Sequence[SeriesRound]:
+    """Ask the shuffler, if its address is given, which overdue rounds have expired."""
+    if not shuffler:
+        return rounds
+    connect = partial(ShufflerClient.connect, shuffler, authority)
+    return options.ask(connect, partial(with_expired, rounds))
+
+
 @series_app.command(
     "show", epilog=example(f"shuffledp series show daily.toml {AT_ANALYZER} --html daily.html")
 )
@@ -202,6 +220,7 @@ def show(
     authority: options.Authority = None,
     certificate: options.Certificate = None,
     key: options.CertificateKey = None,
+    shuffler: ShufflerOption = "",
     top: Annotated[int, typer.Option(min=1, help="Number of largest values.")] = 6,
     html: options.Page = None,
     csv: Annotated[Path | None, typer.Option(help="Write the values of all rounds as CSV.")] = None,
@@ -210,7 +229,7 @@ def show(
     ] = None,
     json: options.AsJson = False,
 ) -> None:
-    """Print all rounds, the smoothed values, and the population's budgets."""
+    """Print all rounds, smoothed values and budgets."""
     for path in (html, csv, parquet):
         check_folder(path)
     series = read_series(template)
@@ -230,6 +249,7 @@ def show(
 
     connect = partial(OperatorClient.connect, analyzer, authority, token_file, certificate, key)
     results = options.ask(connect, read)
+    results = replace(results, rounds=_with_expired(results.rounds, shuffler, authority))
     if html is not None:
         write(html, series_page(series, results, version=VERSION))
     if csv is not None:

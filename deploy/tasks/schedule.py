@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Final, Literal
 
 from common.errors import TaskError
-from common.messages.batch import TaskState, TaskSummary
+from common.messages.batch import BatchState, TaskState, TaskSummary
 from common.runtime.validation import read_toml, unknown_keys
 from common.task.draft import TaskDraft
 from common.task.specs import check_int_range
 from common.task.task import MAX_UNIX_TIME, Task
 from deploy.clients.analyzer import OperatorClient
+from deploy.clients.shuffler import ShufflerClient
 from deploy.tasks import drafts
 from deploy.tasks.task_view import preview
 from deploy.terminal.durations import parse_duration
@@ -20,8 +21,8 @@ from deploy.terminal.durations import parse_duration
 MAX_ROUNDS: Final = 1000
 """Maximum rounds of a series: the rounding error of composition is checked for as many releases."""
 _KEYS: Final = ("first", "every", "rounds")
-RoundState = TaskState | Literal["planned", "due", "missed"]
-"""The state of a round's task; without a task `planned`, `due` (open now), or `missed`."""
+RoundState = TaskState | Literal["planned", "due", "missed", "expired"]
+"""The state of a round's task, or `expired`; without one `planned`, `due` (open now), `missed`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +97,21 @@ async def tasks_of(series: Series, analyzer: OperatorClient) -> list[TaskSummary
             if task.asks_like(replace(template, deadline=task.deadline)):
                 found.append(summary)
     return found
+
+
+async def with_expired(
+    rounds: Iterable[SeriesRound], shuffler: ShufflerClient
+) -> tuple[SeriesRound, ...]:
+    """Return rounds, the overdue ones as expired if the shuffler has no batch to deliver."""
+    found = []
+    for each in rounds:
+        ended = each
+        if each.task is not None and each.state is TaskState.OVERDUE:
+            status = await shuffler.status_or_none(each.task.task_digest)
+            if status is None or status.state is BatchState.EXPIRED:
+                ended = replace(each, state="expired")
+        found.append(ended)
+    return tuple(found)
 
 
 def read_series(path: Path) -> Series:

@@ -10,12 +10,12 @@ import pytest
 from analyzer.task_builder import complete
 from common.crypto.signing import SignedTask
 from common.errors import TaskError
-from common.messages.batch import TaskState, TaskSummary
+from common.messages.batch import BatchState, BatchStatus, TaskState, TaskSummary
 from common.task.domain_spec import BreakdownSpec, EdgesSpec
 from common.task.draft import TaskDraft
 from common.task.task import Task
 from common.task_digest import TaskDigest
-from deploy.tasks.schedule import read_series, tasks_of
+from deploy.tasks.schedule import read_series, tasks_of, with_expired
 from tests.support.keys import SHUFFLER
 from tests.support.series import summary, template
 from tests.support.tasks import draft as small_draft
@@ -135,3 +135,33 @@ async def test_a_round_equals_its_template_in_all_that_this_fixes(
     analyzer: Any = _Published((replace(series.draft, **changes),))
 
     assert found == bool(await tasks_of(series, analyzer))
+
+
+@pytest.mark.parametrize(
+    ("batch", "state"),
+    [
+        (None, "expired"),
+        (BatchState.EXPIRED, "expired"),
+        (BatchState.COLLECTING, "overdue"),
+        (BatchState.CLOSED, "overdue"),
+        (BatchState.QUARANTINED, "overdue"),
+    ],
+)
+async def test_an_overdue_round_ends_once_its_batch_has_expired(
+    tmp_path: Path, batch: BatchState | None, state: str
+) -> None:
+    """Others may still be delivered; the shuffler is asked about overdue rounds alone."""
+    series = read_series(template(tmp_path, rounds=3))
+    tasks = [summary(series, 1, TaskState.OVERDUE), summary(series, 2, TaskState.RELEASED)]
+    asked = []
+
+    class Shuffler:
+        async def status_or_none(self, digest: TaskDigest) -> BatchStatus | None:
+            asked.append(digest)
+            status = {"n_users": 0, "n_min": 1000, "shuffle_seconds": 0.0}
+            return None if batch is None else BatchStatus(state=batch, **status)
+
+    shuffler: Any = Shuffler()
+    rounds = await with_expired(series.rounds(tasks, series.deadline(3) - 1), shuffler)
+    assert [state, "released", "due"] == [each.state for each in rounds]
+    assert [tasks[0].task_digest] == asked
