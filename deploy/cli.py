@@ -141,5 +141,9 @@ def main() -> None:
         app()
     except ShuffleDpError as error:
         sys.exit(f"shuffledp: {visible(str(error))}")
+    except OSError as error:
+        if error.filename is None:
+            raise
+        sys.exit(f"shuffledp: {visible(str(error.filename))}: {error.strerror}")
     except KeyboardInterrupt:
         sys.exit("shuffledp: interrupted")
