@@ -1,6 +1,7 @@
 """The command `shuffledp`; a subcommand's module is imported only when the subcommand runs."""
 
 import importlib
+import io
 import re
 import sys
 from pathlib import Path
@@ -137,6 +138,10 @@ def shuffledp(
 
 def main() -> None:
     """Run the command; print an expected failure or an interruption, and exit with status 1."""
+    for stream in (sys.stdin, sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # UTF-8 in every locale
+            errors = "surrogateescape" if stream is sys.stdin else "backslashreplace"
+            stream.reconfigure(encoding="utf-8", errors=errors)
     try:
         app()
     except ShuffleDpError as error:

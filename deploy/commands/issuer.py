@@ -160,7 +160,7 @@ def fetch(
                 wanted,
                 digest,
                 people,
-                seed=read_file(seed_file),
+                seed=seed_file.read_bytes(),
                 progress=progress,
             )
 

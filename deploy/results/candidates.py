@@ -14,7 +14,7 @@ _MAX_BYTES: Final = 16 * 1024 * 1024
 def read_candidates(path: Path) -> tuple[str, ...]:
     """Read candidates, one per line of a UTF-8 file, and normalize them as devices do."""
     try:
-        lines = read_file(path, _MAX_BYTES).decode("utf-8-sig").split("\n")
+        lines = read_file(path, _MAX_BYTES).decode("utf-8").split("\n")
     except UnicodeDecodeError as error:
         raise SettingsError(f"{path} is not UTF-8 text") from error
     texts = tuple(normalize(text) for line in lines if (text := line.removesuffix("\r")))

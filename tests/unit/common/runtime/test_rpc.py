@@ -118,7 +118,7 @@ async def test_no_proxy_is_asked_for_this_machine(
 ) -> None:
     """Here nothing listens at the proxy's address; others go through it as before."""
     monkeypatch.setenv(variable, "http://127.0.0.1:9")
-    listen = f"unix:{tmp_path / 'socket'}" if host == "unix" else f"{host}:0"
+    listen = f"unix:{tmp_path / 'söcket😀'}" if host == "unix" else f"{host}:0"
     server, address = await _repeater(listen)
     async with open_channel(address, "analyzer", None) as channel:
         call: Any = channel.unary_unary("/Repeater/Repeat")
