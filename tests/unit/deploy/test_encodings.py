@@ -72,26 +72,41 @@ def test_the_first_of_marked_names_gets_a_credential(tmp_path: Path) -> None:
     assert CredentialFile(people / "credentials.txt").of("Ada")
 
 
-def test_output_is_utf_8_in_every_environment(tmp_path: Path) -> None:
+def _in_ascii(folder: Path, *arguments: str) -> str:
+    """Run a command in and with a temporary folder, in an environment of ASCII."""
+    ascii_only = {"PYTHONIOENCODING": "ascii", "LC_ALL": "C", "TMPDIR": str(folder)}
+    done = subprocess.run(
+        [sys.executable, "-c", "from deploy.cli import main; main()", *arguments],
+        capture_output=True,
+        check=False,
+        env={**os.environ, **ascii_only, "PYTHONPATH": str(Path(__file__).parents[3])},
+        cwd=folder,
+    )
+    assert 0 == done.returncode, done.stderr.decode()
+    return done.stdout.decode("utf-8")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Return a new folder with letters outside ASCII and outside the basic plane."""
+    made = tmp_path / "Schlüssel 😀"
+    (made / "analyzer").mkdir(parents=True)
+    return made
+
+
+def test_output_is_utf_8_in_every_environment(folder: Path) -> None:
     """Paths and names outside ASCII are printed, and read from profiles."""
-    folder = tmp_path / "Schlüssel 😀"
-    (folder / "analyzer").mkdir(parents=True)
     (folder / "analyzer" / "address").write_text("unix:/tmp/ü/socket", encoding="utf-8")
-    root = Path(__file__).parents[3]
-    environment = {**os.environ, "PYTHONIOENCODING": "ascii", "LC_ALL": "C", "TMPDIR": str(folder)}
 
-    def run(*arguments: str) -> str:
-        program = (
-            f"import sys; sys.path.insert(0, {str(root)!r}); from deploy.cli import main; main()"
-        )
-        command = [sys.executable, "-c", program, *arguments]
-        done = subprocess.run(
-            command, capture_output=True, check=False, env=environment, cwd=tmp_path
-        )
-        assert 0 == done.returncode, done.stderr.decode()
-        return done.stdout.decode("utf-8")
+    assert f"Written to {folder}/keys." in _in_ascii(folder, "keys", "make", f"{folder}/keys")
+    assert "unix:/tmp/ü/socket" in _in_ascii(folder, "init", ".", "--agent", "unix:/tmp/😀")
+    assert "unix:/tmp/😀" == read_profile(folder / "shuffledp.toml")["agent"]
 
-    assert f"Written to {folder}/keys." in run("keys", "make", f"{folder}/keys")
-    assert "😀" in run("init", str(folder), "--analyzer", "h:1", "--agent", "unix:/tmp/😀")
-    assert "unix:/tmp/😀" == read_profile(tmp_path / "shuffledp.toml")["agent"]
-    assert "unix:/tmp/ü/socket" in run("init", str(folder), "--force")
+
+@pytest.mark.slow
+def test_services_run_in_a_temporary_folder_outside_ascii(folder: Path) -> None:
+    """Their addresses are those of sockets in it."""
+    options = ("demo", "--users", "200", "--output", "ré.json", "--html", "ré.html")
+
+    assert "ré.json" in _in_ascii(folder, *options)
+    assert json.loads((folder / "ré.json").read_text("utf-8"))
