@@ -19,6 +19,9 @@ from common.version import VERSION
 from deploy.clients.analyzer import OperatorClient
 from deploy.clients.shuffler import ShufflerClient
 from deploy.commands import options
+from deploy.commands.publication import Publication
+from deploy.commands.publication import publish as create
+from deploy.commands.rounds import tasks_of, with_expired
 from deploy.commands.task import with_keys
 from deploy.pages.series_page import series_page
 from deploy.results.export import write_csv, write_parquet
@@ -26,9 +29,7 @@ from deploy.results.series import SeriesResults
 from deploy.tasks import forecast as forecasts
 from deploy.tasks import task_view
 from deploy.tasks.population_budgets import budgets_of_task, releases_to
-from deploy.tasks.publication import Publication
-from deploy.tasks.publication import publish as create
-from deploy.tasks.schedule import Series, SeriesRound, read_series, tasks_of, with_expired
+from deploy.tasks.schedule import Series, SeriesRound, read_series
 from deploy.terminal.console import print_written, terminal
 from deploy.terminal.files import check_folder, write
 from deploy.terminal.help_examples import AT_ANALYZER, example

@@ -18,10 +18,10 @@ from common.task.task import Task
 from deploy.clients.analyzer import OperatorClient
 from deploy.clients.shuffler import ShufflerClient
 from deploy.commands import options
+from deploy.commands.publication import publish
 from deploy.tasks import drafts as draft_file
 from deploy.tasks import population_budgets, task_view
 from deploy.tasks.population_budgets import PopulationBudgets, budgets_of_task
-from deploy.tasks.publication import publish
 from deploy.terminal.console import terminal
 from deploy.terminal.files import check_folder
 from deploy.terminal.help_examples import AT_ANALYZER, AT_SHUFFLER, example

@@ -37,13 +37,8 @@ def series_page(series: Series, results: SeriesResults, *, version: str) -> str:
         title=f"{_asked(series.draft)}: rounds of {series.draft.population}",
         series=series,
         budgets=results.budgets,
-        rows=list(
-            zip(
-                format_times([each.deadline for each in results.rounds]),
-                results.rows(),
-                strict=True,
-            )
-        ),
+        rows=results.rows(),
+        times=format_times([each.deadline for each in results.rounds]),
         released=released,
         charts=[
             _chart(results, table, column, scale) for column, table in enumerate(results.tables)

@@ -7,15 +7,12 @@ from pathlib import Path
 from typing import Final, Literal
 
 from common.errors import TaskError
-from common.messages.batch import BatchState, TaskState, TaskSummary
+from common.messages.batch import TaskState, TaskSummary
 from common.runtime.validation import read_toml, unknown_keys
 from common.task.draft import TaskDraft
 from common.task.specs import check_int_range
-from common.task.task import MAX_UNIX_TIME, Task
-from deploy.clients.analyzer import OperatorClient
-from deploy.clients.shuffler import ShufflerClient
+from common.task.task import MAX_UNIX_TIME
 from deploy.tasks import drafts
-from deploy.tasks.task_view import preview
 from deploy.terminal.durations import parse_duration
 
 MAX_ROUNDS: Final = 1000
@@ -84,34 +81,6 @@ class Series:
             deadline = self.deadline(number)
             rounds.append(SeriesRound(number=number, deadline=deadline, state=state, task=task))
         return tuple(rounds)
-
-
-async def tasks_of(series: Series, analyzer: OperatorClient) -> list[TaskSummary]:
-    """Return the published tasks that equal a round in all that the series' template fixes."""
-    template, found = preview(series.draft, now=0.0), []
-    deadlines = {series.deadline(number) for number in range(1, series.n_rounds + 1)}
-    for summary in await analyzer.tasks():
-        if summary.population == template.population and summary.deadline in deadlines:
-            signed, _ = await analyzer.describe(summary.task_digest)
-            task = Task.from_bytes(signed.task_bytes)
-            if task.asks_like(replace(template, deadline=task.deadline)):
-                found.append(summary)
-    return found
-
-
-async def with_expired(
-    rounds: Iterable[SeriesRound], shuffler: ShufflerClient
-) -> tuple[SeriesRound, ...]:
-    """Return rounds, the overdue ones as expired if the shuffler has no batch to deliver."""
-    found = []
-    for each in rounds:
-        ended = each
-        if each.task is not None and each.state is TaskState.OVERDUE:
-            status = await shuffler.status_or_none(each.task.task_digest)
-            if status is None or status.state is BatchState.EXPIRED:
-                ended = replace(each, state="expired")
-        found.append(ended)
-    return tuple(found)
 
 
 def read_series(path: Path) -> Series:

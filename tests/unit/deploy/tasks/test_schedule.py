@@ -15,7 +15,8 @@ from common.task.domain_spec import BreakdownSpec, EdgesSpec
 from common.task.draft import TaskDraft
 from common.task.task import Task
 from common.task_digest import TaskDigest
-from deploy.tasks.schedule import read_series, tasks_of, with_expired
+from deploy.commands.rounds import tasks_of, with_expired
+from deploy.tasks.schedule import read_series
 from tests.support.keys import SHUFFLER
 from tests.support.series import summary, template
 from tests.support.tasks import draft as small_draft
