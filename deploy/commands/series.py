@@ -1,6 +1,6 @@
 """`shuffledp series`: publish the rounds of a recurring collection, forecast and show them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -146,7 +146,7 @@ async def _round_at(
     rounds, number = series.rounds(await tasks_of(series, operator), now), series.open_round(now)
     task = next((each.task for each in rounds if each.number == number), None)
     signed = None if task is None else (await operator.describe(task.task_digest))[0]
-    return rounds, signed and Publication(signed, None)
+    return rounds, None if signed is None else Publication(signed, None)
 
 
 @series_app.command(
@@ -202,8 +202,8 @@ def forecast(
 
 
 def _with_expired(
-    rounds: Sequence[SeriesRound], shuffler: str, authority: Path | None
-) -> Sequence[SeriesRound]:
+    rounds: tuple[SeriesRound, ...], shuffler: str, authority: Path | None
+) -> tuple[SeriesRound, ...]:
     """Ask the shuffler, if its address is given, which overdue rounds have expired."""
     if not shuffler:
         return rounds

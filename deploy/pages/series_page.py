@@ -1,5 +1,6 @@
 """Render the page of a series: a chart of each value over its rounds, users and ε."""
 
+from itertools import chain
 from typing import Any, Final
 
 import numpy as np
@@ -27,8 +28,8 @@ _EDGE: Final = 12
 def series_page(series: Series, results: SeriesResults, *, version: str) -> str:
     """Render the page of a series' results."""
     released = [row for row in results.rows() if row["n_users"] is not None]
-    ends = [end for each in (results, *results.tables) for end in each.ends]
-    drawn = np.concatenate([[0.0], *map(np.ravel, ends)])
+    ends = (table.ends for table in results.tables)
+    drawn = np.concatenate([[0.0], *map(np.ravel, results.ends), *chain(*ends)])
     scale = (float(drawn[np.isfinite(drawn)].min()), float(drawn[np.isfinite(drawn)].max()))
     return render(
         "series.html",

@@ -71,7 +71,7 @@ async def test_each_task_has_a_token_key_of_its_own(tmp_path: Path) -> None:
 async def test_a_population_is_asked_the_same_once_until_a_deadline(tmp_path: Path) -> None:
     """Two machines with the same series publish one task; tasks that differ are no repeats."""
     registry, store, _ = _registry(tmp_path)
-    asked = {"population": "staff", "budget_epsilon": 9.0}
+    asked: dict[str, Any] = {"population": "staff", "budget_epsilon": 9.0}
     published = await asyncio.gather(
         *(registry.publish(draft(**asked, tokens=tokens)) for tokens in (None, TOKENS)),
         return_exceptions=True,

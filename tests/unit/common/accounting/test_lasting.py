@@ -68,7 +68,11 @@ def test_a_release_has_the_largest_delta_of_its_local_epsilon(epsilon: float) ->
     assert 0.0 == local.delta(2.0) == permanent.delta(2.0)
 
 
-_QUESTION: Final = {"local_epsilon": 1.0, "scope": b"state", "permanent_epsilon": 2.5}
+_QUESTION: Final[dict[str, Any]] = {
+    "local_epsilon": 1.0,
+    "scope": b"state",
+    "permanent_epsilon": 2.5,
+}
 
 
 @pytest.mark.parametrize(

@@ -91,11 +91,13 @@ class _Published:
 
     def _of(self, draft: TaskDraft) -> tuple[SignedTask, TaskSummary]:
         signed = SHUFFLER.sign(_task(draft).to_bytes())
-        size, population = _task(draft).domain_size, draft.population
-        listed = {"protocol": draft.protocol, "domain_size": size, "deadline": draft.deadline}
-        sizes = {"n_min": draft.n_min, "target_size": draft.target_size, "n_users": 0, **listed}
-        own = {"task_digest": signed.digest(), "population": population, "failure": ""}
-        return signed, TaskSummary(**sizes, **own, state=TaskState.OPEN)
+        listed = {
+            **{name: getattr(_task(draft), name) for name in _LISTED},
+            "task_digest": signed.digest(),
+            "state": TaskState.OPEN,
+            "n_users": 0,
+        }
+        return signed, TaskSummary(**listed, failure="")
 
 
 @cache
@@ -103,6 +105,10 @@ def _task(draft: TaskDraft) -> Task:
     return complete(replace(draft, shuffler_key=_KEY), analyzer_key=_KEY[:32], nonce=b"n" * 32)
 
 
+_LISTED: Final = (
+    *("protocol", "domain_size", "population"),
+    *("n_min", "target_size", "deadline"),
+)
 _KEY: Final = small_draft().shuffler_key
 _LABELS: Final = tuple(map(str, range(20)))
 
@@ -159,8 +165,8 @@ async def test_an_overdue_round_ends_once_its_batch_has_expired(
     class Shuffler:
         async def status_or_none(self, digest: TaskDigest) -> BatchStatus | None:
             asked.append(digest)
-            status = {"n_users": 0, "n_min": 1000, "shuffle_seconds": 0.0}
-            return None if batch is None else BatchStatus(state=batch, **status)
+            known: Any = {"n_users": 0, "n_min": 1000, "shuffle_seconds": 0.0}
+            return None if batch is None else BatchStatus(state=batch, **known)
 
     shuffler: Any = Shuffler()
     rounds = await with_expired(series.rounds(tasks, series.deadline(3) - 1), shuffler)
