@@ -60,7 +60,7 @@ def add(connection: sqlite3.Connection, signed: SignedTask, task: Task) -> None:
             (task.population, task.deadline),
         )
         for digest, earlier in rows:
-            if _asks_like(task, earlier):
+            if _repeats(task, earlier):
                 raise TaskError(
                     f"the task {digest.hex()[:12]} asks the population {task.population} the same "
                     "until the same deadline; to ask once more, set another deadline"
@@ -84,11 +84,13 @@ def add(connection: sqlite3.Connection, signed: SignedTask, task: Task) -> None:
     log_table.append(connection, [LogEntry.of_task(signed)])
 
 
-def _asks_like(task: Task, earlier: bytes) -> bool:
+def _repeats(task: Task, earlier: bytes) -> bool:
+    """Return whether a task repeats an earlier one; tokens mend a task that has none."""
     try:
-        return task.asks_like(cached_task(earlier))
+        other = cached_task(earlier)
     except TaskError:
         return False  # of another version, or damaged
+    return task.asks_like(other) and (task.tokens is None) == (other.tokens is None)
 
 
 def find(connection: sqlite3.Connection, digest: TaskDigest) -> SignedTask | None:

@@ -1,6 +1,6 @@
 """`shuffledp series`: publish the rounds of a recurring collection, forecast and show them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -202,11 +202,11 @@ def forecast(
 
 
 def _with_expired(
-    rounds: tuple[SeriesRound, ...], shuffler: str, authority: Path | None
+    rounds: Iterable[SeriesRound], shuffler: str, authority: Path | None
 ) -> tuple[SeriesRound, ...]:
     """Ask the shuffler, if its address is given, which overdue rounds have expired."""
     if not shuffler:
-        return rounds
+        return tuple(rounds)
     connect = partial(ShufflerClient.connect, shuffler, authority)
     return options.ask(connect, partial(with_expired, rounds))
 
