@@ -1,6 +1,7 @@
 """The command `shuffledp`; a subcommand's module is imported only when the subcommand runs."""
 
 import importlib
+import io
 import re
 import sys
 from pathlib import Path
@@ -138,9 +139,17 @@ def shuffledp(
 
 def main() -> None:
     """Run the command; print an expected failure or an interruption, and exit with status 1."""
+    for stream in (sys.stdin, sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # UTF-8 in every locale
+            errors = "surrogateescape" if stream is sys.stdin else "backslashreplace"
+            stream.reconfigure(encoding="utf-8", errors=errors)
     try:
         app()
     except ShuffleDpError as error:
         sys.exit(f"shuffledp: {visible(str(error))}")
+    except OSError as error:
+        if error.filename is None:
+            raise
+        sys.exit(f"shuffledp: {visible(str(error.filename))}: {error.strerror}")
     except KeyboardInterrupt:
         sys.exit("shuffledp: interrupted")

@@ -180,7 +180,7 @@ class Agent:
         return await self.store.charge(
             person,
             digest,
-            Claim.of(task),
+            Claim.of(task, contributor.text_hash(value)),
             partial(check_totals, self.policy),
             lambda: contributor.prepare(value, self.rng),
             pending=pending,

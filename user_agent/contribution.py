@@ -7,7 +7,6 @@ production, simulations or tests. Errors state the task's rule and never repeat 
 """
 
 import itertools
-import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -67,20 +66,6 @@ def encoder_for(task: Task, secret: bytes | None) -> Encoder:
     if task.kind == "string":
         return _Texts(task, secret)
     return _WITHOUT_SECRETS[task.kind](task)
-
-
-def permanent_scope(task: Task) -> bytes:
-    """
-    Encode the fields of a task that its permanent responses depend on.
-
-    Two tasks share a person's response to a text if and only if they have the same population,
-    question, labels, encoding, bits, hashes, cohorts and permanent weight.
-    """
-    spec = spec_as(task.mechanism, RapporSpec)
-    shape = (spec.encoding, spec.bits, spec.hashes, spec.cohorts, spec.permanent_weight)
-    named = [task.population, spec.question, *task.labels]
-    # JSON encodes different lists of names differently.
-    return b"question " + json.dumps([shape, named]).encode()
 
 
 class _Items:
@@ -156,15 +141,24 @@ class _Texts:
         self._rappor, self._most = rappor_of(task), spec_as(task.mechanism, RapporSpec).most_bytes
         # A question asked once gets fresh noise, which cannot be linked or removed.
         derived = task.lasting and secret is not None
-        self._key = scope_secret(secret or b"", permanent_scope(task)) if derived else None
+        self._key = scope_secret(secret or b"", task.permanent_scope) if derived else None
         self._labels = frozenset(task.labels)
 
-    def __call__(self, value: Value, rng: np.random.Generator) -> NDArray[np.void]:
+    def text_hash(self, value: Value) -> bytes:
+        """Return a hash of a lasting answer's text, keyed by its scope's secret; else nothing."""
+        text = self._text(value)
+        return scope_secret(self._key, b"text " + text.encode()) if self._key else b""
+
+    def _text(self, value: Value) -> str:
         if not isinstance(value, str):
             _refuse("string", value)
         text = checked_text(value, self._most)
         if self._labels and text not in self._labels:
             raise ValueRangeError(f"a text must be one of the task's {len(self._labels)} labels")
+        return text
+
+    def __call__(self, value: Value, rng: np.random.Generator) -> NDArray[np.void]:
+        text = self._text(value)
         return self._rappor.permanent([text], [self._key or rng.bytes(SECRET_BYTES)])
 
 
@@ -318,6 +312,14 @@ class Contributor:
         shuffler_key = HpkePublicKey(task.suite, task.shuffler_key)
         self._seal_report = analyzer_key.sealer(report_context(digest))
         self._seal_envelope = shuffler_key.sealer(envelope_context(digest))
+
+    def text_hash(self, value: Value) -> bytes:
+        """
+        Return a keyed hash by which the device notices that the text of a lasting answer changes.
+
+        Empty for tasks of other kinds. Raises ValueRangeError as `prepare` does.
+        """
+        return self._encode.text_hash(value) if isinstance(self._encode, _Texts) else b""
 
     def prepare(self, value: Value, rng: np.random.Generator) -> PreparedSubmission:
         """

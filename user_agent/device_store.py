@@ -3,16 +3,17 @@ The device's database: spent budgets, submissions, and evidence of whether they 
 
 Everything is saved, and its charge counted in a second file, before it is sent; no true value is
 stored. Each person's answer to a task has one row in `submissions` and one in `evidence`, and one
-in `tokens`. Leaves identify a person's sealed reports in the batch, and the envelope holds them, so
-the leaves are deleted, and the envelope is replaced by its hash, when the check of an answer ends,
-unless a report is missing.
+in `tokens`; to a lasting question, one in `lasting_answers`, with a hash of the text that is keyed
+by the permanent secret. Leaves identify a person's sealed reports in the batch, and the envelope
+holds them, so the leaves are deleted, and the envelope is replaced by its hash, when the check of
+an answer ends, unless a report is missing.
 """
 
 import asyncio
 import secrets
 import sqlite3
 from collections.abc import Callable, Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, dataclass, fields, replace
 from enum import Enum
 from pathlib import Path
 from typing import Any, Final
@@ -76,6 +77,17 @@ CREATE TABLE IF NOT EXISTS tokens (
 the token."""
 
 
+_LASTING: Final = """
+CREATE TABLE IF NOT EXISTS lasting_answers (
+    person TEXT NOT NULL,
+    task_digest BLOB NOT NULL,
+    scope BLOB NOT NULL,
+    text_hash BLOB NOT NULL,
+    permanent_epsilon REAL NOT NULL,
+    PRIMARY KEY (person, task_digest)
+) WITHOUT ROWID;
+"""
+"""Answers of earlier versions have no row, and count by the sum of their ε."""
 RESTORE_CONFIRMED: Final = "restore-confirmed"
 """File by which the person confirms that the store was restored. Removed at the next start."""
 _STORE_ID: Final = """
@@ -128,7 +140,7 @@ class SavedSubmission:
     @property
     def charge(self) -> Charge:
         """The row of the counter of charges."""
-        return (self.person, self.task_digest, self.envelope_hash, *astuple(self.claim))
+        return (self.person, self.task_digest, self.envelope_hash, *astuple(self.claim)[:3])
 
     @property
     def envelope_hash(self) -> bytes:
@@ -161,7 +173,7 @@ class DeviceStore(Database):
     """Stores submissions, their costs and their evidence, durably; `run` is for `log_table`."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(path, Schema(steps=(_TABLES, _TOKENS, LOG_TABLE, _STORE_ID)))
+        super().__init__(path, Schema(steps=(_TABLES, _TOKENS, LOG_TABLE, _LASTING, _STORE_ID)))
         self.arrived = asyncio.Event()
         """Set when an answer has arrived."""
         try:
@@ -189,7 +201,7 @@ class DeviceStore(Database):
         known = {charge[:2] for charge in kept}
         lost = [charge for charge in charged if charge[:2] not in known]
         if own not in {b"", counted}:
-            lost = [("", b"", b"", *astuple(everything))]
+            lost = [("", b"", b"", *astuple(everything)[:3])]
         if lost and not confirmed:
             raise SettingsError(
                 f"the counter of charges, {COUNTER_FILE}, does not fit this device's store, as "
@@ -352,6 +364,9 @@ def _find(
     return None if row is None else _saved(row)
 
 
+_CLAIM: Final = tuple(field.name for field in fields(Claim))
+
+
 def _charge(
     connection: sqlite3.Connection,
     person: str,
@@ -378,8 +393,11 @@ def _charge(
     )
     connection.execute(
         f"INSERT INTO submissions ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
-        (person, digest, prepared.envelope, *astuple(claim), submission.state.value),
+        (person, digest, prepared.envelope, *astuple(claim)[:3], submission.state.value),
     )
+    if claim.scope:
+        row = (person, digest, claim.scope, claim.text, claim.permanent_epsilon)
+        connection.execute("INSERT INTO lasting_answers VALUES (?, ?, ?, ?, ?)", row)
     # If the shuffler samples, a missing leaf proves nothing, and asking for it would reveal the
     # secret that sampling relies on.
     leaves = b"" if prepared.sampled else b"".join(sorted(prepared.leaves))
@@ -416,14 +434,13 @@ def _keep_token(connection: sqlite3.Connection, submission: SavedSubmission, tok
 
 def _claims(connection: sqlite3.Connection, person: str) -> list[Claim]:
     rows = connection.execute(
-        "SELECT local_epsilon, central_epsilon, delta FROM submissions "
+        "SELECT local_epsilon, central_epsilon, delta, coalesce(scope, x''), "
+        "coalesce(text_hash, x''), coalesce(permanent_epsilon, 9e999) FROM submissions "
+        "LEFT JOIN lasting_answers USING (person, task_digest) "
         "WHERE person = ? OR task_digest = x''",
         (person,),
     )
-    return [
-        Claim(local_epsilon=local_epsilon, central_epsilon=central_epsilon, delta=delta)
-        for local_epsilon, central_epsilon, delta in rows
-    ]
+    return [Claim(**dict(zip(_CLAIM, row, strict=True))) for row in rows]
 
 
 def _set_state(

@@ -20,7 +20,7 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 
-from common.accounting.releases import PermanentRelease, Release
+from common.accounting.releases import PermanentRelease, Release, lasting_epsilon
 from common.errors import AccountingError
 from common.mechanisms.base import Vector
 from common.messages.guarantee import sum_upper
@@ -59,22 +59,22 @@ def composed_epsilon(releases: Sequence[Release], delta: float) -> float:
 
     There is at least one release; equal ones are composed faster. δ is at least MIN_COMPOSED_DELTA
     if there are several, or AccountingError is raised. The bound is at most the sum of their local
-    ε; infinite if nothing is certified. Cost: about a second for each distinct release, cached;
+    ε; infinite if nothing is certified. Releases that share permanent noise add `lasting_epsilon`,
+    which assumes that texts stay the same. Cost: about a second for each distinct release, cached;
     milliseconds for their composition.
     """
     if not releases:
         raise AccountingError("there is no release to compose")
     parts = (each.releases if isinstance(each, ComposedRelease) else (each,) for each in releases)
     releases = list(chain.from_iterable(parts))
+    lasting = [each for each in releases if isinstance(each, PermanentRelease)]
+    if lasting:
+        others = [each for each in releases if not isinstance(each, PermanentRelease)]
+        rest = composed_epsilon(others, delta) if others else 0.0
+        return sum_upper([lasting_epsilon(lasting), rest])
     if len(releases) == 1:
         return releases[0].epsilon(delta)
     _check_delta(delta)
-    lasting = [each.local_epsilon for each in releases if isinstance(each, PermanentRelease)]
-    if lasting:
-        # Rounds that share noise have no better bound than the sum of their ε.
-        others = [each for each in releases if not isinstance(each, PermanentRelease)]
-        rest = [composed_epsilon(others, delta)] if others else []
-        return sum_upper([*lasting, *rest])
     local = sum_upper(release.local_epsilon for release in releases)
     return min(local, _composed(_release_curves(releases), delta))
 

@@ -94,6 +94,8 @@ class PrivacyParameters:
     """Number of such tasks that the same users answer."""
     permanent_epsilon: float | None = None
     """ε of any number of answers on one value, if they share permanent noise; else None."""
+    permanent_scope: bytes = b""
+    """`Task.permanent_scope` if they share permanent noise."""
     levels: tuple[MatchCountReduction, ...] = ()
     """The reductions of a hierarchy's levels, each with its own dummies; empty for other tasks."""
 
@@ -111,6 +113,7 @@ class PrivacyParameters:
             assumed_honest_fraction=task.assumed_honest_fraction,
             tokens=task.tokens is not None,
             permanent_epsilon=rappor_of(task).permanent_epsilon if task.lasting else None,
+            permanent_scope=task.permanent_scope if task.lasting else b"",
         )
 
     @property
@@ -198,8 +201,7 @@ class PrivacyParameters:
     def release(self, anonymity_set: AnonymitySet) -> Release:
         """Return one round in this anonymity set; raise AccountingError if no formula covers it."""
         if self.reduction is None:
-            local = LocalRelease if self.permanent_epsilon is None else PermanentRelease
-            return local(local_epsilon=self.local_epsilon)
+            return self._local_release()
         each_item = not self.dummies.uniform
         if each_item == (not self.shuffler.only_permutes):
             if each_item:
@@ -220,6 +222,15 @@ class PrivacyParameters:
             )
         return HybridRelease(
             reduction=self.reduction, anonymity_set=anonymity_set, shuffler=self.shuffler
+        )
+
+    def _local_release(self) -> LocalRelease:
+        if self.permanent_epsilon is None:
+            return LocalRelease(local_epsilon=self.local_epsilon)
+        return PermanentRelease(
+            local_epsilon=self.local_epsilon,
+            scope=self.permanent_scope,
+            permanent_epsilon=self.permanent_epsilon,
         )
 
 

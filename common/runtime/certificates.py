@@ -213,10 +213,15 @@ class Authority:
         if earlier, with the authority. Earlier certificates stay valid.
 
         Raises:
-            SettingsError: A host is invalid or has a party's name, or the authority has expired.
+            SettingsError: A host is invalid or has the name of a party or role, in any case and
+                with or without a final dot; or the authority has expired.
         """
-        if {host.casefold() for host in hosts} & set(NAMED):
-            raise SettingsError(f"a host must not have a party's name: {', '.join(NAMED)}")
+        hosts = [host.rstrip(".") for host in hosts]  # as TLS compares names
+        taken = {*NAMED, FRONT_END, *INTERNAL_ROLES}
+        if {host.casefold() for host in hosts} & taken:
+            raise SettingsError(
+                f"a host must not have a party's name or a role's: {', '.join(sorted(taken))}"
+            )
         key = ec.generate_private_key(ec.SECP256R1())
         names = dict.fromkeys((*_names_of(party), *_LOOPBACK, *hosts))
         usages = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]

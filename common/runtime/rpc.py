@@ -198,6 +198,8 @@ def open_channel(
         ("grpc.service_config", _RETRIES),
         ("grpc.enable_retries", 1),
         *_KEEPALIVE,
+        # A proxy of the environment could not reach this machine.
+        ("grpc.enable_http_proxy", 0 if is_local(address) else 1),
         *options,
     ]
     if address.startswith("unix:"):

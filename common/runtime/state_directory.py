@@ -247,14 +247,15 @@ def _write_scratch(path: Path, content: bytes | bytearray | memoryview, mode: in
     """Write and flush a new file with a random name beside `path`, without following links."""
     scratch = path.with_name(f".{path.name}.{secrets.randbits(_SCRATCH_BITS)}")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-    descriptor = os.open(scratch, flags, mode)
     try:
+        descriptor = os.open(scratch, flags, mode)
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-    except OSError:
-        scratch.unlink()
+    except OSError as error:
+        scratch.unlink(missing_ok=True)
+        error.filename = str(path)  # of a full disk, the system names no file
         raise
     return scratch
 

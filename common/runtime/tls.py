@@ -3,6 +3,7 @@
 import fcntl
 import os
 from dataclasses import dataclass
+from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
@@ -284,4 +285,9 @@ def _is_current(files: TlsFiles, now: float) -> bool:
 def is_local(address: str) -> bool:
     """Return whether an address stays on this machine: a Unix socket or a loopback address."""
     host = address.rpartition(":")[0]
-    return address.startswith("unix:") or host in {"127.0.0.1", "[::1]", "localhost"}
+    if address.startswith("unix:") or host.casefold() == "localhost":
+        return True
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False

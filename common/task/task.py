@@ -75,6 +75,8 @@ _HEXADECIMAL: Final = ("analyzer_key", "shuffler_key", "shuffler_key_proof", "no
 _ADDED: Final = ("shuffler_key_proof", "tokens", "edges", "breakdown")
 _ADDED_TO_DUMMIES: Final = ("clusters", "levels")
 """Fields that former versions lacked."""
+_PER_PUBLICATION: Final = {*_HEXADECIMAL, "tokens", "central_epsilon"}
+"""Fields in which two tasks from one draft may differ."""
 _INFINITE: Final = "inf"
 """Infinity in the canonical bytes; JSON has no number for it."""
 
@@ -329,6 +331,30 @@ class Task:
     def lasting(self) -> bool:
         """Whether this task shares permanent noise with other tasks of its population."""
         return isinstance(self.mechanism, RapporSpec) and self.mechanism.question != ""
+
+    @property
+    def permanent_scope(self) -> bytes:
+        """
+        The encoded fields that a task's permanent responses depend on.
+
+        Two tasks share a person's response to a text if and only if they have the same population,
+        question, labels, encoding, bits, hashes, cohorts and permanent weight. Raises TaskError if
+        the task does not collect texts.
+        """
+        spec = spec_as(self.mechanism, RapporSpec)
+        shape = (spec.encoding, spec.bits, spec.hashes, spec.cohorts, spec.permanent_weight)
+        # JSON encodes different lists of names differently.
+        named = [self.population, spec.question, *self.labels]
+        return b"question " + json.dumps([shape, named]).encode()
+
+    def asks_like(self, other: Self) -> bool:
+        """
+        Return whether both tasks ask the same people the same until the same deadline.
+
+        They may differ in keys, tokens and nonce, and in the central claim, which is computed.
+        """
+        names = self.__dataclass_fields__.keys() - _PER_PUBLICATION
+        return all(getattr(self, name) == getattr(other, name) for name in names)
 
     @property
     def refinement(self) -> Refinement:

@@ -28,7 +28,7 @@ from deploy.commands.options import (
     task_digest,
 )
 from deploy.terminal.console import terminal
-from deploy.terminal.files import check_folder, write, writing
+from deploy.terminal.files import all_or_nothing, check_folder, write, writing
 from deploy.terminal.help_examples import AT_ISSUER, example
 from deploy.terminal.json_output import dumps, print_json
 from issuer.entitlements import parse_people
@@ -65,7 +65,7 @@ def people(
     parse_people(drawn.listed)
     if output_dir.exists():
         raise SettingsError(f"{output_dir} already exists and may hold secrets in use")
-    with writing(output_dir):
+    with all_or_nothing([output_dir], "*.txt"):
         output_dir.mkdir(mode=0o700)
         atomic_write(credentials, drawn.credentials, 0o600)
         atomic_write(listed, drawn.listed, 0o600)
@@ -159,7 +159,7 @@ def fetch(
                 wanted,
                 digest,
                 people,
-                seed=read_file(seed_file),
+                seed=seed_file.read_bytes(),
                 progress=progress,
             )
 

@@ -34,7 +34,6 @@ from user_agent.contribution import (
     draw_dummy_counts,
     encoder_for,
     pad,
-    permanent_scope,
 )
 
 _OF_KIND = {
@@ -102,9 +101,9 @@ def test_tasks_of_one_question_share_permanent_responses_and_no_others_do() -> N
     """Permuted labels under the same noise would reveal which bit a text sets."""
     labels = ("yes", "no", "maybe")
     basic = {"labels": labels, "domain_size": 3}
-    scope = permanent_scope(lasting_task())
+    scope = lasting_task().permanent_scope
     others = [
-        permanent_scope(task)
+        task.permanent_scope
         for task in (
             lasting_task(population="guests"),
             lasting_task(texts=TextDraft(bits=32, cohorts=8, question="city")),
@@ -115,7 +114,7 @@ def test_tasks_of_one_question_share_permanent_responses_and_no_others_do() -> N
         )
     ]
 
-    assert scope == permanent_scope(lasting_task(delta=1e-7))
+    assert scope == lasting_task(delta=1e-7).permanent_scope
     assert len({scope, *others}) == 1 + len(others)
 
 
@@ -129,6 +128,28 @@ def test_a_text_is_the_same_however_it_is_typed(typed: str, written: str) -> Non
     assert _response(task, typed) == _response(task, written)
     basic = kind_task("rappor", labels=(written, "no"), texts=None)
     encoder_for(basic, None)(typed, np.random.default_rng(1))
+
+
+@pytest.mark.parametrize(
+    ("task", "text", "secret", "same"),
+    [
+        (lasting_task(), "Ohio", b"s" * 32, True),
+        (lasting_task(delta=1e-7), "Ohio", b"s" * 32, True),
+        (lasting_task(), "Utah", b"s" * 32, False),
+        (lasting_task(), "Ohio", b"t" * 32, False),
+        (lasting_task(population="guests"), "Ohio", b"s" * 32, False),
+    ],
+)
+def test_a_device_knows_its_texts_by_keyed_hashes(
+    task: Task, text: str, secret: bytes, *, same: bool
+) -> None:
+    """Equal for one text, question and secret; none for other tasks."""
+    first = Contributor(lasting_task(), _DIGEST, b"s" * 32).text_hash("Ohio")
+    found = Contributor(task, _DIGEST, secret).text_hash(text)
+
+    assert same == (first == found)
+    assert (32, 32) == (len(first), len(found))
+    assert b"" == Contributor(kind_task("rappor"), _DIGEST, secret).text_hash(text)
 
 
 _RNG = np.random.default_rng(1)

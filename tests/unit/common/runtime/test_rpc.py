@@ -100,15 +100,36 @@ def test_an_internal_error_reveals_nothing(caplog: pytest.LogCaptureFixture) -> 
     assert (grpc.StatusCode.NOT_FOUND, "there is no such task") == (status, sentence)
 
 
-async def test_a_message_that_is_too_large_is_refused_for_good() -> None:
-    """The status in gRPC is that of an overloaded service, but no retry can help."""
+async def _repeater(listen: str) -> tuple[grpc.aio.Server, str]:
+    """Start a server that repeats messages of up to two mebibytes, and return its address."""
     repeat: Any = grpc.unary_unary_rpc_method_handler(_repeat)
     server = grpc.aio.server(options=[("grpc.max_receive_message_length", 2 * _MIB)])
     server.add_generic_rpc_handlers(
         (grpc.method_handlers_generic_handler("Repeater", {"Repeat": repeat}),)
     )
-    address = bind(server, "127.0.0.1:0", None)
+    address = bind(server, listen, None)
     await server.start()
+    return server, address
+
+
+@pytest.mark.parametrize("variable", ["grpc_proxy", "https_proxy", "http_proxy"])
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2", "localhost", "[::1]", "unix"])
+async def test_no_proxy_is_asked_for_this_machine(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, variable: str, host: str
+) -> None:
+    """Here nothing listens at the proxy's address; others go through it as before."""
+    monkeypatch.setenv(variable, "http://127.0.0.1:9")
+    listen = f"unix:{tmp_path / 'söcket😀'}" if host == "unix" else f"{host}:0"
+    server, address = await _repeater(listen)
+    async with open_channel(address, "analyzer", None) as channel:
+        call: Any = channel.unary_unary("/Repeater/Repeat")
+        assert b"short" == await reply(call(b"short", timeout=10), "the analyzer")
+    await server.stop(None)
+
+
+async def test_a_message_that_is_too_large_is_refused_for_good() -> None:
+    """The status in gRPC is that of an overloaded service, but no retry can help."""
+    server, address = await _repeater("127.0.0.1:0")
     async with open_channel(address, "analyzer", None, receive_limit=_MIB) as channel:
         call: Any = channel.unary_unary("/Repeater/Repeat")
         assert b"short" == await reply(call(b"short"), "the analyzer")
@@ -125,7 +146,7 @@ async def _repeat(request: bytes, _context: object) -> bytes:
 
 async def _failure(address: str, authority: bytes) -> str:
     """Return the message of a call that cannot reach the analyzer."""
-    channel = open_channel(address, "analyzer", authority)
+    channel: Any = open_channel(address, "analyzer", authority)
     try:
         with pytest.raises(PeerError) as caught:
             await reply(channel.unary_unary("/some/Call")(b"", timeout=20), "the analyzer")
