@@ -21,7 +21,7 @@ from deploy.planning.frontier import Frontier
 from deploy.planning.ordered_design import ordered_designs
 from deploy.planning.requirements import Requirements
 from deploy.planning.search import approximate_mse, search_protocols
-from deploy.planning.signed_design import signed_designs
+from deploy.planning.signed_design import approximate_signed_mse
 from deploy.planning.value_design import ValueDesign, value_design
 
 _ILLUSTRATION: Final = "an illustration, not a guarantee: half of all users collude"
@@ -120,20 +120,19 @@ def _binding(frontier: Frontier, best: Design) -> tuple[str, ...]:
     """
     Return the names of the constraints that limit the approximate error.
 
-    Clusters have no approximation: their finite caps are relaxed, and clusters planned again.
+    Those of clusters are their finite caps; their predicted errors are compared.
     """
     if best.protocol == "signed":
         caps = ("messages_cap", "bytes_cap", "influence_cap")
-        finite = [name for name in caps if math.isfinite(getattr(frontier.target, name))]
+        now = approximate_signed_mse(frontier.target)
         relaxed = [
             name.replace("_", " ")
-            for name in finite
-            if signed_designs(
-                dataclasses.replace(
-                    frontier.target, **{name: _RELAXATION * getattr(frontier.target, name)}
-                )
-            )[0].mse
-            < _BINDING_RATIO * best.mse
+            for name in caps
+            if math.isfinite(cap := getattr(frontier.target, name))
+            and approximate_signed_mse(
+                dataclasses.replace(frontier.target, **{name: _RELAXATION * cap})
+            )
+            < _BINDING_RATIO * now
         ]
         noisy = ["local cap"] if math.isfinite(best.local_epsilon) else []
         return ("central epsilon", *relaxed, *noisy)

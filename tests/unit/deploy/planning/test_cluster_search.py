@@ -129,7 +129,7 @@ def test_the_model_gives_the_gradient_of_its_delta() -> None:
     direction = rates * np.linspace(0.5, 1.5, len(rates))
     above, below = (delta_of(rates + step * direction, 1.0)[0] for step in (0.003, -0.003))
 
-    assert gradient @ direction == pytest.approx((above - below) / 0.006, rel=0.01)
+    assert gradient() @ direction == pytest.approx((above - below) / 0.006, rel=0.01)
 
 
 def test_the_script_makes_a_law_as_good_as_the_shipped_one() -> None:
