@@ -25,7 +25,8 @@ from deploy.audit.report.report_table import show_report, show_self_tests
 from deploy.audit.runner import AuditRun, Progress
 from deploy.audit.scenario import AuditSubject, SampleSizes
 from deploy.audit.scenarios import SCENARIOS
-from deploy.datasets.catalogue import IPUMS_1940_CITY, load
+from deploy.datasets.catalogue import load
+from deploy.datasets.names import IPUMS_1940_CITY
 from deploy.tasks import drafts as draft_file
 from deploy.tasks.demo_task import DEMO_PARAMETERS, closing_draft
 from deploy.terminal.console import show_in_browser

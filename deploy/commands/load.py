@@ -3,26 +3,22 @@
 import asyncio
 import math
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from common.errors import PlanError
-from deploy.clients.people import read_tokens
+from common.errors import UsageError
 from deploy.commands import options
-from deploy.datasets.catalogue import IPUMS_1940_CITY
-from deploy.load import report
-from deploy.load import target as targets
-from deploy.load.behaviour import NAMES, shares_from
-from deploy.load.plan import LoadPlan, Mode, Pattern, TargetKind, check_options, ramp_from
-from deploy.load.run import execute
-from deploy.load.users import SealedUsers
+from deploy.datasets.names import IPUMS_1940_CITY
+from deploy.load.choices import NAMES, Mode, Pattern, TargetKind
 from deploy.terminal.console import terminal
 from deploy.terminal.escape import escaped
 from deploy.terminal.files import check_folder
 from deploy.terminal.help_examples import example
 from deploy.terminal.json_output import print_json
 
+if TYPE_CHECKING:
+    from deploy.load import report
 app = typer.Typer()
 
 _DEFAULT_USERS = 1000
@@ -124,8 +120,16 @@ def load(
         close: Close the batch at the end if it has enough users.
         metrics: A service's metrics, PARTY=http://HOST:PORT/metrics; repeatable.
     """
+    from deploy.clients.people import read_tokens
+    from deploy.load import report
+    from deploy.load import target as targets
+    from deploy.load.behaviour import shares_from
+    from deploy.load.plan import LoadPlan, check_options, ramp_from
+    from deploy.load.run import execute
+    from deploy.load.users import SealedUsers
+
     if (shuffler is not None) + local + sink != 1:
-        raise PlanError("choose a target: --shuffler ADDRESS with a task, --local, or --sink")
+        raise UsageError("choose a target: --shuffler ADDRESS with a task, --local, or --sink")
     kind: TargetKind = "local" if local else "sink" if sink else "services"
     sources = {name: context.get_parameter_source(name) for name in context.params}
     given = [name for name, source in sources.items() if source and source.name != "DEFAULT"]
@@ -195,8 +199,10 @@ def load(
     print_report(finished, json=json)
 
 
-def print_report(finished: report.LoadReport, *, json: bool) -> None:
+def print_report(finished: "report.LoadReport", *, json: bool) -> None:
     """Print a run's report; raise the run's failure, or Exit if a count is wrong."""
+    from deploy.load import report
+
     if json:
         print_json(report.as_json(finished))
     else:

@@ -5,32 +5,25 @@ import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from analyzer.budgets import BudgetedRelease
-from common.errors import SettingsError
+from common.errors import SettingsError, UsageError
 from common.messages.ledger_entry import LedgerEntry
 from common.runtime.clock import SystemClock
-from common.task.draft import TaskDraft
 from common.task.specs import check_int_range
-from common.task.task import Task
 from common.version import VERSION
-from deploy.clients.analyzer import OperatorClient
 from deploy.commands import options
-from deploy.commands.task import with_keys
-from deploy.pages.series_page import series_page
-from deploy.results.series import SeriesResults
-from deploy.tasks import forecast as forecasts
-from deploy.tasks import task_view
-from deploy.tasks.population_budgets import releases_to
-from deploy.tasks.schedule import Series, read_series
 from deploy.terminal.console import print_written, terminal
 from deploy.terminal.files import check_folder, write
 from deploy.terminal.help_examples import AT_ANALYZER, example
 from deploy.terminal.json_output import print_json
 
+if TYPE_CHECKING:
+    from common.task.draft import TaskDraft
+    from deploy.clients.analyzer import OperatorClient
+    from deploy.tasks.schedule import Series
 app = typer.Typer()
 series_app = typer.Typer(
     help="Recurring collections: a draft with a schedule, and a task for each round.",
@@ -73,9 +66,14 @@ def publish(
     Safe to repeat: run it from a timer. A missed round is reported and never published late. The
     first is refused if the population's budgets do not last for all rounds.
     """
+    from common.task.draft import TaskDraft
+    from deploy.clients.analyzer import OperatorClient
+    from deploy.commands.task import with_keys
+    from deploy.tasks.schedule import read_series
+
     series = read_series(template)
     if token_key and "{round}" not in token_key:
-        raise SettingsError("--token-key must contain {round}: each round needs a key of its own")
+        raise UsageError("--token-key must contain {round}: each round needs a key of its own")
 
     def complete(number: int) -> TaskDraft:
         own_key = Path(token_key.replace("{round}", str(number))) if token_key else None
@@ -103,7 +101,7 @@ def publish(
 
 
 async def publish_due(
-    series: Series, complete: Callable[[int], TaskDraft], now: float, operator: OperatorClient
+    series: "Series", complete: "Callable[[int], TaskDraft]", now: float, operator: "OperatorClient"
 ) -> dict[str, Any]:
     """
     Publish the round that is open at `now` unless it has a task, and return a report for JSON.
@@ -111,6 +109,10 @@ async def publish_due(
     `complete` returns a round's draft with others' keys. Raises BudgetError before the first round
     if the budgets do not last, and TaskError as in `Series.rounds`.
     """
+    from deploy.tasks import forecast as forecasts
+    from deploy.tasks import task_view
+    from deploy.tasks.population_budgets import releases_to
+
     rounds, number = series.rounds(await operator.tasks(), now), series.open_round(now)
     current = next((each for each in rounds if each.number == number), None)
     digest, done, warning = None, "has ended" if number else "has not started", ""
@@ -154,6 +156,13 @@ def forecast(
     Costs are composed; a device's caps are the default ones. Needs no service. With --analyzer and
     --token-file it counts the population's releases so far, and only the rounds to come.
     """
+    from analyzer.budgets import BudgetedRelease
+    from deploy.clients.analyzer import OperatorClient
+    from deploy.tasks import forecast as forecasts
+    from deploy.tasks import task_view
+    from deploy.tasks.population_budgets import releases_to
+    from deploy.tasks.schedule import read_series
+
     series, spent = read_series(template), list[BudgetedRelease]()
     now, rounds = SystemClock().now(), series.rounds([], 0.0)
     task = task_view.preview(series.draft, now=0.0)  # checks the draft
@@ -161,7 +170,7 @@ def forecast(
     check_int_range("users", users, series.draft.n_min, series.draft.target_size)
     if analyzer:
         if token_file is None:
-            raise SettingsError("--analyzer needs the operator's --token-file")
+            raise UsageError("--analyzer needs the operator's --token-file")
         connect = partial(OperatorClient.connect, analyzer, authority, token_file, certificate, key)
         rounds = series.rounds(options.ask(connect, OperatorClient.tasks), now)
         spent = options.ask(connect, partial(releases_to, series.draft.population))
@@ -190,6 +199,12 @@ def show(
     json: options.AsJson = False,
 ) -> None:
     """Print all rounds and the smoothed values."""
+    from common.task.task import Task
+    from deploy.clients.analyzer import OperatorClient
+    from deploy.pages.series_page import series_page
+    from deploy.results.series import SeriesResults
+    from deploy.tasks.schedule import read_series
+
     check_folder(html)
     series = read_series(template)
 

@@ -1,47 +1,26 @@
 """`shuffledp simulate` and `reproduce`: compare protocols, and repeat published experiments."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from common.errors import SettingsError
+from common.errors import SettingsError, UsageError
 from common.protocols import Kind, protocol_named, protocols_of
 from deploy.commands.options import AsJson, TaskKind, check_kinds, describe_options, parse_cap
-from deploy.datasets.catalogue import IPUMS_1940_CITY, SHIPPED
-from deploy.datasets.sample_people import people_of, sample_people
-from deploy.datasets.sources import dataset as read_dataset
-from deploy.simulate import table
-from deploy.simulate.experiments.key_value import key_value
-from deploy.simulate.experiments.projection import projection
-from deploy.simulate.experiments.rappor import exponential, states
-from deploy.simulate.plot import comparison, draw
-from deploy.simulate.populations import Population
-from deploy.simulate.sweep import Sweep, run
-from deploy.simulate.sweep_row import Accounting
+from deploy.datasets.names import IPUMS_1940_CITY, SHIPPED
 from deploy.terminal.console import print_written, terminal
 from deploy.terminal.files import check_folder, write
 from deploy.terminal.help_examples import example
 from deploy.terminal.json_output import print_json
 
+if TYPE_CHECKING:
+    from deploy.simulate.populations import Population
 app = typer.Typer()
 
-EXPERIMENTS: Final[Mapping[str, Callable[[int, table.Progress], table.Report]]] = {
-    "rappor-states": states,
-    "rappor-50-states": partial(states, n_states=50),
-    "rappor-exponential": exponential,
-    "projection": projection,
-    "key-value": key_value,
-}
-_ACCOUNTINGS: Final[Mapping[str | None, tuple[Accounting, ...]]] = {
-    None: ("tight",),
-    "published": ("published",),
-    "tight": ("tight",),
-    "both": ("published", "tight"),
-}
 _EPSILONS: Final = tuple(round(0.1 * tenth, 1) for tenth in range(1, 11))
 _COMPARED: Final = ("murs", "hp-sdp", "mixdump", "od-hp")
 """Protocols that the OD-HP paper compares."""
@@ -134,12 +113,17 @@ def simulate(
             protocols and targets, with both accountings. Written to figureN.png and .svg, or to
             --plot.
     """
+    from deploy.simulate import table
+    from deploy.simulate.plot import comparison, draw
+    from deploy.simulate.sweep import Sweep, run
+    from deploy.simulate.sweep_row import ACCOUNTINGS
+
     kind, targets, names, source = task_kind, central_epsilon, protocol, dataset
     check_kinds(context, _KINDS)
     if figure_number not in {None, *_FIGURES}:
-        raise SettingsError(f"figure is {figure_number}; it must be 3, 4 or 5")
-    if accounting not in _ACCOUNTINGS:
-        raise SettingsError("accounting must be published, tight or both")
+        raise UsageError(f"figure is {figure_number}; it must be 3, 4 or 5")
+    if accounting not in ACCOUNTINGS:
+        raise UsageError("accounting must be published, tight or both")
     if figure_number is not None:
         data, epsilons = _FIGURES[figure_number]
         targets, names, source = targets or list(epsilons), names or list(_COMPARED), source or data
@@ -151,7 +135,7 @@ def simulate(
         protocols=_protocols(kind, names),
         central_epsilons=tuple(targets or [0.2]),
         delta=delta,
-        accounting=_ACCOUNTINGS[accounting],
+        accounting=ACCOUNTINGS[accounting],
         repeats=repeat,
         messages_cap=math.inf if messages_cap is None else messages_cap,
         local_cap=parse_cap(local_cap),
@@ -182,13 +166,17 @@ def _protocols(kind: Kind, names: list[str] | None) -> tuple[str, ...]:
         return _DEFAULTS.get(kind) or protocols_of(kind)
     for name in names:
         if not protocol_named(name).collects(kind):
-            raise SettingsError(f"the protocol {name} is not for {kind} data")
+            raise UsageError(f"the protocol {name} is not for {kind} data")
     return tuple(names)
 
 
 def _population(
     kind: Kind, source: str | None, column: str | None, users: int | None, buckets: int, seed: int
-) -> Population:
+) -> "Population":
+    from deploy.datasets.sample_people import people_of, sample_people
+    from deploy.datasets.sources import dataset as read_dataset
+    from deploy.simulate.populations import Population
+
     if kind == "categorical":
         data = read_dataset(source or IPUMS_1940_CITY, users, column=column)
         return Population.of_items(data, data.n_users if users is None else users)
@@ -199,7 +187,7 @@ def _population(
         source = "zipf:50000"  # random codes, with shares by Zipf's law
     if source is None:
         if column is not None:
-            raise SettingsError("--column needs a file; use --dataset")
+            raise UsageError("--column needs a file; use --dataset")
         return Population.of_values(sample_people(kind, users, seed))
     data = read_dataset(source, users, column=column)
     return Population.of_values(people_of(data, kind, users, seed), data.name)
@@ -225,8 +213,12 @@ def reproduce(
         seed: Random seed; the same seed repeats the run.
         plot: Write a figure under this name, as PNG and SVG.
     """
+    from deploy.simulate import table
+    from deploy.simulate.experiments.catalogue import EXPERIMENTS
+    from deploy.simulate.plot import draw
+
     if experiment not in EXPERIMENTS:
-        raise SettingsError(f"experiment must be one of: {', '.join(EXPERIMENTS)}")
+        raise UsageError(f"experiment must be one of: {', '.join(EXPERIMENTS)}")
     check_folder(plot)
     console = terminal(stderr=json)
     with table.progress_bar(console) as progress:

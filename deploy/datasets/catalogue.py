@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Final
 
 import numpy as np
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 from common.errors import TaskError
 from common.task.specs import MAX_DOMAIN_SIZE, check_int_range
 from deploy.datasets import files
+from deploy.datasets.names import SHIPPED
 
 MAX_PEOPLE: Final = 10**9 - 1
 """Largest population that numpy's hypergeometric distribution accepts."""
@@ -62,19 +62,6 @@ class Dataset:
         """Raise TaskError unless n_users people can be drawn without replacement."""
         if not 1 <= n_users <= self.n_users:
             raise TaskError(f"users is {n_users}; for {self.name} it must be 1 to {self.n_users}")
-
-
-IPUMS_1940_CITY: Final = "ipums1940_city"
-COVID_US_STATES: Final = "covid_us_states"
-
-SHIPPED: Final = MappingProxyType(
-    {
-        IPUMS_1940_CITY: "City of residence, 1940 census, 1 % sample (IPUMS)",
-        "kosarak_prefix": "One page per visitor, first 36,682 visits of Kosarak",
-        "kosarak_reconstructed": "RECONSTRUCTED, not real: one page per visitor, scale of Kosarak",
-        COVID_US_STATES: "Confirmed COVID-19 cases by US state, until 18 April 2021",
-    }
-)
 
 
 def load(name: str) -> Dataset:

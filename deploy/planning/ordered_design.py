@@ -7,15 +7,17 @@ import numpy as np
 
 from common.accounting.composition import composed_epsilon
 from common.accounting.epsilon_search import gaussian_mu
+from common.accounting.guarantees import PrivacyParameters
 from common.errors import PlanError, TaskError
 from common.mechanisms.hierarchy import Hierarchy
+from common.mechanisms.reduction import MatchCountReduction
 from common.mechanisms.weights import ResponseWeights
 from common.task.domain_spec import hierarchy_sizes
 from common.task.dummy_spec import DummySpec
 from common.task.task import envelope_bytes
 from deploy.planning.calibration import least_noise, log_excess
 from deploy.planning.design import within_caps
-from deploy.planning.requirements import Requirements, item_report
+from deploy.planning.requirements import Progress, Requirements, item_report
 from deploy.planning.search import search_protocols, tight_design
 from deploy.planning.shuffler_noise import CLAIM_ROOM
 from deploy.planning.value_design import ValueDesign
@@ -33,7 +35,9 @@ _ROOM: Final = 1.02
 """Factor on the dummies of a Gaussian approximation, for a first try that mostly holds."""
 
 
-def ordered_designs(target: Requirements) -> tuple[list[ValueDesign], dict[str, str]]:
+def ordered_designs(
+    target: Requirements, progress: Progress
+) -> tuple[list[ValueDesign], dict[str, str]]:
     """
     Return the design of each protocol by the error of a prefix, and why the others have none.
 
@@ -42,6 +46,7 @@ def ordered_designs(target: Requirements) -> tuple[list[ValueDesign], dict[str, 
     second for each level.
     """
     designs, left_out, useful_mse = list[ValueDesign](), dict[str, str](), math.inf
+    progress("hierarchy")
     try:
         hierarchy = hierarchy_design(target)
     except PlanError as error:
@@ -49,7 +54,7 @@ def ordered_designs(target: Requirements) -> tuple[list[ValueDesign], dict[str, 
     else:
         designs.append(hierarchy)
         useful_mse = _WORSE * hierarchy.mse / _prefix_factor(target)
-    _, flat, others = search_protocols(target, useful_mse)
+    _, flat, others = search_protocols(target, progress, useful_mse)
     designs += [ValueDesign.of(design.draft, target, note=design.note) for design in flat]
     return sorted(designs, key=lambda design: design.mse), left_out | others
 
@@ -129,6 +134,25 @@ def _approximate(fan_out: int, target: Requirements) -> tuple[float, float, floa
     return (error if fits else math.inf), dummies, messages
 
 
+def _log_excess_of_levels(fan_out: int, dummies: float, target: Requirements) -> float:
+    """Estimate ln(μ / target μ) as if every level had the loss of the lowest one."""
+    sizes = hierarchy_sizes(target.domain_size // target.groups, fan_out, target.groups)
+    lowest = PrivacyParameters(
+        reduction=MatchCountReduction.for_weights(
+            answers=sizes[-1], weights=ResponseWeights.for_epsilon(math.inf), hashed=False
+        ),
+        local_epsilon=math.inf,
+        dummies=DummySpec.by_level(dummies, sizes).each_level[-1],
+        delta=target.delta,
+        assumed_honest_fraction=target.honest_fraction,
+    )
+    release = lowest.release_of(target.n_min, target.honest, target.honest)
+    epsilon = composed_epsilon([release] * len(sizes) * target.rounds, target.delta)
+    goal = target.central_epsilon / CLAIM_ROOM
+    mu, goal_mu = (gaussian_mu(each, target.delta) for each in (epsilon, goal))
+    return min(max(math.log(mu / goal_mu), -_MAX_STEP), _MAX_STEP)
+
+
 def _calibrated(fan_out: int, dummies: float, target: Requirements) -> ValueDesign:
     """
     Return the design with nearly the fewest dummies per user that meet the target exactly.
@@ -154,7 +178,8 @@ def _calibrated(fan_out: int, dummies: float, target: Requirements) -> ValueDesi
         mu = gaussian_mu(epsilon, target.delta)
         return design, log_excess(mu, goal_mu, meets=epsilon <= goal)
 
-    best = least_noise(attempt, start=0.0, slack=_SLACK, max_step=_MAX_STEP)
+    start = -_log_excess_of_levels(fan_out, dummies, target) - _SLACK / 2
+    best = least_noise(attempt, start=start, slack=_SLACK, max_step=_MAX_STEP)
     if best is None:
         raise PlanError(
             f"hierarchy cannot meet a central epsilon of {target.central_epsilon:g} with "

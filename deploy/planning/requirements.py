@@ -2,9 +2,9 @@
 
 import dataclasses
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from common.accounting.composition import MIN_COMPOSED_DELTA
 from common.accounting.epsilon_search import MAX_EPSILON
@@ -18,10 +18,10 @@ from common.task.domain_spec import group_count
 from common.task.draft import TaskDraft
 from common.task.specs import MAX_DOMAIN_SIZE
 from common.task.task import MAX_LOCAL_EPSILON, MAX_USERS, MIN_DELTA, envelope_bytes, honest_share
+from deploy.planning.choices import Prefix, Trust
 
-Prefix = Literal["average", "worst"]
-Trust = Literal["shuffler-dummies", "anonymity", "none"]
-
+Progress = Callable[[str], None]
+"""Function that receives the name of the protocol to be planned next."""
 MIN_CENTRAL_EPSILON: Final = 1e-6
 """Least ε; below it, reports carry no usable signal with any number of users."""
 MIN_VALUE_EPSILON: Final = 0.01

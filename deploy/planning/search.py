@@ -29,7 +29,7 @@ from deploy.planning.frontier import (
     SearchPoint,
     Tightness,
 )
-from deploy.planning.requirements import Requirements
+from deploy.planning.requirements import Progress, Requirements
 from deploy.planning.shuffler_noise import (
     MARGIN,
     SHUFFLER_PROTOCOLS,
@@ -137,7 +137,7 @@ def _aue(target: Requirements) -> Design:
 
 
 def search_protocols(
-    target: Requirements, useful_mse: float = math.inf
+    target: Requirements, progress: Progress, useful_mse: float = math.inf
 ) -> tuple[Frontier, list[Design], dict[str, str]]:
     """
     Return the calibrated frontier and the best design of each protocol, the best of all first.
@@ -152,6 +152,7 @@ def search_protocols(
     designs: list[Design] = []
     left_out = dict[str, str]()
     for point in first:
+        progress(point.protocol)
         if point.mse > _FAR_FACTOR * useful_mse:
             left_out[point.protocol] = (
                 f"its mean squared error of a share would be about {point.mse:.2g}; another "
@@ -164,6 +165,7 @@ def search_protocols(
         designs += _search_protocol(frontier, point.protocol, most)
     if target.trust == "shuffler-dummies":
         designs += shuffler_designs(target)
+    progress("signed")
     least = min((design.mse for design in designs if _allowed(design)), default=math.inf)
     try:
         designs += signed_designs(target, min(useful_mse, CLOSE_ENOUGH * least))[:1]

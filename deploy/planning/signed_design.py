@@ -34,9 +34,7 @@ def signed_designs(target: Requirements, useful_mse: float = math.inf) -> list[D
         dataclasses.replace(clusters, useful_noise=(useful_mse - alone.mse) / per_noise)
     )
     return [
-        dataclasses.replace(
-            alone, dummies=DummySpec(law="clusters", per_user=0, clusters=clusters)
-        )
+        dataclasses.replace(alone, dummies=DummySpec(law="clusters", per_user=0, clusters=clusters))
         for clusters in found
     ]
 

@@ -1,10 +1,9 @@
 """Simulate protocols × targets × repeats on all cores; each repeat has its own seed."""
 
 import dataclasses
-import multiprocessing
 import os
 from collections.abc import Callable, Generator, Iterator
-from concurrent.futures import Executor, ProcessPoolExecutor
+from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -13,9 +12,9 @@ from typing import Any, Final, TypeVar
 
 from analyzer.task_builder import complete
 from common.accounting.guarantees import published_claim
-from common.crypto.hpke_pool import end_with_parent
 from common.errors import ShuffleDpError
 from common.protocols import ITEM_KINDS
+from common.runtime.worker_pool import worker_pool
 from common.task.task import Task
 from deploy.planning.design import NOT_AMPLIFIED, Design
 from deploy.planning.ordered_design import ordered_design
@@ -120,9 +119,8 @@ def _processes() -> Generator[Executor]:
     # OpenBLAS reads its variable when it is loaded, in the workers.
     before = os.environ.get(_BLAS_THREADS)
     os.environ[_BLAS_THREADS] = "1"
-    context = multiprocessing.get_context("spawn")
     try:
-        with ProcessPoolExecutor(mp_context=context, initializer=end_with_parent) as pool:
+        with worker_pool() as pool:
             yield pool
     finally:
         if before is None:

@@ -3,7 +3,7 @@
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from common.messages.guarantee import REPLACE_ONE
 from common.protocols import ITEM_KINDS
@@ -13,6 +13,13 @@ from deploy.simulate.baselines import CentralErrors
 from deploy.simulate.populations import Population
 
 Accounting = Literal["published", "tight"]
+ACCOUNTINGS: Final[Mapping[str | None, tuple[Accounting, ...]]] = {
+    None: ("tight",),
+    "published": ("published",),
+    "tight": ("tight",),
+    "both": ("published", "tight"),
+}
+"""Accountings to compare, by the option; tight ones by default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -96,16 +96,37 @@ def test_every_listed_command_is_defined_under_its_name() -> None:
     assert "--install-completion" in help_text("shuffledp")
 
 
+_OFFENDERS: Final = (
+    "[name for name in ('numpy', 'grpc', 'scipy', 'pydantic') if name in sys.modules]"
+)
+
+
+def _run(program: str, *arguments: str) -> str:
+    outcome = subprocess.run(
+        [sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=True
+    )
+    return outcome.stdout.strip()
+
+
 def test_help_and_version_import_no_command() -> None:
     """Both answer at once: no arithmetic library is loaded for them."""
     program = (
         "import sys; from typer.testing import CliRunner; from deploy.cli import app; "
         "run = lambda option: CliRunner().invoke(app, [option]).stdout; "
         "assert run('--version').startswith('shuffledp 0.') and 'Commands' in run('--help'); "
-        "print([name for name in ('numpy', 'grpc', 'scipy', 'pydantic') if name in sys.modules])"
+        f"print({_OFFENDERS})"
     )
-    outcome = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
+    assert "[]" == _run(program)
 
-    assert "[]" == outcome.stdout.strip()
+
+def test_no_command_loads_arithmetic_for_its_help() -> None:
+    """The help of every command and group loads neither numpy, scipy nor gRPC."""
+    program = (
+        "import sys; from typer.testing import CliRunner; from deploy.cli import app\n"
+        "for name in sys.argv[1:]:\n"
+        "    outcome = CliRunner().invoke(app, [*name.split()[1:], '--help'])\n"
+        "    assert outcome.exit_code == 0, name\n"
+        "    assert not {'numpy', 'scipy', 'grpc'} & sys.modules.keys(), name\n"
+        "print('done')"
+    )
+    assert "done" == _run(program, *COMMANDS)
