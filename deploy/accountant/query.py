@@ -20,12 +20,13 @@ from common.mechanisms.reduction import MatchCountReduction
 from common.messages.guarantee import REPLACE_ONE, Guarantee
 from common.runtime.validation import STRICT, validated
 from common.task.dummy_spec import DummySpec
-from deploy.accountant.mechanism_names import HASHED, MECHANISMS
 from deploy.tasks.value_parser import parse_numbers
 
 Subject = MatchCountReduction | general_blanket.BlanketPair
 
 _BLANKET: Final = "privacy blanket, general form, rounded up ([BBGN19]; common/accounting)"
+_HASHED: Final = {"grr": False, "local-hashing": True}
+"""Mechanisms with an alphabet, and whether they hash values."""
 _OF_EPSILON: Final[Mapping[str, Callable[[float], Subject]]] = {
     "symmetric-unary": randomizers.symmetric_unary,
     "optimized-unary": randomizers.optimized_unary,
@@ -38,6 +39,7 @@ _BOUNDS: Final[Mapping[type, tuple[Callable[..., float], Callable[..., float]]]]
     general_blanket.BlanketPair: (general_blanket.blanket_epsilon, general_blanket.blanket_delta),
 }
 """Functions for ε at a δ and for δ at an ε, by type of the randomizer."""
+MECHANISMS: Final = (*_HASHED, *_OF_EPSILON, "rappor")
 _DISTRIBUTION_RULE: Final = (
     "a distribution of random dummies must be binomial:TRIALS,PROBABILITY, poisson:MEAN, "
     "negative-binomial:R,MEAN or groups:SIZE,TRIALS,PROBABILITY"
@@ -124,7 +126,7 @@ class Query:
         mechanism = "local-hashing" if self.kind == "olh" else self.kind
         if mechanism not in MECHANISMS:
             raise AccountingError(f"unknown mechanism; the mechanisms are {', '.join(MECHANISMS)}")
-        if mechanism not in HASHED and (self.k is not None or self.coll is not None):
+        if mechanism not in _HASHED and (self.k is not None or self.coll is not None):
             raise AccountingError(
                 f"{mechanism} has neither an alphabet nor a collision probability; remove them"
             )
@@ -148,7 +150,7 @@ class Query:
                 f"{mechanism} needs the size of its alphabet: --alphabet, or k in a file"
             )
         return MatchCountReduction.for_epsilon(
-            answers=self.k, local_epsilon=self.eps_l, hashed=HASHED[mechanism], collision=self.coll
+            answers=self.k, local_epsilon=self.eps_l, hashed=_HASHED[mechanism], collision=self.coll
         )
 
     @cached_property
@@ -234,7 +236,7 @@ class Query:
         if self.delta is None:
             return {"compare": "bounds can be compared at a delta, but epsilon is given"}
         if isinstance(self.subject, general_blanket.BlanketPair):
-            names = ", ".join(HASHED)
+            names = ", ".join(_HASHED)
             return {"compare": f"bounds can be compared only for {names}, not for {self.kind}"}
         return {
             "epsilon_lower": epsilon_lower(self.subject, self.anonymity_set, self.delta),

@@ -7,7 +7,6 @@ from typing import Annotated
 import typer
 
 from common.errors import UsageError
-from deploy.accountant.mechanism_names import MECHANISMS
 from deploy.commands.options import AsJson, describe_options
 from deploy.terminal.console import terminal
 from deploy.terminal.help_examples import example
@@ -27,7 +26,11 @@ def account(
     context: typer.Context,
     *,
     mechanism: Annotated[
-        str, typer.Option(help=f"One of {', '.join(MECHANISMS)}.")
+        str,
+        typer.Option(
+            help="One of grr, local-hashing, symmetric-unary, optimized-unary, duchi, piecewise, "
+            "laplace, rappor."
+        ),
     ] = "local-hashing",
     users: int | None = None,
     alphabet: int | None = None,
@@ -72,7 +75,7 @@ def account(
         batch: Answer a JSON list of queries instead; see docs/theory/accounting.md.
     """
     from deploy.accountant import query_output
-    from deploy.accountant.query import Query, parse_distribution
+    from deploy.accountant.query import MECHANISMS, Query, parse_distribution
     from deploy.tasks.value_parser import parse_numbers
 
     if batch is not None:

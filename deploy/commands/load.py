@@ -3,14 +3,13 @@
 import asyncio
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from common.errors import UsageError
 from deploy.commands import options
 from deploy.datasets.names import IPUMS_1940_CITY
-from deploy.load.choices import NAMES, Mode, Pattern, TargetKind
 from deploy.terminal.console import terminal
 from deploy.terminal.escape import escaped
 from deploy.terminal.files import check_folder
@@ -50,17 +49,20 @@ def load(
     ] = None,
     dataset: str = IPUMS_1940_CITY,
     seed: Annotated[int | None, typer.Option(min=0)] = None,
-    mode: Mode = "users",
+    mode: Literal["users", "bulk"] = "users",
     rate: Annotated[float | None, typer.Option(min=_MIN, max=1e9)] = None,
     concurrency: Annotated[int | None, typer.Option(min=1, max=100_000)] = None,
-    pattern: Pattern = "steady",
+    pattern: Literal["steady", "burst"] = "steady",
     burst: Annotated[int, typer.Option(min=1)] = 100,
     ramp: str | None = None,
     step_seconds: Annotated[float, typer.Option(min=_MIN, max=_MAX_SECONDS)] = 10.0,
     p99_limit: Annotated[float, typer.Option(min=_MIN)] = math.inf,
     misbehaving: Annotated[
         str,
-        typer.Option(help=f"Share of users who misbehave: 0.1, or malformed=0.02,… ({NAMES})."),
+        typer.Option(
+            help="Share of users who misbehave: 0.1, or malformed=0.02,… (duplicate, flooding, "
+            "conflict, malformed, oversized, dropping)."
+        ),
     ] = "0",
     processes: Annotated[int, typer.Option(min=1, max=256)] = 1,
     patience: Annotated[float, typer.Option(min=0, max=_MAX_SECONDS)] = 120.0,
@@ -130,7 +132,9 @@ def load(
 
     if (shuffler is not None) + local + sink != 1:
         raise UsageError("choose a target: --shuffler ADDRESS with a task, --local, or --sink")
-    kind: TargetKind = "local" if local else "sink" if sink else "services"
+    kind: Literal["services", "local", "sink"] = (
+        "local" if local else "sink" if sink else "services"
+    )
     sources = {name: context.get_parameter_source(name) for name in context.params}
     given = [name for name, source in sources.items() if source and source.name != "DEFAULT"]
     check_options(kind, mode, pattern, given)

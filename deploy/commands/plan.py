@@ -3,11 +3,11 @@
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
 import typer
 
-from common.errors import PlanError, UsageError
+from common.errors import UsageError
 from common.messages.guarantee import default_delta, rounded_up
 from common.protocols import Kind
 from common.runtime.clock import SystemClock
@@ -19,15 +19,10 @@ from deploy.commands.options import (
     describe_options,
     parse_cap,
 )
-from deploy.planning.choices import Prefix, Trust
 from deploy.terminal.console import print_written, terminal
 from deploy.terminal.files import check_folder, write
 from deploy.terminal.help_examples import example
 from deploy.terminal.json_output import print_json
-
-if TYPE_CHECKING:
-    from common.task.domain_spec import EdgesSpec
-    from deploy.planning.requirements import Requirements
 
 app = typer.Typer()
 
@@ -71,7 +66,7 @@ def plan(
     spacing: Literal["equal", "logarithmic"] = "equal",
     unit: str = "",
     breakdown: str = "",
-    prefix: Prefix = "average",
+    prefix: Literal["average", "worst"] = "average",
     encoding: Literal["text", "code", "hash"] = "text",
     code_bytes: int = 8,
     n_min: int | None = None,
@@ -83,7 +78,7 @@ def plan(
     rounds: int = 1,
     honest_fraction: float = 1.0,
     population: str = "",
-    trust: Trust = "anonymity",
+    trust: Literal["shuffler-dummies", "anonymity", "none"] = "anonymity",
     head: str = "0.05",
     max_mse: float = math.inf,
     output: Path | None = None,
@@ -126,10 +121,11 @@ def plan(
         output: Write a draft for `shuffledp task create`.
     """
     from common.mechanisms.hashing.local_hashing import most_seeds
-    from common.task.domain_spec import group_count
+    from common.task.domain_spec import EdgesSpec, group_count
     from common.task.draft import NumberDraft, OpenDraft, PairDraft
     from deploy.planning import plan_view
     from deploy.planning.planner import plan as find_plan
+    from deploy.planning.requirements import Requirements
     from deploy.tasks.value_parser import parse_breakdown, parse_numbers
 
     check_folder(output)
@@ -142,7 +138,10 @@ def plan(
     if breakdown:
         fields["breakdown"] = parse_breakdown(breakdown)
     if task_kind == "ordered":
-        fields["edges"] = _edges(low, high, spacing=spacing, unit=unit, buckets=size)
+        if low is None or high is None:
+            absent = "--low" if low is None else "--high"
+            raise UsageError(f"{absent} is missing: an end of the range of the buckets")
+        fields["edges"] = EdgesSpec(spacing=spacing, buckets=size, unit=unit, low=low, high=high)
     elif task_kind == "open":
         fields["open"] = OpenDraft(encoding=encoding, code_bytes=code_bytes)
     elif task_kind in _RANGED:
@@ -151,7 +150,7 @@ def plan(
         pairs = task_kind == "key-value"
         fields |= {"pairs": PairDraft(**ends)} if pairs else {"numbers": NumberDraft(**ends)}
     groups = group_count(fields.get("breakdown"))
-    target = _requirements(
+    target = Requirements(
         kind=task_kind,
         n_users=users,
         n_min=users if n_min is None else n_min,
@@ -188,23 +187,3 @@ def plan(
     for sentence in (text for text, given in defaults.items() if given is None):
         console.print(sentence, style="dim", highlight=False)
     print_written([output], console)
-
-
-def _edges(low: float | None, high: float | None, **fields: Any) -> "EdgesSpec":  # noqa: ANN401  # of EdgesSpec
-    """Return the edges of buckets; raise UsageError if an end of their range is missing."""
-    from common.task.domain_spec import EdgesSpec
-
-    if low is None or high is None:
-        absent = "--low" if low is None else "--high"
-        raise UsageError(f"{absent} is missing: an end of the range of the buckets")
-    return EdgesSpec(low=low, high=high, **fields)
-
-
-def _requirements(**fields: Any) -> "Requirements":  # noqa: ANN401  # of Requirements
-    """Return the requirements; raise UsageError if an option breaks a rule."""
-    from deploy.planning.requirements import Requirements
-
-    try:
-        return Requirements(**fields)
-    except PlanError as error:
-        raise UsageError(str(error)) from error

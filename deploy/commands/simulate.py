@@ -79,7 +79,7 @@ def simulate(
     users: int | None = None,
     buckets: int = 1024,
     accounting: str | None = None,
-    repeat: Annotated[int, typer.Option(min=1)] = 3,
+    repeat: Annotated[int | None, typer.Option(min=1)] = None,
     messages_cap: float | None = None,
     local_cap: str = "none",
     seed: Annotated[int, typer.Option(min=0)] = 1,
@@ -100,7 +100,7 @@ def simulate(
         users: Number of people to use.  [all]
         buckets: Number of buckets, for ordered data.
         accounting: Bounds for parameters: published, tight or both; for categorical data.  [tight]
-        repeat: Collections per setting.
+        repeat: Collections per setting.  [5 to 30: more of small data]
         messages_cap: Maximum expected messages per user; for categorical and ordered data.  [5, or
             as many as a bound needs]
         local_cap: Maximum local epsilon of a report, or none.
@@ -130,13 +130,14 @@ def simulate(
         accounting, plot = "both", plot or Path(f"figure{figure_number}")
     for output in (plot, csv):
         check_folder(output)
+    people = _population(kind, source, column, users, buckets, seed)
     sweep = Sweep(
-        population=_population(kind, source, column, users, buckets, seed),
+        population=people,
         protocols=_protocols(kind, names),
         central_epsilons=tuple(targets or [0.2]),
         delta=delta,
         accounting=ACCOUNTINGS[accounting],
-        repeats=repeat,
+        repeats=repeat or people.usual_repeats,
         messages_cap=math.inf if messages_cap is None else messages_cap,
         local_cap=parse_cap(local_cap),
         seed=seed,
@@ -144,13 +145,13 @@ def simulate(
     )
     console = terminal(stderr=json)
     with table.progress_bar(console) as progress:
-        rows, people = run(sweep, progress), sweep.population
+        rows = run(sweep, progress)
     written = list[Path]()
     if csv is not None:
         write(csv, table.as_csv(rows))
         written.append(csv)
     if plot is not None:
-        title = f"{people.title}: {people.n_users:,} users, δ = {delta:g}, {repeat} repeats"
+        title = f"{people.title}: {people.n_users:,} users, δ = {delta:g}, {sweep.repeats} repeats"
         written += draw(comparison(rows), plot, title=title)
     print_written(written, console)
     if json:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping
+from enum import IntEnum
 from typing import Final
 
 import numpy as np
@@ -9,7 +10,26 @@ from numpy.typing import NDArray
 
 from common.errors import PlanError
 from common.messages.submission import Outcome
-from deploy.load.choices import MISBEHAVING, NAMES, Behaviour
+
+
+class Behaviour(IntEnum):
+    """The behaviour of one simulated user; prepared files store these numbers."""
+
+    HONEST = 0
+    """Submits once; retries with the same bytes until answered."""
+    DUPLICATE = 1
+    """Honest, then sends the same bytes once more."""
+    FLOODING = 2
+    """Honest, and sends FLOOD copies at once over one connection."""
+    CONFLICT = 3
+    """Honest, then sends other bytes under the same submission id."""
+    MALFORMED = 4
+    """Sends an envelope of the right length that does not open."""
+    OVERSIZED = 5
+    """Sends an envelope longer than the task's."""
+    DROPPING = 6
+    """Opens a connection and a call, and leaves before sending the envelope."""
+
 
 FLOOD: Final = 100
 """Number of copies that a flooding user sends."""
@@ -19,6 +39,10 @@ ENVELOPES: Final = np.array([1, 1, 1, 2, 1, 1, 0], dtype=np.int64)
 
 COUNTED: Final = (Behaviour.HONEST, Behaviour.DUPLICATE, Behaviour.FLOODING, Behaviour.CONFLICT)
 """Behaviours of users whose value must be counted once."""
+
+MISBEHAVING: Final = tuple(kind for kind in Behaviour if kind is not Behaviour.HONEST)
+NAMES: Final = ", ".join(kind.name.lower() for kind in MISBEHAVING)
+"""The misbehaviours, as `shares_from` reads them."""
 
 
 def shares_from(text: str) -> dict[Behaviour, float]:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,8 +11,12 @@ from numpy.typing import NDArray
 from common.errors import PlanError
 from common.runtime.access import CallKind
 from deploy.datasets.names import IPUMS_1940_CITY
-from deploy.load.choices import Behaviour, Mode, Pattern, TargetKind
+from deploy.load.behaviour import Behaviour
 from deploy.load.tally import Tally
+
+Mode = Literal["users", "bulk"]
+Pattern = Literal["steady", "burst"]
+TargetKind = Literal["services", "local", "sink"]
 
 _MIN_ACHIEVED: Final = 0.95
 """Share of the offered rate below which a ramp step fails, because a queue grows."""

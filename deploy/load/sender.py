@@ -17,7 +17,7 @@ from common.messages.submission import STORED_OUTCOMES, Outcome
 from common.runtime.rpc import open_channel, reply
 from common.wire.fields import MAX_MESSAGE_BYTES
 from common.wire.submissions import MAX_BULK_ENVELOPES, outcomes_from_wire
-from deploy.load.choices import Behaviour
+from deploy.load.behaviour import Behaviour
 from deploy.load.plan import LoadPlan
 from deploy.load.tally import Tally
 from deploy.load.users import SealedUsers

@@ -38,8 +38,7 @@ from deploy.clients.local_cluster import Cluster
 from deploy.clients.shuffler import ShufflerClient
 from deploy.datasets.sources import dataset
 from deploy.load.behaviour import assign, expected_answers
-from deploy.load.choices import TargetKind
-from deploy.load.plan import LoadPlan
+from deploy.load.plan import LoadPlan, TargetKind
 from deploy.load.sender import Destination
 from deploy.load.usage import SINK, page_from
 from deploy.tasks import drafts

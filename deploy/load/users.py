@@ -21,8 +21,7 @@ from common.protocols import ITEM_KINDS
 from common.runtime.worker_pool import worker_pool
 from common.task.task import SUBMISSION_ID_BYTES, Task
 from deploy.datasets.sources import dataset
-from deploy.load.behaviour import ENVELOPES, FLOOD, assign, is_counted
-from deploy.load.choices import Behaviour
+from deploy.load.behaviour import ENVELOPES, FLOOD, Behaviour, assign, is_counted
 from deploy.load.plan import LoadPlan
 from deploy.simulate.collection import draw_group_dummies
 from deploy.tasks.value_parser import sample_value, value_of

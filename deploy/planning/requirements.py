@@ -4,11 +4,11 @@ import dataclasses
 import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from common.accounting.composition import MIN_COMPOSED_DELTA
 from common.accounting.epsilon_search import MAX_EPSILON
-from common.errors import PlanError
+from common.errors import UsageError
 from common.mechanisms.base import Vector
 from common.mechanisms.hashing.finite_field import MAX_SEEDS
 from common.mechanisms.hashing.hashed_response import REPORT_DTYPE as HASHED_REPORT
@@ -18,8 +18,9 @@ from common.task.domain_spec import group_count
 from common.task.draft import TaskDraft
 from common.task.specs import MAX_DOMAIN_SIZE
 from common.task.task import MAX_LOCAL_EPSILON, MAX_USERS, MIN_DELTA, envelope_bytes, honest_share
-from deploy.planning.choices import Prefix, Trust
 
+Prefix = Literal["average", "worst"]
+Trust = Literal["shuffler-dummies", "anonymity", "none"]
 Progress = Callable[[str], None]
 """Function that receives the name of the protocol to be planned next."""
 MIN_CENTRAL_EPSILON: Final = 1e-6
@@ -79,7 +80,7 @@ class Requirements:
     """Further fields of the task's draft, such as labels, a population or the range of numbers."""
 
     def __post_init__(self) -> None:
-        """Raise PlanError if a field breaks a rule."""
+        """Raise UsageError if a field breaks a rule."""
         items = self.kind in ITEM_KINDS
         for option in dataclasses.fields(self):
             name, kinds = option.name.replace("_", "-"), _KINDS.get(option.name, (self.kind,))
@@ -179,9 +180,9 @@ class Requirements:
 
 
 def _require(holds: bool, rule: str) -> None:  # noqa: FBT001  # the condition to check
-    """Raise PlanError with the rule unless it holds."""
+    """Raise UsageError with the rule unless it holds."""
     if not holds:
-        raise PlanError(rule)
+        raise UsageError(rule)
 
 
 def item_report(*, hashed: bool) -> int:

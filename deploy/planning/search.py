@@ -5,13 +5,10 @@ import math
 from collections.abc import Mapping
 from typing import Any, Final
 
-from common.accounting.amplification import DeltaCurve
-from common.accounting.epsilon_search import gaussian_mu
-from common.accounting.guarantees import central_epsilon
 from common.errors import PlanError
 from common.task.dummy_spec import EXTRA_WEIGHT_SUM
 from common.task.task import MAX_LOCAL_EPSILON
-from deploy.planning.calibration import least_noise, log_excess
+from deploy.planning.calibration import least_noise
 from deploy.planning.design import (
     NOT_AMPLIFIED,
     USUAL_MESSAGES,
@@ -31,10 +28,9 @@ from deploy.planning.frontier import (
 )
 from deploy.planning.requirements import Progress, Requirements
 from deploy.planning.shuffler_noise import (
-    MARGIN,
     SHUFFLER_PROTOCOLS,
     approximate_shuffler_mse,
-    meets_target,
+    design_excess,
     shuffler_design,
     shuffler_designs,
 )
@@ -52,8 +48,6 @@ _SLACK: Final = 1e-3
 """A search ends when μ is within this share below its target, which costs .2 % of the error."""
 _SLACK_OF_ROUNDS: Final = 3e-3
 """The slack for several rounds, whose accounting is slow; it costs .6 % of the error."""
-_TOLERANCE: Final = 0.02
-"""Relative upward error of δ; it costs at most .1 % of μ."""
 _MAX_STEP: Final = 1.5
 """Largest step in ln μ before the target is bracketed."""
 _ONLY_CAPS: Final = 20.0
@@ -115,25 +109,28 @@ def _with_usual_cap(target: Requirements) -> Requirements:
 
 
 def _aue(target: Requirements) -> Design:
-    """Return aue's design with the least dummy probability, to within 0.1 %; or raise PlanError."""
+    """Return aue's design with the least dummy probability, to within 0.2 %; or raise PlanError."""
 
     def at(extra_weight: int) -> Design:
         dummies = each_item_dummies(extra_weight, target)
         return Design(protocol="aue", target=target, dummies=dummies)
 
-    high = EXTRA_WEIGHT_SUM // 2  # an item's noise is largest at probability one half
-    if not meets_target(at(high)):
+    def attempt(level: float) -> tuple[Design | None, float]:
+        # An item's noise is largest at probability one half.
+        weight = max(1, math.ceil(EXTRA_WEIGHT_SUM // 2 * math.exp(-2 * level)))
+        if level < 0:
+            return None, -math.inf
+        design = at(weight)
+        excess = design_excess(design)
+        return design, 0.0 if excess <= 0 and weight == 1 else excess
+
+    best = least_noise(attempt, start=0.0, slack=_SLACK, max_step=_MAX_STEP)
+    if best is None:
         raise PlanError(
             f"aue cannot meet a central epsilon of {target.central_epsilon:g} with "
             f"{target.honest} users"
         )
-    while high > 1 and meets_target(at(high // 2)):
-        high //= 2
-    low = high // 2
-    while high - low > max(1, high // 1000):
-        middle = (low + high) // 2
-        low, high = (low, middle) if meets_target(at(middle)) else (middle, high)
-    return at(high)
+    return best[0]
 
 
 def search_protocols(
@@ -254,7 +251,7 @@ def _calibrate(frontier: Frontier, point: SearchPoint) -> tuple[Design, float] |
         design = frontier.design(point, tightness)
         if design is None:  # this tightness needs more dummies than are allowed
             return None, -math.inf
-        excess = _log_excess(design)
+        excess = design_excess(design)
         if excess <= 0 and design == frontier.design(point, tightness + _ONLY_CAPS):
             excess = 0.0  # only the caps limit it
         return design, excess
@@ -266,25 +263,6 @@ def _calibrate(frontier: Frontier, point: SearchPoint) -> tuple[Design, float] |
     best = least_noise(attempt, start=start, slack=slack, max_step=_MAX_STEP)
     if best is None:
         noisiest = frontier.design(point, -_ONLY_CAPS)
-        if noisiest is not None and _log_excess(noisiest) <= 0:
+        if noisiest is not None and design_excess(noisiest) <= 0:
             best = (noisiest, -_ONLY_CAPS)
     return best
-
-
-def _log_excess(design: Design) -> float:
-    """Return ln(μ / target μ) of a design by exact accounting; at most 0 if it meets the target."""
-    parameters, target = design.parameters, design.target
-    if parameters.local_epsilon_of_all_rounds <= target.central_epsilon:
-        return -math.inf
-    anonymity_set = parameters.anonymity_set(target.n_min)
-    if target.rounds > 1:
-        epsilon = central_epsilon(parameters, parameters.release(anonymity_set))
-        mu = math.inf if math.isinf(epsilon) else gaussian_mu(epsilon, target.delta)
-        meets = epsilon <= target.central_epsilon
-    else:
-        curve = DeltaCurve(design.reduction, anonymity_set, (target.central_epsilon,), _TOLERANCE)
-        delta = curve(target.central_epsilon)
-        mu = gaussian_mu(target.central_epsilon, delta / MARGIN)
-        meets = delta <= MARGIN * target.delta
-    target_mu = gaussian_mu(target.central_epsilon, target.delta)
-    return log_excess(mu, target_mu, meets=meets)

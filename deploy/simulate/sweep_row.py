@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 from common.messages.guarantee import REPLACE_ONE
 from common.protocols import ITEM_KINDS
 from common.task.task import Task
-from deploy.simulate.accuracy import Repeat, Summary
+from deploy.simulate.accuracy import LEAST_REPEATS, Repeat, Summary
 from deploy.simulate.baselines import CentralErrors
 from deploy.simulate.populations import Population
 
@@ -65,7 +65,7 @@ class SweepRow:
         for name, summary in self.errors.items():
             error = f"{name}_se" if items else f"{name}_standard_error"
             fields[name] = summary.mean
-            fields[error] = summary.standard_error if len(repeats) > 1 else None
+            fields[error] = summary.standard_error if len(repeats) >= LEAST_REPEATS else None
         if items:
             mean, variance = task.shuffler.moments()
             fields |= {

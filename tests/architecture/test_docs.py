@@ -14,7 +14,7 @@ from common.mechanisms.base import MechanismRequest
 from common.protocols import PROTOCOLS
 from common.runtime.access import CALLS, Call, Caller
 from common.runtime.clock import SystemClock
-from deploy.accountant.mechanism_names import MECHANISMS
+from deploy.accountant.query import MECHANISMS
 from deploy.tasks import drafts, task_view
 from deploy.tasks.schedule import read_series
 from examples.subset_selection import SubsetSelection

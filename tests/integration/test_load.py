@@ -13,7 +13,7 @@ from common.crypto.signing import SignedTask
 from common.errors import PlanError, SettingsError
 from common.messages.submission import Outcome
 from deploy.cli import app
-from deploy.load.choices import MISBEHAVING
+from deploy.load.behaviour import MISBEHAVING
 from deploy.load.plan import LoadPlan, Ramp
 from deploy.load.report import LoadReport, ProgressBars, as_json
 from deploy.load.run import execute

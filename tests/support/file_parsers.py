@@ -21,7 +21,7 @@ from deploy.clients.people import read_tokens
 from deploy.commands.options import read_identity, read_shuffler_key
 from deploy.commands.profile import read_profile
 from deploy.datasets import files
-from deploy.load.choices import Behaviour
+from deploy.load.behaviour import Behaviour
 from deploy.load.plan import LoadPlan
 from deploy.load.users import SealedUsers, seal
 from deploy.results.candidates import read_candidates

@@ -9,7 +9,9 @@ import pytest
 import typer
 from typer.core import TyperGroup, TyperOption
 
+from deploy.accountant.query import MECHANISMS
 from deploy.cli import app
+from deploy.load.behaviour import NAMES
 from tests.support.commands import COMMANDS, ROOT, called, examples, help_text, words_of
 
 _HARD: Final = (
@@ -96,9 +98,8 @@ def test_every_listed_command_is_defined_under_its_name() -> None:
     assert "--install-completion" in help_text("shuffledp")
 
 
-_OFFENDERS: Final = (
-    "[name for name in ('numpy', 'grpc', 'scipy', 'pydantic') if name in sys.modules]"
-)
+_CHOOSING: Final = ("account", "load")
+_LIBRARIES: Final = ("numpy", "grpc", "scipy", "pydantic")
 
 
 def _run(program: str, *arguments: str) -> str:
@@ -108,13 +109,21 @@ def _run(program: str, *arguments: str) -> str:
     return outcome.stdout.strip()
 
 
+def test_help_names_all_choices_that_only_a_run_loads() -> None:
+    """Mechanisms of the accountant, and misbehaviours of a load run."""
+    account, load = (" ".join(help_text(f"shuffledp {name}").split()) for name in _CHOOSING)
+
+    assert f"One of {', '.join(MECHANISMS)}." in account
+    assert f"({NAMES})" in load
+
+
 def test_help_and_version_import_no_command() -> None:
     """Both answer at once: no arithmetic library is loaded for them."""
     program = (
         "import sys; from typer.testing import CliRunner; from deploy.cli import app; "
         "run = lambda option: CliRunner().invoke(app, [option]).stdout; "
         "assert run('--version').startswith('shuffledp 0.') and 'Commands' in run('--help'); "
-        f"print({_OFFENDERS})"
+        f"print([name for name in {_LIBRARIES} if name in sys.modules])"
     )
     assert "[]" == _run(program)
 

@@ -9,8 +9,7 @@ from typer.testing import CliRunner
 
 from common.errors import PlanError, SettingsError
 from deploy.cli import app
-from deploy.load.behaviour import assign, shares_from
-from deploy.load.choices import MISBEHAVING, Behaviour
+from deploy.load.behaviour import MISBEHAVING, Behaviour, assign, shares_from
 from deploy.load.plan import LoadPlan, Ramp, arrivals, ramp_from
 from deploy.load.tally import Tally
 

@@ -13,8 +13,7 @@ from common.errors import SettingsError, TaskError
 from common.mechanisms.registry import mechanism_of
 from common.messages.submission import unpack
 from deploy.datasets.sources import dataset
-from deploy.load.behaviour import ENVELOPES, FLOOD
-from deploy.load.choices import Behaviour
+from deploy.load.behaviour import ENVELOPES, FLOOD, Behaviour
 from deploy.load.plan import LoadPlan
 from deploy.load.users import SealedUsers, draw_values, seal
 from tests.support.tasks import PublishedTask, published
