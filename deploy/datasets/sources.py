@@ -11,6 +11,7 @@ from common.task.specs import MAX_DOMAIN_SIZE, check_int_range
 from deploy.datasets import catalogue, files
 from deploy.datasets.catalogue import MAX_PEOPLE, Dataset
 from deploy.datasets.files import VALUE
+from deploy.datasets.names import SHIPPED
 
 _DEFAULT_USERS: Final = 1_000_000
 _DEFAULT_EXPONENT: Final = 1.1
@@ -38,11 +39,11 @@ def dataset(text: str, n_users: int | None = None, column: str | None = None) ->
         table = files.read(path, VALUE if column is None else column)
         title = f"The file {path.name}"
         data = Dataset(name=path.name, title=title, labels=table.values, counts=table.counts)
-    elif text in catalogue.SHIPPED:
+    elif text in SHIPPED:
         data = catalogue.load(text)
     else:
         raise TaskError(
-            f"{text} is not a data set; it must be {', '.join(catalogue.SHIPPED)}, a file that "
+            f"{text} is not a data set; it must be {', '.join(SHIPPED)}, a file that "
             f"ends with {', '.join(files.ENDINGS)}, or {_FORMS}, uniform:SIZE"
         )
     if n_users is not None:

@@ -32,14 +32,15 @@ def least_noise(
     Return the least noisy design found that meets a target, with its level; None without one.
 
     A level is the log of a factor on μ: the higher, the less noise. `attempt` maps it to a design
-    and its `log_excess`, whose slope is about 1; to None and -∞ if so much noise is impossible.
-    The search ends `slack` below the target at most; steps are at most `max_step` before the target
-    is bracketed. Cost: up to twelve attempts, mostly two or three.
+    and its `log_excess`, which rises with the level, about as fast; to None and -∞ if so much noise
+    is impossible. The search ends `slack` below the target at most; steps are at most `max_step`
+    before the target is bracketed. Cost: up to twelve attempts, mostly two or three.
     """
     passed: _Trial | None = None
     failed: _Trial | None = None
     best: tuple[Found, float] | None = None
-    level = start
+    level, slope = start, 1.0
+    before: _Trial | None = None
     for _ in range(_MAX_EVALUATIONS):
         design, excess = attempt(level)
         if excess > 0:
@@ -53,8 +54,11 @@ def least_noise(
         if passed is not None and failed is not None and failed[0] - passed[0] < slack / 4:
             break
         aim = -_AIM * slack
+        if before is not None and math.isfinite(excess - before[1]) and level != before[0]:
+            slope = min(max((excess - before[1]) / (level - before[0]), 0.25), 4.0)
+        before = (level, excess)
         if passed is None or failed is None:
-            level += min(max(aim - excess, -max_step), max_step)
+            level += min(max((aim - excess) / slope, -max_step), max_step)
         else:
             level = _between(passed, failed, aim)
     return best
