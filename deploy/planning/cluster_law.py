@@ -131,7 +131,8 @@ def poisson_delta(
             # The derivative of the distribution in a rate is itself, shifted by the type, less
             # itself.
             moved = scipy.fft.irfft2(scipy.fft.rfft2(slopes()) * np.conj(transform), s=shape)
-            return moved[positive, negative] - moved[0, 0]
+            found: Vector = moved[positive, negative] - moved[0, 0]
+            return found
 
         return value, gradient
 
