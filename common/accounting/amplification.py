@@ -28,16 +28,14 @@ from functools import lru_cache
 from typing import Final
 
 import numpy as np
-import scipy
 
 from common.accounting.anonymity_set import AnonymitySet, BlanketSize
 from common.accounting.conditional import COARSE_GRID, ConditionalDelta, grid_for
 from common.accounting.count_distributions import quantile
 from common.accounting.epsilon_search import (
     MAX_EPSILON,
-    MIN_EPSILON,
     check_delta,
-    gaussian_delta,
+    gaussian_epsilon,
     least_epsilon,
 )
 from common.errors import AccountingError
@@ -173,12 +171,4 @@ def _gaussian_guess(
     blanket_size = 1 + anonymity_set.others * reduction.blanket + dummies
     distinct = max(1 - reduction.collision, 1e-9)
     mu = reduction.signal * math.sqrt(2 * distinct * reduction.answers / blanket_size)
-
-    def excess(epsilon: float) -> float:
-        return gaussian_delta(mu, epsilon) - delta
-
-    if excess(0.0) <= 0:
-        return MIN_EPSILON
-    if excess(MAX_EPSILON) > 0:
-        return MAX_EPSILON
-    return float(scipy.optimize.brentq(excess, 0.0, MAX_EPSILON, rtol=1e-3))
+    return gaussian_epsilon(mu, delta)

@@ -3,7 +3,7 @@
 import asyncio
 import shlex
 import sys
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 from rich.console import Console
@@ -11,14 +11,14 @@ from rich.console import Console
 from common.errors import ValueRangeError
 from common.messages.guarantee import rounded_up
 from common.protocols import Kind
-from deploy.clients.user_agent import ask_for_receipt, send
 from deploy.commands.options import AgentAddress, AsJson, Person, TaskArgument, task_digest
 from deploy.terminal.console import terminal
 from deploy.terminal.escape import escaped
 from deploy.terminal.help_examples import example
 from deploy.terminal.json_output import print_json
-from protos.shuffledp.v1 import user_agent_pb2
 
+if TYPE_CHECKING:
+    from protos.shuffledp.v1 import user_agent_pb2
 app = typer.Typer()
 
 _MAY_BE_EMPTY: Final[frozenset[Kind]] = frozenset({"string", "key-value"})
@@ -47,6 +47,8 @@ def contribute(
     ] = None,
 ) -> None:
     """Contribute a value from a prompt or standard input. Never pass the value as an argument."""
+    from deploy.clients.user_agent import send
+
     digest = task_digest(task)
     # Not an argument, which would stay in the shell's history.
     value = prompt_for_value(kind) if sys.stdin.isatty() else read_piped_value()
@@ -72,7 +74,7 @@ def read_piped_value() -> str:
     return text.removesuffix("\n").removesuffix("\r")
 
 
-def describe_contribution(receipt: user_agent_pb2.ContributeResponse, question: str) -> str:
+def describe_contribution(receipt: "user_agent_pb2.ContributeResponse", question: str) -> str:
     """Describe the outcome of a contribution; `question` is the command that shows its receipt."""
     if not receipt.repeated:
         spent = f"This spends a local epsilon of {rounded_up(receipt.local_epsilon)}."
@@ -95,6 +97,8 @@ def receipt(
     task: TaskArgument, agent: AgentAddress, person: Person = "", json: AsJson = False
 ) -> None:
     """Show whether your answer arrived and was counted, with the shuffler's receipt."""
+    from deploy.clients.user_agent import ask_for_receipt
+
     digest = task_digest(task)
     answer = asyncio.run(ask_for_receipt(agent, digest, person))
     if json:
@@ -111,7 +115,7 @@ def receipt(
     show_receipt(answer, terminal())
 
 
-def show_receipt(answer: user_agent_pb2.GetReceiptResponse, console: Console) -> None:
+def show_receipt(answer: "user_agent_pb2.GetReceiptResponse", console: Console) -> None:
     """Print an answer's state, even one unknown to this program."""
     proof = escaped(answer.inclusion)
     if proof == "unchecked":

@@ -76,7 +76,7 @@ def read_profile(file: Path | None) -> dict[str, str]:
     fields: dict[str, Any] = {}
     if file is not None or path.exists():
         # Imported here, because help and version work without pydantic and TOML.
-        from common.runtime.validation import read_toml, unknown_keys  # noqa: PLC0415
+        from common.runtime.validation import read_toml, unknown_keys
 
         fields = read_toml(path, SettingsError, max_bytes=_MAX_BYTES)
         if unknown := set(fields).difference(_NAMES):

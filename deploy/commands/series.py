@@ -1,6 +1,5 @@
 """`shuffledp series`: publish the rounds of a recurring collection, forecast and show them."""
 
-from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -8,28 +7,12 @@ from typing import Annotated, Any
 
 import typer
 
-from analyzer.budgets import BudgetedRelease
-from common.errors import PeerRefusalError, SettingsError
+from common.errors import SettingsError, UsageError
 from common.messages.ledger_entry import LedgerEntry
 from common.runtime.clock import SystemClock
-from common.task.draft import TaskDraft
 from common.task.specs import check_int_range
-from common.task.task import Task
 from common.version import VERSION
-from deploy.clients.analyzer import OperatorClient
-from deploy.clients.shuffler import ShufflerClient
 from deploy.commands import options
-from deploy.commands.publication import Publication
-from deploy.commands.publication import publish as create
-from deploy.commands.rounds import tasks_of, with_expired
-from deploy.commands.task import with_keys
-from deploy.pages.series_page import series_page
-from deploy.results.export import write_csv, write_parquet
-from deploy.results.series import SeriesResults
-from deploy.tasks import forecast as forecasts
-from deploy.tasks import task_view
-from deploy.tasks.population_budgets import budgets_of_task, releases_to
-from deploy.tasks.schedule import Series, SeriesRound, check_same_time, read_series
 from deploy.terminal.console import print_written, terminal
 from deploy.terminal.files import check_folder, write
 from deploy.terminal.help_examples import AT_ANALYZER, example
@@ -81,9 +64,16 @@ def publish(
     Safe to repeat: run it from a timer. A missed round is reported and never published late. The
     first is refused if the population's budgets do not last for all rounds.
     """
+    from common.task.draft import TaskDraft
+    from deploy.clients.analyzer import OperatorClient
+    from deploy.commands.publication import Publication
+    from deploy.commands.rounds import publish_due
+    from deploy.commands.task import with_keys
+    from deploy.tasks.schedule import check_same_time, read_series
+
     series = read_series(template)
     if token_key and "{round}" not in token_key:
-        raise SettingsError("--token-key must contain {round}: each round needs a key of its own")
+        raise UsageError("--token-key must contain {round}: each round needs a key of its own")
 
     def complete(number: int) -> TaskDraft:
         own_key = Path(token_key.replace("{round}", str(number))) if token_key else None
@@ -113,48 +103,6 @@ def publish(
         task.show(terminal())
 
 
-async def publish_due(
-    series: Series, complete: Callable[[int], TaskDraft], now: float, operator: OperatorClient
-) -> tuple[dict[str, Any], Publication | None]:
-    """
-    Publish the round that is open at `now` unless it has a task; return JSON fields and the task.
-
-    `complete` returns a round's draft with others' keys. Raises BudgetError before the first round
-    if the budgets do not last.
-    """
-    number, state, warning = series.open_round(now), "already published", ""
-    rounds, published = await _round_at(series, now, operator)
-    if not 0 < number <= series.n_rounds:
-        state = "has ended" if number else "has not started"
-    elif published is None:
-        if not any(each.task for each in rounds):
-            task = task_view.preview(series.draft, now=0.0)
-            spent = await releases_to(series.draft.population, operator)
-            costs, limits = forecasts.forecast(task, rounds, task.n_min, spent)
-            forecasts.check_budget(limits, len(costs))
-            warning = forecasts.shortfall(limits, len(costs))
-        try:
-            published, state = await create(complete(number), operator), "published"
-        except PeerRefusalError:  # another run may have published the round just now
-            rounds, published = await _round_at(series, now, operator)
-            if published is None:
-                raise
-    fields = published.as_json() if published else {"task_digest": None}
-    missed = [each.number for each in rounds if each.state == "missed"]
-    report = {"round": number if published else None, "state": state, **fields, "missed": missed}
-    return {**report, "warning": warning}, published
-
-
-async def _round_at(
-    series: Series, now: float, operator: OperatorClient
-) -> tuple[tuple[SeriesRound, ...], Publication | None]:
-    """Return all rounds, and the published task of the one open at `now`, if it has one."""
-    rounds, number = series.rounds(await tasks_of(series, operator), now), series.open_round(now)
-    task = next((each.task for each in rounds if each.number == number), None)
-    signed = None if task is None else (await operator.describe(task.task_digest))[0]
-    return rounds, None if signed is None else Publication(signed, None)
-
-
 @series_app.command(
     "forecast",
     epilog=example(
@@ -181,6 +129,14 @@ def forecast(
     from a profile, it counts the population's releases so far, and only the rounds to come. Without
     it, or with --analyzer "", it needs no service.
     """
+    from analyzer.budgets import BudgetedRelease
+    from deploy.clients.analyzer import OperatorClient
+    from deploy.commands.rounds import mark_expired, tasks_of
+    from deploy.tasks import forecast as forecasts
+    from deploy.tasks import task_view
+    from deploy.tasks.population_budgets import releases_to
+    from deploy.tasks.schedule import read_series
+
     series, spent = read_series(template), list[BudgetedRelease]()
     now, rounds = SystemClock().now(), series.rounds([], 0.0)
     task = task_view.preview(series.draft, now=0.0)  # checks the draft
@@ -188,10 +144,10 @@ def forecast(
     check_int_range("users", users, series.draft.n_min, series.draft.target_size)
     if analyzer:
         if token_file is None:
-            raise SettingsError("--analyzer needs the operator's --token-file")
+            raise UsageError("--analyzer needs the operator's --token-file")
         connect = partial(OperatorClient.connect, analyzer, authority, token_file, certificate, key)
         rounds = series.rounds(options.ask(connect, partial(tasks_of, series)), now)
-        rounds = _with_expired(rounds, shuffler, authority)
+        rounds = mark_expired(rounds, shuffler, authority)
         spent = options.ask(connect, partial(releases_to, series.draft.population))
     if series.open_round(now) > series.n_rounds:
         raise SettingsError("all rounds of the series are over: set first to a later time")
@@ -205,16 +161,6 @@ def forecast(
     forecasts.show(costs, lasts, series.every, terminal())
     if basis:
         terminal().print(basis, soft_wrap=True, highlight=False)
-
-
-def _with_expired(
-    rounds: Iterable[SeriesRound], shuffler: str, authority: Path | None
-) -> tuple[SeriesRound, ...]:
-    """Ask the shuffler, if its address is given, which overdue rounds have expired."""
-    if not shuffler:
-        return tuple(rounds)
-    connect = partial(ShufflerClient.connect, shuffler, authority)
-    return options.ask(connect, partial(with_expired, rounds))
 
 
 @series_app.command(
@@ -237,6 +183,16 @@ def show(
     json: options.AsJson = False,
 ) -> None:
     """Print all rounds, smoothed values and budgets."""
+    from common.task.task import Task
+    from deploy.clients.analyzer import OperatorClient
+    from deploy.commands.rounds import mark_expired, tasks_of
+    from deploy.pages.series_page import series_page
+    from deploy.results.export import write_csv, write_parquet
+    from deploy.results.series import SeriesResults
+    from deploy.tasks import task_view
+    from deploy.tasks.population_budgets import budgets_of_task
+    from deploy.tasks.schedule import read_series
+
     for path in (html, csv, parquet):
         check_folder(path)
     series = read_series(template)
@@ -256,7 +212,7 @@ def show(
 
     connect = partial(OperatorClient.connect, analyzer, authority, token_file, certificate, key)
     results = options.ask(connect, read)
-    results = replace(results, rounds=_with_expired(results.rounds, shuffler, authority))
+    results = replace(results, rounds=mark_expired(results.rounds, shuffler, authority))
     if html is not None:
         write(html, series_page(series, results, version=VERSION))
     if csv is not None:

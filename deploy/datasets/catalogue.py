@@ -4,7 +4,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Integral
 from pathlib import Path
-from types import MappingProxyType
 from typing import Final, TypeVar
 
 import numpy as np
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 from common.errors import TaskError, ValueRangeError
 from common.task.specs import MAX_DOMAIN_SIZE, MAX_LABEL_CHARACTERS, check_int_range
 from deploy.datasets import files
+from deploy.datasets.names import SHIPPED
 
 MAX_PEOPLE: Final = 10**9 - 1
 """Largest population that numpy's hypergeometric distribution accepts."""
@@ -115,19 +115,6 @@ def _check_label(label: str) -> None:
         raise ValueRangeError(
             f"it has {len(label):,} characters; an item may have at most {MAX_LABEL_CHARACTERS}"
         )
-
-
-IPUMS_1940_CITY: Final = "ipums1940_city"
-COVID_US_STATES: Final = "covid_us_states"
-
-SHIPPED: Final = MappingProxyType(
-    {
-        IPUMS_1940_CITY: "City of residence, 1940 census, 1 % sample (IPUMS)",
-        "kosarak_prefix": "One page per visitor, first 36,682 visits of Kosarak",
-        "kosarak_reconstructed": "RECONSTRUCTED, not real: one page per visitor, scale of Kosarak",
-        COVID_US_STATES: "Confirmed COVID-19 cases by US state, until 18 April 2021",
-    }
-)
 
 
 def load(name: str) -> Dataset:

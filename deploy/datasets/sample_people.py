@@ -16,7 +16,8 @@ from common.protocols import Kind
 from common.task.domain_spec import EdgesSpec, Spacing
 from common.task.draft import NumberDraft, OpenDraft, PairDraft, TextDraft
 from common.task.specs import MAX_BOUND, MAX_KEYS, check_int_range
-from deploy.datasets.catalogue import COVID_US_STATES, IPUMS_1940_CITY, Dataset, load
+from deploy.datasets.catalogue import Dataset, load
+from deploy.datasets.names import COVID_US_STATES, IPUMS_1940_CITY
 from deploy.tasks.demo_task import DEMO_PARAMETERS
 from user_agent.contribution import checked_text, open_text
 

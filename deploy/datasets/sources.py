@@ -11,6 +11,7 @@ from common.task.specs import MAX_DOMAIN_SIZE, check_int_range
 from deploy.datasets import catalogue, files
 from deploy.datasets.catalogue import MAX_PEOPLE, Dataset
 from deploy.datasets.files import VALUE
+from deploy.datasets.names import SHIPPED
 
 _DEFAULT_USERS: Final = 1_000_000
 _DEFAULT_EXPONENT: Final = 1.1
@@ -44,11 +45,11 @@ def dataset(
         path = Path(text)
         fields = files.read(path, VALUE if column is None else column, empty=empty)
         data = Dataset(name=path.name, title=f"The file {path.name}", **fields)
-    elif text in catalogue.SHIPPED:
+    elif text in SHIPPED:
         data = catalogue.load(text)
     else:
         raise TaskError(
-            f"{text} is not a data set; it must be {', '.join(catalogue.SHIPPED)}, a file that "
+            f"{text} is not a data set; it must be {', '.join(SHIPPED)}, a file that "
             f"ends with {', '.join(files.ENDINGS)}, or {_FORMS}, uniform:SIZE"
         )
     if n_users is not None:

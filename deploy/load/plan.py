@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from common.errors import PlanError
 from common.runtime.access import CallKind
-from deploy.datasets.catalogue import IPUMS_1940_CITY
+from deploy.datasets.names import IPUMS_1940_CITY
 from deploy.load.behaviour import Behaviour
 from deploy.load.tally import Tally
 

@@ -2,10 +2,9 @@
 
 import itertools
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Final, Self, cast
 
@@ -19,6 +18,7 @@ from common.mechanisms.base import Mechanism, Reports, null_reports
 from common.mechanisms.key_value.pairs import Pairs
 from common.messages.submission import Submission, Value, pack
 from common.protocols import ITEM_KINDS
+from common.runtime.worker_pool import worker_pool
 from common.task.task import SUBMISSION_ID_BYTES, Task
 from deploy.datasets.sources import dataset, is_file
 from deploy.load.behaviour import ENVELOPES, FLOOD, Behaviour, assign, is_counted
@@ -243,9 +243,8 @@ def seal_values(
 ) -> SealedUsers:
     """Seal users' submissions by behaviour. Cost: 0.1 ms per seal and 0.2 ms per user on a core."""
     groups = [slice(start, start + _GROUP) for start in range(0, len(kinds), _GROUP)]
-    spawn = partial(ProcessPoolExecutor, mp_context=get_context("spawn"))
     sealed: list[list[bytes]] = []
-    with spawn() if len(groups) > 1 else ThreadPoolExecutor(1) as pool:
+    with worker_pool() if len(groups) > 1 else ThreadPoolExecutor(1) as pool:
         given = ([array[group] for group in groups] for array in (kinds, values))
         for envelopes in pool.map(partial(_seal_group, signed), *given):
             progress(len(kinds[groups[len(sealed)]]))

@@ -58,7 +58,7 @@ def as_json(result: Result) -> dict[str, Any]:
         **estimate_as_json(result.estimate),
         "guarantees": result.guarantees,
         "published_claim": result.published_claim,
-        "warnings": list(result.warnings),
+        "warnings": list(result.all_warnings),
         "seconds": {"open": result.open_seconds, "estimate": result.estimate_seconds},
     }
 

@@ -33,12 +33,22 @@ from deploy.datasets.catalogue import Dataset
 from deploy.datasets.sample_people import SamplePeople, numbers_of
 from deploy.planning.value_design import predicted_mse, prefix_variances
 from deploy.simulate import baselines
-from deploy.simulate.accuracy import ByValue, Repeat, histogram_errors, mse, prefix_errors
+from deploy.simulate.accuracy import (
+    LEAST_REPEATS,
+    ByValue,
+    Repeat,
+    histogram_errors,
+    mse,
+    prefix_errors,
+)
 from deploy.simulate.collection import collect, estimate_histogram, few_enough_reports
 from user_agent.contribution import encoder_for
 
 _QUESTION_FIELDS: Final = ("labels", "numbers", "texts", "open", "pairs")
 """Draft fields that describe the values and not the protocol."""
+_MOST_REPEATS: Final = 30
+_CHEAP: Final = 200_000
+"""Users, or items, over all repeats of a setting that take about a second."""
 Seed = tuple[int, int, int]
 """The sweep's seed, the setting's index and the repeat's index."""
 
@@ -108,6 +118,12 @@ class Population:
             value_names=names or tuple(f"number {index}" for index in range(size)),
             source=people,
         )
+
+    @property
+    def usual_repeats(self) -> int:
+        """Number of repeats that take seconds: LEAST_REPEATS, or more of small data."""
+        size = self.n_users if isinstance(self.source, SamplePeople) else self.domain_size
+        return max(LEAST_REPEATS, min(_MOST_REPEATS, _CHEAP // size))
 
     def draft_fields(self, protocol: str) -> dict[str, Any]:
         """Return draft fields that describe the values; for items, labels if needed."""

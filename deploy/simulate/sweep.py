@@ -1,10 +1,9 @@
 """Simulate protocols × targets × repeats on all cores; each repeat has its own seed."""
 
 import dataclasses
-import multiprocessing
 import os
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, ProcessPoolExecutor
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice, product
@@ -13,9 +12,9 @@ from typing import Any, Final, TypeVar
 import common.runtime.blas_threads  # noqa: F401  # for the workers of programs that import this
 from analyzer.task_builder import complete
 from common.accounting.guarantees import published_claim
-from common.crypto.hpke_pool import end_with_parent
 from common.errors import ShuffleDpError
 from common.protocols import ITEM_KINDS
+from common.runtime.worker_pool import worker_pool
 from common.task.task import Task
 from deploy.planning.design import NOT_AMPLIFIED, Design
 from deploy.planning.ordered_design import ordered_design
@@ -78,8 +77,7 @@ def run(sweep: Sweep, progress: Progress, pool: Executor | None = None) -> list[
     Returns a row per protocol, accounting and target, in that order, or raises PlanError.
     """
     if pool is None:
-        context = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(mp_context=context, initializer=end_with_parent) as workers:
+        with worker_pool() as workers:
             return run(sweep, progress, workers)
     people = sweep.population
     settings = list(product(sweep.protocols, sweep.accounting, sweep.central_epsilons))

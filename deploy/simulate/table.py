@@ -19,6 +19,7 @@ from common.protocols import ITEM_KINDS
 from common.task.task import Task
 from deploy.planning.plan_view import default_local_cap
 from deploy.planning.value_design import BIASED
+from deploy.simulate.accuracy import LEAST_REPEATS
 from deploy.simulate.baselines import CENTRAL_NAMES
 from deploy.simulate.plot import Point
 from deploy.simulate.sweep_row import SweepRow
@@ -118,9 +119,13 @@ def show(rows: Sequence[SweepRow], console: Console, *, by_value: bool = False) 
     people = rows[0].population
     values = f", {people.domain_size:,} values" * (people.domain_size > 1)
     title = escaped(people.title.rstrip("."))
+    repeats = max(len(row.repeats) for row in rows)
+    interval = f", over {repeats} repeats; at least {LEAST_REPEATS} would give intervals"
+    if repeats >= LEAST_REPEATS:
+        interval = f", ± half of a 95 % interval (Student's t) over {repeats} repeats"
     console.print(
         f"[bold]{title}:[/bold] {people.n_users:,} users{values}; mean squared errors of "
-        f"{_UNITS[people.kind]}, ± one standard error over the repeats."
+        f"{_UNITS[people.kind]}{interval}."
     )
     both = len({row.accounting for row in rows}) > 1
     lines = [_cells(row, row.task, both=both) for row in rows if row.task is not None]

@@ -12,7 +12,7 @@ from common.crypto.hpke import HpkePrivateKey
 from common.mechanisms.discovery.prefix_hashing import PrefixHashing
 from common.mechanisms.signed import Signed
 from common.messages.batch import BatchState, BatchStatus, TaskState, TaskSummary
-from common.messages.guarantee import Guarantee, rounded_up
+from common.messages.guarantee import Guarantee, delta_warnings, rounded_up
 from common.task.draft import TaskDraft
 from common.task.dummy_spec import ShufflerSpec
 from common.task.specs import (
@@ -111,14 +111,20 @@ def describe_claim(task: Task) -> str:
         users = honest_share(task.n_min, task.assumed_honest_fraction)
         honest = f"if {users:,} users are honest"
     releases = "all releases about this population" if task.population else "this release"
+    warnings = [f"\nWarning: {each}." for each in claim_warnings(task)]
     room = f"\n{CLAIM_ROOM_NOTE}" if task.central_epsilon < task.local_epsilon else ""
     return (
         f"Claimed guarantees: epsilon {rounded_up(task.central_epsilon)} at delta "
         f"{rounded_up(task.delta)} against the analyzer, {honest}; "
         f"epsilon {rounded_up(task.local_epsilon)} against the shuffler and analyzer together.\n"
         f"Privacy budget for {releases}: epsilon {rounded_up(task.budget_epsilon)} at delta "
-        f"{rounded_up(task.budget_delta)} against the analyzer.{room}"
+        f"{rounded_up(task.budget_delta)} against the analyzer.{room}{''.join(warnings)}"
     )
+
+
+def claim_warnings(task: Task) -> tuple[str, ...]:
+    """Warn of a δ that is too large for the people whom the task may count."""
+    return delta_warnings(task.delta * task.composition.amplified, task.target_size)
 
 
 def task_guarantees(task: Task) -> tuple[Guarantee, ...]:

@@ -13,7 +13,7 @@ import pytest
 from common.messages.ledger_entry import LedgerEntry
 from common.task.draft import TaskDraft
 from common.task_digest import TaskDigest
-from deploy.commands.series import publish_due
+from deploy.commands.rounds import publish_due
 from deploy.tasks.schedule import read_series
 from tests.support.clients import collect, command, credentials, run_as_operator
 from tests.support.command_line import run_command

@@ -8,7 +8,7 @@ from typing import Final
 import pytest
 from typer.testing import CliRunner
 
-from common.errors import SettingsError, ShuffleDpError, TaskError
+from common.errors import SettingsError, ShuffleDpError, TaskError, UsageError
 from common.runtime.clock import SystemClock
 from deploy.cli import app
 from tests.support.series import template
@@ -19,10 +19,10 @@ _PUBLISH: Final = ("--analyzer", "127.0.0.1:1", "--token-file", "t", "--shuffler
 @pytest.mark.parametrize(
     ("command", "options", "kind", "rule"),
     [
-        ("publish", (*_PUBLISH, "--token-key", "k.json"), SettingsError, "must contain {round}:"),
+        ("publish", (*_PUBLISH, "--token-key", "k.json"), UsageError, "must contain {round}:"),
         ("publish", (*_PUBLISH, "--token-key", "{round}.json"), SettingsError, "t cannot be read"),
         ("forecast", ("--users", "999"), TaskError, "users is 999; it must lie between 1000 and"),
-        ("forecast", ("--analyzer", "h:1"), SettingsError, "--analyzer needs the operator's"),
+        ("forecast", ("--analyzer", "h:1"), UsageError, "--analyzer needs the operator's"),
         ("forecast", (), SettingsError, "all rounds of the series are over"),
         ("show", _PUBLISH[:4], SettingsError, "t cannot be read"),
     ],

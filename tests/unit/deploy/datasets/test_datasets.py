@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from common.errors import TaskError
 from common.task.specs import MAX_DOMAIN_SIZE
-from deploy.datasets.catalogue import COVID_US_STATES, IPUMS_1940_CITY, Dataset, load
+from deploy.datasets.catalogue import Dataset, load
+from deploy.datasets.names import COVID_US_STATES, IPUMS_1940_CITY
 from deploy.datasets.sources import dataset
 
 _PYARROW = importlib.util.find_spec("pyarrow") is not None
