@@ -302,7 +302,7 @@ def _levels(trials: int, domain_size: int, rooms: tuple[Room, ...]) -> list[int]
     labels = _Labels(domain_size, rooms)
     top = max(1, labels.level(trials))
     if not labels.fits(top):
-        top = least_whole(lambda level: not labels.fits(level)) - 1
+        top = least_whole(lambda level: not labels.fits(min(level, top))) - 1
     many = least_whole(lambda level: labels.filled(level) > _MANY_FILLED, 1)
     fewer = itertools.takewhile(lambda level: level < top, (many << n for n in itertools.count()))
     return [*fewer, top]

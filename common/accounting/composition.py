@@ -170,7 +170,8 @@ def _deviation(release: Release) -> float:
 
     For μ-Gaussian privacy δ(0), the total variation distance, is about μ / √(2π).
     """
-    return min(release.delta(0.0) * math.sqrt(2 * math.pi), release.local_epsilon)
+    total_variation = release.curve((0.0,))(0.0)
+    return min(total_variation * math.sqrt(2 * math.pi), release.local_epsilon)
 
 
 @lru_cache(maxsize=_CACHE_SIZE)
