@@ -261,6 +261,8 @@ def _total_loss(curves: Sequence[tuple[_GridCurve, int]]) -> _TotalLoss:
     """
     step = min(curve.step for curve, _ in curves)
     losses = [(*_loss(curve, step), count) for curve, count in curves]
+    if not all(masses.any() for _, masses, _ in losses):
+        return _TotalLoss(step, 0, np.zeros(1), 1.0)
     largest = max(int(np.abs(multiples).max()) for multiples, _, _ in losses)
     steps = _LOG_STEPS / largest
     ends = []
