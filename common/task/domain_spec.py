@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from common.errors import TaskError, ValueRangeError
 from common.task.specs import (
-    MAX_DOMAIN_SIZE,
     check_choice,
     check_end,
     check_int_range,
@@ -25,6 +24,8 @@ Outside = Literal["refuse", "clip"]
 _MAX_CHARACTERS: Final = 32
 """Maximum characters of a unit or an attribute's name."""
 MAX_GIVEN_EDGES: Final = 65_537
+MAX_COMPUTED_BUCKETS: Final = 2**20
+"""A device computes all edges, and each takes tens of bytes."""
 _DIGITS: Final = 12
 _FINE: Final = 50
 """Least width of a bucket, in units of the last digit, for which its edges are rounded."""
@@ -72,7 +73,7 @@ class EdgesSpec:
         else:
             if self.given:
                 raise TaskError(f'given has {len(self.given)} edges; spacing must then be "given"')
-            check_int_range("buckets", self.buckets, 2, MAX_DOMAIN_SIZE)
+            check_int_range("buckets", self.buckets, 2, MAX_COMPUTED_BUCKETS)
             check_range(low, high)
         if self.spacing == "logarithmic" and low <= 0:
             raise TaskError(f"low is {low}; for logarithmic buckets it must be above 0.0")
