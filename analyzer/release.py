@@ -9,6 +9,7 @@ charged once, or neither.
 import asyncio
 import time
 from dataclasses import replace
+from functools import partial
 
 from analyzer.batch_counts import BatchCounts, check_counts, check_lengths, refuse_excess_padding
 from analyzer.budgets import ReleaseBudgets
@@ -141,7 +142,7 @@ class Releases:
     async def _release(self, delivered: BatchManifest) -> None:
         """Estimate a staged batch, charge its cost and store its result."""
         task = await self._registry.task(delivered.task_digest)
-        waived = Waiver(await self._store.run(ledger.find_decision, delivered.task_digest))
+        waiver = Waiver(await self._store.run(ledger.find_decision, delivered.task_digest))
         key = self._keys.reports.private_key(task.suite, task.analyzer_key, whose="analyzer_key")
         sentinels = await self._store.run(task_table.sentinels, delivered.task_digest)
         job, n_distinct = await self._staging.merged(delivered)
@@ -149,22 +150,21 @@ class Releases:
         job = replace(job, private_key=key.private_bytes(), sentinel_leaves=leaves)
         found = await self._staging.run_on_arrived(CountJob.match, job) if sentinels else []
         matches = SentinelMatches.joined(sentinels, found)
-        await asyncio.to_thread(waived.run, check_sentinels, matches, task)
+        await asyncio.to_thread(waiver.run, "sentinels", check_sentinels, matches, task)
         batch = without_sentinels(delivered, matches, task)
-        waived.run(check_lengths, batch, task)
+        waiver.run("lengths", check_lengths, batch, task)
         try:
             opened = await self._count(job, n_repeated=delivered.n_reports - n_distinct)
         except DamagedStorageError:
             self._staging.forget_merged(delivered)
             raise
         counts = refuse_excess_padding(opened, task, batch)
-        waived.run(check_counts, counts, batch.n_reports, self._most_refused_share)
-        result = await asyncio.to_thread(
-            build_result, batch, task, randomizer_of(task), counts, matches
-        )
+        waiver.run("refusals", check_counts, counts, batch.n_reports, self._most_refused_share)
+        build = partial(build_result, waived=waiver.waived(batch))
+        result = await asyncio.to_thread(build, batch, task, randomizer_of(task), counts, matches)
         if task.kind == "open":  # nothing reads the reports again
             counts = replace(counts, cells=counts.cells[:0])
-        result = replace(result, warnings=(*waived.warnings(), *result.warnings))
+        result = replace(result, warnings=(*waiver.warnings(), *result.warnings))
         await self._charge_and_store(batch, task, counts, result)
         self._metrics.record_release(result)
         logs.event(
@@ -195,13 +195,14 @@ class Releases:
         """Check a release's cost composed with earlier ones, charge it, and store the result."""
         async with self._charging:
             composed = await self._budgets.compose(
-                task, batch.n_users, counts.n_refused, batch.task_digest
+                task, batch.n_users, counts.n_refused, batch.task_digest, result.waived
             )
             cost = ledger.Charge(
                 population=task.population,
                 n_refused=counts.n_refused,
                 guarantee=claimed(result.guarantees),
                 composed_epsilon=composed,
+                waived=result.waived,
             )
             await self._store.release(batch, counts.cells.tobytes(), result_to_bytes(result), cost)
 

@@ -12,6 +12,7 @@ from common.errors import LedgerError
 from common.messages.batch import BatchManifest
 from common.messages.guarantee import Guarantee
 from common.messages.ledger_entry import ChainedEntry, ChainHead, DecisionEntry, LedgerEntry, verify
+from common.messages.waived import NONE_WAIVED, Waived
 from common.task_digest import TaskDigest
 
 SCHEMA: Final = """
@@ -54,6 +55,7 @@ CREATE TRIGGER decisions_are_never_removed BEFORE DELETE ON decisions
     BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
 """
 """Releases and decisions share one chain, and so one sequence of numbers."""
+WAIVED: Final = "ALTER TABLE ledger ADD COLUMN waived TEXT NOT NULL DEFAULT '';"
 
 E = TypeVar("E", bound=ChainedEntry)
 
@@ -71,6 +73,7 @@ class Charge:
     n_refused: int
     guarantee: Guarantee
     composed_epsilon: float
+    waived: Waived = NONE_WAIVED
 
 
 def charge(connection: sqlite3.Connection, manifest: BatchManifest, cost: Charge) -> None:
@@ -89,6 +92,7 @@ def charge(connection: sqlite3.Connection, manifest: BatchManifest, cost: Charge
         delta=cost.guarantee.delta,
         theorem=cost.guarantee.theorem,
         composed_epsilon=cost.composed_epsilon,
+        waived=str(cost.waived),
     )
     append(connection, entry)
 

@@ -34,9 +34,9 @@ class Store(Database):
 
     def __init__(self, path: Path) -> None:
         decisions = ledger.DECISIONS + quarantine.QUARANTINED
-        steps = (_TABLES, delivery_table.BY_LENGTH, decisions, log_table.SCHEMA)
-        # Version 2 would take a ledger with decisions for a broken one.
-        super().__init__(path, Schema(steps=steps, readable_from=3))
+        steps = (_TABLES, delivery_table.BY_LENGTH, decisions, log_table.SCHEMA, ledger.WAIVED)
+        # Version 4 would take a ledger with waived checks for a broken one.
+        super().__init__(path, Schema(steps=steps, readable_from=5))
 
     async def commitment(self, digest: TaskDigest) -> bytes | None:
         """Look up the commitment to a task's batch; None if an earlier version staged it."""

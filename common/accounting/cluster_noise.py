@@ -35,7 +35,7 @@ Run by the analyzer, the user agent and the planner. Replace-one neighbours.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final, Self
 
@@ -87,6 +87,8 @@ class Room:
     """Probability that a shown room holds a cluster; above 0 and at most 1."""
     types: tuple[tuple[int, int, float], ...]
     """Positive and negative reports of each type of cluster, and its share of the clusters."""
+    trials: int | None = None
+    """Trials that may show it; None if all of the release's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +103,27 @@ class ClusterRelease(Release):
     """s: probability that a user's own report tells the truth, beyond a uniform item; above 0."""
     local_epsilon: float = math.inf
     """Local ε of a user's own report; infinite if it is the user's value."""
+    missing: float = 0.0
+    """Probability of fewer trials, which is charged to δ in full."""
+
+    @classmethod
+    def of_shown(
+        cls,
+        clusters: ClusterSpec,
+        shown: Sequence[tuple[int, float]],
+        reduction: MatchCountReduction,
+    ) -> Self:
+        """
+        Return one round in which so many rooms of each size are shown.
+
+        `shown` also has the probability, for each size, that there are fewer.
+        """
+        release = cls.of(clusters, 0, reduction)
+        rooms = tuple(
+            replace(room, shown=1.0, trials=number)
+            for room, (number, _) in zip(release.rooms, shown, strict=True)
+        )
+        return replace(release, rooms=rooms, missing=sum(fewer for _, fewer in shown))
 
     @classmethod
     def of(cls, clusters: ClusterSpec, trials: int, reduction: MatchCountReduction) -> Self:
@@ -137,7 +160,7 @@ class ClusterRelease(Release):
         if self.signal < 1 and epsilon < MAX_EPSILON:
             inner = math.log1p(math.expm1(epsilon) / self.signal) * (1 - RELATIVE_ERROR)
         delta = missed + sum(weight * counts.delta(inner) for weight, counts in bins)
-        return min(1.0, self.signal * delta)
+        return min(1.0, self.missing + self.signal * delta)
 
 
 class _ItemCounts:
@@ -212,19 +235,21 @@ def _bins(
     ]
     # Rooms that are rarely filled hide little, so their low edges may lie deeper.
     fullest = max(room.filled for room in rooms)
+    numbers = [trials if room.trials is None else room.trials for room in rooms]
     while True:
         labelled = [
-            Binomial(trials, min(1.0, room.shown * share))
-            for room, share in zip(rooms, shares, strict=True)
+            Binomial(number, min(1.0, room.shown * share))
+            for number, room, share in zip(numbers, rooms, shares, strict=True)
         ]
         first = [
             _low_edge(number, DEVIATIONS[0] * fullest / room.filled)
             for number, room in zip(labelled, rooms, strict=True)
         ]
         axes = [_Axis.of(rooms, fillings, first, axis) for axis in (0, 1)]
-        if trials == 1 or math.prod(axis.size for axis in axes) <= _MAX_CELLS:
+        if max(numbers) <= 1 or math.prod(axis.size for axis in axes) <= _MAX_CELLS:
             break
-        trials = max(1, int(_FEWER * trials))  # δ falls in the trials, so fewer are a bound
+        # δ falls in the trials, so fewer are a bound.
+        numbers = [int(_FEWER * number) for number in numbers]
     weights: dict[tuple[int, ...], float] = {}
     before = 1.0
     for deviations in DEVIATIONS:

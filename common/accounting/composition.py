@@ -94,8 +94,10 @@ class ComposedRelease(Release):
         """Return an upper bound on δ at ε. Cost: about a second for each distinct release."""
         if epsilon >= self.local_epsilon:
             return 0.0
-        total = _total_loss(_release_curves(self.releases))
-        delta = float(total.get_delta_for_epsilon(epsilon))
+        curves = _release_curves(self.releases)
+        if any(curve.deltas[-1] >= 1 for curve, _ in curves):
+            return 1.0  # one of them hides nothing
+        delta = float(_total_loss(curves).get_delta_for_epsilon(epsilon))
         return min(1.0, delta * (1 + _DELTA_ERROR) + len(self.releases) * _TRANSFORM_ERROR)
 
     def epsilon(self, delta: float) -> float:
