@@ -208,13 +208,15 @@ class Releases:
 
     async def decide(self, digest: TaskDigest, decision: Decision, note: str) -> DecisionEntry:
         """
-        Release a quarantined batch in spite of its failed check, or drop it. For operators.
+        Release a quarantined batch in spite of its failed check, or drop one without a result.
+
+        For operators.
 
         The decision is durable when this returns; the batch is estimated, or erased, afterwards.
         The same decision again changes nothing.
 
-        Raises UnknownTaskError if no task has this digest; BatchStateError if the task has no
-        quarantined batch, or the opposite was decided.
+        Raises UnknownTaskError if no task has this digest; BatchStateError if the task has no such
+        batch.
         """
         await self._registry.get(digest)
         identity, now = self._keys.identity, self._clock.now()
@@ -225,10 +227,15 @@ class Releases:
         if is_new:
             self._metrics.record_decision(digest, decision)
             fields = logs.batch_fields(digest, entry.batch_id)
-            logs.event("quarantine ended", {**fields, "state": decision})
+            logs.event("batch decided", {**fields, "state": decision})
         if delivery is not None:
             self._start_release(delivery.manifest)
         return entry
+
+    async def drop_ended(self, before: float) -> None:
+        """Drop every batch without a result of a task whose deadline was before this time."""
+        for digest in await self._store.run(quarantine.ended, before):
+            await self.decide(digest, "drop", "it was kept until its end date")
 
     async def result(self, digest: TaskDigest) -> Result:
         """

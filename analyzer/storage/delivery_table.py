@@ -119,6 +119,8 @@ def begin_delivery(
     ):
         return known
     if known is not None:
+        if known.manifest.batch_id not in kept_batches(connection):
+            raise ConflictError("the operator dropped the batch of this task")
         if not replaceable:
             raise DeliveryUnderWayError("another batch of this task is being delivered")
         forget_parts(connection, known.manifest.batch_id)
@@ -164,6 +166,13 @@ def forget_parts(connection: sqlite3.Connection, batch_id: BatchId) -> None:
     """Forget the parts of a batch, so that they are delivered again."""
     connection.execute("DELETE FROM parts WHERE batch_id = ?", (batch_id,))
     connection.execute("UPDATE batches SET salt = NULL WHERE batch_id = ?", (batch_id,))
+
+
+def forget_delivery(connection: sqlite3.Connection, digest: TaskDigest) -> None:
+    """Let no further part of a task's unfinished delivery arrive."""
+    connection.execute(
+        "UPDATE batches SET n_parts = 0 WHERE task_digest = ? AND NOT staged", (digest,)
+    )
 
 
 def fix_salt(connection: sqlite3.Connection, batch_id: BatchId, drawn: bytes) -> bytes:

@@ -141,7 +141,7 @@ def _of_submission(spec: ClusterSpec, items: int) -> dict[int, dict[View, float]
     for _ in range(spec.trials):
         more: dict[int, Counter[View]] = defaultdict(Counter)
         for (length, one), (size, other) in itertools.product(found.items(), trial.items()):
-            more[length + size].update(_added(one, other))  # type: ignore[arg-type]  # floats
+            more[length + size].update(_added(one, other))
         found = {length: dict(laws) for length, laws in more.items()}
     return found
 
