@@ -38,8 +38,7 @@ from common.transparency.checkpoint import NoteKey
 from common.transparency.log_entry import EntryKind, LogEntry
 from protos.shuffledp.v1 import analyzer_pb2_grpc
 
-_TICK: Final = 3600.0
-"""Seconds between looks for batches whose end date has passed."""
+_HOUR: Final = 3600.0
 
 
 async def start(settings: AnalyzerSettings) -> Service:
@@ -135,7 +134,7 @@ async def start(settings: AnalyzerSettings) -> Service:
         operator_token=keys.operator_token,
         background=(
             rotation.run,
-            partial(repeat, drop_ended, _TICK, "batches not dropped yet", wait=True),
+            partial(repeat, drop_ended, _HOUR, "batches not dropped yet", wait=True),
             releases.measure_budgets,
             executor.keep_connected,
             log.run,

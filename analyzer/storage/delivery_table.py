@@ -168,13 +168,6 @@ def forget_parts(connection: sqlite3.Connection, batch_id: BatchId) -> None:
     connection.execute("UPDATE batches SET salt = NULL WHERE batch_id = ?", (batch_id,))
 
 
-def forget_delivery(connection: sqlite3.Connection, digest: TaskDigest) -> None:
-    """Let no further part of a task's unfinished delivery arrive."""
-    connection.execute(
-        "UPDATE batches SET n_parts = 0 WHERE task_digest = ? AND NOT staged", (digest,)
-    )
-
-
 def fix_salt(connection: sqlite3.Connection, batch_id: BatchId, drawn: bytes) -> bytes:
     """Store a batch's salt, unless it has one; return the stored one."""
     connection.execute(

@@ -80,16 +80,17 @@ def decide(
     failure = None
     if outcome is TaskState.UNUSABLE:
         failure = f"{entry.reason}; the operator dropped the batch, with the note: {note}"
-        delivery_table.forget_delivery(connection, digest)
-    connection.execute(
-        "UPDATE batches SET quarantined = 0, failure = ? WHERE task_digest = ?", (failure, digest)
+    connection.execute(  # an unfinished delivery takes no further part
+        "UPDATE batches SET quarantined = 0, failure = ?, n_parts = n_parts * staged "
+        "WHERE task_digest = ?",
+        (failure, digest),
     )
     return entry, True
 
 
 def ended(connection: sqlite3.Connection, before: float) -> list[TaskDigest]:
     """List tasks with a deadline before this time whose batch has no result and is kept."""
-    kept = delivery_table.kept_batches(connection)
+    kept = set(delivery_table.kept_batches(connection))
     rows = connection.execute(
         "SELECT task_digest, batch_id FROM batches JOIN task_lines USING (task_digest) "
         "WHERE deadline < ?",

@@ -209,23 +209,21 @@ class PrivacyParameters:
         """
         if "sentinels" in self.waived.checks:
             return self.own_release()
-        clusters = self.dummies.clusters
-        if (
-            clusters is not None
-            and self.arrivals
-            and isinstance(self.reduction, MatchCountReduction)
-        ):
-            arrived = self._arrived(adding, n_refused)
-            return ClusterRelease.of_shown(clusters, arrived, self.reduction)
+        clusters, reduction = self.dummies.clusters, self.reduction
+        if clusters and self.arrivals and isinstance(reduction, MatchCountReduction):
+            return ClusterRelease.of_shown(clusters, self._arrived(adding, n_refused), reduction)
         if not self.levels:
             return self.release(self.anonymity_set_of(n_users, honest, adding, n_refused))
         releases = []
-        for level, reduction in enumerate(self.levels):
-            added, arrivals = self.dummies.each_level[level], self.arrivals[level : level + 1]
-            parameters = dataclasses.replace(
-                self, levels=(), reduction=reduction, dummies=added, arrivals=arrivals
+        for level, added in enumerate(self.dummies.each_level):
+            of_level = dataclasses.replace(
+                self,
+                levels=(),
+                reduction=self.levels[level],
+                dummies=added,
+                arrivals=self.arrivals[level : level + 1],
             )
-            releases.append(parameters.release_of(n_users, honest, adding, n_refused))
+            releases.append(of_level.release_of(n_users, honest, adding, n_refused))
         return ComposedRelease(releases=tuple(releases))
 
     def own_release(self) -> Release:
@@ -235,9 +233,9 @@ class PrivacyParameters:
         A fixed number of the user's own uniform dummies may give an (ε, δ): formula 1 with the
         victim as the only user. A random one is visible and may be small.
         """
-        dummies = self.dummies
-        if self.reduction and dummies.uniform and dummies.per_user and self.shuffler.only_permutes:
-            return self.release(AnonymitySet(users=1, dummies=dummies.per_user))
+        per_user = self.dummies.per_user  # 0 unless dummies are uniform
+        if self.reduction is None or (per_user and self.shuffler.only_permutes):
+            return self.release(AnonymitySet(users=1, dummies=per_user))
         return LocalRelease(local_epsilon=self.local_epsilon)
 
     def release(self, anonymity_set: AnonymitySet) -> Release:

@@ -213,7 +213,7 @@ async def _partial(core: AnalyzerCore) -> None:
     core.clock.seconds = float(core.task.deadline)
 
 
-_KEPT: Final = {
+_KEPT: Final[dict[Callable[[AnalyzerCore], Awaitable[None]], TaskState]] = {
     _unreadable: TaskState.UNUSABLE,
     _too_few: TaskState.UNUSABLE,
     _too_dear: TaskState.UNUSABLE,
