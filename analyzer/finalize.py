@@ -21,6 +21,7 @@ from common.mechanisms.numeric.number import NumberMechanism
 from common.mechanisms.signed import Signed
 from common.messages.batch import BatchManifest
 from common.messages.result import BitTable, Estimate, FoundValues, KeyValues, Means, Owners, Result
+from common.messages.waived import NONE_WAIVED, Waived
 from common.protocols import ITEM_KINDS, Kind
 from common.task.specs import KeyValueSpec, NumberSpec, OpenSpec, RapporSpec, spec_as
 from common.task.task import Task
@@ -162,12 +163,14 @@ def build_result(
     randomizer: Randomizer,
     counts: BatchCounts,
     matches: SentinelMatches,
+    *,
+    waived: Waived = NONE_WAIVED,
 ) -> Result:
     """
     Build the result of a batch from its manifest and counts, both without its sentinels.
 
     The estimate relies on `mixture_of`'s assumption about refused reports; the guarantees assume
-    that each of them is a different honest user's.
+    that each of them is a different honest user's, and nothing that a waived check was for.
     """
     started = time.perf_counter()
     mixture = mixture_of(
@@ -175,7 +178,7 @@ def build_result(
     )
     estimated = estimate_result(task, randomizer, counts.cells, mixture)
     own = mixture.n_real * task.own_reports
-    guaranteed = guarantees(task, batch.n_users, counts.n_refused)
+    guaranteed = guarantees(task, batch.n_users, counts.n_refused, waived)
     return Result(
         task_digest=batch.task_digest,
         protocol=task.protocol,
@@ -188,7 +191,8 @@ def build_result(
         refused=counts.refused,
         estimate=estimated,
         guarantees=guaranteed,
-        published_claim=published_claim(task, batch.n_users, counts.n_refused),
+        published_claim=published_claim(task, batch.n_users, counts.n_refused, waived),
+        waived=waived,
         open_seconds=counts.open_seconds,
         estimate_seconds=time.perf_counter() - started,
         n_sentinels=matches.n_acknowledged,

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from common.errors import WireError
 from common.messages.guarantee import Guarantee, claimed, delta_warnings
+from common.messages.waived import NONE_WAIVED, Waived
 from common.task_digest import TaskDigest
 
 Figures = NDArray[np.float64]
@@ -255,6 +256,8 @@ class Result:
     n_sentinels_repeated: int = 0
     """Further copies of sentinels' reports. Unlike first copies, they count in n_reports and as
     refused."""
+    waived: Waived = NONE_WAIVED
+    """The checks that the batch failed; the guarantees do not rely on them."""
 
     @property
     def all_warnings(self) -> tuple[str, ...]:

@@ -28,6 +28,7 @@ from common.messages.result import (
     RefusalCause,
     Result,
 )
+from common.messages.waived import Waived
 from common.protocols import PROTOCOLS
 from common.task.specs import MAX_BITS, MAX_COHORTS, MAX_DOMAIN_SIZE, MAX_SPELLED_BYTES, MECHANISMS
 from common.task.task import MAX_UNIX_TIME, MAX_USERS
@@ -148,10 +149,11 @@ _RESULT: Final = Codec(
         "n_users": partial(parse_count, maximum=MAX_USERS),
         "refused": partial(parse_refused, causes=get_args(RefusalCause)),
         "guarantees": lambda _, messages: tuple(map(_GUARANTEE.from_wire, messages)),
+        "waived": lambda _, text: Waived.parse(text),
         "open_seconds": partial(parse_amount, maximum=MAX_UNIX_TIME),
         "estimate_seconds": partial(parse_amount, maximum=MAX_UNIX_TIME),
     },
-    {"refused": dict, "guarantees": partial(map, _GUARANTEE.to_wire)},
+    {"refused": dict, "guarantees": partial(map, _GUARANTEE.to_wire), "waived": str},
     apart=frozenset({"estimate"}),
 )
 
