@@ -225,8 +225,8 @@ def test_texts_that_were_not_spelled_are_counted() -> None:
     assert list(hashes[1:]) == view.fields["not_spelled_labels"]
 
 
-_WIDE: Final = np.full(6, 3.0)
-"""Errors of intervals wider than the range of six numbers or keys, 1 … 5."""
+_WIDE: Final = np.full(6, 100.0)
+"""Errors of intervals that are wider than every range."""
 
 
 @pytest.mark.parametrize("kind", _KINDS)
