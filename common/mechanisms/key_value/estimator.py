@@ -191,8 +191,8 @@ class PairEstimator:
         the middle: in simulations with a mean of .8, at ε from 1 to 4, by up to .1, .2, .4 and .8
         where the share is 5, 3, 2 and 1 times its standard error. With fakes in the middle it is
         the baseline estimator of [GLCXC20]. Errors propagate to first order through M and f, with
-        dφ/df = -p1·(1-p1) / P("present")². Where the estimated share is not above 0, or no report has a value, the
-        estimate is the middle of the range, and its error is half of the range.
+        dφ/df = -p1·(1-p1) / P("present")². Where the estimated share is not above 0, or no report
+        has a value, the estimate is the middle of the range, and its error is half of the range.
 
         Raises:
             ValueError: Reports carry no information on ownership, so shares cannot be estimated.
