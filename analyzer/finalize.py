@@ -13,6 +13,7 @@ from analyzer.estimation.projection import shrink_to_zero
 from analyzer.sentinels import SentinelMatches
 from common.accounting.guarantees import guarantees, published_claim
 from common.mechanisms.base import Counts, Mechanism, Mixture, Randomizer, Reports, Tally
+from common.mechanisms.count_law import Draws
 from common.mechanisms.discovery.prefix_hashing import PrefixHashing
 from common.mechanisms.discovery.prefix_search import find_codes
 from common.mechanisms.discovery.spelling import spell
@@ -23,6 +24,7 @@ from common.messages.batch import BatchManifest
 from common.messages.result import BitTable, Estimate, FoundValues, KeyValues, Means, Owners, Result
 from common.messages.waived import NONE_WAIVED, Waived
 from common.protocols import ITEM_KINDS, Kind
+from common.task.dummy_spec import ShufflerSpec
 from common.task.specs import KeyValueSpec, NumberSpec, OpenSpec, RapporSpec, spec_as
 from common.task.task import Task
 
@@ -55,6 +57,8 @@ def mixture_of(
             keep_probability=shuffler.keep_probability,
             item_mean=mean,
             item_variance=spread,
+            item_law=_item_law(shuffler),
+            total_is_known=False,
         )
     accepted = counted + padding
     n_real = min(n_users * accepted / max(1, accepted + refused), counted / task.own_reports)
@@ -66,7 +70,15 @@ def mixture_of(
         n_real=n_real,
         item_mean=n_dummies / domain_size,
         item_variance=n_real * chance * (1 - chance) * (1 - 1 / domain_size),
+        item_law=Draws.coins(round(n_real), max(0.0, n_dummies) / (n_real * domain_size)),
     )
+
+
+def _item_law(shuffler: ShufflerSpec) -> Draws:
+    if shuffler.law == "binomial":
+        return Draws.coins(shuffler.trials, 1 / 2)
+    steps = np.arange(shuffler.most + 1) - shuffler.peak
+    return Draws(1, steps, shuffler.probabilities())
 
 
 def mixture_of_result(task: Task, result: Result) -> Mixture:
