@@ -53,6 +53,10 @@ class SettingsError(ShuffleDpError, status="FAILED_PRECONDITION"):
     """A process's settings break a rule; the process does not start."""
 
 
+class UsageError(ShuffleDpError, status="INVALID_ARGUMENT"):
+    """A command's options break a rule."""
+
+
 class ProofError(ShuffleDpError, status="FAILED_PRECONDITION"):
     """A task's or a blind signature does not verify, or an inclusion proof is invalid."""
 

@@ -1,6 +1,7 @@
 """The command `shuffledp`; a subcommand's module is imported only when the subcommand runs."""
 
 import importlib
+import io
 import re
 import sys
 from pathlib import Path
@@ -10,11 +11,13 @@ import typer
 from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
-from common.errors import ShuffleDpError
+import common.runtime.blas_threads  # noqa: F401  # before numpy
+from common.errors import ShuffleDpError, UsageError
 from common.version import VERSION
 from deploy.commands.profile import PROFILE_OPTIONS, profile_defaults
 from deploy.terminal.escape import visible
 from deploy.terminal.help_examples import example
+from deploy.terminal.interruption import INTERRUPTED, end_on_interrupt
 
 _COMMANDS: Final = {
     "demo": ("demo", "Collect values privately, on this machine."),
@@ -48,6 +51,10 @@ _OF_A_PERSON: Final = {
 """By command, the message that replaces the parser's, which may contain a person's value."""
 
 
+_WRONG_OPTIONS: Final = 2
+"""Exit status, as of the parser's own errors."""
+
+
 class _LazyGroup(TyperGroup):
     """A group that lists and completes its commands without importing them."""
 
@@ -67,6 +74,10 @@ class _LazyGroup(TyperGroup):
         """Run a command; reword usage errors: suggest a profile, omit values, fix grammar."""
         try:
             return super().invoke(ctx)
+        except typer.Abort as error:  # at a prompt
+            if isinstance(error.__context__, KeyboardInterrupt):
+                raise KeyboardInterrupt from error
+            raise
         except typer.BadParameter as error:
             if not error.message and error.param and error.param.name in PROFILE_OPTIONS:
                 error.message = "Set it, or write a profile with `shuffledp init STATE`."
@@ -136,10 +147,24 @@ def shuffledp(
 
 
 def main() -> None:
-    """Run the command; print an expected failure or an interruption, and exit with status 1."""
+    """
+    Run the command; print an expected failure.
+
+    Exit statuses: 2 for wrong options, 130 for an interruption, 1 for other failures.
+    """
+    for stream in (sys.stdin, sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # UTF-8 in every locale
+            errors = "surrogateescape" if stream is sys.stdin else "backslashreplace"
+            stream.reconfigure(encoding="utf-8", errors=errors)
+    end_on_interrupt()
     try:
         app()
     except ShuffleDpError as error:
-        sys.exit(f"shuffledp: {visible(str(error))}")
+        sys.stderr.write(f"shuffledp: {visible(str(error))}\n")
+        sys.exit(_WRONG_OPTIONS if isinstance(error, UsageError) else 1)
+    except OSError as error:
+        if error.filename is None:
+            raise
+        sys.exit(f"shuffledp: {visible(str(error.filename))}: {error.strerror}")
     except KeyboardInterrupt:
-        sys.exit("shuffledp: interrupted")
+        sys.exit(INTERRUPTED)

@@ -72,6 +72,7 @@ class Issuance:
             public = key.signing_key.token_key()
             await self._store.begin(public.key_id)
             await asyncio.to_thread(self._keys.hold, key)
+            await self._store.mark([public.key_id.hex()], held=True)
         return public
 
     async def issue(self, key_id: bytes, blinded: bytes, credential: bytes) -> bytes:
@@ -145,18 +146,32 @@ class Issuance:
         return list(chain.from_iterable(self._signers.map(_sign_each, parts)))
 
     async def check_complete(self) -> None:
-        """Raise SettingsError if the database lacks a held key: its people could get two tokens."""
-        for key_id in self._keys.held():
-            if not await self._store.has_begun(bytes.fromhex(key_id)):
-                raise SettingsError(
-                    f"the database does not know token-{key_id}.key: it is lost or an old copy. "
-                    "Restore it or, to give up the key's task, remove that file"
-                )
+        """
+        Check that files and database have the same keys. Run at start, before any is destroyed.
+
+        Raises SettingsError if the database lacks a key, of which people could get a second token,
+        or if a key's file is missing.
+        """
+        known, held = await self._store.keys(), self._keys.held()
+        for key_id in held - known.keys():
+            raise SettingsError(
+                f"the database does not know token-{key_id}.key: it is lost or an old copy. "
+                "Restore it or, to give up the key's task, remove that file"
+            )
+        for key_id in {key_id for key_id, must in known.items() if must} - held:
+            raise SettingsError(
+                f"token-{key_id}.key is missing in the state directory, and the database knows it: "
+                "put it back or, to give up the key's task, erase the rows of issuer.sqlite with "
+                f"key_id = x'{key_id}'"
+            )
+        await self._store.mark(held, held=True)
 
     async def destroy_ended(self) -> None:
         """Destroy the keys that have ended, and erase whom they were used for."""
         async with self._changing:
-            await asyncio.to_thread(self._keys.destroy_ended, self._clock.now())
+            ended = self._keys.ended(self._clock.now())
+            await self._store.mark(ended, held=False)
+            await asyncio.to_thread(self._keys.destroy, ended)
             await self._store.forget_others(self._keys.held())
 
     async def run(self, tick: float = _TICK) -> None:

@@ -68,9 +68,18 @@ class IssuanceStore(Database):
         """Note that a key exists, before it is held: a row of nobody."""
         await self.run(_insert, key_id, _NOBODY, Issued(request=b"", signature=b""))
 
-    async def has_begun(self, key_id: bytes) -> bool:
-        """Return whether the database knows a key."""
-        return await self.run(_find, key_id, _NOBODY) is not None
+    async def keys(self) -> dict[str, bool]:
+        """Return the ids of all keys, in hexadecimal digits, and whether each must be held."""
+        statement = "SELECT key_id, request != x'' FROM issued WHERE person = ?"
+        return {key_id.hex(): bool(held) for key_id, held in await self.fetch(statement, _NOBODY)}
+
+    async def mark(self, keys: Collection[str], *, held: bool) -> None:
+        """Note that keys are held or, before they are destroyed, that they may be missing."""
+        for key_id in keys:
+            await self.fetch(
+                "UPDATE issued SET request = ? WHERE key_id = ? AND person = ?",
+                *(b"held" * held, bytes.fromhex(key_id), _NOBODY),
+            )
 
     async def settle(
         self,

@@ -69,6 +69,7 @@ class Deliveries:
         self._store = store
         self._analyzer = analyzer
         self._clock = clock
+        self._failures = logs.RepeatedFailures()
         self._moving: dict[TaskDigest, asyncio.Task[None]] = {}
         self._pauses: dict[TaskDigest, float] = {}
         """Last pause of each batch whose last step failed, in seconds."""
@@ -135,12 +136,14 @@ class Deliveries:
             self._not_before[batch.digest] = self._clock.elapsed() + pause
             self._store.changed.set()  # to wait for no longer than the pause
             self._metrics.record_attempt(len(self._pauses), error)
-            logs.event(
+            self._failures.failed(
+                batch.digest,
                 "batch cannot move on yet",
                 {**logs.batch_fields(batch.digest, batch.batch_id), "error": type(error).__name__},
                 level="WARNING" if isinstance(error, ShuffleDpError) else "ERROR",
             )
         else:
+            self._failures.ended(batch.digest)
             self._pauses.pop(batch.digest, None)
             self._not_before.pop(batch.digest, None)
             self._metrics.record_attempt(len(self._pauses))

@@ -58,6 +58,20 @@ def claimed(guarantees: Sequence[Guarantee]) -> Guarantee:
     return by_coalition.get("analyzer+users") or by_coalition["analyzer"]
 
 
+def default_delta(people: int) -> float:
+    """Return the default δ for this many people: the lesser of 1e-6 and a tenth of 1 / people."""
+    return min(1e-6, 0.1 / people)
+
+
+def delta_warnings(delta: float, people: int) -> tuple[str, ...]:
+    """Return a warning if publishing a random one of these people's values would meet this δ."""
+    warning = (
+        f"delta is {rounded_up(delta)} for {people:,} people: delta allows publishing one of these "
+        f"people in the clear; use a delta far below 1 / {people:,}"
+    )
+    return (warning,) * (delta * people >= 1)
+
+
 _DIGITS: Final = 4
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import WireError
-from common.messages.guarantee import Guarantee
+from common.messages.guarantee import Guarantee, claimed, delta_warnings
 from common.task_digest import TaskDigest
 
 Figures = NDArray[np.float64]
@@ -255,6 +255,11 @@ class Result:
     n_sentinels_repeated: int = 0
     """Further copies of sentinels' reports. Unlike first copies, they count in n_reports and as
     refused."""
+
+    @property
+    def all_warnings(self) -> tuple[str, ...]:
+        """The analyzer's warnings, and one of a δ that is too large for so many users."""
+        return (*delta_warnings(claimed(self.guarantees).delta, self.n_users), *self.warnings)
 
     @property
     def histogram(self) -> Histogram:

@@ -18,9 +18,9 @@ from common.accounting.reference.other_bounds import compare
 from common.errors import AccountingError, TaskError
 from common.mechanisms.reduction import MatchCountReduction
 from common.messages.guarantee import REPLACE_ONE, Guarantee
+from common.messages.submission import parse_numbers
 from common.runtime.validation import STRICT, validated
 from common.task.dummy_spec import DummySpec
-from deploy.tasks.value_parser import parse_numbers
 
 Subject = MatchCountReduction | general_blanket.BlanketPair
 
@@ -125,7 +125,7 @@ class Query:
         """The randomizer; raises AccountingError if its parameters are missing or do not fit."""
         mechanism = "local-hashing" if self.kind == "olh" else self.kind
         if mechanism not in MECHANISMS:
-            raise AccountingError(f"the mechanism must be one of {', '.join(MECHANISMS)}")
+            raise AccountingError(f"unknown mechanism; the mechanisms are {', '.join(MECHANISMS)}")
         if mechanism not in _HASHED and (self.k is not None or self.coll is not None):
             raise AccountingError(
                 f"{mechanism} has neither an alphabet nor a collision probability; remove them"

@@ -15,7 +15,7 @@ from common.crypto.hpke import HpkePrivateKey
 from common.crypto.signed_key import KeyUse, prove_key
 from common.crypto.signing import SigningIdentity
 from common.crypto.token_signing import TokenSigningKey
-from common.errors import SettingsError, TaskError
+from common.errors import TaskError, UsageError
 from common.runtime.validation import read_file
 from common.task.task import NONCE_BYTES, Task
 from common.task.token_spec import TokenSpec
@@ -25,7 +25,8 @@ from deploy.audit.report.report_table import show_report, show_self_tests
 from deploy.audit.runner import AuditRun, Progress
 from deploy.audit.scenario import AuditSubject, SampleSizes
 from deploy.audit.scenarios import SCENARIOS
-from deploy.datasets.catalogue import IPUMS_1940_CITY, load
+from deploy.datasets.catalogue import load
+from deploy.datasets.names import IPUMS_1940_CITY
 from deploy.tasks import drafts as draft_file
 from deploy.tasks.demo_task import DEMO_PARAMETERS, closing_draft
 from deploy.terminal.console import show_in_browser
@@ -100,14 +101,14 @@ def subject_from(
     """
     Return the subject: a task (default: the demo's) and a number of users (default: n_min).
 
-    Raises SettingsError if both files are given, one cannot be read, or `users` is below n_min;
-    TaskError if a file does not contain a valid task or draft.
+    Raises UsageError if both files are given, or `users` is below n_min; SettingsError if one
+    cannot be read; TaskError if a file does not contain a valid task or draft.
     """
     if task_file is not None and draft is not None:
-        raise SettingsError("use --task-file or --draft, not both")
+        raise UsageError("use --task-file or --draft, not both")
     task = _from_draft(draft) if task_file is None else _read(task_file)
     if users is not None and users < task.n_min:
-        raise SettingsError(f"--users is {users}; it must be at least n_min, {task.n_min}")
+        raise UsageError(f"--users is {users}; it must be at least n_min, {task.n_min}")
     return AuditSubject(task=task, n_users=users or task.n_min, sizes=sizes)
 
 

@@ -1,21 +1,19 @@
 """Run scenarios in parallel processes from one seed, and build the report."""
 
-import multiprocessing
-import os
 import time
 import traceback
 import zlib
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from common.accounting.guarantees import guarantees
-from common.crypto.hpke_pool import end_with_parent
 from common.errors import SettingsError
 from common.protocols import ITEM_KINDS, Kind
+from common.runtime.worker_pool import worker_pool
 from common.task_digest import digest_of
 from common.version import VERSION
 from deploy.audit.finding import Finding, Findings
@@ -97,8 +95,7 @@ class AuditRun:
                 outcomes.append(run(scenario, subject, self.seed))
                 self.progress(scenario.title, len(outcomes), len(jobs))
             return outcomes
-        context, workers = multiprocessing.get_context("spawn"), self.processes or os.cpu_count()
-        with ProcessPoolExecutor(workers, mp_context=context, initializer=end_with_parent) as pool:
+        with worker_pool(self.processes or None) as pool:
             sent = {
                 pool.submit(run, scenario, subject, self.seed): scenario
                 for scenario, subject in jobs

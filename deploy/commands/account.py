@@ -6,11 +6,8 @@ from typing import Annotated
 
 import typer
 
-from common.errors import SettingsError
-from deploy.accountant import query_output
-from deploy.accountant.query import MECHANISMS, Query, parse_distribution
+from common.errors import UsageError
 from deploy.commands.options import AsJson, describe_options
-from deploy.tasks.value_parser import parse_numbers
 from deploy.terminal.console import terminal
 from deploy.terminal.help_examples import example
 from deploy.terminal.json_output import print_json
@@ -29,7 +26,11 @@ def account(
     context: typer.Context,
     *,
     mechanism: Annotated[
-        str, typer.Option(help=f"One of {', '.join(MECHANISMS)}.")
+        str,
+        typer.Option(
+            help="One of grr, local-hashing, symmetric-unary, optimized-unary, duchi, piecewise, "
+            "laplace, rappor."
+        ),
     ] = "local-hashing",
     users: int | None = None,
     alphabet: int | None = None,
@@ -73,11 +74,15 @@ def account(
         compare: Also print the lower bound that an attack proves, and published bounds.
         batch: Answer a JSON list of queries instead; see docs/theory/accounting.md.
     """
+    from common.messages.submission import parse_numbers
+    from deploy.accountant import query_output
+    from deploy.accountant.query import MECHANISMS, Query, parse_distribution
+
     if batch is not None:
         sources = {name: context.get_parameter_source(name) for name in context.params}
         given = {name for name, source in sources.items() if source and source.name != "DEFAULT"}
         if given - {"batch", "compare", "json"}:
-            raise SettingsError("--batch allows only the options --compare and --json")
+            raise UsageError("--batch allows only the options --compare and --json")
         found = query_output.answer_file(batch, comparing=compare)
         refused = sum("error" in answer for answer in found)
         print_json(found)
@@ -87,8 +92,10 @@ def account(
             )
             raise typer.Exit(1)
         return
+    if mechanism not in {*MECHANISMS, "olh"}:
+        raise UsageError(f"unknown mechanism; the mechanisms are {', '.join(MECHANISMS)}")
     if users is None:
-        raise SettingsError("use --users and the mechanism's options, or --batch FILE")
+        raise UsageError("use --users and the mechanism's options, or --batch FILE")
     fields = {
         "kind": mechanism,
         "n": users,

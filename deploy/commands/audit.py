@@ -5,7 +5,7 @@ from typing import Annotated, Final
 
 import typer
 
-from common.errors import SettingsError
+from common.errors import UsageError
 from deploy.commands.options import AsJson, OpenPage, describe_options
 from deploy.terminal.console import terminal
 from deploy.terminal.files import check_folder
@@ -55,18 +55,18 @@ def audit(
         html: Output file for the report as a page.
     """
     # Imported here: these load all three services, which is slow.
-    from deploy.audit import command  # noqa: PLC0415
-    from deploy.audit.runner import AuditRun, scenarios_named  # noqa: PLC0415
-    from deploy.audit.scenario import FULL, QUICK, SMALL  # noqa: PLC0415
+    from deploy.audit import command
+    from deploy.audit.runner import AuditRun, scenarios_named
+    from deploy.audit.scenario import FULL, QUICK, SMALL
 
     console = terminal(stderr=json)
     if list_them:
         command.show_names(terminal())
         return
     if quick and full:
-        raise SettingsError("use --quick or --full, not both")
+        raise UsageError("use --quick or --full, not both")
     if self_test and full:
-        raise SettingsError("--self-test uses small samples; drop --full")
+        raise UsageError("--self-test uses small samples; drop --full")
     for path in (output, html):
         check_folder(path)
     sizes = SMALL if self_test else FULL if full else QUICK

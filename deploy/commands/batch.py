@@ -7,7 +7,6 @@ import typer
 from rich.console import Console
 
 from common.messages.ledger_entry import MAX_NOTE_CHARACTERS, Decision, DecisionEntry
-from deploy.clients.analyzer import OperatorClient
 from deploy.commands import options
 from deploy.terminal.console import terminal
 from deploy.terminal.escape import visible
@@ -56,6 +55,8 @@ def _add_command(decision: Decision) -> None:
         key: options.CertificateKey = None,
         json: options.AsJson = False,
     ) -> None:
+        from deploy.clients.analyzer import OperatorClient
+
         digest = options.task_digest(task)
         connect = partial(OperatorClient.connect, analyzer, authority, token_file, certificate, key)
         entry = options.ask(connect, lambda operator: operator.decide(digest, decision, note))

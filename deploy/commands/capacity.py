@@ -3,8 +3,6 @@
 import typer
 
 from deploy.commands.options import AsJson, describe_options
-from deploy.planning import capacity_view
-from deploy.planning.capacity import Workload, predict
 from deploy.planning.opening_time import measure_opening_seconds
 from deploy.terminal.console import terminal
 from deploy.terminal.help_examples import example
@@ -46,6 +44,9 @@ def capacity(
         opening_microseconds: Time in which a core opens a sealed report.  [measured here, for a
             second]
     """
+    from deploy.planning import capacity_view
+    from deploy.planning.capacity import Workload, predict
+
     if opening_microseconds is None:
         opening_microseconds = 1e6 * measure_opening_seconds()
     workload = Workload(

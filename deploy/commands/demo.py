@@ -5,12 +5,9 @@ from typing import Annotated
 
 import typer
 
-from common.errors import SettingsError
+from common.errors import UsageError
 from common.protocols import Kind
 from deploy.commands.options import AsJson, OpenPage, describe_options
-from deploy.commands.result import print_estimates
-from deploy.datasets.sample_people import sample_people
-from deploy.demo import demo as demonstration
 from deploy.terminal.console import show_in_browser, terminal
 from deploy.terminal.files import check_folder
 from deploy.terminal.help_examples import example
@@ -50,8 +47,12 @@ def demo(
         output: Output file for the result.
         html: Output file for the result as a page.
     """
+    from deploy.commands.result import print_estimates
+    from deploy.datasets.sample_people import sample_people
+    from deploy.demo import demo as demonstration
+
     if users != "all" and not (users.isascii() and users.isdecimal()):
-        raise SettingsError("users must be a whole number, or 'all'")
+        raise UsageError("users must be a whole number, or 'all'")
     for path in (output, html):
         check_folder(path)
     console = terminal(stderr=json)

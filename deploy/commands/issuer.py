@@ -10,14 +10,8 @@ from typing import Annotated
 import typer
 from rich.progress import Progress
 
-from common.crypto.randomness import new_seed
 from common.errors import SettingsError
-from common.runtime.rpc import open_channel
 from common.runtime.state_directory import atomic_write
-from common.runtime.validation import read_file
-from common.task.task import Task
-from deploy.clients.issuer import IssuerClient
-from deploy.clients.people import draw_people, fetch_tokens
 from deploy.commands.options import (
     AsJson,
     Authority,
@@ -28,12 +22,10 @@ from deploy.commands.options import (
     task_digest,
 )
 from deploy.terminal.console import terminal
-from deploy.terminal.files import check_folder, write, writing
+from deploy.terminal.files import all_or_nothing, check_folder, write, writing
 from deploy.terminal.help_examples import AT_ISSUER, example
 from deploy.terminal.json_output import dumps, print_json
-from issuer.entitlements import parse_people
 from user_agent.credentials import CredentialFile
-from user_agent.shuffler_client import RemoteShuffler
 
 app = typer.Typer()
 issuer_app = typer.Typer(
@@ -59,13 +51,17 @@ def people(
     with lines NAME SECRET: give each person theirs, and delete that file. To add people later, draw
     theirs into another folder, and append its people.txt to the issuer's; it needs no restart.
     """
+    from common.runtime.validation import read_file
+    from deploy.clients.people import draw_people
+    from issuer.entitlements import parse_people
+
     names = _names(read_file(names_file))
     drawn = draw_people(names)
     listed, credentials = output_dir / "people.txt", output_dir / "credentials.txt"
     parse_people(drawn.listed)
     if output_dir.exists():
         raise SettingsError(f"{output_dir} already exists and may hold secrets in use")
-    with writing(output_dir):
+    with all_or_nothing([output_dir], "*.txt"):
         output_dir.mkdir(mode=0o700)
         atomic_write(credentials, drawn.credentials, 0o600)
         atomic_write(listed, drawn.listed, 0o600)
@@ -103,6 +99,8 @@ def new_key(
     Hand the file to the analyzer's operator; nothing in it is secret. A key must serve one task
     only: with a second one, people could not get another token.
     """
+    from deploy.clients.issuer import IssuerClient
+
     check_folder(out)
     if out.exists():
         raise SettingsError(f"{out} already exists and may hold a key in use; use --out")
@@ -137,6 +135,14 @@ def fetch(
 
     Devices get their tokens themselves. After an interruption, run the same command again.
     """
+    from common.crypto.randomness import new_seed
+    from common.runtime.rpc import open_channel
+    from common.runtime.validation import read_file
+    from common.task.task import Task
+    from deploy.clients.issuer import IssuerClient
+    from deploy.clients.people import fetch_tokens
+    from user_agent.shuffler_client import RemoteShuffler
+
     check_folder(out)
     if out.exists():
         raise SettingsError(f"{out} already exists and may hold tokens in use")
@@ -159,7 +165,7 @@ def fetch(
                 wanted,
                 digest,
                 people,
-                seed=read_file(seed_file),
+                seed=seed_file.read_bytes(),
                 progress=progress,
             )
 

@@ -3,32 +3,25 @@
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.table import Table
 
 from common.crypto.hpke import fingerprint
-from common.runtime.certificates import (
-    FRONT_END,
-    INTERNAL_ROLES,
-    LIFETIME_DAYS,
-    PARTIES,
-    WARN_AUTHORITY_DAYS,
-    WARN_DAYS,
-    WITNESS,
-)
+from common.dates import utc
+from common.runtime.certificates import FRONT_END, INTERNAL_ROLES, LIFETIME_DAYS, PARTIES, WITNESS
 from common.runtime.clock import SystemClock
-from common.runtime.key_store import load_identity, renew_identity
 from common.runtime.state_directory import StateDirectory
-from common.runtime.witness_service import load_witness_key
-from deploy.clients.key_folder import KeyFolder
 from deploy.commands.options import AsJson, read_identity
 from deploy.terminal.console import terminal
 from deploy.terminal.help_examples import example
 from deploy.terminal.json_output import print_json
 from deploy.terminal.tables import add_columns
+from user_agent.device_store import RESTORE_CONFIRMED
 
+if TYPE_CHECKING:
+    from deploy.clients.key_folder import KeyFolder
 app = typer.Typer()
 keys_app = typer.Typer(
     help="Certificates of your own authorities, and signing identities.",
@@ -70,6 +63,8 @@ def make(
     settings tls_certificate, tls_key and tls_authority. Keep the folder authorities away from
     services. Each organisation runs this for its own parties, and `keys trust` for the others.
     """
+    from deploy.clients.key_folder import KeyFolder
+
     folder = KeyFolder(directory)
     folder.make(party or PARTIES, host or (), SystemClock().now(), days, shared=shared)
     _print(folder, json=json, written=[f"Written to {folder.path}."])
@@ -91,6 +86,8 @@ def renew(
     a service uses them from the next connection on, without a restart. They have new keys; old
     certificates stay valid until they expire. Revoked ones are not renewed.
     """
+    from deploy.clients.key_folder import KeyFolder
+
     folder = KeyFolder(directory)
     renewed = folder.renew(party, SystemClock().now(), days, force=force)
     _print(
@@ -115,6 +112,8 @@ def trust(
     Compare the printed SHA-256 with the one that its operator's `keys show` prints. Then copy each
     party's authority.pem to its machine.
     """
+    from deploy.clients.key_folder import KeyFolder
+
     folder = KeyFolder(directory)
     found = folder.trust(party, file)
     _print(folder, json=json, written=[f"Trusted for the {party}: {found.fingerprint}"])
@@ -126,12 +125,14 @@ def revoke(
     party: Annotated[str, typer.Argument(help="Party, or SHA-256 of one certificate.")],
     json: AsJson = False,
 ) -> None:
-    """Revoke a party's certificates, so that they are never renewed.
+    """Revoke a party's certificates for good.
 
     Copy each party's authority.pem to its machine: servers then refuse these certificates at once.
     Clients cannot know, and accept them until they expire, as printed. Operators with folders of
     their own run this with each printed SHA-256.
     """
+    from deploy.clients.key_folder import KeyFolder
+
     folder = KeyFolder(directory)
     found = folder.revoke(party, SystemClock().now())
     lines = [f"Revoked, and valid until {one.end}: {one.party} {one.fingerprint}" for one in found]
@@ -149,6 +150,8 @@ def show(
     json: AsJson = False,
 ) -> None:
     """List certificates and their expiry."""
+    from deploy.clients.key_folder import KeyFolder
+
     _print(
         KeyFolder(directory),
         identity=None if identity is None else fingerprint(read_identity(identity).raw),
@@ -181,6 +184,9 @@ def identity(
     collections while the service is stopped, and inform everyone. The analyzer and devices name a
     witness's key, which is also in witness.pub, in their settings `witnesses`.
     """
+    from common.runtime.key_store import load_identity, renew_identity
+    from common.runtime.witness_service import load_witness_key
+
     state = StateDirectory.open(state_directory, state_key)
     if witness is not None:
         _, key = load_witness_key(state, witness)
@@ -198,14 +204,55 @@ def identity(
     terminal().print(f"{shown['identity']}\nFingerprint: {shown['fingerprint']}", soft_wrap=True)
 
 
+@keys_app.command("confirm-clock", epilog=example("shuffledp keys confirm-clock state/shuffler"))
+def confirm_clock(
+    state_directory: Annotated[
+        Path,
+        typer.Argument(exists=True, help="The party's state directory, as in its settings."),
+    ],
+) -> None:
+    """Confirm this machine's clock to a service.
+
+    Run this on the machine of a service that logs `clock disagrees`, once the clock is right. The
+    service then does what is due, such as closing batches and destroying keys.
+    """
+    from common.runtime.confirmed_clock import confirm
+
+    found = SystemClock().reading()
+    confirm(StateDirectory.open(state_directory), found)
+    terminal().print(f"Confirmed: {utc(found.wall)}.", highlight=False)
+
+
+@keys_app.command(
+    "confirm-restore", epilog=example("shuffledp keys confirm-restore state/user_agent")
+)
+def confirm_restore(
+    state_directory: Annotated[
+        Path,
+        typer.Argument(exists=True, help="The device's state directory, as in its settings."),
+    ],
+) -> None:
+    """Confirm that a device's store was restored.
+
+    Run this while the user agent is stopped because the store does not fit the counter of charges.
+    At its next start it charges what the store has forgotten; without the counter, all caps.
+    """
+    state = StateDirectory.open(state_directory)
+    with state.held():
+        state.publish(RESTORE_CONFIRMED, "")
+    terminal().print("Confirmed. Start the user agent.")
+
+
 def _print(
-    folder: KeyFolder,
+    folder: "KeyFolder",
     *,
     json: bool,
     identity: str | None = None,
     written: Sequence[str] = (),
     renewed: Sequence[str] = (),
 ) -> None:
+    from common.runtime.certificates import WARN_AUTHORITY_DAYS, WARN_DAYS
+
     now, revoked = SystemClock().now(), folder.revoked()
     listed: list[dict[str, Any]] = [
         {

@@ -4,7 +4,7 @@ import asyncio
 import secrets
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -12,13 +12,13 @@ from common.errors import CredentialError, PeerRefusalError, ShuffleDpError
 from common.runtime.clock import SystemClock
 from common.task_digest import TaskDigest
 from common.version import VERSION
-from deploy.clients.shuffler import ShufflerClient
 from deploy.commands.options import Authority, ShufflerAddress, TaskArgument, TokenFile, task_digest
-from deploy.pages.live_feed import LiveFeed, live_page
-from deploy.pages.live_server import live_server
 from deploy.terminal.console import private_opener, terminal
 from deploy.terminal.help_examples import AT_SHUFFLER, example
 
+if TYPE_CHECKING:
+    from deploy.clients.shuffler import ShufflerClient
+    from deploy.pages.live_feed import LiveFeed
 app = typer.Typer()
 
 _POLL_SECONDS: Final = 2.0
@@ -42,6 +42,10 @@ def live(
     task. Needs the shuffler's operator token. The growing count reveals when submissions arrive: do
     not show the page to the analyzer's operator.
     """
+    from deploy.clients.shuffler import ShufflerClient
+    from deploy.pages.live_feed import LiveFeed, live_page
+    from deploy.pages.live_server import live_server
+
     digest = task_digest(task)
     feed = LiveFeed(SystemClock())
     page = live_page(digest, version=VERSION, poll_seconds=_POLL_SECONDS).encode()
@@ -62,7 +66,7 @@ def live(
         asyncio.run(watch(ended.enter_context(private_opener()) if open_it else None))
 
 
-async def _ask(client: ShufflerClient, digest: TaskDigest, feed: LiveFeed) -> None:
+async def _ask(client: "ShufflerClient", digest: TaskDigest, feed: "LiveFeed") -> None:
     """Update the feed with progress or an error; raise PeerRefusalError for a wrong token."""
     try:
         feed.take(await client.progress(digest))

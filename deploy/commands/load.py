@@ -3,26 +3,21 @@
 import asyncio
 import math
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from common.errors import PlanError
-from deploy.clients.people import read_tokens
+from common.errors import UsageError
 from deploy.commands import options
-from deploy.datasets.catalogue import IPUMS_1940_CITY
-from deploy.load import report
-from deploy.load import target as targets
-from deploy.load.behaviour import NAMES, shares_from
-from deploy.load.plan import LoadPlan, Mode, Pattern, TargetKind, check_options, ramp_from
-from deploy.load.run import execute
-from deploy.load.users import SealedUsers
+from deploy.datasets.names import IPUMS_1940_CITY
 from deploy.terminal.console import terminal
 from deploy.terminal.escape import escaped
 from deploy.terminal.files import check_folder
 from deploy.terminal.help_examples import example
 from deploy.terminal.json_output import print_json
 
+if TYPE_CHECKING:
+    from deploy.load import report
 app = typer.Typer()
 
 _DEFAULT_USERS = 1000
@@ -49,22 +44,28 @@ def load(
     users: Annotated[
         int | None,
         typer.Option(
-            min=1, max=10**9, help=f"Simulated users.  [{_DEFAULT_USERS}, or enough for --ramp]"
+            min=1,
+            max=10**9,
+            help=f"Simulated users.  [all people of a file, or {_DEFAULT_USERS}, or enough for "
+            "--ramp]",
         ),
     ] = None,
     dataset: str = IPUMS_1940_CITY,
     seed: Annotated[int | None, typer.Option(min=0)] = None,
-    mode: Mode = "users",
+    mode: Literal["users", "bulk"] = "users",
     rate: Annotated[float | None, typer.Option(min=_MIN, max=1e9)] = None,
     concurrency: Annotated[int | None, typer.Option(min=1, max=100_000)] = None,
-    pattern: Pattern = "steady",
+    pattern: Literal["steady", "burst"] = "steady",
     burst: Annotated[int, typer.Option(min=1)] = 100,
     ramp: str | None = None,
     step_seconds: Annotated[float, typer.Option(min=_MIN, max=_MAX_SECONDS)] = 10.0,
     p99_limit: Annotated[float, typer.Option(min=_MIN)] = math.inf,
     misbehaving: Annotated[
         str,
-        typer.Option(help=f"Share of users who misbehave: 0.1, or malformed=0.02,… ({NAMES})."),
+        typer.Option(
+            help="Share of users who misbehave: 0.1, or malformed=0.02,… (duplicate, flooding, "
+            "conflict, malformed, oversized, dropping)."
+        ),
     ] = "0",
     processes: Annotated[int, typer.Option(min=1, max=256)] = 1,
     patience: Annotated[float, typer.Option(min=0, max=_MAX_SECONDS)] = 120.0,
@@ -96,8 +97,11 @@ def load(
         shuffler: Address of the shuffler under load, host:port.
         local: Start services here, publish a task and test them.
         sink: Send to a server that stores nothing, to measure this program.
-        draft: Draft, for --local or --sink.  [a built-in task: od-hp, 915 values]
-        dataset: Source of the values: a shipped data set, a file, or zipf:SIZE.
+        draft: Draft, for --local or --sink, published as it is.  [a built-in task: od-hp, 915
+            values]
+        dataset: Source of the values: a shipped data set, a file, or zipf:SIZE. Values of a file
+            have the format of `shuffledp contribute`; without labels, edges or groups they are the
+            items in their order.
         seed: Seed for values, behaviours and arrival times.
         mode: users: one connection per user. bulk: many users per call.
         rate: Users who arrive per second, whether or not the services keep up.
@@ -124,9 +128,21 @@ def load(
         close: Close the batch at the end if it has enough users.
         metrics: A service's metrics, PARTY=http://HOST:PORT/metrics; repeatable.
     """
+    from deploy.clients.people import read_tokens
+    from deploy.datasets.sources import dataset as read_dataset
+    from deploy.datasets.sources import is_file
+    from deploy.load import report
+    from deploy.load import target as targets
+    from deploy.load.behaviour import shares_from
+    from deploy.load.plan import LoadPlan, check_options, ramp_from
+    from deploy.load.run import execute
+    from deploy.load.users import SealedUsers
+
     if (shuffler is not None) + local + sink != 1:
-        raise PlanError("choose a target: --shuffler ADDRESS with a task, --local, or --sink")
-    kind: TargetKind = "local" if local else "sink" if sink else "services"
+        raise UsageError("choose a target: --shuffler ADDRESS with a task, --local, or --sink")
+    kind: Literal["services", "local", "sink"] = (
+        "local" if local else "sink" if sink else "services"
+    )
     sources = {name: context.get_parameter_source(name) for name in context.params}
     given = [name for name, source in sources.items() if source and source.name != "DEFAULT"]
     check_options(kind, mode, pattern, given)
@@ -134,8 +150,10 @@ def load(
     climb = None
     if ramp is not None:
         climb = ramp_from(ramp, step_seconds=step_seconds, p99_limit=p99_limit)
+    people = read_dataset(dataset) if is_file(dataset) and replay is None else None
     if users is None:
-        users = _DEFAULT_USERS if climb is None else sum(count for _, count in climb.phases) + 1
+        users = _DEFAULT_USERS if people is None else people.n_users
+        users = users if climb is None else sum(count for _, count in climb.phases) + 1
     plan = LoadPlan(
         n_users=users,
         shares=shares_from(misbehaving),
@@ -188,15 +206,21 @@ def load(
             )
         )
         bars.finish()
+    remarks = [] if people is None else people.remarks
     if finished is None:
+        for remark in remarks:
+            terminal().print(escaped(remark), soft_wrap=True)
         where = escaped(str(prepare))
         terminal().print(f"{users} users prepared in {where}.", soft_wrap=True)
         return
+    finished.notes.extend(remarks)
     print_report(finished, json=json)
 
 
-def print_report(finished: report.LoadReport, *, json: bool) -> None:
+def print_report(finished: "report.LoadReport", *, json: bool) -> None:
     """Print a run's report; raise the run's failure, or Exit if a count is wrong."""
+    from deploy.load import report
+
     if json:
         print_json(report.as_json(finished))
     else:

@@ -16,7 +16,7 @@ from typing import Annotated, Any, TypeVar, get_args, get_origin
 import typer
 
 from common.crypto.signing import PublicIdentity
-from common.errors import SettingsError, WireError
+from common.errors import SettingsError, UsageError, WireError
 from common.protocols import Kind
 from common.task_digest import DIGEST_BYTES, TaskDigest
 
@@ -51,6 +51,10 @@ OpenPage = Annotated[
     bool, typer.Option("--open", help="Open the page in a browser on this machine.")
 ]
 Page = Annotated[Path | None, typer.Option(help="Write a self-contained page for a browser.")]
+AllGuarantees = Annotated[
+    bool,
+    typer.Option("--guarantees", help="List the guarantee for each coalition, with assumptions."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 Client = TypeVar("Client")
@@ -70,32 +74,32 @@ def describe_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def check_kinds(context: typer.Context, kinds: Mapping[str, Collection[Kind]]) -> None:
-    """Raise SettingsError if an option is given that is not for the kind of data."""
+    """Raise UsageError if an option is given that is not for the kind of data."""
     kind = context.params["task_kind"]
     for option in context.command.params:
         source, fits = context.get_parameter_source(option.name or ""), kinds.get(option.name or "")
         if fits and kind not in fits and source and source.name != "DEFAULT":
             rule = f"{option.opts[0]} is for data of these kinds: {', '.join(fits)}"
-            raise SettingsError(f"{rule}; --task-kind is {kind}")
+            raise UsageError(f"{rule}; --task-kind is {kind}")
 
 
 def parse_cap(text: str) -> float:
-    """Parse a cap on the local ε, `none` for no cap, or raise SettingsError."""
+    """Parse a cap on the local ε, `none` for no cap, or raise UsageError."""
     try:
         return math.inf if text == "none" else float(text)
     except ValueError as error:
-        raise SettingsError("the local cap must be a number, or none") from error
+        raise UsageError("the local cap must be a number, or none") from error
 
 
 def task_digest(text: str) -> TaskDigest:
-    """Parse a task's digest, or raise WireError."""
+    """Parse a task's digest, or raise UsageError."""
     digits = 2 * DIGEST_BYTES
     try:
         digest = bytes.fromhex(text)
     except ValueError as error:
-        raise WireError(f"the task's digest must be {digits} hexadecimal digits") from error
+        raise UsageError(f"the task's digest must be {digits} hexadecimal digits") from error
     if len(digest) != DIGEST_BYTES:
-        raise WireError(f"the task's digest has {len(text)} digits; it must have {digits}")
+        raise UsageError(f"the task's digest has {len(text)} digits; it must have {digits}")
     return TaskDigest(digest)
 
 
@@ -113,10 +117,10 @@ def read_shuffler_key(file: Path) -> bytes:
 
 
 def _read_ascii(file: Path, *, flags: int = 0) -> str:
-    """Read a file, replacing non-ASCII characters, which no key or identity has."""
+    """Read a file, replacing what is not UTF-8 text, which no key or identity has."""
     try:
         descriptor = os.open(file, os.O_RDONLY | flags)
-        with os.fdopen(descriptor, encoding="ascii", errors="replace") as stream:
+        with os.fdopen(descriptor, encoding="utf-8-sig", errors="replace") as stream:
             return stream.read().strip()
     except OSError as error:
         if error.errno == errno.ELOOP:

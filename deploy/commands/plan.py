@@ -7,17 +7,18 @@ from typing import Any, Final, Literal
 
 import typer
 
-from common.errors import PlanError
-from common.mechanisms.hashing.local_hashing import most_seeds
+from common.errors import UsageError
+from common.messages.guarantee import default_delta, rounded_up
 from common.protocols import Kind
 from common.runtime.clock import SystemClock
-from common.task.domain_spec import EdgesSpec, group_count
-from common.task.draft import NumberDraft, OpenDraft, PairDraft
-from deploy.commands.options import AsJson, TaskKind, check_kinds, describe_options, parse_cap
-from deploy.planning import plan_view
-from deploy.planning.planner import plan as find_plan
-from deploy.planning.requirements import Prefix, Requirements, Trust
-from deploy.tasks.value_parser import parse_breakdown, parse_numbers
+from deploy.commands.options import (
+    AllGuarantees,
+    AsJson,
+    TaskKind,
+    check_kinds,
+    describe_options,
+    parse_cap,
+)
 from deploy.terminal.console import print_written, terminal
 from deploy.terminal.files import check_folder, write
 from deploy.terminal.help_examples import example
@@ -65,11 +66,11 @@ def plan(
     spacing: Literal["equal", "logarithmic"] = "equal",
     unit: str = "",
     breakdown: str = "",
-    prefix: Prefix = "average",
+    prefix: Literal["average", "worst"] = "average",
     encoding: Literal["text", "code", "hash"] = "text",
     code_bytes: int = 8,
     n_min: int | None = None,
-    delta: float = 1e-6,
+    delta: float | None = None,
     local_cap: str | None = None,
     messages_cap: float = math.inf,
     bytes_cap: float = math.inf,
@@ -77,10 +78,11 @@ def plan(
     rounds: int = 1,
     honest_fraction: float = 1.0,
     population: str = "",
-    trust: Trust = "anonymity",
+    trust: Literal["shuffler-dummies", "anonymity", "none"] = "anonymity",
     head: str = "0.05",
     max_mse: float = math.inf,
     output: Path | None = None,
+    guarantees: AllGuarantees = False,
     json: AsJson = False,
 ) -> None:
     """
@@ -103,7 +105,7 @@ def plan(
             longer text.
         code_bytes: Bytes of a short text, a code or a hash.
         n_min: Minimum users for which the guarantee must hold.  [all]
-        delta: Target delta, for all rounds together.
+        delta: Target delta, for all rounds together.  [the lesser of 1e-6 and 0.1 / --users]
         local_cap: Maximum epsilon per answer against the shuffler and analyzer together, or
             none.  [4, the default limit of devices]
         messages_cap: Maximum expected messages per user.  [5 for signed]
@@ -118,20 +120,28 @@ def plan(
         max_mse: Maximum useful mean squared error of a share.
         output: Write a draft for `shuffledp task create`.
     """
+    from common.mechanisms.hashing.local_hashing import most_seeds
+    from common.messages.submission import parse_numbers
+    from common.task.domain_spec import EdgesSpec, group_count
+    from common.task.draft import NumberDraft, OpenDraft, PairDraft
+    from deploy.planning import plan_view
+    from deploy.planning.planner import plan as find_plan
+    from deploy.planning.requirements import Requirements
+    from deploy.tasks.value_parser import parse_breakdown
+
     check_folder(output)
     console, cap = terminal(stderr=json), plan_view.default_local_cap(rounds)
     check_kinds(context, _KINDS)
     if task_kind in _COUNTED and domain_size is None:
-        raise PlanError(f"--domain-size is missing: {_COUNTED[task_kind]}")
+        raise UsageError(f"--domain-size is missing: {_COUNTED[task_kind]}")
     size = 1 if domain_size is None else domain_size
     fields: dict[str, Any] = {"population": population}
     if breakdown:
         fields["breakdown"] = parse_breakdown(breakdown)
-    groups = group_count(fields.get("breakdown"))
     if task_kind == "ordered":
         if low is None or high is None:
             absent = "--low" if low is None else "--high"
-            raise PlanError(f"{absent} is missing: an end of the range of the buckets")
+            raise UsageError(f"{absent} is missing: an end of the range of the buckets")
         fields["edges"] = EdgesSpec(spacing=spacing, buckets=size, unit=unit, low=low, high=high)
     elif task_kind == "open":
         fields["open"] = OpenDraft(encoding=encoding, code_bytes=code_bytes)
@@ -140,6 +150,7 @@ def plan(
         ends: dict[str, Any] = {name: end for name, end in given.items() if end is not None}
         pairs = task_kind == "key-value"
         fields |= {"pairs": PairDraft(**ends)} if pairs else {"numbers": NumberDraft(**ends)}
+    groups = group_count(fields.get("breakdown"))
     target = Requirements(
         kind=task_kind,
         n_users=users,
@@ -148,7 +159,7 @@ def plan(
         most_seeds=most_seeds(groups),
         prefix=prefix,
         central_epsilon=central_epsilon,
-        delta=delta,
+        delta=default_delta(max(1, users)) if delta is None else delta,
         local_cap=cap if local_cap is None else parse_cap(local_cap),
         messages_cap=messages_cap,
         bytes_cap=bytes_cap,
@@ -160,19 +171,20 @@ def plan(
         max_mse=max_mse,
         draft_fields=fields,
     )
-    with console.status("Checking designs with the exact accountant"):
-        found = find_plan(target)
+    with console.status("Planning") as status:
+        found = find_plan(target, lambda name: status.update(f"Planning {name}"))
     if output is not None:
         write(output, plan_view.draft(found, SystemClock().now()))
     if json:
         print_json(plan_view.to_json(found))
         return
-    plan_view.show(found, console)
-    if local_cap is None:
-        console.print(
-            f"The plan keeps local epsilon at most {cap:g}, the default limit of devices; "
-            "--local-cap changes it.",
-            style="dim",
-            highlight=False,
-        )
+    plan_view.show(found, console, guarantees=guarantees)
+    defaults = {
+        f"Delta is {rounded_up(target.delta)}, the lesser of 1e-6 and 0.1 / --users; --delta "
+        "changes it.": delta,
+        f"The plan keeps local epsilon at most {cap:g}, the default limit of devices; "
+        "--local-cap changes it.": local_cap,
+    }
+    for sentence in (text for text, given in defaults.items() if given is None):
+        console.print(sentence, style="dim", highlight=False)
     print_written([output], console)

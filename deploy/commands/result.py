@@ -3,38 +3,26 @@
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 from rich.console import Console
 
 from common.crypto.signing import SignedTask
+from common.messages.guarantee import claimed, rounded_up
 from common.messages.ledger_entry import ChainedEntry, ChainHead, DecisionEntry
-from common.messages.result import Result
-from common.task.task import Task
 from common.version import VERSION
-from deploy.clients.analyzer import OperatorClient
 from deploy.commands import options
-from deploy.pages.result_page import releases_page, result_page
-from deploy.results import ledger as ledger_view
-from deploy.results.candidates import read_candidates
-from deploy.results.distribution_view import DEFAULT_QUANTILES, Questions
-from deploy.results.estimate_table import print_table
-from deploy.results.export import as_json, read_result, write_csv, write_parquet
-from deploy.results.found_labels import FoundTexts, labels_fragment
-from deploy.results.next_iteration import Iterated, next_draft
-from deploy.results.result_view import MAX_ROWS, ResultView, result_view
-from deploy.results.verification import check_fits, recompute_guarantees
-from deploy.tasks import drafts as draft_file
-from deploy.tasks.population_budgets import PopulationBudgets, budgets_by_population
-from deploy.tasks.value_parser import parse_numbers, parse_range
 from deploy.terminal.console import print_written, terminal
 from deploy.terminal.escape import escaped
 from deploy.terminal.files import check_folder, write
 from deploy.terminal.help_examples import AT_ANALYZER, example
 from deploy.terminal.json_output import print_json
-from deploy.terminal.tables import print_guarantees
+from deploy.terminal.tables import guarantee_summary, print_guarantees
 
+if TYPE_CHECKING:
+    from common.messages.result import Result
+    from deploy.results.result_view import ResultView
 app = typer.Typer()
 
 _NO_KEY: Final = bytes(31) + b"\x09"
@@ -74,11 +62,26 @@ def result(
     ] = "",
     ranges: Annotated[
         list[str] | None,
-        typer.Option("--range", help="A range of ordered data, such as 18:65; repeatable."),
+        typer.Option(
+            "--range",
+            help="A range or bucket of ordered data, such as 18:65; repeatable.",
+        ),
     ] = None,
+    guarantees: options.AllGuarantees = False,
     json: options.AsJson = False,
 ) -> None:
     """Print or write a released result with 95 % intervals. Needs the operator token."""
+    from common.messages.result import Result
+    from common.messages.submission import parse_numbers
+    from common.task.task import Task
+    from deploy.clients.analyzer import OperatorClient
+    from deploy.pages.result_page import result_page
+    from deploy.results.candidates import read_candidates
+    from deploy.results.distribution_view import DEFAULT_QUANTILES, Questions, asked_ranges
+    from deploy.results.export import as_json, write_csv, write_parquet
+    from deploy.results.result_view import MAX_ROWS, result_view
+    from deploy.results.verification import check_fits, recompute_guarantees
+
     for path in (html, csv, parquet):
         check_folder(path)
     digest = options.task_digest(task)
@@ -99,7 +102,7 @@ def result(
         batch=found,
         task=signed,
         quantiles=parse_numbers(quantile, _QUANTILES) if quantile else DEFAULT_QUANTILES,
-        ranges=tuple(map(parse_range, ranges or ())),
+        ranges=asked_ranges(signed, ranges or ()),
     )
     build = partial(result_view, found.estimate, signed, candidates=texts, questions=asked)
     view = build(most=top)
@@ -112,11 +115,13 @@ def result(
     if json:
         print_json({**as_json(found), "labels": signed.labels, **view.fields})
         return
-    print_result(found, view, terminal())
+    print_result(found, view, terminal(), guarantees=guarantees)
     print_written((html, csv, parquet), terminal())
 
 
-def print_result(found: Result, view: ResultView, console: Console) -> None:
+def print_result(
+    found: "Result", view: "ResultView", console: Console, *, guarantees: bool
+) -> None:
     """Print a result, with untrusted text escaped."""
     console.print(f"Task {found.task_digest.hex()}", soft_wrap=True)
     n_refused = sum(found.refused.values())
@@ -125,14 +130,20 @@ def print_result(found: Result, view: ResultView, console: Console) -> None:
         f"{found.n_users:,} users by {escaped(found.protocol)}; {found.n_reports:,} reports, "
         f"{n_refused:,} of them refused{f': {causes}' * bool(n_refused)}."
     )
-    for warning in found.warnings:
+    for warning in found.all_warnings:
         console.print(f"Warning: {escaped(warning)}.", style="bold")
     print_estimates(view, console)
-    print_guarantees(found.guarantees, "Guarantees for each user", console)
+    if guarantees:
+        print_guarantees(found.guarantees, "Guarantees for each user", console)
+        return
+    summary = guarantee_summary(claimed(found.guarantees), rounded_up(found.local_epsilon))
+    console.print(f"Guarantee for each user: {summary}")
 
 
-def print_estimates(view: ResultView, console: Console) -> None:
+def print_estimates(view: "ResultView", console: Console) -> None:
     """Print a view's warning, tables and, in a demo, errors."""
+    from deploy.results.estimate_table import print_table
+
     if view.warning:
         console.print(view.warning, style="bold")
     for table in view.tables:
@@ -159,6 +170,11 @@ def ledger(
     Also prints decisions on quarantined batches. Verifies the ledger's chain and, with the
     analyzer's identity, the decisions' signatures. Needs the operator token.
     """
+    from deploy.clients.analyzer import OperatorClient
+    from deploy.pages.result_page import releases_page
+    from deploy.results import ledger as ledger_view
+    from deploy.tasks.population_budgets import PopulationBudgets, budgets_by_population
+
     check_folder(html)
     signer = options.read_identity(analyzer_identity) if analyzer_identity else None
 
@@ -211,6 +227,10 @@ def iterate(
     ] = None,
 ) -> None:
     """Write the draft of one PrivKVM iteration, to publish with `task create`."""
+    from deploy.results.export import read_result
+    from deploy.results.next_iteration import Iterated, next_draft
+    from deploy.tasks import drafts as draft_file
+
     check_folder(output)
     whole = draft_file.read(draft, _NO_KEY)
     before = None if after is None else read_result(after, Iterated, "key-value")
@@ -232,6 +252,9 @@ def discover_labels(
     ] = False,
 ) -> None:
     """Write the values that discover found as labels, to count or spell them in a second task."""
+    from deploy.results.export import read_result
+    from deploy.results.found_labels import FoundTexts, labels_fragment
+
     check_folder(output)
     write(output, labels_fragment(read_result(found, FoundTexts, "open"), spell=spell))
     print_written([output], terminal())

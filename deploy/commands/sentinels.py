@@ -4,24 +4,20 @@ import asyncio
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from common.crypto.randomness import secure_generator
-from common.runtime.validation import read_file
 from common.task_digest import TaskDigest
-from deploy.clients.analyzer import OperatorClient
-from deploy.clients.people import read_tokens
 from deploy.commands import options
-from deploy.sentinels.planting import SentinelRun, shuffler_at
-from deploy.sentinels.sentinel_file import PlantedSentinel, SentinelState
 from deploy.terminal.console import terminal
 from deploy.terminal.escape import escaped
 from deploy.terminal.files import check_folder
 from deploy.terminal.help_examples import example
 from deploy.terminal.json_output import print_json
 
+if TYPE_CHECKING:
+    from deploy.sentinels.sentinel_file import PlantedSentinel
 app = typer.Typer()
 
 _EXAMPLE: Final = example(
@@ -72,6 +68,13 @@ def plant_sentinels(
         analyzer_identity: The analyzer's identity.pub, to verify the task's signature.
         shuffler_identity: The shuffler's identity.pub, to verify receipts.
     """
+    from common.crypto.randomness import secure_generator
+    from common.runtime.validation import read_file
+    from deploy.clients.analyzer import OperatorClient
+    from deploy.clients.people import read_tokens
+    from deploy.sentinels.planting import SentinelRun, shuffler_at
+    from deploy.sentinels.sentinel_file import PlantedSentinel, SentinelState
+
     check_folder(output)
     digest = options.task_digest(task)
     trusted = read_file(authority) if authority else None
@@ -107,9 +110,11 @@ def plant_sentinels(
 
 
 def report(
-    sentinels: Sequence[PlantedSentinel], digest: TaskDigest, output: Path, *, json: bool
+    sentinels: "Sequence[PlantedSentinel]", digest: TaskDigest, output: Path, *, json: bool
 ) -> None:
     """Print the number of sentinels in each state, and the reasons of refusals."""
+    from deploy.sentinels.sentinel_file import SentinelState
+
     states = Counter(sent.state for sent in sentinels)
     reasons = Counter(sent.reason for sent in sentinels if sent.state is SentinelState.REFUSED)
     shown = {state.value: states[state] for state in [*SentinelState][1:]}

@@ -1,47 +1,29 @@
 """`shuffledp simulate` and `reproduce`: compare protocols, and repeat published experiments."""
 
+import dataclasses
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from common.errors import SettingsError
+from common.errors import SettingsError, UsageError
 from common.protocols import Kind, protocol_named, protocols_of
+from common.task.specs import check_range
 from deploy.commands.options import AsJson, TaskKind, check_kinds, describe_options, parse_cap
-from deploy.datasets.catalogue import IPUMS_1940_CITY, SHIPPED
-from deploy.datasets.sample_people import people_of, sample_people
-from deploy.datasets.sources import dataset as read_dataset
-from deploy.simulate import table
-from deploy.simulate.experiments.key_value import key_value
-from deploy.simulate.experiments.projection import projection
-from deploy.simulate.experiments.rappor import exponential, states
-from deploy.simulate.plot import comparison, draw
-from deploy.simulate.populations import Population
-from deploy.simulate.sweep import Sweep, run
-from deploy.simulate.sweep_row import Accounting
+from deploy.datasets.names import IPUMS_1940_CITY, SHIPPED
 from deploy.terminal.console import print_written, terminal
 from deploy.terminal.files import check_folder, write
 from deploy.terminal.help_examples import example
 from deploy.terminal.json_output import print_json
 
+if TYPE_CHECKING:
+    from deploy.datasets.catalogue import Dataset
+    from deploy.simulate.populations import Population
 app = typer.Typer()
 
-EXPERIMENTS: Final[Mapping[str, Callable[[int, table.Progress], table.Report]]] = {
-    "rappor-states": states,
-    "rappor-50-states": partial(states, n_states=50),
-    "rappor-exponential": exponential,
-    "projection": projection,
-    "key-value": key_value,
-}
-_ACCOUNTINGS: Final[Mapping[str | None, tuple[Accounting, ...]]] = {
-    None: ("tight",),
-    "published": ("published",),
-    "tight": ("tight",),
-    "both": ("published", "tight"),
-}
 _EPSILONS: Final = tuple(round(0.1 * tenth, 1) for tenth in range(1, 11))
 _COMPARED: Final = ("murs", "hp-sdp", "mixdump", "od-hp")
 """Protocols that the OD-HP paper compares."""
@@ -55,6 +37,8 @@ _KINDS: Final[Mapping[str, tuple[Kind, ...]]] = {
     "figure_number": ("categorical",),
     "messages_cap": ("categorical", "ordered"),
     "buckets": ("ordered",),
+    "empty_values": ("string", "key-value"),
+    "value_range": ("ordered", "mean", "vector", "key-value"),
 }
 """The kinds that an option is for, if it is not for all."""
 _RUN_TIME: Final = 5
@@ -97,10 +81,12 @@ def simulate(
         ),
     ] = None,
     column: str | None = None,
+    empty_values: Annotated[bool, typer.Option("--empty-values")] = False,
+    value_range: Annotated[str | None, typer.Option("--range")] = None,
     users: int | None = None,
     buckets: int = 1024,
     accounting: str | None = None,
-    repeat: Annotated[int, typer.Option(min=1)] = 3,
+    repeat: Annotated[int | None, typer.Option(min=1)] = None,
     messages_cap: float | None = None,
     local_cap: str = "none",
     seed: Annotated[int, typer.Option(min=0)] = 1,
@@ -118,10 +104,14 @@ def simulate(
         delta: Delta of every target.
         column: Column of values in the file. If the file has a column named count, each row is a
             value and its count; otherwise each row is a person.  [value]
+        empty_values: Count an empty cell as a value: an empty text, or no keys. Otherwise rows
+            without a value are left out and counted.
+        value_range: Range of numbers, such as 0:24; a number outside it is an error.  [that of the
+            file, or wider if they are almost equal]
         users: Number of people to use.  [all]
         buckets: Number of buckets, for ordered data.
         accounting: Bounds for parameters: published, tight or both; for categorical data.  [tight]
-        repeat: Collections per setting.
+        repeat: Collections per setting.  [5 to 30: more of small data]
         messages_cap: Maximum expected messages per user; for categorical and ordered data.  [5, or
             as many as a bound needs]
         local_cap: Maximum local epsilon of a report, or none.
@@ -134,25 +124,38 @@ def simulate(
             protocols and targets, with both accountings. Written to figureN.png and .svg, or to
             --plot.
     """
+    from deploy.datasets.sources import dataset as read_dataset
+    from deploy.simulate import table
+    from deploy.simulate.plot import comparison, draw
+    from deploy.simulate.sweep import Sweep, run
+    from deploy.simulate.sweep_row import ACCOUNTINGS
+
     kind, targets, names, source = task_kind, central_epsilon, protocol, dataset
     check_kinds(context, _KINDS)
     if figure_number not in {None, *_FIGURES}:
-        raise SettingsError(f"figure is {figure_number}; it must be 3, 4 or 5")
-    if accounting not in _ACCOUNTINGS:
-        raise SettingsError("accounting must be published, tight or both")
+        raise UsageError(f"figure is {figure_number}; it must be 3, 4 or 5")
+    if accounting not in ACCOUNTINGS:
+        raise UsageError("accounting must be published, tight or both")
     if figure_number is not None:
-        data, epsilons = _FIGURES[figure_number]
-        targets, names, source = targets or list(epsilons), names or list(_COMPARED), source or data
+        shipped, epsilons = _FIGURES[figure_number]
+        targets, names = targets or list(epsilons), names or list(_COMPARED)
+        source = source or shipped
         accounting, plot = "both", plot or Path(f"figure{figure_number}")
+    # Random codes, with shares by Zipf's law, for an open dictionary.
+    source = source or {"categorical": IPUMS_1940_CITY, "open": "zipf:50000"}.get(kind)
     for output in (plot, csv):
         check_folder(output)
+    if source is None and {column, value_range} != {None}:
+        raise UsageError("--column and --range need a file; use --dataset")
+    data = None if source is None else read_dataset(source, users, column, empty=empty_values)
+    people = _population(kind, data, users, value_range, buckets, seed)
     sweep = Sweep(
-        population=_population(kind, source, column, users, buckets, seed),
+        population=people,
         protocols=_protocols(kind, names),
         central_epsilons=tuple(targets or [0.2]),
         delta=delta,
-        accounting=_ACCOUNTINGS[accounting],
-        repeats=repeat,
+        accounting=ACCOUNTINGS[accounting],
+        repeats=repeat or people.usual_repeats,
         messages_cap=math.inf if messages_cap is None else messages_cap,
         local_cap=parse_cap(local_cap),
         seed=seed,
@@ -160,13 +163,13 @@ def simulate(
     )
     console = terminal(stderr=json)
     with table.progress_bar(console) as progress:
-        rows, people = run(sweep, progress), sweep.population
+        rows = run(sweep, progress)
     written = list[Path]()
     if csv is not None:
         write(csv, table.as_csv(rows))
         written.append(csv)
     if plot is not None:
-        title = f"{people.title}: {people.n_users:,} users, δ = {delta:g}, {repeat} repeats"
+        title = f"{people.title}: {people.n_users:,} users, δ = {delta:g}, {sweep.repeats} repeats"
         written += draw(comparison(rows), plot, title=title)
     print_written(written, console)
     if json:
@@ -182,27 +185,33 @@ def _protocols(kind: Kind, names: list[str] | None) -> tuple[str, ...]:
         return _DEFAULTS.get(kind) or protocols_of(kind)
     for name in names:
         if not protocol_named(name).collects(kind):
-            raise SettingsError(f"the protocol {name} is not for {kind} data")
+            raise UsageError(f"the protocol {name} is not for {kind} data")
     return tuple(names)
 
 
-def _population(
-    kind: Kind, source: str | None, column: str | None, users: int | None, buckets: int, seed: int
-) -> Population:
-    if kind == "categorical":
-        data = read_dataset(source or IPUMS_1940_CITY, users, column=column)
-        return Population.of_items(data, data.n_users if users is None else users)
+def _population(  # each is an option
+    kind: Kind,
+    data: "Dataset | None",
+    users: int | None,
+    value_range: str | None,
+    buckets: int,
+    seed: int,
+) -> "Population":
+    from deploy.datasets.sample_people import people_of, sample_people
+    from deploy.simulate.populations import Population
+    from deploy.tasks.value_parser import parse_range
+
+    span = None if value_range is None else parse_range(value_range)
+    if span is not None:
+        check_range(*span)
     if kind == "ordered":
-        numbers = None if source is None else read_dataset(source, users, column=column)
-        return Population.of_numbers(numbers, users, buckets)
-    if kind == "open" and source is None:
-        source = "zipf:50000"  # random codes, with shares by Zipf's law
-    if source is None:
-        if column is not None:
-            raise SettingsError("--column needs a file; use --dataset")
+        return Population.of_numbers(data, users, buckets, span)
+    if data is None:
         return Population.of_values(sample_people(kind, users, seed))
-    data = read_dataset(source, users, column=column)
-    return Population.of_values(people_of(data, kind, users, seed), data.name)
+    if kind == "categorical":
+        return Population.of_items(data, data.n_users if users is None else users)
+    population = Population.of_values(people_of(data, kind, users, seed, span), data.name)
+    return dataclasses.replace(population, remarks=data.remarks)
 
 
 @app.command(no_args_is_help=True, epilog=example("shuffledp reproduce key-value --plot pairs"))
@@ -225,8 +234,12 @@ def reproduce(
         seed: Random seed; the same seed repeats the run.
         plot: Write a figure under this name, as PNG and SVG.
     """
+    from deploy.simulate import table
+    from deploy.simulate.experiments.catalogue import EXPERIMENTS
+    from deploy.simulate.plot import draw
+
     if experiment not in EXPERIMENTS:
-        raise SettingsError(f"experiment must be one of: {', '.join(EXPERIMENTS)}")
+        raise UsageError(f"experiment must be one of: {', '.join(EXPERIMENTS)}")
     check_folder(plot)
     console = terminal(stderr=json)
     with table.progress_bar(console) as progress:

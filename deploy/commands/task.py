@@ -3,29 +3,24 @@
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from common.crypto.hpke import HpkePublicKey
 from common.crypto.signed_key import split_envelope_key
 from common.crypto.signing import SignedTask
-from common.errors import SettingsError
+from common.errors import SettingsError, UsageError
 from common.messages.batch import BatchStatus, TaskSummary
 from common.runtime.clock import SystemClock
-from common.task.draft import TaskDraft
-from common.task.task import Task
-from deploy.clients.analyzer import OperatorClient
-from deploy.clients.shuffler import ShufflerClient
 from deploy.commands import options
-from deploy.tasks import drafts as draft_file
-from deploy.tasks import population_budgets, task_view
-from deploy.tasks.population_budgets import PopulationBudgets, budgets_of_task
 from deploy.terminal.console import terminal
 from deploy.terminal.files import check_folder
 from deploy.terminal.help_examples import AT_ANALYZER, AT_SHUFFLER, example
 from deploy.terminal.json_output import print_json
 
+if TYPE_CHECKING:
+    from common.task.draft import TaskDraft
 app = typer.Typer()
 task_app = typer.Typer(
     help="Tasks: signed, immutable definitions of a collection and its guarantee.",
@@ -67,29 +62,25 @@ def create(
 
     A dry run needs no service: it computes the guarantees locally.
     """
+    from deploy.clients.analyzer import OperatorClient
+    from deploy.commands.publication import publish
+    from deploy.tasks import drafts as draft_file
+
     if dry_run:
         preview(with_keys(draft_file.read(draft, b""), shuffler_key, token_key), json=json)
         return
     if not (analyzer and token_file and shuffler_key):
-        raise SettingsError(
+        raise UsageError(
             "publishing needs --analyzer, --token-file and --shuffler-key; use --dry-run otherwise"
         )
     connect = partial(OperatorClient.connect, analyzer, authority, token_file, certificate, key)
     task_draft = with_keys(draft_file.read(draft, b""), shuffler_key, token_key)
-    signed, witnesses = options.ask(connect, lambda operator: operator.publish_task(task_draft))
-    task, digest = Task.from_bytes(signed.task_bytes), signed.digest().hex()
+    published = options.ask(connect, partial(publish, task_draft))
     if json:
-        cosigned = {name: not problem for name, problem in witnesses.items()}
-        fields = {"task_digest": digest, "task": task_view.as_json(task), "cosigned": cosigned}
-        print_json(fields)
+        print_json(published.as_json())
         return
-    terminal().print(f"Task {digest}\n{task_view.describe_claim(task)}", soft_wrap=True)
-    task_view.print_witnesses(witnesses, terminal())
-    if task.tokens is None:
-        terminal().print(
-            "Warning: the task has no tokens, so devices refuse it by default. Publish it with "
-            "--token-key, from shuffledp issuer new-key."
-        )
+    terminal().print(f"Task {published.signed.digest().hex()}", soft_wrap=True)
+    published.show(terminal())
 
 
 @task_app.command("list", epilog=example(f"shuffledp task list {AT_ANALYZER}"))
@@ -102,6 +93,9 @@ def list_tasks(
     json: options.AsJson = False,
 ) -> None:
     """List all tasks with their state, the earliest deadline first."""
+    from deploy.clients.analyzer import OperatorClient
+    from deploy.tasks import task_view
+
     connect = partial(OperatorClient.connect, analyzer, authority, token_file, certificate, key)
     summaries = options.ask(connect, OperatorClient.tasks)
     if json:
@@ -139,6 +133,13 @@ def show(
 
     Also prints its population's spent and remaining budgets.
     """
+    from common.task.task import Task
+    from deploy.clients.analyzer import OperatorClient
+    from deploy.clients.shuffler import ShufflerClient
+    from deploy.tasks import drafts as draft_file
+    from deploy.tasks import population_budgets, task_view
+    from deploy.tasks.population_budgets import PopulationBudgets, budgets_of_task
+
     check_folder(save)
     digest = options.task_digest(task)
     signer = options.read_identity(analyzer_identity) if analyzer_identity else None
@@ -202,6 +203,8 @@ def close(
     The result is released as it would be after the deadline. A batch that has enough users only if
     sentinels are counted closes too, but is never released.
     """
+    from deploy.clients.shuffler import ShufflerClient
+
     digest = options.task_digest(task)
     connect = partial(ShufflerClient.connect, shuffler, authority, token_file)
     options.ask(connect, lambda client: client.close_batch(digest))
@@ -211,8 +214,10 @@ def close(
     terminal().print("The batch is closed: no more users can take part.")
 
 
-def with_keys(draft: TaskDraft, shuffler_key: Path | None, token_key: Path | None) -> TaskDraft:
+def with_keys(draft: "TaskDraft", shuffler_key: Path | None, token_key: Path | None) -> "TaskDraft":
     """Return a draft with others' keys from their files."""
+    from deploy.tasks import drafts as draft_file
+
     tokens = None if token_key is None else draft_file.read_token_key(token_key)
     if shuffler_key is None:
         return replace(draft, tokens=tokens)
@@ -227,11 +232,19 @@ def with_keys(draft: TaskDraft, shuffler_key: Path | None, token_key: Path | Non
     return replace(draft, shuffler_key=key, tokens=tokens)
 
 
-def preview(task_draft: TaskDraft, *, json: bool) -> None:
+def preview(task_draft: "TaskDraft", *, json: bool) -> None:
     """Print the guarantees of a draft's task, computed locally."""
+    from deploy.tasks import task_view
+
     task = task_view.preview(task_draft, now=SystemClock().now())
     if json:
-        print_json({"task": task_view.as_json(task), "guarantees": task_view.task_guarantees(task)})
+        print_json(
+            {
+                "task": task_view.as_json(task),
+                "guarantees": task_view.task_guarantees(task),
+                "warnings": task_view.claim_warnings(task),
+            }
+        )
         return
     console = terminal()
     console.print("Dry run: nothing is published.")

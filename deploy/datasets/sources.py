@@ -11,6 +11,7 @@ from common.task.specs import MAX_DOMAIN_SIZE, check_int_range
 from deploy.datasets import catalogue, files
 from deploy.datasets.catalogue import MAX_PEOPLE, Dataset
 from deploy.datasets.files import VALUE
+from deploy.datasets.names import SHIPPED
 
 _DEFAULT_USERS: Final = 1_000_000
 _DEFAULT_EXPONENT: Final = 1.1
@@ -19,30 +20,36 @@ _NAMES: Final = {"zipf": "Zipf", "uniform": "uniform"}
 _FORMS: Final = "zipf:SIZE, zipf:SIZE,EXPONENT"
 
 
-def dataset(text: str, n_users: int | None = None, column: str | None = None) -> Dataset:
+def is_file(text: str) -> bool:
+    """Return whether a text names a data file."""
+    return text.lower().endswith(files.ENDINGS)
+
+
+def dataset(
+    text: str, n_users: int | None = None, column: str | None = None, *, empty: bool = False
+) -> Dataset:
     """
     Return a data set, or raise TaskError if there is none, or none with n_users people.
 
     `text` names a shipped data set, a file, or a distribution: `zipf:SIZE`, `zipf:SIZE,EXPONENT` or
-    `uniform:SIZE`, of n_users people, by default a million. `column` is that of a file's values.
+    `uniform:SIZE`, of n_users people, by default a million. `column` is that of a file's values; if
+    `empty`, empty cells are values.
     """
-    is_file = text.lower().endswith(files.ENDINGS)
-    if column is not None and not is_file:
+    if column is not None and not is_file(text):
         raise TaskError(f"the column is {column}; only a file has columns")
     distribution, colon, numbers = text.partition(":")
     if colon and distribution in _NAMES:
         people = _DEFAULT_USERS if n_users is None else n_users
         return _synthetic(distribution, numbers.split(","), people)
-    if is_file:
+    if is_file(text):
         path = Path(text)
-        table = files.read(path, VALUE if column is None else column)
-        title = f"The file {path.name}"
-        data = Dataset(name=path.name, title=title, labels=table.values, counts=table.counts)
-    elif text in catalogue.SHIPPED:
+        fields = files.read(path, VALUE if column is None else column, empty=empty)
+        data = Dataset(name=path.name, title=f"The file {path.name}", **fields)
+    elif text in SHIPPED:
         data = catalogue.load(text)
     else:
         raise TaskError(
-            f"{text} is not a data set; it must be {', '.join(catalogue.SHIPPED)}, a file that "
+            f"{text} is not a data set; it must be {', '.join(SHIPPED)}, a file that "
             f"ends with {', '.join(files.ENDINGS)}, or {_FORMS}, uniform:SIZE"
         )
     if n_users is not None:

@@ -2,7 +2,6 @@
 
 import asyncio
 import math
-import multiprocessing
 import time
 from asyncio import wrap_future
 from collections.abc import Awaitable, Callable, Sequence
@@ -22,6 +21,7 @@ from common.crypto.signing import SignedTask
 from common.messages.result import Result
 from common.messages.submission import REFUSALS, Outcome, Value
 from common.runtime.access import CallKind
+from common.runtime.worker_pool import worker_pool
 from common.task.task import Task
 from deploy.load.behaviour import expected_answers
 from deploy.load.plan import LoadPlan, arrivals
@@ -81,9 +81,8 @@ async def execute(
             return None
         users = replace(users, tokens=tokens)
         await target.check_empty()  # real users may have submitted meanwhile
-        # A ramp may leave users unsent, so close this program's own batch.
-        ends_early = target.kind == "local" and plan.ramp is not None
-        return await run(plan, target, users, bars, close=close or ends_early)
+        # A ramp may leave users unsent, and a draft may wait for more: close this program's batch.
+        return await run(plan, target, users, bars, close=close or target.kind == "local")
 
 
 async def run(
@@ -124,8 +123,8 @@ async def run(
 async def _send(finished: LoadReport, bars: ProgressBars) -> None:
     """Send all users at the rates of the ramp or the plan, then the last user."""
     plan, others = finished.plan, finished.users.n_users - 1
-    spawn, more = multiprocessing.get_context("spawn"), plan.processes - 1
-    with ProcessPoolExecutor(max(1, more), spawn) as pool:
+    more = plan.processes - 1
+    with worker_pool(more) as pool:
         await asyncio.gather(*(wrap_future(pool.submit(Tally)) for _ in range(more)))
         phase = partial(_phase, finished, bars, pool, np.random.default_rng(plan.seed))
         if others and plan.ramp is None:

@@ -11,6 +11,7 @@ import contextlib
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import combinations_with_replacement
 from typing import Final
 
@@ -18,11 +19,13 @@ import numpy as np
 from scipy import special
 
 from common.accounting.cluster_noise import DEVIATIONS, ClusterRelease
+from common.accounting.epsilon_search import gaussian_mu
 from common.errors import AccountingError, PlanError, TaskError
 from common.mechanisms.base import Vector
 from common.mechanisms.reduction import MatchCountReduction
 from common.mechanisms.weights import ResponseWeights
 from common.task.cluster_spec import CHANCE_SUM, ClusterSpec
+from deploy.planning.calibration import least_noise, log_excess
 from deploy.planning.cluster_law import ClusterLaw, poisson_delta, shipped_laws
 from deploy.planning.shuffler_noise import CLAIM_ROOM, MARGIN
 
@@ -34,28 +37,29 @@ _MAX_WEIGHT: Final = 2**30
 """Largest weight of a type in a room."""
 _EDGES: Final = np.array([0.0, *DEVIATIONS[:-2]])
 """Edges of bins of the model, in standard deviations below the mean number of rooms."""
-_AIM: Final = 0.985
-"""Share of the allowed δ that a calibration aims at; anything from _ENOUGH to 1 ends it."""
-_ENOUGH: Final = 0.96
-_MAX_EVALUATIONS: Final = 8
+_SLACK: Final = 1e-3
+"""A calibration ends about this share of μ below the target, which costs .2 % of the error."""
+_STEEPNESS: Final = 2.5
+"""Usual ratio by which δ falls faster with the clusters' noise than with Gaussian noise."""
+_UNLIKE: Final = 0.02
+"""Difference in ln μ between the model's errors for two candidates."""
 _MAX_CALIBRATED: Final = 2
 _MAX_FRUGAL: Final = 8
 """Tried if better ones exceed a cap once they are calibrated."""
-_WORSE: Final = 1.3
-"""Predicted errors above this multiple of the best design's are not calibrated."""
 _SAME_ERROR: Final = 1.003
 """Designs whose errors differ by less are ranked by their bytes."""
 _SAME_EPSILON: Final = 1.1
 """Laws made for an ε this close need no others."""
-_MODEL_EVALUATIONS: Final = 12
+_NO_GAIN: Final = "its error would be larger than that of another protocol"
+_LOG_SCALES: Final = (-1.2, -0.9, -0.6, -0.4, -0.25, -0.1, 0.05, 0.2, 0.35, 0.5, 0.7, 1.0, 1.3)
+"""Logs of the factors of a law's rates at which the model is evaluated."""
+_HALVINGS: Final = 9
 _MODEL_FLOOR: Final = 1e-13
 """Least δ that the model's rounding leaves."""
-_USUAL_LOSS: Final = -1.0
-"""Usual log of the model's δ as a share of the bound's."""
-_CLOSE: Final = 0.04
-"""Step in log scale at which the model's slope is good enough."""
+_BELOW: Final = 0.03
+"""Share of the allowed δ at which the model's table ends."""
 _MAX_STEP: Final = 0.4
-"""Largest step in log scale."""
+"""Largest step in log scale, and in the log of μ."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +75,8 @@ class ClusterTarget:
     """Maximum expected reports per user, its own and null reports included."""
     influence_cap: float = math.inf
     """Most that one dishonest submission may move an item's count, either way."""
+    useful_noise: float = math.inf
+    """`ClusterSpec.noise` from which on another protocol has less error."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,8 +88,6 @@ class _Candidate:
     """Probability that each shown room is filled; empty if everybody shows the law's only room."""
     scale: float
     """Factor of the law's rates."""
-    slope: float
-    """Derivative of log δ in log scale; negative."""
     spec: ClusterSpec
 
 
@@ -99,23 +103,49 @@ def cluster_specs(
     Raises PlanError if no law meets the target within the caps. Cost: a dozen evaluations of δ, .02
     to 1 s each.
     """
-    near = _near(shipped_laws() if laws is None else laws, target.epsilon)
-    predicted = list[_Candidate]()
-    for law in near:
-        with contextlib.suppress(AccountingError):  # too many counts, for an ε far from the law's
-            predicted += _predicted(law, target)
+    if target.useful_noise <= 0:
+        raise PlanError(_NO_GAIN)
+    predicted = _all_predicted(target, laws)
+    fitting = [each for each in predicted if _fits(each.spec, target)]
     found: list[ClusterSpec] = []
-    for candidate in _most_promising([each for each in predicted if _fits(each.spec, target)]):
-        if candidate.spec.noise > _WORSE * min((spec.noise for spec in found), default=math.inf):
+    level = 0.0
+    for candidate in _most_promising(fitting):
+        # The model errs nearly alike for all candidates.
+        likely, lucky = (_at(candidate, level + more, target) for more in (0.0, _UNLIKE))
+        if likely is None or lucky is None or likely.noise >= target.useful_noise:
             continue
-        spec = _calibrated(candidate, target)
-        if spec is not None and _fits(spec, target):
+        best = min((each.noise for each in found), default=math.inf)
+        if lucky.noise >= best or not _fits(lucky, target):
+            continue
+        calibrated = _calibrated(candidate, level, target)
+        if calibrated is None:
+            continue
+        spec, level = calibrated
+        if _fits(spec, target) and spec.noise < target.useful_noise:
             found.append(spec)
         if len(found) == _MAX_CALIBRATED:
             break
+    if not found and math.isfinite(target.useful_noise):
+        raise PlanError(_NO_GAIN)
     if not found:
         raise _refusal([each.spec for each in predicted], target)
     return _ranked(found)
+
+
+def predicted_noise(target: ClusterTarget) -> float:
+    """Return the model's least noise within the caps; infinite without any. Cost: milliseconds."""
+    predicted = [each.spec for each in _all_predicted(target)]
+    return min((spec.noise for spec in predicted if _fits(spec, target)), default=math.inf)
+
+
+def _all_predicted(
+    target: ClusterTarget, laws: Sequence[ClusterLaw] | None = None
+) -> list[_Candidate]:
+    predicted = list[_Candidate]()
+    for law in _near(shipped_laws() if laws is None else laws, target.epsilon):
+        with contextlib.suppress(AccountingError):  # too many counts, for an ε far from the law's
+            predicted += _predicted(law, target)
+    return predicted
 
 
 def cluster_release(spec: ClusterSpec, honest_users: int, domain_size: int) -> ClusterRelease:
@@ -141,57 +171,79 @@ def _near(laws: Sequence[ClusterLaw], epsilon: float) -> list[ClusterLaw]:
 
 def _predicted(law: ClusterLaw, target: ClusterTarget) -> Iterator[_Candidate]:
     """Yield a law's choices of rooms, with the scale that the model asks for."""
-    log_allowed = math.log(MARGIN * target.delta)
-    delta_of, rates = poisson_delta(*law.counts), law.rates
-    log_scale = 0.0
-    for _ in range(_MODEL_EVALUATIONS):
-        scaled = rates * math.exp(log_scale)
-        delta, gradient = delta_of(scaled, target.epsilon / CLAIM_ROOM)
-        if delta < _MODEL_FLOOR:
-            log_scale -= _MAX_STEP  # the model's rounding shows
-            continue
-        slopes = law.by_room(gradient * scaled / delta)
-        slope = float(slopes.sum())
-        step = (log_allowed + _USUAL_LOSS - math.log(delta)) / slope
-        if abs(step) < _CLOSE:
-            break
-        log_scale += min(max(step, -_MAX_STEP), _MAX_STEP)
-    else:
+    model = _Model.of(law, target.epsilon / CLAIM_ROOM, MARGIN * target.delta)
+    if model is None:
         return
-    by_room = law.by_room(scaled)
+    by_room = law.by_room(law.rates)
     padded: list[tuple[float, ...]] = [()] if len(by_room) == 1 else []
     # Large rooms are filled at least as often.
-    for filled in [*padded, *combinations_with_replacement(_FILLED, len(by_room))]:
-        extra = 0.0
-        for _ in range(2):
-            lost = _log_loss(slopes, by_room * math.exp(extra), filled, target)
-            extra = (log_allowed - lost - math.log(delta)) / slope
-        scale = math.exp(log_scale + extra)
+    choices = [*padded, *combinations_with_replacement(_FILLED, len(by_room))]
+    needed = by_room * target.domain_size / target.honest_users
+    shares = np.array([each or needed / np.ceil(needed / _MOST) for each in choices])
+    scales = np.exp(model.log_scales_for(by_room, shares, target))
+    noise = law.noise * target.domain_size / target.honest_users
+    for filled, scale in zip(choices, scales.tolist(), strict=True):
+        if noise * scale >= target.useful_noise:
+            continue
         with contextlib.suppress(TaskError):  # too many trials, or lengths
             spec = _spec(law, filled, scale, target)
-            yield _Candidate(law=law, filled=filled, scale=scale, slope=slope, spec=spec)
+            yield _Candidate(law=law, filled=filled, scale=scale, spec=spec)
 
 
-def _log_loss(
-    slopes: Vector, rates: Vector, filled: tuple[float, ...], target: ClusterTarget
-) -> float:
-    """
-    Return the log of the factor by which random numbers of rooms raise δ, as a model.
+@dataclass(frozen=True, slots=True)
+class _Model:
+    """A law's δ for Poisson numbers of clusters, by the log of a factor of its rates."""
 
-    `slopes` are the derivatives of log δ in the log rate of each room, and `rates` the expected
-    clusters of each room on one item, shape (rooms,). The numbers of users and items decide how
-    many rooms are labelled with an item.
-    """
-    shares = np.array(filled)
-    if not filled:
-        needed = rates * target.domain_size / target.honest_users
-        shares = needed / np.ceil(needed / _MOST)
-    labelled = rates * (1 + target.domain_size * (1 - shares) / (2 * shares))
-    stretch = shares.max() / shares
-    missing = np.outer(_EDGES[1:], stretch / np.sqrt(labelled))
-    below = np.minimum(2 * special.ndtr(-np.outer(_EDGES, stretch)).sum(axis=1), 1.0)
-    logs = np.log1p(-np.minimum(missing, _MOST)) @ slopes
-    return float(special.logsumexp(logs, b=np.maximum(below[:-1] - below[1:], 0.0)))
+    log_scales: Vector
+    log_deltas: Vector
+    log_allowed: float
+    weights: Vector
+    """Influence of each room on δ; the sum is 1."""
+
+    @classmethod
+    @lru_cache(maxsize=128)
+    def of(cls, law: ClusterLaw, epsilon: float, allowed: float) -> "_Model | None":
+        """Return the model around the scale at which δ is `allowed`; None if none is found."""
+        delta_of, rates = poisson_delta(*law.counts), law.rates
+        found, weights = list[tuple[float, float]](), None
+        for log_scale in _LOG_SCALES:
+            scaled = rates * math.exp(log_scale)
+            delta, gradient = delta_of(scaled, epsilon)
+            if delta < _MODEL_FLOOR:
+                break  # the model's rounding shows
+            found.append((log_scale, math.log(delta)))
+            if delta <= allowed:
+                weights = law.by_room(gradient() * scaled) if weights is None else weights
+            if delta < _BELOW * allowed:
+                break
+        if weights is None:
+            return None
+        log_scales, log_deltas = np.array(found).T
+        return cls(log_scales, log_deltas, math.log(allowed), weights / weights.sum())
+
+    def log_scales_for(self, by_room: Vector, shares: Vector, target: ClusterTarget) -> Vector:
+        """
+        Return the log of the factor of the rates that meets the target, by the model.
+
+        `by_room` are the expected clusters of each room on one item, shape (rooms,), and `shares`
+        the chances that shown rooms are filled, shape (choices, rooms); the result has shape
+        (choices,). The numbers of users and items decide how many rooms are labelled with an item,
+        and a random number of them is missing.
+        """
+        labelled = by_room * (1 + target.domain_size * (1 - shares) / (2 * shares))
+        stretch = shares.max(axis=1, keepdims=True) / shares
+        below = 2 * special.ndtr(-_EDGES[:, None, None] * stretch).sum(axis=2)
+        log_masses = np.log(np.maximum(-np.diff(np.minimum(below, 1.0), axis=0), 1e-300))
+        low, high = (np.full(len(shares), end) for end in (_LOG_SCALES[0], _LOG_SCALES[-1]))
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2
+            spread = stretch / np.sqrt(labelled * np.exp(middle)[:, None])
+            missing = np.minimum(_EDGES[1:, None, None] * spread, _MOST)
+            places = middle + np.log1p(-missing) @ self.weights
+            logs = np.interp(places, self.log_scales, self.log_deltas)
+            enough = special.logsumexp(logs + log_masses, axis=0) <= self.log_allowed
+            low, high = np.where(enough, low, middle), np.where(enough, middle, high)
+        return high
 
 
 def _spec(
@@ -220,30 +272,32 @@ def _spec(
     )
 
 
-def _calibrated(candidate: _Candidate, target: ClusterTarget) -> ClusterSpec | None:
-    """Return the clusters at nearly the least scale that meets the target, or None."""
-    goal = math.log(_AIM * MARGIN * target.delta)
-    log_scale, slope = math.log(candidate.scale), candidate.slope
-    passed: ClusterSpec | None = None
-    before: tuple[float, float] | None = None
-    with contextlib.suppress(AccountingError, TaskError):  # too many counts, trials or lengths
-        for _ in range(_MAX_EVALUATIONS):
-            spec = _spec(candidate.law, candidate.filled, math.exp(log_scale), target)
-            release = cluster_release(spec, target.honest_users, target.domain_size)
-            log_delta = math.log(max(release.delta(target.epsilon / CLAIM_ROOM), 1e-300))
-            excess = log_delta - goal
-            if excess <= -math.log(_AIM):
-                if passed is None or spec.noise < passed.noise:
-                    passed = spec
-                if excess >= math.log(_ENOUGH):
-                    break
-            if before is not None and abs(log_scale - before[0]) > 1e-9:  # noqa: PLR2004
-                found = (excess - before[1]) / (log_scale - before[0])
-                # A secant that rounding or the bins bend too much is no guide.
-                slope = min(max(found, 3 * candidate.slope), candidate.slope / 3)
-            before = (log_scale, excess)
-            log_scale += min(max(-excess / slope, -_MAX_STEP), _MAX_STEP)
-    return passed
+def _at(candidate: _Candidate, level: float, target: ClusterTarget) -> ClusterSpec | None:
+    """Return a candidate's clusters with the log of μ changed by `level`, or None if impossible."""
+    with contextlib.suppress(TaskError):  # too many trials or lengths
+        scale = candidate.scale * math.exp(-2 * level)  # μ² is inversely proportional to it
+        return _spec(candidate.law, candidate.filled, scale, target)
+    return None
+
+
+def _calibrated(
+    candidate: _Candidate, start: float, target: ClusterTarget
+) -> tuple[ClusterSpec, float] | None:
+    """Return the clusters with nearly the least noise for the target, and their level; or None."""
+    epsilon, allowed = target.epsilon / CLAIM_ROOM, MARGIN * target.delta
+    target_mu = gaussian_mu(epsilon, allowed)
+
+    def attempt(level: float) -> tuple[ClusterSpec | None, float]:
+        spec = _at(candidate, level, target)
+        with contextlib.suppress(AccountingError):  # too many counts
+            if spec is not None:
+                release = cluster_release(spec, target.honest_users, target.domain_size)
+                delta = release.delta(epsilon)
+                mu = gaussian_mu(epsilon, delta)
+                return spec, log_excess(mu, target_mu, meets=delta <= allowed) / _STEEPNESS
+        return None, -math.inf
+
+    return least_noise(attempt, start=start, slack=_SLACK, max_step=_MAX_STEP)
 
 
 def _most_promising(candidates: Sequence[_Candidate]) -> list[_Candidate]:

@@ -3,16 +3,21 @@
 import math
 from typing import Final
 
+import numpy as np
+
 from common.accounting.composition import composed_epsilon
 from common.accounting.epsilon_search import gaussian_mu
+from common.accounting.guarantees import PrivacyParameters
 from common.errors import PlanError, TaskError
 from common.mechanisms.hierarchy import Hierarchy
+from common.mechanisms.reduction import MatchCountReduction
 from common.mechanisms.weights import ResponseWeights
 from common.task.domain_spec import hierarchy_sizes
 from common.task.dummy_spec import DummySpec
 from common.task.task import envelope_bytes
+from deploy.planning.calibration import least_noise, log_excess
 from deploy.planning.design import within_caps
-from deploy.planning.requirements import Requirements, item_report
+from deploy.planning.requirements import Progress, Requirements, item_report
 from deploy.planning.search import search_protocols, tight_design
 from deploy.planning.shuffler_noise import CLAIM_ROOM
 from deploy.planning.value_design import ValueDesign
@@ -20,27 +25,49 @@ from deploy.planning.value_design import ValueDesign
 _POWERS: Final = (4, 8, 16, 32, 64, 128)
 """Fan-outs to try, besides those of regular trees of 1 to 16 levels."""
 _MAX_LEVELS: Final = 16
-_MAX_STEPS: Final = 8
 _SLACK: Final = 4e-3
-"""The search for the dummies ends when ε is within this share below its target."""
+"""The search for the dummies ends when μ is within this share below its target."""
+_MAX_STEP: Final = 0.7
+"""Largest step in ln μ: a factor of 4 of the dummies."""
+_WORSE: Final = 2.0
+"""Flat histograms are searched if their error may be below this multiple of the hierarchy's."""
 _ROOM: Final = 1.02
 """Factor on the dummies of a Gaussian approximation, for a first try that mostly holds."""
 
 
-def ordered_designs(target: Requirements) -> tuple[list[ValueDesign], dict[str, str]]:
+def ordered_designs(
+    target: Requirements, progress: Progress
+) -> tuple[list[ValueDesign], dict[str, str]]:
     """
     Return the design of each protocol by the error of a prefix, and why the others have none.
 
-    Flat histograms are planned for the least error of a bucket. Cost: that of `search_protocols`,
-    and some ten evaluations of a hierarchy's ε, a second each.
+    Flat histograms are planned for the least error of a bucket, unless a hierarchy's error is far
+    below theirs. Cost: that of `search_protocols`, and some three evaluations of a hierarchy's ε, a
+    second for each level.
     """
-    _, flat, left_out = search_protocols(target)
-    designs = [ValueDesign.of(design.draft, target, note=design.note) for design in flat]
+    designs, left_out, useful_mse = list[ValueDesign](), dict[str, str](), math.inf
+    progress("hierarchy")
     try:
-        designs.append(hierarchy_design(target))
+        hierarchy = hierarchy_design(target)
     except PlanError as error:
-        left_out = {**left_out, "hierarchy": str(error)}
-    return sorted(designs, key=lambda design: design.mse), left_out
+        left_out["hierarchy"] = str(error)
+    else:
+        designs.append(hierarchy)
+        useful_mse = _WORSE * hierarchy.mse / _prefix_factor(target)
+    _, flat, others = search_protocols(target, progress, useful_mse)
+    designs += [ValueDesign.of(design.draft, target, note=design.note) for design in flat]
+    return sorted(designs, key=lambda design: design.mse), left_out | others
+
+
+def _prefix_factor(target: Requirements) -> float:
+    """
+    Return the least ratio of the error of a prefix to that of a bucket, for flat histograms.
+
+    The errors of shares that sum to 1 are negatively correlated: those of i of d shares have a
+    variance of i·(1 - i/d) times one's.
+    """
+    items = np.arange(1.0, target.domain_size // target.groups + 1)
+    return target.prefix_error(items * (1 - items / target.domain_size))
 
 
 def ordered_design(protocol: str, target: Requirements) -> ValueDesign:
@@ -57,7 +84,7 @@ def hierarchy_design(target: Requirements) -> ValueDesign:
 
     The fan-out is chosen by approximation: levels of δ-Gaussian noise, all nodes with the same.
     The dummies of the best ones are then found with the exact accountant. Raises PlanError if none
-    meets the caps. Cost: some ten evaluations of ε, a second each.
+    meets the caps. Cost: some three evaluations of ε, a second for each level.
     """
     if not target.may_be_plain:
         raise PlanError(
@@ -107,33 +134,55 @@ def _approximate(fan_out: int, target: Requirements) -> tuple[float, float, floa
     return (error if fits else math.inf), dummies, messages
 
 
+def _log_excess_of_levels(fan_out: int, dummies: float, target: Requirements) -> float:
+    """Estimate ln(μ / target μ) as if every level had the loss of the lowest one."""
+    sizes = hierarchy_sizes(target.domain_size // target.groups, fan_out, target.groups)
+    lowest = PrivacyParameters(
+        reduction=MatchCountReduction.for_weights(
+            answers=sizes[-1], weights=ResponseWeights.for_epsilon(math.inf), hashed=False
+        ),
+        local_epsilon=math.inf,
+        dummies=DummySpec.by_level(dummies, sizes).each_level[-1],
+        delta=target.delta,
+        assumed_honest_fraction=target.honest_fraction,
+    )
+    release = lowest.release_of(target.n_min, target.honest, target.honest)
+    epsilon = composed_epsilon([release] * len(sizes) * target.rounds, target.delta)
+    goal = target.central_epsilon / CLAIM_ROOM
+    mu, goal_mu = (gaussian_mu(each, target.delta) for each in (epsilon, goal))
+    return min(max(math.log(mu / goal_mu), -_MAX_STEP), _MAX_STEP)
+
+
 def _calibrated(fan_out: int, dummies: float, target: Requirements) -> ValueDesign:
     """
     Return the design with nearly the fewest dummies per user that meet the target exactly.
 
     μ² of an approximately Gaussian loss is inversely proportional to the number of dummies.
     """
-    goal, best = target.central_epsilon / CLAIM_ROOM, None
-    aim = gaussian_mu(goal * (1 - _SLACK / 2), target.delta)
-    for _ in range(_MAX_STEPS):
+    goal = target.central_epsilon / CLAIM_ROOM
+    goal_mu = gaussian_mu(goal, target.delta)
+
+    def attempt(level: float) -> tuple[ValueDesign | None, float]:
         draft = target.draft(
-            "hierarchy", local_epsilon=math.inf, buckets=fan_out, dummies_per_user=dummies
+            "hierarchy",
+            local_epsilon=math.inf,
+            buckets=fan_out,
+            dummies_per_user=dummies * math.exp(-2 * level),
         )
         try:
             design = ValueDesign.of(draft, target)
         except TaskError:  # nothing is certified with so few dummies
-            dummies *= 4
-            continue
+            return None, math.inf
         release = design.parameters.release_of(target.n_min, target.honest, target.honest)
         epsilon = composed_epsilon([release] * target.rounds, target.delta)
-        if epsilon <= goal:
-            best = design
-            if epsilon >= goal * (1 - _SLACK):
-                break
-        dummies *= (gaussian_mu(epsilon, target.delta) / aim) ** 2
+        mu = gaussian_mu(epsilon, target.delta)
+        return design, log_excess(mu, goal_mu, meets=epsilon <= goal)
+
+    start = -_log_excess_of_levels(fan_out, dummies, target) - _SLACK / 2
+    best = least_noise(attempt, start=start, slack=_SLACK, max_step=_MAX_STEP)
     if best is None:
         raise PlanError(
             f"hierarchy cannot meet a central epsilon of {target.central_epsilon:g} with "
             f"{target.n_min} users"
         )
-    return best
+    return best[0]

@@ -9,13 +9,18 @@ from rich.console import Console
 from rich.table import Table
 
 from common.errors import PlanError
-from common.messages.guarantee import rounded_up
+from common.messages.guarantee import delta_warnings, rounded_up
 from common.protocols import ITEM_KINDS, Kind
 from deploy.planning.design import Design
 from deploy.planning.planner import Plan
 from deploy.planning.value_design import ValueDesign
 from deploy.tasks.drafts import as_toml
-from deploy.terminal.tables import add_columns, print_guarantees, print_whole
+from deploy.terminal.tables import (
+    add_columns,
+    guarantee_summary,
+    print_guarantees,
+    print_whole,
+)
 from user_agent.settings import UserAgentSettings
 
 DAYS_TO_DEADLINE: Final = 7
@@ -60,6 +65,7 @@ def to_json(plan: Plan) -> dict[str, Any]:
         "bytes_per_user": best.bytes_per_user,
         "guarantees": plan.guarantees,
         "runners_up": [_design_as_json(other) for other in plan.runners_up],
+        "warnings": delta_warnings(target.delta, target.n_users),
         "users": target.n_users,
         "n_min": target.n_min,
         "domain_size": target.domain_size,
@@ -152,28 +158,9 @@ def _smallest(design: Design) -> str:
     return f" A value that {share} of users hold is found with 95 % probability."
 
 
-def show(plan: Plan, console: Console) -> None:
-    """Print a plan: its error, its guarantees, and the best design of each protocol."""
+def show(plan: Plan, console: Console, *, guarantees: bool) -> None:
+    """Print a plan: the best design of each protocol, then the best one and its guarantee."""
     target, best = plan.target, plan.best
-    console.print(
-        f"[bold]{best.protocol}[/bold]: {_describe(best)} and {best.bytes_per_user:,} bytes per "
-        f"user{' and round' * (target.rounds > 1)}."
-    )
-    console.print(
-        f"Predicted for {target.n_users:,} users: mean squared error of {_ERROR_OF[target.kind]} "
-        f"{best.mse:.3g} (standard error {math.sqrt(best.mse):.2g}).{_smallest(best)}"
-    )
-    if not isinstance(best, ValueDesign):
-        errors = zip(target.head, best.head_errors(), strict=True)
-        top = ", ".join(f"{share:g} ± {math.sqrt(error):.2g}" for share, error in errors)
-        binding = ", ".join(plan.binding) or "none"
-        console.print(f"Top values, ± one standard error: {top}. Binding constraints: {binding}.")
-    for note in _notes(plan):
-        console.print(f"[bold]Note:[/bold] {note}")
-    title = f"Guarantees for each of at least {target.n_min:,} users"
-    print_guarantees(plan.guarantees, title, console)
-    if any(row.coalition == "analyzer+sybils" for row in plan.guarantees):
-        console.print("With one-time tokens (task create --token-key), nobody can make users up.")
     table = Table(title="Best design of each protocol under these requirements")
     table.caption = "claim: the central epsilon that the task will state, rounded up"
     if not isinstance(best, ValueDesign):
@@ -188,6 +175,34 @@ def show(plan: Plan, console: Console) -> None:
     print_whole(table, console)
     for name, why in plan.left_out.items():
         console.print(f"{name} is skipped: {why}.", style="dim")
+    console.print(
+        f"[bold]{best.protocol}[/bold]: {_describe(best)} and {best.bytes_per_user:,} bytes per "
+        f"user{' and round' * (target.rounds > 1)}."
+    )
+    console.print(
+        f"Predicted for {target.n_users:,} users: mean squared error of {_ERROR_OF[target.kind]} "
+        f"{best.mse:.3g} (standard error {math.sqrt(best.mse):.2g}).{_smallest(best)}"
+    )
+    if not isinstance(best, ValueDesign):
+        errors = zip(target.head, best.head_errors(), strict=True)
+        top = ", ".join(f"{share:g} ± {math.sqrt(error):.2g}" for share, error in errors)
+        binding = ", ".join(plan.binding) or "none"
+        console.print(f"Top values, ± one standard error: {top}. Binding constraints: {binding}.")
+    warnings = (f"{each}." for each in delta_warnings(target.delta, target.n_users))
+    for note in (*warnings, *_notes(plan)):
+        console.print(f"[bold]Note:[/bold] {note}")
+    local = rounded_up(best.parameters.local_epsilon_of_all_rounds)
+    if not guarantees:
+        console.print(
+            f"Guarantee for each of at least {target.n_min:,} users: "
+            f"{guarantee_summary(plan.central_guarantee, local)}"
+        )
+        return
+    print_guarantees(
+        plan.guarantees, f"Guarantees for each of at least {target.n_min:,} users", console
+    )
+    if any(row.coalition == "analyzer+sybils" for row in plan.guarantees):
+        console.print("With one-time tokens (task create --token-key), nobody can make users up.")
 
 
 def _notes(plan: Plan) -> Iterator[str]:

@@ -19,9 +19,9 @@ from common.task.task import MAX_LOCAL_EPSILON, MAX_USERS
 from deploy.planning.design import Design
 from deploy.planning.frontier import Frontier
 from deploy.planning.ordered_design import ordered_designs
-from deploy.planning.requirements import Requirements
+from deploy.planning.requirements import Progress, Requirements
 from deploy.planning.search import approximate_mse, search_protocols
-from deploy.planning.signed_design import signed_designs
+from deploy.planning.signed_design import approximate_signed_mse
 from deploy.planning.value_design import ValueDesign, value_design
 
 _ILLUSTRATION: Final = "an illustration, not a guarantee: half of all users collude"
@@ -49,8 +49,6 @@ class Plan:
     runners_up: tuple[Design, ...]
     central_guarantee: Guarantee
     """The central guarantee with the assumed share of honest users."""
-    guarantees: tuple[Guarantee, ...]
-    """One guarantee per coalition, for n_min users and all rounds together."""
     binding: tuple[str, ...] = ()
     """Names of the constraints that limit the error; for items only."""
     left_out: Mapping[str, str] = field(default_factory=dict)
@@ -61,10 +59,28 @@ class Plan:
         """The requirements that the plan meets."""
         return self.best.target
 
+    @property
+    def guarantees(self) -> tuple[Guarantee, ...]:
+        """
+        One guarantee per coalition, for n_min users and all rounds together.
 
-def plan(target: Requirements) -> Plan:
+        Cost: up to five searches for ε, tenths of a second each; seconds for a hierarchy.
+        """
+        parameters, n_min = self.best.parameters, self.target.n_min
+        first, *others = guarantees_under(parameters, n_min)
+        if first == self.central_guarantee and n_min > 1:
+            half = dataclasses.replace(parameters, assumed_honest_fraction=0.5)
+            row = claimed_guarantee(half, n_min)
+            row = dataclasses.replace(row, assumptions=(_ILLUSTRATION, *row.assumptions))
+            others.insert(0, row)
+        return (first, *others)
+
+
+def plan(target: Requirements, progress: Progress = lambda _: None) -> Plan:
     """
     Find the design with the least mean squared error that meets every requirement.
+
+    `progress` receives the name of each protocol before it is planned.
 
     Raises PlanError if there is none, TaskError if the requirements break a rule of tasks. Cost:
     about thirty evaluations of δ, seconds at a million users; for kinds other than items, about ten
@@ -73,39 +89,34 @@ def plan(target: Requirements) -> Plan:
     designs: Sequence[Design]
     binding, left_out = tuple[str, ...](), dict[str, str]()
     if target.kind == "categorical":
-        frontier, designs, left_out = search_protocols(target)
+        frontier, designs, left_out = search_protocols(target, progress)
         binding = _binding(frontier, designs[0])
         if designs[0].mse > target.max_mse:
             raise _infeasible(frontier, designs[0], binding)
     else:
         find = ordered_designs if target.kind == "ordered" else _value_designs
-        designs, left_out = find(target)
+        designs, left_out = find(target, progress)
         if designs[0].mse > target.max_mse:
             raise PlanError(
                 f"a mean squared error of {target.max_mse:g} cannot be reached: the least is "
                 f"{designs[0].mse:.3g}, by {designs[0].protocol}; raise users or epsilon"
             )
-    parameters = designs[0].parameters
-    central_guarantee = claimed_guarantee(parameters, target.n_min)
-    first, *others = guarantees_under(parameters, target.n_min)
-    if first == central_guarantee and target.n_min > 1:
-        half = dataclasses.replace(parameters, assumed_honest_fraction=0.5)
-        row = claimed_guarantee(half, target.n_min)
-        others.insert(0, dataclasses.replace(row, assumptions=(_ILLUSTRATION, *row.assumptions)))
     return Plan(
         best=designs[0],
         runners_up=tuple(designs[1:]),
-        central_guarantee=central_guarantee,
-        guarantees=(first, *others),
+        central_guarantee=claimed_guarantee(designs[0].parameters, target.n_min),
         binding=binding,
         left_out=left_out,
     )
 
 
-def _value_designs(target: Requirements) -> tuple[list[ValueDesign], dict[str, str]]:
+def _value_designs(
+    target: Requirements, progress: Progress
+) -> tuple[list[ValueDesign], dict[str, str]]:
     """Return designs by bias, then error, and the other protocols' failures; raise if all fail."""
     designs, errors = list[ValueDesign](), dict[str, PlanError | TaskError]()
     for name in protocols_of(target.kind):
+        progress(name)
         try:
             designs.append(value_design(name, target))
         except (PlanError, TaskError) as error:  # for example too many numbers to project
@@ -120,20 +131,19 @@ def _binding(frontier: Frontier, best: Design) -> tuple[str, ...]:
     """
     Return the names of the constraints that limit the approximate error.
 
-    Clusters have no approximation: their finite caps are relaxed, and clusters planned again.
+    Those of clusters are their finite caps; their predicted errors are compared.
     """
     if best.protocol == "signed":
         caps = ("messages_cap", "bytes_cap", "influence_cap")
-        finite = [name for name in caps if math.isfinite(getattr(frontier.target, name))]
+        now = approximate_signed_mse(frontier.target)
         relaxed = [
             name.replace("_", " ")
-            for name in finite
-            if signed_designs(
-                dataclasses.replace(
-                    frontier.target, **{name: _RELAXATION * getattr(frontier.target, name)}
-                )
-            )[0].mse
-            < _BINDING_RATIO * best.mse
+            for name in caps
+            if math.isfinite(cap := getattr(frontier.target, name))
+            and approximate_signed_mse(
+                dataclasses.replace(frontier.target, **{name: _RELAXATION * cap})
+            )
+            < _BINDING_RATIO * now
         ]
         noisy = ["local cap"] if math.isfinite(best.local_epsilon) else []
         return ("central epsilon", *relaxed, *noisy)

@@ -2,13 +2,14 @@
 
 import dataclasses
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from numbers import Integral
 from typing import Any, Final, Literal
 
 from common.accounting.composition import MIN_COMPOSED_DELTA
 from common.accounting.epsilon_search import MAX_EPSILON
-from common.errors import PlanError
+from common.errors import UsageError
 from common.mechanisms.base import Vector
 from common.mechanisms.hashing.finite_field import MAX_SEEDS
 from common.mechanisms.hashing.hashed_response import REPORT_DTYPE as HASHED_REPORT
@@ -21,7 +22,8 @@ from common.task.task import MAX_LOCAL_EPSILON, MAX_USERS, MIN_DELTA, envelope_b
 
 Prefix = Literal["average", "worst"]
 Trust = Literal["shuffler-dummies", "anonymity", "none"]
-
+Progress = Callable[[str], None]
+"""Function that receives the name of the protocol to be planned next."""
 MIN_CENTRAL_EPSILON: Final = 1e-6
 """Least ε; below it, reports carry no usable signal with any number of users."""
 MIN_VALUE_EPSILON: Final = 0.01
@@ -32,6 +34,7 @@ UNUSED_KEY: Final = bytes(31) + b"\x09"
 _UNUSED_DEADLINE: Final = 4_000_000_000
 _ROUNDING: Final = 1e-9
 """Amount by which the sum of decimal shares may exceed 1."""
+_WHOLE: Final = frozenset({"users", "n_min", "the domain size", "rounds"})
 _KINDS: Final[Mapping[str, Collection[Kind]]] = {
     **dict.fromkeys(("rounds", "trust", "max_mse"), ITEM_KINDS),
     **dict.fromkeys(("messages_cap", "bytes_cap", "influence_cap"), ITEM_KINDS),
@@ -79,7 +82,7 @@ class Requirements:
     """Further fields of the task's draft, such as labels, a population or the range of numbers."""
 
     def __post_init__(self) -> None:
-        """Raise PlanError if a field breaks a rule."""
+        """Raise UsageError if a field breaks a rule."""
         items = self.kind in ITEM_KINDS
         for option in dataclasses.fields(self):
             name, kinds = option.name.replace("_", "-"), _KINDS.get(option.name, (self.kind,))
@@ -102,6 +105,9 @@ class Requirements:
         ):
             rule = f"{name} is {value:.10g}; it must lie between {least:.10g} and {most:.10g}"
             _require(least <= value <= most, rule)
+            if name in _WHOLE:
+                whole = isinstance(value, Integral)
+                _require(whole, f"{name} is {value:.10g}; it must be a whole number")
         _require(
             self.n_min <= self.n_users,
             f"n_min is {self.n_min} and users is {self.n_users}; n_min must be at most users, "
@@ -179,9 +185,9 @@ class Requirements:
 
 
 def _require(holds: bool, rule: str) -> None:  # noqa: FBT001  # the condition to check
-    """Raise PlanError with the rule unless it holds."""
+    """Raise UsageError with the rule unless it holds."""
     if not holds:
-        raise PlanError(rule)
+        raise UsageError(rule)
 
 
 def item_report(*, hashed: bool) -> int:

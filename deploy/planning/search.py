@@ -5,12 +5,10 @@ import math
 from collections.abc import Mapping
 from typing import Any, Final
 
-from common.accounting.amplification import DeltaCurve
-from common.accounting.epsilon_search import gaussian_mu
-from common.accounting.guarantees import central_epsilon
 from common.errors import PlanError
 from common.task.dummy_spec import EXTRA_WEIGHT_SUM
 from common.task.task import MAX_LOCAL_EPSILON
+from deploy.planning.calibration import least_noise
 from deploy.planning.design import (
     NOT_AMPLIFIED,
     USUAL_MESSAGES,
@@ -28,12 +26,11 @@ from deploy.planning.frontier import (
     SearchPoint,
     Tightness,
 )
-from deploy.planning.requirements import Requirements
+from deploy.planning.requirements import Progress, Requirements
 from deploy.planning.shuffler_noise import (
-    MARGIN,
     SHUFFLER_PROTOCOLS,
     approximate_shuffler_mse,
-    meets_target,
+    design_excess,
     shuffler_design,
     shuffler_designs,
 )
@@ -41,24 +38,18 @@ from deploy.planning.signed_design import signed_designs
 
 _MAX_POINTS: Final = 5
 """Most points of one protocol that are calibrated with the exact accountant."""
-_MAX_FAR_POINTS: Final = 2
-"""Most points of a protocol whose approximate error exceeds _FAR_FACTOR times the best."""
+_POINTS_OF_ONE: Final = 2
+"""Most points if a single protocol is searched."""
 _FAR_FACTOR: Final = 1.25
+"""Of protocols whose approximate error exceeds this factor times the best, one point is."""
 _SAME: Final = 0.03
 """Relative difference of answers or dummies below which two points are not both calibrated."""
 _SLACK: Final = 1e-3
 """A search ends when μ is within this share below its target, which costs .2 % of the error."""
 _SLACK_OF_ROUNDS: Final = 3e-3
 """The slack for several rounds, whose accounting is slow; it costs .6 % of the error."""
-_AIM: Final = 4e-4
-"""Share below the target μ at which each step aims."""
-_TOLERANCE: Final = 0.02
-"""Relative upward error of δ; it costs at most .1 % of μ."""
-_MAX_EVALUATIONS: Final = 12
 _MAX_STEP: Final = 1.5
 """Largest step in ln μ before the target is bracketed."""
-_LEAST_EXCESS: Final = 1e-12
-"""Least excess recorded for a design that misses the target."""
 _ONLY_CAPS: Final = 20.0
 """A tightness at which only the caps limit a design; its negative gives the noisiest design."""
 _SEARCHED_AS: Final[Mapping[str, tuple[tuple[str, ...], ...]]] = {
@@ -99,7 +90,7 @@ def tight_design(protocol: str, target: Requirements) -> Design:
         designs = [
             design
             for name in names
-            for design in _search_protocol(Frontier(target), name, _MAX_FAR_POINTS)
+            for design in _search_protocol(Frontier(target), name, _POINTS_OF_ONE)
         ]
         if designs:
             best = min(designs, key=lambda design: design.mse)
@@ -118,64 +109,82 @@ def _with_usual_cap(target: Requirements) -> Requirements:
 
 
 def _aue(target: Requirements) -> Design:
-    """Return aue's design with the least dummy probability, to within 0.1 %; or raise PlanError."""
+    """Return aue's design with the least dummy probability, to within 0.2 %; or raise PlanError."""
 
     def at(extra_weight: int) -> Design:
         dummies = each_item_dummies(extra_weight, target)
         return Design(protocol="aue", target=target, dummies=dummies)
 
-    high = EXTRA_WEIGHT_SUM // 2  # an item's noise is largest at probability one half
-    if not meets_target(at(high)):
+    def attempt(level: float) -> tuple[Design | None, float]:
+        # An item's noise is largest at probability one half.
+        weight = max(1, math.ceil(EXTRA_WEIGHT_SUM // 2 * math.exp(-2 * level)))
+        if level < 0:
+            return None, -math.inf
+        design = at(weight)
+        excess = design_excess(design)
+        return design, 0.0 if excess <= 0 and weight == 1 else excess
+
+    best = least_noise(attempt, start=0.0, slack=_SLACK, max_step=_MAX_STEP)
+    if best is None:
         raise PlanError(
             f"aue cannot meet a central epsilon of {target.central_epsilon:g} with "
             f"{target.honest} users"
         )
-    while high > 1 and meets_target(at(high // 2)):
-        high //= 2
-    low = high // 2
-    while high - low > max(1, high // 1000):
-        middle = (low + high) // 2
-        low, high = (low, middle) if meets_target(at(middle)) else (middle, high)
-    return at(high)
+    return best[0]
 
 
-def search_protocols(target: Requirements) -> tuple[Frontier, list[Design], dict[str, str]]:
+def search_protocols(
+    target: Requirements, progress: Progress, useful_mse: float = math.inf
+) -> tuple[Frontier, list[Design], dict[str, str]]:
     """
     Return the calibrated frontier and the best design of each protocol, the best of all first.
 
-    Last comes the reason why `signed` has no design, by its name; empty if it has one.
+    Protocols whose predicted error is far above useful_mse, and `signed` unless it may be the best,
+    are not calibrated. Last come the reasons, by protocol, why these have no design.
 
-    Cost: about twenty evaluations of δ.
+    Cost: about fifteen evaluations of δ.
     """
     frontier = Frontier(target)
     first = _first_points(frontier)
     designs: list[Design] = []
+    left_out = dict[str, str]()
     for point in first:
-        most = _MAX_POINTS if point.mse <= _FAR_FACTOR * first[0].mse else _MAX_FAR_POINTS
+        progress(point.protocol)
+        if point.mse > _FAR_FACTOR * useful_mse:
+            left_out[point.protocol] = (
+                f"its mean squared error of a share would be about {point.mse:.2g}; another "
+                f"protocol's error is equivalent to {useful_mse:.2g}"
+            )
+            continue
+        most = _MAX_POINTS if point.mse <= _FAR_FACTOR * first[0].mse else 1
         if target.rounds > 1:
             most = math.ceil(most / 2)  # composition takes ten times as long
         designs += _search_protocol(frontier, point.protocol, most)
     if target.trust == "shuffler-dummies":
         designs += shuffler_designs(target)
-    left_out = dict[str, str]()
+    progress("signed")
+    least = min((design.mse for design in designs if _allowed(design)), default=math.inf)
     try:
-        designs += signed_designs(target)[:1]
+        designs += signed_designs(target, min(useful_mse, CLOSE_ENOUGH * least))[:1]
     except PlanError as error:
         left_out["signed"] = str(error)
-    allowed = [
-        design
-        for design in designs
-        if max(design.influence) <= target.influence_cap
-        and design.bytes_per_user <= target.bytes_cap
-    ]
-    if not allowed:
-        least = min(max(design.influence) for design in designs)
+    allowed = [design for design in designs if _allowed(design)]
+    if designs and not allowed:
+        influence = min(max(design.influence) for design in designs)
         raise PlanError(
             f"the influence cap is {target.influence_cap:g} and the bytes cap "
-            f"{target.bytes_cap:g}; of all designs, the least influence is {least:.4g} users, and "
-            f"the fewest bytes are {min(design.bytes_per_user for design in designs):,}"
+            f"{target.bytes_cap:g}; of all designs, the least influence is {influence:.4g} users, "
+            f"and the fewest bytes are {min(design.bytes_per_user for design in designs):,}"
         )
     return frontier, _ranked(allowed), left_out
+
+
+def _allowed(design: Design) -> bool:
+    """Return whether a design keeps the caps on influence and bytes."""
+    target = design.target
+    return (
+        max(design.influence) <= target.influence_cap and design.bytes_per_user <= target.bytes_cap
+    )
 
 
 def approximate_mse(frontier: Frontier, **changes: Any) -> float:  # noqa: ANN401  # requirements
@@ -214,6 +223,8 @@ def _search_protocol(frontier: Frontier, protocol: str, most: int) -> list[Desig
 
 def _ranked(designs: list[Design]) -> list[Design]:
     """Sort designs by error without renamed duplicates, but the cheapest one CLOSE_ENOUGH first."""
+    if not designs:
+        return []
     names = {design.protocol for design in designs}
     # At the largest local ε, the noisy protocol is the noiseless one under another name.
     noiseless = {"mixdump": "puredump", "od-hp": "fe1"}
@@ -233,67 +244,25 @@ def _same(point: SearchPoint, other: SearchPoint) -> bool:
     )
 
 
-_Trial = tuple[float, float]
-"""A tightness and the excess ln(μ / target μ) of its design; above 0 the target is missed."""
-
-
 def _calibrate(frontier: Frontier, point: SearchPoint) -> tuple[Design, float] | None:
     """Return the point's least noisy design that meets the target, and its tightness; or None."""
-    passed: _Trial | None = None
-    failed: _Trial | None = None
-    best: tuple[Design, float] | None = None
+
+    def attempt(tightness: float) -> tuple[Design | None, float]:
+        design = frontier.design(point, tightness)
+        if design is None:  # this tightness needs more dummies than are allowed
+            return None, -math.inf
+        excess = design_excess(design)
+        if excess <= 0 and design == frontier.design(point, tightness + _ONLY_CAPS):
+            excess = 0.0  # only the caps limit it
+        return design, excess
+
     slack = _SLACK if frontier.target.rounds == 1 else _SLACK_OF_ROUNDS
     known = frontier.known[point.protocol in HASHING_PROTOCOLS]
     near = min(known, key=lambda row: abs(math.log(row.answers / point.answers)), default=None)
-    tightness = 0.0 if near is None else near.log_factor
-    for _ in range(_MAX_EVALUATIONS):
-        design = frontier.design(point, tightness)
-        # Without a design, this tightness needs more dummies than are allowed.
-        excess = -math.inf if design is None else _log_excess(design)
-        if excess > 0:
-            failed = (tightness, excess)
-        else:
-            passed = (tightness, excess)
-            if design is not None:
-                best = (design, tightness)
-                if excess >= -slack or design == frontier.design(point, tightness + _ONLY_CAPS):
-                    break
-        if passed is not None and failed is not None and failed[0] - passed[0] < slack / 4:
-            break
-        tightness = _next(tightness, excess, passed, failed)
+    start = 0.0 if near is None else near.log_factor
+    best = least_noise(attempt, start=start, slack=slack, max_step=_MAX_STEP)
     if best is None:
         noisiest = frontier.design(point, -_ONLY_CAPS)
-        if noisiest is not None and _log_excess(noisiest) <= 0:
+        if noisiest is not None and design_excess(noisiest) <= 0:
             best = (noisiest, -_ONLY_CAPS)
     return best
-
-
-def _next(tightness: float, excess: float, passed: _Trial | None, failed: _Trial | None) -> float:
-    """Return the next tightness to try: by the secant if bracketed, otherwise assuming slope 1."""
-    if passed is None or failed is None:
-        return tightness + min(max(-excess - _AIM, -_MAX_STEP), _MAX_STEP)
-    if math.isinf(passed[1]) or math.isinf(failed[1]):
-        return (passed[0] + failed[0]) / 2
-    share = (-_AIM - passed[1]) / (failed[1] - passed[1])
-    return passed[0] + min(max(share, 0.02), 0.98) * (failed[0] - passed[0])
-
-
-def _log_excess(design: Design) -> float:
-    """Return ln(μ / target μ) of a design by exact accounting; at most 0 if it meets the target."""
-    parameters, target = design.parameters, design.target
-    if parameters.local_epsilon_of_all_rounds <= target.central_epsilon:
-        return -math.inf
-    anonymity_set = parameters.anonymity_set(target.n_min)
-    if target.rounds > 1:
-        epsilon = central_epsilon(parameters, parameters.release(anonymity_set))
-        mu = math.inf if math.isinf(epsilon) else gaussian_mu(epsilon, target.delta)
-        meets = epsilon <= target.central_epsilon
-    else:
-        curve = DeltaCurve(design.reduction, anonymity_set, (target.central_epsilon,), _TOLERANCE)
-        delta = curve(target.central_epsilon)
-        mu = gaussian_mu(target.central_epsilon, delta / MARGIN)
-        meets = delta <= MARGIN * target.delta
-    # The sign follows the accountant, whatever the rounding of μ.
-    target_mu = gaussian_mu(target.central_epsilon, target.delta)
-    excess = math.log(mu / target_mu) if mu > 0 else -math.inf
-    return min(excess, 0.0) if meets else max(excess, _LEAST_EXCESS)

@@ -17,6 +17,7 @@ from common.accounting.published import sageo_left, sageo_peak, sageo_right
 from common.errors import AccountingError, PlanError, TaskError
 from common.mechanisms.support import bernoulli_variance
 from common.task.dummy_spec import MAX_PER_ITEM, RATIO_SUM, ShufflerSpec
+from deploy.planning.calibration import least_noise, log_excess
 from deploy.planning.design import Design
 from deploy.planning.requirements import Requirements
 
@@ -29,18 +30,27 @@ HYBRID_LOCAL_EPSILON: Final = 8.0
 """Local ε of hybrid without a local cap."""
 _CUT_SHARE: Final = 1e-3
 """Share of δ that truncating the upper tail of the noise may cost."""
-_REL_TOL: Final = 1.01
-_MAX_HALVINGS: Final = 40
+_SLACK: Final = 5e-3
+"""The search for several rounds, or hybrid, ends when μ is within this share of its target."""
+_MAX_STEP: Final = 0.7
+"""Largest step in the log of the ε that determines the noise; the noise grows as this ε falls."""
 
 
-def meets_target(design: Design) -> bool:
-    """Return whether a design meets its target by exact accounting, with room for rounding."""
+def design_excess(design: Design) -> float:
+    """Return ln(μ / target μ) of a design by exact accounting, with room for rounding claims."""
     parameters, target = design.parameters, design.target
+    if parameters.local_epsilon_of_all_rounds <= target.central_epsilon:
+        return -math.inf
     release = parameters.release(parameters.anonymity_set(target.n_min))
-    epsilon = target.central_epsilon / CLAIM_ROOM
+    epsilon, allowed = target.central_epsilon / CLAIM_ROOM, target.delta
     if target.rounds == 1:
-        return release.delta(epsilon) <= MARGIN * target.delta
-    return central_epsilon(parameters, release) <= epsilon
+        allowed *= MARGIN
+        delta = release.curve((epsilon,))(epsilon)
+        meets, mu = delta <= allowed, gaussian_mu(epsilon, delta)
+    else:
+        found = central_epsilon(parameters, release)
+        meets, mu = found <= epsilon, math.inf if math.isinf(found) else gaussian_mu(found, allowed)
+    return log_excess(mu, gaussian_mu(epsilon, allowed), meets=meets)
 
 
 def shuffler_designs(target: Requirements) -> list[Design]:
@@ -80,7 +90,7 @@ def shuffler_design(protocol: str, target: Requirements) -> Design:
     `sageo` adds two-sided geometric noise to plain items, `sbin` binomial noise [MSE25]; `hybrid`
     adds geometric noise to randomized response at the local cap. Raises PlanError or
     AccountingError if no possible number of dummies meets the target. Cost: about twenty
-    evaluations of δ, or compositions.
+    evaluations of δ, and a few compositions.
     """
     hybrid = protocol == "hybrid"
     local = _hybrid_local(target) if hybrid else math.inf
@@ -95,30 +105,21 @@ def shuffler_design(protocol: str, target: Requirements) -> Design:
             spec = geometric_spec(epsilon / room, delta / target.rounds)
         return Design(protocol=protocol, target=target, local_epsilon=local, shuffler=spec)
 
-    epsilon = target.central_epsilon
-    design = at(epsilon)
     if target.rounds == 1 and not hybrid:
-        return design  # its noise is exact for one round
-    # Bisect the ε that determines the noise; the noise grows as this ε falls.
-    passed: tuple[float, Design] | None = None
-    failed: float | None = None
-    for _ in range(_MAX_HALVINGS):
-        if meets_target(design):
-            passed = (epsilon, design)
-        else:
-            failed = epsilon
-        if passed is None or failed is None:
-            epsilon = epsilon * 2 if failed is None else epsilon / 2
-        elif failed / passed[0] < _REL_TOL:
-            break
-        else:
-            epsilon = math.sqrt(passed[0] * failed)
+        return at(target.central_epsilon)  # its noise is exact for one round
+
+    def attempt(level: float) -> tuple[Design | None, float]:
+        epsilon = target.central_epsilon * math.exp(level)
         if not MIN_EPSILON <= epsilon <= MAX_EPSILON:
-            break  # hardly any noise is needed, or no noise is enough
+            # Hardly any noise is needed, or no noise is enough.
+            return None, math.copysign(math.inf, level)
         design = at(epsilon)
-    if passed is None:
+        return design, design_excess(design)
+
+    best = least_noise(attempt, start=0.0, slack=_SLACK, max_step=_MAX_STEP)
+    if best is None:
         raise PlanError(f"no number of shuffler dummies meets epsilon {target.central_epsilon:g}")
-    return passed[1]
+    return best[0]
 
 
 def _hybrid_local(target: Requirements) -> float:

@@ -1,11 +1,12 @@
 """Designs of the protocol `signed`: clusters from the shipped laws that meet the target. Pure."""
 
+import dataclasses
 import math
 from typing import Final
 
 from common.errors import PlanError
 from common.task.dummy_spec import DummySpec
-from deploy.planning.cluster_search import ClusterTarget, cluster_specs
+from deploy.planning.cluster_search import ClusterTarget, cluster_specs, predicted_noise
 from deploy.planning.design import USUAL_MESSAGES, Design
 from deploy.planning.requirements import Requirements
 
@@ -13,7 +14,7 @@ _LEAST_SIGNAL: Final = 0.5
 """Least share of true reports, beyond uniform ones; below it, other protocols err less."""
 
 
-def signed_designs(target: Requirements) -> list[Design]:
+def signed_designs(target: Requirements, useful_mse: float = math.inf) -> list[Design]:
     """
     Return designs of `signed` that meet the target, the one with the least error first.
 
@@ -22,9 +23,36 @@ def signed_designs(target: Requirements) -> list[Design]:
     then reach δ / s at ln(1 + (e^ε - 1) / s); see common/accounting/cluster_noise.py. One liar
     never outweighs all users.
 
-    Raises PlanError if there are several rounds, the shuffler is not trusted, or no shipped law
-    meets the target within the caps. Cost: about a dozen evaluations of δ, .02 to 1 s each.
+    Raises PlanError if there are several rounds, the shuffler is not trusted, no shipped law meets
+    the target within the caps, or the predicted errors are not below useful_mse. Cost: up to a
+    dozen evaluations of δ, .02 to 1 s each; none if no error can be useful.
     """
+    alone, clusters = _cluster_target(target)
+    # What clusters add to the error is proportional to their noise.
+    per_noise = _error_of_noise(alone)
+    found = cluster_specs(
+        dataclasses.replace(clusters, useful_noise=(useful_mse - alone.mse) / per_noise)
+    )
+    return [
+        dataclasses.replace(alone, dummies=DummySpec(law="clusters", per_user=0, clusters=clusters))
+        for clusters in found
+    ]
+
+
+def approximate_signed_mse(target: Requirements) -> float:
+    """Approximate the least error of `signed`; errors: `signed_designs`. Cost: milliseconds."""
+    alone, clusters = _cluster_target(target)
+    return alone.mse + _error_of_noise(alone) * predicted_noise(clusters)
+
+
+def _error_of_noise(alone: Design) -> float:
+    """Return the error that a `ClusterSpec.noise` of 1 adds, by `ClusterSpec.item_variance`."""
+    size, n_users = alone.target.domain_size, alone.target.n_users
+    return (size - 1) / (size**2 * n_users * alone.reduction.signal**2)
+
+
+def _cluster_target(target: Requirements) -> tuple[Design, ClusterTarget]:
+    """Return the design without its clusters, and their target; or raise PlanError."""
     if target.rounds > 1:
         raise PlanError(
             f"signed is planned for one round, and there are {target.rounds}: over several, the "
@@ -33,7 +61,8 @@ def signed_designs(target: Requirements) -> list[Design]:
     if target.trust == "none":
         raise PlanError("signed relies on a shuffler that permutes; trust is none")
     local = math.inf if target.may_be_plain else target.noise_cap
-    signal = Design(protocol="signed", target=target, local_epsilon=local).reduction.signal
+    alone = Design(protocol="signed", target=target, local_epsilon=local)
+    signal = alone.reduction.signal
     if signal < _LEAST_SIGNAL:
         raise PlanError(
             f"a local cap of {target.noise_cap:g} leaves {signal:.2g} of the reports true; signed "
@@ -43,22 +72,11 @@ def signed_designs(target: Requirements) -> list[Design]:
     if signal < 1:
         epsilon = math.log1p(math.expm1(epsilon) / signal)
     messages = target.most_messages(hashed=False)
-    found = cluster_specs(
-        ClusterTarget(
-            honest_users=target.honest,
-            domain_size=target.domain_size,
-            epsilon=epsilon,
-            delta=min(0.99, target.delta / signal),
-            messages_cap=USUAL_MESSAGES if math.isinf(messages) else messages,
-            influence_cap=min(target.influence_cap, target.n_min) * signal,
-        )
+    return alone, ClusterTarget(
+        honest_users=target.honest,
+        domain_size=target.domain_size,
+        epsilon=epsilon,
+        delta=min(0.99, target.delta / signal),
+        messages_cap=USUAL_MESSAGES if math.isinf(messages) else messages,
+        influence_cap=min(target.influence_cap, target.n_min) * signal,
     )
-    return [
-        Design(
-            protocol="signed",
-            target=target,
-            local_epsilon=local,
-            dummies=DummySpec(law="clusters", per_user=0, clusters=clusters),
-        )
-        for clusters in found
-    ]

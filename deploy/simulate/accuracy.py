@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, Self
 
 import numpy as np
+from scipy import special
 
 from common.mechanisms.base import Vector
 from common.messages.result import Histogram
@@ -71,21 +72,33 @@ def prefix_errors(unrefined: Vector, refined: Vector, truth: Vector) -> dict[str
     }
 
 
+LEAST_REPEATS: Final = 5
+"""Least number of repeats from which an interval is stated."""
+_LEVEL: Final = 0.975
+"""Quantile of the end of a two-sided 95 % interval."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """A mean over repeats and its standard error, which is 0 for a single repeat."""
+    """A mean over repeats, its standard error, and half of its 95 % interval by Student's t."""
 
     mean: float
-    standard_error: float
+    standard_error: float = 0.0
+    """0 for fewer than LEAST_REPEATS repeats, like half_width."""
+    half_width: float = 0.0
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Self:
-        """Return the mean and standard error of one figure per repeat."""
-        spread = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
-        return cls(mean=float(np.mean(values)), standard_error=spread / len(values) ** 0.5)
+        """Return the summary of one figure per repeat."""
+        n = len(values)
+        if n < LEAST_REPEATS:
+            return cls(mean=float(np.mean(values)))
+        error = float(np.std(values, ddof=1)) / n**0.5
+        quantile = float(special.stdtrit(n - 1, _LEVEL))
+        return cls(mean=float(np.mean(values)), standard_error=error, half_width=quantile * error)
 
     def format(self, spec: str) -> str:
-        """Format the mean by a format spec, with the standard error as a percentage if not 0."""
-        if not (self.standard_error and self.mean):
+        """Format the mean by a format spec, with half the interval as a percentage if not 0."""
+        if not (self.half_width and self.mean):
             return f"{self.mean:{spec}}"
-        return f"{self.mean:{spec}} ±{self.standard_error / self.mean:.0%}"
+        return f"{self.mean:{spec}} ±{self.half_width / self.mean:.0%}"

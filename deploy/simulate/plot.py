@@ -107,7 +107,7 @@ def comparison(rows: Sequence[SweepRow]) -> list[Point]:
             title = f"{_BOUNDS[row.accounting]}, {_ESTIMATES[estimate]}"
             axes = Axes(title, "central ε against the analyzer", "mean squared error")
             error = row.errors[estimate]
-            points.append(Point(axes, row.protocol, target, error.mean, error.standard_error))
+            points.append(Point(axes, row.protocol, target, error.mean, error.half_width))
             points += [
                 Point(axes, CENTRAL_NAMES[name], target, row.reference[name])
                 for name in ("laplace_mse", "gaussian_mse")

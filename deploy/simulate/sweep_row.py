@@ -3,16 +3,23 @@
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from common.messages.guarantee import REPLACE_ONE
 from common.protocols import ITEM_KINDS
 from common.task.task import Task
-from deploy.simulate.accuracy import Repeat, Summary
+from deploy.simulate.accuracy import LEAST_REPEATS, Repeat, Summary
 from deploy.simulate.baselines import CentralErrors
 from deploy.simulate.populations import Population
 
 Accounting = Literal["published", "tight"]
+ACCOUNTINGS: Final[Mapping[str | None, tuple[Accounting, ...]]] = {
+    None: ("tight",),
+    "published": ("published",),
+    "tight": ("tight",),
+    "both": ("published", "tight"),
+}
+"""Accountings to compare, by the option; tight ones by default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -48,6 +55,7 @@ class SweepRow:
             "target_epsilon": self.target_epsilon,
             "accounting": self.accounting,
             "dataset": people.name,
+            "remarks": " ".join(people.remarks),
             "n_users": people.n_users,
             "domain_size": people.domain_size,
             **{f"central_{name}": error for name, error in self.reference.items()},
@@ -58,7 +66,7 @@ class SweepRow:
         for name, summary in self.errors.items():
             error = f"{name}_se" if items else f"{name}_standard_error"
             fields[name] = summary.mean
-            fields[error] = summary.standard_error if len(repeats) > 1 else None
+            fields[error] = summary.standard_error if len(repeats) >= LEAST_REPEATS else None
         if items:
             mean, variance = task.shuffler.moments()
             fields |= {

@@ -19,6 +19,7 @@ from common.protocols import ITEM_KINDS
 from common.task.task import Task
 from deploy.planning.plan_view import default_local_cap
 from deploy.planning.value_design import BIASED
+from deploy.simulate.accuracy import LEAST_REPEATS
 from deploy.simulate.baselines import CENTRAL_NAMES
 from deploy.simulate.plot import Point
 from deploy.simulate.sweep_row import SweepRow
@@ -118,9 +119,13 @@ def show(rows: Sequence[SweepRow], console: Console, *, by_value: bool = False) 
     people = rows[0].population
     values = f", {people.domain_size:,} values" * (people.domain_size > 1)
     title = escaped(people.title.rstrip("."))
+    repeats = max(len(row.repeats) for row in rows)
+    interval = f", over {repeats} repeats; at least {LEAST_REPEATS} would give intervals"
+    if repeats >= LEAST_REPEATS:
+        interval = f", ± half of a 95 % interval (Student's t) over {repeats} repeats"
     console.print(
         f"[bold]{title}:[/bold] {people.n_users:,} users{values}; mean squared errors of "
-        f"{_UNITS[people.kind]}, ± one standard error over the repeats."
+        f"{_UNITS[people.kind]}{interval}."
     )
     both = len({row.accounting for row in rows}) > 1
     lines = [_cells(row, row.task, both=both) for row in rows if row.task is not None]
@@ -138,7 +143,7 @@ def show(rows: Sequence[SweepRow], console: Console, *, by_value: bool = False) 
 
 
 def remarks(rows: Sequence[SweepRow]) -> list[str]:
-    """Return sentences on skipped settings, on parameters, and on the limits of theory."""
+    """Return sentences on the data, skipped settings, parameters, and the limits of theory."""
     targets: dict[str, list[float]] = {}
     for row in rows:
         text = f"{row.protocol}: {row.note}" * bool(row.note)
@@ -153,11 +158,15 @@ def remarks(rows: Sequence[SweepRow]) -> list[str]:
             f"Local epsilon above {cap:g}: devices with default settings refuse it; compare with "
             f"--local-cap {cap:g}."
         )
-    return [
-        f"{text} (ε = {', '.join(f'{target:g}' for target in sorted(epsilons))})."
-        for text, epsilons in targets.items()
-        if text
-    ] + limits
+    return (
+        [escaped(sentence) for sentence in rows[0].population.remarks]
+        + [
+            f"{text} (ε = {', '.join(f'{target:g}' for target in sorted(epsilons))})."
+            for text, epsilons in targets.items()
+            if text
+        ]
+        + limits
+    )
 
 
 def _print(rows: Sequence[Mapping[str, str]], console: Console, always: Sequence[str] = ()) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
+from common.messages.guarantee import default_delta
 from common.task.draft import TaskDraft
 
 DEMO_PARAMETERS: Final[Mapping[str, Any]] = {
@@ -21,7 +22,7 @@ def closing_draft(
     """Return the draft of a task that closes at n_users users, or a day after `now` (UNIX time)."""
     return TaskDraft(
         **fields,
-        delta=1e-6,
+        delta=default_delta(n_users),
         n_min=n_users,
         target_size=n_users,
         deadline=int(now) + _DAY,

@@ -6,12 +6,10 @@ import math
 import sys
 from typing import Any, cast
 
-import numpy as np
-
 
 def plain(value: object) -> Any:  # noqa: ANN401  # any JSON value
     """Convert a dataclass, mapping, sequence, array, number or bytes, and all in it, for JSON."""
-    if isinstance(value, np.ndarray | np.generic):
+    if hasattr(value, "tolist"):  # numpy's arrays and numbers; help needs no numpy
         value = value.tolist()
     if dataclasses.is_dataclass(value):
         value = dataclasses.asdict(cast("Any", value))

@@ -53,6 +53,15 @@ def print_whole(table: Table, console: Console) -> None:
     console.print(table, crop=False)
 
 
+def guarantee_summary(central: Guarantee, local: str) -> str:
+    """State the guarantee that a release is charged for, and the local ε, in one sentence."""
+    return (
+        f"epsilon {rounded_up(central.epsilon)} at delta {rounded_up(central.delta)} against "
+        f"{central.coalition}, and epsilon {local} against shuffler+analyzer. --guarantees "
+        "lists every coalition with its assumptions."
+    )
+
+
 def print_guarantees(guarantees: Sequence[Guarantee], title: str, console: Console) -> None:
     """Print a row per guarantee, with epsilon and delta rounded up."""
     table = Table(title=title, show_lines=True)

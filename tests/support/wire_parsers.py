@@ -196,7 +196,11 @@ _MESSAGES: Final[tuple[tuple[Any, ...], ...]] = (
     ),
     (
         *("list of tasks", tasks.summaries_from_wire),
-        tasks.summaries_to_wire([_summary(TaskState.OPEN)]),
+        tasks.summaries_to_wire([_summary(TaskState.OPEN)], 1),
+    ),
+    (
+        *("analyzer's time", tasks.time_from_wire),
+        tasks.summaries_to_wire([], 1_800_000_000.5),
     ),
     (
         *("description of a task", tasks.description_from_wire),

@@ -80,7 +80,7 @@ def optimise(law: ClusterLaw, start: Rates, steps: int, learning_rate: float) ->
     for step in range(1, steps + 1):
         rates = np.exp(logs)
         delta, slopes = delta_of(rates, law.epsilon)
-        elasticities = slopes * rates / delta
+        elasticities = slopes() * rates / delta
         reports, variance = float(rates @ costs), float(rates @ squares)
         excess = math.log(variance / law.variance)
         gap = min(max(gap + 2 * excess, 0.0), 15.0)  # the price of variance rises while it is high

@@ -144,7 +144,7 @@ def report(measured: Measured) -> Report:
         ):
             axes = Axes(title, label, "mean squared error per attribute")
             points += [
-                Point(axes, name, x, error.mean, error.standard_error)
+                Point(axes, name, x, error.mean, error.half_width)
                 for name, error in errors.items()
                 if plotted
             ]

@@ -17,7 +17,8 @@ from common.mechanisms.base import Counts
 from common.mechanisms.rappor.decoder import LEVEL, decode
 from common.mechanisms.rappor.rappor import Rappor
 from common.messages.guarantee import rounded_up
-from deploy.datasets.catalogue import COVID_US_STATES, load
+from deploy.datasets.catalogue import load
+from deploy.datasets.names import COVID_US_STATES
 from deploy.datasets.sources import apportion
 from deploy.simulate.plot import Axes, Point
 from deploy.simulate.table import Progress, Report

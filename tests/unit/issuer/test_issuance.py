@@ -17,6 +17,7 @@ from common.errors import (
     UnknownKeyError,
     WireError,
 )
+from common.runtime.state_directory import atomic_write
 from issuer.issuance_store import Wanted
 from issuer.signing_threads import signing_threads
 from tests.support.faults import Crash, Faults
@@ -299,6 +300,25 @@ async def test_a_key_that_the_database_does_not_know_stops_the_start(core: Issue
     core.start()
     with pytest.raises(SettingsError, match=r"does not know token-\w{64}\.key: it is lost"):
         await core.issuance.check_complete()
+
+
+async def test_a_token_key_whose_file_is_missing_stops_the_start(core: IssuerCore) -> None:
+    """Its rows stay, so that nobody gets a second token once the file is put back."""
+    key = await core.create_key()
+    signature = await core.issue(pending(key, 1))
+    file = core.path / "issuer" / f"token-{key.key_id.hex()}.key"
+    kept = file.read_bytes()
+    file.unlink()
+    core.store.close()
+    core.start()
+    with pytest.raises(SettingsError, match=r"token-\w{64}\.key is missing"):
+        await core.issuance.check_complete()
+    atomic_write(file, kept, 0o600)
+    core.store.close()
+    core.start()
+    await core.issuance.check_complete()
+
+    assert signature == await core.issue(pending(key, 1))
 
 
 async def test_threads_sign_beside_each_other(core: IssuerCore) -> None:

@@ -43,7 +43,7 @@ def test_a_file_of_queries_is_answered_in_order(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"kind": "magic"}, "the mechanism must be one of"),
+        ({"kind": "magic"}, "unknown mechanism; the mechanisms are grr, "),
         ({"n": 1.5}, "n must be a valid integer"),
         ({"k": 1}, "alphabet size is 1"),
         ({"eps_l": None}, "--local-epsilon, or eps_l in a file"),

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from common.errors import SettingsError, ShuffleDpError, TaskError
+from common.errors import SettingsError, ShuffleDpError, TaskError, UsageError
 from deploy.audit.harness.tasks import sample_task
 from deploy.audit.runner import AuditRun
 from deploy.audit.scenarios import SCENARIOS
@@ -88,12 +88,12 @@ def test_scenarios_are_listed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "kind", "message"),
     [
-        (["--quick", "--full"], SettingsError, "not both"),
-        (["--self-test", "--full"], SettingsError, "drop --full"),
+        (["--quick", "--full"], UsageError, "not both"),
+        (["--self-test", "--full"], UsageError, "drop --full"),
         (["--scenario", "none"], SettingsError, "there is no scenario 'none'"),
-        (["--users", "19999"], SettingsError, "it must be at least n_min"),
+        (["--users", "19999"], UsageError, "it must be at least n_min"),
         (["--task-file", "missing.json"], SettingsError, "cannot be read"),
-        (["--task-file", "a.json", "--draft", "b.toml"], SettingsError, "not both"),
+        (["--task-file", "a.json", "--draft", "b.toml"], UsageError, "not both"),
         (["--draft", "missing.toml"], TaskError, "cannot be read"),
         (["--task-file", __file__], TaskError, "use --draft for a draft"),
     ],

@@ -9,7 +9,9 @@ import pytest
 import typer
 from typer.core import TyperGroup, TyperOption
 
+from deploy.accountant.query import MECHANISMS
 from deploy.cli import app
+from deploy.load.behaviour import NAMES
 from tests.support.commands import COMMANDS, ROOT, called, examples, help_text, words_of
 
 _HARD: Final = (
@@ -96,16 +98,44 @@ def test_every_listed_command_is_defined_under_its_name() -> None:
     assert "--install-completion" in help_text("shuffledp")
 
 
+_CHOOSING: Final = ("account", "load")
+_LIBRARIES: Final = ("numpy", "grpc", "scipy", "pydantic")
+
+
+def _run(program: str, *arguments: str) -> str:
+    outcome = subprocess.run(
+        [sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=True
+    )
+    return outcome.stdout.strip()
+
+
+def test_help_names_all_choices_that_only_a_run_loads() -> None:
+    """Mechanisms of the accountant, and misbehaviours of a load run."""
+    account, load = (" ".join(help_text(f"shuffledp {name}").split()) for name in _CHOOSING)
+
+    assert f"One of {', '.join(MECHANISMS)}." in account
+    assert f"({NAMES})" in load
+
+
 def test_help_and_version_import_no_command() -> None:
     """Both answer at once: no arithmetic library is loaded for them."""
     program = (
         "import sys; from typer.testing import CliRunner; from deploy.cli import app; "
         "run = lambda option: CliRunner().invoke(app, [option]).stdout; "
         "assert run('--version').startswith('shuffledp 0.') and 'Commands' in run('--help'); "
-        "print([name for name in ('numpy', 'grpc', 'scipy', 'pydantic') if name in sys.modules])"
+        f"print([name for name in {_LIBRARIES} if name in sys.modules])"
     )
-    outcome = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
+    assert "[]" == _run(program)
 
-    assert "[]" == outcome.stdout.strip()
+
+def test_no_command_loads_arithmetic_for_its_help() -> None:
+    """The help of every command and group loads neither numpy, scipy nor gRPC."""
+    program = (
+        "import sys; from typer.testing import CliRunner; from deploy.cli import app\n"
+        "for name in sys.argv[1:]:\n"
+        "    outcome = CliRunner().invoke(app, [*name.split()[1:], '--help'])\n"
+        "    assert outcome.exit_code == 0, name\n"
+        "    assert not {'numpy', 'scipy', 'grpc'} & sys.modules.keys(), name\n"
+        "print('done')"
+    )
+    assert "done" == _run(program, *COMMANDS)

@@ -10,7 +10,7 @@ import grpc
 import pytest
 from typer.testing import CliRunner
 
-from common.errors import PeerRefusalError, SettingsError, WireError
+from common.errors import PeerRefusalError, SettingsError, UsageError
 from common.runtime.admission_interceptor import SERVICE_ERROR
 from common.task_digest import TaskDigest
 from deploy.cli import app
@@ -109,7 +109,7 @@ def test_a_dead_service_ends_the_live_page_before_it_is_served(tmp_path: Path) -
 )
 def test_a_task_is_named_by_its_whole_digest(text: str, sentence: str) -> None:
     """The message does not repeat the text."""
-    with pytest.raises(WireError, match=f"^the task's digest {sentence}$"):
+    with pytest.raises(UsageError, match=f"^the task's digest {sentence}$"):
         task_digest(text)
 
 

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from analyzer.task_builder import complete
 from common.crypto.hpke import DEFAULT_SUITE, HpkePrivateKey
-from common.errors import SettingsError
+from common.errors import SettingsError, UsageError
 from common.runtime.access import OperatorToken
 from deploy.cli import app
 from deploy.tasks.drafts import read
@@ -61,7 +61,7 @@ def test_publishing_without_a_service_names_the_missing_options(draft_file: Path
     """The message also names --dry-run, which needs none."""
     outcome = CliRunner().invoke(app, ["task", "create", str(draft_file)])
 
-    assert isinstance(outcome.exception, SettingsError)
+    assert isinstance(outcome.exception, UsageError)
     assert "publishing needs --analyzer, --token-file and --shuffler-key" in str(outcome.exception)
     assert "--dry-run" in str(outcome.exception)
 

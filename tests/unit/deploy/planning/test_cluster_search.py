@@ -5,6 +5,7 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
+from common.accounting.cluster_noise import _bins
 from common.accounting.epsilon_search import gaussian_mu
 from common.errors import PlanError
 from common.task.cluster_spec import ClusterSpec
@@ -15,6 +16,7 @@ from deploy.planning.cluster_search import (
     cluster_release,
     cluster_specs,
     expected_reports,
+    predicted_noise,
 )
 from tests.vectors.make_cluster_laws import made
 
@@ -129,7 +131,33 @@ def test_the_model_gives_the_gradient_of_its_delta() -> None:
     direction = rates * np.linspace(0.5, 1.5, len(rates))
     above, below = (delta_of(rates + step * direction, 1.0)[0] for step in (0.003, -0.003))
 
-    assert gradient @ direction == pytest.approx((above - below) / 0.006, rel=0.01)
+    assert gradient() @ direction == pytest.approx((above - below) / 0.006, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    "users",
+    [
+        _SMALL,
+        pytest.param({"honest_users": 2_800, "domain_size": 7}, marks=pytest.mark.slow),
+    ],
+)
+def test_the_model_predicts_what_the_accountant_asks_for(users: dict[str, int]) -> None:
+    """The noise is within 10 % of the prediction, also where items are few and rooms random."""
+    target = _target(users, epsilon=0.55, messages_cap=5.0)
+    predicted, [best, *_] = predicted_noise(target), cluster_specs(target)
+
+    assert predicted == pytest.approx(best.noise, rel=0.1)
+
+
+def test_clusters_that_cannot_be_useful_are_not_calibrated() -> None:
+    """Where another protocol is better by the prediction, the accountant is not asked."""
+    target, before = _target(_SMALL, messages_cap=5.0), _bins.cache_info().misses
+    least = predicted_noise(target)
+    for useful in (-1.0, 0.0, 0.99 * least):
+        with pytest.raises(PlanError, match="its error would be larger than that of another"):
+            cluster_specs(replace(target, useful_noise=useful))
+
+    assert before == _bins.cache_info().misses
 
 
 def test_the_script_makes_a_law_as_good_as_the_shipped_one() -> None:

@@ -7,6 +7,7 @@ from typing import Final
 import numpy as np
 import pytest
 
+from common.accounting.composition import _release_curve
 from common.errors import PlanError
 from common.mechanisms.covariance import ShareCovariance
 from common.mechanisms.hierarchy import Hierarchy
@@ -53,7 +54,9 @@ def test_the_hierarchy_has_the_least_error_of_a_prefix_in_a_plan() -> None:
     errors = [design.mse for design in (found.best, *found.runners_up)]
     assert errors == sorted(errors)
     assert found.best.protocol == "hierarchy"
-    assert {"signed", "puredump"} <= {design.protocol for design in found.runners_up}
+    runners_up = {design.protocol for design in found.runners_up}
+    assert {"signed", "puredump"} <= runners_up | found.left_out.keys()
+    assert "hierarchy" not in found.left_out
     assert (64, breakdown) == (found.best.draft.domain_size, found.best.draft.breakdown)
 
 
@@ -75,6 +78,23 @@ def test_a_local_cap_or_a_small_cap_of_messages_leaves_no_hierarchy() -> None:
         hierarchy_design(dataclasses.replace(_TARGET, local_cap=4.0))
     with pytest.raises(PlanError, match=r"hierarchy needs .* messages per user; the caps allow"):
         hierarchy_design(dataclasses.replace(_TARGET, messages_cap=1.01))
+
+
+@pytest.mark.slow
+def test_flat_histograms_far_behind_the_hierarchy_are_left_out_with_their_error() -> None:
+    """Of 1,024 buckets, none is calibrated; the few calls of the accountant are the hierarchy's."""
+    edges = EdgesSpec(low=0.0, high=1.0, buckets=1024)
+    target = dataclasses.replace(
+        _TARGET, domain_size=1024, central_epsilon=1.0, draft_fields={"edges": edges}
+    )
+    named, before = list[str](), _release_curve.cache_info().misses
+    found = plan(target, named.append)
+    evaluated = _release_curve.cache_info().misses - before
+
+    assert "hierarchy" == found.best.protocol
+    assert "its mean squared error of a share would be about" in found.left_out["puredump"]
+    assert {"hierarchy", "puredump", "signed"} <= set(named)
+    assert evaluated <= 2 * found.best.own_reports + 1
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from analyzer.task_builder import complete
-from common.errors import PlanError, SettingsError, ValueRangeError
+from common.errors import PlanError, SettingsError, UsageError, ValueRangeError
 from common.protocols import Kind, protocols_of
 from common.task.draft import NumberDraft, PairDraft
 from common.task.task import Task
@@ -197,7 +197,10 @@ def test_plans_of_other_kinds_are_printed_written_as_json_and_drafted(
 ) -> None:
     """Every protocol of the kind has a row; the draft's task makes the planned claims."""
     found = _value_plan(kind)
-    fields, text = json.loads(dumps(to_json(found))), printed(partial(show, found), width=200)
+    fields, text = (
+        json.loads(dumps(to_json(found))),
+        printed(partial(show, found, guarantees=True), width=200),
+    )
     names = [fields["protocol"], *(other["protocol"] for other in fields["runners_up"])]
     planned, task = planned_value_design(found.best).task, _task(found, tmp_path)
 
@@ -238,35 +241,40 @@ def test_the_command_plans_for_default_devices_by_default(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("asked", "arguments", "error", "message"),
     [
-        (_ITEMS, ("--local-cap", "much"), SettingsError, "local cap must be a number, or none"),
+        (_ITEMS, ("--local-cap", "much"), UsageError, "local cap must be a number, or none"),
         (_ITEMS, ("--head", "0.1;0.2"), ValueRangeError, "head must be shares such as"),
         (_ITEMS, ("--output", "/no/such/draft.toml"), SettingsError, "folder does not exist"),
-        (_ITEMS, ("--low", "0"), SettingsError, "--low is for data of these kinds: ordered, mean"),
+        (_ITEMS, ("--low", "0"), UsageError, "--low is for data of these kinds: ordered, mean"),
         (
             _ITEMS[:2] + _ITEMS[4:],
             (),
-            PlanError,
+            UsageError,
             "--domain-size is missing: the number of possible values",
         ),
-        (_MEAN, ("--rounds", "2"), PlanError, "--rounds is for data of these kinds: categorical, "),
+        (
+            _MEAN,
+            ("--rounds", "2"),
+            UsageError,
+            "--rounds is for data of these kinds: categorical, ",
+        ),
         (
             [*_ITEMS, "--task-kind", "ordered"],
             ("--low", "0", "--high", "9", "--head", "0.2"),
-            PlanError,
+            UsageError,
             "kinds: categorical; this is ordered data",
         ),
-        (_MEAN, ("--task-kind", "vector"), PlanError, "the length of a vector"),
-        (_MEAN, ("--task-kind", "key-value"), PlanError, "the number of keys"),
+        (_MEAN, ("--task-kind", "vector"), UsageError, "the length of a vector"),
+        (_MEAN, ("--task-kind", "key-value"), UsageError, "the number of keys"),
         (
             _MEAN,
             ("--task-kind", "string", "--high", "1"),
-            SettingsError,
+            UsageError,
             "--high is for data of these",
         ),
         (
             _MEAN,
             ("--breakdown", "a=b,c"),
-            SettingsError,
+            UsageError,
             "--breakdown is for data of these kinds: categorical, ordered; ",
         ),
     ],
@@ -279,6 +287,44 @@ def test_an_invalid_option_is_refused(
 
     assert isinstance(outcome.exception, error)
     assert message in str(outcome.exception)
+
+
+def test_the_table_comes_first_and_the_guarantees_on_request() -> None:
+    """Without --guarantees, one sentence has both figures with δ and their coalitions."""
+    found = _plan(messages_cap=1.0)
+    short, long = (
+        printed(partial(show, found, guarantees=asked), width=200) for asked in (False, True)
+    )
+
+    assert short.split("\n")[0].strip() == "Best design of each protocol under these requirements"
+    assert "at delta 1e-06 against analyzer" in short
+    assert "epsilon 4 against shuffler+analyzer. --guarantees lists" in short
+    assert "an illustration" in long
+    assert "an illustration" not in short
+
+
+@pytest.mark.parametrize(
+    ("users", "arguments", "delta", "warned"),
+    [
+        ("3", (), 1e-6, False),
+        ("10000000", (), 1e-8, False),
+        ("3", ("--delta", "0.5"), 0.5, True),
+        ("1000", ("--delta", "0.001"), 0.001, True),
+        ("1000", ("--delta", "0.00099"), 0.00099, False),
+    ],
+)
+def test_a_delta_that_allows_publishing_somebody_is_warned_of(
+    users: str, arguments: tuple[str, ...], delta: float, *, warned: bool
+) -> None:
+    """The default is the lesser of 1e-6 and a tenth of 1 / users, and the plan states it."""
+    asked = ["--task-kind", "mean", "--users", users, "--central-epsilon", "1"]
+    outcome = _run(asked, "--local-cap", "0.5", *arguments)
+    found = json.loads(_run(asked, "--local-cap", "0.5", *arguments, "--json").stdout)
+
+    assert delta == found["delta"]
+    assert warned == bool(found["warnings"])
+    assert warned == ("allows publishing one of these people in the clear" in _text(outcome))
+    assert ("the lesser of 1e-6 and 0.1 / --users" in _text(outcome)) == (not arguments)
 
 
 def test_the_command_prints_json_alone(tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
-from deploy.commands.simulate import EXPERIMENTS
 from deploy.simulate.experiments import key_value, projection, rappor
+from deploy.simulate.experiments.catalogue import EXPERIMENTS
 from deploy.simulate.experiments.key_value import KeyValueExperiment
 from deploy.simulate.experiments.projection import VectorSetting
 from deploy.simulate.table import show_report

@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
-from common.errors import PlanError
+from common.errors import UsageError
 from common.protocols import Kind
 from deploy.datasets.catalogue import Dataset
 from deploy.datasets.sample_people import SamplePeople, people_of, sample_people
@@ -141,7 +141,7 @@ def test_an_unreachable_target_is_a_row_with_its_reason() -> None:
 
     assert "no local epsilon meets a central epsilon of 0.0001" in refused.as_json()["refusal"]
     assert "priv-kv (tight) is skipped: " in text
-    with pytest.raises(PlanError, match="the local cap is 0"):
+    with pytest.raises(UsageError, match="the local cap is 0"):
         _run("mean", local_cap=0.0)
 
 

@@ -71,7 +71,10 @@ def _labels(console: Console) -> None:
 _PRINTED: Final[dict[str, tuple[Callable[[Console], None], int]]] = {
     "labels": (_labels, 1),
     "guarantees": (lambda to: print_guarantees(_hostile(_RESULT).guarantees, "title", to), 2),
-    "result": (lambda to: print_result(_hostile(_RESULT), ResultView(columns={}), to), 4),
+    "result": (
+        lambda to: print_result(_hostile(_RESULT), ResultView(columns={}), to, guarantees=True),
+        4,
+    ),
     "receipt": (lambda to: show_receipt(_RECEIPT, to), 2),
     "task": (lambda to: task_view.print_state(_SUMMARY.task_digest, _TASK, _SUMMARY, to), 1),
     "list of tasks": (lambda to: task_view.print_list([_SUMMARY], to), 2),

@@ -1,0 +1,72 @@
+"""Find the least noise that meets a privacy target, with few exact evaluations. Pure."""
+
+import math
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+_MAX_EVALUATIONS: Final = 12
+_AIM: Final = 0.4
+"""Share of the slack below the target μ at which each step aims."""
+_LEAST_EXCESS: Final = 1e-12
+"""Least excess of a design that misses the target."""
+
+Found = TypeVar("Found")
+_Trial = tuple[float, float]
+"""A level of noise and the excess of its design; above 0 the target is missed."""
+
+
+def log_excess(mu: float, target_mu: float, *, meets: bool) -> float:
+    """Return ln(μ / target μ); at most 0 exactly if `meets`, whatever the rounding of μ."""
+    excess = math.log(mu / target_mu) if mu > 0 else -math.inf
+    return min(excess, 0.0) if meets else max(excess, _LEAST_EXCESS)
+
+
+def least_noise(
+    attempt: Callable[[float], tuple[Found | None, float]],
+    *,
+    start: float,
+    slack: float,
+    max_step: float,
+) -> tuple[Found, float] | None:
+    """
+    Return the least noisy design found that meets a target, with its level; None without one.
+
+    A level is the log of a factor on μ: the higher, the less noise. `attempt` maps it to a design
+    and its `log_excess`, which rises with the level, about as fast; to None and -∞ if so much noise
+    is impossible. The search ends `slack` below the target at most; steps are at most `max_step`
+    before the target is bracketed. Cost: up to twelve attempts, mostly two or three.
+    """
+    passed: _Trial | None = None
+    failed: _Trial | None = None
+    best: tuple[Found, float] | None = None
+    level, slope = start, 1.0
+    before: _Trial | None = None
+    for _ in range(_MAX_EVALUATIONS):
+        design, excess = attempt(level)
+        if excess > 0:
+            failed = (level, excess)
+        else:
+            passed = (level, excess)
+            if design is not None and (best is None or level > best[1]):
+                best = (design, level)
+            if design is not None and excess >= -slack:
+                break
+        if passed is not None and failed is not None and failed[0] - passed[0] < slack / 4:
+            break
+        aim = -_AIM * slack
+        if before is not None and math.isfinite(excess - before[1]) and level != before[0]:
+            slope = min(max((excess - before[1]) / (level - before[0]), 0.25), 4.0)
+        before = (level, excess)
+        if passed is None or failed is None:
+            level += min(max((aim - excess) / slope, -max_step), max_step)
+        else:
+            level = _between(passed, failed, aim)
+    return best
+
+
+def _between(passed: _Trial, failed: _Trial, aim: float) -> float:
+    """Return the level between two trials at which the secant meets `aim`."""
+    share = 0.5
+    if math.isfinite(passed[1]) and math.isfinite(failed[1]):
+        share = min(max((aim - passed[1]) / (failed[1] - passed[1]), 0.02), 0.98)
+    return passed[0] + share * (failed[0] - passed[0])

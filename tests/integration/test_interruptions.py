@@ -1,0 +1,110 @@
+"""Ctrl-C ends every command soon and quietly, with its processes and the status 130."""
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Final
+
+import psutil
+import pytest
+
+_ROOT: Final = Path(__file__).parents[2]
+_COMMAND: Final = (sys.executable, "-c", "from deploy.cli import main; main()")
+_BUSY_SECONDS: Final = 3.0
+"""Processor time after which a command, with its workers, is at work."""
+_PATIENCE: Final = 120.0
+_SOON: Final = 10.0
+"""Two seconds are promised; machines that run tests are busy."""
+_DIGEST: Final = "00" * 32
+_SLOW: Final = ("--central-epsilon", "0.5", "--rounds", "50", "--population", "p")
+_LONG: Final = {
+    "audit": ["audit", "--quick", "--output", "a.json", "--html", "a.html"],
+    "simulate": ["simulate", "--task-kind", "vector", "--repeat", "100000"],
+    "reproduce": ["reproduce", "projection"],
+    "plan": ["plan", *("--users", "3000", "--domain-size", "7"), *_SLOW],
+    "load": ["load", "--local", "--users", "100000"],
+}
+
+
+def _family(process: psutil.Process) -> list[psutil.Process]:
+    return [process, *process.children(recursive=True)]
+
+
+def _wait_until_busy(process: psutil.Process) -> None:
+    end = time.monotonic() + _PATIENCE
+    while time.monotonic() < end:
+        times = [each.cpu_times() for each in _family(process)]
+        if sum(each.user + each.system for each in times) > _BUSY_SECONDS:
+            return
+        time.sleep(0.1)
+    pytest.fail("the command does nothing")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("whole_group", [False, True], ids=["parent", "group"])
+@pytest.mark.parametrize("name", _LONG)
+def test_a_command_at_work_ends_with_all_its_processes(
+    tmp_path: Path, name: str, *, whole_group: bool
+) -> None:
+    """A terminal signals all processes, `kill` only the first; neither leaves one, or a word."""
+    environment = {**os.environ, "PYTHONPATH": str(_ROOT)}
+    with subprocess.Popen(
+        [*_COMMAND, *_LONG[name]],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        cwd=tmp_path,
+        env=environment,
+        text=True,
+    ) as command:
+        process = psutil.Process(command.pid)
+        _wait_until_busy(process)
+        family = _family(process)
+        (os.killpg if whole_group else os.kill)(command.pid, signal.SIGINT)
+        _, complaint = command.communicate(timeout=_SOON)
+
+    assert 130 == command.returncode
+    assert "Traceback" not in complaint
+    assert [] == psutil.wait_procs(family, timeout=_SOON)[1]
+
+
+def test_the_prompt_for_a_value_ends_too() -> None:
+    """At a terminal, also while the value is hidden."""
+    child, terminal = pty.fork()
+    if child == 0:
+        os.chdir(_ROOT)
+        os.execv(sys.executable, [*_COMMAND, "contribute", _DIGEST, "--agent", "unix:/none"])  # noqa: S606  # of this program
+    shown = b""
+    while b"Your value" not in shown:
+        shown += os.read(terminal, 4096)
+    os.write(terminal, b"\x03")
+    _, status = os.waitpid(child, 0)
+    os.close(terminal)
+
+    assert 130 == os.waitstatus_to_exitcode(status)
+    assert b"Aborted" not in shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status"),
+    [
+        (["plan"], 2),
+        (["plan", "--users", "0", "--domain-size", "5", "--central-epsilon", "1"], 2),
+        (["account", "--mechanism", "grrr"], 2),
+        (["audit", "--quick", "--full"], 2),
+        (["task", "show", "12", "--analyzer", "127.0.0.1:1", "--token-file", "none"], 2),
+        (["result", _DIGEST, "--analyzer", "127.0.0.1:1", "--token-file", "none"], 1),
+    ],
+)
+def test_wrong_options_have_a_status_of_their_own(arguments: list[str], status: int) -> None:
+    """2 for wrong options, 1 for other failures."""
+    outcome = subprocess.run(
+        [*_COMMAND, *arguments], capture_output=True, text=True, check=False, cwd=_ROOT
+    )
+
+    assert status == outcome.returncode
+    assert "Traceback" not in outcome.stderr
