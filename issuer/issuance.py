@@ -16,8 +16,8 @@ from common.errors import (
     UnknownKeyError,
     WireError,
 )
+from common.group_commit import GroupCommit
 from common.runtime.clock import Clock
-from common.runtime.group_commit import GroupCommit
 from common.runtime.metrics import TokenOutcome
 from common.runtime.repeat import repeat
 from issuer.entitlements import Entitlements

@@ -1,8 +1,9 @@
 """
 RSA private operations without padding, by the libcrypto that Python itself is linked to.
 
-`cryptography` has no such operation. OpenSSL's takes a quarter of the time of GMP's, multiplies its
-operand by a fresh secret power, and takes constant time. Only the issuer imports this module.
+`cryptography` has no such operation. OpenSSL's takes a quarter of the time of GMP's. It works in
+constant time, on operands multiplied by a secret power that changes with each call. Only the issuer
+imports this module.
 """
 
 import ctypes

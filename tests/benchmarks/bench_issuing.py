@@ -21,6 +21,7 @@ from issuer.token_keys import TokenKeys
 from tests.benchmarks.conftest import Best, Line, best_of
 
 _TOKENS: Final = 400
+_CALL: Final = 200
 _REPORTS: Final = 4000
 
 
@@ -58,7 +59,7 @@ def test_signing(best: Best, line: Line) -> None:
 
 def test_issuing(best: Best, line: Line, tmp_path: Path) -> None:
     """The core with its database: durable, each for another person, 256 at once."""
-    credentials = [secrets.token_bytes(32) for _ in range(3 * _TOKENS)]
+    credentials = [secrets.token_bytes(32) for _ in range(6 * _TOKENS)]
     people = tmp_path / "people.txt"
     hashes = (f"{n} {sha256(one).hexdigest()}\n" for n, one in enumerate(credentials))
     people.write_text("".join(hashes), encoding="utf-8")
@@ -89,12 +90,19 @@ def test_issuing(best: Best, line: Line, tmp_path: Path) -> None:
 
             await asyncio.gather(*map(issue, messages))
 
+        async def issue_bulk() -> None:
+            for at in range(0, _TOKENS, _CALL):
+                part = messages[at : at + _CALL]
+                await issuance.issue_bulk([(public.key_id, one, next(left)) for one in part])
+
         rate = _TOKENS / best(3, lambda: asyncio.run(issue_all()))
+        in_bulk = _TOKENS / best_of(3, lambda: asyncio.run(issue_bulk()))
     store.close()
     opening = _opening_rate()
     line(
         "issuing tokens",
         tokens_per_second=rate,
         of_signing_in_one_thread=rate / plain,
+        in_bulk_of_signing_in_one_thread=in_bulk / plain,
         opened_per_token=opening / rate,
     )
