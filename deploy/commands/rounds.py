@@ -1,8 +1,10 @@
 """The published tasks of a series' rounds, and which of their batches have expired."""
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
 
+from common.errors import PeerError
 from common.messages.batch import BatchState, TaskState, TaskSummary
 from common.task.task import Task
 from deploy.clients.analyzer import OperatorClient
@@ -28,12 +30,11 @@ async def with_expired(
     rounds: Iterable[SeriesRound], shuffler: ShufflerClient
 ) -> tuple[SeriesRound, ...]:
     """Return rounds, the overdue ones as expired if the shuffler has no batch to deliver."""
-    found = []
-    for each in rounds:
-        ended = each
-        if each.task is not None and each.state is TaskState.OVERDUE:
-            status = await shuffler.status_or_none(each.task.task_digest)
-            if status is None or status.state is BatchState.EXPIRED:
-                ended = replace(each, state="expired")
-        found.append(ended)
+    found = list(rounds)
+    with suppress(PeerError):  # while it is away, rounds stay overdue
+        for place, each in enumerate(found):
+            if each.task is not None and each.state is TaskState.OVERDUE:
+                status = await shuffler.status_or_none(each.task.task_digest)
+                if status is None or status.state is BatchState.EXPIRED:
+                    found[place] = replace(each, state="expired")
     return tuple(found)
