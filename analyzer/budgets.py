@@ -9,7 +9,7 @@ a lasting question cost at most ε∞ together if texts stay the same, as its ta
 
 import asyncio
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, Self
@@ -187,7 +187,7 @@ def population_budgets(
 
 def basis_of(releases: Sequence[BudgetedRelease]) -> str:
     """Say what lasting questions among the releases count, and why; empty if there are none."""
-    return lasting_basis(_lasting(releases))
+    return lasting_basis(each.release for each in releases)
 
 
 def _promised(releases: Sequence[BudgetedRelease]) -> set[tuple[float, float]]:
@@ -217,13 +217,8 @@ def _compose(releases: Sequence[BudgetedRelease], delta: float) -> float:
 def _local(releases: Sequence[BudgetedRelease]) -> float:
     """Return the sum of local ε, or ε∞, an upper bound whatever the other parties do."""
     others = [each for each in releases if not isinstance(each.release, PermanentRelease)]
-    return sum_upper(
-        [lasting_epsilon(_lasting(releases)), *(each.local_epsilon for each in others)]
-    )
-
-
-def _lasting(releases: Sequence[BudgetedRelease]) -> Iterator[PermanentRelease]:
-    return (each.release for each in releases if isinstance(each.release, PermanentRelease))
+    lasting = lasting_epsilon(each.release for each in releases)
+    return sum_upper([lasting, *(each.local_epsilon for each in others)])
 
 
 @lru_cache(maxsize=_MAX_CACHED)

@@ -73,11 +73,10 @@ def composed_epsilon(releases: Sequence[Release], delta: float) -> float:
         raise AccountingError("there is no release to compose")
     parts = (each.releases if isinstance(each, ComposedRelease) else (each,) for each in releases)
     releases = list(chain.from_iterable(parts))
-    lasting = [each for each in releases if isinstance(each, PermanentRelease)]
-    if lasting:
-        others = [each for each in releases if not isinstance(each, PermanentRelease)]
+    others = [each for each in releases if not isinstance(each, PermanentRelease)]
+    if len(others) < len(releases):
         rest = composed_epsilon(others, delta) if others else 0.0
-        return sum_upper([lasting_epsilon(lasting), rest])
+        return sum_upper([lasting_epsilon(releases), rest])
     if len(releases) == 1:
         return releases[0].epsilon(delta)
     _check_delta(delta)

@@ -150,17 +150,17 @@ class PermanentRelease(LocalRelease):
         return -math.expm1(min(0.0, epsilon - self.local_epsilon))
 
 
-def lasting_epsilon(releases: Iterable[PermanentRelease]) -> float:
+def lasting_epsilon(releases: Iterable[Release]) -> float:
     """
-    Return an upper bound on the local ε of releases of lasting questions together.
+    Return an upper bound on the local ε of those releases that share permanent noise.
 
     A scope costs the sum of its ε or, if less, ε∞. Scopes have independent noise, so they add up.
     """
     return sum_upper(min(total, most) for total, most, _ in _scopes(releases))
 
 
-def lasting_basis(releases: Iterable[PermanentRelease]) -> str:
-    """Say which of the two each scope costs, and why; empty without releases."""
+def lasting_basis(releases: Iterable[Release]) -> str:
+    """Say which of the two each scope costs, and why; empty if no release shares noise."""
     texts = []
     for total, most, n_answers in _scopes(releases):
         summed, together = rounded_up(total), rounded_up(most)
@@ -173,11 +173,12 @@ def lasting_basis(releases: Iterable[PermanentRelease]) -> str:
     return " ".join(texts)
 
 
-def _scopes(releases: Iterable[PermanentRelease]) -> Iterator[tuple[float, float, int]]:
+def _scopes(releases: Iterable[Release]) -> Iterator[tuple[float, float, int]]:
     """Yield the sum of each scope's ε, its ε∞, and its number of releases."""
     scopes = defaultdict[bytes, list[PermanentRelease]](list)
     for release in releases:
-        scopes[release.scope].append(release)
+        if isinstance(release, PermanentRelease):
+            scopes[release.scope].append(release)
     for each in scopes.values():
         total = sum_upper(release.local_epsilon for release in each)
         yield total, each[0].permanent_epsilon, len(each)

@@ -1,12 +1,13 @@
 """Publish the rounds of a series, and find their tasks and which batches have expired."""
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from common.errors import PeerRefusalError
+from common.errors import PeerError, PeerRefusalError
 from common.messages.batch import BatchState, TaskState, TaskSummary
 from common.task.draft import TaskDraft
 from common.task.task import Task
@@ -38,14 +39,13 @@ async def with_expired(
     rounds: Iterable[SeriesRound], shuffler: ShufflerClient
 ) -> tuple[SeriesRound, ...]:
     """Return rounds, the overdue ones as expired if the shuffler has no batch to deliver."""
-    found = []
-    for each in rounds:
-        ended = each
-        if each.task is not None and each.state is TaskState.OVERDUE:
-            status = await shuffler.status_or_none(each.task.task_digest)
-            if status is None or status.state is BatchState.EXPIRED:
-                ended = replace(each, state="expired")
-        found.append(ended)
+    found = list(rounds)
+    with suppress(PeerError):  # while it is away, rounds stay overdue
+        for place, each in enumerate(found):
+            if each.task is not None and each.state is TaskState.OVERDUE:
+                status = await shuffler.status_or_none(each.task.task_digest)
+                if status is None or status.state is BatchState.EXPIRED:
+                    found[place] = replace(each, state="expired")
     return tuple(found)
 
 

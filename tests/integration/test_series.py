@@ -2,24 +2,42 @@
 
 import asyncio
 import json
+import math
 import re
 import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 import pytest
 
 from common.messages.ledger_entry import LedgerEntry
 from common.task.draft import TaskDraft
+from common.task.task import Task
 from common.task_digest import TaskDigest
 from deploy.commands.rounds import publish_due
 from deploy.tasks.schedule import read_series
-from tests.support.clients import collect, command, credentials, run_as_operator
+    collect,
+    command,
+    credentials,
+    result_of,
+    run_as_operator,
+    submit_bulk,
+)
+from tests.support.clients import (
+    collect,
+    command,
+    credentials,
+    result_of,
+    run_as_operator,
+    submit_bulk,
+)
 from tests.support.command_line import run_command
 from tests.support.faked_time import FakedTime
 from tests.support.series import template
 from tests.support.services import Services
+from user_agent.contribution import Contributor
 
 _USERS: Final = 120
 _ROUNDS: Final = 31
@@ -181,3 +199,42 @@ async def test_a_second_series_of_a_population_is_not_taken_for_the_first(
     assert ["published", "published"] == [each["state"] for each in reports]
     assert 2 == len({each["task_digest"] for each in reports})
     assert all(each["warning"] for each in reports)
+
+
+async def test_a_lasting_question_is_charged_its_permanent_epsilon(
+    services: Services, tmp_path: Path
+) -> None:
+    """Four rounds with the same texts; all figures agree, and say what they assume."""
+    path = _template(
+        tmp_path,
+        protocol='"rappor"',
+        domain_size=None,
+        buckets=None,
+        local_epsilon=None,
+        dummies_per_user=None,
+        population='"lasting"',
+        budget_epsilon=9.0,
+        texts='{question = "state", bits = 32, hashes = 2, cohorts = 8}',
+    )
+    series, rng = read_series(path), np.random.default_rng(1)
+    for number in range(1, 5):
+        wanted = replace(series.draft_of(number), shuffler_key=services.shuffler_key)
+        async with services.operator() as operator:
+            signed = await operator.create_task(wanted)
+        task = Task.from_bytes(signed.task_bytes)
+        device = Contributor(task, signed.digest(), bytes(32))
+        sealed = [device.prepare("Ohio", rng).envelope for _ in range(_USERS)]
+        await submit_bulk(services, signed, sealed)
+        await result_of(services, signed)
+    most = 2 * 2 * math.log(3)
+    ledger = json.loads(await command(services, "ledger", "--json"))
+    [found] = [each for each in ledger["populations"] if each["population"] == "lasting"]
+    shown = json.loads(await command(services, "series", "show", str(path), "--json"))
+    forecast = json.loads(await command(services, "series", "forecast", str(path), "--json"))
+
+    assert most == pytest.approx(found["budgets"][0]["spent_epsilon"])
+    assert found == shown["population_budgets"]
+    assert most == pytest.approx(ledger["entries"][-1]["composed_epsilon"])
+    assert most == pytest.approx(forecast["rounds"][-1]["composed_epsilon"])
+    for basis in (found["basis"], forecast["basis"]):
+        assert "if each person's text stays the same" in basis

@@ -3,13 +3,13 @@
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import pytest
 
 from analyzer.task_builder import complete
 from common.crypto.signing import SignedTask
-from common.errors import TaskError
+from common.errors import PeerError, TaskError
 from common.messages.batch import BatchState, BatchStatus, TaskState, TaskSummary
 from common.task.domain_spec import BreakdownSpec, EdgesSpec
 from common.task.draft import TaskDraft
@@ -166,10 +166,11 @@ async def test_a_round_equals_its_template_in_all_that_this_fixes(
         (BatchState.COLLECTING, "overdue"),
         (BatchState.CLOSED, "overdue"),
         (BatchState.QUARANTINED, "overdue"),
+        ("away", "overdue"),
     ],
 )
 async def test_an_overdue_round_ends_once_its_batch_has_expired(
-    tmp_path: Path, batch: BatchState | None, state: str
+    tmp_path: Path, batch: BatchState | Literal["away"] | None, state: str
 ) -> None:
     """Others may still be delivered; the shuffler is asked about overdue rounds alone."""
     series = read_series(template(tmp_path, rounds=3))
@@ -179,6 +180,8 @@ async def test_an_overdue_round_ends_once_its_batch_has_expired(
     class Shuffler:
         async def status_or_none(self, digest: TaskDigest) -> BatchStatus | None:
             asked.append(digest)
+            if batch == "away":
+                raise PeerError(batch)
             known: Any = {"n_users": 0, "n_min": 1000, "shuffle_seconds": 0.0}
             return None if batch is None else BatchStatus(state=batch, **known)
 
