@@ -6,8 +6,9 @@ BIN := .venv/bin
 export PYTHONDONTWRITEBYTECODE =
 STAMP := .venv/.installed
 
-# Of the images: another base, BASE=name@sha256:…, with BUILDER=… if that has no pip.
-IMAGES = SHUFFLEDP_BASE="$(BASE)" SHUFFLEDP_BUILDER="$(BUILDER)"
+# Of the images: another base, BASE=name@sha256:…, with BUILDER=… if that has no pip, and options of
+# `docker build`, BUILD=….
+IMAGES = SHUFFLEDP_BASE="$(BASE)" SHUFFLEDP_BUILDER="$(BUILDER)" SHUFFLEDP_BUILD='$(BUILD)'
 LOCK = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --no-header
 
 .PHONY: help install demo test test-all audit mutants containers-test images up up-scale down docs lint scale-test protos bench vectors lock clean
@@ -17,13 +18,16 @@ help:  ## show this list
 
 install: $(STAMP)  ## make the environment in .venv
 
+$(STAMP): SHELL := bash
+$(STAMP): .SHELLFLAGS := -o pipefail -c
 $(STAMP): requirements.lock pyproject.toml
 	@command -v $(PYTHON) >/dev/null || { echo "shuffledp needs Python 3.11 or newer, and '$(PYTHON)' is not on the PATH: install it (Debian: apt install python3 python3-venv) or call make with PYTHON=/path/to/python3."; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "shuffledp needs Python 3.11 or newer, and '$(PYTHON)' is $$($(PYTHON) -V 2>&1): call make with PYTHON=/path/to/a/newer/python3."; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "shuffledp needs Python's venv module: install it (Debian and Ubuntu: apt install python3-venv) and call make again."; exit 1; }
-	@echo "Installing into .venv, about a minute."
+	@echo "Installing into .venv, about a minute; one line for each package."
 	$(PYTHON) -m venv --clear .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip install --disable-pip-version-check --require-hashes --progress-bar off -r requirements.lock \
+	    | sed -n -u -e 's/^Collecting \([^ ;]*\).*/  \1/p' -e 's/^Installing collected packages.*/  installing them/p'
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $(STAMP)
 

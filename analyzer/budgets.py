@@ -3,12 +3,13 @@ Compose the cost of all releases to a population, and check it against all their
 
 Every task promises its users a budget for all releases to their population together, so a release
 must respect the budget of each earlier task as well as its own. A task without a population is
-composed with no other; different populations are assumed disjoint and are not composed.
+composed with no other; different populations are assumed disjoint and are not composed. Answers to
+a lasting question cost at most ε∞ together if texts stay the same, as its tasks assume.
 """
 
 import asyncio
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, Self
@@ -17,7 +18,12 @@ from analyzer.storage import ledger, task_table
 from analyzer.storage.store import Store
 from common.accounting.composition import composed_epsilon
 from common.accounting.guarantees import claimed_release
-from common.accounting.releases import Release
+from common.accounting.releases import (
+    PermanentRelease,
+    Release,
+    lasting_basis,
+    lasting_epsilon,
+)
 from common.errors import AccountingError, BudgetError, LedgerError
 from common.messages.guarantee import rounded_up, sum_upper
 from common.messages.ledger_entry import LedgerEntry
@@ -171,6 +177,11 @@ def population_budgets(
     return tuple(sorted(budgets, key=lambda budget: budget.share, reverse=True))
 
 
+def basis_of(releases: Sequence[BudgetedRelease]) -> str:
+    """Say what lasting questions among the releases count, and why; empty if there are none."""
+    return lasting_basis(_lasting(releases))
+
+
 def _promised(releases: Sequence[BudgetedRelease]) -> set[tuple[float, float]]:
     return {(release.budget_epsilon, release.budget_delta) for release in releases}
 
@@ -182,10 +193,11 @@ def _check(releases: Sequence[BudgetedRelease]) -> None:
             continue
         composed = _compose(releases, budget_delta)
         if composed > budget_epsilon:
+            basis = basis_of(releases).removesuffix(".")
             raise BudgetError(
                 f"{len(releases)} releases to its population, this one included, would cost a "
                 f"central epsilon of {rounded_up(composed)} at delta {rounded_up(budget_delta)}; "
-                f"the budget is {budget_epsilon!r}"
+                f"the budget is {budget_epsilon!r}{basis and f'. {basis}'}"
             )
 
 
@@ -195,8 +207,15 @@ def _compose(releases: Sequence[BudgetedRelease], delta: float) -> float:
 
 
 def _local(releases: Sequence[BudgetedRelease]) -> float:
-    """Return the sum of local ε, an upper bound whatever the other parties do."""
-    return sum_upper(release.local_epsilon for release in releases)
+    """Return the sum of local ε, or ε∞, an upper bound whatever the other parties do."""
+    others = [each for each in releases if not isinstance(each.release, PermanentRelease)]
+    return sum_upper(
+        [lasting_epsilon(_lasting(releases)), *(each.local_epsilon for each in others)]
+    )
+
+
+def _lasting(releases: Sequence[BudgetedRelease]) -> Iterator[PermanentRelease]:
+    return (each.release for each in releases if isinstance(each.release, PermanentRelease))
 
 
 @lru_cache(maxsize=_MAX_CACHED)

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Self
 
 import numpy as np
@@ -16,6 +15,7 @@ from analyzer.task_builder import complete
 from common.crypto.hpke import KeyId, key_id
 from common.crypto.key_ring import Schedule
 from common.crypto.signing import SignedTask, SigningIdentity
+from common.dates import utc
 from common.errors import TaskError, UnknownTaskError, WireError
 from common.messages.batch import TaskSummary
 from common.messages.inclusion_proof import HASH_BYTES
@@ -174,6 +174,10 @@ class Registry:
         last, now = after or TaskDigest(b""), self._clock.now()
         return await self._store.run(task_table.summaries_after, last, MAX_LISTED_TASKS, now)
 
+    def now(self) -> float:
+        """Return the analyzer's time, in seconds since 1970 UTC."""
+        return self._clock.now()
+
     async def describe(self, digest: TaskDigest) -> tuple[SignedTask, TaskSummary]:
         """
         Return a task and its state.
@@ -195,5 +199,4 @@ class Registry:
 def check_deadline(draft: TaskDraft, now: float) -> None:
     """Raise TaskError unless a draft's deadline is after `now`, in seconds since 1970 UTC."""
     if draft.deadline <= now:
-        date = f"{datetime.fromtimestamp(max(0, draft.deadline), UTC):%Y-%m-%d %H:%M} UTC"
-        raise TaskError(f"the deadline, {date}, is not in the future")
+        raise TaskError(f"the deadline, {utc(draft.deadline)}, is not in the future")

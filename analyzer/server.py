@@ -24,6 +24,7 @@ from common.crypto.signing import PublicIdentity
 from common.errors import LedgerError, ProofError, WireError
 from common.runtime.blocks import open_blocks
 from common.runtime.clock import SystemClock
+from common.runtime.confirmed_clock import ConfirmedClock
 from common.runtime.engine import open_executor
 from common.runtime.executor import PartMetrics
 from common.runtime.jobs import OfferedJobs, serve_jobs
@@ -46,10 +47,11 @@ async def start(settings: AnalyzerSettings) -> Service:
         LedgerError: The ledger is broken; nothing can be released.
         ProofError: The stored checkpoint of the log is not of its entries.
     """
-    clock = SystemClock()
-    process_metrics = ProcessMetrics("analyzer", clock)
+    machine = SystemClock()
+    process_metrics = ProcessMetrics("analyzer", machine)
     metrics = ReleaseMetrics(process_metrics)
     state = StateDirectory.open(settings.state_directory, settings.state_key)
+    clock = ConfirmedClock(state, machine)
     tls = identity_for(settings, "analyzer", clock)
     keys = AnalyzerKeys.load(state, settings.schedule(), clock.now())
     process_metrics.watch_keys(lambda: keys.reports.ring)
@@ -81,7 +83,7 @@ async def start(settings: AnalyzerSettings) -> Service:
     )
     await registry.log_unlisted()
     jobs = OfferedJobs()
-    parts = PartMetrics(process_metrics.metrics, clock)
+    parts = PartMetrics(process_metrics.metrics, machine)
     executor = open_executor(settings, pool, run_part, jobs, parts)
     blocks = StagedBlocks(state, open_blocks(settings.blocks_url()))
     metrics.resume(await store.batch_states(), await store.run(task_table.deadlines), head.entry)
@@ -125,7 +127,13 @@ async def start(settings: AnalyzerSettings) -> Service:
         add_services,
         process_metrics,
         operator_token=keys.operator_token,
-        background=(rotation.run, releases.measure_budgets, executor.keep_connected, log.run),
+        background=(
+            clock.run,
+            rotation.run,
+            releases.measure_budgets,
+            executor.keep_connected,
+            log.run,
+        ),
     )
     internal = await Listener.start_internal(
         settings, clock, "shuffledp.v1.Jobs", partial(serve_jobs, jobs=jobs), process_metrics
@@ -133,7 +141,7 @@ async def start(settings: AnalyzerSettings) -> Service:
     return Service(
         listener=listener,
         internal=internal,
-        closing=(releases.stop, executor.close, pool.close, store.close),
+        closing=(releases.stop, executor.close, pool.close, store.close, clock.close),
     )
 
 

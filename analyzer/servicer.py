@@ -126,7 +126,8 @@ class AnalyzerServicer(analyzer_pb2_grpc.AnalyzerServicer):
         self, request: analyzer_pb2.ListTasksRequest, _context: object
     ) -> analyzer_pb2.ListTasksResponse:
         """List tasks and their states. For operators."""
-        return summaries_to_wire(await self._registry.tasks(tasks_after_from_wire(request)))
+        summaries = await self._registry.tasks(tasks_after_from_wire(request))
+        return summaries_to_wire(summaries, self._registry.now())
 
     async def DescribeTask(
         self, request: analyzer_pb2.DescribeTaskRequest, _context: object

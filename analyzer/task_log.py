@@ -8,6 +8,7 @@ cosignatures.
 """
 
 import asyncio
+import math
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -18,7 +19,7 @@ from analyzer.storage.store import Store
 from analyzer.witness_client import WitnessLink
 from common.crypto.key_ring import DAY
 from common.crypto.signing import SigningIdentity
-from common.errors import ProofError, ShuffleDpError
+from common.errors import PeerError, ProofError, ShuffleDpError
 from common.runtime import logs
 from common.runtime.clock import Clock, retry_pause
 from common.transparency.checkpoint import Checkpoint, NoteSignature, SignedCheckpoint, log_key
@@ -28,6 +29,8 @@ from common.transparency.witness_policy import WEEK_SECONDS
 
 _PATIENCE_SECONDS: Final = 5.0
 """How long the creation of a task waits for witnesses."""
+_GRACE: Final = 600.0
+"""Seconds without an answer before a warning: a witness may start after the analyzer."""
 _UNTRIED: Final = "it has not answered yet"
 
 
@@ -134,18 +137,25 @@ class TaskLog:
         return sum(time is not None and time >= oldest for time in times)
 
     async def _keep_pushing(self, witness: _Pushed) -> None:
-        pause = 0.0
+        pause, began = 0.0, self._clock.elapsed()
+        name, failures = witness.link.key.name, logs.RepeatedFailures()
         while True:
             witness.due.clear()
             try:
                 await self._push(witness)
-                problem, pause = "", 0.0
+                problem, pause, began = "", 0.0, math.inf
+                failures.ended(name)
             except Exception as error:  # noqa: BLE001  # retried after the pause
                 problem = str(error) if isinstance(error, ShuffleDpError) else "internal error"
                 pause = retry_pause(pause)
-                fields: dict[logs.Field, str] = logs.error_fields(error)
-                fields["party"] = witness.link.key.name
-                logs.event("witness does not cosign", fields, level="WARNING")
+                began = min(began, self._clock.elapsed())
+                waiting = isinstance(error, PeerError) and self._clock.elapsed() < began + _GRACE
+                failures.failed(
+                    name,
+                    "witness does not cosign",
+                    {**logs.error_fields(error), "party": name},
+                    level="INFO" if waiting else "WARNING",
+                )
             if not witness.due.is_set():
                 witness.problem = problem
                 witness.answered.set()

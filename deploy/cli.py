@@ -1,6 +1,7 @@
 """The command `shuffledp`; a subcommand's module is imported only when the subcommand runs."""
 
 import importlib
+import io
 import re
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ import typer
 from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
+import common.runtime.blas_threads  # noqa: F401  # before numpy
 from common.errors import ShuffleDpError, UsageError
 from common.version import VERSION
 from deploy.commands.profile import PROFILE_OPTIONS, profile_defaults
@@ -150,11 +152,19 @@ def main() -> None:
 
     Exit statuses: 2 for wrong options, 130 for an interruption, 1 for other failures.
     """
+    for stream in (sys.stdin, sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # UTF-8 in every locale
+            errors = "surrogateescape" if stream is sys.stdin else "backslashreplace"
+            stream.reconfigure(encoding="utf-8", errors=errors)
     end_on_interrupt()
     try:
         app()
     except ShuffleDpError as error:
         sys.stderr.write(f"shuffledp: {visible(str(error))}\n")
         sys.exit(_WRONG_OPTIONS if isinstance(error, UsageError) else 1)
+    except OSError as error:
+        if error.filename is None:
+            raise
+        sys.exit(f"shuffledp: {visible(str(error.filename))}: {error.strerror}")
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)

@@ -103,7 +103,7 @@ class SubsetSelection(OddsOfWeights, SupportCounting):
 
     def randomize(self, values: NDArray[np.int64], rng: np.random.Generator) -> Reports:
         """Draw a set of k items for each value. Run by the user agent."""
-        check_values(values, self.domain_size)
+        values = check_values(values, self.domain_size)
         reports = np.empty(len(values), dtype=self.report_dtype)
         for part in batches(len(values), self.domain_size):
             own = values[part]

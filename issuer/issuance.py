@@ -1,9 +1,10 @@
 """Issue tokens: at most one per person and token key."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from hashlib import sha256
+from itertools import chain
 from typing import Final
 
 from common.crypto.privacy_tokens import TokenKey
@@ -16,14 +17,19 @@ from common.errors import (
     WireError,
 )
 from common.runtime.clock import Clock
+from common.runtime.group_commit import GroupCommit
 from common.runtime.metrics import TokenOutcome
 from common.runtime.repeat import repeat
 from issuer.entitlements import Entitlements
-from issuer.issuance_store import IssuanceStore, Issued
+from issuer.issuance_store import IssuanceStore, Issued, Settled, Wanted
 from issuer.token_keys import TokenKeys
 
 _TICK: Final = 600.0
 """Seconds between searches for ended keys."""
+_BULK_CALLS: Final = 2
+"""Bulk calls that are answered at once; with more, people's own calls would wait for longer."""
+_PART: Final = 16
+"""Messages that a thread signs at once."""
 _CAUSES: Final[Mapping[type[ShuffleDpError], TokenOutcome]] = {
     CredentialError: "credential",
     ConflictError: "second message",
@@ -45,7 +51,7 @@ class Issuance:
         clock: Clock,
         record: Callable[[TokenOutcome], None],
     ) -> None:
-        """`signers` runs the private operations, of 1 ms each; `record` counts answers."""
+        """`signers` runs the private operations, of 0.3 ms each; `record` counts answers."""
         self._keys = keys
         self._store = store
         self._entitlements = entitlements
@@ -54,6 +60,10 @@ class Issuance:
         self._record = record
         self._changing = asyncio.Lock()
         """Held while keys are created or destroyed."""
+        self._bulk = asyncio.Semaphore(_BULK_CALLS)
+        self._commits = GroupCommit[Sequence[Wanted], Settled](
+            lambda calls: store.settle(calls, self._sign)
+        )
 
     async def create_key(self, end: int) -> TokenKey:
         """Create a token key durably; raise WireError if its end has passed. For the operator."""
@@ -62,6 +72,7 @@ class Issuance:
             public = key.signing_key.token_key()
             await self._store.begin(public.key_id)
             await asyncio.to_thread(self._keys.hold, key)
+            await self._store.mark([public.key_id.hex()], held=True)
         return public
 
     async def issue(self, key_id: bytes, blinded: bytes, credential: bytes) -> bytes:
@@ -69,8 +80,8 @@ class Issuance:
         Return the blind signature of a person's message.
 
         A message is signed once: its signature is stored before it is returned, and returned again
-        for the same message, as to a device that has crashed. Concurrent requests for two messages
-        may both be signed, but only the stored signature leaves the issuer.
+        for the same message, as to a device that has crashed. Of concurrent requests for two
+        messages, one gets a signature.
 
         Raises:
             UnknownKeyError: The key is unknown or has ended.
@@ -79,49 +90,94 @@ class Issuance:
             WireError: The message is not below the key's modulus.
             StorageError: The disk failed; safe to retry.
         """
+        [signature] = await self._counted([(key_id, blinded, credential)])
+        return signature
+
+    async def issue_bulk(self, asked: Sequence[tuple[bytes, bytes, bytes]]) -> list[bytes]:
+        """
+        Return several people's blind signatures, each by key id, blinded message and credential.
+
+        Raises the errors of `issue`. A wrong key or credential stops the call before it signs; on
+        other errors the rest is signed, and returned to a call without the refused request.
+        """
+        async with self._bulk:
+            return await self._counted(asked)
+
+    async def _counted(self, asked: Sequence[tuple[bytes, bytes, bytes]]) -> list[bytes]:
         try:
-            signature, outcome = await self._issue(key_id, blinded, credential)
+            issued = await self._issue(asked)
         except tuple(_CAUSES) as error:
             self._record(_CAUSES[type(error)])
             raise
-        self._record(outcome)
-        return signature
+        for each in issued:
+            self._record("issued" if each.is_new else "repeated")
+        return [each.signature for each in issued]
 
-    async def _issue(
-        self, key_id: bytes, blinded: bytes, credential: bytes
-    ) -> tuple[bytes, TokenOutcome]:
+    async def _issue(self, asked: Sequence[tuple[bytes, bytes, bytes]]) -> list[Issued]:
+        wanted = [await self._wanted(*each) for each in asked]
+        issued = []
+        for each, settled in zip(wanted, await self._commits.append(wanted), strict=True):
+            if settled is None:
+                raise WireError("a blinded message must be below the modulus of its key")
+            if settled.request != each.request:
+                raise ConflictError(
+                    "this person already has a token of this key, which another device asked for"
+                )
+            issued.append(settled)
+        return issued
+
+    async def _wanted(self, key_id: bytes, blinded: bytes, credential: bytes) -> Wanted:
         key = self._keys.find(key_id, self._clock.now())
         person = key.tag(await self._entitlements.person(credential))
-        request = sha256(blinded).digest()
-        found = await self._store.find(key_id, person)
-        outcome: TokenOutcome = "issued" if found is None else "repeated"
-        if found is None:
-            signature = await asyncio.get_running_loop().run_in_executor(
-                self._signers, lambda: key.signing_key.blind_sign(blinded)
-            )
-            issued = Issued(request=request, signature=signature)
-            found = await self._store.settle(key_id, person, issued)
-        if found.request != request:
-            raise ConflictError(
-                "this person already has a token of this key, which another device asked for"
-            )
-        return found.signature, outcome
+
+        def sign() -> bytes | None:
+            try:
+                return key.signing_key.blind_sign(blinded)
+            except WireError:
+                return None
+
+        return Wanted(key_id=key_id, person=person, request=sha256(blinded).digest(), sign=sign)
+
+    def _sign(self, wanted: Sequence[Wanted]) -> list[bytes | None]:
+        """Sign in the database's thread, which waits anyway, or in all threads if it pays."""
+        if len(wanted) <= _PART:
+            return _sign_each(wanted)
+        parts = [wanted[start : start + _PART] for start in range(0, len(wanted), _PART)]
+        return list(chain.from_iterable(self._signers.map(_sign_each, parts)))
 
     async def check_complete(self) -> None:
-        """Raise SettingsError if the database lacks a held key: its people could get two tokens."""
-        for key_id in self._keys.held():
-            if not await self._store.has_begun(bytes.fromhex(key_id)):
-                raise SettingsError(
-                    f"the database does not know token-{key_id}.key: it is lost or an old copy. "
-                    "Restore it or, to give up the key's task, remove that file"
-                )
+        """
+        Check that files and database have the same keys. Run at start, before any is destroyed.
+
+        Raises SettingsError if the database lacks a key, of which people could get a second token,
+        or if a key's file is missing.
+        """
+        known, held = await self._store.keys(), self._keys.held()
+        for key_id in held - known.keys():
+            raise SettingsError(
+                f"the database does not know token-{key_id}.key: it is lost or an old copy. "
+                "Restore it or, to give up the key's task, remove that file"
+            )
+        for key_id in {key_id for key_id, must in known.items() if must} - held:
+            raise SettingsError(
+                f"token-{key_id}.key is missing in the state directory, and the database knows it: "
+                "put it back or, to give up the key's task, erase the rows of issuer.sqlite with "
+                f"key_id = x'{key_id}'"
+            )
+        await self._store.mark(held, held=True)
 
     async def destroy_ended(self) -> None:
         """Destroy the keys that have ended, and erase whom they were used for."""
         async with self._changing:
-            await asyncio.to_thread(self._keys.destroy_ended, self._clock.now())
+            ended = self._keys.ended(self._clock.now())
+            await self._store.mark(ended, held=False)
+            await asyncio.to_thread(self._keys.destroy, ended)
             await self._store.forget_others(self._keys.held())
 
     async def run(self, tick: float = _TICK) -> None:
         """Destroy ended keys every `tick` seconds for as long as the service runs."""
         await repeat(self.destroy_ended, tick, "token keys not destroyed yet", wait=True)
+
+
+def _sign_each(wanted: Sequence[Wanted]) -> list[bytes | None]:
+    return [each.sign() for each in wanted]

@@ -6,9 +6,9 @@ database would let people who are missing from it get a second token.
 """
 
 import sqlite3
-from collections import deque
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -37,9 +37,25 @@ class Issued:
     request: bytes
     """SHA-256 of the blinded message."""
     signature: bytes
+    is_new: bool = False
+    """Whether it has just been stored."""
 
 
-_Row = tuple[bytes, bytes, bytes, bytes]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """A person's request for a signature."""
+
+    key_id: bytes
+    person: bytes
+    """The key's hash of the person."""
+    request: bytes
+    """SHA-256 of the blinded message."""
+    sign: Callable[[], bytes | None]
+    """Makes the signature; None if the message cannot be signed."""
+
+
+Settled = list[Issued | None]
+"""The stored signature of each request of a call; None if there is none."""
 
 
 class IssuanceStore(Database):
@@ -47,31 +63,37 @@ class IssuanceStore(Database):
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, Schema(steps=(_TABLE,)))
-        self._waiting: deque[_Row] = deque()
 
     async def begin(self, key_id: bytes) -> None:
         """Note that a key exists, before it is held: a row of nobody."""
-        nothing = Issued(request=b"", signature=b"")
-        await self.settle(key_id, _NOBODY, nothing)
+        await self.run(_insert, key_id, _NOBODY, Issued(request=b"", signature=b""))
 
-    async def has_begun(self, key_id: bytes) -> bool:
-        """Return whether the database knows a key."""
-        return await self.find(key_id, _NOBODY) is not None
+    async def keys(self) -> dict[str, bool]:
+        """Return the ids of all keys, in hexadecimal digits, and whether each must be held."""
+        statement = "SELECT key_id, request != x'' FROM issued WHERE person = ?"
+        return {key_id.hex(): bool(held) for key_id, held in await self.fetch(statement, _NOBODY)}
 
-    async def find(self, key_id: bytes, person: bytes) -> Issued | None:
-        """Look up a person's signature by a key; `person` is the key's hash of the person."""
-        return await self.run(_find, key_id, person)
+    async def mark(self, keys: Collection[str], *, held: bool) -> None:
+        """Note that keys are held or, before they are destroyed, that they may be missing."""
+        for key_id in keys:
+            await self.fetch(
+                "UPDATE issued SET request = ? WHERE key_id = ? AND person = ?",
+                *(b"held" * held, bytes.fromhex(key_id), _NOBODY),
+            )
 
-    async def settle(self, key_id: bytes, person: bytes, issued: Issued) -> Issued:
+    async def settle(
+        self,
+        calls: Sequence[Sequence[Wanted]],
+        sign: Callable[[Sequence[Wanted]], Sequence[bytes | None]],
+    ) -> list[Settled]:
         """
-        Store a signature unless the person has one by this key; return the one that is stored.
+        Return the stored signature of each request of several calls; sign and store the missing.
 
-        This transaction decides between concurrent requests: of two signatures only the stored one
-        may leave the issuer. It stores the signatures of all waiting calls, as a flush of the disk
-        takes as long as several signatures; their own transactions then only read.
+        This transaction decides between requests of one person: the first is signed, and only the
+        stored signature may leave the issuer. It serves several calls, since a flush of the disk
+        takes as long as several signatures. `sign` runs in the database's thread.
         """
-        self._waiting.append((key_id, person, issued.request, issued.signature))
-        return await self.run(_settle, self._waiting, key_id, person, issued)
+        return await self.run(_settle, calls, sign)
 
     async def forget_others(self, held: Collection[str]) -> None:
         """Erase the rows of all keys whose ids, in hexadecimal digits, are not in `held`."""
@@ -93,14 +115,27 @@ def _find(connection: sqlite3.Connection, key_id: bytes, person: bytes) -> Issue
     return None if row is None else Issued(request=row[0], signature=row[1])
 
 
+def _insert(connection: sqlite3.Connection, key_id: bytes, person: bytes, issued: Issued) -> None:
+    row = (key_id, person, issued.request, issued.signature)
+    connection.execute("INSERT OR IGNORE INTO issued VALUES (?, ?, ?, ?)", row)
+
+
 def _settle(
-    connection: sqlite3.Connection, waiting: deque[_Row], key_id: bytes, person: bytes, own: Issued
-) -> Issued:
-    rows = [waiting.popleft() for _ in range(len(waiting))]
-    # Its own row again, in case that the transaction which took it from `waiting` has failed.
-    rows.append((key_id, person, own.request, own.signature))
-    connection.executemany("INSERT OR IGNORE INTO issued VALUES (?, ?, ?, ?)", rows)
-    return _find(connection, key_id, person) or own
+    connection: sqlite3.Connection,
+    calls: Sequence[Sequence[Wanted]],
+    sign: Callable[[Sequence[Wanted]], Sequence[bytes | None]],
+) -> list[Settled]:
+    people: dict[tuple[bytes, bytes], Wanted] = {}
+    for each in chain.from_iterable(calls):
+        people.setdefault((each.key_id, each.person), each)
+    found = {place: _find(connection, *place) for place in people}
+    missing = [people[place] for place, issued in found.items() if issued is None]
+    for each, signature in zip(missing, sign(missing), strict=True):
+        if signature is not None:
+            issued = Issued(request=each.request, signature=signature, is_new=True)
+            _insert(connection, each.key_id, each.person, issued)
+            found[each.key_id, each.person] = issued
+    return [[found[each.key_id, each.person] for each in call] for call in calls]
 
 
 def _delete_some(connection: sqlite3.Connection, key_id: bytes) -> bool:

@@ -7,6 +7,7 @@ import grpc
 from common.crypto.signing import PublicIdentity
 from common.runtime.access import OperatorToken
 from common.runtime.clock import Clock, SystemClock
+from common.runtime.confirmed_clock import ConfirmedClock
 from common.runtime.key_store import load_identity
 from common.runtime.metrics import ProcessMetrics
 from common.runtime.service import Listener, Service
@@ -32,11 +33,12 @@ async def start(settings: IssuerSettings) -> Service:
     Raises SettingsError if a key or the source of credentials is damaged, or a key is sealed under
     another state key.
     """
-    clock = SystemClock()
-    process_metrics = ProcessMetrics("issuer", clock)
+    machine = SystemClock()
+    process_metrics = ProcessMetrics("issuer", machine)
     state = StateDirectory.open(settings.state_directory, settings.state_key)
+    clock = ConfirmedClock(state, machine)
     tls = identity_for(settings, "issuer", clock)
-    entitlements = _entitlements(settings, clock)
+    entitlements = _entitlements(settings, machine)
     keys, identity = TokenKeys(state), load_identity(state)
     operator_token = OperatorToken(state.plain_secret("operator.token", OperatorToken.generate))
     witness = None
@@ -53,8 +55,8 @@ async def start(settings: IssuerSettings) -> Service:
         clock=clock,
         record=IssuanceMetrics(process_metrics, lambda: len(keys.held())).record,
     )
-    await issuance.destroy_ended()
     await issuance.check_complete()
+    await issuance.destroy_ended()
 
     def add_services(server: grpc.aio.Server) -> None:
         servicer = IssuerServicer(issuance, settings.issuer_name, identity)
@@ -69,9 +71,9 @@ async def start(settings: IssuerSettings) -> Service:
         add_services,
         process_metrics,
         operator_token=operator_token,
-        background=(issuance.run,),
+        background=(clock.run, issuance.run),
     )
-    return Service(listener=listener, closing=(signers.shutdown, store.close))
+    return Service(listener=listener, closing=(store.close, signers.shutdown, clock.close))
 
 
 def _entitlements(settings: IssuerSettings, clock: Clock) -> Entitlements:

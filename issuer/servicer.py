@@ -3,7 +3,7 @@
 from common.crypto.signed_key import KeyUse, prove_key
 from common.crypto.signing import SigningIdentity
 from common.task.token_spec import TokenSpec
-from common.wire.issuance import end_from_wire, issuance_from_wire
+from common.wire.issuance import bulk_issuance_from_wire, end_from_wire, issuance_from_wire
 from common.wire.tasks import TOKENS
 from issuer.issuance import Issuance
 from protos.shuffledp.v1 import issuer_pb2, issuer_pb2_grpc
@@ -33,3 +33,11 @@ class IssuerServicer(issuer_pb2_grpc.IssuerServicer):
         """Sign a person's blinded message."""
         signature = await self._issuance.issue(*issuance_from_wire(request))
         return issuer_pb2.IssueTokenResponse(blind_signature=signature)
+
+    async def IssueTokens(
+        self, request: issuer_pb2.IssueTokensRequest, _context: object
+    ) -> issuer_pb2.IssueTokensResponse:
+        """Sign several people's blinded messages."""
+        signatures = await self._issuance.issue_bulk(bulk_issuance_from_wire(request))
+        responses = [issuer_pb2.IssueTokenResponse(blind_signature=each) for each in signatures]
+        return issuer_pb2.IssueTokensResponse(responses=responses)

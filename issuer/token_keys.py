@@ -7,13 +7,14 @@ atomically and overwrites them at the end, which no row of a database is.
 
 import hmac
 import secrets
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import cached_property
 from hashlib import sha256
 from typing import Final, Self
 
 from common.crypto.token_signing import TokenSigningKey
+from common.dates import utc
 from common.errors import SettingsError, UnknownKeyError, WireError
 from common.runtime import logs
 from common.runtime.state_directory import StateDirectory
@@ -79,7 +80,7 @@ class TokenKeys:
     def generate(end: int, now: float) -> HeldKey:
         """Draw a key; raise WireError if `end` has passed. Cost: 0.1 s, varying widely."""
         if end <= now:
-            raise WireError(f"end is {end}; it must be after the present, {int(now)}")
+            raise WireError(f"end is {utc(end)}; it must be after the present, {utc(now)}")
         return HeldKey.generate(end)
 
     def hold(self, key: HeldKey) -> None:
@@ -95,14 +96,17 @@ class TokenKeys:
         if key is None:
             raise UnknownKeyError("this issuer has no token key of this id, or has destroyed it")
         if key.end <= now:
-            ended = datetime.fromtimestamp(key.end, UTC)
-            raise UnknownKeyError(f"this token key ended at {ended:%Y-%m-%d %H:%M:%S} UTC")
+            raise UnknownKeyError(f"this token key ended at {utc(key.end)}")
         return key
 
-    def destroy_ended(self, now: float) -> None:
-        """Destroy the keys that ended 30 days ago, so that no clock that jumps destroys others."""
+    def ended(self, now: float) -> list[str]:
+        """Return the ids of the keys that ended 30 days ago."""
         ended = now - _KEPT_AFTER_END
-        for key_id in [key_id for key_id, key in self._keys.items() if key.end <= ended]:
+        return [key_id for key_id, key in self._keys.items() if key.end <= ended]
+
+    def destroy(self, ended: Iterable[str]) -> None:
+        """Destroy keys."""
+        for key_id in ended:
             self._state.destroy(_file(key_id))
             del self._keys[key_id]
             logs.event("token key destroyed", {"key_id": key_id})

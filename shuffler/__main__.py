@@ -1,5 +1,6 @@
 """Run as `python -m shuffler --settings shuffler.toml`."""
 
+import common.runtime.blas_threads  # noqa: F401  # before numpy
 from common.runtime.service import main
 from shuffler.server import start
 from shuffler.settings import ShufflerSettings

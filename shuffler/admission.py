@@ -20,6 +20,7 @@ class TokenCheck:
     """Verifies the tokens of one task; the store accepts each of them once."""
 
     def __init__(self, tokens: TokenSpec, digest: TaskDigest) -> None:
+        self._of = tokens, digest
         self._key = tokens.token_key()
         self._challenge = tokens.challenge(digest)
 
@@ -34,6 +35,9 @@ class TokenCheck:
         if not self._key.is_for(token, self._challenge):
             return "the token is of another task or token key"
         return "the token is not signed by the task's issuer"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return token_check, self._of  # a worker keeps it too
 
 
 @lru_cache(maxsize=_MAX_CHECKS)

@@ -2,10 +2,11 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
 from types import MappingProxyType
-from typing import Final
+from typing import Final, TypeVar
 
 from common.crypto.hpke import envelope_context
 from common.crypto.hpke_pool import HpkePool
@@ -50,6 +51,10 @@ _ERRORS: Final[Mapping[Outcome, tuple[type[ShuffleDpError], str]]] = MappingProx
 )
 """Errors that `submit` raises for refused submissions; `submit_bulk` returns the outcomes."""
 
+T = TypeVar("T")
+
+_FEW: Final = 8
+"""Tokens that are verified here, which is faster than asking a worker."""
 _TOKEN: Final = b"token"
 """Prefix that separates tags of tokens from tags of submission ids, which clients choose."""
 
@@ -76,7 +81,7 @@ class Collection:
         self._connections = connections
         self._bulk_slots = asyncio.Semaphore(_CALLS_AHEAD * pool.processes)
         self._bulk_calls = 0
-        """Number of bulk calls whose envelopes are being opened."""
+        """Number of bulk calls whose tokens or envelopes are in the workers."""
 
     async def fetch_task(self, digest: TaskDigest) -> SignedTask:
         """
@@ -181,8 +186,9 @@ class Collection:
         check = _token_check(batch)
         if check is not None:
             given = [tokens[index] for index in fitting]
-            verify = check.are_valid
-            valid = await asyncio.to_thread(verify, given) if len(given) > 1 else verify(given)
+            valid = (
+                check.are_valid(given) if len(given) < _FEW else await self._verify(check, given)
+            )
             for index, admitted in zip(fitting, valid, strict=True):
                 outcomes[index] = Outcome.MALFORMED if admitted else Outcome.UNAUTHENTICATED
             fitting = [index for index, admitted in zip(fitting, valid, strict=True) if admitted]
@@ -268,27 +274,35 @@ class Collection:
     async def _open_in_workers(
         self, batch: ActiveBatch, envelopes: Sequence[bytes]
     ) -> OpenedGroups:
-        """Open envelopes in workers, split evenly over this call's fair part of the workers."""
-        private = self._batches.envelope_key(batch)
+        """Open envelopes in workers."""
+        private, context = self._batches.envelope_key(batch), envelope_context(batch.digest)
+        form = partial(form_from_opened, raw_key=batch.key.private_bytes())
+
+        def submit(part: slice) -> Future[tuple[Group, list[int]]]:
+            return self._pool.open_and(private, form, envelopes[part], context)
+
+        shares = await self._in_workers(len(envelopes), submit)
+        return [(group, [start + index for index in indices]) for start, (group, indices) in shares]
+
+    async def _verify(self, check: TokenCheck, tokens: Sequence[bytes]) -> list[bool]:
+        """Verify tokens in workers, since this process answers all calls."""
+        shares = await self._in_workers(
+            len(tokens), lambda part: self._pool.submit(check.are_valid, tokens[part])
+        )
+        return [valid for _, of_share in shares for valid in of_share]
+
+    async def _in_workers(
+        self, count: int, submit: Callable[[slice], Future[T]]
+    ) -> list[tuple[int, T]]:
+        """Split `count` items evenly over this call's fair part of the workers."""
         self._bulk_calls += 1
         try:
-            share = -(-len(envelopes) // max(1, self._pool.processes // self._bulk_calls))
-            starts = range(0, len(envelopes), share)
-            opening = [
-                asyncio.wrap_future(
-                    self._pool.open_and(
-                        private,
-                        partial(form_from_opened, raw_key=batch.key.private_bytes()),
-                        envelopes[start : start + share],
-                        envelope_context(batch.digest),
-                    )
-                )
-                for start in starts
-            ]
-            shares = zip(starts, await asyncio.gather(*opening), strict=True)
+            share = -(-count // max(1, self._pool.processes // self._bulk_calls))
+            starts = range(0, count, share)
+            parts = [asyncio.wrap_future(submit(slice(at, at + share))) for at in starts]
+            return list(zip(starts, await asyncio.gather(*parts), strict=True))
         finally:
             self._bulk_calls -= 1
-        return [(group, [start + index for index in indices]) for start, (group, indices) in shares]
 
     async def _store_groups(
         self, batch: ActiveBatch, groups: Sequence[Group], tokens: Sequence[Sequence[bytes]]

@@ -18,6 +18,7 @@ from common.runtime import logs
 from common.runtime.blocks import Blocks, SealedBlocks
 from common.runtime.clock import Clock, retry_pause
 from common.runtime.executor import Executor
+from common.runtime.repeat import wait_for_change
 from common.task_digest import TaskDigest
 from shuffler.active_batches import ActiveBatch, ActiveBatches
 from shuffler.analyzer_client import Analyzer
@@ -37,7 +38,10 @@ _PERMUTED_STATES: Final = frozenset(
 )
 """States in which the permuted batch is stored."""
 _TICK: Final = 0.25
-"""Seconds between checks for due events."""
+"""Minimum seconds between checks for due events."""
+_LONGEST_WAIT: Final = 2.0
+"""Maximum seconds between checks, for what nothing in this process announces: submissions that
+front-ends store, new tasks, and a clock that was set."""
 
 
 class Deliveries:
@@ -65,6 +69,7 @@ class Deliveries:
         self._store = store
         self._analyzer = analyzer
         self._clock = clock
+        self._failures = logs.RepeatedFailures()
         self._moving: dict[TaskDigest, asyncio.Task[None]] = {}
         self._pauses: dict[TaskDigest, float] = {}
         """Last pause of each batch whose last step failed, in seconds."""
@@ -97,10 +102,17 @@ class Deliveries:
         """Move batches for as long as the service runs."""
         try:
             while True:
+                now, elapsed = self._clock.now(), self._clock.elapsed()
+                wait = _LONGEST_WAIT
                 for batch in self._batches.unfinished():
-                    if self._clock.elapsed() >= self._not_before.get(batch.digest, -math.inf):
+                    pause = self._not_before.get(batch.digest, -math.inf) - elapsed
+                    left = pause if pause > 0 else batch.closing_rule.deadline - now
+                    if left > 0:  # else it moves on from now
+                        wait = min(wait, left)
+                    if pause <= 0:
                         self._start(batch)
                 await asyncio.sleep(_TICK)
+                await wait_for_change(self._store.changed, wait - _TICK)
         finally:
             moving = list(self._moving.values())
             for task in moving:
@@ -122,13 +134,16 @@ class Deliveries:
             pause = retry_pause(self._pauses.get(batch.digest, 0.0))
             self._pauses[batch.digest] = pause
             self._not_before[batch.digest] = self._clock.elapsed() + pause
+            self._store.changed.set()  # to wait for no longer than the pause
             self._metrics.record_attempt(len(self._pauses), error)
-            logs.event(
+            self._failures.failed(
+                batch.digest,
                 "batch cannot move on yet",
                 {**logs.batch_fields(batch.digest, batch.batch_id), "error": type(error).__name__},
                 level="WARNING" if isinstance(error, ShuffleDpError) else "ERROR",
             )
         else:
+            self._failures.ended(batch.digest)
             self._pauses.pop(batch.digest, None)
             self._not_before.pop(batch.digest, None)
             self._metrics.record_attempt(len(self._pauses))

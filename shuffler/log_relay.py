@@ -5,11 +5,13 @@ from typing import Final, Protocol
 
 from common.crypto.signing import SignedTask
 from common.errors import PeerError, PeerRefusalError, ProofError
+from common.runtime import logs
 from common.runtime.clock import Clock
 from common.runtime.shared_calls import SharedCalls
 from common.transparency.checkpoint import SignedCheckpoint
 from common.transparency.log_copy import LogCopy, LogProof
 from common.transparency.log_entry import LogEntry
+from common.transparency.merkle import OLD_COPY
 from common.wire.transparency import MAX_LEAVES
 
 _FRESH_SECONDS: Final = 2.0
@@ -58,7 +60,7 @@ class LogRelay:
                     raise
             proof = self.copy.prove(entry, log_size)
         if proof is None:
-            raise ProofError("the task is not in the analyzer's log")
+            raise ProofError(f"the task is not in the analyzer's log: {OLD_COPY}")
         return proof
 
     async def refresh(self) -> None:
@@ -69,7 +71,8 @@ class LogRelay:
         self._due = self._clock.elapsed() + _FRESH_SECONDS
         try:
             await self._fill(self.copy)
-        except ProofError:  # the log was rolled back or forked: devices and witnesses notice
+        except ProofError:  # the log was rolled back or forked: devices and witnesses notice too
+            logs.event("log of tasks may be forked", {"error": OLD_COPY}, level="ERROR")
             copy = LogCopy()
             try:
                 await self._fill(copy)

@@ -31,11 +31,14 @@ class RefusalCounts:
         self._unsaved: dict[BatchId, Counter[Outcome]] = {}
         self._using_store = asyncio.Lock()
         self._saving: asyncio.Task[None] | None = None
+        self._counted = asyncio.Event()
+        """Set while counts are unsaved."""
 
     def count(self, batch_id: BatchId, outcomes: Iterable[Outcome]) -> None:
         """Count the outcomes other than STORED."""
         if counted := Counter(outcome for outcome in outcomes if outcome is not Outcome.STORED):
             self._unsaved.setdefault(batch_id, Counter()).update(counted)
+            self._counted.set()
 
     def of(self, batch_id: BatchId) -> Counter[Outcome]:
         """Return a batch's counts so far."""
@@ -63,16 +66,23 @@ class RefusalCounts:
             _add(self._saved, counts)
 
     async def run(self, store: SubmissionStore, pause: float = _PAUSE) -> None:
-        """Save every `pause` seconds while the service runs; log the first of several failures."""
+        """
+        Save new counts after `pause` seconds while the service runs.
+
+        The first of several failures is logged.
+        """
         failing = False
         while True:
+            await self._counted.wait()
             await asyncio.sleep(pause)
+            self._counted.clear()
             try:
                 await self.save(store)
             except Exception as error:  # noqa: BLE001  # a failed count must not stop submissions
                 if not failing:  # log once, not every second
                     _report("refusals not saved yet", error)
                 failing = True
+                self._counted.set()
             else:
                 failing = False
 

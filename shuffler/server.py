@@ -16,6 +16,7 @@ from common.errors import SettingsError
 from common.runtime.access import OperatorToken
 from common.runtime.blocks import open_blocks
 from common.runtime.clock import SystemClock
+from common.runtime.confirmed_clock import ConfirmedClock
 from common.runtime.engine import open_executor
 from common.runtime.executor import PartMetrics
 from common.runtime.jobs import OfferedJobs, serve_jobs
@@ -60,11 +61,12 @@ async def start_coordinator(settings: ShufflerSettings) -> Service:
 
     In the role coordinator it also serves the shuffler's other processes.
     """
-    clock = SystemClock()
-    process_metrics = ProcessMetrics("shuffler", clock)
+    machine = SystemClock()
+    process_metrics = ProcessMetrics("shuffler", machine)
     refusals = RefusalCounts()
     metrics = BatchMetrics(process_metrics, refusals)
     state = StateDirectory.open(settings.state_directory, settings.state_key)
+    clock = ConfirmedClock(state, machine)
     tls = identity_for(settings, "shuffler", clock)
     keys = KeyStore(state, settings.schedule())
     keys.rotate(clock.now())
@@ -150,6 +152,7 @@ async def start_coordinator(settings: ShufflerSettings) -> Service:
         process_metrics,
         operator_token=operator_token,
         background=(
+            clock.run,
             deliveries.run,
             rotation.run,
             inclusions.run,
@@ -170,7 +173,10 @@ async def start_coordinator(settings: ShufflerSettings) -> Service:
     return Service(
         listener=listener,
         internal=internal,
-        closing=(save_last, executor.close, channel.close, pool.close, store.close),
+        closing=(
+            *(save_last, executor.close, channel.close, pool.close, store.close),
+            clock.close,
+        ),
     )
 
 

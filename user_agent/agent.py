@@ -17,7 +17,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from common.crypto.privacy_tokens import PendingToken
-from common.crypto.signing import envelope_hash, is_valid_receipt
+from common.crypto.signing import is_valid_receipt
 from common.errors import (
     CredentialError,
     PeerError,
@@ -87,6 +87,7 @@ class Agent:
         if self.policy.issuer_identity is not None and None in (self.issuer, self.credentials):
             raise SettingsError("a pinned issuer requires its address and a credential")
         self._confirmed: deque[TaskDigest] = deque(maxlen=_MAX_CONFIRMED)
+        self._failures = logs.RepeatedFailures()
         self._under_way: WeakValueDictionary[tuple[str, TaskDigest], asyncio.Lock] = (
             WeakValueDictionary()
         )
@@ -139,7 +140,7 @@ class Agent:
         return AnswerRecord(
             state=saved.state.value,
             inclusion=(evidence.inclusion if evidence else InclusionState.UNCHECKED).value,
-            envelope_hash=envelope_hash(saved.envelope),
+            envelope_hash=saved.envelope_hash,
             receipt=evidence.receipt if evidence else b"",
             receipt_verified=evidence is not None and evidence.receipt_verified,
         )
@@ -179,7 +180,7 @@ class Agent:
         return await self.store.charge(
             person,
             digest,
-            Claim.of(task),
+            Claim.of(task, contributor.text_hash(value)),
             partial(check_totals, self.policy),
             lambda: contributor.prepare(value, self.rng),
             pending=pending,
@@ -191,6 +192,12 @@ class Agent:
             latest = await self.store.find(saved.person, saved.task_digest)
             if latest is not None and latest.state is SubmissionState.ARRIVED:
                 return False
+            if saved.state is SubmissionState.LOST:
+                raise PolicyError(
+                    "this device answered the task before its store was restored from a backup; "
+                    "it answers no task twice"
+                )
+            await self.store.count(saved)
             token = await self._token(saved)  # if refused, it can be repaired until the deadline
             try:
                 receipt = await self.shuffler.submit(saved.task_digest, saved.envelope, token)
@@ -240,11 +247,13 @@ class Agent:
             try:
                 await self._submit(saved)
             except ShuffleDpError as error:  # one failure must not delay other submissions
-                logs.event(
+                self._failures.failed(
+                    (saved.person, saved.task_digest),
                     "submission not sent",
                     {"task_digest": saved.task_digest.hex(), "status": error.status},
-                    level="WARNING",
                 )
+            else:
+                self._failures.ended((saved.person, saved.task_digest))
 
     async def keep_resending(self) -> None:
         """Resend pending answers at start, and every half minute while the service runs."""

@@ -7,7 +7,6 @@ production, simulations or tests. Errors state the task's rule and never repeat 
 """
 
 import itertools
-import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,12 +27,17 @@ from common.mechanisms.registry import randomizer_of, rappor_of
 from common.messages.inclusion_proof import leaf
 from common.messages.submission import (
     KIND_DESCRIPTIONS,
+    LISTED_LABELS,
     PLAIN_REPORT,
     Submission,
     Value,
     kind_of,
+    label_numbers,
     pack,
+    parse_item,
     parse_number,
+    parse_numbers,
+    parse_pairs,
 )
 from common.protocols import Kind
 from common.task.cluster_spec import CHANCE_SUM, ClusterSpec
@@ -43,11 +47,6 @@ from common.task.specs import KeyValueSpec, NumberSpec, OpenSpec, RapporSpec, no
 from common.task.task import SUBMISSION_ID_BYTES, Task
 from common.task_digest import TaskDigest
 from user_agent.credentials import SECRET_BYTES
-
-_ITEM_DIGITS: Final = 20
-"""Digits of the largest item number on the wire, 2^64 - 1."""
-_LISTED_LABELS: Final = 20
-"""Maximum number of labels or groups that an error lists."""
 
 Encoder = Callable[[Value, np.random.Generator], Any]
 """Encodes one value for the task's mechanism, or raises ValueRangeError if the value does not fit.
@@ -69,26 +68,12 @@ def encoder_for(task: Task, secret: bytes | None) -> Encoder:
     return _WITHOUT_SECRETS[task.kind](task)
 
 
-def permanent_scope(task: Task) -> bytes:
-    """
-    Encode the fields of a task that its permanent responses depend on.
-
-    Two tasks share a person's response to a text if and only if they have the same population,
-    question, labels, encoding, bits, hashes, cohorts and permanent weight.
-    """
-    spec = spec_as(task.mechanism, RapporSpec)
-    shape = (spec.encoding, spec.bits, spec.hashes, spec.cohorts, spec.permanent_weight)
-    named = [task.population, spec.question, *task.labels]
-    # JSON encodes different lists of names differently.
-    return b"question " + json.dumps([shape, named]).encode()
-
-
 class _Items:
     """
-    Encodes an item of the domain, given as its number or as the text of its label or number.
+    Encodes an item of the domain, given as its number or as a text that `parse_item` reads.
 
     With a breakdown a text names the group first, as in `DE / flu` or, for item 17 of the group's
-    own, `DE / 17`; a number is that of an item of all groups. With edges the value is a number to
+    own, `DE / #17`; a number is that of an item of all groups. With edges the value is a number to
     be put into a bucket, or its text.
     """
 
@@ -113,16 +98,24 @@ class _Items:
         return np.array([first + value], dtype=np.int64)
 
     def _split_group(self, text: str, breakdown: BreakdownSpec) -> tuple[str, int]:
-        """Split `group / value`; return the value and the first item of the group."""
-        group, separator, rest = text.partition(GROUP_SEPARATOR)
-        groups, group = breakdown.groups, group.strip()
-        if not separator or group not in groups:
-            named = [*groups[:_LISTED_LABELS], *("…" for _ in groups[_LISTED_LABELS:][:1])]
+        """
+        Split `group / value`; return the value and the first item of the group.
+
+        The spaces may be left out where only one group fits: of the groups A and A/B, A/B/7 could
+        be either.
+        """
+        groups, head = breakdown.groups, text.partition(GROUP_SEPARATOR)[0].rstrip()
+        starts = [name for name in groups if text.startswith(name)]
+        fitting = [name for name in starts if text[len(name) :].lstrip().startswith("/")]
+        found = [name for name in fitting if name == head] or fitting
+        if len(found) != 1:
+            named = [*groups[:LISTED_LABELS], *("…" for _ in groups[LISTED_LABELS:][:1])]
             raise ValueRangeError(
                 f"a value must begin with one of the {len(groups)} groups of {breakdown.attribute} "
                 f"({', '.join(named)}), such as {groups[0]}{GROUP_SEPARATOR}…"
             )
-        return rest.strip(), groups.index(group) * self._group_size
+        rest = text[len(found[0]) :].lstrip().removeprefix("/")
+        return rest.strip(), groups.index(found[0]) * self._group_size
 
     def _bucket(self, value: Value, edges: EdgesSpec) -> int:
         rule = "a value must be a number, such as 36.6"
@@ -136,18 +129,9 @@ class _Items:
         raise ValueRangeError(rule)
 
     def _item(self, text: str, labels: Sequence[str], size: int) -> int:
-        """Parse an item's label or number. Labels take precedence: they may consist of digits."""
-        labels = list(map(normalize, labels))
         if self._breakdown:
             labels = [label.partition(GROUP_SEPARATOR)[2] for label in labels]
-        if text in labels:
-            return labels.index(text)
-        if text.isascii() and text.isdecimal() and len(text) <= _ITEM_DIGITS:
-            return int(text)
-        known = f"one of the task's {len(labels):,} labels or " if labels else ""
-        if 0 < len(labels) <= _LISTED_LABELS:
-            known = f"one of {', '.join(labels)}, or "
-        raise ValueRangeError(f"a value must be {known}an item's number, from 0 to {size - 1}")
+        return parse_item(text, label_numbers(labels), size)
 
 
 class _Texts:
@@ -157,19 +141,28 @@ class _Texts:
         self._rappor, self._most = rappor_of(task), spec_as(task.mechanism, RapporSpec).most_bytes
         # A question asked once gets fresh noise, which cannot be linked or removed.
         derived = task.lasting and secret is not None
-        self._key = scope_secret(secret or b"", permanent_scope(task)) if derived else None
+        self._key = scope_secret(secret or b"", task.permanent_scope) if derived else None
         self._labels = frozenset(task.labels)
 
-    def __call__(self, value: Value, rng: np.random.Generator) -> NDArray[np.void]:
+    def text_hash(self, value: Value) -> bytes:
+        """Return a hash of a lasting answer's text, keyed by its scope's secret; else nothing."""
+        text = self._text(value)
+        return scope_secret(self._key, b"text " + text.encode()) if self._key else b""
+
+    def _text(self, value: Value) -> str:
         if not isinstance(value, str):
             _refuse("string", value)
-        text = _checked_text(value, self._most)
+        text = checked_text(value, self._most)
         if self._labels and text not in self._labels:
             raise ValueRangeError(f"a text must be one of the task's {len(self._labels)} labels")
+        return text
+
+    def __call__(self, value: Value, rng: np.random.Generator) -> NDArray[np.void]:
+        text = self._text(value)
         return self._rappor.permanent([text], [self._key or rng.bytes(SECRET_BYTES)])
 
 
-def _checked_text(value: str, most: int) -> str:
+def checked_text(value: str, most: int) -> str:
     """Normalize a text; raise ValueRangeError unless it is valid and has at most `most` bytes."""
     text = normalize(value)
     # Checked first, since the codec's exception would contain the text.
@@ -177,6 +170,14 @@ def _checked_text(value: str, most: int) -> str:
         raise ValueRangeError("a text must be valid Unicode")
     if len(text.encode()) > most:
         raise ValueRangeError(f"a text may have at most {most} bytes in UTF-8")
+    return text
+
+
+def open_text(value: str, most: int) -> str:
+    """Check and normalize a text that no list holds, as `checked_text` does."""
+    text = checked_text(value.strip(), most)
+    if not text or "\0" in text:
+        raise ValueRangeError("a text must not be empty or contain a zero character")
     return text
 
 
@@ -200,10 +201,7 @@ class _OpenValues:
             if not short or int(digits) > most:
                 raise ValueRangeError(f"a value must be a whole number from 0 to {most}")
             return elements_of(int(digits).to_bytes(size, "big"), size)
-        text = _checked_text(value.strip(), spec.most_value_bytes)
-        if not text or "\0" in text:
-            raise ValueRangeError("a text must not be empty or contain a zero character")
-        content = text.encode()
+        content = open_text(value, spec.most_value_bytes).encode()
         if spec.encoding == "text":
             return elements_of(content, size)
         code = code_of(content, size)
@@ -216,13 +214,17 @@ class _OpenValues:
 
 
 class _Numbers:
-    """Encodes one number or a vector of numbers."""
+    """Encodes one number or a vector of numbers, or their text."""
 
     def __init__(self, task: Task) -> None:
         self._kind, self._dimensions = task.kind, task.domain_size
         self._spec = spec_as(task.mechanism, NumberSpec)
 
     def __call__(self, value: Value, _rng: np.random.Generator) -> Numbers:
+        if isinstance(value, str) and self._kind == "vector":
+            value = parse_numbers(value)
+        elif isinstance(value, str):
+            value = parse_number(value, "a value must be a number, such as 36.6")
         if kind_of(value) != self._kind or not isinstance(value, float | tuple):
             _refuse(self._kind, value)
         numbers = value if isinstance(value, tuple) else (value,)
@@ -234,12 +236,15 @@ class _Numbers:
 
 
 class _KeyValues:
-    """Encodes a number for each key that the person owns."""
+    """Encodes a number for each key that the person owns, or the text of these pairs."""
 
     def __init__(self, task: Task) -> None:
         self._keys, self._spec = task.domain_size, spec_as(task.mechanism, KeyValueSpec)
+        self._labels = label_numbers(task.labels)
 
     def __call__(self, value: Value, _rng: np.random.Generator) -> Pairs:
+        if isinstance(value, str):
+            value = parse_pairs(value, self._labels, self._keys)
         if not isinstance(value, Mapping):
             _refuse("key-value", value)
         if not all(0 <= key < self._keys for key in value):
@@ -307,6 +312,14 @@ class Contributor:
         shuffler_key = HpkePublicKey(task.suite, task.shuffler_key)
         self._seal_report = analyzer_key.sealer(report_context(digest))
         self._seal_envelope = shuffler_key.sealer(envelope_context(digest))
+
+    def text_hash(self, value: Value) -> bytes:
+        """
+        Return a keyed hash by which the device notices that the text of a lasting answer changes.
+
+        Empty for tasks of other kinds. Raises ValueRangeError as `prepare` does.
+        """
+        return self._encode.text_hash(value) if isinstance(self._encode, _Texts) else b""
 
     def prepare(self, value: Value, rng: np.random.Generator) -> PreparedSubmission:
         """

@@ -88,7 +88,7 @@ class CredentialFile:
 
     def _lines(self) -> Iterator[tuple[str, bytes]]:
         try:
-            lines = self.path.read_text(encoding="utf-8").splitlines()
+            lines = self.path.read_text(encoding="utf-8-sig").splitlines()
         except OSError as error:
             raise SettingsError(
                 f"credential_file, {self.path}, cannot be read: {error.strerror}"

@@ -1,24 +1,37 @@
 """
 The device's database: spent budgets, submissions, and evidence of whether they were counted.
 
-Everything is saved before it is sent; no true value is stored. Each person's answer to a task has
-one row in `submissions` and one in `evidence`, and one in `tokens`. Leaves
-identify a person's sealed reports in the batch, so they are deleted when the check of an answer
-ends, unless a report is missing.
+Everything is saved, and its charge counted in a second file, before it is sent; no true value is
+stored. Each person's answer to a task has one row in `submissions` and one in `evidence`, and one
+in `tokens`; to a lasting question, one in `lasting_answers`, with a hash of the text that is keyed
+by the permanent secret. Leaves identify a person's sealed reports in the batch, and the envelope
+holds them, so the leaves are deleted, and the envelope is replaced by its hash, when the check of
+an answer ends, unless a report is missing.
 """
 
+import asyncio
+import secrets
 import sqlite3
 from collections.abc import Callable, Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, dataclass, fields, replace
 from enum import Enum
 from pathlib import Path
 from typing import Any, Final
 
 from common.crypto.privacy_tokens import PendingToken, TokenKey
-from common.errors import PolicyError
+from common.crypto.signing import envelope_hash
+from common.errors import PolicyError, SettingsError
 from common.runtime.database import Database
 from common.runtime.schema import Schema
 from common.task_digest import TaskDigest
+from user_agent.charge_counter import (
+    COUNTER_FILE,
+    COUNTER_TABLES,
+    Charge,
+    charges,
+    count,
+    count_store,
+)
 from user_agent.claim import Claim
 from user_agent.contribution import PreparedSubmission
 from user_agent.log_table import LOG_TABLE
@@ -64,6 +77,27 @@ CREATE TABLE IF NOT EXISTS tokens (
 the token."""
 
 
+_LASTING: Final = """
+CREATE TABLE IF NOT EXISTS lasting_answers (
+    person TEXT NOT NULL,
+    task_digest BLOB NOT NULL,
+    scope BLOB NOT NULL,
+    text_hash BLOB NOT NULL,
+    permanent_epsilon REAL NOT NULL,
+    PRIMARY KEY (person, task_digest)
+) WITHOUT ROWID;
+"""
+"""Answers of earlier versions have no row, and count by the sum of their ε."""
+RESTORE_CONFIRMED: Final = "restore-confirmed"
+"""File by which the person confirms that the store was restored. Removed at the next start."""
+_STORE_ID: Final = """
+CREATE TABLE IF NOT EXISTS store_id (
+    id BLOB PRIMARY KEY
+) WITHOUT ROWID;
+"""
+"""A random id, by which the counter of charges knows its store; empty before the first start."""
+
+
 class SubmissionState(Enum):
     """Delivery state of a submission."""
 
@@ -72,6 +106,9 @@ class SubmissionState(Enum):
     REFUSED = "refused"
     """The shuffler refused the submission. If an acknowledgement was lost, it may still have been
     counted; its cost counts either way."""
+    LOST = "lost"
+    """The store was restored from a backup without this answer. It counts, and is never sent. One
+    of no task stands for all that is unknown."""
 
 
 class InclusionState(Enum):
@@ -96,8 +133,20 @@ class SavedSubmission:
     person: str
     task_digest: TaskDigest
     envelope: bytes
+    """Its hash alone once it is needed no more."""
     claim: Claim
     state: SubmissionState
+
+    @property
+    def charge(self) -> Charge:
+        """The row of the counter of charges."""
+        return (self.person, self.task_digest, self.envelope_hash, *astuple(self.claim)[:3])
+
+    @property
+    def envelope_hash(self) -> bytes:
+        """The envelope's SHA-256."""
+        hashed = len(self.envelope) == _HASH_BYTES
+        return self.envelope if hashed else envelope_hash(self.envelope)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +173,56 @@ class DeviceStore(Database):
     """Stores submissions, their costs and their evidence, durably; `run` is for `log_table`."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(path, Schema(steps=(_TABLES, _TOKENS, LOG_TABLE)))
+        super().__init__(path, Schema(steps=(_TABLES, _TOKENS, LOG_TABLE, _LASTING, _STORE_ID)))
+        self.arrived = asyncio.Event()
+        """Set when an answer has arrived."""
+        try:
+            self._counter = Database(path.with_name(COUNTER_FILE), Schema(steps=(COUNTER_TABLES,)))
+        except BaseException:
+            super().close()
+            raise
+
+    async def check_counter(self, everything: Claim, *, confirmed: bool) -> None:
+        """
+        Compare the store with the counter of charges, before anything is sent. Run at start.
+
+        If the store lacks charges that were counted, they are added to it once the person has
+        `confirmed` that it was restored; if the counter is missing or another store's, `everything`
+        is charged to each person. A store of an earlier version has no counter yet, and gets one.
+
+        A crash in between leaves what a further call completes.
+
+        Raises:
+            SettingsError: Charges or the counter are missing, and the person has not confirmed it.
+        """
+        own = b"".join(row[0] for row in await self.fetch("SELECT id FROM store_id"))
+        counted, charged = await self._counter.run(charges)
+        kept = [saved.charge for saved in map(_saved, await self.fetch(_SELECT))]
+        known = {charge[:2] for charge in kept}
+        lost = [charge for charge in charged if charge[:2] not in known]
+        if own not in {b"", counted}:
+            lost = [("", b"", b"", *astuple(everything)[:3])]
+        if lost and not confirmed:
+            raise SettingsError(
+                f"the counter of charges, {COUNTER_FILE}, does not fit this device's store, as "
+                "after a restore: what was charged since the backup counts as spent or, if the "
+                "counter is lost, every cap as spent wholly. To go on: shuffledp keys "
+                "confirm-restore STATE_DIRECTORY"
+            )
+        await self.run(_add_lost, lost)
+        own = own or counted or secrets.token_bytes(_ID_BYTES)
+        await self._counter.run(count_store, own, kept + lost)
+        await self.fetch("INSERT OR IGNORE INTO store_id VALUES (?)", own)
+        await self.run(_drop_envelopes)
+
+    async def count(self, submission: SavedSubmission) -> None:
+        """Count a saved submission's charge, before anything of it is sent. Safe to repeat."""
+        await self._counter.run(count, [submission.charge])
+
+    def close(self) -> None:
+        """Finish all queued transactions, and close both files."""
+        super().close()
+        self._counter.close()
 
     async def pin_fingerprint(self, fingerprint: bytes) -> bool:
         """Pin the permanent secret's fingerprint; return False if another one is pinned."""
@@ -186,6 +284,8 @@ class DeviceStore(Database):
     async def mark_arrived(self, submission: SavedSubmission, receipt: bytes) -> None:
         """Record that the shuffler acknowledged a submission, with its verified receipt."""
         await self.run(_mark_arrived, submission, receipt)
+        await self.run(_drop_envelopes)
+        self.arrived.set()
         await self.empty_log()
 
     async def evidence(self, person: str, digest: TaskDigest) -> Evidence | None:
@@ -209,7 +309,7 @@ class DeviceStore(Database):
         return replace(evidence, leaves=leaves)
 
     async def record_inclusion(self, evidence: Evidence, inclusion: InclusionState) -> None:
-        """Record the outcome of a check, and erase the leaves unless the outcome is MISSING."""
+        """Record the outcome of a check; unless it is MISSING, erase leaves and envelope."""
         leaves = evidence.leaves if inclusion is InclusionState.MISSING else b""
         await self._update(evidence, inclusion, leaves)
 
@@ -218,6 +318,7 @@ class DeviceStore(Database):
             "UPDATE evidence SET inclusion = ?, leaves = ? WHERE person = ? AND task_digest = ?",
             *(inclusion.value, leaves, evidence.person, evidence.task_digest),
         )
+        await self.run(_drop_envelopes)
         await self.empty_log()
 
     async def pending(self) -> list[SavedSubmission]:
@@ -226,6 +327,9 @@ class DeviceStore(Database):
         return list(map(_saved, rows))
 
 
+_HASH_BYTES: Final = 32
+"""Length of an envelope's hash in its place. Every envelope is longer."""
+_ID_BYTES: Final = 16
 _COLUMNS: Final = "person, task_digest, envelope, local_epsilon, central_epsilon, delta, state"
 _SELECT: Final = f"SELECT {_COLUMNS} FROM submissions"  # noqa: S608
 _SELECT_EVIDENCE: Final = (
@@ -260,6 +364,9 @@ def _find(
     return None if row is None else _saved(row)
 
 
+_CLAIM: Final = tuple(field.name for field in fields(Claim))
+
+
 def _charge(
     connection: sqlite3.Connection,
     person: str,
@@ -286,8 +393,11 @@ def _charge(
     )
     connection.execute(
         f"INSERT INTO submissions ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
-        (person, digest, prepared.envelope, *astuple(claim), submission.state.value),
+        (person, digest, prepared.envelope, *astuple(claim)[:3], submission.state.value),
     )
+    if claim.scope:
+        row = (person, digest, claim.scope, claim.text, claim.permanent_epsilon)
+        connection.execute("INSERT INTO lasting_answers VALUES (?, ?, ?, ?, ?)", row)
     # If the shuffler samples, a missing leaf proves nothing, and asking for it would reveal the
     # secret that sampling relies on.
     leaves = b"" if prepared.sampled else b"".join(sorted(prepared.leaves))
@@ -324,12 +434,13 @@ def _keep_token(connection: sqlite3.Connection, submission: SavedSubmission, tok
 
 def _claims(connection: sqlite3.Connection, person: str) -> list[Claim]:
     rows = connection.execute(
-        "SELECT local_epsilon, central_epsilon, delta FROM submissions WHERE person = ?", (person,)
+        "SELECT local_epsilon, central_epsilon, delta, coalesce(scope, x''), "
+        "coalesce(text_hash, x''), coalesce(permanent_epsilon, 9e999) FROM submissions "
+        "LEFT JOIN lasting_answers USING (person, task_digest) "
+        "WHERE person = ? OR task_digest = x''",
+        (person,),
     )
-    return [
-        Claim(local_epsilon=local_epsilon, central_epsilon=central_epsilon, delta=delta)
-        for local_epsilon, central_epsilon, delta in rows
-    ]
+    return [Claim(**dict(zip(_CLAIM, row, strict=True))) for row in rows]
 
 
 def _set_state(
@@ -352,6 +463,26 @@ def _mark_arrived(
         "UPDATE evidence SET receipt = ?, receipt_verified = 1 "
         "WHERE person = ? AND task_digest = ?",
         (receipt, submission.person, submission.task_digest),
+    )
+
+
+def _add_lost(connection: sqlite3.Connection, lost: Sequence[Charge]) -> None:
+    """Add charges of answers that the store has forgotten."""
+    connection.executemany(
+        "INSERT OR REPLACE INTO submissions (person, task_digest, envelope, local_epsilon, "
+        "central_epsilon, delta, state) VALUES (?, ?, ?, ?, ?, ?, 'lost')",
+        lost,
+    )
+
+
+def _drop_envelopes(connection: sqlite3.Connection) -> None:
+    """Keep only the hashes of envelopes that arrived and are not checked any more."""
+    connection.create_function("envelope_hash", 1, envelope_hash)
+    connection.execute(
+        "UPDATE submissions SET envelope = envelope_hash(envelope) "
+        "WHERE state = 'arrived' AND length(envelope) != ? AND (person, task_digest) IN ("
+        "SELECT person, task_digest FROM evidence WHERE inclusion NOT IN ('unchecked', 'missing'))",
+        (_HASH_BYTES,),
     )
 
 

@@ -1,5 +1,6 @@
 """Check that each answer was counted, from the analyzer's signed commitments."""
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ from common.errors import PeerError, PeerRefusalError, ProofError, WireError
 from common.messages.inclusion_proof import PROOF_DAYS, BatchCommitment, split
 from common.runtime import logs
 from common.runtime.clock import Clock
-from common.runtime.repeat import repeat
+from common.runtime.repeat import repeat, wait_for_change
 from common.task_digest import TaskDigest
 from user_agent.device_store import DeviceStore, Evidence, InclusionState
 from user_agent.shuffler_client import Shuffler
@@ -24,8 +25,10 @@ attempt, a shuffler could refuse a lost report's bucket until a draw misses it. 
 is lost, the device notices with probability 64/k, or 1 if k is at most 64."""
 _PATIENCE_SECONDS: Final = PROOF_DAYS * DAY
 """Time after the deadline until an answer without proof counts as unproven."""
-_MAX_TICK_SECONDS: Final = 5.0
-"""Maximum seconds between two searches for due answers."""
+_MIN_TICK_SECONDS: Final = 1.0
+"""Minimum seconds between two searches for due answers."""
+_LONGEST_WAIT: Final = 60.0
+"""Maximum seconds between them: a device that sleeps does not count these."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,8 +48,14 @@ class InclusionMonitor:
 
     async def keep_checking(self) -> None:
         """Check due answers for as long as the service runs."""
-        tick = min(_MAX_TICK_SECONDS, self.pause)
-        await repeat(self.check_due, tick, "checking failed")
+        tick = min(_MIN_TICK_SECONDS, self.pause)
+        await repeat(self._check_and_wait, tick, "checking failed")
+
+    async def _check_and_wait(self) -> None:
+        """Check what is due, and wait until the next answer is due, or a further one arrives."""
+        await self.check_due()
+        left = min(self._not_before.values(), default=math.inf) - self.clock.elapsed()
+        await wait_for_change(self.store.arrived, min(left, _LONGEST_WAIT))
 
     async def check_due(self) -> None:
         """Check the answers that are due, each on its own random schedule; record the outcomes."""

@@ -1,10 +1,13 @@
 """Check a task, even a signed one, and its cost against the device's own limits. Pure."""
 
-from collections.abc import Sequence
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from common.accounting.composition import composed_claims
 from common.accounting.guarantees import delta_at_claim
+from common.accounting.releases import PermanentRelease, lasting_basis, lasting_epsilon
 from common.crypto.signed_key import KeyUse, check_key
 from common.crypto.signing import PublicIdentity, SignedTask
 from common.errors import AccountingError, BudgetError, PolicyError
@@ -130,13 +133,13 @@ def check_totals(policy: Policy, spent: Sequence[Claim], claim: Claim) -> None:
     """
     together = [*spent, claim]
     tasks = "1 task" if len(spent) == 1 else f"{len(spent)} tasks"
-    local_before = sum_upper(each.local_epsilon for each in spent)
-    if sum_upper(each.local_epsilon for each in together) > policy.total_local_epsilon_cap:
+    local_before, basis = local_total(spent), lasting_basis(_lasting(together))
+    if local_total(together) > policy.total_local_epsilon_cap:
         raise BudgetError(
             f"total_local_epsilon_cap is {policy.total_local_epsilon_cap}; "
             f"{rounded_up(local_before)} is spent on {tasks}, and this one would add "
-            f"{rounded_up(claim.local_epsilon)}. To answer, raise total_local_epsilon_cap in this "
-            "device's settings"
+            f"{rounded_up(claim.local_epsilon)}. {basis and f'{basis} '}To answer, raise "
+            "total_local_epsilon_cap in this device's settings"
         )
     if composed_total(together, policy.total_delta_cap) > policy.total_central_epsilon_cap:
         before = composed_total(spent, policy.total_delta_cap) if spent else 0.0
@@ -144,22 +147,45 @@ def check_totals(policy: Policy, spent: Sequence[Claim], claim: Claim) -> None:
             f"total_central_epsilon_cap is {policy.total_central_epsilon_cap} at delta "
             f"{policy.total_delta_cap}; {rounded_up(before)} is spent on {tasks}, and "
             f"this one would add {rounded_up(claim.central_epsilon)} at delta "
-            f"{rounded_up(claim.delta)}. To answer, raise total_central_epsilon_cap in this "
-            "device's settings"
+            f"{rounded_up(claim.delta)}. {basis and f'{basis} '}To answer, raise "
+            "total_central_epsilon_cap in this device's settings"
         )
 
 
 def composed_total(claims: Sequence[Claim], delta: float) -> float:
     """
-    Return the composed central ε of claims at δ, at most the sum of their local ε.
+    Return the composed central ε of claims at δ, at most their `local_total`.
 
-    Claims without amplification are summed and composed with the others as one claim, since their
-    answers may share permanent noise, for which no better bound is known.
+    Claims without amplification are summed, lasting questions to their ε∞ at most, and composed
+    with the others as one claim, since their answers may share permanent noise.
     """
-    local = sum_upper(each.local_epsilon for each in claims)
-    amplified = [each for each in claims if each.central_epsilon < each.local_epsilon]
-    pure = [each.central_epsilon for each in claims if each.central_epsilon >= each.local_epsilon]
-    central = [(each.central_epsilon, each.delta) for each in amplified]
-    if pure:
-        central.append((sum_upper(pure), 0.0))
-    return min(local, composed_claims(central, delta))
+    central = [(c.central_epsilon, c.delta) for c in claims if c.central_epsilon < c.local_epsilon]
+    if len(central) < len(claims):
+        pure = [each for each in claims if each.central_epsilon >= each.local_epsilon]
+        rest = (each.central_epsilon for each in pure if not each.scope)
+        central.append((sum_upper([lasting_epsilon(_lasting(pure)), *rest]), 0.0))
+    return min(local_total(claims), composed_claims(central, delta))
+
+
+def local_total(claims: Iterable[Claim]) -> float:
+    """
+    Return the sum of claims' local ε, of which a lasting question counts at most its ε∞.
+
+    That holds while the device finds the person's text unchanged; after a change, the answers to
+    the question count by their sum. Run by the user agent.
+    """
+    claims = list(claims)
+    others = (each.local_epsilon for each in claims if not each.scope)
+    return sum_upper([lasting_epsilon(_lasting(claims)), *others])
+
+
+def _lasting(claims: Iterable[Claim]) -> Iterator[PermanentRelease]:
+    """Yield the releases of lasting questions, without a bound ε∞ where the text has changed."""
+    lasting = [each for each in claims if each.scope]
+    texts = Counter(scope for scope, _ in {(each.scope, each.text) for each in lasting})
+    for each in lasting:
+        yield PermanentRelease(
+            local_epsilon=each.local_epsilon,
+            scope=each.scope,
+            permanent_epsilon=each.permanent_epsilon if texts[each.scope] == 1 else math.inf,
+        )

@@ -6,10 +6,12 @@ from typing import Final
 
 import grpc
 
+from common.crypto.key_ring import DAY
 from common.crypto.randomness import secure_generator
 from common.crypto.signing import PublicIdentity
 from common.errors import SettingsError
 from common.runtime.clock import SystemClock
+from common.runtime.confirmed_clock import ConfirmedClock
 from common.runtime.metrics import ProcessMetrics
 from common.runtime.rpc import open_channel
 from common.runtime.service import Listener, Service
@@ -17,8 +19,9 @@ from common.runtime.state_directory import StateDirectory
 from common.runtime.tls import identity_for
 from protos.shuffledp.v1 import user_agent_pb2_grpc
 from user_agent.agent import Agent
+from user_agent.claim import Claim
 from user_agent.credentials import CredentialFile, PersonalSecrets
-from user_agent.device_store import DeviceStore
+from user_agent.device_store import RESTORE_CONFIRMED, DeviceStore
 from user_agent.inclusion_monitor import InclusionMonitor
 from user_agent.issuer_client import RemoteIssuer
 from user_agent.policy import Policy
@@ -28,6 +31,8 @@ from user_agent.shuffler_client import RemoteShuffler
 from user_agent.task_log import DeviceLog
 
 _PERMANENT_FILE: Final = "permanent.key"
+_LONGEST_STOP: Final = 30 * DAY
+"""Seconds for which a device may be off before its clock needs to be confirmed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,11 +44,24 @@ class UserAgentService(Service):
 
 async def start(settings: UserAgentSettings) -> UserAgentService:
     """Start a user agent. It resends an earlier run's pending answers."""
-    clock = SystemClock()
+    machine = SystemClock()
     log_policy = settings.log_policy()
     state = StateDirectory.open(settings.state_directory)
+    clock = ConfirmedClock(state, machine, _LONGEST_STOP)
     tls = identity_for(settings, "user_agent", clock)
     store = DeviceStore(state.path / "budget.sqlite")
+    confirmation = state.path / RESTORE_CONFIRMED
+    try:
+        everything = Claim(
+            local_epsilon=settings.total_local_epsilon_cap,
+            central_epsilon=settings.total_central_epsilon_cap,
+            delta=settings.total_delta_cap,
+        )
+        await store.check_counter(everything, confirmed=confirmation.exists())
+    except BaseException:
+        store.close()
+        raise
+    confirmation.unlink(missing_ok=True)
     secrets = await _permanent_secrets(state, store) if settings.lasting_responses else None
     authority = tls.authority if tls else None
     channels = [open_channel(settings.shuffler, "shuffler", authority)]
@@ -71,7 +89,7 @@ async def start(settings: UserAgentSettings) -> UserAgentService:
         ),
         issuer=RemoteIssuer(channels[1]) if settings.issuer else None,
         credentials=CredentialFile(settings.credential_file) if settings.credential_file else None,
-        log=DeviceLog(shuffler, store, log_policy, clock) if log_policy else None,
+        log=DeviceLog(shuffler, store, log_policy, machine) if log_policy else None,
         several_persons=settings.several_persons,
         clock=clock,
         rng=secure_generator(),
@@ -94,11 +112,13 @@ async def start(settings: UserAgentSettings) -> UserAgentService:
         tls,
         "shuffledp.v1.UserAgent",
         add_services,
-        ProcessMetrics("user_agent", clock),
-        background=(agent.keep_resending, monitor.keep_checking),
+        ProcessMetrics("user_agent", machine),
+        background=(clock.run, agent.keep_resending, monitor.keep_checking),
     )
     closing: list[Callable[[], object]] = [channel.close for channel in channels]
-    return UserAgentService(listener=listener, store=store, closing=(*closing, store.close))
+    return UserAgentService(
+        listener=listener, store=store, closing=(*closing, store.close, clock.close)
+    )
 
 
 async def _permanent_secrets(state: StateDirectory, store: DeviceStore) -> PersonalSecrets:

@@ -57,7 +57,10 @@ class DeviceLog:
             if not entry.content.startswith(digest):
                 raise ProofError("the shuffler returned another task")
             evidence = LogEvidence(
-                checkpoint=shown.checkpoint, entry=entry, index=shown.index, path=shown.path
+                checkpoint=shown.checkpoint.only((self._policy.log, *self._policy.witnesses)),
+                entry=entry,
+                index=shown.index,
+                path=shown.path,
             )
             now = self._clock.now()
             try:

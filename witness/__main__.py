@@ -1,5 +1,6 @@
 """Run as `python -m witness --settings witness.toml`."""
 
+import common.runtime.blas_threads  # noqa: F401  # before numpy
 from common.runtime.service import main
 from witness.server import start
 from witness.settings import WitnessSettings

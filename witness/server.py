@@ -5,6 +5,7 @@ from functools import partial
 from common.crypto.signing import PublicIdentity
 from common.runtime.certificates import WITNESS
 from common.runtime.clock import SystemClock
+from common.runtime.confirmed_clock import ConfirmedClock
 from common.runtime.metrics import ProcessMetrics
 from common.runtime.service import Listener, Service
 from common.runtime.state_directory import StateDirectory
@@ -16,8 +17,9 @@ from witness.settings import WitnessSettings
 
 async def start(settings: WitnessSettings) -> Service:
     """Start a witness; raise SettingsError if its key or its last checkpoint is damaged."""
-    clock = SystemClock()
     state = StateDirectory.open(settings.state_directory, settings.state_key)
+    machine = SystemClock()
+    clock = ConfirmedClock(state, machine)
     pinned = PublicIdentity.from_hex(settings.analyzer_identity, "analyzer_identity")
     servicer = WitnessServicer.open(state, pinned, WITNESS, clock)
     listener = await Listener.start(
@@ -25,6 +27,7 @@ async def start(settings: WitnessSettings) -> Service:
         identity_for(settings, WITNESS, clock),
         "shuffledp.v1.Witness",
         partial(log_pb2_grpc.add_WitnessServicer_to_server, servicer),
-        ProcessMetrics("witness", clock),
+        ProcessMetrics("witness", machine),
+        background=(clock.run,),
     )
-    return Service(listener=listener)
+    return Service(listener=listener, closing=(clock.close,))

@@ -15,7 +15,7 @@ from common.crypto.signing import SignedTask
 from common.errors import BatchStateError, TaskError, WireError
 from common.messages.batch import TaskState, TaskSummary
 from common.messages.inclusion_proof import split
-from common.task.task import Task
+from common.task.task import Task, cached_task
 from common.task_digest import TaskDigest
 from common.transparency.log_entry import LogEntry
 
@@ -49,8 +49,22 @@ def add(connection: sqlite3.Connection, signed: SignedTask, task: Task) -> None:
     """
     Store a task, its summary and its entry in the log.
 
-    Raises TaskError if an earlier task has its token key: nobody could get another token.
+    Raises TaskError if an earlier task has its token key: nobody could get another token. Likewise
+    if one asks the same population the same until the same deadline: a timer or an operator may
+    publish a draft twice, and its people would answer and pay twice.
     """
+    if task.population:
+        rows = connection.execute(
+            "SELECT task_digest, task FROM tasks JOIN task_lines USING (task_digest) "
+            "WHERE population = ? AND deadline = ?",
+            (task.population, task.deadline),
+        )
+        for digest, earlier in rows:
+            if _repeats(task, earlier):
+                raise TaskError(
+                    f"the task {digest.hex()[:12]} asks the population {task.population} the same "
+                    "until the same deadline; to ask once more, set another deadline"
+                )
     if task.tokens is not None:
         key = task.tokens.key.hex().encode()
         used = "SELECT count(*) FROM tasks WHERE instr(task, ?)"
@@ -68,6 +82,15 @@ def add(connection: sqlite3.Connection, signed: SignedTask, task: Task) -> None:
         "INSERT INTO task_lines VALUES (?, ?, ?, ?, ?, ?, ?)", (signed.digest(), *listed, *sizes)
     )
     log_table.append(connection, [LogEntry.of_task(signed)])
+
+
+def _repeats(task: Task, earlier: bytes) -> bool:
+    """Return whether a task repeats an earlier one; tokens mend a task that has none."""
+    try:
+        other = cached_task(earlier)
+    except TaskError:
+        return False  # of another version, or damaged
+    return task.asks_like(other) and (task.tokens is None) == (other.tokens is None)
 
 
 def find(connection: sqlite3.Connection, digest: TaskDigest) -> SignedTask | None:

@@ -22,16 +22,22 @@ Every figure is an upper bound:
 Run by the analyzer, the user agent and the planner. Replace-one neighbours.
 """
 
+import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Final
 
 import numpy as np
 
 from common.accounting.anonymity_set import AnonymitySet, BlanketSize
-from common.accounting.conditional import COARSE_GRID, ConditionalDelta, grid_for
-from common.accounting.count_distributions import quantile
+from common.accounting.conditional import (
+    COARSE_GRID,
+    ConditionalDelta,
+    TwoAnswersDelta,
+    grid_for,
+)
+from common.accounting.count_distributions import MAX_COUNT, Binomial, quantile
 from common.accounting.epsilon_search import (
     MAX_EPSILON,
     check_delta,
@@ -44,6 +50,9 @@ from common.mechanisms.reduction import MatchCountReduction
 
 _FIRST_BINS: Final = 24
 _ROUNDS: Final = 4
+_FINER: Final = 1.1
+"""Growth of the number of bins in a pass below which the next one would gain little."""
+_MAX_RANDOM_BINS: Final = 128
 _ROUGH_TOLERANCE: Final = 0.1
 """Relative error of δ in the first search for ε."""
 _COLLISION_FACTOR: Final = 4.0
@@ -121,23 +130,35 @@ class DeltaCurve:
     ) -> None:
         """Lay out bins and cells that cost a relative `tolerance` of δ at the given ε."""
         self.reduction = reduction
+        reduction, anonymity_set, share = _on_two_items(reduction, anonymity_set)
         if not (reduction.collision == 0 or reduction.pairwise_independent):
             tolerance *= _COLLISION_FACTOR
-        self._blanket_size = BlanketSize(anonymity_set, reduction.blanket)
+        self._blanket_size = BlanketSize(anonymity_set, share)
         self._bins, self._random = self._blanket_size.first_bins(_FIRST_BINS)
+        two_answers = reduction.answers == 2 and reduction.collision == 0  # noqa: PLR2004
         grid: Vector = COARSE_GRID
-        for epsilon in epsilons:
-            decisive = self._refine(epsilon, tolerance)
-            grid = np.union1d(grid, grid_for(reduction, decisive, epsilon, tolerance))
+
+        def conditional() -> Callable[[float], Vector]:
+            if two_answers:
+                return TwoAnswersDelta(reduction, self._bins.edges)
+            return ConditionalDelta(reduction, self._bins.edges, grid)
+
+        wider = [(epsilon, self._refine(conditional, epsilon, tolerance)) for epsilon in epsilons]
+        if not two_answers:
+            for epsilon, decisive in wider:
+                grid = np.union1d(grid, grid_for(reduction, decisive, epsilon, tolerance))
         masses, weights, self._missed = self._blanket_size.masses(self._bins, self._random)
         self._masses: Vector = weights @ masses
-        self._conditional = ConditionalDelta(reduction, self._bins.edges, grid)
+        self._conditional = conditional()
 
-    def _refine(self, epsilon: float, tolerance: float) -> float:
+    def _refine(
+        self, conditional: Callable[[], Callable[[float], Vector]], epsilon: float, tolerance: float
+    ) -> float:
         """Split bins, in a few passes, to cost little at ε; return the M that adds most to δ."""
         for _ in range(_ROUNDS):
+            before = len(self._bins.edges), len(self._random.edges)
             masses, weights, missed = self._blanket_size.masses(self._bins, self._random)
-            values = ConditionalDelta(self.reduction, self._bins.edges, COARSE_GRID)(epsilon)
+            values = conditional()(epsilon)
             contributions = (weights @ masses) * values
             decisive = float(self._bins.edges[np.argmax(contributions)])
             allowed = tolerance / 2 * (missed + float(contributions.sum()))
@@ -146,7 +167,9 @@ class DeltaCurve:
             if losses.sum() <= allowed and random_losses.sum() <= allowed:
                 break
             self._bins = self._bins.refined(losses, allowed / 2)
-            self._random = self._random.refined(random_losses, allowed / 2)
+            self._random = self._random.refined(random_losses, allowed / 2, _MAX_RANDOM_BINS)
+            if len(self._bins.edges) + len(self._random.edges) < _FINER * sum(before):
+                break
         return decisive
 
     def __call__(self, epsilon: float) -> float:
@@ -154,6 +177,30 @@ class DeltaCurve:
         if epsilon >= self.reduction.local_epsilon:
             return self._missed
         return min(1.0, self._missed + float(self._masses @ self._conditional(epsilon)))
+
+
+def _on_two_items(
+    reduction: MatchCountReduction, anonymity_set: AnonymitySet
+) -> tuple[MatchCountReduction, AnonymitySet, float]:
+    """
+    Return an equal reduction, an anonymity set, and the share of its users in the blanket.
+
+    Reports that name an item, without noise, matter only if they name x or x': each dummy does
+    with probability 2/l, and others' reports never do. So T = H_x + H_x' - 1 is the thinned number
+    of dummies, and formula 1 at l and M is formula 1 at l = 2 and 1 + T; the proof is in
+    docs/theory/accounting.md.
+    """
+    random = anonymity_set.random_dummies or Binomial(0, 0.0)
+    share = min(1.0, 2 / reduction.answers)
+    thinned = random.thinned(share)
+    if reduction.collision or reduction.blanket or thinned is None:
+        return reduction, anonymity_set, reduction.blanket
+    known = max(0, anonymity_set.known_dummies - anonymity_set.dummies)
+    certain = max(0, anonymity_set.dummies - anonymity_set.known_dummies)
+    on_two = AnonymitySet(
+        users=1 + min(certain, MAX_COUNT - 1), random_dummies=thinned, known_dummies=known
+    )
+    return dataclasses.replace(reduction, answers=2), on_two, share
 
 
 def _gaussian_guess(

@@ -6,11 +6,12 @@ The set determines the distribution of formula 1's blanket size M = 1 + Bin(n_h,
 
 import math
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Final
 
 import numpy as np
 
-from common.accounting.binomial import RELATIVE_ERROR
+from common.accounting.binomial import RELATIVE_ERROR, masses_between
 from common.accounting.count_distributions import (
     MAX_COUNT,
     Binomial,
@@ -53,8 +54,9 @@ class AnonymitySet:
             ("known_dummies", self.known_dummies, 0),
             ("colluders", self.colluders, 0),
         ):
-            if not least <= value <= MAX_COUNT:
-                raise AccountingError(f"{name} is {value}; it must be {least} .. {MAX_COUNT}")
+            if not (isinstance(value, Integral) and least <= value <= MAX_COUNT):
+                rule = f"it must be a whole number, {least} .. {MAX_COUNT}"
+                raise AccountingError(f"{name} is {value}; {rule}")
         if self.colluders >= self.users:
             raise AccountingError(
                 f"{self.colluders} colluders among {self.users} users leave no user to protect"
@@ -107,7 +109,7 @@ _TAIL: Final = 1e-24
 """Maximum probability below the first bin, which is charged to δ."""
 _UPPER_TAIL: Final = 1e-9
 """Maximum probability beyond the lower edge of the last bin, which is open."""
-_MAX_BINS: Final = 768
+_MAX_BINS: Final = 512
 _MAX_SINGLE: Final = 200
 
 
@@ -141,18 +143,20 @@ class Bins:
         inside = np.concatenate([interval_masses(self.edges, distribution), last])
         return inside * (1 + RELATIVE_ERROR), float(missed[0]) * (1 + RELATIVE_ERROR)
 
-    def refined(self, losses: Vector, allowed: float) -> "Bins":
+    def refined(self, losses: Vector, allowed: float, most: int = _MAX_BINS) -> "Bins":
         """
         Split the closed bins, which now cost `losses`, so that they cost about `allowed` in total.
+
+        There are at most about `most` bins then.
 
         A bin that costs c costs c/k in k pieces: Σ c/k is least for given Σ k if k ∝ √c.
         """
         widths = np.diff(self.edges)
         roots = np.sqrt(np.maximum(losses, 0))
         pieces = np.ceil(roots * roots.sum() / max(allowed, 1e-6 * float(losses.sum()), 1e-300))
-        pieces = np.clip(pieces, 1, np.minimum(widths, _MAX_BINS)).astype(int)
-        if pieces.sum() > _MAX_BINS:
-            pieces = np.maximum(1, pieces * _MAX_BINS // pieces.sum())
+        pieces = np.clip(pieces, 1, np.minimum(widths, most)).astype(int)
+        if pieces.sum() > most:
+            pieces = np.maximum(1, pieces * most // pieces.sum())
         cut = [
             np.linspace(start, end, count, endpoint=False)
             for start, end, count in zip(self.edges[:-1], self.edges[1:], pieces, strict=True)
@@ -191,9 +195,9 @@ class BlanketSize:
         either first bin. All are rounded up.
         """
         weights, missed = random.masses(self._random)
-        rows, below = [], missed
-        for size, weight in zip(self._sizes(random), weights, strict=True):
-            row, lower = Bins(bins.edges - size).masses(self._others)
-            rows.append(row)
-            below += weight * lower
-        return np.array(rows), weights, below
+        starts = bins.edges - self._sizes(random)[:, None]
+        below, above = self._others.tails(starts - 1)
+        inside = masses_between(below, above)
+        rows = np.concatenate([inside, above[:, -1:]], axis=1) * (1 + RELATIVE_ERROR)
+        lower = float(weights @ below[:, 0]) * (1 + RELATIVE_ERROR)
+        return rows, weights, missed + lower

@@ -22,10 +22,9 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import scipy
 
 from common.accounting.anonymity_set import AnonymitySet, Bins
-from common.accounting.binomial import RELATIVE_ERROR, tails
+from common.accounting.binomial import RELATIVE_ERROR, probabilities, tails
 from common.accounting.count_distributions import Binomial
 from common.accounting.epsilon_search import least_epsilon
 from common.errors import AccountingError, BoundRangeError
@@ -161,7 +160,7 @@ def shortfall(trials: Vector, threshold: Vector) -> Vector:
     whole = np.floor(threshold)
     tail, _ = tails(whole, trials, 0.5)
     distance = (threshold - trials / 2) * tail
-    rest = (whole + 1) / 2 * scipy.stats.binom.pmf(whole + 1, trials, 0.5)
+    rest = (whole + 1) / 2 * probabilities(whole + 1, trials, 0.5)
     centred = np.maximum(distance + rest, 0) + RELATIVE_ERROR * (np.abs(distance) + rest)
     few = threshold < _MAX_DIRECT_THRESHOLD
     gain = threshold[few] * tail[few]

@@ -33,6 +33,7 @@ Every figure is an upper bound:
 Run by the analyzer, the user agent and the planner. Replace-one neighbours.
 """
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -44,7 +45,7 @@ import scipy
 from numpy.typing import NDArray
 
 from common.accounting.binomial import RELATIVE_ERROR
-from common.accounting.count_distributions import ROUNDING, Binomial
+from common.accounting.count_distributions import ROUNDING, Binomial, least_whole
 from common.accounting.epsilon_search import MAX_EPSILON
 from common.accounting.item_noise import RatioClasses
 from common.accounting.releases import Release
@@ -53,7 +54,7 @@ from common.mechanisms.base import Vector
 from common.mechanisms.reduction import MatchCountReduction
 from common.task.cluster_spec import CHANCE_SUM, ClusterSpec
 
-DEVIATIONS: Final = (0.6, 0.8, 1, 1.25, 1.5, 1.75, 2, 2.25, 2.5, 2.75, 3, 3.5, 4, 5, 6, 7)
+DEVIATIONS: Final = (0.6, 0.8, 1, 1.25, 1.5, 1.75, 2, 2.25, 2.5, 2.75, 3, 3.5, 4, 5, 6, 7, 8)
 """Low edges of the bins, in standard deviations below the mean number of rooms."""
 _TRANSFORM_ERROR: Final = 2.0**-51
 """A transform's relative error counts as this times (100 + expected number of filled rooms): its
@@ -62,17 +63,27 @@ distribution p is at most √cells·‖p‖₂ times as large. Measured errors a
 _LEAST_PROBABILITY: Final = 1e-18
 """Outcomes of smaller probability are charged in full."""
 _TAIL: Final = 1e-14
-"""Maximum probability beyond a grid, on either axis."""
-_MAX_CELLS: Final = 2**23
-"""More trials than a grid of this size holds are not counted."""
-_FEWER: Final = 0.99
+"""Maximum probability beyond a grid, on each side of an axis."""
+_LOG_STEPS: Final = np.geomspace(1e-6, 30, 100)
+"""Steps of Chernoff's bounds, for reports that change a count by at most one."""
+_MAX_CELLS: Final = 13 * 2**17
+"""More trials than a grid of this size holds are not counted: a phone must check the claim."""
+_TRIALS_STEP: Final = 0.005
+"""Counted numbers of trials differ by this in the root of the expected number of rooms."""
+_MANY_FILLED: Final = 500
+_ROUNDED: Final = 8
+"""Multiple of the error of the counts below which rounding decides a bound."""
 _BASES: Final = (0.25, 0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0)
 """The bound at an ε also holds at any larger one; its error grows with e^ε."""
 _STEPS_OF_SPREAD: Final = 100
 """Steps of the grid of log ratios in one standard deviation of them: δ rises by about 1e-4."""
-_MAX_CLASSES: Final = 2**15
-_SPLIT_ERROR: Final = 1e-14
-"""Error of f and g, each of which is a few roundings, in a split outcome."""
+_DENSE_SPREADS: Final = 3
+"""Standard deviations from which steps grow with the distance from the mean."""
+_MAX_CLASSES: Final = 2**13
+_BLOCK: Final = 2**16
+"""Outcomes that are sorted into classes at a time, to save memory."""
+_SPLIT_ERROR: Final = 1e-13
+"""Error of f and g in split outcomes: a few roundings of each, and of the grid."""
 _LOST_TO_UNDERFLOW: Final = 1e-300
 _CACHE_SIZE: Final = 16
 
@@ -123,38 +134,45 @@ class ClusterRelease(Release):
         Return an upper bound on δ at ε.
 
         It is the curve of a pair of distributions, because a mixture of pairs is one. Raises
-        AccountingError if epsilon is negative or not a number. Cost: about a second for new
-        parameters, then milliseconds; at most .6 GB and 15 seconds, for three rooms whose clusters
-        fill the largest grid of counts.
+        AccountingError if epsilon is negative or not a number. Cost: at most about a second and
+        80 MB for new parameters, then milliseconds.
         """
         if not epsilon >= 0:
             raise AccountingError(f"epsilon is {epsilon}; it must be at least 0")
         if epsilon >= self.local_epsilon:
             return 0.0
-        bins, missed = _bins(self.trials, self.domain_size, self.rooms)
         # ln(1 + (e^ε - 1) / s), without overflow of a large ε, whose δ is below that of ε itself.
         inner = epsilon
         if self.signal < 1 and epsilon < MAX_EPSILON:
             inner = math.log1p(math.expm1(epsilon) / self.signal) * (1 - RELATIVE_ERROR)
-        delta = missed + sum(weight * counts.delta(inner) for weight, counts in bins)
-        return min(1.0, self.signal * delta)
+        best = 1.0
+        for level in _levels(self.trials, self.domain_size, self.rooms):
+            bins, missed = _bins(level, self.domain_size, self.rooms)
+            bound = missed + sum(weight * counts.delta(inner) for weight, counts in bins)
+            best = min(best, bound)
+            if bound < _ROUNDED * max(counts.error for _, counts in bins):
+                break  # more trials would raise it
+        return min(1.0, self.signal * best)
 
 
 class _ItemCounts:
     """The counts on one item, with and without the victim's report."""
 
-    def __init__(self, probabilities: Vector, error: float) -> None:
-        """Take probabilities of the counts, shape (positive, negative), and their total error."""
-        none = np.zeros((1, probabilities.shape[1]))
-        without, with_report = (
-            np.concatenate([probabilities, none]),
-            np.concatenate([none, probabilities]),
+    def __init__(self, probabilities: Vector, error: float, step: tuple[int, int]) -> None:
+        """
+        Take probabilities of the counts on a grid, and their total error.
+
+        `step` is what the victim's report adds to the place in each axis. Outcomes that are
+        possible in only one of the two cases are charged.
+        """
+        with_report, without = (
+            probabilities[tuple(map(_moved, probabilities.shape, moves))]
+            for moves in ((-step[0], -step[1]), step)
         )
-        kept = (without > _LEAST_PROBABILITY) & (with_report > _LEAST_PROBABILITY)
-        certain = float(without[~kept].sum() + with_report[~kept].sum())
-        ratios, masses = _on_grid(with_report[kept] / without[kept], without[kept])
-        self._classes = RatioClasses(ratios, masses, certain)
-        self._error = 2 * error + _SPLIT_ERROR
+        ratios, masses, rest = _by_ratio(without, with_report)
+        outside = 2 * float(probabilities.sum()) - float(without.sum()) - float(with_report.sum())
+        self._classes = RatioClasses(ratios, masses, rest + max(0.0, outside))
+        self.error = 2 * error + _SPLIT_ERROR
 
     def delta(self, epsilon: float) -> float:
         """
@@ -166,38 +184,133 @@ class _ItemCounts:
 
     def _at(self, epsilon: float) -> float:
         growth = math.exp(min(epsilon, MAX_EPSILON))
-        return self._classes.delta(epsilon) + (1 + growth) * self._error
+        return self._classes.delta(epsilon) + (1 + growth) * self.error
 
 
-def _on_grid(ratios: Vector, masses: Vector) -> tuple[Vector, Vector]:
+def _moved(size: int, move: int) -> slice:
+    """Return the places of an axis that are still on it before they are moved back by `move`."""
+    move = max(-size, min(move, size))
+    return slice(max(0, move), size + min(0, move))
+
+
+def _by_ratio(without: Vector, with_report: Vector) -> tuple[Vector, Vector, float]:
     """
-    Return the ratios of the outcomes, ascending, and masses of g; split onto a grid if many.
+    Return the ratios f/g of the outcomes, ascending, their masses of g, and what is left out.
 
-    An outcome with probabilities (f, g) becomes two outcomes, with the ratios of the grid around
-    f/g and the same sums of f and of g. An adversary who sees which of the two learns more, so δ
-    can only rise: by about the square of the grid's step over the spread of the ratios.
+    An outcome with probabilities (f, g) becomes two outcomes, with the ratios of a grid around f/g
+    and the same sums of f and of g. An adversary who sees which of the two learns more, so δ can
+    only rise: by about the square of the grid's step over the spread of the ratios. Small tables
+    are left as they are.
     """
-    if len(ratios) <= _MAX_CLASSES:
-        order = np.argsort(ratios)
-        return ratios[order], masses[order]
-    logs: Vector = np.log(ratios)
-    mean = logs @ masses / masses.sum()
-    spread = math.sqrt((logs - mean) ** 2 @ masses / masses.sum())
-    step = max(spread / _STEPS_OF_SPREAD, float(np.ptp(logs)) / _MAX_CLASSES)
-    first = math.floor(logs.min() / step)
-    places = np.floor(logs / step).astype(np.int64) - first
-    grid: Vector = np.exp(step * np.arange(first, first + int(places.max()) + 2))
-    above = masses * (ratios - grid[places]) / (grid[places + 1] - grid[places])
-    above = np.clip(above, 0.0, masses)
-    at = np.concatenate([places, places + 1])
-    split = np.bincount(at, np.concatenate([masses - above, above]), len(grid))
-    upward = 1 + (2 * len(masses) + 64) * ROUNDING
-    return grid, np.asarray(split * upward, dtype=np.float64)
+    rows = max(1, _BLOCK // max(1, without.shape[1]))
+    blocks = [slice(first, first + rows) for first in range(0, len(without), rows)]
+    whole = without.size <= _MAX_CLASSES
+    middle = len(without) // 2
+    spread = _DENSE_SPREADS * _spread(without[middle:][:rows], with_report[middle:][:rows])
+    per_unit = _STEPS_OF_SPREAD * _DENSE_SPREADS
+    last = math.ceil(per_unit * math.asinh(-math.log(_LEAST_PROBABILITY) / spread)) + 1
+    grid: Vector = np.exp(spread * np.sinh(np.arange(-last, last + 1) / per_unit))
+    split, rest = np.zeros(len(grid)), 0.0
+    for block in blocks:
+        g, f = without[block], with_report[block]
+        kept = np.minimum(g, f) > _LEAST_PROBABILITY
+        rest += float(g.sum() + f.sum())
+        g, f = g[kept], f[kept]
+        rest -= float(g.sum() + f.sum())
+        ratios = f / g
+        if whole:
+            order = np.argsort(ratios)
+            return ratios[order], g[order], max(0.0, rest)
+        logs = np.arcsinh(np.log(ratios) / spread)
+        at = np.floor(logs * per_unit).astype(np.int64) + last
+        above = g * np.clip((ratios - grid[at]) / np.diff(grid)[at], 0.0, 1.0)
+        split += np.bincount(at, g - above, len(grid))
+        split[1:] += np.bincount(at, above, len(grid) - 1)
+    used = np.flatnonzero(split)
+    upward = 1 + (2 * without.size + 64) * ROUNDING
+    return grid[used], split[used] * upward, max(0.0, rest)
+
+
+def _spread(without: Vector, with_report: Vector) -> float:
+    """Estimate the standard deviation of log(f/g), to choose a grid."""
+    kept = np.minimum(without, with_report) > _LEAST_PROBABILITY
+    g, f = without[kept], with_report[kept]
+    return max(1e-6, math.sqrt(np.log(f / g) ** 2 @ g / max(g.sum(), _LEAST_PROBABILITY)))
+
+
+class _Labels:
+    """The rooms that are labelled with one item, for any number of trials."""
+
+    def __init__(self, domain_size: int, rooms: tuple[Room, ...]) -> None:
+        """Compute the chances that a trial shows a labelled room, and that this is filled."""
+        shares = [(1 - room.filled * (1 - 2 / domain_size)) / 2 for room in rooms]
+        self.rooms = rooms
+        self.fillings = [
+            min(1.0, room.filled / (domain_size * share))
+            for room, share in zip(rooms, shares, strict=True)
+        ]
+        self.chances = [
+            min(1.0, room.shown * share) for room, share in zip(rooms, shares, strict=True)
+        ]
+        # Rooms that are rarely filled hide little, so their low edges may lie deeper.
+        fullest = max(room.filled for room in rooms)
+        self._stretch = [fullest / room.filled for room in rooms]
+
+    def level(self, trials: int) -> int:
+        """
+        Return the number of steps of the root of the expected rooms of the likeliest size.
+
+        Trials between two steps are not counted. Edges are whole numbers, so one more trial could
+        otherwise raise the bound.
+        """
+        return math.floor(math.sqrt(trials * max(self.chances)) / _TRIALS_STEP)
+
+    def trials(self, level: int) -> int:
+        """Return the least number of trials of a level."""
+        return max(1, math.ceil((level * _TRIALS_STEP) ** 2 / max(self.chances)))
+
+    def edges(self, trials: int, deviations: float) -> tuple[int, ...]:
+        """Return a number of rooms of each size, some standard deviations below its mean."""
+        return tuple(
+            _low_edge(Binomial(trials, chance), deviations * stretch)
+            for chance, stretch in zip(self.chances, self._stretch, strict=True)
+        )
+
+    def grid(self, level: int) -> "_CountGrid":
+        """Return the grid of counts for the highest edges of a level."""
+        most = self.edges(self.trials(level), DEVIATIONS[0])
+        return _CountGrid(self.rooms, self.fillings, most)
+
+    def filled(self, level: int) -> float:
+        """Return the expected number of labelled rooms that hold a cluster."""
+        shares = zip(self.fillings, self.chances, strict=True)
+        return self.trials(level) * sum(filling * chance for filling, chance in shares)
+
+    def fits(self, level: int) -> bool:
+        """Whether the grid is small enough; half as large if fewer trials are tried as well."""
+        return self.grid(level).cells * (1 + (self.filled(level) > _MANY_FILLED)) <= _MAX_CELLS
+
+
+@lru_cache(maxsize=_CACHE_SIZE)
+def _levels(trials: int, domain_size: int, rooms: tuple[Room, ...]) -> list[int]:
+    """
+    Return the levels to try, ascending: that of these trials, or the highest whose grid fits.
+
+    The error of a transform grows with the filled rooms. If there are many, fewer trials may have a
+    lower bound, and are tried first: a bound for fewer honest trials holds for more.
+    """
+    labels = _Labels(domain_size, rooms)
+    top = max(1, labels.level(trials))
+    if not labels.fits(top):
+        top = least_whole(lambda level: not labels.fits(min(level, top))) - 1
+    many = least_whole(lambda level: labels.filled(level) > _MANY_FILLED, 1)
+    fewer = itertools.takewhile(lambda level: level < top, (many << n for n in itertools.count()))
+    return [*fewer, top]
 
 
 @lru_cache(maxsize=_CACHE_SIZE)
 def _bins(
-    trials: int, domain_size: int, rooms: tuple[Room, ...]
+    level: int, domain_size: int, rooms: tuple[Room, ...]
 ) -> tuple[list[tuple[float, _ItemCounts]], float]:
     """
     Return a weight and a distribution for each bin of the numbers of rooms, and the mass below.
@@ -205,37 +318,19 @@ def _bins(
     The rooms labelled v and v' are binomial numbers. A bin holds the outcomes in which all of them
     are at least its low edges, but not all at least those of the bin before.
     """
-    shares = [(1 - room.filled * (1 - 2 / domain_size)) / 2 for room in rooms]
-    fillings = [
-        min(1.0, room.filled / (domain_size * share))
-        for room, share in zip(rooms, shares, strict=True)
-    ]
-    # Rooms that are rarely filled hide little, so their low edges may lie deeper.
-    fullest = max(room.filled for room in rooms)
-    while True:
-        labelled = [
-            Binomial(trials, min(1.0, room.shown * share))
-            for room, share in zip(rooms, shares, strict=True)
-        ]
-        first = [
-            _low_edge(number, DEVIATIONS[0] * fullest / room.filled)
-            for number, room in zip(labelled, rooms, strict=True)
-        ]
-        axes = [_Axis.of(rooms, fillings, first, axis) for axis in (0, 1)]
-        if trials == 1 or math.prod(axis.size for axis in axes) <= _MAX_CELLS:
-            break
-        trials = max(1, int(_FEWER * trials))  # δ falls in the trials, so fewer are a bound
+    labels = _Labels(domain_size, rooms)
+    grid, trials = labels.grid(level), labels.trials(level)
     weights: dict[tuple[int, ...], float] = {}
     before = 1.0
     for deviations in DEVIATIONS:
-        edges = tuple(
-            _low_edge(number, deviations * fullest / room.filled)
-            for number, room in zip(labelled, rooms, strict=True)
+        edges = labels.edges(trials, deviations)
+        below = (
+            _below(Binomial(trials, chance), edge)
+            for chance, edge in zip(labels.chances, edges, strict=True)
         )
-        missed = min(before, 2 * sum(map(_below, labelled, edges)))
+        missed = min(before, 2 * sum(below))
         weights[edges] = weights.get(edges, 0.0) + before - missed
         before = missed
-    grid = _CountGrid(rooms, fillings, axes)
     return [(weight, grid.of(edges)) for edges, weight in weights.items() if weight], before
 
 
@@ -252,73 +347,131 @@ def _below(number: Binomial, edge: int) -> float:
 
 
 class _CountGrid:
-    """Distributions of the counts on one item, given the numbers of rooms labelled with it."""
+    """
+    Distributions of the counts on one item, given the numbers of rooms labelled with it.
+
+    A transform at W frequencies gives a distribution modulo W, so an axis needs the spread of its
+    count only. Positive and negative reports of clusters that nearly cancel vary together: the axes
+    are the pair of whole-numbered combinations of them that spread least.
+    """
 
     def __init__(
-        self, rooms: Sequence[Room], fillings: Sequence[float], axes: "Sequence[_Axis]"
+        self, rooms: Sequence[Room], fillings: Sequence[float], most: Sequence[int]
     ) -> None:
-        """Prepare transforms on a grid; a labelled room is filled with the `fillings`' chance."""
-        self._shape = (axes[0].size, axes[1].size)
-        self._fillings = fillings
-        # What lies beyond the grid wraps around: it is missing in one place and added in another.
-        self._beyond = 2 * sum(axis.tail for axis in axes)
-        self._logs = [
-            self._log_transform(room, filling)
-            for room, filling in zip(rooms, fillings, strict=True)
-        ]
+        """
+        Choose axes for up to `most` rooms of each size, filled with the `fillings`' chance.
+
+        Both ends of Chernoff's bounds move outward with the number of rooms, relative to the mean,
+        so no smaller number needs a longer axis.
+        """
+        self._rooms, self._fillings = rooms, fillings
+        self._axes = _least_spread(_covariance(rooms, fillings, most))
+        sizes = (end - first for first, end in self._windows(most))
+        self._shape = tuple(int(scipy.fft.next_fast_len(size, real=True)) for size in sizes)
+        self._logs: list[NDArray[np.complex128]] = []
+
+    @property
+    def cells(self) -> int:
+        """Number of cells of the grid."""
+        return math.prod(self._shape)
+
+    def _windows(self, numbers: Sequence[int]) -> list[tuple[int, int]]:
+        return [_window(self._rooms, self._fillings, numbers, axis) for axis in self._axes]
 
     def _log_transform(self, room: Room, filling: float) -> NDArray[np.complex128]:
         types = np.zeros(self._shape)
         for plus, minus, share in room.types:
-            types[plus, minus] += share
-        z = filling * (scipy.fft.rfft2(types) - 1)
-        # |1 + z|² = 1 + 2·Re z + |z|²: 1 + z would lose digits of a small z.
-        small = 0.5 * np.log1p(np.maximum(2 * z.real + np.abs(z) ** 2, -0.9))
-        large = np.log(np.maximum(np.abs(1 + z), _LOST_TO_UNDERFLOW))
-        logs: NDArray[np.complex128] = np.where(np.abs(z) < 0.5, small, large)  # noqa: PLR2004
-        return logs + 1j * np.arctan2(z.imag, 1 + z.real)
+            types[self._place(plus, minus)] += share
+        logs: NDArray[np.complex128] = scipy.fft.rfft2(types)
+        del types
+        for row in logs:  # one at a time, to save memory
+            z = filling * (row - 1)
+            # |1 + z|² = 1 + 2·Re z + |z|²: 1 + z would lose digits of a small z.
+            small = 0.5 * np.log1p(np.maximum(2 * z.real + np.abs(z) ** 2, -0.9))
+            large = np.log(np.maximum(np.abs(1 + z), _LOST_TO_UNDERFLOW))
+            row.real = np.where(np.abs(z) < 0.5, small, large)  # noqa: PLR2004
+            row.imag = np.arctan2(z.imag, 1 + z.real)
+        return logs
+
+    def _place(self, plus: int, minus: int) -> tuple[int, ...]:
+        """Return the place of these counts on the grid, before the window's ends are known."""
+        axes = zip(self._axes, self._shape, strict=True)
+        return tuple((a * plus + b * minus) % size for (a, b), size in axes)
 
     def of(self, numbers: Sequence[int]) -> _ItemCounts:
         """Return the distribution for these numbers of rooms, at most those of the axes."""
-        return _ItemCounts(*self.probabilities(numbers))
+        (first, _), (second, _) = self._axes
+        return _ItemCounts(*self.probabilities(numbers), step=(first, second))
 
     def probabilities(self, numbers: Sequence[int]) -> tuple[Vector, float]:
-        """Return the probabilities of the counts, shape (positive, negative), and their error."""
-        total = sum(n * log for n, log in zip(numbers, self._logs, strict=True))
-        found = np.maximum(scipy.fft.irfft2(np.exp(total), s=self._shape), 0.0)
+        """Return the probabilities on the axes, from the first count in each, and their error."""
+        if not self._logs:
+            pairs = zip(self._rooms, self._fillings, strict=True)
+            self._logs = [self._log_transform(room, filling) for room, filling in pairs]
+        total = numbers[0] * self._logs[0]
+        for number, log in zip(numbers[1:], self._logs[1:], strict=True):
+            total += number * log
+        np.exp(total, out=total)
+        found = scipy.fft.irfft2(total, s=self._shape, overwrite_x=True)
+        del total
+        starts = [-first for first, _ in self._windows(numbers)]
+        found = np.roll(found, starts, axis=(0, 1))
+        np.maximum(found, 0.0, out=found)
         filled = sum(n * filling for n, filling in zip(numbers, self._fillings, strict=True))
         relative = _TRANSFORM_ERROR * (100 + filled)
-        return found, self._beyond + relative * math.sqrt(found.size) * float(np.linalg.norm(found))
+        rounding = relative * math.sqrt(found.size) * float(np.linalg.norm(found))
+        # What lies beyond an end wraps around: it is missing in one place and added in another.
+        return found, 2 * 4 * _TAIL + rounding
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Axis:
-    """One axis of a grid of counts."""
+def _covariance(
+    rooms: Sequence[Room], fillings: Sequence[float], numbers: Sequence[int]
+) -> NDArray[np.float64]:
+    """Return the covariance of positive and negative reports, shape (2, 2)."""
+    total = np.zeros((2, 2))
+    for room, filling, number in zip(rooms, fillings, numbers, strict=True):
+        types = np.array(room.types)
+        jumps, shares = types[:, :2], types[:, 2]
+        mean = filling * (shares @ jumps)
+        total += number * (filling * (jumps.T * shares) @ jumps - np.outer(mean, mean))
+    return total
 
-    size: int
-    tail: float
-    """Bound on the probability that a count is at least `size`."""
 
-    @classmethod
-    def of(
-        cls, rooms: Sequence[Room], fillings: Sequence[float], numbers: Sequence[int], axis: int
-    ) -> Self:
-        """Return the grid of positive (0) or negative (1) reports in these numbers of rooms."""
-        jumps = [np.array([each[axis] for each in room.types]) for room in rooms]
-        shares = [np.array([each[2] for each in room.types]) for room in rooms]
-        parts = list(zip(numbers, fillings, jumps, shares, strict=True))
-        largest = max(1, *(int(jump.max()) for jump in jumps))
-        mean, square = (
-            sum(n * filling * float(share @ jump**power) for n, filling, jump, share in parts)
-            for power in (1, 2)
-        )
-        # Chernoff's bound [BLM13, Section 2.2]: each h gives one.
-        steps = np.geomspace(1e-3, 30, 60) / largest
-        log_moments = sum(
-            n * np.log1p(filling * (np.expm1(np.outer(steps, jump)) @ share))
-            for n, filling, jump, share in parts
-        )
-        size = math.ceil(mean + 8 * math.sqrt(square) + 10.5 * largest + 20)
-        while (beyond := math.exp(min(0.0, float((log_moments - steps * size).min())))) > _TAIL:
-            size = math.ceil(1.1 * size)
-        return cls(size=int(scipy.fft.next_fast_len(size, real=True)), tail=beyond)
+def _least_spread(covariance: NDArray[np.float64]) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Return two axes of determinant ±1 with small variances: a basis that Lagrange reduced."""
+    short, long = np.array([1, 0]), np.array([0, 1])
+    while True:
+        if long @ covariance @ long < short @ covariance @ short:
+            short, long = long, short
+        variance = short @ covariance @ short
+        if variance <= ROUNDING * np.trace(covariance):
+            break
+        times = round(float(short @ covariance @ long / variance))
+        if times == 0:
+            break
+        long = long - times * short
+    return (int(short[0]), int(short[1])), (int(long[0]), int(long[1]))
+
+
+def _window(
+    rooms: Sequence[Room], fillings: Sequence[float], numbers: Sequence[int], axis: tuple[int, int]
+) -> tuple[int, int]:
+    """
+    Return the first count of an axis, and the end, beyond which there is at most _TAIL each.
+
+    By Chernoff's bound [BLM13, Section 2.2] P(S ≥ x) ≤ exp(m(h) - h·x) for every h > 0, with
+    m(h) = log E[exp(h·S)], and likewise below.
+    """
+    log_tail, up, down = math.log(_TAIL), 0.0, 0.0
+    least = most = 0
+    jumps = [np.array([axis[0] * i + axis[1] * j for i, j, _ in room.types]) for room in rooms]
+    steps = _LOG_STEPS / max(1, *(int(np.abs(each).max()) for each in jumps))
+    for room, filling, number, jump in zip(rooms, fillings, numbers, jumps, strict=True):
+        shares = np.array([share for _, _, share in room.types])
+        up += number * np.log1p(filling * (np.expm1(np.outer(steps, jump)) @ shares))
+        down += number * np.log1p(filling * (np.expm1(np.outer(-steps, jump)) @ shares))
+        least += number * min(0, int(jump.min()))
+        most += number * max(0, int(jump.max()))
+    first = max(least, math.floor(float(((log_tail - down) / steps).max())))
+    end = min(most, math.ceil(float(((up - log_tail) / steps).min())))
+    return first, end + 1

@@ -4,8 +4,8 @@ Composition: the privacy loss of several releases about the same users.
 Each release has a curve δ(ε) of a pair of distributions that dominates it for all neighbouring data
 sets (`DeltaCurve`). Dominating pairs compose adaptively: the product's curve bounds the releases
 together, even if a later task was chosen after an earlier result [ZDW22]. Each pair's privacy loss
-distribution is put on a grid from its curve, pessimistically, by connecting the dots [DGKKM22];
-dp-accounting composes the grids by Fourier transform.
+distribution is put on a grid from its curve, pessimistically, by connecting the dots [DGKKM22], and
+the grids are composed by Fourier transform.
 
 Run by the analyzer (ledger), the user agent (claims) and the planner. Replace-one neighbours.
 """
@@ -16,11 +16,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import numpy as np
+import scipy
+from numpy.typing import NDArray
 
-from common.accounting.releases import PermanentRelease, Release
+from common.accounting.releases import PermanentRelease, Release, lasting_epsilon
 from common.errors import AccountingError
 from common.mechanisms.base import Vector
 from common.messages.guarantee import sum_upper
@@ -37,6 +39,10 @@ _STEPS: Final = 8
 """Grid points in a standard deviation of the loss; the grid adds at most 1/384 of the variance."""
 _DENSE_DEVIATIONS: Final = 4
 """Standard deviations beyond which grid points may be further apart."""
+_TAIL: Final = 1e-16
+"""Maximum probability of a loss beyond either end of a transform; charged to δ."""
+_LOG_STEPS: Final = np.geomspace(1e-4, 100, 60)
+"""Steps of Chernoff's bounds, for losses of at most one."""
 _MIN_CURVE_DELTA: Final = 1e-17
 """δ at which a curve ends; the rest counts as an infinite loss."""
 _CLAIM_STEPS: Final = 64
@@ -59,22 +65,22 @@ def composed_epsilon(releases: Sequence[Release], delta: float) -> float:
 
     There is at least one release; equal ones are composed faster. δ is at least MIN_COMPOSED_DELTA
     if there are several, or AccountingError is raised. The bound is at most the sum of their local
-    ε; infinite if nothing is certified. Cost: about a second for each distinct release, cached;
+    ε; infinite if nothing is certified. Releases that share permanent noise add `lasting_epsilon`,
+    which assumes that texts stay the same. Cost: about a second for each distinct release, cached;
     milliseconds for their composition.
     """
     if not releases:
         raise AccountingError("there is no release to compose")
     parts = (each.releases if isinstance(each, ComposedRelease) else (each,) for each in releases)
     releases = list(chain.from_iterable(parts))
+    lasting = [each for each in releases if isinstance(each, PermanentRelease)]
+    if lasting:
+        others = [each for each in releases if not isinstance(each, PermanentRelease)]
+        rest = composed_epsilon(others, delta) if others else 0.0
+        return sum_upper([lasting_epsilon(lasting), rest])
     if len(releases) == 1:
         return releases[0].epsilon(delta)
     _check_delta(delta)
-    lasting = [each.local_epsilon for each in releases if isinstance(each, PermanentRelease)]
-    if lasting:
-        # Rounds that share noise have no better bound than the sum of their ε.
-        others = [each for each in releases if not isinstance(each, PermanentRelease)]
-        rest = [composed_epsilon(others, delta)] if others else []
-        return sum_upper([*lasting, *rest])
     local = sum_upper(release.local_epsilon for release in releases)
     return min(local, _composed(_release_curves(releases), delta))
 
@@ -94,8 +100,7 @@ class ComposedRelease(Release):
         """Return an upper bound on δ at ε. Cost: about a second for each distinct release."""
         if epsilon >= self.local_epsilon:
             return 0.0
-        total = _total_loss(_release_curves(self.releases))
-        delta = float(total.get_delta_for_epsilon(epsilon))
+        delta = _total_loss(_release_curves(self.releases)).delta(epsilon)
         return min(1.0, delta * (1 + _DELTA_ERROR) + len(self.releases) * _TRANSFORM_ERROR)
 
     def epsilon(self, delta: float) -> float:
@@ -170,7 +175,8 @@ def _deviation(release: Release) -> float:
 
     For μ-Gaussian privacy δ(0), the total variation distance, is about μ / √(2π).
     """
-    return min(release.delta(0.0) * math.sqrt(2 * math.pi), release.local_epsilon)
+    total_variation = release.curve((0.0,))(0.0)
+    return min(total_variation * math.sqrt(2 * math.pi), release.local_epsilon)
 
 
 @lru_cache(maxsize=_CACHE_SIZE)
@@ -210,34 +216,89 @@ def _composed(curves: Sequence[tuple[_GridCurve, int]], delta: float) -> float:
     if max(curve.deltas[-1] for curve, _ in curves) >= delta:
         return math.inf  # some loss is infinite with at least that probability
     error = delta * _DELTA_ERROR + sum(count for _, count in curves) * _TRANSFORM_ERROR
-    return float(_total_loss(curves).get_epsilon_for_delta(delta - error))
+    return _total_loss(curves).epsilon(delta - error)
 
 
-def _total_loss(curves: Sequence[tuple[_GridCurve, int]]) -> Any:  # noqa: ANN401  # see `_loss`
-    """Return the privacy loss distribution of all curves together."""
-    step = min(curve.step for curve, _ in curves)
-    total: Any = None
-    for curve, count in curves:
-        loss = _loss(curve, step)
-        loss = loss.self_compose(count) if count > 1 else loss
-        total = loss if total is None else total.compose(loss)
-    return total
+@dataclass(frozen=True, slots=True)
+class _TotalLoss:
+    """A privacy loss at multiples of a step: the `first` and those that follow."""
+
+    step: float
+    first: int
+    masses: Vector
+    rest: float
+    """Probability of an infinite loss, and of any outside the masses."""
+
+    @property
+    def _losses(self) -> Vector:
+        return (self.first + np.arange(len(self.masses))) * self.step
+
+    def delta(self, epsilon: float) -> float:
+        """Return δ(ε) = E[(1 - e^(ε - loss))_+]."""
+        return self.rest + float(self.masses @ -np.expm1(np.minimum(epsilon - self._losses, 0.0)))
+
+    def epsilon(self, delta: float) -> float:
+        """Return the least ε of at least 0 with δ(ε) ≤ delta; infinite if there is none."""
+        if self.rest > delta:
+            return math.inf
+        if self.delta(0.0) <= delta:
+            return 0.0
+        # Between two losses δ(ε) = above - e^ε·weight, sums over the losses beyond.
+        losses = self._losses[-self.first :] if self.first < 0 else self._losses
+        masses = self.masses[len(self.masses) - len(losses) :]
+        above = self.rest + np.cumsum(masses[::-1])[::-1]
+        weight = np.cumsum((masses * np.exp(-losses))[::-1])[::-1]
+        at = int(np.argmax(above - np.exp(losses) * weight <= delta))
+        return max(0.0, math.log((above[at] - delta) / weight[at]))
 
 
-def _loss(curve: _GridCurve, step: float) -> Any:  # noqa: ANN401  # the library has no types
+def _total_loss(curves: Sequence[tuple[_GridCurve, int]]) -> _TotalLoss:
     """
-    Return the privacy loss distribution whose curve connects the dots [DGKKM22].
+    Return the privacy loss of all curves together, by one Fourier transform.
+
+    A transform at W frequencies gives a distribution modulo W. W covers all but _TAIL of the loss
+    on either side, by Chernoff's bound [BLM13, Section 2.2].
+    """
+    step = min(curve.step for curve, _ in curves)
+    losses = [(*_loss(curve, step), count) for curve, count in curves]
+    if not all(masses.any() for _, masses, _ in losses):
+        return _TotalLoss(step, 0, np.zeros(1), 1.0)
+    largest = max(int(np.abs(multiples).max()) for multiples, _, _ in losses)
+    steps = _LOG_STEPS / largest
+    ends = []
+    for sign in (-1, 1):
+        log_moment = sum(
+            count * np.log(np.exp(sign * np.outer(steps, multiples)) @ masses)
+            for multiples, masses, count in losses
+        )
+        reach = sum(count * int((sign * multiples).max()) for multiples, _, count in losses)
+        ends.append(sign * min(reach, math.ceil(((log_moment - math.log(_TAIL)) / steps).min())))
+    first, last = ends
+    size = scipy.fft.next_fast_len(last - first + 1, real=True)
+    total, finite = np.ones(size // 2 + 1, dtype=np.complex128), 1.0
+    for multiples, masses, count in losses:
+        total *= scipy.fft.rfft(np.bincount(multiples % size, masses, size)) ** count
+        finite *= float(masses.sum()) ** count
+    found = np.roll(scipy.fft.irfft(total, size), -(first % size))
+    rest = max(0.0, 1 - finite) + 2 * _TAIL
+    return _TotalLoss(step, first, np.maximum(found, 0.0), rest)
+
+
+def _loss(curve: _GridCurve, step: float) -> tuple[NDArray[np.int64], Vector]:
+    """
+    Return the finite losses whose curve connects the dots [DGKKM22], and their probabilities.
 
     The pair (P, Q) is symmetric: δ(-ε) = Σ(P - e^-ε·Q)_+ = 1 - e^-ε + e^-ε·Σ(Q - e^ε·P)_+, where
-    the last sum is δ(ε).
+    the last sum is δ(ε). Between two dots the curve is a - b·e^ε: each loss gets the change of
+    slope there, and an infinite one the last dot's δ.
     """
-    factor = round(curve.step / step)
     above: Vector = np.array(curve.deltas)
     epsilons = np.array(curve.multiples) * curve.step
     below = -np.expm1(-epsilons[:0:-1]) + np.exp(-epsilons[:0:-1]) * above[:0:-1]
-    multiples = np.array(curve.multiples, dtype=int) * factor
-    support = np.concatenate([-multiples[:0:-1], multiples])
     deltas = np.minimum.accumulate(np.concatenate([below, above]))
-    from dp_accounting.pld import pld_pmf  # noqa: PLC0415  # takes a second to load
-
-    return pld_pmf.create_pmf_pessimistic_connect_dots(step, support, deltas).to_dense_pmf()
+    multiples = np.array(curve.multiples, dtype=np.int64) * round(curve.step / step)
+    support = np.concatenate([-multiples[:0:-1], multiples])
+    gaps, falls = np.diff(support) * step, np.diff(deltas)
+    masses = np.concatenate([[1 - deltas[0]], falls / np.expm1(-gaps)])
+    masses[:-1] += falls / np.expm1(gaps)
+    return support, np.maximum(masses, 0.0)

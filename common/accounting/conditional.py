@@ -20,6 +20,8 @@ from typing import Final
 import numpy as np
 
 from common.accounting.binomial import RELATIVE_ERROR, interval_masses, stop_loss, tails
+from common.accounting.clones import shortfall
+from common.accounting.count_distributions import ROUNDING
 from common.mechanisms.base import Vector
 from common.mechanisms.reduction import MatchCountReduction
 
@@ -207,6 +209,32 @@ class ConditionalDelta:
         rows = expected.reshape(self._row_weights.shape)
         delta: Vector = self._scale * (self._row_weights * rows).sum(axis=1)
         return delta
+
+
+class TwoAnswersDelta:
+    """
+    Upper bounds on δ(ε | M) for an array of blanket sizes M, if all messages name x or x'.
+
+    Then H_x = M - H_x', and the excess is (1 + e^ε)·E[(u - H_x')_+] with
+    u = (M - (e^ε - 1)·M·q/(p-q)) / (1 + e^ε), in closed form.
+    """
+
+    def __init__(self, reduction: MatchCountReduction, sizes: Vector) -> None:
+        """Take values of M, at least 1, shape (m,); the reduction has l = 2 and collision 0."""
+        self._sizes = sizes
+        self._share = reduction.blanket / (2 * reduction.signal)
+        self._signal = reduction.signal
+
+    def __call__(self, epsilon: float) -> Vector:
+        """Return an upper bound on δ(ε | M) for each M, shape (m,)."""
+        growth = np.expm1(epsilon)
+        # u is a difference: its error is some roundings of the larger term.
+        share = (1 - growth * self._share + 8 * ROUNDING * (1 + growth * self._share)) / (
+            2 + growth
+        )
+        expected = shortfall(self._sizes, self._sizes * min(share, 1.0))
+        delta: Vector = 2 * self._signal * (2 + growth) / self._sizes * expected
+        return delta * (1 + RELATIVE_ERROR)
 
 
 def grid_for(

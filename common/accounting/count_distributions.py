@@ -47,7 +47,7 @@ class Binomial:
 
     def probabilities(self, outcome: Vector) -> Vector:
         """Return P(X = outcome)."""
-        return scipy.stats.binom.pmf(outcome, self.trials, self.chance)
+        return binomial.probabilities(outcome, np.asarray(float(self.trials)), self.chance)
 
     def thinned(self, share: float) -> "Binomial":
         """Return the distribution after each unit is kept with probability `share`."""

@@ -65,16 +65,16 @@ _MAX_WORK: Final = 3 * 10**9
 _ALL_CELLS: Final = 6 * 10**6
 """Maximum number of cells of all lattices, which limits the bins of K."""
 _MAX_BINS: Final = 10
-_MIN_CELL: Final = 1e-25
-"""Minimum mass of a cell; smaller ones are dropped and charged to δ in full."""
+_BLOCK: Final = 2**16
+"""Cells that are summed at a time."""
 _GEOMETRIC_ERROR: Final = 1e-13
 """Relative margin, above the error of two powers e^x with x > -60."""
 _SUM_MARGIN: Final = 1 + 1e-8
 """Factor that covers the relative error of summing up to _ALL_CELLS positive numbers."""
 _LOW_RATIO_PROBABILITY: Final = 1e-6
 """Maximum probability that u is lower than assumed, for each of two causes."""
-_CACHE_SIZE: Final = 2
-"""Cached lattices, of up to tens of megabytes each."""
+_CACHE_SIZE: Final = 1
+"""Cached lattices, of up to fifty megabytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,17 +146,17 @@ class HybridRelease:
 
 
 class _Lattice:
-    """The cells of all K with their A, B and C, and the mass charged to δ in full."""
+    """The distributions J of all K, and the mass charged to δ in full."""
 
     def __init__(
         self,
         reduction: MatchCountReduction,
-        cells: Sequence[Vector],
+        joints: Sequence[tuple[float, float, Vector]],
         certain: float,
         ratio: tuple[float, float],
     ) -> None:
         """
-        Join the cells of each K with A > B, weighted by its probability: A, B and C, (3, cells).
+        Take each K's probability, the relative error of its J, and J itself, shape (z, z').
 
         `certain` is the mass that was cut off, rounded up, and charged to δ; `ratio` a low value of
         u, and the probability that u is lower.
@@ -165,7 +165,7 @@ class _Lattice:
         self._p = self._q + reduction.signal
         self._local_epsilon = reduction.local_epsilon
         self._certain = certain
-        self._a, self._b, self._c = np.concatenate(cells, axis=1)
+        self._joints = joints
         self._others = (reduction.answers - 2) * self._q
         self._ratio, self._rare = ratio
 
@@ -178,13 +178,35 @@ class _Lattice:
         s = self._p - growth * self._q + 8 * ROUNDING * self._p
         t = (growth * self._p - self._q) * (1 - 4 * ROUNDING)
         w = math.expm1(min(epsilon, MAX_EPSILON)) * self._others * (1 - 8 * ROUNDING)
-        excess = s * self._a
-        excess -= t * self._b
         # With probability `rare` u is taken as 0.
-        rare = float(np.maximum(excess, 0).sum()) * self._rare
-        excess -= w * self._ratio * self._c
-        np.maximum(excess, 0, out=excess)
-        return min(1.0, self._certain + (rare + float(excess.sum())) * _SUM_MARGIN)
+        weights = (s, t, w * self._ratio)
+        total = sum(
+            mass * (sums := _excesses(joint, error, weights))[0] + self._rare * mass * sums[1]
+            for mass, error, joint in self._joints
+        )
+        return min(1.0, self._certain + total * _SUM_MARGIN)
+
+
+def _excesses(
+    joint: Vector, error: float, weights: tuple[float, float, float]
+) -> tuple[float, float]:
+    """
+    Return the sum over all cells of (s·A - t·B - v·C)_+ for weights s, t and v, and for v = 0.
+
+    A is J, B is J shifted up and back, C is J shifted up. A is rounded up, B and C are rounded
+    down. Cost: a pass over the cells, a few rows at a time to save memory.
+    """
+    s, t, v = weights
+    plain = whole = 0.0
+    rows = max(1, _BLOCK // joint.shape[1])
+    for first in range(0, len(joint), rows):
+        excess = (s * (1 + error)) * joint[first : first + rows]
+        above = joint[first + 1 : first + 1 + rows]
+        excess[: len(above), 1:] -= (t * (1 - error)) * above[:, :-1]
+        plain += float(np.maximum(excess, 0).sum())
+        excess[: len(above)] -= (v * (1 - error)) * above
+        whole += float(np.maximum(excess, 0).sum())
+    return whole, plain
 
 
 @lru_cache(maxsize=_CACHE_SIZE)
@@ -201,13 +223,14 @@ def _lattice(reduction: MatchCountReduction, others: int, spec: ShufflerSpec) ->
     number = max(2, min(_MAX_BINS, int(_ALL_CELLS / _cells(high, len(noise)))))
     bins = Bins(np.unique(np.floor(np.linspace(low, high, number))))
     masses, missed = bins.masses(on_both)
-    certain, cells = missed, []
+    certain, joints = missed, []
     for edge, mass in zip(bins.edges, masses, strict=True):
         coins = BinomialWindow.of(Binomial(int(edge), 0.5), _TAIL)
-        kept, dropped = _cells_of(_joint(coins.masses, noise), len(coins.masses))
-        cells.append(float(mass) * kept)
-        certain += float(mass) * (coins.below + coins.above + 2 * lost + dropped)
-    return _Lattice(reduction, cells, certain, _low_ratio(spec, round(reduction.answers) - 2))
+        # 2.5 roundings for each step of the coins from the mode, and half a rounding a product.
+        error = (4 * len(coins.masses) + 64) * ROUNDING + _GEOMETRIC_ERROR
+        joints.append((float(mass), error, _joint(coins.masses, noise)))
+        certain += float(mass) * (coins.below + coins.above + 2 * lost)
+    return _Lattice(reduction, joints, certain, _low_ratio(spec, round(reduction.answers) - 2))
 
 
 def _noise(spec: ShufflerSpec) -> tuple[Vector, float]:
@@ -248,26 +271,6 @@ def _joint(coins: Vector, noise: Vector) -> Vector:
     with_z, with_other = windows[:, ::-1] * coins, windows
     joint: Vector = with_z @ with_other.T
     return joint
-
-
-def _cells_of(joint: Vector, coins: int) -> tuple[Vector, float]:
-    """
-    Return A, B and C where A > B, shape (3, cells), and the total A of cells too small to keep.
-
-    A is rounded up, B and C are rounded down.
-    Relative errors: 2.5 roundings for each step of the coins from the mode, and half a rounding for
-    each product in a sum.
-    """
-    error = (4 * coins + 64) * ROUNDING + _GEOMETRIC_ERROR
-    a, b, c = joint, np.zeros_like(joint), np.zeros_like(joint)
-    b[:-1, 1:] = joint[1:, :-1]
-    c[:-1] = joint[1:]
-    larger = a > b * (1 - 4 * error)
-    small = larger & (a < _MIN_CELL)
-    dropped = float(a[small].sum()) * _SUM_MARGIN
-    larger ^= small
-    rounded = [a[larger] * (1 + error), b[larger] * (1 - error), c[larger] * (1 - error)]
-    return np.array(rounded), dropped
 
 
 def _low_ratio(spec: ShufflerSpec, items: int) -> tuple[float, float]:

@@ -7,7 +7,8 @@ which other rounds may share.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -18,6 +19,7 @@ from common.accounting.anonymity_set import AnonymitySet
 from common.accounting.clones import CloneReduction
 from common.accounting.epsilon_search import gaussian_epsilon, least_epsilon
 from common.mechanisms.reduction import MatchCountReduction
+from common.messages.guarantee import rounded_up, sum_upper
 
 
 class Release(Protocol):
@@ -136,11 +138,51 @@ class PermanentRelease(LocalRelease):
     """
     A release of reports that share permanent noise with other rounds: pure ε only.
 
-    `composition` adds up the ε of such rounds, which is a bound although they share noise: if the
-    instantaneous responses on a bit have joint odds e^x, permanent replacement with probability f
-    leaves e^g(x): g(x) = 2·atanh((1-f)·tanh(x/2)) is concave, g(0) = 0, so g(x+y) ≤ g(x) + g(y).
+    All figures assume that a person's text stays the same. Then all reports of a scope follow from
+    one permanent response, and cost at most its ε∞ together. They also cost at most the sum of
+    their ε: if the instantaneous responses on a bit have joint odds e^x, permanent replacement with
+    probability f leaves e^g(x): g(x) = 2·atanh((1-f)·tanh(x/2)) is concave, g(0) = 0, so
+    g(x+y) ≤ g(x) + g(y). Proof: docs/theory/accounting.md.
     """
+
+    scope: bytes = b""
+    """`Task.permanent_scope`: the rounds that share noise."""
+    permanent_epsilon: float = math.inf
+    """ε∞, the local ε of any number of reports on one text."""
 
     def delta(self, epsilon: float) -> float:
         """Return (1 - e^(ε-ε0))_+, the largest δ of any pair with a loss of at most ε0."""
         return -math.expm1(min(0.0, epsilon - self.local_epsilon))
+
+
+def lasting_epsilon(releases: Iterable[PermanentRelease]) -> float:
+    """
+    Return an upper bound on the local ε of releases of lasting questions together.
+
+    A scope costs the sum of its ε or, if less, ε∞. Scopes have independent noise, so they add up.
+    """
+    return sum_upper(min(total, most) for total, most, _ in _scopes(releases))
+
+
+def lasting_basis(releases: Iterable[PermanentRelease]) -> str:
+    """Say which of the two each scope costs, and why; empty without releases."""
+    texts = []
+    for total, most, n_answers in _scopes(releases):
+        summed, together = rounded_up(total), rounded_up(most)
+        why = f"{together}, if each person's text stays the same; their sum is {summed}"
+        if math.isinf(most):
+            why = f"{summed}, their sum, since the text has changed: that may be visible"
+        elif total <= most:
+            why = f"{summed}, their sum, below the {together} of any number of the same answers"
+        texts.append(f"Answers to a lasting question: {n_answers:,}, which cost epsilon {why}.")
+    return " ".join(texts)
+
+
+def _scopes(releases: Iterable[PermanentRelease]) -> Iterator[tuple[float, float, int]]:
+    """Yield the sum of each scope's ε, its ε∞, and its number of releases."""
+    scopes = defaultdict[bytes, list[PermanentRelease]](list)
+    for release in releases:
+        scopes[release.scope].append(release)
+    for each in scopes.values():
+        total = sum_upper(release.local_epsilon for release in each)
+        yield total, each[0].permanent_epsilon, len(each)

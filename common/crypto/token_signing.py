@@ -1,10 +1,11 @@
 """
 The issuer's half of blind signatures: the private key and its operation [RFC9474, Section 4.3].
 
-`cryptography` has no RSA operation without padding, so GMP's `mpz_powm_sec` raises to the private
-exponents; its time and memory accesses depend only on the operands' sizes. The rest of GMP has no
-such promise. It works on values multiplied by a fresh secret power, which no caller can choose or
-know. Only the issuer imports this module, and with it gmpy2.
+OpenSSL's libcrypto raises to the private exponent. Where it is missing, GMP's `mpz_powm_sec` does,
+whose time and memory accesses depend only on the operands' sizes. The rest of GMP has no such
+promise. It works on values multiplied by a fresh secret power, which no caller can choose or know.
+Each result is verified by the public exponent before it leaves. Only the issuer imports this
+module, and with it gmpy2.
 """
 
 import secrets
@@ -26,6 +27,7 @@ from gmpy2 import invert, powmod, powmod_sec
 
 from common.crypto.blind_signatures import draw_blind
 from common.crypto.hpke import fingerprint
+from common.crypto.openssl_rsa import OpenSslKey
 from common.crypto.privacy_tokens import TokenKey
 from common.errors import ProofError, WireError
 
@@ -33,36 +35,48 @@ _BITS: Final = 2048
 _EXPONENT: Final = 65537
 
 
-def blind_sign(private: RSAPrivateNumbers, blinded: bytes) -> bytes:
+def blind_sign(
+    private: RSAPrivateNumbers, blinded: bytes, openssl: OpenSslKey | None = None
+) -> bytes:
     """
     Sign a blinded message with a key of any size [RFC9474, Section 4.3]. Run by the issuer.
+
+    `openssl` is the same key in libcrypto; without it, or if it refuses, GMP signs.
 
     Raises:
         WireError: The blinded message has another length, or is not below the modulus.
         ProofError: The result is wrong because the processor or memory failed. It stays secret, as
             one result with a fault in one prime reveals the key.
 
-    Cost: 1 ms for 2,048 bits.
+    Cost: 0.3 ms for 2,048 bits; 1.2 ms without libcrypto.
     """
     n, e = private.public_numbers.n, private.public_numbers.e
     length, message = (n.bit_length() + 7) // 8, int.from_bytes(blinded)
     if len(blinded) != length or message >= n:
         raise WireError(f"a blinded message must have {length} bytes and be below the modulus")
+    signature = None if openssl is None else openssl.power(blinded)
+    if signature is None:
+        signature = _power_by_gmp(private, message).to_bytes(length)
+    if powmod(int.from_bytes(signature), e, n) != message:
+        raise ProofError("the private operation gave a wrong signature: this machine is faulty")
+    return signature
+
+
+def _power_by_gmp(private: RSAPrivateNumbers, message: int) -> int:
+    """Raise to the private exponent by the Chinese remainder theorem, behind a random mask."""
+    n = private.public_numbers.n
     mask = draw_blind(n, secrets.token_bytes)
-    masked = message * powmod(mask, e, n) % n
+    masked = message * powmod(mask, private.public_numbers.e, n) % n
     at_p = powmod_sec(masked, private.dmp1, private.p)
     at_q = powmod_sec(masked, private.dmq1, private.q)
     combined = at_q + private.q * ((at_p - at_q) * private.iqmp % private.p)
-    signature = combined * invert(mask, n) % n
-    if powmod(signature, e, n) != message:
-        raise ProofError("the private operation gave a wrong signature: this machine is faulty")
-    return int(signature).to_bytes(length)
+    return int(combined * invert(mask, n) % n)
 
 
 class TokenSigningKey:
     """The private half of a task's token key; hidden in repr."""
 
-    __slots__ = ("_numbers", "_public")
+    __slots__ = ("_numbers", "_openssl", "_public")
 
     def __init__(self, raw: bytes) -> None:
         try:
@@ -73,6 +87,7 @@ class TokenSigningKey:
             raise WireError("a token key must be an RSA key")
         self._public = TokenKey.of(key.public_key())
         self._numbers = key.private_numbers()
+        self._openssl = OpenSslKey(raw)
 
     @staticmethod
     def generate() -> bytes:
@@ -86,7 +101,7 @@ class TokenSigningKey:
 
     def blind_sign(self, blinded: bytes) -> bytes:
         """Sign a blinded token; see the function `blind_sign`."""
-        return blind_sign(self._numbers, blinded)
+        return blind_sign(self._numbers, blinded, self._openssl)
 
     def __repr__(self) -> str:
         return f"TokenSigningKey(of {fingerprint(self._public.der)})"

@@ -12,13 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import TaskError
+from common.mechanisms.arguments import CheckedArguments
 from common.mechanisms.reduction import MatchCountReduction
 from common.mechanisms.weights import ResponseWeights
 from common.task.specs import MAX_WEIGHT_SUM
 
 
 @dataclass(frozen=True)
-class BandResponse:
+class BandResponse(CheckedArguments):
     """
     Report a place inside or outside the item's band: the places v .. v+2b for item v.
 

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import TaskError, ValueRangeError
+from common.mechanisms.arguments import checked_array
 from common.mechanisms.reduction import MatchCountReduction, Reduction
 from common.mechanisms.weights import ResponseWeights
 from common.protocols import MechanismName
@@ -177,11 +178,17 @@ class Mechanism(Randomizer, Protocol):
         """
 
 
-def check_values(values: NDArray[np.int64], domain_size: int) -> None:
-    """Check that all values lie in the domain, or raise ValueRangeError without quoting them."""
-    if values.size:
-        check_value(int(values.min()), domain_size)
-        check_value(int(values.max()), domain_size)
+def check_values(values: Any, domain_size: int) -> NDArray[np.int64]:  # noqa: ANN401  # a list too
+    """
+    Return items as an array; raise ValueRangeError if one is outside the domain, without it.
+
+    Raises TypeError unless they are whole numbers.
+    """
+    items = checked_array(values, "iu", "whole numbers")
+    if items.size:
+        check_value(int(items.min()), domain_size)
+        check_value(int(items.max()), domain_size)
+    return items.astype(np.int64, copy=False)
 
 
 def check_value(value: int, domain_size: int) -> None:

@@ -117,7 +117,7 @@ class Hierarchy(OddsOfWeights):
     def randomize(self, values: NDArray[np.int64], rng: np.random.Generator) -> Reports:
         """Return the cell of every level for each value, user by user. Run by the user agent."""
         del rng
-        check_values(values, self.domain_size)
+        values = check_values(values, self.domain_size)
         return plain_reports((self._paths(values).T + self._offsets[:-1]).ravel())
 
     def level_dummies(self, counts: Sequence[int], rng: np.random.Generator) -> Reports:

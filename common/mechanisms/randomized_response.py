@@ -82,7 +82,7 @@ class Grr(OddsOfWeights, SupportCounting):
 
     def randomize(self, values: NDArray[np.int64], rng: np.random.Generator) -> Reports:
         """Return one item for each value, field item (uint32). Run by the user agent."""
-        check_values(values, self.domain_size)
+        values = check_values(values, self.domain_size)
         return plain_reports(self.weights.respond(values, self.domain_size, rng))
 
     def dummies(self, count: int, rng: np.random.Generator) -> Reports:

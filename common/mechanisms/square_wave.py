@@ -196,7 +196,7 @@ class SquareWave(OddsOfWeights, BandResponse):
 
     def randomize(self, values: NDArray[np.int64], rng: np.random.Generator) -> Reports:
         """Return a place below d+2b for each value, field item (uint32). Run by the user agent."""
-        check_values(values, self.domain_size)
+        values = check_values(values, self.domain_size)
         return plain_reports(self.respond(values, rng))
 
     def dummies(self, count: int, rng: np.random.Generator) -> Reports:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from common.mechanisms.arguments import CheckedArguments
 from common.mechanisms.base import Counts, Mixture, Vector
 
 Real = float | Vector
@@ -25,7 +26,7 @@ class Support:
     q_dummy: float
 
 
-class SupportCounting:
+class SupportCounting(CheckedArguments):
     """Base class of mechanisms whose estimator counts the reports that support each item."""
 
     @property

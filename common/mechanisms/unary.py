@@ -113,7 +113,7 @@ class UnaryEncoding(SupportCounting):
 
     def randomize(self, values: NDArray[np.int64], rng: np.random.Generator) -> Reports:
         """Toss a coin for each bit. Run by the user agent. Cost: memory for 4 million bits."""
-        check_values(values, self.domain_size)
+        values = check_values(values, self.domain_size)
         reports = np.empty(len(values), dtype=self.report_dtype)
         for part in batches(len(values), self.domain_size):
             own = values[part]

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import TaskError
+from common.mechanisms.arguments import CheckedArguments
 from common.task.specs import MAX_WEIGHT_SUM, MechanismSpec
 from common.task.task import check_local_epsilon
 
@@ -57,7 +58,7 @@ class ResponseWeights:
 
         Raises TaskError if local_epsilon is neither above 2^-32 and at most 20, nor infinite.
         """
-        check_local_epsilon(local_epsilon)
+        local_epsilon = check_local_epsilon(local_epsilon)
         if math.isinf(local_epsilon):
             return cls(true=1, other=0)
         true = int(_ROUND_DOWN.multiply(_promise(local_epsilon), _OTHER_WEIGHT))
@@ -110,7 +111,7 @@ class ResponseWeights:
         return np.where(draw < self.true, truth, other + (other >= truth))
 
 
-class OddsOfWeights:
+class OddsOfWeights(CheckedArguments):
     """Base class of mechanisms whose local ε is ln(true / other); each subclass explains why."""
 
     weights: ResponseWeights

@@ -5,7 +5,8 @@ The envelope's plaintext is submission id ‖ sealed reports, in fixed-length bi
 buffer inside a ciphertext would leak its content by its length.
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -15,7 +16,16 @@ from numpy.typing import NDArray
 
 from common.errors import ValueRangeError, WireError
 from common.protocols import Kind
+from common.task.specs import normalize
 from common.task.task import SUBMISSION_ID_BYTES, Task, listed
+
+MAX_VALUE_CHARACTERS: Final = 1 << 20
+LISTED_LABELS: Final = 20
+"""Maximum number of labels or groups that an error lists."""
+_ITEM_DIGITS: Final = 20
+"""Digits of 2^64 - 1, the largest number on the wire."""
+_PAIR: Final = re.compile(r"(.*?):([^:,]*)(?:,|\Z)", re.DOTALL)
+_PAIRS_RULE: Final = "a value is comma-separated pairs of key and number, such as 3:0.5, 17:1"
 
 Value = int | str | float | tuple[float, ...] | Mapping[int, float]
 """An item; a text; a number; several numbers; or a number for each key that the person owns."""
@@ -51,6 +61,62 @@ def parse_number(text: str, rule: str) -> float:
     except ValueError:
         pass
     raise ValueRangeError(rule)
+
+
+def parse_numbers(
+    text: str, rule: str = "a value is a comma-separated list of numbers, such as 1, 2.5"
+) -> tuple[float, ...]:
+    """Parse comma-separated numbers; raise ValueRangeError(rule) if one is not a number."""
+    return tuple(parse_number(part, rule) for part in text.split(","))
+
+
+def label_numbers(labels: Sequence[str]) -> dict[str, int]:
+    """Return every label's item, by the label as devices compare it with an answer."""
+    return {normalize(label.strip()): item for item, label in enumerate(labels)}
+
+
+def parse_item(text: str, labels: Mapping[str, int], size: int, noun: str = "value") -> int:
+    """
+    Parse an item's label or number; with labels, a number needs a # before it, as in #2.
+
+    Otherwise 2 would be the third of the labels 10, 20 and 30. The number may exceed the domain.
+    Raises ValueRangeError, without the text.
+    """
+    text = normalize(text.strip())
+    if text in labels:
+        return labels[text]
+    digits = text.removeprefix("#")
+    explicit = digits != text or not labels
+    if explicit and digits.isascii() and digits.isdecimal() and len(digits) <= _ITEM_DIGITS:
+        return int(digits)
+    rule = f"a number from 0 to {size - 1}"
+    if labels:
+        few = len(labels) <= LISTED_LABELS
+        known = ", ".join(labels) if few else f"the task's {len(labels):,} labels"
+        rule = f"one of {known}, or # and a number, from #0 to #{size - 1}"
+    raise ValueRangeError(f"a {noun} must be {rule}")
+
+
+def parse_pairs(text: str, labels: Mapping[str, int], size: int) -> dict[int, float]:
+    """
+    Parse pairs of a key, as `parse_item` does, and a number; an empty text owns no key.
+
+    A label may contain commas and colons. Raises ValueRangeError, without the text.
+    """
+    pairs: dict[int, float] = {}
+    at = 0 if text.strip() else len(text)
+    while at < len(text):
+        found = _PAIR.match(text, at)
+        if found is None:
+            raise ValueRangeError(_PAIRS_RULE)
+        key = parse_item(found[1], labels, size, "key")
+        if key >= size:
+            raise ValueRangeError(f"a key must lie between 0 and {size - 1}")
+        if key in pairs:
+            raise ValueRangeError("a key appears twice; each key may appear once")
+        pairs[key] = parse_number(found[2], _PAIRS_RULE)
+        at = found.end()
+    return pairs
 
 
 class Outcome(StrEnum):

@@ -115,7 +115,7 @@ class CallKind(Enum):
     )
     """Requests for a task, which may have 2 MiB."""
     BULK = Limits(calls=128, peer_calls=4, read_seconds=60, seconds=300, reads=32, peer_reads=4)
-    """Many users' submissions, up to 4 MiB per call."""
+    """Many users' submissions or messages, up to 4 MiB per call."""
     DELIVERY = Limits(calls=4, peer_calls=4, read_seconds=3600, seconds=3600)
     """The delivery of a batch, whose parts are read in chunks."""
     ANALYZER_OPERATION = Limits(calls=16, peer_calls=8, read_seconds=10, seconds=600)
@@ -185,6 +185,7 @@ CALLS: Final[Mapping[str, Call]] = MappingProxyType(
             Caller.TOKEN_HOLDER, CallKind.SHUFFLER_OPERATION
         ),
         "/shuffledp.v1.Issuer/IssueToken": Call(Caller.ANYONE, CallKind.SHORT),
+        "/shuffledp.v1.Issuer/IssueTokens": Call(Caller.ANYONE, CallKind.BULK),
         "/shuffledp.v1.Jobs/GetJob": Call(Caller.WORKER, CallKind.JOB),
         "/grpc.health.v1.Health/Check": Call(Caller.ANYONE, CallKind.HEALTH),
         _REFLECTION: Call(Caller.ANYONE, CallKind.REFLECTION),

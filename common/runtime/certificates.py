@@ -6,6 +6,7 @@ A certificate names a party, not a host: a caller checks which party its peer is
 
 import datetime
 import ipaddress
+import os
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -173,6 +174,18 @@ class Authority:
         return cls(_saved(folder, stem, certificate, key), key)
 
     @classmethod
+    def make_missing(cls, folder: Path, name: str, now: float, stem: str = AUTHORITY) -> None:
+        """Create a missing authority; raise SettingsError if half of one is there."""
+        there = [os.path.lexists(folder / f"{stem}.{half}") for half in ("pem", "key")]
+        if not any(there):
+            cls.make(folder, name, now, stem)
+        elif not all(there):
+            raise SettingsError(
+                f"{folder} has only one of {stem}.pem and {stem}.key: put the other back from a "
+                "backup or, for a new authority, which all must trust, remove it"
+            )
+
+    @classmethod
     def read(cls, folder: Path, stem: str = AUTHORITY) -> Self:
         """Read the files of `make`; raise SettingsError if one is missing or damaged."""
         certificate = Certificate.read(folder / f"{stem}.pem")
@@ -200,10 +213,15 @@ class Authority:
         if earlier, with the authority. Earlier certificates stay valid.
 
         Raises:
-            SettingsError: A host is invalid or has a party's name, or the authority has expired.
+            SettingsError: A host is invalid or has the name of a party or role, in any case and
+                with or without a final dot; or the authority has expired.
         """
-        if {host.casefold() for host in hosts} & set(NAMED):
-            raise SettingsError(f"a host must not have a party's name: {', '.join(NAMED)}")
+        hosts = [host.rstrip(".") for host in hosts]  # as TLS compares names
+        taken = {*NAMED, FRONT_END, *INTERNAL_ROLES}
+        if {host.casefold() for host in hosts} & taken:
+            raise SettingsError(
+                f"a host must not have a party's name or a role's: {', '.join(sorted(taken))}"
+            )
         key = ec.generate_private_key(ec.SECP256R1())
         names = dict.fromkeys((*_names_of(party), *_LOOPBACK, *hosts))
         usages = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
@@ -288,6 +306,9 @@ def _builder(
 def _saved(
     folder: Path, name: str, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey
 ) -> Certificate:
+    for path in (folder / f"{name}.key", folder / f"{name}.pem"):
+        if path.is_symlink():
+            raise SettingsError(f"{path} is a link to a file that others wrote: remove the link")
     private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     atomic_write(folder / f"{name}.key", private, _SECRET_FILE)
     atomic_write(folder / f"{name}.pem", certificate.public_bytes(Encoding.PEM), _PUBLIC_FILE)

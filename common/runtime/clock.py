@@ -1,7 +1,13 @@
 """The clock interface, the system's clock, and the pauses between retries."""
 
+import math
 import time
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import Final, Protocol
+
+_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
 class Clock(Protocol):
@@ -14,6 +20,22 @@ class Clock(Protocol):
         """Return the monotonic seconds since an arbitrary moment, for durations."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """One reading of a machine's two clocks."""
+
+    wall: float
+    """Seconds since 1970 UTC, by the wall clock, which can be set."""
+    since_boot: float
+    """Seconds since the boot, suspended ones included, by a clock that nobody can set."""
+    boot: str
+    """Random name of this boot of the machine; empty if a sandbox hides it."""
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.wall) and math.isfinite(self.since_boot)):
+            raise ValueError("the times of a reading must be finite")
+
+
 class SystemClock:
     """The machine's clock; created in server.py and in deploy/ only."""
 
@@ -24,6 +46,19 @@ class SystemClock:
     def elapsed(self) -> float:
         """Return the monotonic seconds since an arbitrary moment."""
         return time.monotonic()
+
+    def reading(self) -> Reading:
+        """Read the wall clock, and the clock that counts from the boot."""
+        since_boot = time.clock_gettime(time.CLOCK_BOOTTIME)
+        return Reading(wall=time.time(), since_boot=since_boot, boot=_boot_id())
+
+
+@cache
+def _boot_id() -> str:
+    try:
+        return _BOOT_ID.read_text(encoding="ascii").strip()
+    except OSError:  # hidden by a sandbox
+        return ""
 
 
 _MIN_PAUSE: Final = 1.0

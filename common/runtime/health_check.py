@@ -35,7 +35,7 @@ async def check(settings: ServiceSettings, party: str) -> None:
     """
     file = settings.state_directory / "address"
     try:
-        address = file.read_text(encoding="ascii").strip()  # 0.0.0.0 and [::] reach this machine
+        address = file.read_text(encoding="utf-8").strip()  # 0.0.0.0 and [::] reach this machine
     except (OSError, UnicodeDecodeError) as error:
         raise SettingsError(
             f"{file} does not hold the service's address: is it running?"

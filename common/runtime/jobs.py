@@ -13,6 +13,7 @@ from typing import Any, Self
 import grpc
 
 from common.errors import PeerError, PeerRefusalError, SettingsError, UnknownJobError
+from common.runtime.core_dumps import forbid_core_dumps
 from common.runtime.executor import Job
 from common.runtime.rpc import SHORT_DEADLINE, FreshChannel, reply
 from common.runtime.settings import KeyHolderSettings
@@ -81,13 +82,14 @@ class PartRunner:
         cls, settings: KeyHolderSettings, jobs: Iterable[type[Job]], places: Mapping[str, Any]
     ) -> Self:
         """
-        Make the runner of a process with the role `worker`.
+        Make the runner of a process with the role `worker`, which must not dump core.
 
         Raises SettingsError for another role, or an unusable certificate.
         """
         coordinator, directory = settings.coordinator, settings.internal_tls_directory
         if settings.role != "worker" or coordinator is None or directory is None:
             raise SettingsError(f"the role is {settings.role}; parts run in workers")
+        forbid_core_dumps()
         files = TlsFiles.within(directory, settings.role)
         return cls(coordinator, Tls(files=files, identity=files.read()), jobs, places)
 

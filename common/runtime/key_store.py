@@ -25,6 +25,7 @@ from common.task.task import MAX_UNIX_TIME
 
 RING_FILE: Final = "keys.json"
 _KEY_FILES: Final = "hpke-*.key"
+_PUBLISHED: Final = "envelope*.pub"
 
 
 class KeyStore:
@@ -98,6 +99,13 @@ class KeyStore:
         try:
             with storage_failures():
                 content = path.read_bytes() if path.exists() else None
+            had_keys = self._state.names(_PUBLISHED) and not self._names()
+            if content is None and (had_keys or path.is_symlink()):
+                raise SettingsError(
+                    f"{RING_FILE} is missing in the state directory, or a link to nothing: put it "
+                    f"back, with {_KEY_FILES}, from a backup or, for new keys, which open nothing "
+                    f"sealed before, remove the link and {_PUBLISHED}"
+                )
             return KeyRing() if content is None else KeyRing.from_json(content.decode("ascii"))
         except (WireError, UnicodeDecodeError) as error:
             raise SettingsError(
@@ -105,10 +113,14 @@ class KeyStore:
                 "or remove it. Without it, existing key files can still open, but never seal again"
             ) from error
 
+    def _names(self) -> list[str]:
+        """List the key files."""
+        return self._state.names(_KEY_FILES)
+
     def _with_strays(self, ring: KeyRing, now: float) -> KeyRing:
         """Add keys that have a file but no entry, as after a crash, in the state expired."""
         known = {_key_file(entry.key_id) for entry in ring.entries}
-        for name in self._state.names(_KEY_FILES):
+        for name in self._names():
             if name not in known:
                 key = self._load(name, None)
                 self._keys[key.public_key().key_id] = key
@@ -145,7 +157,7 @@ class KeyStore:
         gone = [entry.key_id for entry in self._ring.entries if entry.state is KeyState.DESTROYED]
         for key in gone:
             self._keys.pop(key, None)
-        files = set(self._state.names(_KEY_FILES)).intersection(map(_key_file, gone))
+        files = set(self._names()).intersection(map(_key_file, gone))
         for name in files:
             self._state.destroy(name)
         return bool(files)
@@ -194,8 +206,13 @@ _PUBLIC_IDENTITY_FILE: Final = "identity.pub"
 
 
 def load_identity(state: StateDirectory) -> SigningIdentity:
-    """Load or create a party's signing identity, and publish its public half."""
-    raw = state.secret(_IDENTITY_FILE, lambda: SigningIdentity.generate().private_bytes())
+    """
+    Load or create a party's signing identity, and publish its public half.
+
+    Raises SettingsError if the public half alone is there, as after a partial restore.
+    """
+    make = SigningIdentity.generate
+    raw = state.secret(_IDENTITY_FILE, lambda: make().private_bytes(), public=_PUBLIC_IDENTITY_FILE)
     identity = SigningIdentity(raw)
     state.publish(_PUBLIC_IDENTITY_FILE, identity.public_identity().raw.hex())
     return identity
@@ -207,5 +224,6 @@ def renew_identity(state: StateDirectory) -> SigningIdentity:
 
     Run by an operator, while no service holds `state`. Raises the errors of `load_identity`.
     """
+    (state.path / _PUBLIC_IDENTITY_FILE).unlink(missing_ok=True)
     state.destroy(_IDENTITY_FILE)
     return load_identity(state)

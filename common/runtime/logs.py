@@ -26,6 +26,8 @@ Field = Literal[
     "error",
     "where",
     "days",
+    "clock",
+    "expected",
 ]
 Level = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
 
@@ -40,6 +42,31 @@ def batch_fields(task_digest: bytes, batch_id: bytes) -> dict[Field, str | int]:
 def event(name: str, fields: Mapping[Field, str | int], *, level: Level = "INFO") -> None:
     """Log an event. Pass bytes as hexadecimal text."""
     _LOGGER.log(logging.getLevelNamesMapping()[level], name, extra={"fields": dict(fields)})
+
+
+class RepeatedFailures:
+    """Logs a failure when it begins and when it changes, not each time that work is retried."""
+
+    def __init__(self) -> None:
+        self._logged: dict[object, tuple[str, Mapping[Field, str | int], Level]] = {}
+
+    def failed(
+        self,
+        subject: object,
+        name: str,
+        fields: Mapping[Field, str | int],
+        *,
+        level: Level = "WARNING",
+    ) -> None:
+        """Log that work for `subject` failed, unless its last failure was the same."""
+        failure = name, dict(fields), level
+        if self._logged.get(subject) != failure:
+            self._logged[subject] = failure
+            event(name, fields, level=level)
+
+    def ended(self, subject: object) -> None:
+        """Forget the failure of `subject`: its work succeeded, or ended."""
+        self._logged.pop(subject, None)
 
 
 def error_fields(error: BaseException) -> dict[Field, str]:

@@ -49,6 +49,17 @@ _RETRYABLE: Final = frozenset(
     }
 )
 """Statuses of calls that are safe to retry. From our services, all others are refusals."""
+_CAUSES: Final = (
+    ("Connection refused", "nothing listens there"),
+    ("No such file", "nothing listens there"),
+    ("lookup", "its host name is unknown"),
+    ("Hostname Verification", "another party answers there"),
+    ("certificate has expired", "a certificate has expired, or a clock is wrong"),
+    ("not yet valid", "a certificate is not valid yet, so a clock is wrong"),
+    ("WRONG_VERSION", "it answers without TLS"),
+    ("andshake", "authority or certificates do not match"),
+)
+"""Signs in gRPC's details of a failed connection, the most specific first, and their causes."""
 _TOO_LARGE: Final = re.compile(r"message larger than max \((\d+) vs\. (\d+)\)")
 """Details that gRPC sends with RESOURCE_EXHAUSTED for a message above a size limit."""
 _KEEPALIVE: Final = (
@@ -187,6 +198,8 @@ def open_channel(
         ("grpc.service_config", _RETRIES),
         ("grpc.enable_retries", 1),
         *_KEEPALIVE,
+        # A proxy of the environment could not reach this machine.
+        ("grpc.enable_http_proxy", 0 if is_local(address) else 1),
         *options,
     ]
     if address.startswith("unix:"):
@@ -237,8 +250,8 @@ async def reply(call: Awaitable[T], whom: str) -> T:
         if not retryable:
             hint = "from a proxy, or another program or version at its address"
             raise ForeignReplyError(f"{whom} does not answer ({code.name}: {hint})") from error
-        hint = ": authority or certificates do not match" if "andshake" in details else ""
-        raise PeerError(f"{whom} does not answer ({code.name}{hint})") from error
+        cause = next((f": {cause}" for sign, cause in _CAUSES if sign in details), "")
+        raise PeerError(f"{whom} does not answer ({code.name}{cause})") from error
     if answer is None:  # gRPC could not read the answer
         raise PeerError(f"the answer of {whom} is not a message of this call")
     return answer

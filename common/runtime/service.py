@@ -23,6 +23,7 @@ from common.runtime import logs
 from common.runtime.access import OperatorToken, asks_for_certificates, connections_of
 from common.runtime.admission_interceptor import AdmissionInterceptor
 from common.runtime.clock import Clock
+from common.runtime.core_dumps import forbid_core_dumps
 from common.runtime.metrics import MetricsServer, ProcessMetrics
 from common.runtime.rpc import bind, make_server
 from common.runtime.settings import KeyHolderSettings, ServiceSettings, load
@@ -214,6 +215,7 @@ def main(party: str, settings_class: type[S], start: Callable[[S], Awaitable[Ser
     parser.add_argument("--settings", type=Path, help="a TOML settings file")
     arguments = parser.parse_args()
     _silence_grpc(party)
+    forbid_core_dumps()
     try:
         settings = load(settings_class, arguments.settings, os.environ, prefix)
         logs.configure(settings.log_level)

@@ -142,15 +142,24 @@ class StateDirectory:
         return file
 
     @storage_failures()
-    def secret(self, name: str, make: Callable[[], bytes]) -> bytes:
+    def secret(self, name: str, make: Callable[[], bytes], *, public: str | None = None) -> bytes:
         """
         Read a secret; if it does not exist, store the one that `make` returns.
 
+        `public` is the file of its public half, which others pin.
+
         Raises:
-            SettingsError: A file is damaged, a link or open to others, or the state key is missing.
+            SettingsError: A file is damaged, a link or open to others, the state key is missing, or
+                the secret is missing although its public half is not.
         """
         key, path = self._state_key(), self.path / name
-        if not path.exists():
+        if not os.path.lexists(path):
+            if public is not None and os.path.lexists(self.path / public):
+                raise SettingsError(
+                    f"{name} is missing in the state directory, but {public} is not: put it back "
+                    "from a backup or, for a new key, which all who pin the old one must learn, "
+                    f"remove {public}"
+                )
             atomic_write(path, key.seal(name, make()), _OWNER_ONLY_FILE)
         return key.open(name, _read_secret(path))
 
@@ -158,7 +167,7 @@ class StateDirectory:
     def plain_secret(self, name: str, make: Callable[[], bytes]) -> bytes:
         """Read or store a secret as `secret` does, but unencrypted."""
         path = self.path / name
-        if not path.exists():
+        if not os.path.lexists(path):
             atomic_write(path, make(), _OWNER_ONLY_FILE)
         return _read_secret(path)
 
@@ -238,14 +247,15 @@ def _write_scratch(path: Path, content: bytes | bytearray | memoryview, mode: in
     """Write and flush a new file with a random name beside `path`, without following links."""
     scratch = path.with_name(f".{path.name}.{secrets.randbits(_SCRATCH_BITS)}")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-    descriptor = os.open(scratch, flags, mode)
     try:
+        descriptor = os.open(scratch, flags, mode)
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-    except OSError:
-        scratch.unlink()
+    except OSError as error:
+        scratch.unlink(missing_ok=True)
+        error.filename = str(path)  # of a full disk, the system names no file
         raise
     return scratch
 

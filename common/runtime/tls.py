@@ -3,6 +3,7 @@
 import fcntl
 import os
 from dataclasses import dataclass
+from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
@@ -236,8 +237,7 @@ def development_files(directory: Path, party: str, clock: Clock) -> TlsFiles:
     now = clock.now()
     with (directory / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (files.authority.exists() and files.authority.with_suffix(".key").exists()):
-            Authority.make(directory, _DEVELOPMENT_NAME, now)
+        Authority.make_missing(directory, _DEVELOPMENT_NAME, now)
         if not _is_current(files, now):
             Authority.read(directory).issue(directory, party, now, days=DEVELOPMENT_DAYS)
     return files
@@ -285,4 +285,9 @@ def _is_current(files: TlsFiles, now: float) -> bool:
 def is_local(address: str) -> bool:
     """Return whether an address stays on this machine: a Unix socket or a loopback address."""
     host = address.rpartition(":")[0]
-    return address.startswith("unix:") or host in {"127.0.0.1", "[::1]", "localhost"}
+    if address.startswith("unix:") or host.casefold() == "localhost":
+        return True
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False

@@ -1,5 +1,6 @@
 """Strict checks of configuration files and environment variables; errors hide ill-typed values."""
 
+import codecs
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -36,7 +37,11 @@ T = TypeVar("T")
 def read_file(
     path: Path, max_bytes: int | None = None, refusal: type[ShuffleDpError] = SettingsError
 ) -> bytes:
-    """Return a file's content; raise `refusal` if it is unreadable or longer than `max_bytes`."""
+    """
+    Return a text file's bytes, without a byte-order mark, which some editors put first.
+
+    Raises `refusal` if it is unreadable or longer than `max_bytes`.
+    """
     try:
         with path.open("rb") as file:
             raw = file.read(-1 if max_bytes is None else max_bytes + 1)
@@ -44,7 +49,7 @@ def read_file(
         raise refusal(f"{path} cannot be read: {error.strerror}") from error
     if max_bytes is not None and len(raw) > max_bytes:
         raise refusal(f"{path} is too long; at most {max_bytes} bytes are read")
-    return raw
+    return raw.removeprefix(codecs.BOM_UTF8)
 
 
 def read_toml(path: Path, refusal: type[ShuffleDpError], *, max_bytes: int) -> dict[str, Any]:
@@ -58,7 +63,11 @@ def read_toml(path: Path, refusal: type[ShuffleDpError], *, max_bytes: int) -> d
     except (ValueError, RecursionError) as error:  # ValueError covers numbers with too many digits
         position = _POSITION.search(str(error))  # without its text, which may quote the file
         where = f" {position[0]}" if position else ""
-        raise refusal(f"{path} is not TOML, or repeats a key{where}") from error
+        no_such_date = "Invalid date" in str(error)
+        fault = (
+            "has a date that does not exist" if no_such_date else "is not TOML, or repeats a key"
+        )
+        raise refusal(f"{path} {fault}{where}") from error
 
 
 def validated(

@@ -31,9 +31,12 @@ def load_witness_key(state: StateDirectory, party: str) -> tuple[SigningIdentity
 
     The key's name is `party/HEX`, where the party is the one that its TLS certificate names.
     """
-    if not (state.path / _KEY_FILE).exists():
+
+    def make() -> bytes:
         state.publish(_NOTHING_COSIGNED, "")
-    raw = state.secret(_KEY_FILE, lambda: SigningIdentity.generate().private_bytes())
+        return SigningIdentity.generate().private_bytes()
+
+    raw = state.secret(_KEY_FILE, make, public=_PUBLIC_FILE)
     identity = SigningIdentity(raw)
     public = identity.public_identity()
     name = f"{party}/{public.raw.hex()[:_NAME_DIGITS]}"
@@ -92,12 +95,14 @@ class WitnessServicer(log_pb2_grpc.WitnessServicer):
             if not self._state.names(_STATE_FILES):
                 raise SettingsError(
                     f"the last cosigned checkpoint, {_STATE_FILES}, is missing, so that this "
-                    f"witness could cosign a fork: remove {_KEY_FILE}, and publish the new key"
+                    f"witness could cosign a fork: remove {_KEY_FILE} and {_PUBLIC_FILE}, and "
+                    "publish the new key"
                 )
             return Checkpoint(origin=self._witness.log.name, size=0, root=EMPTY_ROOT)
         try:
             return Checkpoint.parse(path.read_text(encoding="utf-8"))
         except (UnicodeDecodeError, WireError) as error:
             raise SettingsError(
-                f"{path.name} is damaged: remove it and {_KEY_FILE}, and publish the new key"
+                f"{path.name} is damaged: remove it, {_KEY_FILE} and {_PUBLIC_FILE}, and publish "
+                "the new key"
             ) from error

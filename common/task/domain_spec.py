@@ -1,6 +1,7 @@
 """How a task's items arise: ordered buckets of a number, and a breakdown by a public attribute."""
 
 import math
+import sys
 from dataclasses import dataclass
 from typing import Any, Final, Literal, Self, get_args
 
@@ -9,7 +10,6 @@ from numpy.typing import NDArray
 
 from common.errors import TaskError, ValueRangeError
 from common.task.specs import (
-    MAX_DOMAIN_SIZE,
     check_choice,
     check_end,
     check_int_range,
@@ -24,9 +24,11 @@ Outside = Literal["refuse", "clip"]
 _MAX_CHARACTERS: Final = 32
 """Maximum characters of a unit or an attribute's name."""
 MAX_GIVEN_EDGES: Final = 65_537
+MAX_COMPUTED_BUCKETS: Final = 2**20
+"""A device computes all edges, and each takes tens of bytes."""
 _DIGITS: Final = 12
-_FINE: Final = 1000
-"""Least width of a bucket, in units of the last digit, for which edges are rounded."""
+_FINE: Final = 50
+"""Least width of a bucket, in units of the last digit, for which its edges are rounded."""
 GROUP_SEPARATOR: Final = " / "
 """Between a group's name and a label or a value, as in `DE / flu`."""
 
@@ -71,7 +73,7 @@ class EdgesSpec:
         else:
             if self.given:
                 raise TaskError(f'given has {len(self.given)} edges; spacing must then be "given"')
-            check_int_range("buckets", self.buckets, 2, MAX_DOMAIN_SIZE)
+            check_int_range("buckets", self.buckets, 2, MAX_COMPUTED_BUCKETS)
             check_range(low, high)
         if self.spacing == "logarithmic" and low <= 0:
             raise TaskError(f"low is {low}; for logarithmic buckets it must be above 0.0")
@@ -99,22 +101,30 @@ class EdgesSpec:
         """
         All edges, ascending, shape (size + 1,). Cost: computed on each access.
 
-        Computed ones are rounded to 12 significant digits: of the larger end if they are equally
-        spaced, unless buckets are too narrow.
+        Computed ones are decimal, so that .3 is an edge of tenths, and the same on every machine:
+        multiples of 12 significant digits of the larger end if they are equally spaced; else of
+        the largest power of ten up to a fiftieth of the narrower neighbour. Edges of buckets that
+        are too narrow for that are not rounded.
         """
         if self.spacing == "given":
             return np.array(self.given)
         low, high, number = self.low, self.high, self.buckets + 1
         if self.spacing == "equal":
             edges = np.linspace(low, high, number)
-            size = np.full(number, max(abs(low), abs(high)))
+            unit = np.full(number, math.ceil(math.log10(max(abs(low), abs(high)))) - _DIGITS)
         else:
-            edges = size = np.exp(np.linspace(math.log(low), math.log(high), number))
-        # Decimal, so that .3 is an edge of tenths, and the same on every machine.
-        digits = np.minimum(_DIGITS - np.ceil(np.log10(size)), 22)  # floats hold 10^22 exactly
-        units = 10.0**digits
-        if (np.diff(edges) * units[:-1] > _FINE).all():
-            edges = np.rint(edges * units) / units
+            edges = np.exp(np.linspace(math.log(low), math.log(high), number))
+        widths = np.append(np.inf, np.abs(np.diff(edges)))
+        narrower = np.maximum(np.minimum(widths, np.roll(widths, -1)), sys.float_info.min)
+        if self.spacing == "logarithmic":
+            unit = np.floor(np.log10(narrower / _FINE)).astype(np.int64)
+        unit = np.clip(unit, -22, 22)  # floats hold powers of ten up to 10^22 exactly
+        power = 10.0 ** np.abs(unit)
+        scaled = np.where(unit < 0, edges * power, edges / power)
+        whole = np.rint(scaled)
+        # Floats hold whole numbers below 2^53 exactly; .99 as narrower is itself inexact.
+        fine = (np.abs(scaled) < 2**53) & (narrower >= 0.99 * _FINE * 10.0**unit)
+        edges = np.where(fine, np.where(unit < 0, whole / power, whole * power), edges)
         edges[0], edges[-1] = low, high
         return edges
 

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from functools import lru_cache
+from numbers import Real
 from typing import Any, Final, NoReturn, Self, get_args
 
 import numpy as np
@@ -20,6 +21,7 @@ import numpy as np
 from common.crypto.hpke import DEFAULT_SUITE, SUITES, suite_named
 from common.crypto.signed_key import PROOF_BYTES, end_of_validity
 from common.crypto.signing import PublicIdentity, SignedTask
+from common.dates import utc
 from common.errors import ProofError, TaskError
 from common.protocols import ITEM_KINDS, Kind, Protocol, Refinement, protocol_named
 from common.task.composition import check_composition, check_domain_size
@@ -73,6 +75,8 @@ _HEXADECIMAL: Final = ("analyzer_key", "shuffler_key", "shuffler_key_proof", "no
 _ADDED: Final = ("shuffler_key_proof", "tokens", "edges", "breakdown")
 _ADDED_TO_DUMMIES: Final = ("clusters", "levels")
 """Fields that former versions lacked."""
+_PER_PUBLICATION: Final = {*_HEXADECIMAL, "tokens", "central_epsilon"}
+"""Fields in which two tasks from one draft may differ."""
 _INFINITE: Final = "inf"
 """Infinity in the canonical bytes; JSON has no number for it."""
 
@@ -166,8 +170,8 @@ class Task:
             self._check_end_of_key()
         if self.tokens is not None and self.deadline > self.tokens.end:
             raise TaskError(
-                f"deadline is {self.deadline}; the issuer signs tokens of this key until "
-                f"{self.tokens.end}"
+                f"deadline is {utc(self.deadline)}; the issuer signs tokens of this key until "
+                f"{utc(self.tokens.end)}"
             )
         if self.envelope_sizes[-1] > MAX_ENVELOPE_BYTES:
             raise TaskError(
@@ -244,12 +248,12 @@ class Task:
         end = end_of_validity(self.shuffler_key_proof)
         if self.deadline > end:
             raise TaskError(
-                f"deadline is {self.deadline}; the shuffler signed its key until {end}, five years "
-                "after the key's last day"
+                f"deadline is {utc(self.deadline)}; the shuffler signed its key until {utc(end)}, "
+                "five years after the key's last day"
             )
 
     def _check_claims(self) -> None:
-        check_local_epsilon(self.local_epsilon)
+        check_local_epsilon(check_float("local_epsilon", self.local_epsilon))
         spec = self.mechanism
         if spec.noiseless != math.isinf(self.local_epsilon):
             if not isinstance(spec, MechanismSpec):
@@ -327,6 +331,30 @@ class Task:
     def lasting(self) -> bool:
         """Whether this task shares permanent noise with other tasks of its population."""
         return isinstance(self.mechanism, RapporSpec) and self.mechanism.question != ""
+
+    @property
+    def permanent_scope(self) -> bytes:
+        """
+        The encoded fields that a task's permanent responses depend on.
+
+        Two tasks share a person's response to a text if and only if they have the same population,
+        question, labels, encoding, bits, hashes, cohorts and permanent weight. Raises TaskError if
+        the task does not collect texts.
+        """
+        spec = spec_as(self.mechanism, RapporSpec)
+        shape = (spec.encoding, spec.bits, spec.hashes, spec.cohorts, spec.permanent_weight)
+        # JSON encodes different lists of names differently.
+        named = [self.population, spec.question, *self.labels]
+        return b"question " + json.dumps([shape, named]).encode()
+
+    def asks_like(self, other: Self) -> bool:
+        """
+        Return whether both tasks ask the same people the same until the same deadline.
+
+        They may differ in keys, tokens and nonce, and in the central claim, which is computed.
+        """
+        names = self.__dataclass_fields__.keys() - _PER_PUBLICATION
+        return all(getattr(self, name) == getattr(other, name) for name in names)
 
     @property
     def refinement(self) -> Refinement:
@@ -490,15 +518,16 @@ def envelope_bytes(report_bytes: int, reports_per_user: int, suite: str = DEFAUL
     return SUBMISSION_ID_BYTES + reports_per_user * (report_bytes + overhead) + overhead
 
 
-def check_local_epsilon(local_epsilon: float) -> None:
-    """Check that a local ε is in (0, MAX_LOCAL_EPSILON] or infinite; raise TaskError otherwise."""
-    if check_float("local_epsilon", local_epsilon) == math.inf:
-        return
-    if not 0 < local_epsilon <= MAX_LOCAL_EPSILON:
+def check_local_epsilon(local_epsilon: float) -> float:
+    """Return a local ε; raise TaskError unless it is in (0, MAX_LOCAL_EPSILON] or infinite."""
+    if not isinstance(local_epsilon, Real) or isinstance(local_epsilon, bool):
+        raise TaskError("local_epsilon must be a number")
+    if not (0 < local_epsilon <= MAX_LOCAL_EPSILON or local_epsilon == math.inf):
         raise TaskError(
             f"local_epsilon is {local_epsilon}; it must be above 0.0 and at most "
             f"{MAX_LOCAL_EPSILON}, or infinite for reports without noise"
         )
+    return float(local_epsilon)
 
 
 def honest_share(n_users: int, fraction: float) -> int:

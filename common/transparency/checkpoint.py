@@ -15,6 +15,8 @@ every label has one; a cosignature's second line is no size.
 import base64
 import hashlib
 import re
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Final, Self
@@ -202,6 +204,16 @@ class SignedCheckpoint:
     def add(self, *signatures: NoteSignature) -> Self:
         """Add signature lines, such as the witnesses'."""
         return replace(self, signatures=self.signatures + signatures)
+
+    def only(self, keys: Iterable[NoteKey]) -> Self:
+        """Keep the valid signature of each of these keys, so that no other line is stored."""
+        kept = []
+        for key in keys:
+            with suppress(ProofError):
+                if self.signed_at(key) is not None:
+                    wanted = key.name, key.key_id()
+                    kept.append(next(s for s in self.signatures if (s.name, s.key_id) == wanted))
+        return replace(self, signatures=tuple(kept))
 
     def check_log(self, log: NoteKey) -> None:
         """Raise ProofError unless the checkpoint is this log's, signed by it."""

@@ -22,6 +22,9 @@ EMPTY_ROOT: Final = hashlib.sha256().digest()
 MAX_SIZE: Final = (1 << 63) - 1
 """Maximum number of leaves [C2SP, tlog-witness: at most 63 hashes prove consistency]."""
 
+OLD_COPY: Final = "its database is an old copy, or it shows others another history"
+"""Why a log may not continue its last head, or lack an entry; documented for operators."""
+
 Path = Sequence[bytes]
 """The hashes of a proof, from the bottom of the tree up."""
 
@@ -77,11 +80,15 @@ def verify_consistency(old_size: int, old_root: bytes, size: int, root: bytes, p
     Raises:
         ProofError: It does not, as far as the path shows.
     """
+    broken = ProofError(
+        f"a checkpoint of size {size} follows one of size {old_size}, and nothing proves that it "
+        f"continues it: {OLD_COPY}"
+    )
     if not 0 <= old_size <= size:
-        raise ProofError(f"a tree of size {size} cannot extend a tree of size {old_size}")
+        raise broken
     if old_size in {0, size}:
         if path or old_root != (root if old_size == size else EMPTY_ROOT):
-            raise ProofError(f"sizes {old_size} and {size} need an empty proof and matching roots")
+            raise broken
         return
     height, node = _last_full_subtree(old_size)
     extra = 1 if node else 0
@@ -93,7 +100,7 @@ def verify_consistency(old_size: int, old_root: bytes, size: int, root: bytes, p
         else:
             new = _node_hash(new, sibling)
     if (old, new) != (old_root, root):
-        raise ProofError(f"the path does not lead from size {old_size} to the root of size {size}")
+        raise broken
 
 
 def _node_hash(left: bytes, right: bytes) -> bytes:

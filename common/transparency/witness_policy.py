@@ -74,12 +74,11 @@ class WitnessPolicy:
         signed.check_log(self.log)
         if last is not None:  # before the quorum: without one, a fork is still a proof
             old, new = last.checkpoint, signed.checkpoint
-            if new.size < old.size:
-                raise ProofError(f"a checkpoint of size {new.size} follows one of size {old.size}")
             try:
                 verify_consistency(old.size, old.root, new.size, new.root, consistency)
             except ProofError as error:
-                raise ForkError(str(error)) from error
+                kind = ProofError if new.size < old.size else ForkError
+                raise kind(str(error)) from error
         times = [signed.signed_at(witness) for witness in self.witnesses]
         oldest, newest = now - self.max_age_seconds, now + CLOCK_SKEW_SECONDS
         counted = sum(1 for time in times if time is not None and oldest <= time <= newest)

@@ -1,5 +1,6 @@
 """Convert the issuer's messages between protocol buffers and values."""
 
+from collections.abc import Sequence
 from typing import Final
 
 from common.crypto.privacy_tokens import KEY_ID_BYTES, MODULUS_BYTES
@@ -8,6 +9,7 @@ from common.wire.fields import parse_bounded, parse_fixed, parse_positive
 from protos.shuffledp.v1 import issuer_pb2
 
 MAX_CREDENTIAL_BYTES: Final = 8192
+MAX_BULK_TOKENS: Final = 256
 
 
 def issuance_to_wire(
@@ -29,6 +31,20 @@ def issuance_from_wire(message: issuer_pb2.IssueTokenRequest) -> tuple[bytes, by
 def signature_from_wire(message: issuer_pb2.IssueTokenResponse) -> bytes:
     """Parse a blind signature, which `PendingToken.finalize` verifies."""
     return parse_fixed("blind_signature", message.blind_signature, MODULUS_BYTES)
+
+
+def bulk_issuance_from_wire(
+    message: issuer_pb2.IssueTokensRequest,
+) -> Sequence[tuple[bytes, bytes, bytes]]:
+    """Parse requests for tokens; see `issuance_from_wire`."""
+    parse_positive("the number of requests", len(message.requests), MAX_BULK_TOKENS)
+    return list(map(issuance_from_wire, message.requests))
+
+
+def signatures_from_wire(message: issuer_pb2.IssueTokensResponse) -> Sequence[bytes]:
+    """Parse blind signatures; see `signature_from_wire`."""
+    parse_positive("the number of signatures", len(message.responses), MAX_BULK_TOKENS)
+    return list(map(signature_from_wire, message.responses))
 
 
 def end_from_wire(message: issuer_pb2.CreateTokenKeyRequest) -> int:

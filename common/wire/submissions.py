@@ -7,9 +7,9 @@ from typing import Final, assert_never
 from common.crypto.privacy_tokens import TOKEN_BYTES
 from common.crypto.signing import SIGNATURE_BYTES
 from common.errors import ValueRangeError, WireError
-from common.messages.submission import Outcome, Value, kind_of
+from common.messages.submission import MAX_VALUE_CHARACTERS, Outcome, Value, kind_of
 from common.protocols import Kind
-from common.task.specs import MAX_DIMENSIONS, MAX_KEYS, MAX_TYPED_CHARACTERS
+from common.task.specs import MAX_DIMENSIONS, MAX_KEYS
 from common.task.task import MAX_ENVELOPE_BYTES
 from common.task_digest import TaskDigest
 from common.wire.fields import (
@@ -127,7 +127,7 @@ def _value(message: user_agent_pb2.ContributeRequest) -> Value:
     if stated == "number":
         return message.number
     if stated == "text":
-        _check_length("characters", len(message.text), MAX_TYPED_CHARACTERS)
+        _check_length("characters", len(message.text), MAX_VALUE_CHARACTERS)
         return message.text
     if stated == "numbers":
         _check_length("numbers", len(message.numbers.numbers), MAX_DIMENSIONS)

@@ -23,7 +23,7 @@ from common.task.specs import (
     MAX_QUESTION_CHARACTERS,
     MAX_TEXT_BYTES,
 )
-from common.task.task import MAX_POPULATION_CHARACTERS, MAX_TASK_BYTES, MAX_USERS
+from common.task.task import MAX_POPULATION_CHARACTERS, MAX_TASK_BYTES, MAX_UNIX_TIME, MAX_USERS
 from common.task.token_spec import TokenSpec
 from common.task_digest import TaskDigest
 from common.wire.fields import (
@@ -35,6 +35,7 @@ from common.wire.fields import (
     parse_bounded,
     parse_count,
     parse_fixed,
+    parse_positive,
     parse_word,
 )
 from protos.shuffledp.v1 import analyzer_pb2, task_pb2
@@ -191,9 +192,11 @@ def tasks_after_from_wire(message: analyzer_pb2.ListTasksRequest) -> TaskDigest 
     return digest_from_wire(message.after) if message.after else None
 
 
-def summaries_to_wire(summaries: Sequence[TaskSummary]) -> analyzer_pb2.ListTasksResponse:
-    """Encode a page of the list of tasks."""
-    return analyzer_pb2.ListTasksResponse(tasks=map(_SUMMARY.to_wire, summaries))
+def summaries_to_wire(
+    summaries: Sequence[TaskSummary], now: float
+) -> analyzer_pb2.ListTasksResponse:
+    """Encode a page of the list of tasks, with the analyzer's time."""
+    return analyzer_pb2.ListTasksResponse(tasks=map(_SUMMARY.to_wire, summaries), now=int(now))
 
 
 def summaries_from_wire(message: analyzer_pb2.ListTasksResponse) -> list[TaskSummary]:
@@ -204,6 +207,11 @@ def summaries_from_wire(message: analyzer_pb2.ListTasksResponse) -> list[TaskSum
     if digests != sorted(set(digests)):
         raise WireError(f"the answer's {len(digests)} tasks must be in ascending order of digest")
     return summaries
+
+
+def time_from_wire(message: analyzer_pb2.ListTasksResponse) -> int:
+    """Return the analyzer's time; raise WireError if it is of a version that does not tell it."""
+    return parse_positive("the analyzer's time", message.now, MAX_UNIX_TIME)
 
 
 def description_to_wire(

@@ -18,9 +18,9 @@ from common.accounting.reference.other_bounds import compare
 from common.errors import AccountingError, TaskError
 from common.mechanisms.reduction import MatchCountReduction
 from common.messages.guarantee import REPLACE_ONE, Guarantee
+from common.messages.submission import parse_numbers
 from common.runtime.validation import STRICT, validated
 from common.task.dummy_spec import DummySpec
-from deploy.tasks.value_parser import parse_numbers
 
 Subject = MatchCountReduction | general_blanket.BlanketPair
 

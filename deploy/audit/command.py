@@ -101,8 +101,8 @@ def subject_from(
     """
     Return the subject: a task (default: the demo's) and a number of users (default: n_min).
 
-    Raises UsageError if both files are given, or `users` is below n_min; SettingsError if a file
-    cannot be read; TaskError if it does not contain a valid task or draft.
+    Raises UsageError if both files are given, or `users` is below n_min; SettingsError if one
+    cannot be read; TaskError if a file does not contain a valid task or draft.
     """
     if task_file is not None and draft is not None:
         raise UsageError("use --task-file or --draft, not both")

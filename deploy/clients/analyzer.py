@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Self
+from typing import Final, Self
 
 from common.crypto.signing import SignedTask
 from common.errors import BatchStateError, PeerRefusalError, ProofError, WireError
@@ -34,9 +34,13 @@ from common.wire.tasks import (
     draft_to_wire,
     signed_task_from_wire,
     summaries_from_wire,
+    time_from_wire,
 )
 from deploy.clients.base import ServiceClient, read_token
 from protos.shuffledp.v1 import analyzer_pb2, analyzer_pb2_grpc
+
+_AFTER_ALL: Final = b"\xff" * 32
+"""After every digest in a list of tasks."""
 
 
 class OperatorClient(ServiceClient):
@@ -112,6 +116,11 @@ class OperatorClient(ServiceClient):
             if page[0].task_digest <= after:
                 raise WireError("the analyzer listed the same tasks twice")
             summaries += page
+
+    async def now(self) -> int:
+        """Return the analyzer's time; raise WireError if its version does not tell it."""
+        request = analyzer_pb2.ListTasksRequest(after=_AFTER_ALL)
+        return time_from_wire(await self._call(self._stub.ListTasks, request))
 
     async def describe(self, digest: TaskDigest) -> tuple[SignedTask, TaskSummary]:
         """Return a signed task, unverified, and its state; raise ProofError for a wrong task."""

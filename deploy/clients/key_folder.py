@@ -15,6 +15,7 @@ files in one folder, can be shown and renewed too.
 import datetime
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -33,6 +34,7 @@ from common.runtime.certificates import (
 from common.runtime.state_directory import atomic_write
 from common.runtime.trust import Trust
 from common.runtime.validation import read_file
+from deploy.terminal.files import all_or_nothing
 
 _NAME: Final = "shuffledp authority"
 _AUTHORITIES: Final = "authorities"
@@ -108,18 +110,16 @@ class KeyFolder:
         if shared != self.is_shared and (self.path / f"{AUTHORITY}.pem").exists():
             kind = "one shared authority" if self.is_shared else "an authority for each party"
             raise SettingsError(f"{self.path} has {kind}; use --shared only for a shared one")
-        try:
+        with self._whole():
             root = self.path if shared else self._authorities
             root.mkdir(mode=_OWNER_ONLY, parents=True, exist_ok=True)
             for party in parties:
                 folder, stem = self._authority_of(party)
-                if not (folder / f"{stem}.pem").exists():
-                    Authority.make(folder, _NAME if shared else f"{_NAME} of {stem}", now, stem)
+                name = _NAME if shared else f"{_NAME} of {stem}"
+                Authority.make_missing(folder, name, now, stem)
                 (self.path / party).mkdir(mode=_OWNER_ONLY, exist_ok=True)
                 self._issue(self.path / party, party, hosts, now, days)
             self._write_trust()
-        except OSError as error:
-            raise SettingsError(f"{error.filename} cannot be written: {error.strerror}") from error
 
     def renew(
         self, party: str | None, now: float, days: int = LIFETIME_DAYS, *, force: bool = False
@@ -144,9 +144,10 @@ class KeyFolder:
             raise SettingsError(f"{self.path} has no certificate for {party or 'any party'}")
         due = [name for name in chosen if name in current]
         due = [name for name in due if force or current[name].is_half_over(now)]
-        for name in due:
-            self._issue(chosen[name], name, extra_hosts(current[name]), now, days)
-        self._write_trust()
+        with self._whole():
+            for name in due:
+                self._issue(chosen[name], name, extra_hosts(current[name]), now, days)
+            self._write_trust()
         return due
 
     def trust(self, party: str, file: Path) -> Certificate:
@@ -164,9 +165,10 @@ class KeyFolder:
         found = Trust.read(file).authority(party)
         if found is None or not found.is_authority:
             raise SettingsError(f"{file} has no authority of the {party}")
-        self._authorities.mkdir(mode=_OWNER_ONLY, parents=True, exist_ok=True)
-        atomic_write(self._authorities / f"{party}.pem", found.pem.encode(), _PUBLIC)
-        self._write_trust()
+        with self._whole():
+            self._authorities.mkdir(mode=_OWNER_ONLY, parents=True, exist_ok=True)
+            atomic_write(self._authorities / f"{party}.pem", found.pem.encode(), _PUBLIC)
+            self._write_trust()
         return found
 
     def issues(self, party: str) -> bool:
@@ -191,8 +193,10 @@ class KeyFolder:
             found = [one for one in known.values() if one.party == which and one.end > moment]
         if not found:
             raise SettingsError(f"{self.path} has no valid certificate for {which}")
-        self._write_list(_REVOKED, self._list(_REVOKED) | {one.fingerprint: one for one in found})
-        self._write_trust()
+        lines = self._list(_REVOKED) | {one.fingerprint: one for one in found}
+        with self._whole():
+            self._write_list(_REVOKED, lines)
+            self._write_trust()
         return found
 
     def revoked(self) -> set[str]:
@@ -211,6 +215,11 @@ class KeyFolder:
                 f"{self.path} has no certificate; create some with shuffledp keys make"
             )
         return shown
+
+    def _whole(self) -> AbstractContextManager[None]:
+        """Return a context that undoes a failed change of the folder."""
+        folders = [self.path, self._authorities, *(self.path / name for name in _NAMES)]
+        return all_or_nothing(folders, "*.pem", "*.key", "*.txt")
 
     def _folders(self) -> dict[str, Path]:
         """Return the folder of each party that has a certificate, by party."""

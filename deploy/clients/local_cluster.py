@@ -62,9 +62,9 @@ class Cluster(LocalParties):
         directory: Path,
         environment: Mapping[str, str] = GRPC_SILENCE,
         people: Sequence[str] = (),
-        **shared: str,
+        **shared: Any,  # noqa: ANN401  # any setting
     ) -> None:
-        """`shared` are settings of all parties; for `people` see `LocalParties`."""
+        """`shared` are settings of all parties, None for an unset one; see `LocalParties`."""
         super().__init__(directory, people)
         self._environment = environment
         witnesses = ("shuffler", "issuer") if people else ("shuffler",)
@@ -119,8 +119,9 @@ class Cluster(LocalParties):
         file, log = self.directory / f"{name}.toml", self.directory / f"{name}.log"
         # JSON with " = " in tables is also valid TOML.
         lines = [
-            f"{key} = {json.dumps(value, separators=(', ', ' = '))}\n"
+            f"{key} = {json.dumps(value, separators=(', ', ' = '), ensure_ascii=False)}\n"
             for key, value in (own | settings).items()
+            if value is not None
         ]
         file.write_text("".join(lines), encoding="utf-8")
         with log.open("ab") as output:
@@ -135,14 +136,14 @@ class Cluster(LocalParties):
             async with asyncio.timeout(_START_SECONDS):
                 while process.returncode is None and not published.exists():  # noqa: ASYNC110  # a file has no event to await
                     await asyncio.sleep(_POLL_SECONDS)
+            if process.returncode is None:
+                return Child(party, process, state, published.read_text(encoding="utf-8"), log)
         except BaseException:
             process.kill()
             await process.wait()
             raise
-        if process.returncode is not None:
-            lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-            raise SettingsError(f"the {name} did not start: {(lines or ['its log is empty'])[-1]}")
-        return Child(party, process, state, published.read_text(encoding="ascii"), log)
+        lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        raise SettingsError(f"the {name} did not start: {(lines or ['its log is empty'])[-1]}")
 
 
 def _unused_address() -> str:

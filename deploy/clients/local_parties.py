@@ -96,7 +96,7 @@ class LocalParties(ABC):
 
     def published(self, party: str, name: str) -> str:
         """Return the content of a text file in a party's state directory."""
-        return (self.directory / party / name).read_text(encoding="ascii")
+        return (self.directory / party / name).read_text(encoding="utf-8")
 
     @property
     def authority(self) -> Path:

@@ -3,21 +3,26 @@
 import asyncio
 import secrets
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
+from gmpy2 import mpz
+
 from common.crypto.privacy_tokens import TOKEN_BYTES, PendingToken
 from common.crypto.randomness import seeded_generator
-from common.errors import SettingsError
+from common.errors import ProofError, SettingsError
+from common.runtime.executor import gather
 from common.runtime.validation import read_file
 from common.task.token_spec import TokenSpec
 from common.task_digest import TaskDigest
-from user_agent.issuer_client import Issuer, request_token
+from common.wire.issuance import MAX_BULK_TOKENS
+from deploy.clients.issuer import IssuerClient
 
 _SECRET_BYTES: Final = 32
-_IN_FLIGHT: Final = 32
+_IN_FLIGHT: Final = 3
+"""Calls at once: of two that the issuer works on, and one whose tokens are made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +45,7 @@ def draw_people(names: Sequence[str]) -> PeopleFiles:
 
 
 async def fetch_tokens(
-    issuer: Issuer,
+    issuer: IssuerClient,
     tokens: TokenSpec,
     digest: TaskDigest,
     credentials: Sequence[bytes],
@@ -52,28 +57,35 @@ async def fetch_tokens(
     Get a token of a task for each credential, as devices do, in their order.
 
     The tokens' secrets are derived from a secret `seed`, so that a second call with the same
-    arguments gets the same tokens. Raises the errors of `request_token`.
+    arguments gets the same tokens.
 
-    Cost: about 2 ms per token on one core, most of it the issuer's.
+    Raises:
+        ProofError: The issuer's signature is wrong.
+        PeerError, PeerRefusalError: The issuer does not answer, or refuses a request.
+
+    Cost: about 0.6 ms per token on one core, most of it the issuer's.
     """
     key, challenge = tokens.token_key(), tokens.challenge(digest)
     room = asyncio.Semaphore(_IN_FLIGHT)
 
-    async def fetch(credential: bytes) -> bytes:
-        async with room:
-            stage = f"token {digest.hex()} {sha256(credential).hexdigest()}"
-            rng = seeded_generator(seed, stage, 0)
-            pending = PendingToken.draw(key, challenge, rng.bytes)
-            token = await request_token(issuer, pending, credential)
-        progress(1)
-        return token
+    def draw(credential: bytes) -> PendingToken:
+        stage = f"token {digest.hex()} {sha256(credential).hexdigest()}"
+        drawn = PendingToken.draw(key, challenge, seeded_generator(seed, stage, 0).bytes)
+        return replace(drawn, r=mpz(drawn.r))  # Python's own integers are four times slower
 
-    requests = [asyncio.ensure_future(fetch(each)) for each in credentials]
-    try:
-        return await asyncio.gather(*requests)
-    finally:
-        for request in requests:
-            request.cancel()
+    async def fetch(some: Sequence[bytes]) -> list[bytes]:
+        async with room:
+            pending = list(map(draw, some))
+            asked = [(key.key_id, p.blinded(), c) for p, c in zip(pending, some, strict=True)]
+            signed = await issuer.issue(asked)
+            if len(signed) != len(some):
+                raise ProofError(f"the issuer sent {len(signed)} signatures for {len(some)} people")
+            progress(len(some))
+            return [each.finalize(one) for each, one in zip(pending, signed, strict=True)]
+
+    starts = range(0, len(credentials), MAX_BULK_TOKENS)
+    found = await gather(fetch(credentials[at : at + MAX_BULK_TOKENS]) for at in starts)
+    return [token for some in found for token in some]
 
 
 def read_tokens(path: Path) -> list[bytes]:

@@ -74,9 +74,9 @@ def account(
         compare: Also print the lower bound that an attack proves, and published bounds.
         batch: Answer a JSON list of queries instead; see docs/theory/accounting.md.
     """
+    from common.messages.submission import parse_numbers
     from deploy.accountant import query_output
     from deploy.accountant.query import MECHANISMS, Query, parse_distribution
-    from deploy.tasks.value_parser import parse_numbers
 
     if batch is not None:
         sources = {name: context.get_parameter_source(name) for name in context.params}

@@ -31,14 +31,15 @@ def capacity(
     """
     Predict the cores, memory, disk and network of each party for a day's reports.
 
-    A day's reports are one batch. The prediction scales measured costs; see
+    A day's reports are one batch, with a token per user. The prediction scales measured costs; see
     docs/operators/capacity.md.
 
     Options:
         reports_per_day: Sealed reports, dummies included.
         deadline: Hours, such as 6, from a batch's close to its result.
         reports_per_user: Average reports of one user, dummies included.
-        bulk_share: Share of submissions that relays send in bulk; other devices connect themselves.
+        bulk_share: Share of submissions that relays send in bulk; other devices connect themselves,
+            as all do for tokens.
         peak: Peak rate of submissions, as a multiple of the average.
         opening_microseconds: Time in which a core opens a sealed report.  [measured here, for a
             second]

@@ -22,7 +22,7 @@ from deploy.commands.options import (
     task_digest,
 )
 from deploy.terminal.console import terminal
-from deploy.terminal.files import check_folder, write, writing
+from deploy.terminal.files import all_or_nothing, check_folder, write, writing
 from deploy.terminal.help_examples import AT_ISSUER, example
 from deploy.terminal.json_output import dumps, print_json
 from user_agent.credentials import CredentialFile
@@ -61,7 +61,7 @@ def people(
     parse_people(drawn.listed)
     if output_dir.exists():
         raise SettingsError(f"{output_dir} already exists and may hold secrets in use")
-    with writing(output_dir):
+    with all_or_nothing([output_dir], "*.txt"):
         output_dir.mkdir(mode=0o700)
         atomic_write(credentials, drawn.credentials, 0o600)
         atomic_write(listed, drawn.listed, 0o600)
@@ -139,8 +139,8 @@ def fetch(
     from common.runtime.rpc import open_channel
     from common.runtime.validation import read_file
     from common.task.task import Task
+    from deploy.clients.issuer import IssuerClient
     from deploy.clients.people import fetch_tokens
-    from user_agent.issuer_client import RemoteIssuer
     from user_agent.shuffler_client import RemoteShuffler
 
     check_folder(out)
@@ -159,13 +159,13 @@ def fetch(
         wanted = Task.verified(signed, digest, None).tokens
         if wanted is None:
             raise SettingsError("this task requires no tokens")
-        async with open_channel(issuer, "issuer", trusted) as channel:
+        async with IssuerClient.connect(issuer, authority) as client:
             return await fetch_tokens(
-                RemoteIssuer(channel),
+                client,
                 wanted,
                 digest,
                 people,
-                seed=read_file(seed_file),
+                seed=seed_file.read_bytes(),
                 progress=progress,
             )
 

@@ -9,6 +9,7 @@ import typer
 from rich.table import Table
 
 from common.crypto.hpke import fingerprint
+from common.dates import utc
 from common.runtime.certificates import FRONT_END, INTERNAL_ROLES, LIFETIME_DAYS, PARTIES, WITNESS
 from common.runtime.clock import SystemClock
 from common.runtime.state_directory import StateDirectory
@@ -17,6 +18,7 @@ from deploy.terminal.console import terminal
 from deploy.terminal.help_examples import example
 from deploy.terminal.json_output import print_json
 from deploy.terminal.tables import add_columns
+from user_agent.device_store import RESTORE_CONFIRMED
 
 if TYPE_CHECKING:
     from deploy.clients.key_folder import KeyFolder
@@ -123,7 +125,7 @@ def revoke(
     party: Annotated[str, typer.Argument(help="Party, or SHA-256 of one certificate.")],
     json: AsJson = False,
 ) -> None:
-    """Revoke a party's certificates, so that they are never renewed.
+    """Revoke a party's certificates for good.
 
     Copy each party's authority.pem to its machine: servers then refuse these certificates at once.
     Clients cannot know, and accept them until they expire, as printed. Operators with folders of
@@ -200,6 +202,45 @@ def identity(
         print_json(shown)
         return
     terminal().print(f"{shown['identity']}\nFingerprint: {shown['fingerprint']}", soft_wrap=True)
+
+
+@keys_app.command("confirm-clock", epilog=example("shuffledp keys confirm-clock state/shuffler"))
+def confirm_clock(
+    state_directory: Annotated[
+        Path,
+        typer.Argument(exists=True, help="The party's state directory, as in its settings."),
+    ],
+) -> None:
+    """Confirm this machine's clock to a service.
+
+    Run this on the machine of a service that logs `clock disagrees`, once the clock is right. The
+    service then does what is due, such as closing batches and destroying keys.
+    """
+    from common.runtime.confirmed_clock import confirm
+
+    found = SystemClock().reading()
+    confirm(StateDirectory.open(state_directory), found)
+    terminal().print(f"Confirmed: {utc(found.wall)}.", highlight=False)
+
+
+@keys_app.command(
+    "confirm-restore", epilog=example("shuffledp keys confirm-restore state/user_agent")
+)
+def confirm_restore(
+    state_directory: Annotated[
+        Path,
+        typer.Argument(exists=True, help="The device's state directory, as in its settings."),
+    ],
+) -> None:
+    """Confirm that a device's store was restored.
+
+    Run this while the user agent is stopped because the store does not fit the counter of charges.
+    At its next start it charges what the store has forgotten; without the counter, all caps.
+    """
+    state = StateDirectory.open(state_directory)
+    with state.held():
+        state.publish(RESTORE_CONFIRMED, "")
+    terminal().print("Confirmed. Start the user agent.")
 
 
 def _print(

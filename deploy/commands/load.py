@@ -44,7 +44,10 @@ def load(
     users: Annotated[
         int | None,
         typer.Option(
-            min=1, max=10**9, help=f"Simulated users.  [{_DEFAULT_USERS}, or enough for --ramp]"
+            min=1,
+            max=10**9,
+            help=f"Simulated users.  [all people of a file, or {_DEFAULT_USERS}, or enough for "
+            "--ramp]",
         ),
     ] = None,
     dataset: str = IPUMS_1940_CITY,
@@ -94,8 +97,11 @@ def load(
         shuffler: Address of the shuffler under load, host:port.
         local: Start services here, publish a task and test them.
         sink: Send to a server that stores nothing, to measure this program.
-        draft: Draft, for --local or --sink.  [a built-in task: od-hp, 915 values]
-        dataset: Source of the values: a shipped data set, a file, or zipf:SIZE.
+        draft: Draft, for --local or --sink, published as it is.  [a built-in task: od-hp, 915
+            values]
+        dataset: Source of the values: a shipped data set, a file, or zipf:SIZE. Values of a file
+            have the format of `shuffledp contribute`; without labels, edges or groups they are the
+            items in their order.
         seed: Seed for values, behaviours and arrival times.
         mode: users: one connection per user. bulk: many users per call.
         rate: Users who arrive per second, whether or not the services keep up.
@@ -123,6 +129,8 @@ def load(
         metrics: A service's metrics, PARTY=http://HOST:PORT/metrics; repeatable.
     """
     from deploy.clients.people import read_tokens
+    from deploy.datasets.sources import dataset as read_dataset
+    from deploy.datasets.sources import is_file
     from deploy.load import report
     from deploy.load import target as targets
     from deploy.load.behaviour import shares_from
@@ -142,8 +150,10 @@ def load(
     climb = None
     if ramp is not None:
         climb = ramp_from(ramp, step_seconds=step_seconds, p99_limit=p99_limit)
+    people = read_dataset(dataset) if is_file(dataset) and replay is None else None
     if users is None:
-        users = _DEFAULT_USERS if climb is None else sum(count for _, count in climb.phases) + 1
+        users = _DEFAULT_USERS if people is None else people.n_users
+        users = users if climb is None else sum(count for _, count in climb.phases) + 1
     plan = LoadPlan(
         n_users=users,
         shares=shares_from(misbehaving),
@@ -196,10 +206,14 @@ def load(
             )
         )
         bars.finish()
+    remarks = [] if people is None else people.remarks
     if finished is None:
+        for remark in remarks:
+            terminal().print(escaped(remark), soft_wrap=True)
         where = escaped(str(prepare))
         terminal().print(f"{users} users prepared in {where}.", soft_wrap=True)
         return
+    finished.notes.extend(remarks)
     print_report(finished, json=json)
 
 

@@ -117,10 +117,10 @@ def read_shuffler_key(file: Path) -> bytes:
 
 
 def _read_ascii(file: Path, *, flags: int = 0) -> str:
-    """Read a file, replacing non-ASCII characters, which no key or identity has."""
+    """Read a file, replacing what is not UTF-8 text, which no key or identity has."""
     try:
         descriptor = os.open(file, os.O_RDONLY | flags)
-        with os.fdopen(descriptor, encoding="ascii", errors="replace") as stream:
+        with os.fdopen(descriptor, encoding="utf-8-sig", errors="replace") as stream:
             return stream.read().strip()
     except OSError as error:
         if error.errno == errno.ELOOP:

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from common.errors import ValueRangeError
 from common.messages.guarantee import rounded_up
-from common.protocols import ITEM_KINDS, Kind
+from common.protocols import Kind
 from deploy.commands.options import AgentAddress, AsJson, Person, TaskArgument, task_digest
 from deploy.terminal.console import terminal
 from deploy.terminal.escape import escaped
@@ -28,9 +28,7 @@ _MAY_BE_EMPTY: Final[frozenset[Kind]] = frozenset({"string", "key-value"})
 @app.command(
     epilog=example(
         "shuffledp contribute DIGEST --agent unix:state/user_agent.sock < value.txt",
-        "shuffledp contribute DIGEST --kind ordered --agent unix:state/user_agent.sock "
-        "< temperature.txt",
-        "shuffledp contribute DIGEST --kind vector --agent unix:state/user_agent.sock < marks.txt",
+        "shuffledp contribute DIGEST --person Ada --agent unix:state/user_agent.sock",
     )
 )
 def contribute(
@@ -38,45 +36,42 @@ def contribute(
     agent: AgentAddress,
     person: Person = "",
     kind: Annotated[
-        Kind,
+        Kind | None,
         typer.Option(
-            help="Kind of value, needed for mean, vector and key-value: categorical (an item's "
-            "label or number), ordered (a number, which is counted in buckets), string (a text), "
-            "open (a text or code that no list holds), mean (a number), vector (comma-separated "
-            "numbers), or key-value (such as 3:0.5, 17:1: keys are numbers from 0, in the order of "
-            "the labels; empty for no keys). In a task with a breakdown, your group comes first, "
-            "as in DE / 36.6."
+            help="Only to answer the prompt with an empty text (string) or no keys (key-value); "
+            "the agent knows the task's kind. A value is an item's label, or its number (after # "
+            "if there are labels), a number, a text, numbers such as 1, 2.5, or pairs of key and "
+            "number such as 3:0.5, 17:1. In a task with a breakdown, your group comes first, as "
+            "in DE / 36.6."
         ),
-    ] = "categorical",
+    ] = None,
 ) -> None:
     """Contribute a value from a prompt or standard input. Never pass the value as an argument."""
     from deploy.clients.user_agent import send
-    from deploy.tasks.value_parser import parse_value
 
     digest = task_digest(task)
     # Not an argument, which would stay in the shell's history.
     value = prompt_for_value(kind) if sys.stdin.isatty() else read_piped_value()
-    # Only the agent knows the labels of the task's items, its edges and its groups.
-    parsed = value.strip() if kind in ITEM_KINDS else parse_value(value, kind)
-    receipt = asyncio.run(send(agent, digest, parsed, person))
+    receipt = asyncio.run(send(agent, digest, value, person))
     name = f" --person {shlex.quote(person)}" if person else ""
     question = f"shuffledp receipt {digest.hex()}{name}"
     terminal().print(describe_contribution(receipt, question), markup=False, soft_wrap=True)
 
 
-def prompt_for_value(kind: Kind) -> str:
+def prompt_for_value(kind: Kind | None) -> str:
     """Prompt for a value; repeat while it is empty, unless its kind allows an empty value."""
     nothing = "" if kind in _MAY_BE_EMPTY else None
     return str(typer.prompt("Your value", default=nothing, hide_input=True, show_default=False))
 
 
 def read_piped_value() -> str:
-    """Read a piped value without a byte order mark; raise ValueRangeError if it is not UTF-8."""
+    """Read a piped value without a byte order mark or its line's end, or raise ValueRangeError."""
     try:
-        return sys.stdin.buffer.read().decode("utf-8-sig")
+        text = sys.stdin.buffer.read().decode("utf-8-sig")
     except UnicodeDecodeError:
         # The codec's message would contain part of the value.
         raise ValueRangeError("a value must be text in UTF-8") from None
+    return text.removesuffix("\n").removesuffix("\r")
 
 
 def describe_contribution(receipt: "user_agent_pb2.ContributeResponse", question: str) -> str:

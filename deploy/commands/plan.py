@@ -121,12 +121,13 @@ def plan(
         output: Write a draft for `shuffledp task create`.
     """
     from common.mechanisms.hashing.local_hashing import most_seeds
+    from common.messages.submission import parse_numbers
     from common.task.domain_spec import EdgesSpec, group_count
     from common.task.draft import NumberDraft, OpenDraft, PairDraft
     from deploy.planning import plan_view
     from deploy.planning.planner import plan as find_plan
     from deploy.planning.requirements import Requirements
-    from deploy.tasks.value_parser import parse_breakdown, parse_numbers
+    from deploy.tasks.value_parser import parse_breakdown
 
     check_folder(output)
     console, cap = terminal(stderr=json), plan_view.default_local_cap(rounds)

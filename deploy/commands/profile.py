@@ -52,7 +52,7 @@ _WITH_ANALYZER_TOKEN: Final[dict[str, tuple[str, ...]]] = {
     **dict.fromkeys(("result", "ledger", "contribute", "receipt"), ()),
     "log": ("export", "check"),
     "task": ("create", "list", "show"),
-    "series": ("publish", "show"),
+    "series": ("publish", "forecast", "show"),
     "sentinels": ("plant",),
     "batch": ("release", "drop"),
 }
@@ -61,8 +61,7 @@ _WITH_ISSUER_TOKEN: Final[dict[str, tuple[str, ...]]] = {"issuer": ("new-key", "
 """
 Commands and subcommands that take defaults from the profile, by the token they need.
 
-`load` takes none, so that it never reaches real services by accident, and `series forecast` none,
-because it needs no service.
+`load` takes none, so that it never reaches real services by accident.
 """
 
 
@@ -140,7 +139,11 @@ def init(
         )
     if output.exists() and not force:
         raise SettingsError(f"{output} exists; --force replaces it")
-    text = "".join(f"{name} = {json.dumps(found[name])}\n" for name in _NAMES if name in found)
+    text = "".join(
+        f"{name} = {json.dumps(found[name], ensure_ascii=False)}\n"
+        for name in _NAMES
+        if name in found
+    )
     write(output, text)
     sys.stdout.write(f"{output}:\n{text}")
 
@@ -156,7 +159,7 @@ def _found_in(directory: Path) -> dict[str, str]:
     for party in _SERVICES:
         address = directory / party / "address"
         if address.is_file():
-            found[party] = address.read_text(encoding="ascii").strip()
+            found[party] = address.read_text(encoding="utf-8").strip()
     socket = directory / "user_agent.sock"
     if socket.exists():
         found["agent"] = f"unix:{socket.resolve()}"

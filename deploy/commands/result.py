@@ -62,22 +62,25 @@ def result(
     ] = "",
     ranges: Annotated[
         list[str] | None,
-        typer.Option("--range", help="A range of ordered data, such as 18:65; repeatable."),
+        typer.Option(
+            "--range",
+            help="A range or bucket of ordered data, such as 18:65; repeatable.",
+        ),
     ] = None,
     guarantees: options.AllGuarantees = False,
     json: options.AsJson = False,
 ) -> None:
     """Print or write a released result with 95 % intervals. Needs the operator token."""
     from common.messages.result import Result
+    from common.messages.submission import parse_numbers
     from common.task.task import Task
     from deploy.clients.analyzer import OperatorClient
     from deploy.pages.result_page import result_page
     from deploy.results.candidates import read_candidates
-    from deploy.results.distribution_view import DEFAULT_QUANTILES, Questions
+    from deploy.results.distribution_view import DEFAULT_QUANTILES, Questions, asked_ranges
     from deploy.results.export import as_json, write_csv, write_parquet
     from deploy.results.result_view import MAX_ROWS, result_view
     from deploy.results.verification import check_fits, recompute_guarantees
-    from deploy.tasks.value_parser import parse_numbers, parse_range
 
     for path in (html, csv, parquet):
         check_folder(path)
@@ -99,7 +102,7 @@ def result(
         batch=found,
         task=signed,
         quantiles=parse_numbers(quantile, _QUANTILES) if quantile else DEFAULT_QUANTILES,
-        ranges=tuple(map(parse_range, ranges or ())),
+        ranges=asked_ranges(signed, ranges or ()),
     )
     build = partial(result_view, found.estimate, signed, candidates=texts, questions=asked)
     view = build(most=top)

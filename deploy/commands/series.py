@@ -1,11 +1,9 @@
 """`shuffledp series`: publish the rounds of a recurring collection, forecast and show them."""
 
-import fcntl
-import os
-from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -20,10 +18,6 @@ from deploy.terminal.files import check_folder, write
 from deploy.terminal.help_examples import AT_ANALYZER, example
 from deploy.terminal.json_output import print_json
 
-if TYPE_CHECKING:
-    from common.task.draft import TaskDraft
-    from deploy.clients.analyzer import OperatorClient
-    from deploy.tasks.schedule import Series
 app = typer.Typer()
 series_app = typer.Typer(
     help="Recurring collections: a draft with a schedule, and a task for each round.",
@@ -34,6 +28,10 @@ app.add_typer(series_app, name="series")
 
 Template = Annotated[
     Path, typer.Argument(help="A draft with a table [schedule] and a population, no deadline.")
+]
+
+ShufflerOption = Annotated[
+    str, typer.Option(help="Address of the shuffler, which knows whether overdue rounds expired.")
 ]
 
 
@@ -68,8 +66,10 @@ def publish(
     """
     from common.task.draft import TaskDraft
     from deploy.clients.analyzer import OperatorClient
+    from deploy.commands.publication import Publication
+    from deploy.commands.rounds import publish_due
     from deploy.commands.task import with_keys
-    from deploy.tasks.schedule import read_series
+    from deploy.tasks.schedule import check_same_time, read_series
 
     series = read_series(template)
     if token_key and "{round}" not in token_key:
@@ -79,57 +79,28 @@ def publish(
         own_key = Path(token_key.replace("{round}", str(number))) if token_key else None
         return with_keys(series.draft_of(number), shuffler_key, own_key)
 
+    async def publish_now(
+        operator: OperatorClient,
+    ) -> tuple[dict[str, Any], Publication | None]:
+        now = SystemClock().now()
+        check_same_time(now, await operator.now())
+        return await publish_due(series, complete, now, operator)
+
     connect = partial(OperatorClient.connect, analyzer, authority, token_file, certificate, key)
-    folder = os.open(template.parent, os.O_RDONLY)  # the template may be replaced meanwhile
-    try:
-        fcntl.flock(folder, fcntl.LOCK_EX)  # two runs could publish the round twice
-        report = options.ask(connect, partial(publish_due, series, complete, SystemClock().now()))
-    finally:
-        os.close(folder)
+    report, task = options.ask(connect, publish_now)
     if json:
         print_json(report)
         return
-    number, state, digest, missed, warning = report.values()
-    text = f"No round is open: the series {state}."
-    if digest:
-        text = f"Round {number}: {state}, task {digest}."
-    if missed:
+    text = f"No round is open: the series {report['state']}."
+    if task:
+        text = f"Round {report['round']}: {report['state']}, task {report['task_digest']}."
+    if missed := report["missed"]:
         text += f" Missed, since not published in time: round {', round '.join(map(str, missed))}."
-    if warning:
-        text += f" Warning: {warning}"
+    if report["warning"]:
+        text += f" Warning: {report['warning']}"
     terminal().print(text, soft_wrap=True, highlight=False)
-
-
-async def publish_due(
-    series: "Series", complete: "Callable[[int], TaskDraft]", now: float, operator: "OperatorClient"
-) -> dict[str, Any]:
-    """
-    Publish the round that is open at `now` unless it has a task, and return a report for JSON.
-
-    `complete` returns a round's draft with others' keys. Raises BudgetError before the first round
-    if the budgets do not last, and TaskError as in `Series.rounds`.
-    """
-    from deploy.tasks import forecast as forecasts
-    from deploy.tasks import task_view
-    from deploy.tasks.population_budgets import releases_to
-
-    rounds, number = series.rounds(await operator.tasks(), now), series.open_round(now)
-    current = next((each for each in rounds if each.number == number), None)
-    digest, done, warning = None, "has ended" if number else "has not started", ""
-    if current is not None and current.task is not None:
-        digest, done = current.task.task_digest.hex(), "already published"
-    elif current is not None:
-        if not any(each.task for each in rounds):
-            task = task_view.preview(series.draft, now=0.0)
-            spent = await releases_to(series.draft.population, operator)
-            costs, limits = forecasts.forecast(task, rounds, task.n_min, spent)
-            forecasts.check_budget(limits, len(costs))
-            warning = forecasts.shortfall(limits, len(costs))
-        digest = (await operator.create_task(complete(number))).digest().hex()
-        done = "published"
-    missed = [each.number for each in rounds if each.state == "missed"]
-    report = {"round": current and number, "state": done, "task_digest": digest, "missed": missed}
-    return {**report, "warning": warning}
+    if task:
+        task.show(terminal())
 
 
 @series_app.command(
@@ -146,6 +117,7 @@ def forecast(
     ] = None,
     analyzer: options.AnalyzerAddress = "",
     token_file: Annotated[Path | None, typer.Option(help="File of the operator token.")] = None,
+    shuffler: ShufflerOption = "",
     authority: options.Authority = None,
     certificate: options.Certificate = None,
     key: options.CertificateKey = None,
@@ -153,11 +125,13 @@ def forecast(
 ) -> None:
     """Compute each round's cost and the end of budgets.
 
-    Costs are composed; a device's caps are the default ones. Needs no service. With --analyzer and
-    --token-file it counts the population's releases so far, and only the rounds to come.
+    Costs are composed; a device's caps are the default ones. With --analyzer and --token-file, also
+    from a profile, it counts the population's releases so far, and only the rounds to come. Without
+    it, or with --analyzer "", it needs no service.
     """
     from analyzer.budgets import BudgetedRelease
     from deploy.clients.analyzer import OperatorClient
+    from deploy.commands.rounds import mark_expired, tasks_of
     from deploy.tasks import forecast as forecasts
     from deploy.tasks import task_view
     from deploy.tasks.population_budgets import releases_to
@@ -172,16 +146,21 @@ def forecast(
         if token_file is None:
             raise UsageError("--analyzer needs the operator's --token-file")
         connect = partial(OperatorClient.connect, analyzer, authority, token_file, certificate, key)
-        rounds = series.rounds(options.ask(connect, OperatorClient.tasks), now)
+        rounds = series.rounds(options.ask(connect, partial(tasks_of, series)), now)
+        rounds = mark_expired(rounds, shuffler, authority)
         spent = options.ask(connect, partial(releases_to, series.draft.population))
     if series.open_round(now) > series.n_rounds:
         raise SettingsError("all rounds of the series are over: set first to a later time")
     costs, lasts = forecasts.forecast(task, rounds, users, spent)
+    basis = forecasts.basis(task, len(costs), users, spent)
     if json:
-        print_json({"earlier_releases": len(spent), "limits": lasts, "rounds": costs})
+        fields = {"earlier_releases": len(spent), "limits": lasts, "rounds": costs}
+        print_json({**fields, "basis": basis})
         return
     terminal().print(task_view.describe_claim(task))
     forecasts.show(costs, lasts, series.every, terminal())
+    if basis:
+        terminal().print(basis, soft_wrap=True, highlight=False)
 
 
 @series_app.command(
@@ -194,22 +173,32 @@ def show(
     authority: options.Authority = None,
     certificate: options.Certificate = None,
     key: options.CertificateKey = None,
+    shuffler: ShufflerOption = "",
     top: Annotated[int, typer.Option(min=1, help="Number of largest values.")] = 6,
     html: options.Page = None,
+    csv: Annotated[Path | None, typer.Option(help="Write the values of all rounds as CSV.")] = None,
+    parquet: Annotated[
+        Path | None, typer.Option(help="Write them as Parquet; needs pyarrow.")
+    ] = None,
     json: options.AsJson = False,
 ) -> None:
-    """Print all rounds and the smoothed values."""
+    """Print all rounds, smoothed values and budgets."""
     from common.task.task import Task
     from deploy.clients.analyzer import OperatorClient
+    from deploy.commands.rounds import mark_expired, tasks_of
     from deploy.pages.series_page import series_page
+    from deploy.results.export import write_csv, write_parquet
     from deploy.results.series import SeriesResults
+    from deploy.tasks import task_view
+    from deploy.tasks.population_budgets import budgets_of_task
     from deploy.tasks.schedule import read_series
 
-    check_folder(html)
+    for path in (html, csv, parquet):
+        check_folder(path)
     series = read_series(template)
 
     async def read(operator: OperatorClient) -> SeriesResults:
-        rounds = series.rounds(await operator.tasks(), SystemClock().now())
+        rounds = series.rounds(await tasks_of(series, operator), SystemClock().now())
         numbers = {each.task.task_digest: each.number for each in rounds if each.task}
         released = {}
         for entry in (await operator.ledger())[0]:
@@ -218,14 +207,20 @@ def show(
                 signed, _ = await operator.describe(entry.task_digest)
                 task = Task.from_bytes(signed.task_bytes)
                 released[numbers[entry.task_digest]] = (task, result, entry)
-        return SeriesResults.of(rounds, top, dict(sorted(released.items())))
+        budgets = await budgets_of_task(task_view.preview(series.draft, now=0.0), operator)
+        return SeriesResults.of(rounds, top, dict(sorted(released.items())), budgets)
 
     connect = partial(OperatorClient.connect, analyzer, authority, token_file, certificate, key)
     results = options.ask(connect, read)
+    results = replace(results, rounds=mark_expired(results.rounds, shuffler, authority))
     if html is not None:
         write(html, series_page(series, results, version=VERSION))
+    if csv is not None:
+        write_csv(csv, results.columns())
+    if parquet is not None:
+        write_parquet(parquet, None, results.columns())
     if json:
-        print_json({"rounds": results.rows(), "values": results.columns()})
+        print_json(results.as_json())
         return
     results.show(terminal())
-    print_written([html], terminal())
+    print_written([html, csv, parquet], terminal())

@@ -1,5 +1,6 @@
 """`shuffledp simulate` and `reproduce`: compare protocols, and repeat published experiments."""
 
+import dataclasses
 import math
 from collections.abc import Mapping
 from functools import partial
@@ -10,6 +11,7 @@ import typer
 
 from common.errors import SettingsError, UsageError
 from common.protocols import Kind, protocol_named, protocols_of
+from common.task.specs import check_range
 from deploy.commands.options import AsJson, TaskKind, check_kinds, describe_options, parse_cap
 from deploy.datasets.names import IPUMS_1940_CITY, SHIPPED
 from deploy.terminal.console import print_written, terminal
@@ -18,6 +20,7 @@ from deploy.terminal.help_examples import example
 from deploy.terminal.json_output import print_json
 
 if TYPE_CHECKING:
+    from deploy.datasets.catalogue import Dataset
     from deploy.simulate.populations import Population
 app = typer.Typer()
 
@@ -34,6 +37,8 @@ _KINDS: Final[Mapping[str, tuple[Kind, ...]]] = {
     "figure_number": ("categorical",),
     "messages_cap": ("categorical", "ordered"),
     "buckets": ("ordered",),
+    "empty_values": ("string", "key-value"),
+    "value_range": ("ordered", "mean", "vector", "key-value"),
 }
 """The kinds that an option is for, if it is not for all."""
 _RUN_TIME: Final = 5
@@ -76,6 +81,8 @@ def simulate(
         ),
     ] = None,
     column: str | None = None,
+    empty_values: Annotated[bool, typer.Option("--empty-values")] = False,
+    value_range: Annotated[str | None, typer.Option("--range")] = None,
     users: int | None = None,
     buckets: int = 1024,
     accounting: str | None = None,
@@ -97,6 +104,10 @@ def simulate(
         delta: Delta of every target.
         column: Column of values in the file. If the file has a column named count, each row is a
             value and its count; otherwise each row is a person.  [value]
+        empty_values: Count an empty cell as a value: an empty text, or no keys. Otherwise rows
+            without a value are left out and counted.
+        value_range: Range of numbers, such as 0:24; a number outside it is an error.  [that of the
+            file, or wider if they are almost equal]
         users: Number of people to use.  [all]
         buckets: Number of buckets, for ordered data.
         accounting: Bounds for parameters: published, tight or both; for categorical data.  [tight]
@@ -113,6 +124,7 @@ def simulate(
             protocols and targets, with both accountings. Written to figureN.png and .svg, or to
             --plot.
     """
+    from deploy.datasets.sources import dataset as read_dataset
     from deploy.simulate import table
     from deploy.simulate.plot import comparison, draw
     from deploy.simulate.sweep import Sweep, run
@@ -125,12 +137,18 @@ def simulate(
     if accounting not in ACCOUNTINGS:
         raise UsageError("accounting must be published, tight or both")
     if figure_number is not None:
-        data, epsilons = _FIGURES[figure_number]
-        targets, names, source = targets or list(epsilons), names or list(_COMPARED), source or data
+        shipped, epsilons = _FIGURES[figure_number]
+        targets, names = targets or list(epsilons), names or list(_COMPARED)
+        source = source or shipped
         accounting, plot = "both", plot or Path(f"figure{figure_number}")
+    # Random codes, with shares by Zipf's law, for an open dictionary.
+    source = source or {"categorical": IPUMS_1940_CITY, "open": "zipf:50000"}.get(kind)
     for output in (plot, csv):
         check_folder(output)
-    people = _population(kind, source, column, users, buckets, seed)
+    if source is None and {column, value_range} != {None}:
+        raise UsageError("--column and --range need a file; use --dataset")
+    data = None if source is None else read_dataset(source, users, column, empty=empty_values)
+    people = _population(kind, data, users, value_range, buckets, seed)
     sweep = Sweep(
         population=people,
         protocols=_protocols(kind, names),
@@ -171,27 +189,29 @@ def _protocols(kind: Kind, names: list[str] | None) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _population(
-    kind: Kind, source: str | None, column: str | None, users: int | None, buckets: int, seed: int
+def _population(  # each is an option
+    kind: Kind,
+    data: "Dataset | None",
+    users: int | None,
+    value_range: str | None,
+    buckets: int,
+    seed: int,
 ) -> "Population":
     from deploy.datasets.sample_people import people_of, sample_people
-    from deploy.datasets.sources import dataset as read_dataset
     from deploy.simulate.populations import Population
+    from deploy.tasks.value_parser import parse_range
 
-    if kind == "categorical":
-        data = read_dataset(source or IPUMS_1940_CITY, users, column=column)
-        return Population.of_items(data, data.n_users if users is None else users)
+    span = None if value_range is None else parse_range(value_range)
+    if span is not None:
+        check_range(*span)
     if kind == "ordered":
-        numbers = None if source is None else read_dataset(source, users, column=column)
-        return Population.of_numbers(numbers, users, buckets)
-    if kind == "open" and source is None:
-        source = "zipf:50000"  # random codes, with shares by Zipf's law
-    if source is None:
-        if column is not None:
-            raise UsageError("--column needs a file; use --dataset")
+        return Population.of_numbers(data, users, buckets, span)
+    if data is None:
         return Population.of_values(sample_people(kind, users, seed))
-    data = read_dataset(source, users, column=column)
-    return Population.of_values(people_of(data, kind, users, seed), data.name)
+    if kind == "categorical":
+        return Population.of_items(data, data.n_users if users is None else users)
+    population = Population.of_values(people_of(data, kind, users, seed, span), data.name)
+    return dataclasses.replace(population, remarks=data.remarks)
 
 
 @app.command(no_args_is_help=True, epilog=example("shuffledp reproduce key-value --plot pairs"))

@@ -62,10 +62,9 @@ def create(
 
     A dry run needs no service: it computes the guarantees locally.
     """
-    from common.task.task import Task
     from deploy.clients.analyzer import OperatorClient
+    from deploy.commands.publication import publish
     from deploy.tasks import drafts as draft_file
-    from deploy.tasks import task_view
 
     if dry_run:
         preview(with_keys(draft_file.read(draft, b""), shuffler_key, token_key), json=json)
@@ -76,20 +75,12 @@ def create(
         )
     connect = partial(OperatorClient.connect, analyzer, authority, token_file, certificate, key)
     task_draft = with_keys(draft_file.read(draft, b""), shuffler_key, token_key)
-    signed, witnesses = options.ask(connect, lambda operator: operator.publish_task(task_draft))
-    task, digest = Task.from_bytes(signed.task_bytes), signed.digest().hex()
+    published = options.ask(connect, partial(publish, task_draft))
     if json:
-        cosigned = {name: not problem for name, problem in witnesses.items()}
-        fields = {"task_digest": digest, "task": task_view.as_json(task), "cosigned": cosigned}
-        print_json(fields)
+        print_json(published.as_json())
         return
-    terminal().print(f"Task {digest}\n{task_view.describe_claim(task)}", soft_wrap=True)
-    task_view.print_witnesses(witnesses, terminal())
-    if task.tokens is None:
-        terminal().print(
-            "Warning: the task has no tokens, so devices refuse it by default. Publish it with "
-            "--token-key, from shuffledp issuer new-key."
-        )
+    terminal().print(f"Task {published.signed.digest().hex()}", soft_wrap=True)
+    published.show(terminal())
 
 
 @task_app.command("list", epilog=example(f"shuffledp task list {AT_ANALYZER}"))

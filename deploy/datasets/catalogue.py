@@ -1,19 +1,26 @@
 """Shipped data sets; docs/researchers/datasets.md states their sources and licences."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Integral
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from common.errors import TaskError
-from common.task.specs import MAX_DOMAIN_SIZE, check_int_range
+from common.errors import TaskError, ValueRangeError
+from common.task.specs import MAX_DOMAIN_SIZE, MAX_LABEL_CHARACTERS, check_int_range
 from deploy.datasets import files
 from deploy.datasets.names import SHIPPED
 
 MAX_PEOPLE: Final = 10**9 - 1
 """Largest population that numpy's hypergeometric distribution accepts."""
+
+
+_NO_VALUES: Final = frozenset({"na", "n/a", "#n/a", "nan", "null", "none", "nil"})
+"""Words that often stand for a missing value, in lower case."""
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -27,12 +34,13 @@ class Dataset:
     """Names of the items, or empty."""
     counts: NDArray[np.int64]
     """Number of people with each item, shape (domain_size,)."""
+    rows: NDArray[np.int64] | None = None
+    """The first row of each item in the data set's file, shape (domain_size,)."""
+    missing: int = 0
+    """Number of further people, whose rows in the file have no value."""
 
     def __post_init__(self) -> None:
-        """Raise TaskError if the number of items, people or people per item is out of range."""
-        check_int_range(
-            f"the number of different values of {self.name}", len(self.counts), 2, MAX_DOMAIN_SIZE
-        )
+        """Raise TaskError if the number of people or people per item is out of range."""
         for extreme in (self.counts.min(), self.counts.max()):
             check_int_range(f"people per item of {self.name}", int(extreme), 0, MAX_PEOPLE)
         check_int_range(f"people of {self.name}", self.n_users, 1, MAX_PEOPLE)
@@ -47,6 +55,44 @@ class Dataset:
         """Number of items."""
         return len(self.counts)
 
+    @property
+    def remarks(self) -> list[str]:
+        """Sentences on values that are missing, or may be."""
+        found = [
+            f"{label} counts as a value; leave the cell empty if it is none."
+            for label in self.labels
+            if label.casefold() in _NO_VALUES
+        ]
+        if self.missing:
+            found.append(
+                f"People of {self.name} without a value, who are left out: {self.missing:,}."
+            )
+        return found
+
+    def check_items(self) -> None:
+        """Raise TaskError unless there are several items, and their labels can be a task's."""
+        name = f"the number of different values of {self.name}"
+        check_int_range(name, self.domain_size, 2, MAX_DOMAIN_SIZE)
+        self.parsed(_check_label)
+
+    def parsed(self, parse: Callable[[str], T]) -> list[T]:
+        """Parse every label; if any raises ValueRangeError, raise TaskError with the first row."""
+        found, wrong = list[T](), dict[int, str]()
+        for item, label in enumerate(self.labels):
+            try:
+                found.append(parse(label))
+            except ValueRangeError as error:
+                wrong[item] = str(error)
+        if wrong:
+            items = [*wrong]
+            rows = np.add(items, 1) if self.rows is None else self.rows[items]
+            first, people = int(rows.argmin()), int(self.counts[items].sum())
+            raise TaskError(
+                f"row {rows[first]} of {self.name}: {wrong[items[first]]} (people whose values "
+                f"break a rule: {people:,})"
+            )
+        return found
+
     def draw(self, n_users: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """Draw n_users people as `sample_counts` does; return their items in random order."""
         counts = self.sample_counts(n_users, rng)
@@ -60,8 +106,15 @@ class Dataset:
 
     def check_users(self, n_users: int) -> None:
         """Raise TaskError unless n_users people can be drawn without replacement."""
-        if not 1 <= n_users <= self.n_users:
+        if not (isinstance(n_users, Integral) and 1 <= n_users <= self.n_users):
             raise TaskError(f"users is {n_users}; for {self.name} it must be 1 to {self.n_users}")
+
+
+def _check_label(label: str) -> None:
+    if len(label) > MAX_LABEL_CHARACTERS:
+        raise ValueRangeError(
+            f"it has {len(label):,} characters; an item may have at most {MAX_LABEL_CHARACTERS}"
+        )
 
 
 def load(name: str) -> Dataset:
@@ -69,5 +122,4 @@ def load(name: str) -> Dataset:
     if name not in SHIPPED:
         raise TaskError(f"unknown data set; the shipped data sets are {', '.join(SHIPPED)}")
     [path] = Path(__file__).parent.glob(f"{name}.csv*")
-    table = files.read(path)
-    return Dataset(name=name, title=SHIPPED[name], labels=table.values, counts=table.counts)
+    return Dataset(name=name, title=SHIPPED[name], **files.read(path))

@@ -1,19 +1,26 @@
-"""Read values from CSV or Parquet: a row per person or, with a column `count`, per item."""
+"""
+Read values from CSV or Parquet: a row per person or, with a column `count`, per item.
+
+Rules: docs/researchers/datasets.md. A value is compared as devices compare it. A TaskError names a
+row, counted from 1 below the header, never its text.
+"""
 
 import csv
 import gzip
 import importlib
+import math
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from decimal import Decimal
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TextIO
+from typing import Any, Final, TextIO
 
 import numpy as np
-from numpy.typing import NDArray
 
-from common.errors import TaskError
-from common.task.specs import MAX_DOMAIN_SIZE, MAX_LABEL_CHARACTERS
+from common.errors import TaskError, ValueRangeError
+from common.messages.submission import parse_number
+from common.task.specs import MAX_DOMAIN_SIZE, MAX_LABEL_CHARACTERS, normalize
 
 VALUE: Final = "value"
 _COUNT: Final = "count"
@@ -25,44 +32,46 @@ _INT64_DIGITS: Final = 18
 """Maximum decimal digits of a count, so that it fits into 64 bits."""
 
 
-class Table(NamedTuple):
-    """The number of people with each value."""
+def read(path: Path, column: str = VALUE, *, empty: bool = False) -> dict[str, Any]:
+    """
+    Read a file's column of values, and its column `count` if it has one, or raise TaskError.
 
-    values: tuple[str, ...]
-    """Distinct values: in the file's order if rows are items; otherwise sorted, numerically if all
-    are whole numbers."""
-    counts: NDArray[np.int64]
-    """Number of people with each value, shape (values,)."""
-
-
-def read(path: Path, column: str = VALUE) -> Table:
-    """Read a file's column of values, and its column `count` if it has one, or raise TaskError."""
+    Returns the fields of a Dataset: labels, counts, rows and missing. Labels are in the file's
+    order if rows are items; otherwise numbers in numeric order, then texts in alphabetical order.
+    Rows without a value are left out and counted or, if `empty`, have the empty text as a value.
+    """
     name = path.name
     ending = name.lower()
     if not ending.endswith(ENDINGS):
         raise TaskError(f"{name} must end with {' or '.join(ENDINGS)}")
+    rows = _parquet_rows if ending.endswith(".parquet") else _csv_rows
     try:
-        if ending.endswith(".parquet"):
-            return _parquet(path, column)
-        open_text: Any = gzip.open if ending.endswith(".gz") else Path.open
-        with open_text(path, "rt", encoding="utf-8-sig", newline="") as file:
-            return read_csv(_lines(file, name), name=name, column=column)
+        return _tabulate(rows(path, column), name, empty=empty)
     except (OSError, EOFError, zlib.error) as error:  # OSError: gzip's own errors too
         reason = error.strerror if isinstance(error, OSError) else None
         raise TaskError(f"{name} cannot be read: {reason or 'it is truncated'}") from error
 
 
-def read_csv(lines: Iterable[str], *, name: str, column: str = VALUE) -> Table:
-    """Read CSV lines: a header and rows. The message of a TaskError names a row, never its text."""
-    try:
-        rows = csv.reader(lines, strict=True)
-        header = [title.strip() for title in next(rows, [])]
-        if not header:
-            raise TaskError(f"{name} is empty; its first line must be value or value,count")
-        indices = [header.index(title) for title in _columns(header, name, column)]
-        return _tabulate(_fields(rows, indices, name), name)
-    except (csv.Error, UnicodeDecodeError) as error:
-        raise TaskError(f"{name} is not comma-separated UTF-8 text") from error
+def _csv_rows(path: Path, column: str) -> Iterator[list[str]]:
+    """Yield rows of the chosen columns; bytes that are not UTF-8 become surrogates."""
+    name, number = path.name, 0
+    open_text: Any = gzip.open if name.lower().endswith(".gz") else Path.open
+    with open_text(path, "rt", encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
+        rows = csv.reader(_lines(file, name), strict=True)
+        try:
+            header = next(rows, [])
+            if not header:
+                raise TaskError(f"{name} is empty; its first line must be value or value,count")
+            indices = _columns(header, name, column)
+            for number, row in enumerate(rows, start=1):
+                if row and len(row) != len(header):
+                    raise TaskError(
+                        f"row {number} of {name} has {len(row)} columns and the header has "
+                        f"{len(header)}: quote values that contain commas"
+                    )
+                yield [row[index] if row else "" for index in indices]
+        except csv.Error as error:
+            raise TaskError(f"row {number + 1} of {name} is not valid CSV: {error}") from error
 
 
 def _lines(file: TextIO, name: str) -> Iterator[str]:
@@ -75,92 +84,113 @@ def _lines(file: TextIO, name: str) -> Iterator[str]:
         yield line
 
 
-def _fields(
-    rows: Iterable[list[str]], indices: Sequence[int], name: str
-) -> Iterator[tuple[int, list[str]]]:
-    """Yield every nonempty row's number, from 1 on, and its stripped fields at these indices."""
-    needed = max(indices) + 1
-    for number, row in enumerate(rows, start=1):
-        if 0 < len(row) < needed:
-            raise TaskError(f"row {number} of {name} has {len(row)} columns; it needs {needed}")
-        if row:
-            yield number, [row[index].strip() for index in indices]
-
-
-def _parquet(path: Path, column: str) -> Table:
+def _parquet_rows(path: Path, column: str) -> Iterator[tuple[str, ...]]:
+    """Yield rows of the chosen columns; read in batches, as a small file can have many rows."""
     name = path.name
     try:
-        parquet: Any = importlib.import_module("pyarrow.parquet")
+        arrow, parquet = map(importlib.import_module, ("pyarrow", "pyarrow.parquet"))
     except ModuleNotFoundError as error:
         raise TaskError(
             f"{name} is Parquet, which needs pyarrow: pip install 'shuffledp[research]', or pip "
             "install pyarrow"
         ) from error
-    broken: Any = importlib.import_module("pyarrow").ArrowException
     try:
         with parquet.ParquetFile(path) as file:
-            columns = _columns(file.schema_arrow.names, name, column)
-            return _tabulate(enumerate(_parquet_rows(file, columns, name), start=1), name)
-    except (broken, UnicodeDecodeError) as error:
+            header = file.schema_arrow.names
+            titles = [header[index] for index in _columns(header, name, column)]
+            for batch in file.iter_batches(batch_size=_ROWS_AT_ONCE, columns=titles):
+                columns = [_texts(arrow, batch.column(title), name) for title in titles]
+                yield from zip(*columns, strict=True)
+    except (arrow.ArrowException, UnicodeDecodeError) as error:
         raise TaskError(f"{name} is not a valid Parquet file") from error
 
 
-def _parquet_rows(file: Any, columns: list[str], name: str) -> Iterator[list[str]]:  # noqa: ANN401  # pyarrow has no types
-    """Yield rows, read in batches, because a small file can have any number of rows."""
-    for batch in file.iter_batches(batch_size=_ROWS_AT_ONCE, columns=columns):
-        missing = sum(batch.column(column).null_count for column in columns)
-        if missing:
-            raise TaskError(
-                f"{name} has {missing} empty fields; every row needs {' and '.join(columns)}"
-            )
-        fields = [[str(field) for field in batch.column(column).to_pylist()] for column in columns]
-        yield from map(list, zip(*fields, strict=True))
+def _texts(arrow: Any, column: Any, name: str) -> list[str]:  # noqa: ANN401  # pyarrow has no types
+    """Return a column's texts, as Arrow writes values; empty for null."""
+    kind = column.type
+    if arrow.types.is_dictionary(kind):
+        column = column.dictionary_decode()
+    try:
+        if "binary" not in str(column.type):
+            column = column.cast(arrow.string())
+        fields = column.cast(arrow.binary()).to_pylist()
+    except arrow.ArrowException as error:
+        raise TaskError(
+            f"a column of {name} has the type {kind}; it must hold texts, numbers, dates, times or "
+            "truth values"
+        ) from error
+    if arrow.types.is_floating(kind):
+        fields = [b"0" if field == b"-0" else field for field in fields]
+    return [(field or b"").decode(errors="surrogateescape") for field in fields]
 
 
-def _columns(header: Sequence[str], name: str, column: str) -> list[str]:
-    """Return the names of the columns to read: the values' and, if there is one, `count`."""
-    columns = [title for title in dict.fromkeys((column, _COUNT)) if title in header]
+def _columns(header: Sequence[str], name: str, column: str) -> list[int]:
+    """Return the places of the columns to read: the values' and, if there is one, `count`."""
+    titles = [normalize(title.strip()) for title in header]
+    column = normalize(column.strip())
+    columns = [title for title in dict.fromkeys((column, _COUNT)) if title in titles]
     for title in columns:
-        if header.count(title) > 1:
-            raise TaskError(f"{name} has {header.count(title)} columns {title}; one is allowed")
-    if column not in header:
-        shown = ", ".join(title[:MAX_LABEL_CHARACTERS] for title in header[:20])
+        if titles.count(title) > 1:
+            raise TaskError(f"{name} has {titles.count(title)} columns {title}; one is allowed")
+    if not all(map(_is_unicode, titles)):
+        raise TaskError(f"the header of {name} is not UTF-8 text")
+    if column not in titles:
+        shown = ", ".join(title[:MAX_LABEL_CHARACTERS] for title in titles[:20])
         raise TaskError(
             f"{name} has no column {column}; choose one with simulate --column: {shown}"
         )
-    return columns
+    return [titles.index(title) for title in columns]
 
 
-def _tabulate(rows: Iterable[tuple[int, list[str]]], name: str) -> Table:
-    """Return the table of numbered rows, which are people or, if they have a count, items."""
-    people, counted = Counter[str](), False
-    for number, (value, *count) in rows:
-        counted = bool(count)
-        if len(value) > MAX_LABEL_CHARACTERS:
-            raise TaskError(
-                f"the value of row {number} of {name} has {len(value)} characters; "
-                f"it may have at most {MAX_LABEL_CHARACTERS}"
-            )
-        if counted and value in people:
+def _tabulate(rows: Iterable[Sequence[str]], name: str, *, empty: bool) -> dict[str, Any]:
+    """Count the rows, which are people or, if they have a count, items."""
+    people, first, missing, counted = Counter[str](), dict[str, int](), 0, False
+    for number, (text, *count) in enumerate(rows, start=1):
+        value, users, counted = normalize(text.strip()), 1, bool(count)
+        if count:
+            written = count[0].strip() or ("" if value else "0")  # a blank line has no people
+            if not (written.isascii() and written.isdecimal() and len(written) <= _INT64_DIGITS):
+                raise TaskError(
+                    f"the count of row {number} of {name} must be a whole number of at most "
+                    f"{_INT64_DIGITS} digits, 0 or more"
+                )
+            users = int(written)
+        if not (value or empty):
+            missing += users
+            continue
+        if value not in first:
+            if not _is_unicode(value):
+                raise TaskError(f"row {number} of {name} is not UTF-8 text")
+            if len(first) == MAX_DOMAIN_SIZE:
+                raise TaskError(f"{name} has too many items; it may have at most {MAX_DOMAIN_SIZE}")
+            first[value] = number
+        elif counted:
             raise TaskError(
                 f"row {number} of {name} repeats an earlier row's value; each value may appear once"
             )
-        if counted and not _is_whole(count[0]):
-            raise TaskError(
-                f"the count of row {number} of {name} must be a whole number of at most "
-                f"{_INT64_DIGITS} digits, 0 or more"
-            )
-        people[value] += int(count[0]) if counted else 1
-        if len(people) > MAX_DOMAIN_SIZE:
-            raise TaskError(f"{name} has too many items; it may have at most {MAX_DOMAIN_SIZE}")
+        people[value] += users
     if not people:
-        raise TaskError(f"{name} has a header and no rows; it must have at least one")
-    values = list(people)
-    if not counted:
-        values.sort(key=int if all(map(_is_whole, values)) else None)
-    counts = np.array([people[value] for value in values], dtype=np.int64)
-    return Table(tuple(values), counts)
+        raise TaskError(f"{name} has a header and no row with a value; it must have at least one")
+    values = list(people) if counted else sorted(people, key=_order)
+    counts, rows = (
+        np.array([found[value] for value in values], dtype=np.int64) for found in (people, first)
+    )
+    return {"labels": tuple(values), "counts": counts, "rows": rows, "missing": missing}
 
 
-def _is_whole(text: str) -> bool:
-    return text.isascii() and text.isdecimal() and len(text) <= _INT64_DIGITS
+def _is_unicode(text: str) -> bool:
+    """Check that a text has no surrogates, which stand for bytes that are not UTF-8."""
+    return text == text.encode(errors="ignore").decode()
+
+
+def _order(value: str) -> tuple[bool, Decimal, str]:
+    number = number_of(value)
+    return number is None, number or Decimal(0), value
+
+
+def number_of(value: str) -> Decimal | None:
+    """Return the exact number that a text writes; None if it writes none or one without an end."""
+    try:
+        return Decimal(value) if math.isfinite(parse_number(value, "")) else None
+    except ValueRangeError:
+        return None

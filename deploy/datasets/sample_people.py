@@ -1,23 +1,25 @@
 """Draw seeded populations of every kind of data: from shipped data, from files, or synthetic."""
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
 
 from common.errors import TaskError, ValueRangeError
 from common.mechanisms.base import Counts, Vector
-from common.messages.submission import Value
+from common.messages.submission import Value, parse_numbers, parse_pairs
 from common.protocols import Kind
 from common.task.domain_spec import EdgesSpec, Spacing
 from common.task.draft import NumberDraft, OpenDraft, PairDraft, TextDraft
-from common.task.specs import check_int_range
+from common.task.specs import MAX_BOUND, MAX_KEYS, check_int_range
 from deploy.datasets.catalogue import Dataset, load
 from deploy.datasets.names import COVID_US_STATES, IPUMS_1940_CITY
 from deploy.tasks.demo_task import DEMO_PARAMETERS
-from deploy.tasks.value_parser import parse_value
+from user_agent.contribution import checked_text, open_text
 
 MAX_SAMPLE: Final = 1_000_000
 """Largest synthetic population, and largest population from a file."""
@@ -29,6 +31,11 @@ _PATIENTS: Final = 100_000
 """Default number of people drawn from the 31,670,031 COVID-19 cases."""
 _OPEN_BYTES: Final = 8
 """Bytes of a text or code that no list holds."""
+_NARROW: Final = 1e-5
+"""Width of a range, relative to its ends, up to which it is widened."""
+_MOST: Final = math.nextafter(MAX_BOUND, 0.0)
+Span = tuple[float, float]
+"""A range of numbers."""
 _ABSENT: Final = (
     *("Alberta", "British Columbia", "Manitoba", "New Brunswick", "Newfoundland and Labrador"),
     *("Nova Scotia", "Ontario", "Prince Edward Island", "Quebec", "Saskatchewan"),
@@ -112,29 +119,25 @@ def _patients(kind: Kind, n_users: int, rng: np.random.Generator) -> SamplePeopl
     )
 
 
-def numbers_of(data: Dataset | None, buckets: int) -> tuple[Vector, Dataset, EdgesSpec]:
+def numbers_of(
+    data: Dataset | None, buckets: int, span: Span | None = None
+) -> tuple[Vector, Dataset, EdgesSpec]:
     """
     Return a data set's numbers, by item, and buckets of them; by default sizes of people's cities.
 
     Buckets have equal ratios if all numbers are above 0 and some 100 times as large as others.
-    Raises TaskError if labels are no numbers.
+    `span` is the range, by default that of the numbers. Raises TaskError if a label is no number,
+    or out of the range.
     """
-    low, high, unit = 100.0, 1e7, "inhabitants"
     if data is None:
         title = "Size of a person's city, 1940 census (IPUMS)"
         data = dataclasses.replace(load(IPUMS_1940_CITY), title=title)
         numbers = np.multiply(100.0, data.counts)  # a sample of 1 %
+        (low, high), unit = (100.0, 1e7), "inhabitants"
     else:
-        unit = ""
-        try:
-            labels = data.labels or map(str, range(data.domain_size))
-            parsed = [parse_value(label, "ordered") for label in labels]
-            numbers = np.array(parsed, dtype=np.float64)
-        except ValueRangeError as error:
-            raise TaskError(f"{data.name} has a value that is no number") from error
-        if not np.isfinite(numbers).all():
-            raise TaskError(f"{data.name} has a number that is not finite")
-        low, high = _range(numbers.tolist())
+        parsed = data.parsed(_reader(data, "ordered", span))
+        numbers = np.array(parsed if data.labels else np.arange(data.domain_size), dtype=np.float64)
+        (low, high), unit = span or _range(numbers.tolist()), ""
     spacing: Spacing = "logarithmic" if 0 < _WIDE * low < high else "equal"
     edges = EdgesSpec(spacing=spacing, low=low, high=high, buckets=buckets, unit=unit)
     return numbers, data, edges
@@ -218,64 +221,91 @@ _QUESTIONS: Final[Mapping[Kind, tuple[str, Mapping[str, Any], _Answer]]] = {
 }
 
 
-def people_of(data: Dataset, kind: Kind, n_users: int | None, seed: int | None) -> SamplePeople:
+def people_of(
+    data: Dataset,
+    kind: Kind,
+    n_users: int | None,
+    seed: int | None,
+    span: Span | None = None,
+) -> SamplePeople:
     """
     Draw people, by default all, of a data set whose labels have the format of `contribute`.
 
-    Ranges of numbers are the observed ones; candidates are the most frequent texts. For open
-    dictionaries, items without labels are random 64-bit codes, and long texts are hashed. Raises
-    TaskError if a label or n_users does not fit.
+    Ranges of numbers are `span` or the observed ones; candidates are the most frequent texts. For
+    open dictionaries, items without labels are random 64-bit codes, and long texts are hashed.
+    Raises TaskError if a label or n_users does not fit.
     """
     users = data.n_users if n_users is None else n_users
-    labels = data.labels
-    if kind == "open" and not labels:
+    codes = kind == "open" and not data.labels
+    if codes:
         drawn = np.random.default_rng(seed).integers(0, 2**64, data.domain_size, dtype=np.uint64)
-        labels = tuple(map(str, drawn.tolist()))
-    if not labels or users > MAX_SAMPLE:
+        data = dataclasses.replace(data, labels=tuple(map(str, drawn.tolist())))
+    if not data.labels or users > MAX_SAMPLE:
         raise TaskError(
             f"{users:,} people with {kind} data cannot be drawn from {data.name}; it must be a "
             f"file of values, and users must be at most {MAX_SAMPLE:,}"
         )
+    parsed: list[Any] = data.parsed(_reader(data, kind, span))
     counts = data.sample_counts(users, np.random.default_rng(seed))
     kept = np.flatnonzero(counts)
-    counts = counts[kept]
-    try:
-        parsed: list[Any] = [parse_value(labels[item], kind) for item in kept]
-    except ValueRangeError as error:
-        raise TaskError(f"{data.name} has a value that is not {kind} data: {error}") from error
-    facts: dict[str, Any]
-    title = data.title
+    counts, parsed = counts[kept], [parsed[item] for item in kept]
+    title, facts = data.title, dict[str, Any]()
     if kind in {"string", "open"}:
         order = np.argsort(-counts, kind="stable")[:_MAX_CANDIDATES]
         names = tuple(parsed[at] for at in order)
         long = max(len(text.encode()) for text in parsed) > _OPEN_BYTES
-        encoding = "code" if labels != data.labels else "hash" if long else "text"
+        encoding = "code" if codes else "hash" if long else "text"
         form = {"open": OpenDraft(encoding=encoding)} if kind == "open" else {}
         title += f", each value sent as a {encoding}" * bool(form)
         facts = {"draft": form, "truth": counts[order] / users, "candidates": names}
-    elif kind == "key-value":
-        size = 1 + max((key for value in parsed for key in value), default=0)
-        low, high = _range([number for value in parsed for number in value.values()])
-        draft = {"domain_size": size, "pairs": PairDraft(low=low, high=high)}
-        facts = {"draft": draft, **_truth(parsed, counts, size)}
-        title += f", range {low:g} to {high:g}"
     else:
-        rows = [value if isinstance(value, tuple) else (value,) for value in parsed]
-        if len({len(row) for row in rows}) > 1:
-            raise TaskError(f"values of {data.name} have different lengths; they must be equal")
-        low, high = _range([number for row in rows for number in row])
-        draft = {"domain_size": len(rows[0]), "numbers": NumberDraft(low=low, high=high)}
-        facts = {"draft": draft, **_truth(parsed, counts, len(rows[0]))}
-        title += f", range {low:g} to {high:g}"
+        if pairs := kind == "key-value":
+            size = 1 + max((key for value in parsed for key in value), default=0)
+            numbers = [number for value in parsed for number in value.values()]
+        else:
+            size, numbers = np.size(parsed[0]), np.ravel(parsed).tolist()
+        low, high = span or _range(numbers)
+        number_draft = PairDraft(low=low, high=high) if pairs else NumberDraft(low=low, high=high)
+        draft = {"domain_size": size, "pairs" if pairs else "numbers": number_draft}
+        facts = {"draft": draft, **_truth(parsed, counts, size)}
+        title += f", range {low:,.15g} to {high:,.15g}"
     values = [value for value, many in zip(parsed, counts, strict=True) for _ in range(many)]
     return SamplePeople(kind=kind, title=title, values=values, **facts)
+
+
+def _reader(data: Dataset, kind: Kind, span: Span | None) -> Callable[[str], Any]:
+    """Return a function that reads labels, and refuses what devices refuse by default."""
+    if kind == "string":
+        return partial(checked_text, most=TextDraft().most_bytes)
+    if kind == "open":
+        return partial(open_text, most=OpenDraft().most_bytes)
+    low, high = span or (-_MOST, _MOST)
+    size, rule = 1, "a value is a number, such as 36.6"
+    if kind == "vector":
+        size = 1 + data.labels[0].count(",")
+        rule = f"a value has as many numbers as others, {size}, with commas between"
+
+    def in_span(number: float) -> float:
+        if not low <= number <= high:
+            raise ValueRangeError(f"a number must lie between {low:,.15g} and {high:,.15g}")
+        return number + 0.0  # 0.0 for -0.0
+
+    def parse(text: str) -> Any:  # noqa: ANN401  # any kind of numbers
+        if kind == "key-value":
+            return {key: in_span(value) for key, value in parse_pairs(text, {}, MAX_KEYS).items()}
+        numbers = tuple(map(in_span, parse_numbers(text, rule)))
+        if len(numbers) != size:
+            raise ValueRangeError(rule)
+        return numbers if kind == "vector" else numbers[0]
+
+    return parse
 
 
 def _truth(values: list[Any], counts: Counts, size: int) -> dict[str, Any]:
     """Return the true means of numbers, or shares and means of pairs, for values and counts."""
     if not isinstance(values[0], dict):
         table = np.array(values, dtype=np.float64).reshape(len(values), size)
-        return {"truth": np.repeat(table, counts, axis=0).mean(axis=0)}
+        return {"truth": counts @ table / counts.sum()}
     owners, sums = np.zeros(size), np.zeros(size)
     for value, many in zip(values, counts.tolist(), strict=True):
         for key, number in value.items():
@@ -284,8 +314,11 @@ def _truth(values: list[Any], counts: Counts, size: int) -> dict[str, Any]:
     return {"truth": owners / counts.sum(), "true_means": sums / np.maximum(owners, 1)}
 
 
-def _range(numbers: list[float]) -> tuple[float, float]:
-    """Return the least and the largest number; raise TaskError unless two numbers differ."""
-    if len(set(numbers)) < 2:  # noqa: PLR2004  # both ends of a range
-        raise TaskError("all numbers of the file are equal; the range needs two different ones")
-    return float(min(numbers)), float(max(numbers))
+def _range(numbers: list[float]) -> Span:
+    """Return the least and the largest number or, around almost equal numbers, a wider range."""
+    low, high = min(numbers, default=0.0), max(numbers, default=0.0)
+    size = max(-low, high)
+    if high - low > _NARROW * size:
+        return low, high
+    size = size or 1.0
+    return max(low - size, -_MOST), min(high + size, _MOST)

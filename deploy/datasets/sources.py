@@ -20,25 +20,31 @@ _NAMES: Final = {"zipf": "Zipf", "uniform": "uniform"}
 _FORMS: Final = "zipf:SIZE, zipf:SIZE,EXPONENT"
 
 
-def dataset(text: str, n_users: int | None = None, column: str | None = None) -> Dataset:
+def is_file(text: str) -> bool:
+    """Return whether a text names a data file."""
+    return text.lower().endswith(files.ENDINGS)
+
+
+def dataset(
+    text: str, n_users: int | None = None, column: str | None = None, *, empty: bool = False
+) -> Dataset:
     """
     Return a data set, or raise TaskError if there is none, or none with n_users people.
 
     `text` names a shipped data set, a file, or a distribution: `zipf:SIZE`, `zipf:SIZE,EXPONENT` or
-    `uniform:SIZE`, of n_users people, by default a million. `column` is that of a file's values.
+    `uniform:SIZE`, of n_users people, by default a million. `column` is that of a file's values; if
+    `empty`, empty cells are values.
     """
-    is_file = text.lower().endswith(files.ENDINGS)
-    if column is not None and not is_file:
+    if column is not None and not is_file(text):
         raise TaskError(f"the column is {column}; only a file has columns")
     distribution, colon, numbers = text.partition(":")
     if colon and distribution in _NAMES:
         people = _DEFAULT_USERS if n_users is None else n_users
         return _synthetic(distribution, numbers.split(","), people)
-    if is_file:
+    if is_file(text):
         path = Path(text)
-        table = files.read(path, VALUE if column is None else column)
-        title = f"The file {path.name}"
-        data = Dataset(name=path.name, title=title, labels=table.values, counts=table.counts)
+        fields = files.read(path, VALUE if column is None else column, empty=empty)
+        data = Dataset(name=path.name, title=f"The file {path.name}", **fields)
     elif text in SHIPPED:
         data = catalogue.load(text)
     else:

@@ -19,11 +19,11 @@ from common.messages.batch import BatchState, BatchStatus
 from common.messages.result import Result
 from common.messages.submission import Value
 from common.protocols import ITEM_KINDS
-from common.runtime.rpc import open_channel
 from common.task.task import Task
 from common.task.token_spec import TokenSpec
 from common.task_digest import TaskDigest
 from common.version import VERSION
+from deploy.clients.issuer import IssuerClient
 from deploy.clients.local_cluster import Cluster
 from deploy.clients.people import fetch_tokens
 from deploy.clients.shuffler import ShufflerClient
@@ -39,12 +39,12 @@ from deploy.tasks.demo_task import closing_draft
 from deploy.terminal.files import write
 from deploy.terminal.json_output import dumps
 from user_agent.credentials import CredentialFile
-from user_agent.issuer_client import RemoteIssuer
 
 _THROUGH_USER_AGENT: Final = 5
 """Users who contribute through a real user_agent process; others use its code in bulk."""
 _MAX_ITEMS: Final = 15
 """Number of items to show; other kinds of values show all figures."""
+_POLL_SECONDS: Final = 0.5
 _RESULT_TIMEOUT_SECONDS: Final = 3600
 
 
@@ -130,7 +130,7 @@ async def _contribute(
     values: Sequence[Value], signed: SignedTask, tokens: TokenSpec, cluster: Cluster, bar: Progress
 ) -> None:
     """Get each person's token and contribute, the first people through the user agent."""
-    digest, authority = signed.digest(), cluster.authority.read_bytes()
+    digest = signed.digest()
     first, rest = values[:_THROUGH_USER_AGENT], values[_THROUGH_USER_AGENT:]
     fetching = bar.add_task("One-time tokens", total=len(rest))
     contributing = bar.add_task("Users contributing", total=len(values))
@@ -139,16 +139,16 @@ async def _contribute(
         bar.advance(contributing)
     if not rest:
         return
-    async with open_channel(cluster.issuer.address, "issuer", authority) as channel:
+    async with IssuerClient.connect(cluster.issuer.address, cluster.authority) as issuer:
         spent = await fetch_tokens(
-            RemoteIssuer(channel),
+            issuer,
             tokens,
             digest,
             CredentialFile(cluster.credentials).all()[_THROUGH_USER_AGENT:],
             seed=new_seed(),
             progress=partial(bar.advance, fetching),
         )
-    shuffler = Destination(address=cluster.shuffler.address, authority=authority)
+    shuffler = Destination(cluster.shuffler.address, cluster.authority.read_bytes())
     progress = partial(bar.advance, contributing)
     await contribute_all(rest, signed, shuffler, tokens=spent, progress=progress)
 
@@ -161,4 +161,4 @@ async def _wait_until_delivered(cluster: Cluster, digest: TaskDigest) -> BatchSt
                 raise BatchStateError(f"the batch is {status.state.value}; nothing is released")
             if status is not None and status.state in {BatchState.DELIVERED, BatchState.ERASED}:
                 return status
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(_POLL_SECONDS)

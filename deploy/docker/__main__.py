@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import shlex
 import sys
 import time
 from typing import Final
@@ -22,9 +23,10 @@ def _images(deployment: Deployment) -> None:
     engine = deployment.engine
     base = os.environ.get("SHUFFLEDP_BASE") or DEFAULT_BASE
     builder = os.environ.get("SHUFFLEDP_BUILDER") or base
+    options = shlex.split(os.environ.get("SHUFFLEDP_BUILD") or "")
     for image in (*IMAGES, *SCALE_IMAGES) if deployment.scale else IMAGES:
         started = time.monotonic()
-        engine.build(image, f"shuffledp-{image}:{deployment.tag}", base, builder)
+        engine.build(image, f"shuffledp-{image}:{deployment.tag}", base, builder, *options)
         _print(f"{image}: built on {base} in {time.monotonic() - started:.0f} s")
 
 

@@ -104,5 +104,7 @@ def _answers(command: tuple[str, ...], environment: Mapping[str, str]) -> bool:
 def _run(
     command: tuple[str, ...], environment: Mapping[str, str], text: str, seconds: float
 ) -> CompletedProcess[str]:
-    run = partial(subprocess.run, capture_output=True, text=True, check=False)
+    run = partial(
+        subprocess.run, capture_output=True, encoding="utf-8", errors="replace", check=False
+    )
     return run(command, input=text, timeout=seconds, env={**os.environ, **environment})

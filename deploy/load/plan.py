@@ -78,7 +78,7 @@ class LoadPlan:
     n_users: int = 1000
     shares: Mapping[Behaviour, float] = field(default_factory=dict)
     dataset: str = IPUMS_1940_CITY
-    """Source of items; other kinds of values are random."""
+    """Source of items, or a file of values of any kind; other sources have random values then."""
     mode: Mode = "users"
     rate: float | None = None
     """Users per second in an open loop; None for a closed loop."""

@@ -81,9 +81,8 @@ async def execute(
             return None
         users = replace(users, tokens=tokens)
         await target.check_empty()  # real users may have submitted meanwhile
-        # A ramp may leave users unsent, so close this program's own batch.
-        ends_early = target.kind == "local" and plan.ramp is not None
-        return await run(plan, target, users, bars, close=close or ends_early)
+        # A ramp may leave users unsent, and a draft may wait for more: close this program's batch.
+        return await run(plan, target, users, bars, close=close or target.kind == "local")
 
 
 async def run(

@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import grpc
 import numpy as np
@@ -45,8 +45,6 @@ from deploy.tasks import drafts
 from deploy.tasks.demo_task import DEMO_PARAMETERS, closing_draft
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
 from user_agent.shuffler_client import RemoteShuffler
-
-_DAY: Final = 24 * 3600
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,20 +115,25 @@ async def connect(
 
 def load_draft(file: Path | None, plan: LoadPlan, key: bytes) -> TaskDraft:
     """
-    Return a draft, from a file or the demo's, that closes with the last user of a plan or in a day.
+    Return the draft of a file as it is, or the demo's, which closes with the last user of a plan.
 
-    With a ramp, n_min is 1, because an early end may leave users unsent.
+    With a ramp, the demo's n_min is 1, because an early end may leave users unsent. Raises
+    PlanError if the plan's users are fewer than a file's n_min or more than its target_size.
     """
     kinds = assign(plan.n_users, plan.shares, np.random.default_rng(plan.seed))
-    stored, now = expected_answers(kinds)[Outcome.STORED], time.time()
+    stored = expected_answers(kinds)[Outcome.STORED]
     if file is None:
         size = dataset(plan.dataset, stored).domain_size
         fields = {"domain_size": size, **DEMO_PARAMETERS}
-        draft = closing_draft(fields, stored, now=now, shuffler_key=key)
-    else:
-        draft = drafts.read(file, key)
-    n_min = min(draft.n_min, stored) if plan.ramp is None else 1
-    return replace(draft, n_min=n_min, target_size=stored, deadline=int(now) + _DAY)
+        draft = closing_draft(fields, stored, now=time.time(), shuffler_key=key)
+        return draft if plan.ramp is None else replace(draft, n_min=1)
+    draft = drafts.read(file, key)
+    if not draft.n_min <= stored <= draft.target_size:
+        raise PlanError(
+            f"{stored:,} users would be stored; the draft's n_min and target_size allow "
+            f"{draft.n_min:,} to {draft.target_size:,}: use --users"
+        )
+    return draft
 
 
 @asynccontextmanager

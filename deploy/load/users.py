@@ -20,13 +20,13 @@ from common.messages.submission import Submission, Value, pack
 from common.protocols import ITEM_KINDS
 from common.runtime.worker_pool import worker_pool
 from common.task.task import SUBMISSION_ID_BYTES, Task
-from deploy.datasets.sources import dataset
+from deploy.datasets.sources import dataset, is_file
 from deploy.load.behaviour import ENVELOPES, FLOOD, Behaviour, assign, is_counted
 from deploy.load.plan import LoadPlan
 from deploy.simulate.collection import draw_group_dummies
 from deploy.tasks.value_parser import sample_value, value_of
 from deploy.terminal.files import atomic_output
-from user_agent.contribution import Contributor
+from user_agent.contribution import Contributor, encoder_for
 
 _GROUP: Final = 500
 """Users per sealing job of a worker process."""
@@ -142,19 +142,36 @@ class SealedUsers:
 
 
 def draw_values(
-    name: str, kinds: NDArray[np.uint8], domain_size: int, rng: np.random.Generator
-) -> NDArray[np.uint32]:
-    """Draw a person of a data set for each counted user; return items, shape (n,), else 0."""
-    counted = is_counted(kinds)
+    name: str, kinds: NDArray[np.uint8], task: Task, rng: np.random.Generator
+) -> tuple[list[Value], NDArray[np.uint32]]:
+    """
+    Draw a person of a data set for each counted user; return values and items, both of n users.
+
+    A file's values are encoded as devices do; items without names, by their place. Other data sets
+    have items only: users have random values of other kinds. Raises TaskError if a value does not
+    fit the task.
+    """
+    counted, items = is_counted(kinds), np.zeros(len(kinds), dtype=np.uint32)
+    if not (task.kind in ITEM_KINDS or is_file(name)):
+        return [sample_value(task, rng) for _ in kinds], items
     chosen = dataset(name, people := int(counted.sum()))
-    if chosen.domain_size != domain_size:
+    drawn = np.zeros(len(kinds), dtype=np.int64)
+    drawn[counted] = chosen.draw(people, rng)
+    known = np.arange(chosen.domain_size)
+    if is_file(name) and (task.labels or task.edges or task.kind not in ITEM_KINDS):
+        encode = encoder_for(task, None)
+        encoded = chosen.parsed(lambda text: encode(text, rng))
+        if task.kind not in ITEM_KINDS:
+            return [chosen.labels[person] for person in drawn.tolist()], items
+        known = np.concatenate(encoded)
+    elif chosen.domain_size != task.domain_size:
         raise TaskError(
-            f"{chosen.name} has {chosen.domain_size} items and the task has {domain_size}: use a "
-            f"data set that fits, such as zipf:{domain_size}"
+            f"{chosen.name} has {chosen.domain_size} items and the task has {task.domain_size}: "
+            f"use a data set that fits, such as zipf:{task.domain_size}"
         )
-    values = np.zeros(len(kinds), dtype=np.uint32)
-    values[counted] = chosen.draw(people, rng)
-    return values
+    items[counted] = known[drawn[counted]]
+    values = {item: value_of(task, item) for item in {*items.tolist()}}
+    return [values[item] for item in items.tolist()], items
 
 
 class GroupContributor(Contributor):
@@ -214,11 +231,7 @@ def seal(
     task = Task.from_bytes(signed.task_bytes)
     rng = np.random.default_rng(plan.seed)
     kinds = assign(plan.n_users, plan.shares, rng)
-    if task.kind not in ITEM_KINDS:
-        return seal_values(signed, kinds, [sample_value(task, rng) for _ in kinds], progress)
-    items = draw_values(plan.dataset, kinds, task.domain_size, rng)
-    known = {item: value_of(task, item) for item in set(items.tolist())}
-    values = [known[item] for item in items.tolist()]
+    values, items = draw_values(plan.dataset, kinds, task, rng)
     return replace(seal_values(signed, kinds, values, progress), values=items)
 
 

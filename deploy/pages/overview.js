@@ -1,7 +1,7 @@
 // Overview of all values: a point and an interval each, in the order of the rows.
 
 function makeOverview(canvas, choose) {
-  const margin = { left: 58, right: 10, top: 10, bottom: 38 };
+  const margin = { left: 70, right: 10, top: 10, bottom: 38 };
   let state = { order: new Uint32Array(), logarithmic: true, matches: null, first: 0, length: 0, axis: "" };
   let ranks = null;
   let pointed = 0;
@@ -36,6 +36,14 @@ function makeOverview(canvas, choose) {
     }
     context.textAlign = "center";
     context.fillText(state.axis, (margin.left + width) / 2, height - 8);
+    const titles = ["Share (logarithmic outside the band)", "Share (log. outside the band)"];
+    const room = height - margin.top - margin.bottom;
+    const title = titles.find((one) => context.measureText(one).width <= room) ?? "Share";
+    context.save();
+    context.translate(12, margin.top + room / 2);
+    context.rotate(-Math.PI / 2);
+    context.fillText(title, 0, 0);
+    context.restore();
   }
 
   // Mark the rows shown above.

@@ -1,19 +1,26 @@
 """Render the page of a series: a chart of each value over its rounds, users and ε."""
 
+from itertools import chain
 from typing import Any, Final
 
 import numpy as np
 
 from common.messages.result import Figures
+from common.messages.submission import KIND_DESCRIPTIONS
+from common.protocols import protocol_named
+from common.task.draft import TaskDraft
 from deploy.pages.page import render
 from deploy.results.estimate_table import EstimateTable
 from deploy.results.series import SeriesResults
 from deploy.tasks.schedule import Series
+from deploy.terminal.durations import format_times
 
 _WIDTH: Final = 480
 _HEIGHT: Final = 180
 _LEFT: Final = 64
 """Room for the labels of the vertical axis."""
+_NAMED: Final = 4
+"""Maximum number of labels in the title."""
 _EDGE: Final = 12
 """Room at the other edges; below, there is twice as much for the labels of the rounds."""
 
@@ -21,27 +28,49 @@ _EDGE: Final = 12
 def series_page(series: Series, results: SeriesResults, *, version: str) -> str:
     """Render the page of a series' results."""
     released = [row for row in results.rows() if row["n_users"] is not None]
+    ends = (table.ends for table in results.tables)
+    drawn = np.concatenate([[0.0], *map(np.ravel, results.ends), *chain(*ends)])
+    scale = (float(drawn[np.isfinite(drawn)].min()), float(drawn[np.isfinite(drawn)].max()))
     return render(
         "series.html",
         version=version,
         styles=("releases.css", "series.css"),
-        title=f"Rounds of {series.draft.population}",
+        title=f"{_asked(series.draft)}: rounds of {series.draft.population}",
         series=series,
+        budgets=results.budgets,
         rows=results.rows(),
+        times=format_times([each.deadline for each in results.rounds]),
         released=released,
-        spent=max((row["composed_epsilon"] for row in released), default=0.0),
-        charts=[_chart(results, table, column) for column, table in enumerate(results.tables)],
+        charts=[
+            _chart(results, table, column, scale) for column, table in enumerate(results.tables)
+        ],
         size=(_WIDTH, _HEIGHT, _LEFT, _EDGE),
         note=results.note,
     )
 
 
-def _chart(results: SeriesResults, table: EstimateTable, column: int) -> dict[str, Any]:
+def _asked(draft: TaskDraft) -> str:
+    """Name what a draft asks for: its question, buckets, first labels, or kind of value."""
+    if draft.texts is not None and draft.texts.question:
+        return draft.texts.question
+    if draft.edges is not None:
+        low, high = draft.edges.edges[[0, -1]]
+        return f"Numbers from {low:g} to {high:g} {draft.edges.unit}".rstrip()
+    if draft.labels:
+        return ", ".join((*draft.labels[:_NAMED], *("…" for _ in draft.labels[_NAMED:][:1])))
+    kind = protocol_named(draft.protocol).kind
+    if kind == "categorical":
+        return f"One of {draft.domain_size:,} items"
+    description = KIND_DESCRIPTIONS[kind]
+    return description[0].upper() + description[1:]
+
+
+def _chart(
+    results: SeriesResults, table: EstimateTable, column: int, scale: tuple[float, float]
+) -> dict[str, Any]:
     """Return the coordinates of a value's estimates, smoothed line and band, and axis labels."""
     level, low, high = (array[:, column] for array in (results.smoothed.levels, *results.ends))
-    drawn = np.concatenate([low, high, *table.ends])
-    drawn = drawn[np.isfinite(drawn)]
-    least, most = float(drawn.min()), float(drawn.max())
+    least, most = scale
 
     def points(rounds: Figures, values: Figures) -> list[tuple[float, float]]:
         """Place values on the drawing, those outside it at its edge."""
@@ -52,6 +81,7 @@ def _chart(results: SeriesResults, table: EstimateTable, column: int) -> dict[st
         return list(zip(x.round(1).tolist(), y.round(1).tolist(), strict=True))
 
     every, released = np.arange(1.0, len(level) + 1), np.array([*results.estimates], dtype=float)
+    [(_, zero)] = points(np.ones(1), np.zeros(1))
     whiskers = zip(*(points(released, end) for end in table.ends), strict=True)
     return {
         "name": list(results.shown.values())[column],
@@ -59,5 +89,6 @@ def _chart(results: SeriesResults, table: EstimateTable, column: int) -> dict[st
         "line": points(every, level),
         "marks": list(zip(points(released, table.values), whiskers, table.rows, strict=True)),
         "ends": (table.format(most), table.format(least)),
+        "zero": zero,
         "table": table,
     }

@@ -1,7 +1,8 @@
 """
 Predict the needs of each party for a number of reports per day, from measured costs. Pure.
 
-Submissions arrive all day; front-ends and store are sized for the peak. A day's reports are one
+Submissions arrive all day, each with a token that its device has fetched; issuer, front-ends and
+store are sized for the peak. A day's reports are one
 batch, processed after it closes: the shuffler's workers, then the delivery, which one process of
 each party does, then the analyzer's workers.
 """
@@ -16,7 +17,7 @@ from typing import Any, Final, Literal
 from common.errors import PlanError
 from shuffler.permutation import part_count
 
-Party = Literal["shuffler", "analyzer"]
+Party = Literal["issuer", "shuffler", "analyzer"]
 
 HOUR: Final = 3600.0
 _DAY: Final = 24 * HOUR
@@ -104,27 +105,38 @@ def predict(workload: Workload) -> Sequence[Demand]:
 
 
 def _submission_demands(workload: Workload) -> Iterator[Demand]:
-    """Yield the needs of front-ends and store."""
+    """Yield the needs of front-ends, store and issuer."""
     row = cost("row bytes") + workload.reports_per_user * cost("report bytes")
     openings = workload.per_submission("device", "bulk")
     openings += workload.bulk_share * cost("bulk opening")
     sent = workload.per_submission("device bytes", "bulk bytes")
     # One batch collects while the last one is processed.
     held = workload.submissions * (1 + workload.deadline_hours / 24)
-    for role, spent, network, memory, disk in (
-        ("front-ends", openings, sent + row, 0.0, 0.0),
+    roles: tuple[tuple[Party, str, float, float, float, float], ...] = (
+        ("shuffler", "front-ends", openings, sent + row, 0.0, 0.0),
         (
+            "shuffler",
             "PostgreSQL",
             workload.per_submission("device row", "bulk row"),
             row,
             held * cost("index bytes"),
             held * row,
         ),
-    ):
+        # People fetch tokens themselves, even if relays send their submissions.
+        (
+            "issuer",
+            "tokens",
+            cost("token"),
+            cost("token bytes"),
+            0.0,
+            held * cost("token row bytes"),
+        ),
+    )
+    for party, role, spent, network, memory, disk in roles:
         seconds = workload.seconds(spent) * workload.submissions
         cores = workload.peak * seconds / _DAY
         yield Demand(
-            party="shuffler",
+            party=party,
             role=role,
             processes=math.ceil(cores),
             cores=cores,

@@ -36,7 +36,7 @@ def cells(demand: Demand) -> list[str]:
 
 
 def show(demands: Sequence[Demand], workload: Workload, console: Console) -> None:
-    """Print the needs of each role, and the share of the front-ends in the processor time."""
+    """Print the needs of each role, and the processor time's shares of connections and tokens."""
     title = (
         f"{workload.reports_per_day:,.0f} reports a day, results in {workload.deadline_hours:g} "
         f"hours, {workload.opening_microseconds:.3g} µs per opening"
@@ -51,10 +51,13 @@ def show(demands: Sequence[Demand], workload: Workload, console: Console) -> Non
     table.columns[0].no_wrap = True
     print_whole(table, console)
     total = sum(demand.core_hours for demand in demands)
-    share = sum(demand.core_hours for demand in demands if demand.role == "front-ends") / total
+    front_ends, tokens = (
+        sum(demand.core_hours for demand in demands if demand.role == role) / total
+        for role in ("front-ends", "tokens")
+    )
     console.print(
-        f"{_rounded(total)} core-hours a day in all, {share:.0%} of them for the front-ends. "
-        "How the costs were measured: docs/operators/capacity.md.",
+        f"{_rounded(total)} core-hours a day in all, {front_ends:.0%} of them for the front-ends "
+        f"and {tokens:.0%} for tokens. How the costs were measured: docs/operators/capacity.md.",
         highlight=False,
     )
 

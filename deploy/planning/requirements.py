@@ -4,6 +4,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from numbers import Integral
 from typing import Any, Final, Literal
 
 from common.accounting.composition import MIN_COMPOSED_DELTA
@@ -33,6 +34,7 @@ UNUSED_KEY: Final = bytes(31) + b"\x09"
 _UNUSED_DEADLINE: Final = 4_000_000_000
 _ROUNDING: Final = 1e-9
 """Amount by which the sum of decimal shares may exceed 1."""
+_WHOLE: Final = frozenset({"users", "n_min", "the domain size", "rounds"})
 _KINDS: Final[Mapping[str, Collection[Kind]]] = {
     **dict.fromkeys(("rounds", "trust", "max_mse"), ITEM_KINDS),
     **dict.fromkeys(("messages_cap", "bytes_cap", "influence_cap"), ITEM_KINDS),
@@ -103,6 +105,9 @@ class Requirements:
         ):
             rule = f"{name} is {value:.10g}; it must lie between {least:.10g} and {most:.10g}"
             _require(least <= value <= most, rule)
+            if name in _WHOLE:
+                whole = isinstance(value, Integral)
+                _require(whole, f"{name} is {value:.10g}; it must be a whole number")
         _require(
             self.n_min <= self.n_users,
             f"n_min is {self.n_min} and users is {self.n_users}; n_min must be at most users, "

@@ -12,12 +12,17 @@ _MAX_BYTES: Final = 16 * 1024 * 1024
 
 
 def read_candidates(path: Path) -> tuple[str, ...]:
-    """Read candidates, one per line of a UTF-8 file, and normalize them as devices do."""
+    """
+    Read candidates, one per line of a UTF-8 file, and normalize them as devices do.
+
+    A blank line is the empty text, which devices send too, except after the last line's end.
+    """
     try:
-        lines = read_file(path, _MAX_BYTES).decode("utf-8-sig").split("\n")
+        text = read_file(path, _MAX_BYTES).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise SettingsError(f"{path} is not UTF-8 text") from error
-    texts = tuple(normalize(text) for line in lines if (text := line.removesuffix("\r")))
+    lines = text.removesuffix("\n").split("\n") if text else ()
+    texts = tuple(normalize(line.removesuffix("\r")) for line in lines)
     if not 1 <= len(texts) <= MAX_CANDIDATES:
         raise SettingsError(
             f"{path} has {len(texts)} candidates; it must have 1 to {MAX_CANDIDATES}"

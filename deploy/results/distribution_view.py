@@ -14,6 +14,7 @@ from common.task.domain_spec import GROUP_SEPARATOR, EdgesSpec
 from common.task.task import Task
 from deploy.results.distribution import Distribution, Estimated
 from deploy.results.estimate_table import EstimateTable
+from deploy.tasks.value_parser import parse_range
 
 DEFAULT_QUANTILES: Final = (0.05, 0.25, 0.5, 0.75, 0.95)
 _SPREAD_EVENLY: Final = "Numbers are taken as spread evenly within their bucket."
@@ -36,19 +37,9 @@ def value_names(task: Task) -> list[str]:
         if not task.breakdown:
             return names
         return [name.partition(GROUP_SEPARATOR)[2] or name for name in names]
-    rounded = _rounded(task.edges)
-    ends = rounded[:: len(rounded) - 1] if task.edges.outside == "clip" else ()
-    return [_range_name(low, high, ends) for low, high in itertools.pairwise(rounded)]
-
-
-def _rounded(spec: EdgesSpec) -> list[float]:
-    """Return given edges, and others rounded by at most a hundredth of the narrower neighbour."""
-    edges, widths = spec.edges, np.diff(spec.edges)
-    most = np.minimum([*widths, np.inf], [np.inf, *widths]) / 100 * (spec.spacing != "given")
-    return [
-        next(short for n in range(1, 18) if abs((short := float(f"{edge:.{n}g}")) - edge) <= room)
-        for edge, room in zip(edges.tolist(), most.tolist(), strict=True)
-    ]
+    edges = task.edges.edges.tolist()
+    ends = edges[:: len(edges) - 1] if task.edges.outside == "clip" else ()
+    return [_range_name(low, high, ends) for low, high in itertools.pairwise(edges)]
 
 
 def item_names(task: Task) -> Sequence[str]:
@@ -85,14 +76,16 @@ class Questions:
         for first, last in self.ranges:
             if not low <= first < last <= high:
                 raise SettingsError(
-                    f"the range {first:g}:{last:g} must ascend and lie between {low:g} and {high:g}"
+                    f"the range {exact(first)}:{exact(last)} must ascend and lie between "
+                    f"{exact(low)} and {exact(high)}"
                 )
             cut = any(low < end < least or most < end < high for end in (first, last))
             if cut and self.task.edges.outside == "clip":
                 raise SettingsError(
-                    f"the range {first:g}:{last:g} ends within the first or the last bucket, which "
-                    f"includes all numbers outside the edges; an end must be {low:g} or {high:g}, "
-                    f"or lie between {least:g} and {most:g}"
+                    f"the range {exact(first)}:{exact(last)} ends within the first or the last "
+                    "bucket, which includes all numbers outside the edges; an end must be "
+                    f"{exact(low)} or {exact(high)}, or lie between {exact(least)} and "
+                    f"{exact(most)}"
                 )
 
 
@@ -187,11 +180,26 @@ def _of_numbers(
     return _table(names, whole, notes=(note,), **texts), _rows(whole, keys)
 
 
+def exact(number: float) -> str:
+    """Return the shortest text of a number, with separators of thousands."""
+    texts = (f"{number:,.{digits}g}" for digits in (15, 16, 17))
+    return next((text for text in texts if float(text.replace(",", "")) == number), str(number))
+
+
 def _range_name(low: float, high: float, ends: Sequence[float]) -> str:
     """Return a range's name; at `ends`, those of edges where a task clips numbers, it is open."""
     if high in ends:
-        return "all" if low in ends else f"from {low:,.15g}"
-    return f"below {high:,.15g}" if low in ends else f"{low:,.15g} to {high:,.15g}"
+        return "all" if low in ends else f"from {exact(low)}"
+    return f"below {exact(high)}" if low in ends else f"{exact(low)} to {exact(high)}"
+
+
+def asked_ranges(task: Task, texts: Sequence[str]) -> tuple[tuple[float, float], ...]:
+    """Parse ranges: two numbers such as 18:65, or a bucket's name; or raise ValueRangeError."""
+    named = dict[str, tuple[float, float]]()
+    if task.edges is not None:
+        edges = task.edges.edges.tolist()
+        named = dict(zip(value_names(task), itertools.pairwise(edges), strict=True))
+    return tuple(named.get(text) or parse_range(text) for text in texts)
 
 
 def _joined(parts: Sequence[Estimated]) -> Estimated:

@@ -92,19 +92,17 @@ def _no_formula(label: str) -> str:
     return f"'{safe}" if _FORMULA.match(safe) else safe
 
 
-def write_parquet(path: Path, result: Result, columns: Columns) -> None:
-    """Write columns as Parquet with metadata; raise SettingsError without pyarrow."""
+def write_parquet(path: Path, result: Result | None, columns: Columns) -> None:
+    """Write columns, of one result if given, as Parquet; raise SettingsError without pyarrow."""
     try:
         import pyarrow as pa  # noqa: PLC0415  # installed with the extra `research` only
         from pyarrow import parquet  # noqa: PLC0415  # likewise
     except ImportError as error:
         raise SettingsError("Parquet needs pyarrow: pip install 'shuffledp[research]'") from error
-    metadata = {
-        "task_digest": result.task_digest.hex(),
-        "n_users": str(result.n_users),
-        "confidence": str(CONFIDENCE),
-    }
-    if isinstance(result.estimate, Means):
+    metadata = {"confidence": str(CONFIDENCE)}
+    if result is not None:
+        metadata |= {"task_digest": result.task_digest.hex(), "n_users": str(result.n_users)}
+    if result is not None and isinstance(result.estimate, Means):
         metadata["unbiased"] = str(result.estimate.unbiased).lower()
     table = pa.table({name: list(column) for name, column in columns.items()})
     with atomic_output(path) as target:

@@ -27,8 +27,10 @@ from common.task.task import Task
 from deploy.results.estimate_table import CONFIDENCE, NOISE_ALONE, EstimateTable, print_table
 from deploy.results.result_view import Columns, result_view
 from deploy.results.verification import check_fits
+from deploy.tasks import population_budgets
+from deploy.tasks.population_budgets import PopulationBudgets
 from deploy.tasks.schedule import SeriesRound
-from deploy.terminal.durations import format_time
+from deploy.terminal.durations import format_times
 from deploy.terminal.tables import add_columns, print_whole
 
 _LEAST_STEP: Final = 1e-6
@@ -115,6 +117,8 @@ class SeriesResults:
     costs: Mapping[int, LedgerEntry]
     top: int
     """Number of values to smooth and show: those with the largest means over rounds."""
+    budgets: PopulationBudgets | None = None
+    """The ledger's figures of the population, whatever tasks it was asked."""
 
     @classmethod
     def of(
@@ -122,6 +126,7 @@ class SeriesResults:
         rounds: Sequence[SeriesRound],
         top: int,
         released: Mapping[int, tuple[Task, Result, LedgerEntry]],
+        budgets: PopulationBudgets | None = None,
     ) -> Self:
         """
         Check the released rounds' results against their tasks, and take their estimates.
@@ -138,7 +143,7 @@ class SeriesResults:
         if any(others != names[0] for others in names):
             raise TaskError("the rounds of a series must ask about the same values")
         costs = {number: entry for number, (_, _, entry) in released.items()}
-        return cls(rounds=rounds, estimates=estimates, costs=costs, top=top)
+        return cls(rounds=rounds, estimates=estimates, costs=costs, top=top, budgets=budgets)
 
     @cached_property
     def shown(self) -> dict[int, str]:
@@ -197,6 +202,7 @@ class SeriesResults:
         columns: dict[str, list[Any]] = {}
         for name, table in zip(self.shown.values(), self.tables, strict=True):
             own: Columns = {"label": [name] * len(table.names), "round": [*self.estimates]}
+            own |= {"deadline": [self.rounds[number - 1].deadline for number in self.estimates]}
             for key, column in (own | table.columns() | dict(table.more)).items():
                 columns.setdefault(key.replace(" ", "_"), []).extend(column)
         return dict(columns)
@@ -212,21 +218,33 @@ class SeriesResults:
             for each in self.rounds
         ]
 
+    def as_json(self) -> dict[str, Any]:
+        """Return the JSON fields."""
+        fields = {"rounds": self.rows(), "values": self.columns()}
+        budgets = self.budgets and population_budgets.as_json(self.budgets)
+        return {**fields, "population_budgets": budgets}
+
     def show(self, console: Console) -> None:
-        """Print a row for each round, and a table for each shown value."""
-        table = Table(caption="Epsilon against the analyzer: of the round, and of all so far.")
+        """Print a row for each round, a table for each shown value, and the budgets."""
+        table = Table(
+            caption="Epsilon against the analyzer: of the round, and of all the population's "
+            "releases up to it."
+        )
         add_columns(table, {"round": "right", "deadline": "left", "state": "left"})
         add_columns(table, {"users": "right", "epsilon": "right", "all so far": "right"})
-        for each in self.rounds:
+        times = format_times([each.deadline for each in self.rounds])
+        for time, each in zip(times, self.rounds, strict=True):
             figures, cost = ["–"] * 3, self.costs.get(each.number)
             if cost is not None:
                 spent = (rounded_up(cost.epsilon), rounded_up(cost.composed_epsilon))
                 figures = [f"{cost.n_users:,}", *spent]
-            table.add_row(f"{each.number:,}", format_time(each.deadline), each.state, *figures)
+            table.add_row(f"{each.number:,}", time, each.state, *figures)
         print_whole(table, console)
         for value in self.tables:
             print_table(value, console)
         console.print(self.note)
+        if self.budgets:
+            population_budgets.show([self.budgets], console)
 
     @property
     def note(self) -> str:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -68,10 +69,13 @@ class Population:
     """A histogram, sampled for each repeat, or users with fixed values."""
     edges: EdgesSpec | None = None
     """Edges of the histogram's buckets, if they are ordered."""
+    remarks: Sequence[str] = ()
+    """Sentences on values of the data set that are missing, or may be."""
 
     @classmethod
     def of_items(cls, data: Dataset, n_users: int) -> Self:
         """Return a population of n_users, sampled without replacement from a histogram."""
+        data.check_items()
         return cls(
             kind="categorical",
             name=data.name,
@@ -80,16 +84,23 @@ class Population:
             domain_size=data.domain_size,
             value_names=data.labels or tuple(f"item {item}" for item in range(data.domain_size)),
             source=data,
+            remarks=data.remarks,
         )
 
     @classmethod
-    def of_numbers(cls, data: Dataset | None, n_users: int | None, buckets: int) -> Self:
+    def of_numbers(
+        cls,
+        data: Dataset | None,
+        n_users: int | None,
+        buckets: int,
+        span: tuple[float, float] | None = None,
+    ) -> Self:
         """Return a population of n_users, by default all, whose numbers are put into buckets."""
-        numbers, data, edges = numbers_of(data, buckets)
+        numbers, data, edges = numbers_of(data, buckets, span)
         counts, _ = np.histogram(numbers, edges.edges, weights=data.counts)
         data = dataclasses.replace(data, labels=(), counts=counts.astype(np.int64))
         people = cls.of_items(data, data.n_users if n_users is None else n_users)
-        ends = f"from {edges.low:,.12g} to {edges.high:,.12g} {edges.unit}".rstrip()
+        ends = f"from {edges.low:,.15g} to {edges.high:,.15g} {edges.unit}".rstrip()
         title = f"{data.title}, {buckets:,} {edges.spacing} buckets {ends}"
         return dataclasses.replace(people, title=title, kind="ordered", edges=edges)
 
@@ -187,9 +198,9 @@ def _repeat_items(task: Task, users: Counts, seed: Seed, *, one_by_one: bool) ->
 def _repeat_texts(task: Task, people: SamplePeople, rng: np.random.Generator) -> Repeat:
     """Simulate texts by drawing bit counts; theory is the planner's bound for a rare text."""
     started = time.perf_counter()
-    texts, counts = np.unique(np.array(people.values, dtype=np.str_), return_counts=True)
+    texts, counts = zip(*sorted(Counter(people.values).items()), strict=True)
     rappor = rappor_of(task)
-    cells = rappor.sample_cells(counts.astype(np.int64), texts.tolist(), rng)
+    cells = rappor.sample_cells(np.array(counts, dtype=np.int64), texts, rng)
     decoding = decode(rappor, cells, people.candidates)
     return Repeat(
         seconds=time.perf_counter() - started,
@@ -203,13 +214,15 @@ def _repeat_texts(task: Task, people: SamplePeople, rng: np.random.Generator) ->
 def _repeat_open(task: Task, people: SamplePeople, rng: np.random.Generator) -> Repeat:
     """Simulate every report; the mean squared error is that of the values found."""
     started = time.perf_counter()
-    names, counts = np.unique(np.array(people.values, dtype=np.str_), return_counts=True)
+    names, counts = zip(*sorted(Counter(people.values).items()), strict=True)
     mechanism, encode = prefix_hashing_of(task), encoder_for(task, None)
-    rows = np.concatenate([encode(name, rng) for name in names.tolist()])
+    rows = np.concatenate([encode(name, rng) for name in names])
     reports = mechanism.randomize(np.repeat(rows, counts, axis=0), rng)
     mixture = Mixture(n_real=len(reports))
     found = cast("FoundValues", estimate_result(task, mechanism, reports, mixture))
-    shares = dict(zip(map(bytes, rows.astype(np.uint8)), counts / len(reports), strict=True))
+    shares = Counter[bytes]()  # by code, which several texts may have
+    for code, count in zip(map(bytes, rows.astype(np.uint8)), counts, strict=True):
+        shares[code] += count / len(reports)
     truth = np.array([shares.get(value, 0.0) for value in found.values])
     sure = {value for value, share in shares.items() if share >= found.sure_share}
     n_found = max(1, len(found.values))

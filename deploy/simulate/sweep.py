@@ -2,14 +2,14 @@
 
 import dataclasses
 import os
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice, product
 from typing import Any, Final, TypeVar
 
+import common.runtime.blas_threads  # noqa: F401  # for the workers of programs that import this
 from analyzer.task_builder import complete
 from common.accounting.guarantees import published_claim
 from common.errors import ShuffleDpError
@@ -28,7 +28,6 @@ from deploy.simulate.sweep_row import Accounting, SweepRow
 
 _MAX_SEEDS: Final = 2**21
 """Maximum seeds of a hash family, so that refinement takes seconds, not minutes."""
-_BLAS_THREADS: Final = "OPENBLAS_NUM_THREADS"
 
 T = TypeVar("T")
 Progress = Callable[[str, int, int], None]
@@ -78,7 +77,7 @@ def run(sweep: Sweep, progress: Progress, pool: Executor | None = None) -> list[
     Returns a row per protocol, accounting and target, in that order, or raises PlanError.
     """
     if pool is None:
-        with _processes() as workers:
+        with worker_pool() as workers:
             return run(sweep, progress, workers)
     people = sweep.population
     settings = list(product(sweep.protocols, sweep.accounting, sweep.central_epsilons))
@@ -111,22 +110,6 @@ def run(sweep: Sweep, progress: Progress, pool: Executor | None = None) -> list[
         )
         for (protocol, accounting, epsilon), fields in zip(settings, chosen, strict=True)
     ]
-
-
-@contextmanager
-def _processes() -> Generator[Executor]:
-    """Yield a pool of one process per core, each with one thread: more doubled the run time."""
-    # OpenBLAS reads its variable when it is loaded, in the workers.
-    before = os.environ.get(_BLAS_THREADS)
-    os.environ[_BLAS_THREADS] = "1"
-    try:
-        with worker_pool() as pool:
-            yield pool
-    finally:
-        if before is None:
-            del os.environ[_BLAS_THREADS]
-        else:
-            os.environ[_BLAS_THREADS] = before
 
 
 def _track(results: Iterator[T], progress: Progress, step: str, total: int) -> Iterator[T]:

@@ -55,6 +55,7 @@ class SweepRow:
             "target_epsilon": self.target_epsilon,
             "accounting": self.accounting,
             "dataset": people.name,
+            "remarks": " ".join(people.remarks),
             "n_users": people.n_users,
             "domain_size": people.domain_size,
             **{f"central_{name}": error for name, error in self.reference.items()},

@@ -143,7 +143,7 @@ def show(rows: Sequence[SweepRow], console: Console, *, by_value: bool = False) 
 
 
 def remarks(rows: Sequence[SweepRow]) -> list[str]:
-    """Return sentences on skipped settings, on parameters, and on the limits of theory."""
+    """Return sentences on the data, skipped settings, parameters, and the limits of theory."""
     targets: dict[str, list[float]] = {}
     for row in rows:
         text = f"{row.protocol}: {row.note}" * bool(row.note)
@@ -158,11 +158,15 @@ def remarks(rows: Sequence[SweepRow]) -> list[str]:
             f"Local epsilon above {cap:g}: devices with default settings refuse it; compare with "
             f"--local-cap {cap:g}."
         )
-    return [
-        f"{text} (ε = {', '.join(f'{target:g}' for target in sorted(epsilons))})."
-        for text, epsilons in targets.items()
-        if text
-    ] + limits
+    return (
+        [escaped(sentence) for sentence in rows[0].population.remarks]
+        + [
+            f"{text} (ε = {', '.join(f'{target:g}' for target in sorted(epsilons))})."
+            for text, epsilons in targets.items()
+            if text
+        ]
+        + limits
+    )
 
 
 def _print(rows: Sequence[Mapping[str, str]], console: Console, always: Sequence[str] = ()) -> None:

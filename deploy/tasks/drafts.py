@@ -16,7 +16,7 @@ from common.runtime.validation import STRICT, read_file, read_toml, validated
 from common.task.draft import TaskDraft
 from common.task.task import MAX_TASK_BYTES, MAX_UNIX_TIME
 from common.task.token_spec import TokenSpec
-from deploy.terminal.files import writing
+from deploy.terminal.files import all_or_nothing
 
 MAX_DRAFT_BYTES: Final = 2 * MAX_TASK_BYTES
 """Enough for the labels of the longest task, with indentation."""
@@ -129,7 +129,7 @@ def literal(value: object) -> str:
 
 def save_task(folder: Path, signed: SignedTask) -> None:
     """Write a task and its signature to TASK_FILES in a new or existing folder."""
-    for name, content in zip(TASK_FILES, (signed.task_bytes, signed.signature), strict=True):
-        with writing(folder / name):
-            folder.mkdir(exist_ok=True)
+    with all_or_nothing([folder], *TASK_FILES):
+        folder.mkdir(exist_ok=True)
+        for name, content in zip(TASK_FILES, (signed.task_bytes, signed.signature), strict=True):
             atomic_write(folder / name, content, _READABLE)

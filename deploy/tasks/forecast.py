@@ -7,15 +7,15 @@ from typing import Any, Final
 from rich.console import Console
 from rich.table import Table
 
-from analyzer.budgets import BudgetedRelease, PopulationBudget, population_budgets
+from analyzer.budgets import BudgetedRelease, PopulationBudget, basis_of, population_budgets
 from common.errors import BudgetError
 from common.messages.guarantee import rounded_up, sum_upper
 from common.task.task import Task
 from deploy.tasks.schedule import MAX_ROUNDS, SeriesRound
-from deploy.terminal.durations import DAY, format_duration, format_time
+from deploy.terminal.durations import DAY, format_duration, format_times
 from deploy.terminal.tables import add_columns, print_whole
 from user_agent.claim import Claim
-from user_agent.policy import composed_total
+from user_agent.policy import composed_total, local_total
 from user_agent.settings import UserAgentSettings
 
 _PENDING: Final = {"planned", "due", "open", "overdue", "staged", "quarantined"}
@@ -62,7 +62,7 @@ def forecast(
         """Return the central and local ε of the rounds answered so far and of n more."""
         claims = [claim] * (answered + n)
         central = composed_total(claims, caps["total_delta_cap"])
-        return central, sum_upper([each.local_epsilon for each in claims])
+        return central, local_total(claims)
 
     costs = []
     for n, each in enumerate((each for each in rounds if each.state in _PENDING), 1):
@@ -86,6 +86,15 @@ def forecast(
         cap("total_local_epsilon_cap", lambda n: device(n)[1]),
         central,
     ]
+
+
+def basis(task: Task, n_rounds: int, n_users: int, spent: Sequence[BudgetedRelease]) -> str:
+    """Say what a lasting question counts after all rounds, and why; empty for other tasks."""
+    if not task.lasting:
+        return ""
+    each = BudgetedRelease.of(task, n_users, 0)
+    changed = "A device counts likewise, but the sum once it finds that its person's text changes."
+    return f"{basis_of([*spent, *[each] * n_rounds])} {changed}"
 
 
 def check_budget(limits: Sequence[Mapping[str, Any]], n_rounds: int) -> None:
@@ -147,8 +156,9 @@ def show(
     )
     add_columns(table, {"round": "right", "deadline": "left", "population": "right"})
     add_columns(table, {"device": "right", "device, local": "right"})
-    for number, deadline, *figures in (cost.values() for cost in costs):
-        table.add_row(f"{number:,}", format_time(deadline), *map(rounded_up, figures))
+    times = format_times([cost["deadline"] for cost in costs])
+    for time, (number, _, *figures) in zip(times, (cost.values() for cost in costs), strict=True):
+        table.add_row(f"{number:,}", time, *map(rounded_up, figures))
     print_whole(table, console)
     fits = f"All {len(costs):,} rounds fit every budget and limit."
     console.print(shortfall(limits, len(costs)) or fits, style="bold", soft_wrap=True)

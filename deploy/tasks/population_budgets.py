@@ -45,6 +45,8 @@ class PopulationBudgets:
     releases: int
     budgets: "tuple[PopulationBudget, ...]"
     """Every budget, by decreasing spent share; empty if the spending is unknown."""
+    basis: str = ""
+    """What lasting questions count, and why: sentences; empty without such releases."""
     unknown: str = ""
     """Reason why the spending is unknown, such as a task that cannot be read; otherwise empty."""
 
@@ -117,7 +119,7 @@ def _compose(
     promised: Sequence[tuple[float, float]] = (),
 ) -> PopulationBudgets:
     """Compose a population's releases against its budgets and the further promised (ε, δ)."""
-    from analyzer.budgets import population_budgets  # noqa: PLC0415  # slow to load, as above
+    from analyzer.budgets import basis_of, population_budgets  # noqa: PLC0415  # slow to load
 
     unknown = [reason for reason in releases if isinstance(reason, str)]
     known = [spent for spent in releases if not isinstance(spent, str)]
@@ -125,6 +127,7 @@ def _compose(
         population=population,
         releases=len(releases),
         budgets=() if unknown else population_budgets(known, promised),
+        basis=basis_of(known),
         unknown="; ".join(unknown),
     )
 
@@ -149,9 +152,11 @@ def show(populations: Sequence[PopulationBudgets], console: Console) -> None:
             )
     print_whole(table, console)
     for population in populations:
+        name = escaped(population.population)
         if population.unknown:
-            name, reason = escaped(population.population), escaped(population.unknown)
-            console.print(f"The spent budget of {name} is unknown: {reason}.")
+            console.print(f"The spent budget of {name} is unknown: {escaped(population.unknown)}.")
+        elif population.basis:
+            console.print(f"{name}: {population.basis}", highlight=False)
 
 
 def as_json(population: PopulationBudgets) -> dict[str, Any]:
@@ -160,6 +165,7 @@ def as_json(population: PopulationBudgets) -> dict[str, Any]:
         "population": population.population,
         "releases": population.releases,
         "unknown": population.unknown,
+        "basis": population.basis,
         "budgets": [
             {
                 "budget_epsilon": budget.epsilon,

@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Literal
 
-from analyzer.task_builder import with_all_items
+from common.dates import utc
 from common.errors import TaskError
 from common.messages.batch import TaskState, TaskSummary
+from common.runtime.confirmed_clock import TOLERANCE
 from common.runtime.validation import read_toml, unknown_keys
 from common.task.draft import TaskDraft
 from common.task.specs import check_int_range
@@ -19,8 +20,8 @@ from deploy.terminal.durations import parse_duration
 MAX_ROUNDS: Final = 1000
 """Maximum rounds of a series: the rounding error of composition is checked for as many releases."""
 _KEYS: Final = ("first", "every", "rounds")
-RoundState = TaskState | Literal["planned", "due", "missed"]
-"""The state of a round's task; without a task `planned`, `due` (open now), or `missed`."""
+RoundState = TaskState | Literal["planned", "due", "missed", "expired"]
+"""The state of a round's task, or `expired`; without one `planned`, `due` (open now), `missed`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,30 +67,31 @@ class Series:
 
     def rounds(self, tasks: Iterable[TaskSummary], now: float) -> tuple[SeriesRound, ...]:
         """
-        Return every round with its task: the task of the population with the round's deadline.
+        Return every round with its task: of the series' `tasks`, the one with its deadline.
 
-        Of several, a released one counts. Raises TaskError if one has another protocol or number of
-        items, and so belongs to another series of the population.
+        Of several, a released one counts.
         """
-        population, current, rounds = self.draft.population, self.open_round(now), []
+        current, rounds = self.open_round(now), []
         released_last = sorted(tasks, key=lambda task: task.state is TaskState.RELEASED)
-        own = (self.draft.protocol, with_all_items(self.draft).domain_size)
-        found = {task.deadline: task for task in released_last if task.population == population}
+        found = {task.deadline: task for task in released_last}
         for number in range(1, self.n_rounds + 1):
             state: RoundState = "due" if number == current else "planned"
             if number < current:
                 state = "missed"
             task = found.get(self.deadline(number))
-            if task is not None and (task.protocol, task.domain_size) != own:
-                raise TaskError(
-                    f"the task {task.task_digest.hex()[:12]} of the population {population} has "
-                    f"the deadline of round {number} but the protocol {task.protocol} over "
-                    f"{task.domain_size:,} items; give one of the two series other times"
-                )
             state = state if task is None else task.state
             deadline = self.deadline(number)
             rounds.append(SeriesRound(number=number, deadline=deadline, state=state, task=task))
         return tuple(rounds)
+
+
+def check_same_time(own: float, analyzers: float) -> None:
+    """Raise TaskError if the publisher's clock could open a round while the last one collects."""
+    if abs(own - analyzers) > TOLERANCE:
+        raise TaskError(
+            f"this machine's clock says {utc(own)}, the analyzer's {utc(analyzers)}; to publish a "
+            f"round they must agree to {TOLERANCE:.0f} seconds: set the wrong one"
+        )
 
 
 def read_series(path: Path) -> Series:

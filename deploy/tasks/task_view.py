@@ -25,7 +25,7 @@ from common.task.specs import (
 )
 from common.task.task import NONCE_BYTES, Task, honest_share
 from common.task_digest import TaskDigest
-from deploy.terminal.durations import format_time
+from deploy.terminal.durations import format_time, format_times
 from deploy.terminal.escape import escaped, visible
 from deploy.terminal.tables import CLAIM_ROOM_NOTE, print_guarantees
 
@@ -216,7 +216,7 @@ def _describe_values(task: Task) -> str:
     if task.edges is not None:
         low, high = task.edges.edges[[0, -1]]
         values = (
-            f"a number from {low:g} to {high:g} {task.edges.unit}".rstrip()
+            f"a number from {low:,.15g} to {high:,.15g} {task.edges.unit}".rstrip()
             + f", in {task.edges.size:,} {task.edges.spacing} buckets; others are "
             + ("counted in the nearest" if task.edges.outside == "clip" else "refused")
         )
@@ -224,9 +224,11 @@ def _describe_values(task: Task) -> str:
         values += f"; {len(task.breakdown.groups):,} groups by {task.breakdown.attribute}"
     if isinstance(spec, NumberSpec):
         numbers = "a number" if size == 1 else f"{size:,} numbers, each"
-        values = f"{numbers} from {spec.low:g} to {spec.high:g}"
+        values = f"{numbers} from {spec.low:,.15g} to {spec.high:,.15g}"
     elif isinstance(spec, KeyValueSpec):
-        values = f"a number from {spec.low:g} to {spec.high:g} for each owned key (of {size:,})"
+        values = (
+            f"a number from {spec.low:,.15g} to {spec.high:,.15g} for each owned key (of {size:,})"
+        )
     return f"{values}{', labelled' * bool(task.labels)}"
 
 
@@ -240,20 +242,6 @@ def _describe_shuffler(shuffler: ShufflerSpec) -> str:
     if shuffler.law != "none":
         steps.append(f"adds dummies: {shuffler.law}")
     return ", ".join(steps)
-
-
-def print_witnesses(witnesses: Mapping[str, str], console: Console) -> None:
-    """Print how many witnesses cosigned a new task's checkpoint, and why others did not."""
-    if not witnesses:
-        console.print("The log has no witness: only devices with allow_unlogged_tasks answer.")
-        return
-    cosigned = list(witnesses.values()).count("")
-    console.print(f"Logged; {cosigned} of {len(witnesses)} witnesses have cosigned.")
-    for name, problem in witnesses.items():
-        if problem:
-            console.print(f"{escaped(name)}: {escaped(problem)}.", soft_wrap=True)
-    if cosigned < len(witnesses):
-        console.print("The analyzer retries; devices wait until enough of theirs have cosigned.")
 
 
 def print_state(digest: TaskDigest, task: Task, summary: TaskSummary, console: Console) -> None:
@@ -287,12 +275,13 @@ def batch_as_json(status: BatchStatus | None) -> dict[str, Any]:
 
 def print_list(summaries: Sequence[TaskSummary], console: Console) -> None:
     """Print each task's digest and, on a second line, its state and parameters."""
-    for summary in summaries:
+    times = format_times([summary.deadline for summary in summaries])
+    for deadline, summary in zip(times, summaries, strict=True):
         users = f", {summary.n_users:,} users" if summary.n_users else ""
         console.print(summary.task_digest.hex(), soft_wrap=True)
         console.print(
             f"  {summary.state}{users}; n_min {summary.n_min:,}; deadline "
-            f"{format_time(summary.deadline)}; {visible(summary.protocol)} over "
+            f"{deadline}; {visible(summary.protocol)} over "
             f"{summary.domain_size:,}; {visible(summary.population) or 'no population'}",
             markup=False,
             highlight=False,

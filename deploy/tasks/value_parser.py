@@ -1,41 +1,15 @@
 """Parse values from text with errors that never contain them, and draw random valid values."""
 
-from collections.abc import Callable, Mapping
-from typing import Final
+import re
 
 import numpy as np
 
-from common.errors import SettingsError, ValueRangeError
+from common.errors import SettingsError
 from common.messages.submission import Value, parse_number
-from common.protocols import ITEM_KINDS, Kind
+from common.protocols import ITEM_KINDS
 from common.task.domain_spec import GROUP_SEPARATOR, BreakdownSpec
 from common.task.specs import KeyValueSpec, NumberSpec, OpenSpec, RapporSpec, spec_as
 from common.task.task import Task
-
-_ITEM_DIGITS: Final = 20
-"""Digits of 2^64 - 1, the largest number on the wire."""
-_MAX_CHARACTERS: Final = 1 << 20
-
-
-def parse_value(text: str, kind: Kind) -> Value:
-    """Parse a value of a kind; raise ValueRangeError with the expected format, never the value."""
-    if len(text) > _MAX_CHARACTERS:
-        raise ValueRangeError(f"a value may have at most {_MAX_CHARACTERS} characters")
-    return _PARSERS[kind](text)
-
-
-def _item(text: str, rule: str = "a value is an item's number, 0 or more") -> int:
-    digits = text.strip()
-    if not (digits.isascii() and digits.isdecimal() and len(digits) <= _ITEM_DIGITS):
-        raise ValueRangeError(rule)
-    return int(digits)
-
-
-def parse_numbers(
-    text: str, rule: str = "a value is a comma-separated list of numbers, such as 1, 2.5"
-) -> tuple[float, ...]:
-    """Parse comma-separated numbers; raise ValueRangeError(rule) if one is not a number."""
-    return tuple(parse_number(part, rule) for part in text.split(","))
 
 
 def parse_breakdown(text: str) -> BreakdownSpec:
@@ -49,38 +23,10 @@ def parse_breakdown(text: str) -> BreakdownSpec:
 
 
 def parse_range(text: str) -> tuple[float, float]:
-    """Parse a range such as 18:65; raise ValueRangeError if it is none."""
-    low, _, high = text.partition(":")
+    """Parse a range such as 18:65 or 620 to 1,250; raise ValueRangeError if it is none."""
+    low, _, high = re.sub(r"(?<=\d),(?=\d{3}(?!\d))", "", text).replace(" to ", ":").partition(":")
     rule = "a range is two numbers, such as 18:65"
     return parse_number(low, rule), parse_number(high, rule)
-
-
-def _pairs(text: str) -> dict[int, float]:
-    """Parse pairs of key and number; an empty text means that the user owns no key."""
-    rule = "a value is comma-separated pairs of key and number, such as 3:0.5, 17:1"
-    pairs: dict[int, float] = {}
-    for part in text.split(",") if text.strip() else ():
-        digits, _, number = part.partition(":")
-        key = _item(digits, rule)
-        if key in pairs:
-            raise ValueRangeError("a key appears twice; each key may appear once")
-        pairs[key] = parse_number(number, rule)
-    return pairs
-
-
-def _text(text: str) -> str:
-    return text.removesuffix("\n").removesuffix("\r")
-
-
-_PARSERS: Final[Mapping[Kind, Callable[[str], Value]]] = {
-    "categorical": _item,
-    "ordered": lambda text: parse_number(text, "a value is a number, such as 36.6"),
-    "string": _text,
-    "open": _text,
-    "mean": lambda text: parse_number(text, "a value is a number, such as 36.6"),
-    "vector": parse_numbers,
-    "key-value": _pairs,
-}
 
 
 def value_of(task: Task, item: int) -> Value:

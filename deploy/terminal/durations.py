@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Final
 
@@ -25,12 +26,20 @@ def parse_duration(name: str, text: object) -> int:
     return int(parts[1]) * next(size for size, unit in _UNITS if unit == parts[2])
 
 
-def format_time(seconds: float) -> str:
+def format_time(seconds: float, clock: str = "%H:%M") -> str:
     """Format a Unix time in UTC to the minute, or as seconds if it is outside the calendar."""
     try:
-        return datetime.fromtimestamp(seconds, UTC).strftime("%-d %B %Y, %H:%M UTC")
+        return datetime.fromtimestamp(seconds, UTC).strftime(f"%-d %B %Y, {clock} UTC")
     except (ValueError, OverflowError, OSError):
         return f"{seconds:,.0f} seconds after 1970"
+
+
+def format_times(moments: Sequence[float]) -> list[str]:
+    """Format Unix times, all of them to the second if two different ones share a minute."""
+    texts = list(map(format_time, moments))
+    if len(set(texts)) == len(set(moments)):
+        return texts
+    return [format_time(moment, "%H:%M:%S") for moment in moments]
 
 
 def format_duration(seconds: float) -> str:

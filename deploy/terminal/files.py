@@ -3,12 +3,13 @@
 import os
 import secrets
 import stat
-from collections.abc import Generator
-from contextlib import contextmanager
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
 from common.errors import SettingsError
+from common.runtime.state_directory import atomic_write
 
 _NEW_FILE_MODE: Final = 0o666
 """Mode of new files, before the umask."""
@@ -52,6 +53,40 @@ def writing(path: Path) -> Generator[None]:
     except OSError as error:
         reason = error.strerror or "input/output error"
         raise SettingsError(f"{path} cannot be written: {reason}") from error
+
+
+@contextmanager
+def all_or_nothing(folders: Iterable[Path], *patterns: str) -> Generator[None]:
+    """
+    Undo on a failure what the block changed: files that match in these folders, and new folders.
+
+    An OSError becomes a SettingsError that names the file.
+    """
+    folders = list(folders)
+
+    def contents() -> dict[Path, bytes]:
+        found = (
+            file for folder in folders for pattern in patterns for file in folder.glob(pattern)
+        )
+        return {file: file.read_bytes() for file in found}
+
+    with_parents = {each for folder in folders for each in (folder, *folder.parents)}
+    before, missing = contents(), [each for each in with_parents if not each.exists()]
+    try:
+        yield
+    except BaseException as error:
+        with suppress(OSError):
+            for file, content in contents().items():
+                if file not in before:
+                    file.unlink()
+                elif content != before[file]:
+                    atomic_write(file, before[file], stat.S_IMODE(file.stat().st_mode))
+            for folder in sorted(filter(Path.exists, missing), reverse=True):
+                folder.rmdir()
+        if isinstance(error, OSError):
+            reason = f"{error.filename} cannot be written: {error.strerror}"
+            raise SettingsError(reason) from error
+        raise
 
 
 def write(path: Path, text: str) -> None:

@@ -1,5 +1,6 @@
 """The interface of the shuffler's store of batches and submissions, and its values."""
 
+import asyncio
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,8 +11,9 @@ from common.crypto.signing import SignedTask
 from common.errors import BatchStateError, DamagedStorageError, UnknownTaskError
 from common.messages.batch import BatchId, BatchState, numbers_from_text
 from common.messages.submission import Outcome
+from common.runtime.group_commit import GroupCommit
 from common.task_digest import TaskDigest
-from shuffler.storage.group_commit import Arrival, GroupCommit
+from shuffler.storage.group_commit import Arrival
 
 OPEN_STATES: Final = frozenset({BatchState.COLLECTING, BatchState.CLOSED})
 """States in which a batch's submissions are on the disk."""
@@ -100,6 +102,8 @@ class SubmissionStore(ABC):
 
     def __init__(self, observer: Observer) -> None:
         self._observer = observer
+        self.changed = asyncio.Event()
+        """Set when this process has stored submissions or the state of a batch."""
         self._commits = GroupCommit(self._commit)
 
     @abstractmethod
@@ -147,7 +151,9 @@ class SubmissionStore(ABC):
         Returns:
             The outcome of each submission, group by group, in the groups' own order.
         """
-        return await self._commits.append(arrival)
+        outcomes = await self._commits.append(arrival)
+        self.changed.set()
+        return outcomes
 
     @abstractmethod
     async def _commit(self, arrivals: Sequence[Arrival]) -> list[list[list[Outcome]]]:
@@ -199,6 +205,7 @@ class SubmissionStore(ABC):
     ) -> None:
         n_users = await self._store_state(batch, state, same_users=same_users)
         self._observer(batch.batch_id, batch.state, state, n_users)
+        self.changed.set()
 
     @abstractmethod
     async def _store_state(self, batch: StoredBatch, state: BatchState, *, same_users: bool) -> int:

@@ -43,7 +43,6 @@ _NOT_FROM_OUTSIDE: Final = {
         "deploy.audit.observation.recorder.RunRecord.envelopes",
         "deploy.audit.coalitions.flood._flood",
         "deploy.audit.harness.services.files_of",
-        "issuer.issuance.Issuance.check_complete",
         "deploy.audit.observation.recorder.stored_groups",
     ),
     "what the function, or its own workers or child processes, have just made": (
@@ -90,8 +89,10 @@ _NOT_FROM_OUTSIDE: Final = {
     ),
     "the operating system's, the service's own, or read by gRPC": (
         "common.crypto.randomness._bits",
+        "common.runtime.clock._boot_id",
         "common.runtime.health_check.check",
         "common.runtime.metrics.memory_limit",
+        "issuer.issuance_store.IssuanceStore.mark",
         "shuffler.delivery.Deliveries.resume",
         "shuffler.storage.batch_seeds._batch_of",
         "shuffler.storage.group_source.SqliteGroups.read",

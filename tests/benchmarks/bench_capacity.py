@@ -1,18 +1,18 @@
 """
 The costs behind `shuffledp capacity`, and its prediction beside a batch on two workers.
 
-Runs real services over TLS, with two workers each, and attributes processor time by process: a
-party's own process is a front-end or a coordinator, its children are workers. Each cost is the
-difference of a large and a small batch, so that starting workers counts as part of a batch's fixed
-time. Other programs delay the batch: the prediction is multiplied by the workers' slowdown, the
-ratio of their time on a processor and waiting for one to the former.
+Runs real services over TLS, with tokens and two workers each, and attributes processor time by
+process: a party's own process is a front-end or a coordinator, its children are workers. Each cost
+is the difference of a large and a small batch, so that starting workers counts as part of a batch's
+fixed time. Other programs delay the batch: the prediction is multiplied by the workers' slowdown,
+the ratio of their time on a processor and waiting for one to the former.
 `SHUFFLEDP_BENCH_REPORTS=1000000` measures a larger batch.
 """
 
 import asyncio
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from statistics import mean
@@ -22,9 +22,15 @@ import numpy as np
 import psutil
 import pytest
 
+from common.crypto.privacy_tokens import PendingToken
+from common.crypto.randomness import new_seed
 from common.crypto.signing import SignedTask
+from common.runtime.rpc import open_channel
 from common.runtime.service import GRPC_SILENCE
+from common.task.token_spec import TokenSpec
+from deploy.clients.issuer import IssuerClient
 from deploy.clients.local_cluster import Child, Cluster
+from deploy.clients.people import fetch_tokens
 from deploy.load.sender import Destination
 from deploy.load.users import seal_values
 from deploy.planning.capacity import cost
@@ -32,6 +38,8 @@ from deploy.planning.opening_time import measure_opening_seconds
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
 from tests.benchmarks.conftest import Best, Line
 from tests.support.clients import publish
+from user_agent.credentials import CredentialFile
+from user_agent.issuer_client import RemoteIssuer, request_token
 
 _REPORTS: Final = int(os.environ.get("SHUFFLEDP_BENCH_REPORTS", "200000"))
 _SMALL: Final = 8_000
@@ -116,7 +124,12 @@ class _Run:
     async def submit_and_wait(self, n_reports: int) -> None:
         """Submit a batch in bulk, and wait for its result."""
         n_users = n_reports // _REPORTS_PER_USER
-        signed = await publish(self._cluster, n_users, **_TASK)
+        signed, spec = await _publish(self._cluster, n_users)
+        people = CredentialFile(self._cluster.credentials).all()[:n_users]
+        async with IssuerClient.connect(
+            self._cluster.issuer.address, self._cluster.authority
+        ) as issuer:
+            tokens = await fetch_tokens(issuer, spec, signed.digest(), people, seed=new_seed())
         users = await asyncio.to_thread(
             seal_values, signed, np.zeros(n_users, dtype=np.uint8), [0] * n_users
         )
@@ -128,8 +141,11 @@ class _Run:
 
             async def send(at: int) -> None:
                 sent = users.rows(at, at + _CALL)
-                request = shuffler_pb2.SubmitBulkRequest(task_digest=digest, envelopes=sent)
-                await stub.SubmitBulk(request)
+                await stub.SubmitBulk(
+                    shuffler_pb2.SubmitBulkRequest(
+                        task_digest=digest, envelopes=sent, tokens=tokens[at : at + len(sent)]
+                    )
+                )
 
             openings = [measure_opening_seconds()]
             times, used = [time.perf_counter()], [self._usages()]
@@ -196,33 +212,65 @@ async def _run(cluster: Cluster, n_reports: int) -> _Run:
     return run
 
 
+async def _publish(cluster: Cluster, n_users: int) -> tuple[SignedTask, TokenSpec]:
+    """Publish a task with tokens."""
+    spec = await cluster.create_token_key(int(time.time()) + 7 * 86_400)
+    return await publish(cluster, n_users, **_TASK, tokens=spec), spec
+
+
 async def _submissions(cluster: Cluster) -> Figures:
-    """Return seconds per device that opens a connection of its own, and bytes per submission."""
-    signed: SignedTask = await publish(cluster, 10**6, **_TASK)
+    """Return seconds per device that opens connections of its own, and bytes per submission."""
+    signed, spec = await _publish(cluster, 10**6)
     users = seal_values(signed, np.zeros(2 * _DEVICES, dtype=np.uint8), [0] * (2 * _DEVICES))
     destination = Destination(cluster.shuffler.address, cluster.authority.read_bytes())
     digest = signed.digest()
 
-    async def submit(envelope: Any) -> None:
+    tokens: list[bytes] = []
+    authority = destination.authority
+    rng = np.random.default_rng(1)
+    own_connection = (("grpc.use_local_subchannel_pool", 1),)
+
+    async def issue(credential: bytes) -> None:
+        pending = PendingToken.draw(spec.token_key(), spec.challenge(digest), rng.bytes)
+        async with open_channel(
+            cluster.issuer.address, "issuer", authority, options=own_connection
+        ) as channel:
+            tokens.append(await request_token(RemoteIssuer(channel), pending, credential))
+
+    async def submit(given: tuple[Any, bytes]) -> None:
         async with destination.open() as channel:
             stub = shuffler_pb2_grpc.ShufflerStub(channel)
             await stub.FetchTask(shuffler_pb2.FetchTaskRequest(task_digest=digest))
-            await stub.Submit(shuffler_pb2.SubmitRequest(task_digest=digest, envelope=envelope))
+            envelope, token = given
+            request = shuffler_pb2.SubmitRequest(task_digest=digest, envelope=envelope, token=token)
+            await stub.Submit(request)
 
-    await _each(submit, users.rows(0, _DEVICES), _DEVICES_AT_ONCE)
-    before, sent = _usage(cluster.shuffler), []
-    for at in range(_DEVICES, 2 * _DEVICES, _ROUND):
-        so_far = _loopback_bytes()
-        await _each(submit, users.rows(at, at + _ROUND), _DEVICES_AT_ONCE)
-        sent.append((_loopback_bytes() - so_far) / _ROUND)
-    own = _usage(cluster.shuffler)["own"] - before["own"]
-    bulk = shuffler_pb2.SubmitBulkRequest(
-        task_digest=digest, envelopes=users.rows(0, len(users.sizes))
+    async def measured(
+        party: Child, work: Callable[[Any], Any], items: Sequence[Any]
+    ) -> tuple[float, float]:
+        """Return a party's seconds and the bytes per item, of the second half."""
+        await _each(work, items[:_DEVICES], _DEVICES_AT_ONCE)
+        before, sent = _usage(party), []
+        for at in range(_DEVICES, 2 * _DEVICES, _ROUND):
+            so_far = _loopback_bytes()
+            await _each(work, items[at : at + _ROUND], _DEVICES_AT_ONCE)
+            sent.append((_loopback_bytes() - so_far) / _ROUND)
+        # The least, since other programs may use the loopback interface meanwhile.
+        return (_usage(party)["own"] - before["own"]) / _DEVICES, min(sent)
+
+    people = CredentialFile(cluster.credentials).all()[: 2 * _DEVICES]
+    token, token_bytes = await measured(cluster.issuer, issue, people)
+    envelopes = users.rows(0, len(users.sizes))
+    own, device_bytes = await measured(
+        cluster.shuffler, submit, list(zip(envelopes, tokens, strict=True))
     )
+    bulk = shuffler_pb2.SubmitBulkRequest(task_digest=digest, envelopes=envelopes, tokens=tokens)
     return {
-        "device": own / _DEVICES,
-        "device bytes": min(sent),  # other programs may use the loopback interface meanwhile
-        "bulk bytes": bulk.ByteSize() / len(users.sizes),
+        "device": own,
+        "device bytes": device_bytes,
+        "token": token,
+        "token bytes": token_bytes,
+        "bulk bytes": bulk.ByteSize() / len(envelopes),
     }
 
 
@@ -240,10 +288,12 @@ async def _measure(folder: Path) -> tuple[Figures, Figures]:
         f"SHUFFLEDP_{party}_OPENING_PROCESSES": str(_WORKERS) for party in ("SHUFFLER", "ANALYZER")
     }
     async with AsyncExitStack() as stack:
-        cluster = Cluster(folder, {**GRPC_SILENCE, **workers})
+        people = [f"person {n}" for n in range(max(2 * _DEVICES, _REPORTS // _REPORTS_PER_USER))]
+        cluster = Cluster(folder, {**GRPC_SILENCE, **workers}, people)
         stack.push_async_callback(cluster.stop)
         await cluster.start_analyzer()
         await cluster.start_shuffler()
+        await cluster.start_issuer()
         openings = [measure_opening_seconds()]
         submissions = await _submissions(cluster)
         openings.append(measure_opening_seconds())
@@ -251,6 +301,8 @@ async def _measure(folder: Path) -> tuple[Figures, Figures]:
             await _run(cluster, n_reports) for n_reports in (_SMALL, _SMALL, _REPORTS)
         ]  # the first batch also fills caches
         parties = (cluster.shuffler, cluster.analyzer)
+        issued = 2 * _DEVICES + (2 * _SMALL + _REPORTS) // _REPORTS_PER_USER
+        row_bytes = (cluster.issuer.state / "issuer.sqlite").stat().st_size / issued
         memory = max(psutil.Process(p.process.pid).memory_info().rss for p in parties)
     opening = large.opening
     each = {
@@ -263,7 +315,8 @@ async def _measure(folder: Path) -> tuple[Figures, Figures]:
     }
     costs |= {
         **submissions,
-        "device": submissions["device"] / mean(openings),
+        **{name: submissions[name] / mean(openings) for name in ("device", "token")},
+        "token row bytes": row_bytes,
         "process memory": memory,
         "batch": small.duration / small.slowdown / small.opening,
         **{f"{party} blocks": size / _REPORTS for party, size in large.blocks.items()},

@@ -14,13 +14,18 @@ import pytest_asyncio
 import issuer.server
 from analyzer.witness_client import RemoteWitness
 from common.crypto.privacy_tokens import TokenKey
+from common.crypto.signed_key import PROOF_BYTES
 from common.crypto.signing import PublicIdentity
 from common.errors import PeerRefusalError
 from common.runtime.rpc import open_channel
+from common.task.token_spec import TokenSpec
+from common.task_digest import TaskDigest
 from common.transparency.checkpoint import Checkpoint, NoteKey, log_key
 from common.transparency.merkle import EMPTY_ROOT
+from common.wire.issuance import MAX_BULK_TOKENS
 from deploy.audit.harness.clock import ManualClock
 from deploy.clients.issuer import IssuerClient
+from deploy.clients.people import fetch_tokens
 from issuer.settings import IssuerSettings
 from tests.support.id_tokens import AUDIENCE, KEY_SET, PROVIDER, signed
 from tests.support.issuers import CHALLENGE, ISSUER_NAME, SECRETS, pending, people_file
@@ -104,6 +109,33 @@ async def test_a_person_gets_one_token_even_if_the_issuer_restarts(running: _Iss
 
     assert first != second
     assert "UNAUTHENTICATED" == await _refusal(running.issue(key, 3, bytes(32)))
+
+
+async def test_many_people_get_their_tokens_in_one_call(running: _Issuer) -> None:
+    """The same as in single calls and in a second run; one refused person refuses the call."""
+    key = await running.new_key(3600)
+    tokens = TokenSpec(issuer=ISSUER_NAME, key=key.der, proof=bytes(PROOF_BYTES))
+    authority = running.folder / "tls" / "authority.pem"
+    async with IssuerClient.connect(running.service.address, authority) as client:
+
+        async def fetch(*credentials: bytes) -> list[bytes]:
+            digest, shown = TaskDigest(bytes(32)), list[int]()
+            found = await fetch_tokens(
+                client, tokens, digest, credentials, seed=bytes(32), progress=shown.append
+            )
+            assert len(credentials) == sum(shown)
+            return found
+
+        first = await fetch(SECRETS["Ada"])
+        both = await fetch(SECRETS["Bo Li"], SECRETS["Ada"])
+        assert first == both[1:]
+        assert all(key.is_valid_token(token, CHALLENGE) for token in both)
+        assert "UNAUTHENTICATED" == await _refusal(fetch(SECRETS["Ada"], bytes(32)))
+        assert [both[1], *both] == await fetch(*[SECRETS[n] for n in ("Ada", "Bo Li", "Ada")])
+        one = (key.key_id, bytes(256), SECRETS["Ada"])
+        for number in (0, MAX_BULK_TOKENS + 1):
+            assert "INVALID_ARGUMENT" == await _refusal(client.issue([one] * number))
+    assert "ALREADY_EXISTS" == await _refusal(running.issue(key, 1))
 
 
 async def test_a_key_is_refused_after_its_end(running: _Issuer) -> None:

@@ -184,7 +184,7 @@ async def test_a_device_between_two_histories_convicts_alone(
     await other.start_device(shuffler=logged.shuffler.address)
     status, sentence = await _refused(other, signed)
 
-    assert ("FAILED_PRECONDITION", True) == (status, "need an empty proof" in sentence)
+    assert ("FAILED_PRECONDITION", True) == (status, "its database is an old copy" in sentence)
     assert [False, False, True] == [one.refused for one in await other.evidence()]
     code, printed = await _check(logged, await _export(other))
     assert (1, True) == (code, "Fork: shuffledp/" in printed)

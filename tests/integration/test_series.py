@@ -1,6 +1,8 @@
 """A series of thirty rounds over three real servers."""
 
+import asyncio
 import json
+import re
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -11,10 +13,11 @@ import pytest
 from common.messages.ledger_entry import LedgerEntry
 from common.task.draft import TaskDraft
 from common.task_digest import TaskDigest
-from deploy.commands.series import publish_due
+from deploy.commands.rounds import publish_due
 from deploy.tasks.schedule import read_series
-from tests.support.clients import collect, command, run_as_operator
+from tests.support.clients import collect, command, credentials, run_as_operator
 from tests.support.command_line import run_command
+from tests.support.faked_time import FakedTime
 from tests.support.series import template
 from tests.support.services import Services
 
@@ -62,7 +65,7 @@ async def test_the_ledger_of_thirty_rounds_equals_the_forecast(
             continue
         async with services.operator() as operator:
             now = series.deadline(number) - series.every / 2
-            reports = [await publish_due(series, complete, now, operator) for _ in range(2)]
+            reports = [(await publish_due(series, complete, now, operator))[0] for _ in range(2)]
             digest = TaskDigest(bytes.fromhex(reports[0]["task_digest"]))
             signed, _ = await operator.describe(digest)
         states = ["already published"] * 2 if number == 1 else ["published", "already published"]
@@ -87,7 +90,29 @@ async def test_the_ledger_of_thirty_rounds_equals_the_forecast(
     assert ["planned"] == [row["state"] for row in rounds if row["n_users"] is None]
     assert 2 * 30 == len(shown["values"]["smoothed"])
     assert ["0"] * 30 == shown["values"]["label"][:30]
+    [budget] = shown["population_budgets"]["budgets"]
+    assert (composed[-1], 6.0) == (budget["spent_epsilon"], budget["budget_epsilon"])
     assert 2 == page.read_text(encoding="utf-8").count("<polyline")
+
+
+@pytest.mark.parametrize("minutes", [35, -35])
+async def test_a_publisher_whose_clock_is_wrong_opens_no_round(
+    services: Services, tmp_path: Path, minutes: int
+) -> None:
+    """The refusal has both times. A round is not published while the last one collects."""
+    faked, path = FakedTime(tmp_path), _template(tmp_path, population='"wrong clock"')
+    faked.shift(60 * minutes)
+    status, _, complaint = await asyncio.to_thread(
+        faked.run,
+        *("series", "publish", str(path)),
+        *("--shuffler-key", str(services.directory / "shuffler" / "envelope.pub")),
+        *("--analyzer", services.analyzer.address, *credentials(services)),
+    )
+
+    assert 1 == status
+    assert re.search(r"clock says 20\S+ \S+ UTC, the analyzer's 20\S+ \S+ UTC", complaint)
+    async with services.operator() as operator:
+        assert [] == [task for task in await operator.tasks() if task.population == "wrong clock"]
 
 
 async def test_a_series_that_outruns_the_budget_is_refused(
@@ -102,3 +127,57 @@ async def test_a_series_that_outruns_the_budget_is_refused(
     assert "of 31 rounds" in complaint
     async with services.operator() as operator:
         assert [] == [task for task in await operator.tasks() if task.population == "other"]
+
+
+async def test_a_round_is_published_once_from_two_machines(
+    services: Services, tmp_path: Path
+) -> None:
+    """Each has a copy of the template; the analyzer refuses the second, which then finds the first.
+
+    The report is that of `task create`, with its warnings: there is no token and no witness.
+    """
+    folders = [tmp_path / name for name in ("one", "two")]
+    for folder in folders:
+        folder.mkdir()
+    paths = [_template(folder, population='"twice"') for folder in folders]
+    done = await asyncio.gather(*(_publish(services, path) for path in paths))
+    reports = [json.loads(output) for _, output, _ in done]
+    draft = tmp_path / "draft.toml"
+    draft.write_text(paths[0].read_text("utf-8").partition("[schedule]")[0], encoding="utf-8")
+    draft.write_text(f"deadline = 2_000_000_000\n{draft.read_text('utf-8')}", encoding="utf-8")
+    key = services.directory / "shuffler" / "envelope.pub"
+    options = ("task", "create", str(draft), "--shuffler-key", str(key), "--json")
+    _, created, _ = await run_as_operator(services, *options)
+    _, text, _ = await run_as_operator(
+        services, "series", "publish", str(paths[1]), "--shuffler-key", str(key)
+    )
+
+    assert [0, 0] == [status for status, _, _ in done]
+    assert ["already published", "published"] == sorted(each["state"] for each in reports)
+    assert 1 == len({each["task_digest"] for each in reports})
+    async with services.operator() as operator:
+        tasks = [task for task in await operator.tasks() if task.population == "twice"]
+    assert 2 == len(tasks)
+    first = next(each for each in reports if each["state"] == "published")
+    assert set(json.loads(created)) <= set(first)
+    assert json.loads(created)["warnings"] == first["warnings"]
+    assert "has no tokens" in " ".join(first["warnings"])
+    assert "has no tokens" in text
+
+
+async def test_a_second_series_of_a_population_is_not_taken_for_the_first(
+    services: Services, tmp_path: Path
+) -> None:
+    """With the same times and sizes and other labels, it is published and checked by itself."""
+    labels = "[" + ", ".join(f'"{number}"' for number in range(20)) + "]"
+    folders = [tmp_path / name for name in ("one", "two")]
+    for folder in folders:
+        folder.mkdir()
+    first = int(time.time())
+    plain = _template(folders[0], population='"two"', first=first)
+    named = _template(folders[1], population='"two"', first=first, labels=labels)
+    reports = [json.loads((await _publish(services, path))[1]) for path in (plain, named)]
+
+    assert ["published", "published"] == [each["state"] for each in reports]
+    assert 2 == len({each["task_digest"] for each in reports})
+    assert all(each["warning"] for each in reports)

@@ -14,6 +14,7 @@ from common.task.draft import TaskDraft
 from common.task.task import Task
 from deploy.audit.harness import analyzer_core
 from deploy.audit.harness.analyzer_core import chunks_of, part_header, parts_of
+from deploy.audit.harness.tasks import FAR_FUTURE
 from tests.support.tasks import draft
 
 BATCH: Final = BatchId(b"b" * 16)
@@ -23,8 +24,8 @@ class AnalyzerCore(analyzer_core.AnalyzerCore):
     """An analyzer's core for tests."""
 
     async def publish(self, wanted: TaskDraft | None = None, /, **changes: Any) -> SignedTask:
-        """Publish a draft, or a small one with some fields changed."""
-        fields = {"n_min": 3, "target_size": 3} | changes
+        """Publish a draft, or a small one with a deadline of its own and some fields changed."""
+        fields = {"n_min": 3, "target_size": 3, "deadline": FAR_FUTURE - next(self.seeds)} | changes
         return await super().publish(wanted or draft(**fields))
 
     def sealed(self, users: int, signed: SignedTask | None = None) -> list[bytes]:

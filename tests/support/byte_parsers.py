@@ -4,6 +4,8 @@ from functools import partial
 from typing import Any, Final
 
 import numpy as np
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
+from cryptography.hazmat.primitives.serialization import load_der_private_key
 
 from common.crypto.hpke import (
     DEFAULT_SUITE,
@@ -18,7 +20,7 @@ from common.crypto.signing import (
     SignedTask,
     SigningIdentity,
 )
-from common.crypto.token_signing import TokenSigningKey
+from common.crypto.token_signing import TokenSigningKey, blind_sign
 from common.mechanisms.base import Mechanism
 from common.mechanisms.registry import randomizer_of
 from common.messages.inclusion_proof import distinct_rows, leaves_of, salted_leaves
@@ -58,6 +60,8 @@ _TOKEN_KEY: Final = _SIGNER.token_key()
 _CHALLENGE: Final = token_challenge(_DIGEST, "issuer.example")
 _PENDING: Final = PendingToken.draw(_TOKEN_KEY, _CHALLENGE, np.random.default_rng(1).bytes)
 _PROVIDER_KEYS: Final = parse_key_set(KEY_SET)
+_PRIVATE: Final = load_der_private_key(_RAW_SIGNER, None)
+assert isinstance(_PRIVATE, RSAPrivateKey)
 _BLIND_SIGNATURE: Final = _SIGNER.blind_sign(_PENDING.blinded())
 
 
@@ -149,6 +153,12 @@ _BYTES: Final[tuple[tuple[Any, ...], ...]] = (
     (4, "token key", TokenKey, _TOKEN_KEY.der),
     (1, "token signing key", TokenSigningKey, _RAW_SIGNER),
     (1, "blinded message", _SIGNER.blind_sign, _PENDING.blinded()),
+    (
+        1,
+        "blinded message, by GMP",
+        partial(blind_sign, _PRIVATE.private_numbers()),
+        _PENDING.blinded(),
+    ),
     (1, "blind signature", _PENDING.finalize, _BLIND_SIGNATURE),
     (
         *(1, "pending token"),

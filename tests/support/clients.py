@@ -1,6 +1,7 @@
 """Users, devices and operators of three running services, in this process or in child processes."""
 
 import asyncio
+import itertools
 import time
 from collections.abc import Awaitable, Sequence
 from typing import Any, Final
@@ -23,6 +24,8 @@ from tests.support.tasks import draft
 from user_agent.contribution import Contributor
 
 _DAY: Final = 86_400
+_PUBLISHED: Final = itertools.count()
+"""Seconds between the deadlines of tasks, so that none repeats another."""
 DEADLINE: Final = 20.0
 """Time limit of a call, in seconds."""
 
@@ -30,7 +33,7 @@ DEADLINE: Final = 20.0
 async def publish(cluster: Cluster, n_users: int, **changes: Any) -> SignedTask:
     """Publish a task that closes at n_users and not before, over child processes."""
     fields: dict[str, Any] = {"local_epsilon": 4.0, "n_min": n_users, "target_size": n_users}
-    fields["deadline"] = int(time.time()) + _DAY
+    fields["deadline"] = int(time.time()) + _DAY + next(_PUBLISHED)
     async with cluster.operator() as operator:
         return await operator.create_task(draft(cluster.shuffler_key, **fields | changes))
 

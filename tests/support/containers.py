@@ -230,11 +230,11 @@ def values_of_users(deployment: Deployment, users: int, seed: int) -> list[int]:
     program = (
         "import json\n"
         "import numpy as np\n"
+        "from deploy.datasets.sources import dataset\n"
         "from deploy.load.behaviour import assign\n"
-        "from deploy.load.users import draw_values\n"
         f"rng = np.random.default_rng({seed})\n"
-        f"kinds = assign({users}, {{}}, rng)\n"
-        f"values = draw_values('{DATASET}', kinds, {ITEMS}, rng)\n"
+        f"assign({users}, {{}}, rng)\n"
+        f"values = dataset('{DATASET}', {users}).draw({users}, rng)\n"
         f"print(json.dumps(np.bincount(values, minlength={ITEMS}).tolist()))"
     )
     found: list[int] = _in_loadgen(deployment, "-c", program)

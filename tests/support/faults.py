@@ -123,7 +123,7 @@ class FaultyState(StateDirectory):
         object.__setattr__(state, "life", life)
         return state
 
-    def secret(self, name: str, make: Callable[[], bytes]) -> bytes:
+    def secret(self, name: str, make: Callable[[], bytes], *, public: str | None = None) -> bytes:
         """See StateDirectory."""
 
         def crossing() -> bytes:
@@ -131,7 +131,7 @@ class FaultyState(StateDirectory):
             return make()
 
         made = not (self.path / name).exists()
-        secret = super().secret(name, crossing)
+        secret = super().secret(name, crossing, public=public)
         if made:
             self.life.cross("make key", "after")
         return secret

@@ -4,12 +4,14 @@ import gzip
 import io
 import json
 import sqlite3
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from common.protocols import Kind
 from common.runtime.database import Database
 from common.runtime.schema import Schema
 from common.runtime.settings import load
@@ -21,6 +23,8 @@ from deploy.clients.people import read_tokens
 from deploy.commands.options import read_identity, read_shuffler_key
 from deploy.commands.profile import read_profile
 from deploy.datasets import files
+from deploy.datasets.sample_people import people_of
+from deploy.datasets.sources import dataset
 from deploy.load.behaviour import Behaviour
 from deploy.load.plan import LoadPlan
 from deploy.load.users import SealedUsers, seal
@@ -133,6 +137,10 @@ def _provider(path: Path) -> object:
     return IdTokens(path, issuer=PROVIDER, audience=AUDIENCE, clock=ManualClock())
 
 
+def _people(path: Path, kind: Kind) -> object:
+    return people_of(dataset(str(path)), kind, None, 1)
+
+
 _FILES: Final[tuple[tuple[Any, ...], ...]] = (
     (
         *("toml", "draft.toml", lambda path: drafts.read(path, bytes(32))),
@@ -161,6 +169,15 @@ _FILES: Final[tuple[tuple[Any, ...], ...]] = (
         _parquet({"value": ["a", "b", "b"], "other": [1, 2, 3]}),
         _parquet({"value": [1, 2, 3], "count": [4, 5, 6]}),
     ),
+    ("csv", "numbers.csv", partial(_people, kind="mean"), b"value\n36.6\n-1e3\n\n"),
+    ("csv", "vectors.csv", partial(_people, kind="vector"), b'value\n"1, 2.5"\n"0,1"\n'),
+    (
+        "csv",
+        "pairs.csv",
+        partial(_people, kind="key-value"),
+        b'value,count\n"3:.5, 1:1",7\n0:2,1\n',
+    ),
+    ("csv", "texts.csv", partial(_people, kind="open"), b"value\nOhio\nUtah\n"),
     ("text", "envelope.pub", read_shuffler_key, b"00" * 32 + b"\n"),
     ("text", "token", read_token, b"ab" * 32),
     (

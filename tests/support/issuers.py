@@ -71,6 +71,11 @@ class IssuerCore:
         """Request a blind signature."""
         return await self.issuance.issue(token.key.key_id, token.blinded(), SECRETS[person])
 
+    async def issue_bulk(self, *asked: tuple[PendingToken, str]) -> list[bytes]:
+        """Request several people's blind signatures in one call."""
+        requests = [(token.key.key_id, token.blinded(), SECRETS[one]) for token, one in asked]
+        return await self.issuance.issue_bulk(requests)
+
     def stop(self) -> None:
         """Close the database."""
         self.store.close()

@@ -9,6 +9,7 @@ from analyzer.registry import AnalyzerKeys
 from analyzer.settings import AnalyzerSettings
 from common.crypto.hpke import DEFAULT_SUITE, SUITES, HpkePrivateKey
 from common.crypto.key_ring import DAY, KeyRing, KeyState
+from common.runtime.confirmed_clock import ConfirmedClock
 from common.runtime.key_store import RING_FILE, KeyStore
 from common.runtime.state_directory import StateDirectory
 from common.runtime.tls import development_files, identity_for
@@ -37,7 +38,8 @@ AnalyzerKeys.load(StateDirectory.open(_FOLDER / "state"), SCHEDULE, _NOW)
 development_files(_FOLDER / "tls", "analyzer", ManualClock())
 _KEYS: Final = _made(_FOLDER, (_FOLDER / "state.key", *(_FOLDER / "state").iterdir()))
 _KEY_FILE: Final = next(name for name in sorted(_KEYS) if name.startswith("state/hpke-"))
-_UNSEALED: Final = {n: raw for n, raw in _KEYS.items() if not n.endswith((".key", ".json"))}
+_UNSEALED: Final = {n: raw for n, raw in _KEYS.items() if n.endswith(".token")}
+_CLOCK: Final = b'{"wall": 1800000000.5, "since_boot": 60.25, "boot": "a name"}\n'
 _PEM: Final = _made(_FOLDER / "tls", (_FOLDER / "tls").iterdir())
 
 
@@ -72,6 +74,11 @@ def _started(folder: Path) -> str:
 def _published(folder: Path) -> None:
     state = StateDirectory.open(folder / "state")
     publish_keys(state, KeyStore(state, SCHEDULE), SHUFFLER)
+
+
+def _confirmed(folder: Path) -> float:
+    """Read the time that a service stored."""
+    return ConfirmedClock(StateDirectory.open(folder / "state"), ManualClock()).now()
 
 
 def _rotated(raw: bytes) -> str:
@@ -133,6 +140,7 @@ PARSERS: Final = (
     _among(_KEYS, _started, "state/operator.token"),
     _among(_KEYS, _started, "state.key"),
     _among(_UNSEALED, _started, "state/stray.key", bytes(range(32))),
+    _among({}, _confirmed, "state/clock.json", _CLOCK, form="json"),
     _among(_KEYS, _published, "state/envelope.pub", _OWN.raw.hex().encode(), form="text"),
     *(
         _among(

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Any, TypeVar
 
-from common.crypto.signing import SignedTask
+from common.crypto.signing import SignedTask, envelope_hash
 from common.messages.batch import BatchManifest, BatchPart
 from common.messages.inclusion_proof import BatchCommitment, InclusionProof
 from common.runtime.key_store import KeyStore
@@ -19,6 +19,7 @@ from tests.support.keys import SHUFFLER
 from tests.support.policies import generous
 from tests.support.shuffler_core import Shuffler
 from user_agent.agent import Agent
+from user_agent.claim import Claim
 from user_agent.credentials import PersonalSecrets
 from user_agent.device_store import DeviceStore
 from user_agent.inclusion_monitor import InclusionMonitor
@@ -133,12 +134,17 @@ class DeviceParty:
         self._analyzer = analyzer
         self.path = around.path / "user_agent"
         self.path.mkdir()
+        self.sent: dict[bytes, bytes] = {}
+        """Envelopes by their hash."""
 
     async def start(self) -> None:
         """Start, or restart on the same files."""
         self.life = Life("user_agent", self._around.faults)
         self.store = DeviceStore(self.path / "budget.sqlite")
         add_boundaries(self.store, self.life)
+        add_boundaries(self.store._counter, self.life)
+        everything = Claim(local_epsilon=1.0, central_epsilon=1.0, delta=0.0)
+        await self.store.check_counter(everything, confirmed=False)
         identity = self._analyzer.keys.identity.public_identity()
         shared: dict[str, Any] = {
             "shuffler": self,
@@ -163,6 +169,7 @@ class DeviceParty:
 
     async def submit(self, digest: TaskDigest, envelope: bytes, token: bytes = b"") -> bytes:
         """Submit to the shuffler; see user_agent/shuffler_client."""
+        self.sent[envelope_hash(envelope)] = envelope
 
         async def submit() -> bytes:
             outcome = await self._shuffler.collection.submit(digest, envelope, token)

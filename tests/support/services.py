@@ -1,8 +1,9 @@
 """The three services in this process, with gRPC stubs and small tasks."""
 
+import itertools
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any
+from typing import Any, Final
 
 import grpc
 
@@ -11,9 +12,13 @@ from common.runtime.clock import SystemClock
 from common.runtime.rpc import open_channel
 from common.runtime.tls import development_files
 from deploy.audit.harness import services
+from deploy.audit.harness.tasks import FAR_FUTURE
 from deploy.load.target import Target, connect
 from protos.shuffledp.v1 import analyzer_pb2_grpc, shuffler_pb2_grpc, user_agent_pb2_grpc
 from tests.support.tasks import draft
+
+_PUBLISHED: Final = itertools.count()
+"""Seconds between the deadlines of tasks, so that none repeats another."""
 
 
 class Services(services.Services):
@@ -67,7 +72,7 @@ class Services(services.Services):
         )
 
     async def publish(self, **changes: Any) -> SignedTask:
-        """Publish a small task as the operator."""
-        wanted = draft(self.shuffler_key, **changes)
+        """Publish a small task with a deadline of its own, as the operator."""
+        wanted = draft(self.shuffler_key, **{"deadline": FAR_FUTURE - next(_PUBLISHED), **changes})
         async with self.operator() as operator:
             return await operator.create_task(wanted)

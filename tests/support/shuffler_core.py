@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn, TypeVar
+from typing import NoReturn, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -35,6 +35,7 @@ from tests.support.keys import SHUFFLER, store_holding
 from tests.support.tasks import PublishedTask, published
 from user_agent.contribution import Contributor
 
+P = ParamSpec("P")
 T = TypeVar("T")
 CASE = published(n_min=3, target_size=5)
 DIGEST = CASE.signed.digest()
@@ -59,8 +60,12 @@ class InlinePool(HpkePool):
         context: SealContext,
     ) -> Future[T]:
         """Open ciphertexts, then run `work` on the plaintexts."""
+        return self.submit(work, list(map(self._opener(key, context), sealed)))
+
+    def submit(self, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """Run `work`."""
         future: Future[T] = Future()
-        future.set_result(work(list(map(self._opener(key, context), sealed))))
+        future.set_result(work(*args, **kwargs))
         return future
 
 

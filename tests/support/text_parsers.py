@@ -6,7 +6,7 @@ from typing import Final
 
 from common.crypto.signing import PublicIdentity
 from common.errors import TaskError
-from common.protocols import Kind
+from common.messages.submission import label_numbers, parse_item, parse_numbers, parse_pairs
 from common.runtime.settings import load
 from common.transparency.checkpoint import NoteKey
 from deploy.accountant.query import parse_distribution
@@ -15,7 +15,7 @@ from deploy.datasets.sources import dataset
 from deploy.load.behaviour import shares_from
 from deploy.load.plan import ramp_from
 from deploy.load.usage import page_from, usage_from
-from deploy.tasks.value_parser import parse_breakdown, parse_numbers, parse_range, parse_value
+from deploy.tasks.value_parser import parse_breakdown, parse_range
 from shuffler.settings import ShufflerSettings
 from tests.support.parsers import Parser, typed
 from tests.support.transparency import SPECIFIED_KEY
@@ -32,15 +32,7 @@ shuffledp_process_resident_memory_bytes 3.0e+06
 # TYPE other histogram
 other_bucket{le="0.5",name="a \\"b\\""} 7 1395066363000
 """
-_VALUES: Final[dict[Kind, tuple[str, ...]]] = {
-    "categorical": ("0", "41269\n"),
-    "ordered": ("36.6", "1e3"),
-    "string": ("", "Ohio\n"),
-    "open": ("", "Ohio\n"),
-    "mean": ("36.6", "-1e3"),
-    "vector": ("1, 2.5", "0"),
-    "key-value": ("3:0.5, 17:1", ""),
-}
+_LABELS: Final = label_numbers(("20", "a, b", "\u00e9"))
 
 
 def _data_set(name: str) -> object:
@@ -65,10 +57,9 @@ PARSERS: Final = (
     ),
     typed("task's digest", task_digest, "00" * 32),
     typed("verifier key", lambda text: NoteKey.parse(text).to_text(), SPECIFIED_KEY),
-    *(
-        typed(f"{kind} value", partial(parse_value, kind=kind), *seeds)
-        for kind, seeds in _VALUES.items()
-    ),
+    typed("pairs", lambda text: parse_pairs(text, {}, 20), "3:0.5, 17:1", ""),
+    typed("item", lambda text: parse_item(text, _LABELS, 3), "20", "#2", "e\u0301"),
+    typed("pairs by label", lambda text: parse_pairs(text, _LABELS, 3), "20:1, a, b: 2", "#0:1"),
     typed("environment", _environment, _ENVIRONMENT),
     typed(
         *("distribution of dummies", parse_distribution, "binomial:10,0.5", "poisson:3"),

@@ -196,7 +196,11 @@ _MESSAGES: Final[tuple[tuple[Any, ...], ...]] = (
     ),
     (
         *("list of tasks", tasks.summaries_from_wire),
-        tasks.summaries_to_wire([_summary(TaskState.OPEN)]),
+        tasks.summaries_to_wire([_summary(TaskState.OPEN)], 1),
+    ),
+    (
+        *("analyzer's time", tasks.time_from_wire),
+        tasks.summaries_to_wire([], 1_800_000_000.5),
     ),
     (
         *("description of a task", tasks.description_from_wire),
@@ -307,6 +311,18 @@ _MESSAGES: Final[tuple[tuple[Any, ...], ...]] = (
     (
         *("answer with a blind signature", issuance.signature_from_wire),
         issuer_pb2.IssueTokenResponse(blind_signature=bytes(256)),
+    ),
+    (
+        *("requests for tokens", issuance.bulk_issuance_from_wire),
+        issuer_pb2.IssueTokensRequest(
+            requests=[issuance.issuance_to_wire(bytes(32), bytes(256), b"secret")]
+        ),
+    ),
+    (
+        *("answers with blind signatures", issuance.signatures_from_wire),
+        issuer_pb2.IssueTokensResponse(
+            responses=[issuer_pb2.IssueTokenResponse(blind_signature=bytes(256))]
+        ),
     ),
     (
         *("end of a token key", issuance.end_from_wire),

@@ -247,7 +247,8 @@ class World:
 
     def _sealed_reports(self, saved: SavedSubmission, task: Task) -> list[bytes]:
         key = self.shuffler.keys.private_key(task.suite, task.shuffler_key, whose="shuffler_key")
-        plaintext = key.open(saved.envelope, envelope_context(saved.task_digest))
+        envelope = self.device.sent.get(saved.envelope_hash, saved.envelope)
+        plaintext = key.open(envelope, envelope_context(saved.task_digest))
         return split_every(unpack(plaintext, task).sealed_reports, task.sealed_report_bytes)
 
     def _cells_of(self, sealed: list[bytes], digest: TaskDigest) -> np.ndarray:

@@ -21,8 +21,8 @@ from typing import Any, Final, Self, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from common.errors import ReportError, ValueRangeError
-from common.mechanisms.base import Reports, check_report_bytes
+from common.errors import ReportError
+from common.mechanisms.base import Reports, check_report_bytes, check_values
 from common.mechanisms.hashing.finite_field import check_prime, is_prime
 from common.mechanisms.reduction import MatchCountReduction
 from common.mechanisms.weights import OddsOfWeights, ResponseWeights
@@ -130,8 +130,7 @@ class PrefixHashing(OddsOfWeights):
 
         Raises ValueRangeError if an element is not below g.
         """
-        if values.size and not 0 <= int(values.min()) <= int(values.max()) < self.buckets:
-            raise ValueRangeError(f"each element of a value must be below {self.buckets}")
+        values = check_values(values, self.buckets)
         reports = np.empty(len(values), dtype=self.report_dtype)
         reports["level"] = rng.integers(0, self.levels, size=len(values), dtype=np.int64)
         reports["seed"] = rng.integers(0, self.buckets, size=reports["seed"].shape, dtype=np.int64)

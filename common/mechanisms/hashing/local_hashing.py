@@ -200,7 +200,7 @@ class LocalHashing(HashedResponse):
 
     def randomize(self, values: NDArray[np.int64], rng: np.random.Generator) -> Reports:
         """Return a seed below g^t and a bucket below g for each value. Run by the user agent."""
-        check_values(values, self.domain_size)
+        values = check_values(values, self.domain_size)
         seeds = self._seeds(len(values), rng)
         truth = self.family.hash(seeds, self._place(values))
         return self._pack(seeds, self.weights.respond(truth, self.family.q, rng))

@@ -95,7 +95,7 @@ class StringHashing(HashedResponse):
 
     def randomize(self, values: NDArray[np.int64], rng: np.random.Generator) -> Reports:
         """Return a seed and a bucket below g for each candidate number. Run by the user agent."""
-        check_values(values, self.domain_size)
+        values = check_values(values, self.domain_size)
         items, which = np.unique(values, return_inverse=True)
         digests = self._digests([self.candidates[item].encode() for item in items])[which]
         seeds = self._seeds(len(values), rng)

@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from common.mechanisms.arguments import CheckedArguments
 from common.mechanisms.base import Counts, Vector
 from common.mechanisms.weights import ResponseWeights
 
@@ -48,7 +49,7 @@ class OwnersMeans:
 
 
 @dataclass(frozen=True)
-class PairEstimator:
+class PairEstimator(CheckedArguments):
     """Estimate shares and means, with their errors, from the counts of each key's answers."""
 
     keys: int

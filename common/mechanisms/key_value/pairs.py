@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import ValueRangeError
+from common.mechanisms.arguments import checked_array
 from common.mechanisms.base import Vector
 from common.mechanisms.numeric.number import to_unit
 from common.task.specs import MAX_KEYS
@@ -78,6 +79,7 @@ class Pairs:
 
         Cost: a pass over the whole table.
         """
+        table = checked_array(table, "iuf", "numbers").astype(np.float64, copy=False)
         if table.ndim != 2 or table.shape[1] != n_keys:  # noqa: PLR2004  # a row per user
             raise ValueRangeError(f"a table of pairs must have {n_keys} columns, one per key")
         held = ~np.isnan(table)

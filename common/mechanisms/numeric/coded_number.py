@@ -148,7 +148,7 @@ class CodedNumber(OddsOfWeights, SpecifiedNumbers):
 
     def randomize(self, values: Numbers, rng: np.random.Generator) -> Reports:
         """Randomize each user's number to a report, field code. Run by the user agent."""
-        check_numbers(values, 1)
+        values = check_numbers(values, 1)
         reports = np.empty(len(values), dtype=self.report_dtype)
         reports["code"] = self.encode(values[:, 0], rng)
         return reports

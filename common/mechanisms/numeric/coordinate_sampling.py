@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import ReportError, TaskError
+from common.mechanisms.arguments import CheckedArguments
 from common.mechanisms.base import Counts, Reports, Vector
 from common.mechanisms.bits import batches
 from common.mechanisms.numeric.coded_number import CODES_AT_ONCE, CodedNumber, Duchi
@@ -30,6 +31,7 @@ from common.mechanisms.reduction import MatchCountReduction, PureReduction, Redu
 from common.mechanisms.weights import ResponseWeights
 from common.protocols import NumberMechanismName
 from common.task.specs import NumberSpec
+from common.task.task import check_local_epsilon
 
 Answer = TypeVar("Answer", bound=CodedNumber)
 
@@ -43,7 +45,7 @@ def equal_share(local_epsilon: float, parts: int) -> float:
 
 
 @dataclass(frozen=True)
-class SampledCoordinates(Generic[Answer]):
+class SampledCoordinates(CheckedArguments, Generic[Answer]):
     """Report `sampled` of `dimensions` numbers, each randomized by `answer`."""
 
     dimensions: int
@@ -101,7 +103,7 @@ class SampledCoordinates(Generic[Answer]):
 
     def randomize(self, values: Numbers, rng: np.random.Generator) -> Reports:
         """Report k coordinates and their codes for each user. Run by the user agent."""
-        check_numbers(values, self.dimensions)
+        values = check_numbers(values, self.dimensions)
         coordinates = self._subsets(len(values), rng)
         chosen = np.take_along_axis(values, coordinates, axis=1)
         reports = np.empty(len(values), dtype=self.report_dtype)
@@ -205,6 +207,7 @@ class MultiHm(SampledCoordinates[Hybrid], SpecifiedNumbers):
     @classmethod
     def for_epsilon(cls, dimensions: int, local_epsilon: float) -> Self:
         """Choose k as in [WXY+19], and the integer weights of the hybrid for ε/k."""
+        local_epsilon = check_local_epsilon(local_epsilon)
         sampled = paper_sample(dimensions, local_epsilon)
         return cls(dimensions, sampled, Hybrid.for_epsilon(1, equal_share(local_epsilon, sampled)))
 

@@ -29,7 +29,7 @@ from common.mechanisms.reduction import PureReduction
 from common.mechanisms.sampling import discrete_laplace
 from common.protocols import NumberMechanismName
 from common.task.specs import MAX_WEIGHT_SUM
-from common.task.task import MAX_USERS
+from common.task.task import MAX_USERS, check_local_epsilon
 
 FAR: Final = 64
 """Distance from the ends of the grid, in scales of the noise, at which reports are clipped.
@@ -63,7 +63,7 @@ class Laplace(SpecifiedNumbers):
     @classmethod
     def for_epsilon(cls, dimensions: int, local_epsilon: float) -> Self:  # noqa: ARG003  # always 1
         """Choose the least scale with steps / scale ≤ local_epsilon."""
-        return cls(STEPS, math.ceil(STEPS / Fraction(local_epsilon)))
+        return cls(STEPS, math.ceil(STEPS / Fraction(check_local_epsilon(local_epsilon))))
 
     dimensions = 1
     """One number per user."""
@@ -94,7 +94,7 @@ class Laplace(SpecifiedNumbers):
 
     def randomize(self, values: Numbers, rng: np.random.Generator) -> Reports:
         """Randomize each user's number to a report, field place. Run by the user agent."""
-        check_numbers(values, 1)
+        values = check_numbers(values, 1)
         noisy = to_grid(values[:, 0], self.steps, rng)
         noisy += discrete_laplace(self.scale, len(noisy), rng)
         reports = np.empty(len(values), dtype=self.report_dtype)

@@ -120,7 +120,7 @@ class MeanEst(OddsOfWeights, SpecifiedNumbers):
 
         Cost: a 32-bit draw and a random bit for each coordinate.
         """
-        check_numbers(values, self.dimensions)
+        values = check_numbers(values, self.dimensions)
         reports = np.empty(len(values), dtype=self.report_dtype)
         for part in batches(len(values), self.dimensions, _CHUNK):
             own = pack(to_grid(values[part], 1, rng))

@@ -132,7 +132,7 @@ class MultiRphm(SpecifiedNumbers):
 
     def randomize(self, values: Numbers, rng: np.random.Generator) -> Reports:
         """Randomize each user's projection by Multi-HM. Run by the user agent."""
-        check_numbers(values, self.dimensions)
+        values = check_numbers(values, self.dimensions)
         return self.inner.randomize(self.project(values), rng)
 
     def valid(self, reports: Reports) -> NDArray[np.bool_]:

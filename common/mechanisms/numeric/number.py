@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import TaskError, ValueRangeError
+from common.mechanisms.arguments import CheckedArguments, checked_array
 from common.mechanisms.base import Counts, Randomizer, Reports, Vector
 from common.mechanisms.weights import ResponseWeights
 from common.protocols import NumberMechanismName
@@ -80,12 +81,18 @@ def to_unit(values: NDArray[np.float64], low: float, high: float) -> NDArray[np.
     return unit
 
 
-def check_numbers(values: Numbers, dimensions: int) -> None:
-    """Check the shape and range of numbers, or raise ValueRangeError without quoting them."""
-    if values.ndim != 2 or values.shape[1] != dimensions:  # noqa: PLR2004  # a row per user
+def check_numbers(values: Any, dimensions: int) -> Numbers:  # noqa: ANN401  # a list too
+    """
+    Return numbers as an array; raise ValueRangeError if their shape or range is wrong.
+
+    Raises TypeError unless they are numbers. No message contains one.
+    """
+    numbers = checked_array(values, "iuf", "numbers").astype(np.float64, copy=False)
+    if numbers.ndim != 2 or numbers.shape[1] != dimensions:  # noqa: PLR2004  # a row per user
         raise ValueRangeError(f"a value must hold {dimensions} numbers")
-    if not (np.abs(values) <= 1).all():  # NaN fails too
+    if not (np.abs(numbers) <= 1).all():  # NaN fails too
         raise ValueRangeError("a number must lie in the task's range")
+    return numbers
 
 
 def to_grid(values: Numbers, steps: int, rng: np.random.Generator) -> NDArray[np.int64]:
@@ -113,7 +120,7 @@ def rounding_variance(values: Numbers, steps: int) -> NDArray[np.float64]:
     return variance
 
 
-class SpecifiedNumbers(ABC):
+class SpecifiedNumbers(CheckedArguments, ABC):
     """
     Base class of mechanisms for numbers, which state integer parameters in a task.
 

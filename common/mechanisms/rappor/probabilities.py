@@ -15,6 +15,7 @@ from functools import cached_property
 from typing import Final
 
 from common.errors import TaskError
+from common.mechanisms.arguments import CheckedArguments
 from common.mechanisms.reduction import MatchCountReduction, PureReduction, Reduction
 from common.mechanisms.weights import epsilon_of_odds
 from common.task.specs import INSTANT_SUM, PERMANENT_SUM, RapporSpec
@@ -44,7 +45,7 @@ def rounded_weights(f: Probability, p: Probability, q: Probability) -> tuple[int
     return permanent, unset, shown
 
 
-class RapporProbabilities:
+class RapporProbabilities(CheckedArguments):
     """Base class of `Rappor`: the probabilities of a task's integer weights, and their ε."""
 
     spec: RapporSpec

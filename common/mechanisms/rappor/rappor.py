@@ -163,6 +163,8 @@ class Rappor(RapporProbabilities):
         bit; memory for the reports and 4 million bits.
         """
         spec = self.spec
+        if getattr(responses, "dtype", None) != self.report_dtype:
+            raise TypeError("responses must be an array that the method permanent returns")
         reports = responses.copy()
         if spec.one_time:
             return reports

@@ -1,5 +1,7 @@
 """A clock under manual control."""
 
+from common.runtime.clock import Reading
+
 
 class ManualClock:
     """A clock that changes only when `seconds` is set."""
@@ -14,3 +16,7 @@ class ManualClock:
     def elapsed(self) -> float:
         """Seconds on a monotonic clock."""
         return self.seconds
+
+    def reading(self) -> Reading:
+        """Read both clocks of a machine that never stopped."""
+        return Reading(wall=self.seconds, since_boot=self.seconds, boot="")

@@ -45,6 +45,11 @@ class IssuerStub:
                 request_serializer=shuffledp_dot_v1_dot_issuer__pb2.IssueTokenRequest.SerializeToString,
                 response_deserializer=shuffledp_dot_v1_dot_issuer__pb2.IssueTokenResponse.FromString,
                 _registered_method=True)
+        self.IssueTokens = channel.unary_unary(
+                '/shuffledp.v1.Issuer/IssueTokens',
+                request_serializer=shuffledp_dot_v1_dot_issuer__pb2.IssueTokensRequest.SerializeToString,
+                response_deserializer=shuffledp_dot_v1_dot_issuer__pb2.IssueTokensResponse.FromString,
+                _registered_method=True)
 
 
 class IssuerServicer:
@@ -66,6 +71,14 @@ class IssuerServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def IssueTokens(self, request, context):
+        """Answers the requests of up to 256 people, for an operator who holds their credentials, such as
+        for a load test. If one is refused, so is the call.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_IssuerServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -78,6 +91,11 @@ def add_IssuerServicer_to_server(servicer, server):
                     servicer.IssueToken,
                     request_deserializer=shuffledp_dot_v1_dot_issuer__pb2.IssueTokenRequest.FromString,
                     response_serializer=shuffledp_dot_v1_dot_issuer__pb2.IssueTokenResponse.SerializeToString,
+            ),
+            'IssueTokens': grpc.unary_unary_rpc_method_handler(
+                    servicer.IssueTokens,
+                    request_deserializer=shuffledp_dot_v1_dot_issuer__pb2.IssueTokensRequest.FromString,
+                    response_serializer=shuffledp_dot_v1_dot_issuer__pb2.IssueTokensResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -135,6 +153,33 @@ class Issuer:
             '/shuffledp.v1.Issuer/IssueToken',
             shuffledp_dot_v1_dot_issuer__pb2.IssueTokenRequest.SerializeToString,
             shuffledp_dot_v1_dot_issuer__pb2.IssueTokenResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def IssueTokens(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/shuffledp.v1.Issuer/IssueTokens',
+            shuffledp_dot_v1_dot_issuer__pb2.IssueTokensRequest.SerializeToString,
+            shuffledp_dot_v1_dot_issuer__pb2.IssueTokensResponse.FromString,
             options,
             channel_credentials,
             insecure,

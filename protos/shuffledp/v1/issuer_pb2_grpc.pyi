@@ -39,6 +39,10 @@ class IssuerStub:
     """Signs a person's blinded message. The same message again gets the same signature; another one
     is refused: ALREADY_EXISTS.
     """
+    IssueTokens: _grpc.UnaryUnaryMultiCallable[_issuer_pb2.IssueTokensRequest, _issuer_pb2.IssueTokensResponse]
+    """Answers the requests of up to 256 people, for an operator who holds their credentials, such as
+    for a load test. If one is refused, so is the call.
+    """
 
 @_typing.type_check_only
 class IssuerAsyncStub(IssuerStub):
@@ -50,6 +54,10 @@ class IssuerAsyncStub(IssuerStub):
     IssueToken: _aio.UnaryUnaryMultiCallable[_issuer_pb2.IssueTokenRequest, _issuer_pb2.IssueTokenResponse]  # type: ignore[assignment]
     """Signs a person's blinded message. The same message again gets the same signature; another one
     is refused: ALREADY_EXISTS.
+    """
+    IssueTokens: _aio.UnaryUnaryMultiCallable[_issuer_pb2.IssueTokensRequest, _issuer_pb2.IssueTokensResponse]  # type: ignore[assignment]
+    """Answers the requests of up to 256 people, for an operator who holds their credentials, such as
+    for a load test. If one is refused, so is the call.
     """
 
 class IssuerServicer(metaclass=_abc_1.ABCMeta):
@@ -71,6 +79,16 @@ class IssuerServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_issuer_pb2.IssueTokenResponse, _abc.Awaitable[_issuer_pb2.IssueTokenResponse]]:
         """Signs a person's blinded message. The same message again gets the same signature; another one
         is refused: ALREADY_EXISTS.
+        """
+
+    @_abc_1.abstractmethod
+    def IssueTokens(
+        self,
+        request: _issuer_pb2.IssueTokensRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_issuer_pb2.IssueTokensResponse, _abc.Awaitable[_issuer_pb2.IssueTokensResponse]]:
+        """Answers the requests of up to 256 people, for an operator who holds their credentials, such as
+        for a load test. If one is refused, so is the call.
         """
 
 def add_IssuerServicer_to_server(servicer: IssuerServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

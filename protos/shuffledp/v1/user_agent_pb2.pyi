@@ -35,6 +35,7 @@ class ContributeRequest(_message.Message):
     value: _builtins.int
     """an item, below the task's domain size"""
     text: _builtins.str
+    """a value of any kind, in the format of `shuffledp contribute`"""
     number: _builtins.float
     """within the task's range"""
     person: _builtins.str
@@ -190,7 +191,7 @@ class GetReceiptResponse(_message.Message):
     RECEIPT_FIELD_NUMBER: _builtins.int
     RECEIPT_VERIFIED_FIELD_NUMBER: _builtins.int
     state: _builtins.str
-    """pending, arrived, refused"""
+    """pending, arrived, refused, lost"""
     inclusion: _builtins.str
     """unchecked, counted, missing, sampled, unproven"""
     envelope_hash: _builtins.bytes

@@ -1,9 +1,10 @@
+import asyncio
 import dataclasses
 import logging
 import sqlite3
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from analyzer.metrics import ReleaseMetrics
 from analyzer.registry import AnalyzerKeys, Registry
 from analyzer.storage import task_table
 from analyzer.storage.store import Store
-from common.crypto.hpke import key_id
+from common.crypto.hpke import HpkePrivateKey, key_id
 from common.crypto.key_ring import DAY
 from common.errors import SettingsError, ShuffleDpError, TaskError, UnusableBatchError
 from common.messages.batch import TaskState
@@ -23,7 +24,7 @@ from common.runtime.state_directory import StateDirectory
 from common.task.task import Task
 from deploy.audit.harness.clock import ManualClock
 from tests.support.analyzer_core import BATCH, AnalyzerCore
-from tests.support.keys import SCHEDULE
+from tests.support.keys import SCHEDULE, signed_key
 from tests.support.tasks import draft
 from tests.support.tokens import TOKENS
 
@@ -64,6 +65,33 @@ async def test_each_task_has_a_token_key_of_its_own(tmp_path: Path) -> None:
         await registry.publish(draft(tokens=tokens))
     with pytest.raises(TaskError, match="an earlier task has this token key"):
         await registry.publish(draft(tokens=TOKENS))
+    store.close()
+
+
+_KEY: Final = signed_key(HpkePrivateKey.generate().public_key())
+
+
+async def test_a_population_is_asked_the_same_once_until_a_deadline(tmp_path: Path) -> None:
+    """Two machines with the same series publish one task; tasks that differ are no repeats."""
+    registry, store, _ = _registry(tmp_path)
+    asked: dict[str, Any] = {"population": "staff", "budget_epsilon": 9.0}
+    published = await asyncio.gather(
+        *(
+            registry.publish(draft(**asked, shuffler_key=key))
+            for key in (_KEY, draft().shuffler_key)
+        ),
+        return_exceptions=True,
+    )
+    await registry.publish(draft(**asked, tokens=TOKENS))  # mends the one without
+    await registry.publish(draft(**asked, local_epsilon=1.9))
+    await registry.publish(draft(**asked, deadline=draft().deadline - 1))
+    for _ in range(2):
+        await registry.publish(draft())  # of no population: nobody is asked again
+
+    [refusal] = [each for each in published if isinstance(each, BaseException)]
+    assert isinstance(refusal, TaskError)
+    assert "asks the population staff the same until the same deadline" in str(refusal)
+    assert 6 == len(await registry.tasks(None))
     store.close()
 
 

@@ -1,6 +1,7 @@
 """The analyzer's log: what it appends, which checkpoints it serves, what it says of witnesses."""
 
 import asyncio
+import logging
 import sqlite3
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -150,6 +151,28 @@ async def test_the_checkpoint_with_more_cosignatures_is_kept(core: AnalyzerCore)
         await log.publish()
         assert 1 + len(witnesses) == len(log.copy.checkpoints[-1].signatures)
     assert first.last == second.last
+
+
+async def test_a_witness_may_start_after_the_analyzer(
+    core: AnalyzerCore, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One that does not answer is logged once; after ten minutes, once more, as a warning."""
+    caplog.set_level(logging.INFO)
+    witness = _Witness(core, 1)
+    witness.away = True
+    async with _running(core, witness) as log:
+        for _ in range(2):
+            await core.publish()
+            await log.publish()
+        levels = [one.levelname for one in caplog.records if one.msg == "witness does not cosign"]
+        assert ["INFO"] == levels
+        core.clock.seconds += 600
+        for _ in range(2):
+            await core.publish()
+            await log.publish()
+        assert witness.calls >= 4
+    levels = [one.levelname for one in caplog.records if one.msg == "witness does not cosign"]
+    assert ["INFO", "WARNING"] == levels
 
 
 async def test_the_silence_of_the_slowest_witness_is_measured(core: AnalyzerCore) -> None:

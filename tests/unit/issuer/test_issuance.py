@@ -1,6 +1,6 @@
 import asyncio
 import sqlite3
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,7 +17,8 @@ from common.errors import (
     UnknownKeyError,
     WireError,
 )
-from issuer.issuance_store import IssuanceStore, Issued
+from common.runtime.state_directory import atomic_write
+from issuer.issuance_store import Wanted
 from issuer.signing_threads import signing_threads
 from tests.support.faults import Crash, Faults
 from tests.support.issuers import CHALLENGE, DAY, SECRETS, IssuerCore, pending
@@ -94,10 +95,8 @@ async def test_all_rows_of_an_ended_key_are_erased(
 ) -> None:
     """In transactions of a few rows each, and from the write-ahead log too."""
     monkeypatch.setattr("issuer.issuance_store._ROWS_AT_ONCE", 3)
-    issued = Issued(request=bytes(32), signature=b"signature" * 9)
     for key in (b"k", b"l", b"m"):
-        for n in range(10):
-            await core.store.settle(key, bytes([n]), issued)
+        await core.store.settle([[_wanted(key, bytes([n])) for n in range(10)]], _sign)
     await core.store.forget_others({b"l".hex()})
 
     assert [b"l"] * 10 == [row[0] for row in _rows(core)]
@@ -156,18 +155,78 @@ async def test_a_signature_leaves_only_after_it_is_stored(
     assert token.finalize(await core.issue(token))
 
 
-async def test_a_failed_transaction_loses_no_waiting_signature(tmp_path: Path) -> None:
-    """Calls whose rows it had taken store their own, which each of them reads back."""
-    store = IssuanceStore(tmp_path / "issuer.sqlite")
-    store._waiting.append((b"k", b"p", b"r"))  # type: ignore[arg-type]  # one column too few
-    calls = [store.settle(b"k", bytes([n]), Issued(request=b"", signature=b"s")) for n in range(5)]
-    tried = await asyncio.gather(*calls, return_exceptions=True)
+async def test_calls_that_wait_share_a_transaction(
+    core: IssuerCore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """40 calls take one hand-over to the database; if it fails, each may be sent again."""
+    key, run, transactions = await core.create_key(), core.store.run, list[int]()
+    failures = [StorageError("the disk of the state directory is full")]
 
-    assert isinstance(tried[0], sqlite3.Error)
-    assert [Issued(request=b"", signature=b"s")] * 4 == tried[1:]
-    found = [await store.find(b"k", bytes([n])) is not None for n in range(5)]
-    store.close()
-    assert [False] + [True] * 4 == found
+    async def counted(work: Any, calls: Any, *args: Any) -> Any:
+        transactions.append(len(calls))
+        if failures:
+            raise failures.pop()
+        return await run(work, calls, *args)
+
+    monkeypatch.setattr(core.store, "run", counted)
+
+    async def ask_all() -> list[Any]:
+        people = list(enumerate(SECRETS)) * 20
+        calls = (core.issue(pending(key, seed), person) for seed, person in people)
+        return await asyncio.gather(*calls, return_exceptions=True)
+
+    assert {StorageError} == set(map(type, await ask_all()))
+    assert 2 == len(set(await ask_all()))
+    assert [40, 40] == transactions
+
+
+async def test_a_bulk_call_is_answered_as_single_ones_are(core: IssuerCore) -> None:
+    """Its signatures are those of later calls, in order; one of each person, however it is sent."""
+    key = await core.create_key()
+    ada, bo = pending(key, 1), pending(key, 2)
+    given = await core.issue_bulk((ada, "Ada"), (bo, "Bo Li"), (ada, "Ada"))
+
+    assert [await core.issue(ada), await core.issue(bo, "Bo Li"), given[0]] == given
+    assert ada.finalize(given[0])
+    assert bo.finalize(given[1])
+    assert {"issued": 3, "repeated": 2} == core.counts
+    with pytest.raises(ConflictError):
+        await core.issue_bulk((ada, "Ada"), (pending(key, 3), "Bo Li"))
+    assert 2 == len(_rows(core))
+
+
+async def test_a_bulk_call_with_a_second_message_of_a_person_signs_the_first(
+    core: IssuerCore,
+) -> None:
+    """The call is refused; repeated without the second message, it gets the stored signatures."""
+    key = await core.create_key()
+    ada, other, bo = (pending(key, seed) for seed in range(3))
+    for _ in range(2):
+        with pytest.raises(ConflictError):
+            await core.issue_bulk((ada, "Ada"), (other, "Ada"), (bo, "Bo Li"))
+
+    assert 2 == len(_rows(core))
+    given = await core.issue_bulk((ada, "Ada"), (bo, "Bo Li"))
+    assert [await core.issue(ada), await core.issue(bo, "Bo Li")] == given
+    assert {"second message": 2, "repeated": 4} == core.counts
+
+
+async def test_a_bulk_call_with_a_wrong_credential_signs_nothing(core: IssuerCore) -> None:
+    """Nor does one with an unknown key; a message above the modulus spoils no other person's."""
+    key = await core.create_key()
+    good = (key.key_id, pending(key, 1).blinded(), SECRETS["Ada"])
+    for wrong, error in (
+        ((*good[:2], bytes(32)), CredentialError),
+        ((bytes(32), *good[1:]), UnknownKeyError),
+    ):
+        with pytest.raises(error):
+            await core.issuance.issue_bulk([good, wrong])
+    assert [] == _rows(core)
+    with pytest.raises(WireError, match="below the modulus"):
+        await core.issuance.issue_bulk([(key.key_id, b"\xff" * 256, SECRETS["Bo Li"]), good])
+
+    assert 1 == len(_rows(core))
+    assert {"credential": 1, "key": 1, "malformed": 1} == core.counts
 
 
 async def test_no_crash_gives_a_person_two_tokens(tmp_path: Path) -> None:
@@ -190,7 +249,9 @@ async def _tried_with_a_crash(folder: Path, number: int) -> Faults:
     core.start()
     key = await _until_done(core, core.create_key)
     token, other = pending(key, 1), pending(key, 2)
-    given = {await _until_done(core, lambda: core.issue(token)) for _ in range(2)}
+    both = (token, "Ada"), (pending(key, 3), "Bo Li")
+    given = {(await _until_done(core, lambda: core.issue_bulk(*both)))[0] for _ in range(2)}
+    given |= {await _until_done(core, lambda: core.issue(token))}
     with pytest.raises(ConflictError):
         await _until_done(core, lambda: core.issue(other))
     core.clock.seconds += 31 * DAY
@@ -215,6 +276,14 @@ async def _until_done(core: IssuerCore, work: Callable[[], Awaitable[T]]) -> T:
             core.start()
 
 
+def _wanted(key_id: bytes, person: bytes) -> Wanted:
+    return Wanted(key_id=key_id, person=person, request=bytes(32), sign=lambda: b"signature" * 9)
+
+
+def _sign(wanted: Sequence[Wanted]) -> list[bytes | None]:
+    return [each.sign() for each in wanted]
+
+
 def _rows(core: IssuerCore) -> list[tuple[bytes, ...]]:
     with sqlite3.connect(core.path / "issuer.sqlite") as connection:
         found = connection.execute("SELECT * FROM issued WHERE person != x''").fetchall()
@@ -231,6 +300,25 @@ async def test_a_key_that_the_database_does_not_know_stops_the_start(core: Issue
     core.start()
     with pytest.raises(SettingsError, match=r"does not know token-\w{64}\.key: it is lost"):
         await core.issuance.check_complete()
+
+
+async def test_a_token_key_whose_file_is_missing_stops_the_start(core: IssuerCore) -> None:
+    """Its rows stay, so that nobody gets a second token once the file is put back."""
+    key = await core.create_key()
+    signature = await core.issue(pending(key, 1))
+    file = core.path / "issuer" / f"token-{key.key_id.hex()}.key"
+    kept = file.read_bytes()
+    file.unlink()
+    core.store.close()
+    core.start()
+    with pytest.raises(SettingsError, match=r"token-\w{64}\.key is missing"):
+        await core.issuance.check_complete()
+    atomic_write(file, kept, 0o600)
+    core.store.close()
+    core.start()
+    await core.issuance.check_complete()
+
+    assert signature == await core.issue(pending(key, 1))
 
 
 async def test_threads_sign_beside_each_other(core: IssuerCore) -> None:

@@ -1,9 +1,11 @@
 import logging
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
 from common.crypto.hpke import envelope_context
+from common.crypto.hpke_pool import HpkePool
 from common.crypto.privacy_tokens import TOKEN_BYTES
 from common.errors import BatchStateError, ConflictError, ShuffleDpError, WireError
 from common.messages.batch import BatchState
@@ -91,6 +93,55 @@ async def test_a_submission_is_not_logged(tmp_path: Path, caplog: pytest.LogCapt
 
     assert 5 == refused
     assert [] == caplog.records
+    shuffler.store.close()
+
+
+async def test_workers_verify_the_tokens_of_a_bulk_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process that answers all calls verifies none; each submission has its own outcome."""
+    case = published(n_min=3, target_size=50, tokens=TOKENS)
+    digest, pool = case.signed.digest(), HpkePool(2)
+    shuffler = Shuffler(tmp_path, case=case, pool=pool)
+    await shuffler.start()
+    tokens = [new_token(digest) for _ in range(12)]
+    tokens[2], tokens[5], tokens[9] = new_token(TaskDigest(bytes(32))), b"", tokens[8]
+    envelopes = [shuffler.envelope() for _ in tokens]
+
+    def not_here(*_: object) -> NoReturn:
+        raise AssertionError("this process must not verify tokens of bulk calls")
+
+    not_here.__name__ = "is_valid_token"
+    monkeypatch.setattr("common.crypto.privacy_tokens.TokenKey.is_valid_token", not_here)
+    outcomes = [await shuffler.collection.submit_bulk(digest, envelopes, tokens) for _ in range(2)]
+    pool.close()
+    shuffler.store.close()
+
+    refused = dict.fromkeys((2, 5), Outcome.UNAUTHENTICATED)
+    kinds = [refused.get(index, Outcome.STORED) for index in range(12)]
+    twice = {outcomes[0][8], outcomes[0][9]}
+    assert {Outcome.STORED, Outcome.TOKEN_USED} == twice
+    assert kinds[:8] + kinds[10:] == outcomes[0][:8] + outcomes[0][10:]
+    again = [refused.get(index, Outcome.REPEATED) for index in range(12)]
+    assert again[:8] + again[10:] == outcomes[1][:8] + outcomes[1][10:]
+
+
+async def test_a_used_token_spoils_no_other(tmp_path: Path) -> None:
+    """Tokens are used together if all are new, else one by one; either way each is used once."""
+    case = published(n_min=3, target_size=50, tokens=TOKENS)
+    digest, shuffler = case.signed.digest(), Shuffler(tmp_path, case=case)
+    await shuffler.start()
+    first, second, third = ([new_token(digest) for _ in range(3)] for _ in range(3))
+
+    async def send(tokens: list[bytes]) -> list[Outcome]:
+        envelopes = [shuffler.envelope() for _ in tokens]
+        return await shuffler.collection.submit_bulk(digest, envelopes, tokens)
+
+    stored, used = [Outcome.STORED] * 3, [Outcome.TOKEN_USED]
+    assert stored == await send(first)
+    assert stored + used + stored == await send([*second, first[1], *third])
+    assert used * 9 == await send([*first, *second, *third])
+    assert 9 == (await shuffler.store.get(digest)).n_users
     shuffler.store.close()
 
 

@@ -21,6 +21,7 @@ from common.task_digest import TaskDigest
 from shuffler.server import publish_keys
 from shuffler.shuffle_job import PERMUTED, bucket_count
 from shuffler.storage.batch_seeds import BatchSeeds
+from shuffler.storage.submission_store import StoredBatch
 from tests.support.disks import disk_of
 from tests.support.keys import SCHEDULE, SHUFFLER
 from tests.support.protocol_tasks import protocol_task
@@ -83,6 +84,55 @@ async def test_a_failed_step_is_retried_after_growing_pauses(
             await asyncio.sleep(0.01)
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_batches_are_looked_at_when_something_may_be_due(
+    shuffler: Shuffler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not while nothing happens; at once for a full batch and at a deadline."""
+    monkeypatch.setattr("shuffler.delivery._TICK", 0.01)
+    monkeypatch.setattr("shuffler.delivery._LONGEST_WAIT", 3600.0)
+    looked, get = list[TaskDigest](), shuffler.store.get
+
+    async def counted(digest: TaskDigest) -> StoredBatch:
+        looked.append(digest)
+        return await get(digest)
+
+    await shuffler.submit(2)
+    monkeypatch.setattr(shuffler.store, "get", counted)
+    running = asyncio.create_task(shuffler.deliveries.run())
+    await asyncio.sleep(0.5)
+    assert 2 >= len(looked)
+    await shuffler.submit(1)
+    shuffler.clock.seconds = CASE.task.deadline - 0.05
+    shuffler.store.changed.set()
+    await asyncio.sleep(0.02)
+    shuffler.clock.seconds = CASE.task.deadline
+    async with asyncio.timeout(30):
+        while await shuffler.state() is not BatchState.ERASED:
+            await asyncio.sleep(0.1)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+    assert [3] == [manifest.n_users for manifest, _ in shuffler.analyzer.delivered]
+
+
+async def test_a_full_batch_closes_without_a_search(
+    shuffler: Shuffler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last submission starts its delivery."""
+    monkeypatch.setattr("shuffler.delivery._LONGEST_WAIT", 3600.0)
+    await shuffler.submit(4)
+    running = asyncio.create_task(shuffler.deliveries.run())
+    await asyncio.sleep(0.5)
+    await shuffler.submit(1)
+    async with asyncio.timeout(30):
+        while await shuffler.state() is not BatchState.ERASED:
+            await asyncio.sleep(0.1)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+    assert 1 == len(shuffler.analyzer.delivered)
 
 
 async def test_a_submission_committed_while_a_batch_expires_keeps_it(shuffler: Shuffler) -> None:

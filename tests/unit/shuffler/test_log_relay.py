@@ -74,8 +74,8 @@ async def test_the_best_cosigned_checkpoint_is_served() -> None:
         _LOG.proof(1, size)
 
 
-async def test_a_log_that_changed_replaces_the_copy() -> None:
-    """The relay does not judge a rolled back or forked log; devices refuse it."""
+async def test_a_log_that_changed_replaces_the_copy(caplog: pytest.LogCaptureFixture) -> None:
+    """The relay serves a rolled back or forked log, which devices refuse, and logs an error."""
     source = _Source(_LOG)
     relay = LogRelay(source, ManualClock())
     await relay.prove(_TASK, 0)
@@ -83,6 +83,10 @@ async def test_a_log_that_changed_replaces_the_copy() -> None:
         source.log, source.heads = log, (log.cosigned(),)
         await relay.refresh()
         assert log.cosigned() == (await relay.prove(_TASK, 0)).checkpoint
+    [event, *_] = caplog.records
+    assert ("ERROR", "log of tasks may be forked") == (event.levelname, event.getMessage())
+    with pytest.raises(ProofError, match="its database is an old copy"):
+        await relay.prove(published(domain_size=7).signed, 0)
 
     source.heads = (_LOG.cosigned(3),)
     with pytest.raises(PeerError, match="not valid"):

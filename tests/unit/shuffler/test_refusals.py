@@ -101,6 +101,19 @@ async def test_a_failed_save_is_retried_and_logged_once_and_the_last_one_given_u
         assert [type(failure).__name__] == _reported(caplog, event)
 
 
+async def test_nothing_is_saved_without_new_counts(store: SqliteStore) -> None:
+    """A service that waits does nothing."""
+    refusals = RefusalCounts()
+    saving = asyncio.create_task(refusals.run(store, pause=0.0))
+    refusals.count(_BATCH, [Outcome.STORED])
+    await asyncio.sleep(0.05)
+    assert refusals._saving is None
+    refusals.count(_BATCH, [Outcome.CONFLICT])
+    await _saved(store, 1)
+    saving.cancel()
+    await asyncio.gather(saving, return_exceptions=True)
+
+
 @pytest.mark.parametrize("begun", [False, True])
 async def test_counts_being_saved_while_the_service_stops_are_counted_once(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch, *, begun: bool

@@ -22,9 +22,12 @@ from common.errors import (
     ValueRangeError,
     WireError,
 )
+from common.mechanisms.registry import rappor_of
+from common.task.draft import TextDraft
 from common.task_digest import TaskDigest
 from protos.shuffledp.v1 import shuffler_pb2
 from tests.support.devices import agent_of
+from tests.support.kind_tasks import kind_draft_fields
 from tests.support.shufflers import MemoryShuffler
 from tests.support.tasks import published
 from user_agent.agent import Agent
@@ -171,8 +174,14 @@ _COLUMNS = {
         "receipt_verified",
     ],
     "lasting_secret": ["fingerprint"],
+    "lasting_answers": ["person", "task_digest", "scope", "text_hash", "permanent_epsilon"],
     "tokens": ["person", "task_digest", "key", "challenge", "pending", "token"],
     "log_evidence": ["task_digest", "refused", "origin", "size", "evidence"],
+    "store_id": ["id"],
+    "charges": [
+        *("person", "task_digest", "envelope_hash", "local_epsilon", "central_epsilon", "delta"),
+    ],
+    "counted_store": ["id"],
 }
 """All that a device keeps; adding a column is a review of whether it could hold a value."""
 
@@ -198,12 +207,15 @@ async def test_no_true_value_is_ever_stored(tmp_path: Path) -> None:
         agent.store.close()
         stored += _bytes_in(path)
         connection = sqlite3.connect(path / "budget.sqlite")
-        names = [name for (name,) in connection.execute("SELECT name FROM sqlite_master")]
+        connection.execute("ATTACH ? AS counter", (str(path / "charges.sqlite"),))
+        tables = "SELECT name FROM sqlite_master UNION SELECT name FROM counter.sqlite_master"
+        names = [name for (name,) in connection.execute(tables)]
         read = {name: connection.execute(f"SELECT * FROM {name}") for name in names}  # noqa: S608  # no input
         assert {name: [c[0] for c in rows.description] for name, rows in read.items()} == _COLUMNS
         rows = [row for table in read.values() for row in table]
         connection.close()
-        assert len(_COLUMNS) - 2 == len(rows)  # no token is left, and nothing was logged
+        # No token or lasting answer is left, nothing was logged, and the counter was not checked.
+        assert len(_COLUMNS) - 5 == len(rows)
         assert not [c for row in rows for c in row if c == value or str(value) in str(c)]
         found.append({name for name, form in _forms(value).items() if form in stored})
 
@@ -447,3 +459,28 @@ async def test_a_device_behaves_alike_whatever_its_value(
     assert [seen[0]] * len(seen) == seen
     assert [lines[0]] * len(lines) == lines
     assert ("", "") == capsys.readouterr()
+
+
+async def test_a_device_charges_the_same_text_once(tmp_path: Path) -> None:
+    """Five answers with one text fit into ε∞; a sixth with another text exceeds the cap."""
+    texts = TextDraft(bits=32, cohorts=8, question="state")
+    fields = kind_draft_fields("rappor", population="staff", texts=texts, n_min=1000)
+    case = published(**fields, target_size=2000, budget_epsilon=9.0)
+    agent = agent_of(tmp_path, case, MemoryShuffler(case.signed))
+    most = rappor_of(case.task).permanent_epsilon
+    agent.policy = dataclasses.replace(
+        agent.policy, total_local_epsilon_cap=most, total_central_epsilon_cap=most
+    )
+
+    async def answer(deadline: int, text: str) -> None:
+        task = dataclasses.replace(case.task, deadline=case.task.deadline - deadline)
+        signed = case.identity.sign(task.to_bytes())
+        agent.shuffler = MemoryShuffler(signed)
+        await agent.contribute(signed.digest(), text, "")
+
+    for number in range(5):
+        await answer(number, "Ohio")
+    with pytest.raises(BudgetError, match="their sum, since the text has changed"):
+        await answer(6, "Utah")
+    await answer(6, "Ohio")
+    assert b"Ohio" not in _bytes_in(tmp_path)

@@ -12,17 +12,16 @@ from common.crypto.hpke import envelope_context, report_context
 from common.errors import ValueRangeError
 from common.mechanisms.base import Reports, is_null
 from common.mechanisms.registry import mechanism_of
-from common.messages.submission import KIND_DESCRIPTIONS, Value, unpack
+from common.messages.submission import Value, unpack
 from common.protocols import Kind
 from common.task.cluster_spec import ClusterSpec
-from common.task.domain_spec import BreakdownSpec, EdgesSpec
-from common.task.draft import NumberDraft, OpenDraft, TextDraft
+from common.task.draft import OpenDraft, TextDraft
 from common.task.dummy_spec import EXTRA_WEIGHT_SUM, DummySpec
 from common.task.specs import OpenSpec, spec_as
 from common.task.task import SUBMISSION_ID_BYTES, Task
 from common.task_digest import TaskDigest
 from deploy.tasks.value_parser import value_of
-from tests.support.kind_tasks import OF_OTHER_KINDS, OTHER_KINDS, VALUES, kind_task, lasting_task
+from tests.support.kind_tasks import OF_OTHER_KINDS, VALUES, kind_task, lasting_task
 from tests.support.mechanisms import Scripted, example
 from tests.support.protocol_tasks import ITEM_PROTOCOLS, protocol_task
 from tests.support.recording import sealed_reports
@@ -35,7 +34,6 @@ from user_agent.contribution import (
     draw_dummy_counts,
     encoder_for,
     pad,
-    permanent_scope,
 )
 
 _OF_KIND = {
@@ -71,159 +69,6 @@ def test_every_kind_of_value_goes_into_one_report(protocol: str) -> None:
     assert {*task.envelope_sizes} == {len(device.prepare(one, rng).envelope) for one in values}
 
 
-@pytest.mark.parametrize("asked", OTHER_KINDS)
-@pytest.mark.parametrize("given", ["categorical", "string", "mean", "vector", "key-value"])
-def test_a_value_of_another_kind_is_refused(asked: Kind, given: Kind) -> None:
-    """The message names both kinds, not the value."""
-    if asked == given or {asked, given} == {"open", "string"}:
-        return
-    value = 918273 if given == "categorical" else VALUES[given]
-    with pytest.raises(ValueRangeError) as caught:
-        _encoded(_OF_KIND[asked], value)
-
-    wanted = (
-        f"this task asks for {KIND_DESCRIPTIONS[asked]} (kind {asked}); the value is "
-        f"{KIND_DESCRIPTIONS[given]} (kind {given})"
-    )
-    assert wanted == str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("text", "item"), [("bus", 1), (" tram\n", 2), ("2", 0), ("1", 1), ("e\u0301t\u00e9", 3)]
-)
-def test_an_item_goes_by_its_label_or_its_number(text: str, item: int) -> None:
-    """Labels come first: item 0 is called "2" here. Accents may be typed in either form."""
-    task = replace(published().task, domain_size=4, labels=("2", "bus", "tram", "\u00e9t\u00e9"))
-
-    assert [item] == encoder_for(task, None)(text, np.random.default_rng(1)).tolist()
-
-
-_COUNTRIES: Final = BreakdownSpec(attribute="country", groups=("DE", "C\u00f4te"))
-
-
-def _item(value: Value, **changes: Any) -> list[int]:
-    """Encode a value for a task of labels a, b and 2, or of buckets of 10 to 40, in two groups."""
-    fields = {"domain_size": 1, "labels": ("a", "b", "2"), "breakdown": _COUNTRIES, **changes}
-    task = protocol_task("sh", **fields)
-    found: list[int] = encoder_for(task, None)(value, np.random.default_rng(1)).tolist()
-    return found
-
-
-_BUCKETS: Final = {"labels": (), "edges": EdgesSpec(low=10.0, high=40.0, buckets=3, unit="ms")}
-
-
-@pytest.mark.parametrize(
-    ("value", "item"),
-    [("DE / a", 0), ("C\u00f4te / b", 4), ("Co\u0302te  /  2\n", 5), ("DE / 0", 0), (4, 4)],
-)
-def test_a_group_and_a_label_name_an_item(value: Value, item: int) -> None:
-    """By the label, which comes first, or the number within the group; accents in either form."""
-    assert [item] == _item(value)
-
-
-@pytest.mark.parametrize(
-    ("value", "item"), [("DE / 10", 0), ("DE/ 12", None), ("C\u00f4te / 39.9", 5), ("DE / 2e1", 1)]
-)
-def test_a_group_and_a_number_name_a_bucket(value: str, item: int | None) -> None:
-    """The separator has spaces on both sides."""
-    if item is None:
-        with pytest.raises(
-            ValueRangeError, match=r"begin with one of the 2 groups of country \(DE, Côte\)"
-        ):
-            _item(value, **_BUCKETS)
-        return
-    assert [item] == _item(value, **_BUCKETS)
-
-
-@pytest.mark.parametrize(
-    ("value", "changes", "rule"),
-    [
-        ("a", {}, "one of the 2 groups of country (DE, Côte), such as DE / \u2026"),
-        (f"FR / {_SECRET}", {}, "one of the 2 groups of country (DE, Côte)"),
-        (f"DE / {_SECRET}", {}, "one of a, b, 2, or an item's number, from 0 to 2"),
-        ("DE / 3", {}, "between 0 and 2"),
-        (f"DE / {_SECRET}", _BUCKETS, "a number must lie between 10 and 40 ms"),
-        ("DE / nan", _BUCKETS, "a number must be finite"),
-        (_SECRET, _BUCKETS, "one of the 2 groups of country (DE, Côte)"),
-        (_SECRET, {**_BUCKETS, "breakdown": None}, "a number must lie between 10 and 40 ms"),
-        (-math.inf, {**_BUCKETS, "breakdown": None}, "a number must be finite"),
-        (f"x{_SECRET}", {**_BUCKETS, "breakdown": None}, "a value must be a number"),
-        ("1_5", {**_BUCKETS, "breakdown": None}, "a value must be a number"),
-        ("\u0661\u0665", {**_BUCKETS, "breakdown": None}, "a value must be a number"),
-        ((1.0, 2.0), {**_BUCKETS, "breakdown": None}, "a value must be a number"),
-    ],
-)
-def test_a_value_outside_its_group_or_buckets_is_refused(
-    value: Value, changes: dict[str, Any], rule: str
-) -> None:
-    """The message states the rule, and never the value."""
-    with pytest.raises(ValueRangeError) as refused:
-        _item(value, **changes)
-
-    assert rule in str(refused.value)
-    assert str(_SECRET) not in str(refused.value)
-
-
-def test_a_device_may_clip_numbers() -> None:
-    """Those outside the edges count in the nearest bucket."""
-    edges = EdgesSpec(low=10.0, high=40.0, buckets=3, outside="clip")
-    clipping = {"labels": (), "edges": edges, "breakdown": None}
-
-    assert [[0], [2], [1]] == [_item(number, **clipping) for number in (-5.0, 99.0, 20.0)]
-
-
-@pytest.mark.parametrize("text", ["", "plane", "-1", "1.5", "4", "9" * 21, "\u0663"])
-def test_a_text_that_names_no_item_is_refused_without_being_repeated(text: str) -> None:
-    """The message has only the rule and public numbers; labels of RAPPOR are checked too."""
-    basic = kind_task("rappor", labels=("yes", "no", "maybe"), domain_size=3, texts=None)
-    with pytest.raises(ValueRangeError, match="must be one of the task's 3 labels"):
-        encoder_for(basic, None)("perhaps", np.random.default_rng(1))
-    task = replace(published().task, domain_size=4, labels=("car", "bus", "tram", "walk"))
-
-    with pytest.raises(ValueRangeError) as caught:
-        encoder_for(task, None)(text, np.random.default_rng(1))
-
-    message = str(caught.value)
-    assert "one of car, bus, tram, walk, or" in message or "between 0 and 3" in message
-    assert not text.strip() or text not in message
-    many = replace(task, domain_size=21, labels=tuple(f"line {item}" for item in range(21)))
-    with pytest.raises(ValueRangeError, match="must be one of the task's 21 labels or an item"):
-        encoder_for(many, None)("perhaps", np.random.default_rng(1))
-
-
-@pytest.mark.parametrize(
-    ("protocol", "value", "rule"),
-    [
-        ("piecewise", _SECRET, "a number must lie between 0 and 24"),
-        ("laplace", -_SECRET, "a number must lie between 0 and 24"),
-        ("hybrid-mean", math.inf, "a number must lie between 0 and 24"),
-        ("multi-hm", (1.0, 2.0, _SECRET, 1.0, 1.0), "a number must lie between 1 and 5"),
-        ("harmony", (1.0, 2.0, math.nan, 1.0, 1.0), "a number must lie between 1 and 5"),
-        ("mean-est", (1.0, 2.0, 3.0, 1.0), "a value must have 5 numbers"),
-        ("multi-rphm", (), "a value must have 5 numbers"),
-        ("priv-kv", {6: 1.0}, "a key must lie between 0 and 5"),
-        ("priv-kv", {2: _SECRET}, "a number must lie between 0 and 5"),
-        ("priv-kv", {2: math.nan}, "a number must lie between 0 and 5"),
-        ("rappor", "x" * 65, "a text may have at most 64 bytes in UTF-8"),
-        ("rappor", "e\u0301" * 32 + "e", "a text may have at most 64 bytes in UTF-8"),
-        ("rappor", "\ud800", "a text must be valid Unicode"),
-    ],
-)
-def test_what_breaks_a_rule_is_refused_without_being_repeated(
-    protocol: str, value: Value, rule: str
-) -> None:
-    """Neither message nor cause has the value; the rule has all its digits."""
-    with pytest.raises(ValueRangeError) as caught:
-        _encoded(protocol, value)
-    task = kind_task("piecewise", numbers=NumberDraft(low=0.125, high=1_234_567.0))
-    with pytest.raises(ValueRangeError, match=r"^a number must lie between 0\.125 and 1234567$"):
-        encoder_for(task, None)(1_234_569.0, np.random.default_rng(1))
-
-    assert rule == str(caught.value)
-    assert caught.value.__cause__ is None
-    assert caught.value.__context__ is None
-
-
 @pytest.mark.parametrize(
     ("task", "secret", "responses"),
     [
@@ -256,9 +101,9 @@ def test_tasks_of_one_question_share_permanent_responses_and_no_others_do() -> N
     """Permuted labels under the same noise would reveal which bit a text sets."""
     labels = ("yes", "no", "maybe")
     basic = {"labels": labels, "domain_size": 3}
-    scope = permanent_scope(lasting_task())
+    scope = lasting_task().permanent_scope
     others = [
-        permanent_scope(task)
+        task.permanent_scope
         for task in (
             lasting_task(population="guests"),
             lasting_task(texts=TextDraft(bits=32, cohorts=8, question="city")),
@@ -269,7 +114,7 @@ def test_tasks_of_one_question_share_permanent_responses_and_no_others_do() -> N
         )
     ]
 
-    assert scope == permanent_scope(lasting_task(delta=1e-7))
+    assert scope == lasting_task(delta=1e-7).permanent_scope
     assert len({scope, *others}) == 1 + len(others)
 
 
@@ -283,6 +128,28 @@ def test_a_text_is_the_same_however_it_is_typed(typed: str, written: str) -> Non
     assert _response(task, typed) == _response(task, written)
     basic = kind_task("rappor", labels=(written, "no"), texts=None)
     encoder_for(basic, None)(typed, np.random.default_rng(1))
+
+
+@pytest.mark.parametrize(
+    ("task", "text", "secret", "same"),
+    [
+        (lasting_task(), "Ohio", b"s" * 32, True),
+        (lasting_task(delta=1e-7), "Ohio", b"s" * 32, True),
+        (lasting_task(), "Utah", b"s" * 32, False),
+        (lasting_task(), "Ohio", b"t" * 32, False),
+        (lasting_task(population="guests"), "Ohio", b"s" * 32, False),
+    ],
+)
+def test_a_device_knows_its_texts_by_keyed_hashes(
+    task: Task, text: str, secret: bytes, *, same: bool
+) -> None:
+    """Equal for one text, question and secret; none for other tasks."""
+    first = Contributor(lasting_task(), _DIGEST, b"s" * 32).text_hash("Ohio")
+    found = Contributor(task, _DIGEST, secret).text_hash(text)
+
+    assert same == (first == found)
+    assert (32, 32) == (len(first), len(found))
+    assert b"" == Contributor(kind_task("rappor"), _DIGEST, secret).text_hash(text)
 
 
 _RNG = np.random.default_rng(1)

@@ -1,3 +1,4 @@
+import asyncio
 import sqlite3
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -17,10 +18,12 @@ from tests.support.leaves import SALT, commitment_over, some_leaves
 from tests.support.policies import generous
 from tests.support.shufflers import MemoryShuffler
 from tests.support.tasks import PublishedTask, published
+from user_agent.claim import Claim
 from user_agent.device_store import DeviceStore, Evidence, InclusionState
 from user_agent.inclusion_monitor import MAX_CHECKED, InclusionMonitor
 
 _CASE = published()
+_CLAIM = Claim(local_epsilon=1.0, central_epsilon=1.0, delta=0.0)
 _DAY = 24 * 3600
 
 
@@ -109,6 +112,37 @@ async def test_an_answer_with_a_missing_report_is_kept_as_evidence(device: Devic
     device.show([*some_leaves(1500), *own])
     assert InclusionState.MISSING is await device.check()
     assert own == split((await device.evidence()).leaves)
+
+
+@pytest.mark.parametrize("missing", [False, True])
+async def test_of_a_checked_envelope_the_hash_alone_is_kept(
+    device: Device, *, missing: bool
+) -> None:
+    """It is on no page of the files; the receipt still verifies. A missing one is evidence."""
+    [envelope] = device.shuffler.received
+    own = split((await device.evidence()).leaves)
+    device.show([*some_leaves(1500), *own[missing:]])
+    before = await device.agent.record(device.digest, "")
+    assert (InclusionState.MISSING if missing else InclusionState.COUNTED) is await device.check()
+
+    files = b"".join(file.read_bytes() for file in device.path.iterdir())
+    assert missing == (envelope[:32] in files)
+    after = await device.agent.record(device.digest, "")
+    assert envelope_hash(envelope) == before.envelope_hash == after.envelope_hash
+    assert not (await device.agent.contribute(device.digest, 3, "")).sent
+    assert [envelope] == device.shuffler.received
+
+
+async def test_an_envelope_of_an_earlier_version_is_dropped_at_the_start(device: Device) -> None:
+    """It was counted before envelopes were dropped."""
+    await device.check()
+    evidence = await device.evidence()
+    statement = "UPDATE evidence SET inclusion = 'counted' WHERE task_digest = ?"
+    await device.store.fetch(statement, evidence.task_digest)
+    await device.store.check_counter(_CLAIM, confirmed=False)
+    [(kept,)] = await device.store.fetch("SELECT envelope FROM submissions")
+
+    assert envelope_hash(device.shuffler.received[0]) == kept
 
 
 async def test_an_invalid_proof_concludes_nothing(
@@ -273,3 +307,32 @@ async def test_two_batches_do_not_prove_one_answer(
 
     assert InclusionState.UNCHECKED is await device.check()
     assert "proof does not hold" in caplog.messages
+
+
+async def test_answers_are_searched_when_one_is_due_or_arrives(
+    device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A device that waits reads nothing; an arrival wakes it, and the time of the next check."""
+    searches, listed = list[float](), device.store.list_unchecked
+
+    async def counted() -> list[Evidence]:
+        searches.append(device.clock.elapsed())
+        return await listed()
+
+    monkeypatch.setattr("user_agent.inclusion_monitor._MIN_TICK_SECONDS", 0.01)
+    monkeypatch.setattr(device.store, "list_unchecked", counted)
+    device.store.arrived.clear()
+    running = asyncio.create_task(device.watch.keep_checking())
+    await asyncio.sleep(0.5)
+    assert 1 == len(searches)
+    device.store.arrived.set()
+    async with asyncio.timeout(30):
+        while len(searches) < 2:
+            await asyncio.sleep(0.01)
+    device.clock.seconds += 1000
+    device.store.arrived.set()
+    async with asyncio.timeout(30):
+        while not device.shuffler.asked:
+            await asyncio.sleep(0.01)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)

@@ -10,7 +10,7 @@ import pytest
 from common.crypto.signing import SignedTask
 from common.errors import ProofError
 from common.task_digest import TaskDigest
-from common.transparency.checkpoint import SignedCheckpoint
+from common.transparency.checkpoint import NoteSignature, SignedCheckpoint
 from common.transparency.log_copy import LogProof
 from common.transparency.log_entry import LogEntry
 from common.transparency.log_evidence import find_fork
@@ -19,7 +19,7 @@ from deploy.audit.harness.clock import ManualClock
 from tests.support.devices import agent_of
 from tests.support.shufflers import MemoryShuffler
 from tests.support.tasks import published
-from tests.support.transparency import LOG, NOW, ORIGIN, POLICY, Log, task_entry
+from tests.support.transparency import KEYS, LOG, NOW, ORIGIN, POLICY, Log, task_entry
 from user_agent import log_table
 from user_agent.device_store import DeviceStore
 from user_agent.task_log import DeviceLog
@@ -126,6 +126,45 @@ async def test_a_fork_is_refused_and_kept(store: DeviceStore) -> None:
 
     assert 1 + 64 == len(await store.run(log_table.all_evidence))
     assert _LOG.cosigned(3) == await store.run(log_table.last_checkpoint, ORIGIN)
+
+
+@pytest.mark.parametrize("forked", [False, True])
+async def test_only_lines_of_pinned_keys_are_kept(store: DeviceStore, *, forked: bool) -> None:
+    """No other line, repeat or invalid signature, which could mark a device, is ever exported."""
+    log = _OTHER if forked else _LOG
+    if forked:
+        await _device(store, _Relay(size=3)).fetch(_TASKS[0].digest())
+    relay = _Relay(log, size=4)
+    wanted = log.cosigned(4)
+    marks = (
+        NoteSignature("stranger", b"mark", b"a device's mark"),
+        NoteSignature(ORIGIN, b"mark", b"of another key"),
+        replace(wanted.signatures[1], signature=b"a second line"),
+    )
+    relay.signed = wanted.add(*marks)
+    try:
+        await _device(store, relay).fetch(_TASKS[1].digest())
+    except ForkError:
+        assert forked
+    [evidence] = [
+        one
+        for one in await store.run(log_table.all_evidence)
+        if one.checkpoint.checkpoint.size == wanted.checkpoint.size
+    ]
+
+    assert wanted == evidence.checkpoint
+
+
+async def test_an_invalid_line_of_a_pinned_key_is_not_kept_with_a_fork(store: DeviceStore) -> None:
+    """It could hold any bytes."""
+    await _device(store, _Relay(size=3)).fetch(_TASKS[0].digest())
+    relay = _Relay(_OTHER, size=4)
+    head = _OTHER.head(4)
+    relay.signed = head.add(NoteSignature(KEYS[0].name, KEYS[0].key_id(), bytes(72)))
+    with pytest.raises(ForkError):
+        await _device(store, relay).fetch(_TASKS[1].digest())
+
+    assert head == (await store.run(log_table.all_evidence))[-1].checkpoint
 
 
 async def test_a_task_elsewhere_and_a_rolled_back_log_are_refused(store: DeviceStore) -> None:

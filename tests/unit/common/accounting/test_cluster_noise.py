@@ -4,7 +4,7 @@ import itertools
 import json
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,15 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from common.accounting.cluster_noise import ClusterRelease, Room, _Axis, _CountGrid
+from common.accounting.cluster_noise import (
+    _MAX_CELLS,
+    ClusterRelease,
+    Room,
+    _CountGrid,
+    _Labels,
+    _levels,
+    _window,
+)
 from common.errors import AccountingError
 from tests.support.exhaustive_delta import grr_distribution
 
@@ -170,8 +178,8 @@ def _without_bins(release: ClusterRelease, epsilon: float) -> float:
         room.filled / (release.domain_size * share)
         for room, share in zip(rooms, shares, strict=True)
     ]
-    axes = [_Axis.of(rooms, fillings, [n] * len(rooms), axis) for axis in (0, 1)]
-    laws = _CountGrid(rooms, fillings, axes)
+    grid, most = _CountGrid(rooms, fillings, [n] * len(rooms)), 2 * n + 1
+    # No cluster has more than two reports of a sign.
     chances = [room.shown * share for room, share in zip(rooms, shares, strict=True)] * 2
     total = 0.0
     for labelled in itertools.product(range(n + 1), repeat=2 * len(rooms)):
@@ -181,9 +189,8 @@ def _without_bins(release: ClusterRelease, epsilon: float) -> float:
         chance = math.factorial(n) / math.factorial(rest) * (1 - sum(chances)) ** rest
         for number, each in zip(labelled, chances, strict=True):
             chance *= each**number / math.factorial(number)
-        most = 2 * n + 1  # no cluster has more than two reports of a sign
         one, other = (
-            laws.probabilities(part)[0][:most, :most]
+            _counts(grid, part, (most, most))[0]
             for part in (labelled[: len(rooms)], labelled[len(rooms) :])
         )
         none = np.zeros((1, one.shape[1]))
@@ -284,18 +291,38 @@ def test_tiny_reference_figures_are_met(vector: dict[str, Any]) -> None:
         assert vector["delta_true_lengths_seen"] == exact
 
 
-def _distribution(room: Room, filling: float, n: int) -> tuple[NDArray[np.float64], float]:
+def _counts(
+    grid: _CountGrid, numbers: Sequence[int], shape: tuple[int, int]
+) -> tuple[NDArray[np.float64], float]:
+    """Return the probabilities of positive and negative counts, and their error."""
+    found, error = grid.probabilities(numbers)
+    positive, negative = np.indices(shape)
+    law = np.zeros(shape)
+    places = [
+        a * positive + b * negative - first
+        for (a, b), (first, _) in zip(grid._axes, grid._windows(numbers), strict=True)
+    ]
+    inside = np.all(
+        [(place >= 0) & (place < size) for place, size in zip(places, found.shape, strict=True)],
+        axis=0,
+    )
+    law[inside] = found[places[0][inside], places[1][inside]]
+    return law, error
+
+
+def _distribution(
+    room: Room, filling: float, n: int, shape: tuple[int, int]
+) -> tuple[NDArray[np.float64], float]:
     """Return the counts of n labelled rooms, and their error."""
-    axes = [_Axis.of([room], [filling], [n], axis) for axis in (0, 1)]
-    return _CountGrid([room], [filling], axes).probabilities([n])
+    return _counts(_CountGrid([room], [filling], [n]), [n], shape)
 
 
 def test_a_law_agrees_with_a_recursion_of_positive_terms() -> None:
     """Rooms are added one by one, without subtraction or transform."""
     types: Types = ((3, 1, 0.5), (1, 0, 0.3), (0, 1, 0.15), (0, 2, 0.05))
     room, n, filling = Room(1.0, 0.9, types), 400, 0.05
-    found, _ = _distribution(room, filling, n)
-    height, width = found.shape
+    height, width = 180, 60
+    found, _ = _distribution(room, filling, n, (height, width))
     expected = np.zeros((height, width))
     expected[0, 0] = 1.0
     for _ in range(n):  # one room after the other
@@ -313,9 +340,11 @@ def test_a_law_agrees_with_a_recursion_of_positive_terms() -> None:
 )
 def test_a_laws_error_is_within_its_charge(n: int, filling: float) -> None:
     """With one type of cluster, the number of positive reports is binomial."""
-    found, error = _distribution(Room(1.0, 0.9, ((1, 0, 1.0),)), filling, n)
-    expected = np.zeros(found.shape)
-    expected[:, 0] = stats.binom.pmf(np.arange(len(found)), n, filling)
+    grid = _CountGrid([Room(1.0, 0.9, ((1, 0, 1.0),))], [filling], [n])
+    found, error = grid.probabilities([n])
+    axes = list(zip(grid._axes, grid._windows([n]), strict=True))
+    [first] = [first for axis, (first, _) in axes if axis[0]]
+    expected = stats.binom.pmf(first + np.arange(found.size), n, filling).reshape(found.shape)
 
     assert np.abs(found - expected).sum() < error
 
@@ -323,7 +352,8 @@ def test_a_laws_error_is_within_its_charge(n: int, filling: float) -> None:
 def test_the_error_of_a_wide_grid_is_within_its_charge() -> None:
     """Nearly all clusters are (1, 1), a few (1, 0): a binomial number of pairs, and a few more."""
     n, filling, few = 2000, 0.95, 2.0**-10
-    found, error = _distribution(Room(1.0, 0.95, ((1, 1, 1 - few), (1, 0, few))), filling, n)
+    room = Room(1.0, 0.95, ((1, 1, 1 - few), (1, 0, few)))
+    found, error = _distribution(room, filling, n, (n + 31, n + 31))
     more, negative = np.arange(30), np.arange(n + 1)
     pairs = stats.binom.pmf(negative, n, filling * (1 - few))
     missing = 0.0
@@ -353,6 +383,53 @@ def test_more_trials_and_a_larger_epsilon_never_raise_delta() -> None:
     assert table[-1, -1] < 1e-10
     tiny = _release({"users": 2_000_000, "items": 915}, rooms).epsilon(1e-10)
     assert 0.3 < tiny < 3  # found although the transform's error grows with ε
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("law", "kind"), [(5, "rooms"), (4, "full"), (6, "rooms")])
+@pytest.mark.parametrize("delta", [1e-6, 1e-10])
+def test_more_users_never_raise_epsilon(law: int, kind: str, delta: float) -> None:
+    """
+    From one more user to 400 times as many, where the grid or rounding limits the trials.
+
+    The search for ε is precise to 1e-5.
+    """
+    vector = _VECTORS["laws"][law]
+    rooms = _rooms(vector["types"], vector[kind])
+    factors = (1, 1.00001, 1.0003, 1.001, 1.004, 1.01, 1.1, 10, 60, 400)
+    found = np.array(
+        [
+            _release({"users": int(2_000_000 * factor), "items": 915}, rooms).epsilon(delta)
+            for factor in factors
+        ]
+    )
+
+    assert (np.diff(found) <= 2e-5 * found[:-1]).all()
+    assert found[-1] < 0.5 * found[0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("local_epsilon", [math.inf, 5.5])
+def test_a_device_can_check_the_dearest_clusters(local_epsilon: float) -> None:
+    """No grid has more cells than the limit, and axes need not reach the mean."""
+    clusters: Types = ((255, 254, 0.3), (1, 0, 0.3), (0, 1, 0.4))
+    rooms = tuple(_room(share, 0.95, clusters) for share in (0.3, 0.3, 0.4))
+    release = ClusterRelease(trials=10**9, domain_size=2, rooms=rooms, local_epsilon=local_epsilon)
+    for level in _levels(release.trials, release.domain_size, release.rooms):
+        assert _Labels(2, rooms).grid(level).cells <= _MAX_CELLS
+    assert 0 < release.delta(0.5) <= 1
+
+
+def test_axes_follow_clusters_that_nearly_cancel() -> None:
+    """Ten positive reports for one negative: the grid is a quarter of the counts' rectangle."""
+    room = Room(1.0, 0.9, ((10, 1, 0.9), (1, 0, 0.05), (0, 1, 0.05)))
+    grid = _CountGrid([room], [0.01], [100_000])
+    (first, second), numbers = grid._axes, [100_000]
+    ends = [_window([room], [0.01], numbers, axis) for axis in ((1, 0), (0, 1))]
+    rectangle = math.prod(end - start for start, end in ends)
+
+    assert 1 == abs(first[0] * second[1] - first[1] * second[0])
+    assert 4 * grid.cells < rectangle
 
 
 def test_trials_beyond_the_largest_grid_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:

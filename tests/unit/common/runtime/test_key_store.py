@@ -15,8 +15,15 @@ from common.crypto.hpke import (
 )
 from common.crypto.key_ring import DAY
 from common.errors import SettingsError, StorageError
-from common.runtime.key_store import RING_FILE, KeyStore, Rotation
+from common.runtime.key_store import (
+    RING_FILE,
+    KeyStore,
+    Rotation,
+    load_identity,
+    renew_identity,
+)
 from common.runtime.state_directory import StateDirectory
+from common.runtime.witness_service import load_witness_key
 from common.task_digest import TaskDigest
 from deploy.audit.harness.clock import ManualClock
 from tests.support.faults import Crash, Faults, FaultyState, Life
@@ -210,3 +217,52 @@ async def test_a_failed_rotation_is_tried_again(
         await running
 
     assert any(record.getMessage() == "keys not rotated yet" for record in caplog.records)
+
+
+@pytest.mark.parametrize(
+    ("load", "secret", "public"),
+    [
+        (load_identity, "identity.key", "identity.pub"),
+        (lambda state: load_witness_key(state, "issuer"), "witness.key", "witness.pub"),
+        (lambda state: KeyStore(state, SCHEDULE), "keys.json", "envelope.pub"),
+    ],
+    ids=["identity", "witness", "encryption keys"],
+)
+@pytest.mark.parametrize("dangling", [False, True])
+def test_a_restore_without_a_private_key_is_refused(
+    tmp_path: Path,
+    load: Callable[[StateDirectory], Any],
+    secret: str,
+    public: str,
+    *,
+    dangling: bool,
+) -> None:
+    """Others pin the public half: it stays as it is, until the operator removes it."""
+    state = StateDirectory.open(tmp_path / "state")
+    made = load(state)
+    if isinstance(made, KeyStore):
+        made.rotate(0.0)
+        state.publish(public, "signed key")
+        for name in key_files(state.path):
+            (state.path / name).unlink()
+    pinned = (state.path / public).read_bytes()
+    (state.path / secret).unlink()
+    if dangling:
+        (state.path / secret).symlink_to(tmp_path / "not mounted")
+
+    with pytest.raises(SettingsError, match=r"is a link|is missing in"):
+        load(state)
+    assert pinned == (state.path / public).read_bytes()
+    (state.path / secret).unlink(missing_ok=True)
+    (state.path / public).unlink()
+    load(state)
+
+
+def test_a_renewed_identity_replaces_the_old_one(tmp_path: Path) -> None:
+    """The operator asked for it."""
+    state = StateDirectory.open(tmp_path / "state")
+    old, new = load_identity(state), renew_identity(state)
+
+    assert old.public_identity() != new.public_identity()
+    assert new.public_identity() == load_identity(state).public_identity()
+    assert new.public_identity().raw.hex() == (state.path / "identity.pub").read_text()

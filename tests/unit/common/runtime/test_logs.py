@@ -4,7 +4,9 @@ import sys
 import typing
 from typing import Final
 
-from common.runtime.logs import Field
+import pytest
+
+from common.runtime.logs import Field, RepeatedFailures
 
 _PROGRAM: Final = """
 import asyncio, logging
@@ -45,3 +47,17 @@ def test_text_of_libraries_and_errors_is_not_logged() -> None:
     allowed = {*typing.get_args(Field), "level", "event"}
     for record in records:
         assert set(record) <= allowed
+
+
+def test_a_failure_that_repeats_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    """It is logged again if it changes, and if it returns after a success."""
+    failures = RepeatedFailures()
+
+    for error in ("PeerError", "PeerError", "StorageError", "StorageError"):
+        failures.failed("batch", "not sent", {"error": error})
+    failures.failed("another", "not sent", {"error": "StorageError"})
+    failures.ended("batch")
+    failures.failed("batch", "not sent", {"error": "StorageError"})
+
+    logged = [getattr(record, "fields", {})["error"] for record in caplog.records]
+    assert ["PeerError", "StorageError", "StorageError", "StorageError"] == logged

@@ -1,12 +1,13 @@
 import json
 import logging
+import time
 from pathlib import Path
 from typing import Any, Final
 
 import grpc
 import pytest
 
-from common.errors import PeerRefusalError, SettingsError, UnknownTaskError
+from common.errors import PeerError, PeerRefusalError, SettingsError, UnknownTaskError
 from common.runtime.access import connections_of
 from common.runtime.admission_interceptor import AdmissionInterceptor
 from common.runtime.certificates import PARTIES, Authority
@@ -99,15 +100,36 @@ def test_an_internal_error_reveals_nothing(caplog: pytest.LogCaptureFixture) -> 
     assert (grpc.StatusCode.NOT_FOUND, "there is no such task") == (status, sentence)
 
 
-async def test_a_message_that_is_too_large_is_refused_for_good() -> None:
-    """The status in gRPC is that of an overloaded service, but no retry can help."""
+async def _repeater(listen: str) -> tuple[grpc.aio.Server, str]:
+    """Start a server that repeats messages of up to two mebibytes, and return its address."""
     repeat: Any = grpc.unary_unary_rpc_method_handler(_repeat)
     server = grpc.aio.server(options=[("grpc.max_receive_message_length", 2 * _MIB)])
     server.add_generic_rpc_handlers(
         (grpc.method_handlers_generic_handler("Repeater", {"Repeat": repeat}),)
     )
-    address = bind(server, "127.0.0.1:0", None)
+    address = bind(server, listen, None)
     await server.start()
+    return server, address
+
+
+@pytest.mark.parametrize("variable", ["grpc_proxy", "https_proxy", "http_proxy"])
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2", "localhost", "[::1]", "unix"])
+async def test_no_proxy_is_asked_for_this_machine(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, variable: str, host: str
+) -> None:
+    """Here nothing listens at the proxy's address; others go through it as before."""
+    monkeypatch.setenv(variable, "http://127.0.0.1:9")
+    listen = f"unix:{tmp_path / 'söcket😀'}" if host == "unix" else f"{host}:0"
+    server, address = await _repeater(listen)
+    async with open_channel(address, "analyzer", None) as channel:
+        call: Any = channel.unary_unary("/Repeater/Repeat")
+        assert b"short" == await reply(call(b"short", timeout=10), "the analyzer")
+    await server.stop(None)
+
+
+async def test_a_message_that_is_too_large_is_refused_for_good() -> None:
+    """The status in gRPC is that of an overloaded service, but no retry can help."""
+    server, address = await _repeater("127.0.0.1:0")
     async with open_channel(address, "analyzer", None, receive_limit=_MIB) as channel:
         call: Any = channel.unary_unary("/Repeater/Repeat")
         assert b"short" == await reply(call(b"short"), "the analyzer")
@@ -120,3 +142,71 @@ async def test_a_message_that_is_too_large_is_refused_for_good() -> None:
 
 async def _repeat(request: bytes, _context: object) -> bytes:
     return request
+
+
+async def _failure(address: str, authority: bytes) -> str:
+    """Return the message of a call that cannot reach the analyzer."""
+    channel: Any = open_channel(address, "analyzer", authority)
+    try:
+        with pytest.raises(PeerError) as caught:
+            await reply(channel.unary_unary("/some/Call")(b"", timeout=20), "the analyzer")
+    finally:
+        await channel.close()
+    return str(caught.value)
+
+
+_DAY: Final = 86_400.0
+
+
+@pytest.mark.parametrize(
+    ("answers_as", "made", "trusted", "cause"),
+    [
+        ("shuffler", 0, "own", "another party answers there"),
+        ("analyzer", 0, "another", "authority or certificates do not match"),
+        ("analyzer", -30 * _DAY, "own", "a certificate has expired, or a clock is wrong"),
+        ("analyzer", 5 * _DAY, "own", "a certificate is not valid yet, so a clock is wrong"),
+        (None, 0, "own", "it answers without TLS"),
+    ],
+)
+async def test_a_failed_handshake_is_explained_by_its_cause(
+    tmp_path: Path, answers_as: str | None, made: float, trusted: str, cause: str
+) -> None:
+    """Each cause that TLS knows has one sentence; a certificate lasts 14 days from `made` on."""
+    authorities = {}
+    for name in ("own", "another"):
+        (tmp_path / name).mkdir()
+        authorities[name] = Authority.make(tmp_path / name, name, time.time() + made)
+    server = grpc.aio.server()
+    if answers_as is None:
+        port = server.add_insecure_port("127.0.0.1:0")
+    else:
+        authorities["own"].issue(tmp_path, answers_as, time.time() + made)
+        pair = [(tmp_path / f"{answers_as}.{end}").read_bytes() for end in ("key", "pem")]
+        credentials = grpc.ssl_server_credentials([(pair[0], pair[1])])
+        port = server.add_secure_port("127.0.0.1:0", credentials)
+    await server.start()
+    try:
+        authority = authorities[trusted].certificate.pem.encode()
+        found = await _failure(f"127.0.0.1:{port}", authority)
+    finally:
+        await server.stop(None)
+
+    assert f"the analyzer does not answer (UNAVAILABLE: {cause})" == found
+
+
+@pytest.mark.parametrize(
+    ("address", "cause"),
+    [
+        ("127.0.0.1:1", "nothing listens there"),
+        ("no-such-host.invalid:1", "its host name is unknown"),
+        ("unix:/nowhere/agent.sock", "nothing listens there"),
+    ],
+)
+async def test_a_failed_connection_is_explained_by_its_cause(
+    tmp_path: Path, address: str, cause: str
+) -> None:
+    """A closed port, an unknown host and a missing socket."""
+    authority = Authority.make(tmp_path, "own", time.time()).certificate.pem.encode()
+
+    found = await _failure(address, authority)
+    assert f"the analyzer does not answer (UNAVAILABLE: {cause})" == found

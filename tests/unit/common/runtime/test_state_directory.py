@@ -90,6 +90,25 @@ def test_a_destroyed_secret_is_overwritten(tmp_path: Path) -> None:
     [
         lambda state: state.secret("key", lambda: b"own"),
         lambda state: state.plain_secret("key", lambda: b"own"),
+    ],
+)
+def test_a_link_to_nothing_is_no_missing_secret(
+    state: StateDirectory, tmp_path: Path, use: Callable[[StateDirectory], object]
+) -> None:
+    """As where a disk is not mounted: no new secret takes its place."""
+    link = state.path / "key"
+    link.symlink_to(tmp_path / "not mounted" / "key")
+
+    with pytest.raises(SettingsError, match=r"^key in the state directory is a link;"):
+        use(state)
+    assert link.is_symlink()
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda state: state.secret("key", lambda: b"own"),
+        lambda state: state.plain_secret("key", lambda: b"own"),
         lambda state: state.destroy("key"),
     ],
 )

@@ -145,3 +145,28 @@ def test_a_coordinator_makes_certificates_only_where_its_authoritys_key_is(tmp_p
     opened = internal_identity(given, "coordinator", clock)
     assert (made / "coordinator.pem").read_bytes() == opened.identity.certificate
     assert names == {path.name for path in given.iterdir()}
+
+
+@pytest.mark.parametrize("missing", ["authority.pem", "authority.key"])
+@pytest.mark.parametrize("dangling", [False, True])
+def test_half_an_authority_is_not_replaced(tmp_path: Path, missing: str, *, dangling: bool) -> None:
+    """All trust the old one; the operator puts the other half back."""
+    development_files(tmp_path, "analyzer", ManualClock())
+    kept = {file.name: file.read_bytes() for file in tmp_path.iterdir() if file.name != missing}
+    (tmp_path / missing).unlink()
+    if dangling:
+        (tmp_path / missing).symlink_to(tmp_path / "not mounted")
+
+    with pytest.raises(SettingsError, match=r"has only one of|cannot be read"):
+        development_files(tmp_path, "shuffler", ManualClock())
+    assert kept == {name: (tmp_path / name).read_bytes() for name in kept}
+
+
+def test_a_certificate_replaces_no_link(tmp_path: Path) -> None:
+    """As where a secret is not mounted."""
+    for name in ("analyzer.pem", "analyzer.key"):
+        (tmp_path / name).symlink_to(tmp_path / "not mounted")
+
+    with pytest.raises(SettingsError, match="is a link"):
+        development_files(tmp_path, "analyzer", ManualClock())
+    assert (tmp_path / "analyzer.key").is_symlink()

@@ -67,6 +67,14 @@ def test_a_head_that_does_not_continue_the_last_one_is_refused(
         _cosign(last, signed, path)
 
 
+@pytest.mark.parametrize("size", [7, 8, 12])
+def test_a_log_restored_from_an_old_copy_is_named_at_every_size(size: int) -> None:
+    """It may have published as many other tasks since, or more: the operator reads one sentence."""
+    path = _FORK.consistency(8, size) if size > 8 else ()
+    with pytest.raises(ProofError, match=f"of size {size} follows .*its database is an old copy"):
+        _cosign(_at(8), _FORK.head(size), path)
+
+
 def test_a_proof_from_another_size_is_answered_with_the_right_one() -> None:
     """As after a lost answer: the log proves consistency from the size in the error."""
     for old_size in (0, 7, 9):

@@ -1,8 +1,7 @@
 import pytest
 
 from common.errors import ShuffleDpError, ValueRangeError, WireError
-from common.messages.submission import Outcome, Value, kind_of
-from common.task.specs import MAX_TYPED_CHARACTERS
+from common.messages.submission import MAX_VALUE_CHARACTERS, Outcome, Value, kind_of
 from common.task_digest import TaskDigest
 from common.wire.submissions import (
     AnswerRecord,
@@ -87,7 +86,7 @@ def test_a_value_of_every_kind_is_read_back_as_it_was_written(value: Value, kind
 @pytest.mark.parametrize(
     ("value", "rule"),
     [
-        ("s" * (MAX_TYPED_CHARACTERS + 1), "at most 4096 characters"),
+        ("s" * (MAX_VALUE_CHARACTERS + 1), "at most 1048576 characters"),
         ((918273.5,) * 8193, "at most 8192 numbers"),
         (dict.fromkeys(range(65_537), 918273.5), "at most 65536 pairs"),
     ],

@@ -50,14 +50,14 @@ def test_a_published_task_and_its_state_are_read_back() -> None:
     ]
 
     assert _SIGNED == tasks.signed_task_from_wire(tasks.signed_task_to_wire(_SIGNED))
-    assert summaries == tasks.summaries_from_wire(tasks.summaries_to_wire(summaries))
+    assert summaries == tasks.summaries_from_wire(tasks.summaries_to_wire(summaries, 1))
     assert (_SIGNED, summaries[2]) == tasks.description_from_wire(
         tasks.description_to_wire(_SIGNED, summaries[2])
     )
     with pytest.raises(WireError, match="must be in ascending order"):
-        tasks.summaries_from_wire(tasks.summaries_to_wire(summaries[::-1]))
+        tasks.summaries_from_wire(tasks.summaries_to_wire(summaries[::-1], 1))
     with pytest.raises(WireError, match="the number of tasks is 51; it may be at most 50"):
-        tasks.summaries_from_wire(tasks.summaries_to_wire(summaries[:1] * 51))
+        tasks.summaries_from_wire(tasks.summaries_to_wire(summaries[:1] * 51, 1))
 
 
 @pytest.mark.parametrize("dummies", [-0.5, math.nan, math.inf, 2.0**20 + 1])

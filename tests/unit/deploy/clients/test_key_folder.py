@@ -112,9 +112,25 @@ def test_impossible_requests_are_refused(tmp_path: Path) -> None:
         keys.revoke("shuffler", _NOW)
     with pytest.raises(SettingsError, match="unknown party: nobody"):
         keys.make(["nobody"], [], _NOW)
-    for host in ("shuffler", "operator"):
-        with pytest.raises(SettingsError, match="must not have a party's name"):
-            keys.make(["analyzer"], [host], _NOW)
+
+
+@pytest.mark.parametrize("ending", ["", ".", ".."])
+@pytest.mark.parametrize("host", ["shuffler", "Operator", "shuffler-front-end", "COORDINATOR"])
+@pytest.mark.parametrize("party", ["analyzer", "shuffler-front-end", "worker"])
+def test_no_host_has_the_name_of_a_party_or_role(
+    tmp_path: Path, party: str, host: str, ending: str
+) -> None:
+    """Callers would take its certificate for the party's: they ignore case and a final dot."""
+    with pytest.raises(SettingsError, match="must not have a party's name or a role's"):
+        KeyFolder(tmp_path).make([party], ["example.org", host + ending], _NOW)
+
+
+def test_a_host_is_certified_without_its_final_dot(tmp_path: Path) -> None:
+    """TLS compares names so."""
+    keys = KeyFolder(tmp_path)
+    keys.make(["analyzer"], ["analyzer.example.org.", "10.0.0.1"], _NOW)
+
+    assert {"analyzer.example.org", "10.0.0.1"} < set(keys.show()["analyzer"][1].names)
 
 
 def test_a_development_folder_is_shown_and_renewed_too(tmp_path: Path) -> None:

@@ -101,7 +101,7 @@ def test_an_operator_creates_a_key_for_a_draft(tmp_path: Path, address: str) -> 
         path.stem.removeprefix("token-") for path in (tmp_path / "issuer").glob("token-*.key")
     }
     file.unlink()
-    with pytest.raises(PeerRefusalError, match="must be after the present"):
+    with pytest.raises(PeerRefusalError, match="UTC; it must be after the present, 20"):
         _run("new-key", "--end", "2001-01-02", *whole)
     wrong = tmp_path / "wrong.token"
     wrong.write_text("ab" * 32, encoding="ascii")

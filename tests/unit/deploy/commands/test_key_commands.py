@@ -11,10 +11,12 @@ from analyzer.registry import AnalyzerKeys
 from analyzer.settings import AnalyzerSettings
 from common.crypto.signing import SigningIdentity
 from common.errors import SettingsError
+from common.runtime.confirmed_clock import ConfirmedClock
 from common.runtime.state_directory import StateDirectory
 from common.transparency.checkpoint import NoteKey
 from deploy.cli import app
 from deploy.clients.key_folder import KeyFolder
+from tests.support.machines import Machine
 
 
 def _run(*arguments: str) -> str:
@@ -115,3 +117,28 @@ def test_the_key_of_a_witness_is_made_before_the_first_start(tmp_path: Path) -> 
     assert key.to_text() == again["witness"] == (tmp_path / "state" / "witness.pub").read_text()
     assert key.name.startswith("shuffler/")
     assert key.identity.raw.hex() != json.loads(_run(*command, "--json"))["identity"]
+
+
+def test_an_operator_confirms_a_services_clock(tmp_path: Path) -> None:
+    """The command prints the time that it confirms; another folder than a service's is refused."""
+    state = StateDirectory.open(tmp_path / "state")
+    ConfirmedClock(state, Machine())
+    printed = _run("keys", "confirm-clock", str(state.path))
+
+    assert printed.startswith("Confirmed: 20")
+    assert json.loads((state.path / "clock.json").read_text())["wall"] == pytest.approx(
+        time.time(), abs=60
+    )
+    with pytest.raises(SettingsError, match="it is not a service's state directory"):
+        _run("keys", "confirm-clock", str(tmp_path))
+
+
+def test_a_person_confirms_a_restore_while_the_device_is_stopped(tmp_path: Path) -> None:
+    """A running one has compared its files already."""
+    state = StateDirectory.open(tmp_path / "state")
+    with state.held(), pytest.raises(SettingsError, match="in use by another process"):
+        _run("keys", "confirm-restore", str(state.path))
+
+    assert not list(state.path.glob("restore-*"))
+    assert "Start the user agent." in _run("keys", "confirm-restore", str(state.path))
+    assert ["restore-confirmed"] == [path.name for path in state.path.glob("restore-*")]

@@ -1,6 +1,7 @@
 """`shuffledp series` without services: the forecast, and wrong options."""
 
 import json
+import math
 from pathlib import Path
 from typing import Final
 
@@ -47,3 +48,32 @@ def test_a_forecast_needs_no_service(tmp_path: Path) -> None:
     assert [2.0, 4.0, 6.0] == [row["device_local_epsilon"] for row in found["rounds"]]
     assert "a device's total_local_epsilon_cap of 20 lasts 10 days" in printed.stdout
     assert "Claimed guarantees: epsilon" in printed.stdout
+
+
+def test_a_forecast_asks_the_analyzer_of_the_profile(tmp_path: Path) -> None:
+    """The token file is then read; an empty address asks nobody."""
+    path = str(template(tmp_path, first=int(SystemClock().now()), rounds=3))
+    profile = tmp_path / "shuffledp.toml"
+    profile.write_text('analyzer = "127.0.0.1:1"\nanalyzer_token_file = "absent"\n', "utf-8")
+    arguments = ("--profile", str(profile), "series", "forecast", path)
+
+    with pytest.raises(SettingsError, match="absent cannot be read"):
+        CliRunner().invoke(app, arguments, catch_exceptions=False)
+    assert 0 == CliRunner().invoke(app, (*arguments, "--analyzer", "")).exit_code
+
+
+def test_a_forecast_of_a_lasting_question_ends_at_its_permanent_epsilon(tmp_path: Path) -> None:
+    """For the population and for a device; it says that this assumes that texts stay the same."""
+    fields = {"buckets": None, "dummies_per_user": None, "local_epsilon": None}
+    texts = '{question = "state", bits = 32, cohorts = 8}'
+    own = {"protocol": '"rappor"', "domain_size": None, "texts": texts, "budget_epsilon": 9.0}
+    path = str(template(tmp_path, first=int(SystemClock().now()), **fields, **own))
+    found = json.loads(CliRunner().invoke(app, ["series", "forecast", path, "--json"]).stdout)
+    printed = CliRunner().invoke(app, ["series", "forecast", path]).stdout
+    most = 2 * math.log(3)  # one hash and f = 1/2
+
+    last = found["rounds"][-1]
+    for figure in ("composed_epsilon", "device_local_epsilon", "device_central_epsilon"):
+        assert most == pytest.approx(last[figure])
+    assert "if each person's text stays the same" in found["basis"]
+    assert found["basis"] in printed

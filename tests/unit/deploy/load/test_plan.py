@@ -1,6 +1,7 @@
 """Options of a load run: rates, ramps, arrivals, behaviours, and options that are refused."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,8 +13,17 @@ from deploy.cli import app
 from deploy.load.behaviour import MISBEHAVING, Behaviour, assign, shares_from
 from deploy.load.plan import LoadPlan, Ramp, arrivals, ramp_from
 from deploy.load.tally import Tally
+from deploy.load.target import load_draft
+from deploy.tasks.drafts import read
 
 _DIGEST = "5b" * 32
+_DRAFT = """domain_size = 3
+local_epsilon = 4.0
+delta = 1e-6
+n_min = 1900
+target_size = 2500
+deadline = 2030-01-31T12:00:00Z
+"""
 _SERVICES = ["--shuffler", "127.0.0.1:1"]
 _MINE = "--i-run-these-services"
 
@@ -145,3 +155,21 @@ def test_consent_is_a_word_or_a_token_and_preparing_needs_none(given: list[str])
     asked = ["load", *_SERVICES, _DIGEST, "--authority", "nowhere/a.pem", *given]
     with pytest.raises(SettingsError, match="cannot be read"):
         CliRunner().invoke(app, asked, catch_exceptions=False)
+
+
+@pytest.mark.parametrize(
+    ("users", "sentence"),
+    [(1900, None), (1999, None), (1899, "1,899 users would"), (2501, "allow 1,900 to 2,500: use")],
+)
+def test_a_draft_is_published_as_it_is_or_refused(
+    tmp_path: Path, users: int, sentence: str | None
+) -> None:
+    """Its n_min, target size and deadline stay; other numbers of users are an error."""
+    file = tmp_path / "draft.toml"
+    file.write_text(_DRAFT, encoding="utf-8")
+    if sentence is not None:
+        with pytest.raises(PlanError, match=sentence):
+            load_draft(file, LoadPlan(n_users=users), bytes(32))
+        return
+
+    assert read(file, bytes(32)) == load_draft(file, LoadPlan(n_users=users), bytes(32))

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,13 @@ from common.crypto.hpke import envelope_context, report_context
 from common.errors import SettingsError, TaskError
 from common.mechanisms.registry import mechanism_of
 from common.messages.submission import unpack
+from common.task.domain_spec import EdgesSpec
 from deploy.datasets.sources import dataset
 from deploy.load.behaviour import ENVELOPES, FLOOD, Behaviour
 from deploy.load.plan import LoadPlan
 from deploy.load.users import SealedUsers, draw_values, seal
+from tests.support.kind_tasks import kind_task
+from tests.support.protocol_tasks import protocol_task
 from tests.support.tasks import PublishedTask, published
 
 _ALL = {kind: 1 / 7 for kind in Behaviour if kind}
@@ -115,10 +119,52 @@ def test_arrays_that_do_not_fit_the_task_are_refused(
 def test_every_counted_user_is_another_person_of_the_data_set() -> None:
     """All people of a synthetic distribution are drawn once; other users have no person."""
     kinds = np.array([Behaviour.HONEST, Behaviour.MALFORMED, Behaviour.CONFLICT] * 50, np.uint8)
-    values = draw_values("zipf:9", kinds, 9, np.random.default_rng(1))
+    task = published(domain_size=9, buckets=3).task
+    values, items = draw_values("zipf:9", kinds, task, np.random.default_rng(1))
 
     expected = dataset("zipf:9", 100).counts.tolist()
-    assert expected == np.bincount(values[kinds != Behaviour.MALFORMED], minlength=9).tolist()
-    assert 0 == values[kinds == Behaviour.MALFORMED].sum()
-    with pytest.raises(TaskError, match=r"915 items and the task has 30: .* zipf:30"):
-        draw_values("ipums1940_city", kinds, 30, np.random.default_rng(1))
+    assert expected == np.bincount(items[kinds != Behaviour.MALFORMED], minlength=9).tolist()
+    assert 0 == items[kinds == Behaviour.MALFORMED].sum()
+    assert values == items.tolist()
+    with pytest.raises(TaskError, match=r"915 items and the task has 9: .* zipf:9"):
+        draw_values("ipums1940_city", kinds, task, np.random.default_rng(1))
+
+
+@pytest.mark.parametrize(
+    ("cells", "task", "expected"),
+    [
+        (["b", "a", " b "], {"domain_size": 2, "labels": ("b", "a")}, [0, 0, 1]),
+        (["30", "10", "#1"], {"domain_size": 3, "labels": ("10", "20", "30")}, [0, 1, 2]),
+        (["9", "10", "9"], {"domain_size": 2}, [0, 0, 1]),
+        (["0.5", "39", "5"], {"edges": EdgesSpec(low=0.0, high=40.0, buckets=4)}, [0, 0, 3]),
+        (["10", "2"], {"domain_size": 3, "labels": ("10", "20", "30")}, "row 2 of mine.csv: a "),
+        (["5", "41"], {"edges": EdgesSpec(low=0.0, high=40.0, buckets=4)}, "row 2 of mine.csv: a "),
+    ],
+)
+def test_a_files_values_are_the_tasks_items(
+    tmp_path: Path, cells: list[str], task: dict[str, Any], expected: list[int] | str
+) -> None:
+    """By label, or by bucket, as devices read them; by place where items have no names."""
+    path = tmp_path / "mine.csv"
+    path.write_text("\n".join(["value", *cells]), encoding="utf-8")
+    fields = {"domain_size": 1, "labels": (), "breakdown": None, **task}
+    drawn = partial(draw_values, str(path), np.zeros(len(cells), np.uint8))
+    if isinstance(expected, str):
+        with pytest.raises(TaskError, match=expected):
+            drawn(protocol_task("sh", **fields), np.random.default_rng(1))
+        return
+
+    assert expected == sorted(drawn(protocol_task("sh", **fields), np.random.default_rng(1))[1])
+
+
+def test_a_files_values_of_other_kinds_are_sent(tmp_path: Path) -> None:
+    """Each person's number is another row; a row that devices refuse is named."""
+    path = tmp_path / "mine.csv"
+    path.write_text("value\n7\n7.5\n\n7\n", encoding="utf-8")
+    task, kinds = kind_task("piecewise"), np.zeros(3, np.uint8)
+    values, _ = draw_values(str(path), kinds, task, np.random.default_rng(1))
+
+    assert ["7", "7", "7.5"] == sorted(map(str, values))
+    path.write_text("value\n7\n24.5\n25\n24.5\n", encoding="utf-8")
+    with pytest.raises(TaskError, match=r"row 2 .* between 0 and 24 .* break a rule: 3"):
+        draw_values(str(path), kinds, task, np.random.default_rng(1))

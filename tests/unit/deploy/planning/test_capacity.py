@@ -39,7 +39,7 @@ def test_more_reports_need_no_less(need: str) -> None:
 
 def test_core_hours_add_up() -> None:
     """All roles together have the costs of all submissions and reports, and nothing else."""
-    per_submission = cost("device") + cost("device row")
+    per_submission = cost("device") + cost("device row") + cost("token")
     stages = ("shuffle", "prove", "send", "receive", "count")
     openings = 5e8 * per_submission + 1e9 * sum(map(cost, stages))
 
@@ -47,12 +47,27 @@ def test_core_hours_add_up() -> None:
 
 
 def test_peoples_own_connections_dominate() -> None:
-    """They are about nine tenths of the processor time; relays avoid nearly all of it."""
-    front_ends = _role(_USUAL, "shuffler", "front-ends")
+    """They and tokens are 97% of the processor time; relays avoid the former."""
+    parts = (("shuffler", "front-ends"), ("issuer", "tokens"))
     relayed = replace(_USUAL, bulk_share=1.0)
+    shares = [
+        sum(_role(workload, *part).core_hours for part in parts) / _total(workload, "core_hours")
+        for workload in (_USUAL, relayed)
+    ]
 
-    assert 0.85 < front_ends.core_hours / _total(_USUAL, "core_hours") < 0.97
-    assert _total(relayed, "core_hours") < 0.15 * _total(_USUAL, "core_hours")
+    assert 0.97 == pytest.approx(shares[0], abs=0.01)
+    assert _role(relayed, *parts[0]).core_hours < 0.05 * _role(_USUAL, *parts[0]).core_hours
+    assert _role(relayed, *parts[1]) == _role(_USUAL, *parts[1])
+
+
+def test_the_issuer_serves_every_submission() -> None:
+    """A token each: twice the reports per user are half the tokens."""
+    tokens = _role(_USUAL, "issuer", "tokens")
+    halved = _role(replace(_USUAL, reports_per_user=4), "issuer", "tokens")
+
+    assert 5e8 * cost("token") * 65e-6 / 3600 == pytest.approx(tokens.core_hours)
+    assert tokens.core_hours / 2 == pytest.approx(halved.core_hours)
+    assert tokens.disk / 2 == pytest.approx(halved.disk)
 
 
 @pytest.mark.parametrize("hours", [1.5, 2, 3, 6, 24])
@@ -129,10 +144,10 @@ def test_the_command_prints_json_or_a_table() -> None:
     table = CliRunner().invoke(app, [*command, "--opening-microseconds", "65"])
 
     assert [0, 0] == [printed.exit_code, table.exit_code]
-    assert ["front-ends", "PostgreSQL", *2 * ["coordinator", "workers", "blocks"]] == [
+    assert ["front-ends", "PostgreSQL", "tokens", *2 * ["coordinator", "workers", "blocks"]] == [
         demand["role"] for demand in demands
     ]
-    assert "of them for the front-ends" in table.stdout
+    assert "of them for the front-ends and" in table.stdout
 
 
 def test_the_command_refuses_words_for_numbers() -> None:

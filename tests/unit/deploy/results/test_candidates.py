@@ -16,8 +16,10 @@ def _read(tmp_path: Path, raw: bytes) -> tuple[str, ...]:
     [
         (b"Ohio\nUtah\n", ("Ohio", "Utah")),
         (b"Ohio\nUtah", ("Ohio", "Utah")),
-        (b"\n\nOhio\n\nUtah\n\n", ("Ohio", "Utah")),
-        (b"Ohio\r\n\r\nUtah\r\n", ("Ohio", "Utah")),
+        (b"Ohio\n\nUtah\n", ("Ohio", "", "Utah")),
+        (b"Ohio\n\n", ("Ohio", "")),
+        (b"Ohio\r\n\r\nUtah\r\n", ("Ohio", "", "Utah")),
+        (b"Ohio\n  \n", ("Ohio", "  ")),
         (b" Ohio \nOhio\n", (" Ohio ", "Ohio")),
         ("Köln\n東京\n".encode(), ("Köln", "東京")),
         ("Ko\u0308ln\n".encode(), ("Köln",)),
@@ -26,7 +28,7 @@ def _read(tmp_path: Path, raw: bytes) -> tuple[str, ...]:
     ],
 )
 def test_a_candidate_is_a_line(tmp_path: Path, raw: bytes, texts: tuple[str, ...]) -> None:
-    """Empty lines and a byte order mark are ignored; blanks count; texts are normalized."""
+    """A blank one is the empty text; a byte order mark is none; texts are normalized."""
     assert texts == _read(tmp_path, raw)
 
 
@@ -34,7 +36,8 @@ def test_a_candidate_is_a_line(tmp_path: Path, raw: bytes, texts: tuple[str, ...
     ("raw", "rule"),
     [
         (b"", "has 0 candidates"),
-        (b"\n\r\n\n", "has 0 candidates"),
+        (b"\n\r\n\n", "repeats 2 candidates"),
+        (b"Ohio\n\n\n", "repeats 1 candidates"),
         (b"Ohio\nUtah\nOhio\nOhio\n", "repeats 2 candidates"),
         (b"Ohio\r\nOhio\n", "repeats 1 candidates"),
         ("Köln\nKo\u0308ln\n".encode(), "repeats 1 candidates"),

@@ -1,6 +1,7 @@
 """Quantiles, ranges and shares within groups of a released histogram."""
 
 import dataclasses
+import itertools
 import json
 import math
 from functools import partial
@@ -16,7 +17,13 @@ from common.task.domain_spec import BreakdownSpec, EdgesSpec
 from common.task.task import Task
 from deploy.pages.result_page import result_page
 from deploy.results.distribution import Distribution, root
-from deploy.results.distribution_view import DEFAULT_QUANTILES, Questions, item_names, value_names
+from deploy.results.distribution_view import (
+    DEFAULT_QUANTILES,
+    Questions,
+    asked_ranges,
+    item_names,
+    value_names,
+)
 from deploy.results.estimate_table import print_table
 from deploy.results.export import as_json
 from deploy.results.result_view import ResultView, result_view
@@ -199,14 +206,45 @@ def test_intervals_are_as_wide_as_the_noise_of_clusters_needs() -> None:
 
 
 def test_printed_edges_are_those_given() -> None:
-    """Others are rounded by less than a hundredth of a bucket."""
+    """Those of equal ratio have few digits, and count from the printed number on."""
     given = EdgesSpec(spacing="given", given=(0.0, 12570.0, 50270.5, 125140.0))
     computed = EdgesSpec(low=12345.0, high=12346.0, buckets=3)
     wide = EdgesSpec(spacing="logarithmic", low=100.0, high=1e7, buckets=64)
 
     assert ["119.7 to 143.3", "8,350,000 to 10,000,000"] == value_names(_task(edges=wide))[1::62]
+    assert [0, 1] == [wide.bucket_of(number) for number in (math.nextafter(119.7, 0), 119.7)]
     assert ["12,570 to 50,270.5", "50,270.5 to 125,140"] == value_names(_task(edges=given))[1:]
-    assert "12,345.33 to 12,345.67" == value_names(_task(edges=computed))[1]
+    assert "12,345.3333333 to 12,345.6666667" == value_names(_task(edges=computed))[1]
+
+
+@pytest.mark.parametrize("outside", ["refuse", "clip"])
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"low": 0.0, "high": 10_000.0, "buckets": 16},
+        {"low": 0.0, "high": 1.0, "buckets": 3},
+        {"low": 0.1, "high": 0.3, "buckets": 512},
+        {"low": -1e9, "high": -1e9 + 1000.0, "buckets": 300},
+        {"spacing": "logarithmic", "low": 1.0, "high": 1e5, "buckets": 512},
+        {"spacing": "logarithmic", "low": 1e-30, "high": 1e11, "buckets": 7},
+        {"spacing": "given", "given": (0.1, 0.1 + 2**-40, 1 / 3, 123_456.789)},
+    ],
+)
+def test_a_label_is_the_edge_and_a_range_that_may_be_asked(
+    fields: dict[str, Any], outside: Any
+) -> None:
+    """The numbers of a label are floats of the edges; it names a range, also typed with a colon."""
+    spec = EdgesSpec(**fields, outside=outside)
+    many = {"n_min": 1_000_000, "target_size": 1_000_000}
+    task = _task(edges=spec, domain_size=spec.size, **many)
+    names, edges = value_names(task), spec.edges.tolist()
+    printed = [float(name.partition(" to ")[0].replace(",", "")) for name in names[1:-1]]
+    typed = [name.replace(" to ", ":") for name in names[1:-1]]
+
+    assert edges[1:-2] == printed
+    assert [*itertools.pairwise(edges)] == [*asked_ranges(task, names)]
+    assert [*itertools.pairwise(edges)][1:-1] == [*asked_ranges(task, typed)]
+    Questions(batch=_exact(_task()), task=task, ranges=asked_ranges(task, names))
 
 
 def test_a_group_without_users_has_no_shares() -> None:

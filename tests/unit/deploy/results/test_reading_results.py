@@ -36,7 +36,7 @@ def _analyzer(signed: SignedTask, result: Result) -> grpc.GenericRpcHandler:
     answers = {
         "GetResult": [result_to_bytes(result)],
         "DescribeTask": [description_to_wire(signed, summary).SerializeToString()],
-        "ListTasks": [summaries_to_wire(each).SerializeToString() for each in ([summary], [])],
+        "ListTasks": [summaries_to_wire(each, 1).SerializeToString() for each in ([summary], [])],
     }
 
     def method(name: str) -> Any:

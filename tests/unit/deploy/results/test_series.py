@@ -1,21 +1,29 @@
 """Smoothing over rounds, against dense linear algebra; and what is shown of a series."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from pyarrow import parquet
 
+from analyzer.budgets import PopulationBudget
 from common.errors import TaskError, WireError
 from common.messages.result import Figures
 from common.protocols import Kind
 from deploy.pages.series_page import series_page
 from deploy.results.estimate_table import NOISE_ALONE, EstimateTable
+from deploy.results.export import write_csv, write_parquet
 from deploy.results.series import SeriesResults, smooth
+from deploy.tasks.population_budgets import PopulationBudgets
+from deploy.tasks.schedule import read_series
+from deploy.terminal.json_output import dumps
 from tests.support.kind_results import kind_collected
 from tests.support.ledger_entries import first_entry
 from tests.support.printing import printed
-from tests.support.series import MISSED, month
+from tests.support.series import MISSED, month, template
 
 
 def _noisy() -> tuple[Figures, Figures, Figures]:
@@ -136,6 +144,83 @@ def test_a_value_that_noise_hides_moves_as_much_as_the_noise(tmp_path: Path) -> 
 
     assert level[0] - level[-1] > 0.001
     assert [2.0 + last / 100] * 20 == [table.half_width for table in results.tables]
+
+
+def test_the_budget_of_a_series_is_the_populations(tmp_path: Path) -> None:
+    """Page, terminal and JSON have the ledger's figure, whatever other tasks spent, and why."""
+    series, results = month(tmp_path)
+    budgets = (PopulationBudget(epsilon=5.0, delta=1e-5, spent_epsilon=0.2993),)
+    spent = PopulationBudgets(population="daily", releases=40, budgets=budgets, basis="Answers: 3.")
+    found = replace(results, budgets=spent)
+    page = series_page(series, found, version="1")
+
+    assert "ε of all releases to daily so far" in page
+    for text in (page, printed(found.show), dumps(found.as_json())):
+        assert "0.2993" in text
+        assert "Answers: 3." in text
+    assert 0.2993 == found.as_json()["population_budgets"]["budgets"][0]["spent_epsilon"]
+    unknown = replace(results, budgets=replace(spent, budgets=(), unknown="a task is unreadable"))
+    assert "not known: a task is unreadable" in series_page(series, unknown, version="1")
+
+
+def test_all_charts_have_one_scale_and_a_line_at_zero(tmp_path: Path) -> None:
+    """A share of a tenth of another's is drawn at a tenth of its height above the line."""
+    series, results = month(tmp_path)
+    page = series_page(series, results, version="1")
+    [zero] = set(re.findall(r'class="axis" x1="64" x2="468" y1="([0-9.]+)"', page))
+    ends = set(re.findall(r'y="16" text-anchor="end">([^<]+)<', page))
+    dots = [float(y) for y in re.findall(r'class="dot" cx="64.0" cy="([0-9.]+)"', page)]
+    shares = [table.values[0] for table in results.tables]
+
+    assert 1 == len(ends)
+    heights = float(zero) - np.array(dots)
+    assert heights / heights[0] == pytest.approx(np.array(shares) / shares[0], abs=0.01)
+    assert page.count(">0</text>") == len(shares)
+
+
+@pytest.mark.parametrize(
+    ("changes", "title"),
+    [
+        ({}, "One of 20 items: rounds of daily"),
+        ({"labels": [f"v{number}" for number in range(20)]}, "v0, v1, v2, v3, …: rounds of daily"),
+        (
+            {"domain_size": None, "edges": '{low = 0.0, high = 20.0, buckets = 20, unit = "km"}'},
+            "Numbers from 0 to 20 km: rounds of daily",
+        ),
+        (
+            {
+                "protocol": '"rappor"',
+                "domain_size": None,
+                "buckets": None,
+                "dummies_per_user": None,
+                "local_epsilon": None,
+                "texts": '{question = "State"}',
+            },
+            "State: rounds of daily",
+        ),
+    ],
+)
+def test_the_title_of_a_series_says_what_is_asked(
+    tmp_path: Path, changes: dict[str, Any], title: str
+) -> None:
+    """Labels, edges, a question, or the kind of value."""
+    series = read_series(template(tmp_path, **changes))
+    _, results = month(tmp_path)
+
+    assert f"<title>{title}" in series_page(series, results, version="1").replace("\n", "")
+
+
+def test_a_series_is_written_as_csv_and_parquet(tmp_path: Path) -> None:
+    """A row for each value and round, with the round's deadline."""
+    series, results = month(tmp_path, first_name="=1+1")
+    write_csv(tmp_path / "daily.csv", results.columns())
+    write_parquet(tmp_path / "daily.parquet", None, results.columns())
+    read = parquet.read_table(tmp_path / "daily.parquet")
+
+    first, *rows = (tmp_path / "daily.csv").read_text("utf-8").splitlines()
+    assert first.startswith("label,round,deadline,share,standard_error,")
+    assert [4 * 23] * 2 == [len(rows), read.num_rows]
+    assert rows[0].startswith(f'"\'=1+1",1,{series.deadline(1)},')
 
 
 def test_a_series_without_results_is_shown(tmp_path: Path) -> None:

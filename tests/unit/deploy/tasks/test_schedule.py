@@ -1,14 +1,26 @@
 """Templates of series, and the states of their rounds."""
 
+from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
+from analyzer.task_builder import complete
+from common.crypto.signing import SignedTask
 from common.errors import TaskError
-from common.messages.batch import TaskState
-from deploy.tasks.schedule import read_series
+from common.messages.batch import BatchState, BatchStatus, TaskState, TaskSummary
+from common.task.domain_spec import BreakdownSpec, EdgesSpec
+from common.task.draft import TaskDraft
+from common.task.task import Task
+from common.task_digest import TaskDigest
+from deploy.commands.rounds import tasks_of, with_expired
+from deploy.tasks.schedule import check_same_time, read_series
+from tests.support.keys import SHUFFLER
 from tests.support.series import summary, template
+from tests.support.tasks import draft as small_draft
+from tests.support.tokens import TOKENS
 
 
 @pytest.mark.parametrize(
@@ -45,12 +57,11 @@ def test_a_draft_without_a_schedule_is_no_series(tmp_path: Path) -> None:
 
 
 def test_rounds_meet_end_to_end_and_are_found_by_their_deadlines(tmp_path: Path) -> None:
-    """A task of another population or time is none; of two tasks the released one counts."""
+    """A task of another time is none; of two tasks the released one counts."""
     series = read_series(template(tmp_path, rounds=4))
     tasks = [
         summary(series, 1, TaskState.RELEASED),
         summary(series, 1, TaskState.OVERDUE),
-        summary(series, 2, TaskState.OPEN, population="other"),
         summary(series, 3, TaskState.OPEN, deadline=series.deadline(3) + 1),
     ]
 
@@ -61,7 +72,117 @@ def test_rounds_meet_end_to_end_and_are_found_by_their_deadlines(tmp_path: Path)
     assert [1_700_086_400, 1_700_172_800] == [series.draft_of(n).deadline for n in (1, 2)]
     rounds = series.rounds(tasks, series.deadline(2))
     assert ["released", "missed", "due", "planned"] == [each.state for each in rounds]
-    with pytest.raises(TaskError, match="has the deadline of round 2 but the protocol murs"):
-        series.rounds([summary(series, 2, TaskState.OPEN, protocol="murs")], 0.0)
-    with pytest.raises(TaskError, match="but the protocol od-hp over 7 items; give one"):
-        series.rounds([summary(series, 2, TaskState.OPEN, domain_size=7)], 0.0)
+
+
+@pytest.mark.parametrize("seconds", [-35 * 60, -61, 61, 35 * 60])
+def test_a_publisher_and_an_analyzer_with_different_clocks_publish_no_round(seconds: int) -> None:
+    """The message has both times."""
+    times = r"says 2026-\d\d-\d\d .* UTC, the analyzer's 2026-11-28 12:00:00 UTC; .* 60 seconds"
+    with pytest.raises(TaskError, match=times):
+        check_same_time(1_795_867_200.0 + seconds, 1_795_867_200)
+
+
+@pytest.mark.parametrize("seconds", [-60, 0, 60])
+def test_clocks_that_agree_to_a_minute_are_the_same(seconds: int) -> None:
+    """A publisher's timer may run a little early or late."""
+    check_same_time(1_795_867_200.0 + seconds, 1_795_867_200)
+
+
+@dataclass(frozen=True)
+class _Published:
+    """An analyzer that has published each draft."""
+
+    drafts: tuple[TaskDraft, ...]
+
+    async def tasks(self) -> list[TaskSummary]:
+        return [self._of(draft)[1] for draft in self.drafts]
+
+    async def describe(self, digest: TaskDigest) -> tuple[SignedTask, TaskSummary]:
+        [found] = [
+            self._of(each) for each in self.drafts if self._of(each)[1].task_digest == digest
+        ]
+        return found
+
+    def _of(self, draft: TaskDraft) -> tuple[SignedTask, TaskSummary]:
+        signed = SHUFFLER.sign(_task(draft).to_bytes())
+        listed = {
+            **{name: getattr(_task(draft), name) for name in _LISTED},
+            "task_digest": signed.digest(),
+            "state": TaskState.OPEN,
+            "n_users": 0,
+        }
+        return signed, TaskSummary(**listed, failure="")
+
+
+@cache
+def _task(draft: TaskDraft) -> Task:
+    return complete(replace(draft, shuffler_key=_KEY), analyzer_key=_KEY[:32], nonce=b"n" * 32)
+
+
+_LISTED: Final = (
+    *("protocol", "domain_size", "population"),
+    *("n_min", "target_size", "deadline"),
+)
+_KEY: Final = small_draft().shuffler_key
+_LABELS: Final = tuple(map(str, range(20)))
+
+
+@pytest.mark.parametrize(
+    ("changes", "found"),
+    [
+        ({}, True),
+        ({"tokens": TOKENS}, True),
+        ({"labels": _LABELS}, False),
+        ({"local_epsilon": 1.5}, False),
+        ({"dummies_per_user": 3}, False),
+        ({"buckets": 11}, False),
+        ({"budget_epsilon": 5.0}, False),
+        ({"budget_delta": 2e-5}, False),
+        ({"n_min": 999}, False),
+        ({"delta": 2e-6}, False),
+        ({"assumed_honest_fraction": 0.9}, False),
+        ({"protocol": "murs", "buckets": 0, "dummies_per_user": 0}, False),
+        ({"population": "weekly"}, False),
+        ({"deadline": 1_700_086_401}, False),
+        ({"edges": EdgesSpec(low=0.0, high=20.0, buckets=20)}, False),
+        ({"breakdown": BreakdownSpec(attribute="sex", groups=("a", "b"))}, False),
+    ],
+)
+async def test_a_round_equals_its_template_in_all_that_this_fixes(
+    tmp_path: Path, changes: dict[str, Any], *, found: bool
+) -> None:
+    """Another task of the population and deadline is none, however little it differs."""
+    series = read_series(template(tmp_path))
+    analyzer: Any = _Published((replace(series.draft, **changes),))
+
+    assert found == bool(await tasks_of(series, analyzer))
+
+
+@pytest.mark.parametrize(
+    ("batch", "state"),
+    [
+        (None, "expired"),
+        (BatchState.EXPIRED, "expired"),
+        (BatchState.COLLECTING, "overdue"),
+        (BatchState.CLOSED, "overdue"),
+        (BatchState.QUARANTINED, "overdue"),
+    ],
+)
+async def test_an_overdue_round_ends_once_its_batch_has_expired(
+    tmp_path: Path, batch: BatchState | None, state: str
+) -> None:
+    """Others may still be delivered; the shuffler is asked about overdue rounds alone."""
+    series = read_series(template(tmp_path, rounds=3))
+    tasks = [summary(series, 1, TaskState.OVERDUE), summary(series, 2, TaskState.RELEASED)]
+    asked = []
+
+    class Shuffler:
+        async def status_or_none(self, digest: TaskDigest) -> BatchStatus | None:
+            asked.append(digest)
+            known: Any = {"n_users": 0, "n_min": 1000, "shuffle_seconds": 0.0}
+            return None if batch is None else BatchStatus(state=batch, **known)
+
+    shuffler: Any = Shuffler()
+    rounds = await with_expired(series.rounds(tasks, series.deadline(3) - 1), shuffler)
+    assert [state, "released", "due"] == [each.state for each in rounds]
+    assert [tasks[0].task_digest] == asked

@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from deploy.terminal.durations import format_duration, format_range, format_time
+from deploy.terminal.durations import format_duration, format_range, format_time, format_times
 
 
 @pytest.mark.parametrize(
@@ -42,3 +42,20 @@ def test_a_moment_beyond_the_calendar_is_written() -> None:
     """A task may have a deadline in the year 36812."""
     assert "1 January 2030, 00:00 UTC" == format_time(1_893_456_000)
     assert "1,099,511,627,776 seconds after 1970" == format_time(2**40)
+
+
+@pytest.mark.parametrize(
+    ("moments", "clocks"),
+    [
+        ([0, 60], ["00:00 UTC", "00:01 UTC"]),
+        ([0, 0], ["00:00 UTC", "00:00 UTC"]),
+        ([10, 70], ["00:00 UTC", "00:01 UTC"]),
+        ([10, 40, 70], ["00:00:10 UTC", "00:00:40 UTC", "00:01:10 UTC"]),
+        ([], []),
+    ],
+)
+def test_times_have_seconds_where_these_tell_them_apart(
+    moments: list[int], clocks: list[str]
+) -> None:
+    """All of a list have them, or none."""
+    assert [f"1 January 1970, {clock}" for clock in clocks] == format_times(moments)

@@ -83,7 +83,7 @@ def test_a_tally_is_the_valid_reports() -> None:
 @pytest.mark.parametrize("value", [3, -1])
 def test_an_element_outside_the_field_is_refused(value: int) -> None:
     """The message does not repeat it."""
-    with pytest.raises(ValueRangeError, match="must be below 3"):
+    with pytest.raises(ValueRangeError, match="a value must lie between 0 and 2"):
         _SMALL.randomize(np.full((1, 3), value), np.random.default_rng(1))
 
 

@@ -1,0 +1,65 @@
+"""What the package's wheel and source archive hold."""
+
+import shutil
+import subprocess
+import tarfile
+import zipfile
+from pathlib import Path
+from typing import Final
+
+import pytest
+from hatchling.builders.sdist import SdistBuilder
+from hatchling.builders.wheel import WheelBuilder
+
+_ROOT: Final = Path(__file__).parents[2]
+_FOLDERS: Final = (
+    *("protos", "common", "user_agent", "shuffler", "analyzer", "issuer", "witness", "deploy"),
+)
+_LEFT: Final = (
+    "deploy/docker/wheels/numpy-2.4.0-cp311-cp311-manylinux.whl",
+    "deploy/docker/wheels/notes.txt",
+    "deploy/docker/debs/postgresql/postgresql_15.deb",
+    "deploy/secrets/analyzer/state.key",
+    "deploy/.env",
+    "deploy/kubernetes/example/small/secrets/tls.pem",
+    "deploy/old.deb",
+    "analyzer/__pycache__/server.cpython-311.pyc",
+    "issuer/authority.key",
+)
+"""Files that container work and runs leave in the folders of the package."""
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """Return a copy of the tracked files without .gitignore, with leftovers."""
+    listed = ["git", "ls-files", "--", *_FOLDERS, "pyproject.toml", "README.md"]
+    names = subprocess.run(listed, cwd=_ROOT, capture_output=True, text=True, check=True).stdout
+    for name in (*names.splitlines(), *_LEFT):
+        target = tmp_path / "checkout" / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if name in _LEFT:
+            target.write_bytes(bytes(2**20))
+        elif (_ROOT / name).is_file():
+            shutil.copy(_ROOT / name, target)
+    return tmp_path / "checkout"
+
+
+def test_the_package_holds_its_sources_alone(checkout: Path, tmp_path: Path) -> None:
+    """A few megabytes: no download, secret or compiled file of an earlier run is in it."""
+    [wheel] = WheelBuilder(str(checkout)).build(directory=str(tmp_path), versions=["standard"])
+    [archive] = SdistBuilder(str(checkout)).build(directory=str(tmp_path), versions=["standard"])
+    with zipfile.ZipFile(wheel) as opened:
+        names = {name for name in opened.namelist() if ".dist-info/" not in name}
+    with tarfile.open(archive) as sources:
+        packed = {"/".join(name.split("/")[1:]) for name in sources.getnames()}
+    tracked = {
+        str(path.relative_to(checkout))
+        for folder in _FOLDERS
+        for path in (checkout / folder).rglob("*")
+        if path.is_file() and path.name != ".gitignore"
+    }
+
+    assert tracked - {*_LEFT} == names
+    assert not packed & {*_LEFT}
+    assert tracked - {*_LEFT} <= packed
+    assert Path(wheel).stat().st_size < 5 * 2**20

@@ -1,0 +1,136 @@
+"""A device's check of a task's claim: every protocol, and the dearest tasks, at every size."""
+
+import dataclasses
+import multiprocessing
+import resource
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+import pytest
+
+from common.accounting.guarantees import delta_at_claim
+from common.crypto.hpke import DEFAULT_SUITE, HpkePrivateKey, report_context
+from common.crypto.hpke_pool import open_each, seal_each
+from common.protocols import PROTOCOLS
+from common.task.cluster_spec import ClusterSpec
+from common.task.domain_spec import EdgesSpec
+from common.task.dummy_spec import DummySpec, ShufflerSpec
+from common.task.task import Task
+from common.task_digest import TaskDigest
+from tests.benchmarks.conftest import Best, Line, best_of
+from tests.support.kind_tasks import OF_OTHER_KINDS, kind_task
+from tests.support.protocol_tasks import protocol_task
+
+_MOST_REPORTS: Final = 1.5 / 45e-6
+"""A check may take as long as opening this many reports: 1.5 s where one takes 45 µs."""
+_MOST_MB: Final = 100
+_SIZES: Final = (10**3, 10**4, 10**5, 10**6, 10**7, 10**8, 10**9)
+_EPSILONS: Final = (1e-4, 0.003, 0.01, 0.05, 0.2, 1.0)
+_OPENED: Final = 4000
+_REPORT_BYTES: Final = 12
+
+
+def _clusters(*rooms: tuple[int, int, int], types: tuple[tuple[int, int, int], ...]) -> DummySpec:
+    spec = ClusterSpec(negative_weight=20, trials=1, clusters=types, rooms=rooms)
+    return DummySpec(law="clusters", per_user=0, clusters=spec)
+
+
+def _binomial() -> DummySpec:
+    return DummySpec(law="binomial", per_user=0, trials=1000, extra_weight=2**28, most=1000)
+
+
+_WIDE: Final = _clusters(
+    (60, 2**30, 3 * 2**30), (255, 2**31, 2**31), (500, 2**29, 2**31),
+    types=((40, 2, 30), (1, 0, 9), (0, 1, 9), (200, 11, 5), (255, 245, 1), (90, 255, 1)),
+)  # fmt: skip
+_NARROW: Final = _clusters((2, 2**32, 19 * 2**32 // 20), types=((1, 1, 30), (1, 0, 30), (0, 1, 40)))
+_GEOMETRIC: Final = ShufflerSpec(
+    law="geometric", peak=500, left_weight=1047233814, right_weight=1047233814, most=2000
+)
+
+
+def _hierarchy() -> Task:
+    edges = EdgesSpec(low=0.0, high=1.0, buckets=2**16)
+    return protocol_task("hierarchy", buckets=2, edges=edges, dummies_per_user=900.3, n_min=10**7)
+
+
+_DEAR: Final[dict[str, Callable[[], Task]]] = {
+    "signed, wide clusters": partial(
+        protocol_task, "signed", dummies=_WIDE, n_min=10**7, delta=0.01
+    ),
+    "signed, many clusters": partial(
+        protocol_task, "signed", dummies=_NARROW, n_min=10**5, delta=0.01
+    ),
+    "hybrid, wide noise": partial(protocol_task, "hybrid", shuffler=_GEOMETRIC),
+    "od-hp, binomial": partial(protocol_task, "od-hp", dummies=_binomial()),
+    "hierarchy of 16 levels": _hierarchy,
+}
+"""The dearest valid task of each costly kind."""
+
+
+def _task(name: str) -> Task:
+    if name in _DEAR:
+        return _DEAR[name]()
+    return (kind_task if name in OF_OTHER_KINDS else protocol_task)(name)
+
+
+def _cost(task_bytes: bytes) -> tuple[float, float]:
+    """Return the seconds and megabytes of a check. Run in a new process."""
+    task = Task.from_bytes(task_bytes)
+    before, started = _peak(), time.process_time()
+    delta_at_claim(task)
+    return time.process_time() - started, _peak() - before
+
+
+def _peak() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def _opening() -> float:
+    """Return the seconds that it takes to open a report."""
+    context, key = report_context(TaskDigest(bytes(32))), HpkePrivateKey.generate(DEFAULT_SUITE)
+    plain = bytes(_OPENED * _REPORT_BYTES)
+    sealed = seal_each(key.public_key(), plain, _REPORT_BYTES, context)
+    opening = partial(open_each, key, sealed, len(sealed) // _OPENED, context)
+    return best_of(3, opening, time.process_time) / _OPENED
+
+
+@pytest.mark.parametrize("name", [*PROTOCOLS, *_DEAR])
+@pytest.mark.benchmark(timer=time.process_time)
+def test_a_claims_check(name: str, best: Best, line: Line) -> None:
+    """
+    Each check starts a process, as the first one of a device does.
+
+    The claims of ε are tried around the least that each size allows, where a check is dearest.
+    """
+    base, opening = _task(name), _opening()
+    found: list[tuple[float, float]] = []
+    with multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as pool:
+
+        def check(n_min: int, epsilon: float) -> None:
+            task = dataclasses.replace(
+                base,
+                n_min=n_min,
+                target_size=max(n_min, base.target_size),
+                central_epsilon=min(epsilon, base.local_epsilon)
+                if base.amplified
+                else base.local_epsilon,
+                budget_epsilon=100.0,
+            )
+            found.append(pool.apply(_cost, (task.to_bytes(),)))
+
+        epsilons = _EPSILONS if base.amplified else _EPSILONS[:1]
+        best(1, lambda: [check(n, epsilon) for n in _SIZES for epsilon in epsilons])
+    seconds, megabytes = max(each[0] for each in found), max(each[1] for each in found)
+    line(
+        "checking a claim",
+        task=name,
+        cpu_s=seconds,
+        mb=megabytes,
+        reports_opened_meanwhile=seconds / opening,
+        share_of_the_limit=seconds / opening / _MOST_REPORTS,
+    )
+    assert seconds / opening <= _MOST_REPORTS
+    assert megabytes <= _MOST_MB

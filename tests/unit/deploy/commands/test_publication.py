@@ -1,0 +1,43 @@
+"""What an operator is told of a published task, by `task create` and by `series publish`."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from deploy.commands.publication import Publication
+from tests.support.printing import printed
+from tests.support.tasks import published
+from tests.support.tokens import TOKENS
+
+_AWAY = {"witness/1": "", "witness/2": "the witness does not answer"}
+
+
+@pytest.mark.parametrize(
+    ("cosigned", "warning", "shown"),
+    [
+        ({}, "The log has no witness", "allow_unlogged_tasks"),
+        (_AWAY, "witness/2: the witness does not answer.", "1 of 2 witnesses have cosigned. The"),
+        ({"witness/1": ""}, None, "Logged; 1 of 1 witnesses have cosigned.\n"),
+        (None, None, "Claimed guarantees"),
+    ],
+)
+def test_witnesses_that_have_not_cosigned_are_named(
+    cosigned: Mapping[str, str] | None, warning: str | None, shown: str
+) -> None:
+    """In text and in JSON, where nothing is known of a task published earlier."""
+    found = Publication(published(tokens=TOKENS).signed, cosigned)
+    fields = found.as_json()
+
+    assert (warning is None) == (not fields["warnings"])
+    assert warning is None or fields["warnings"][0].startswith(warning)
+    assert shown in printed(found.show, width=300)
+    expected = None if cosigned is None else {name: not why for name, why in cosigned.items()}
+    assert expected == fields["cosigned"]
+
+
+def test_a_task_without_tokens_is_named_whenever_it_was_published() -> None:
+    """Devices refuse it by default."""
+    found = Publication(published().signed, None)
+
+    assert "the task has no tokens" in found.as_json()["warnings"][0]
+    assert "the task has no tokens" in printed(found.show, width=300)

@@ -1,0 +1,87 @@
+"""Commands that write several files, on a disk that is full after some bytes."""
+
+import resource
+import subprocess
+import sys
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from deploy.clients.key_folder import KeyFolder
+
+_NOW: Final = 2_000_000_000.0
+
+
+def _limited(most: int, *arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run a command whose files may have at most `most` bytes; the system names no file either."""
+    return subprocess.run(
+        [sys.executable, "-c", "from deploy.cli import main; main()", *arguments],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        preexec_fn=partial(resource.setrlimit, resource.RLIMIT_FSIZE, (most, most)),
+        env={"PYTHONPATH": str(Path(__file__).parents[3]), "PYTHONDONTWRITEBYTECODE": "1"},
+    )
+
+
+def _tree(folder: Path) -> dict[str, bytes]:
+    paths = (path for path in folder.rglob("*"))
+    return {
+        str(path.relative_to(folder)): path.read_bytes() if path.is_file() else b"folder"
+        for path in paths
+    }
+
+
+@pytest.mark.parametrize(
+    ("most", "command", "file"),
+    [
+        (0, ("keys", "make", "deep/keys"), "deep/keys/authorities/analyzer.key"),
+        (300, ("keys", "make", "deep/keys"), "deep/keys/authorities/analyzer.pem"),
+        (1200, ("keys", "make", "deep/keys"), "authority.pem"),
+        (0, ("issuer", "people", "names.txt", "--output-dir", "people"), "people/credentials.txt"),
+        (200, ("issuer", "people", "names.txt", "--output-dir", "people"), "credentials.txt"),
+        (0, ("init", ".", "--analyzer", "h:1", "--output", "p.toml"), "p.toml"),
+        (0, ("keys", "identity", "state"), "state"),
+    ],
+)
+def test_a_full_disk_is_named_by_its_file_and_leaves_nothing(
+    tmp_path: Path, most: int, command: Sequence[str], file: str
+) -> None:
+    """One sentence, no traceback; no file or folder that the command made is left."""
+    (tmp_path / "names.txt").write_text("Ada\nBo\nCy\n", encoding="utf-8")
+    before = _tree(tmp_path)
+    done = _limited(most, *command, folder=tmp_path)
+
+    assert 1 == done.returncode, done.stdout
+    assert done.stderr.startswith("shuffledp: ")
+    assert (1, True) == (done.stderr.count("\n"), file in done.stderr)
+    assert "None" not in done.stderr
+    if command[:2] != ("keys", "identity"):
+        assert before == _tree(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("most", "command"),
+    [
+        (300, ("keys", "make", "keys", "--party", "issuer")),
+        (1300, ("keys", "make", "keys", "--party", "issuer")),
+        (0, ("keys", "renew", "keys", "--force")),
+        (700, ("keys", "renew", "keys", "--force")),
+        (50, ("keys", "revoke", "keys", "analyzer")),
+        (200, ("keys", "revoke", "keys", "analyzer")),
+    ],
+)
+def test_a_folder_of_keys_stays_as_it_was_on_a_full_disk(
+    tmp_path: Path, most: int, command: Sequence[str]
+) -> None:
+    """Certificates, lists and files of trust fit together as before."""
+    KeyFolder(tmp_path / "keys").make(["analyzer", "shuffler"], [], _NOW)
+    before = _tree(tmp_path)
+    done = _limited(most, *command, folder=tmp_path)
+
+    assert (1, True) == (done.returncode, "cannot be written" in done.stderr), done.stderr
+    assert before == _tree(tmp_path)
