@@ -155,7 +155,7 @@ def test_clusters_that_cannot_be_useful_are_not_calibrated() -> None:
     target, before = _target(_SMALL, messages_cap=5.0), _bins.cache_info().misses
     least = predicted_noise(target)
     for useful in (-1.0, 0.0, 0.99 * least):
-        with pytest.raises(PlanError, match="its error would be larger|must be at least"):
+        with pytest.raises(PlanError, match=r"its error would be larger|must be at least"):
             cluster_specs(replace(target, useful_noise=useful))
 
     assert before == _bins.cache_info().misses
