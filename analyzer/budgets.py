@@ -27,6 +27,7 @@ from common.accounting.releases import (
 from common.errors import AccountingError, BudgetError, LedgerError
 from common.messages.guarantee import rounded_up, sum_upper
 from common.messages.ledger_entry import LedgerEntry
+from common.messages.waived import NONE_WAIVED, Waived
 from common.task.task import Task
 from common.task_digest import TaskDigest
 
@@ -44,10 +45,10 @@ class BudgetedRelease:
     budget_delta: float
 
     @classmethod
-    def of(cls, task: Task, n_users: int, n_refused: int) -> Self:
+    def of(cls, task: Task, n_users: int, n_refused: int, waived: Waived = NONE_WAIVED) -> Self:
         """Return the release of a batch of `n_users`, with `n_refused` reports not counted."""
         return cls(
-            release=claimed_release(task, n_users, n_refused),
+            release=claimed_release(task, n_users, n_refused, waived),
             local_epsilon=task.local_epsilon,
             budget_epsilon=task.budget_epsilon,
             budget_delta=task.budget_delta,
@@ -93,10 +94,17 @@ class ReleaseBudgets:
 
         Cost: that of `compose`; little if the sum of all local ε is within every budget.
         """
-        releases = await self._with(task, n_users, 0, digest)
+        releases = await self._with(task, digest, n_users, 0, NONE_WAIVED)
         await asyncio.to_thread(_check, releases)
 
-    async def compose(self, task: Task, n_users: int, n_refused: int, digest: TaskDigest) -> float:
+    async def compose(
+        self,
+        task: Task,
+        n_users: int,
+        n_refused: int,
+        digest: TaskDigest,
+        waived: Waived = NONE_WAIVED,
+    ) -> float:
         """
         Compose a release with all earlier ones to its population, and check every budget.
 
@@ -105,6 +113,7 @@ class ReleaseBudgets:
             n_users: Users in its batch.
             n_refused: Reports of the batch that were not counted.
             digest: The task's digest, so that its own ledger entry is not counted twice.
+            waived: The checks that the batch failed.
 
         Returns:
             Upper bound on the central ε of all these releases at the task's budget_delta.
@@ -115,7 +124,7 @@ class ReleaseBudgets:
 
         Cost: up to seconds for a population with many releases, in a thread; cached.
         """
-        releases = await self._with(task, n_users, n_refused, digest)
+        releases = await self._with(task, digest, n_users, n_refused, waived)
         await asyncio.to_thread(_check, releases)
         return await asyncio.to_thread(_compose, releases, task.budget_delta)
 
@@ -134,14 +143,14 @@ class ReleaseBudgets:
         return population, max((budget.share for budget in budgets), default=0.0)
 
     async def _with(
-        self, task: Task, n_users: int, n_refused: int, digest: TaskDigest | None
+        self, task: Task, digest: TaskDigest | None, *batch: *tuple[int, int, Waived]
     ) -> list[BudgetedRelease]:
         """Return all other releases to a task's population, and the proposed one."""
         entries = []
         if task.population:
             entries = await self._store.run(ledger.entries_of, task.population)
         earlier = [await self._released(entry) for entry in entries if entry.task_digest != digest]
-        return [*earlier, await asyncio.to_thread(BudgetedRelease.of, task, n_users, n_refused)]
+        return [*earlier, await asyncio.to_thread(BudgetedRelease.of, task, *batch)]
 
     async def _released(self, entry: LedgerEntry) -> BudgetedRelease:
         release = self._past.get(entry.task_digest)
@@ -150,9 +159,8 @@ class ReleaseBudgets:
             if signed is None:
                 raise LedgerError(f"the task of ledger entry {entry.entry} is missing")
             task = Task.from_bytes(signed.task_bytes)
-            release = await asyncio.to_thread(
-                BudgetedRelease.of, task, entry.n_users, entry.n_refused
-            )
+            batch = (entry.n_users, entry.n_refused, Waived.parse(entry.waived))
+            release = await asyncio.to_thread(BudgetedRelease.of, task, *batch)
             self._past[entry.task_digest] = release
         return release
 

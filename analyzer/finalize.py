@@ -13,6 +13,7 @@ from analyzer.estimation.projection import shrink_to_zero
 from analyzer.sentinels import SentinelMatches
 from common.accounting.guarantees import guarantees, published_claim
 from common.mechanisms.base import Counts, Mechanism, Mixture, Randomizer, Reports, Tally
+from common.mechanisms.count_law import Draws
 from common.mechanisms.discovery.prefix_hashing import PrefixHashing
 from common.mechanisms.discovery.prefix_search import find_codes
 from common.mechanisms.discovery.spelling import spell
@@ -21,7 +22,9 @@ from common.mechanisms.numeric.number import NumberMechanism
 from common.mechanisms.signed import Signed
 from common.messages.batch import BatchManifest
 from common.messages.result import BitTable, Estimate, FoundValues, KeyValues, Means, Owners, Result
+from common.messages.waived import NONE_WAIVED, Waived
 from common.protocols import ITEM_KINDS, Kind
+from common.task.dummy_spec import ShufflerSpec
 from common.task.specs import KeyValueSpec, NumberSpec, OpenSpec, RapporSpec, spec_as
 from common.task.task import Task
 
@@ -54,6 +57,8 @@ def mixture_of(
             keep_probability=shuffler.keep_probability,
             item_mean=mean,
             item_variance=spread,
+            item_law=_item_law(shuffler),
+            total_is_known=False,
         )
     accepted = counted + padding
     n_real = min(n_users * accepted / max(1, accepted + refused), counted / task.own_reports)
@@ -65,7 +70,15 @@ def mixture_of(
         n_real=n_real,
         item_mean=n_dummies / domain_size,
         item_variance=n_real * chance * (1 - chance) * (1 - 1 / domain_size),
+        item_law=Draws.coins(round(n_real), max(0.0, n_dummies) / (n_real * domain_size)),
     )
+
+
+def _item_law(shuffler: ShufflerSpec) -> Draws:
+    if shuffler.law == "binomial":
+        return Draws.coins(shuffler.trials, 1 / 2)
+    steps = np.arange(shuffler.most + 1) - shuffler.peak
+    return Draws(1, steps, shuffler.probabilities())
 
 
 def mixture_of_result(task: Task, result: Result) -> Mixture:
@@ -162,12 +175,14 @@ def build_result(
     randomizer: Randomizer,
     counts: BatchCounts,
     matches: SentinelMatches,
+    *,
+    waived: Waived = NONE_WAIVED,
 ) -> Result:
     """
     Build the result of a batch from its manifest and counts, both without its sentinels.
 
     The estimate relies on `mixture_of`'s assumption about refused reports; the guarantees assume
-    that each of them is a different honest user's.
+    that each of them is a different honest user's, and nothing that a waived check was for.
     """
     started = time.perf_counter()
     mixture = mixture_of(
@@ -175,7 +190,7 @@ def build_result(
     )
     estimated = estimate_result(task, randomizer, counts.cells, mixture)
     own = mixture.n_real * task.own_reports
-    guaranteed = guarantees(task, batch.n_users, counts.n_refused)
+    guaranteed = guarantees(task, batch.n_users, counts.n_refused, waived)
     return Result(
         task_digest=batch.task_digest,
         protocol=task.protocol,
@@ -188,7 +203,8 @@ def build_result(
         refused=counts.refused,
         estimate=estimated,
         guarantees=guaranteed,
-        published_claim=published_claim(task, batch.n_users, counts.n_refused),
+        published_claim=published_claim(task, batch.n_users, counts.n_refused, waived),
+        waived=waived,
         open_seconds=counts.open_seconds,
         estimate_seconds=time.perf_counter() - started,
         n_sentinels=matches.n_acknowledged,

@@ -9,6 +9,7 @@ charged once, or neither.
 import asyncio
 import time
 from dataclasses import replace
+from functools import partial
 
 from analyzer.batch_counts import BatchCounts, check_counts, check_lengths, refuse_excess_padding
 from analyzer.budgets import ReleaseBudgets
@@ -141,7 +142,7 @@ class Releases:
     async def _release(self, delivered: BatchManifest) -> None:
         """Estimate a staged batch, charge its cost and store its result."""
         task = await self._registry.task(delivered.task_digest)
-        waived = Waiver(await self._store.run(ledger.find_decision, delivered.task_digest))
+        waiver = Waiver(await self._store.run(ledger.find_decision, delivered.task_digest))
         key = self._keys.reports.private_key(task.suite, task.analyzer_key, whose="analyzer_key")
         sentinels = await self._store.run(task_table.sentinels, delivered.task_digest)
         job, n_distinct = await self._staging.merged(delivered)
@@ -149,22 +150,21 @@ class Releases:
         job = replace(job, private_key=key.private_bytes(), sentinel_leaves=leaves)
         found = await self._staging.run_on_arrived(CountJob.match, job) if sentinels else []
         matches = SentinelMatches.joined(sentinels, found)
-        await asyncio.to_thread(waived.run, check_sentinels, matches, task)
+        await asyncio.to_thread(waiver.run, "sentinels", check_sentinels, matches, task)
         batch = without_sentinels(delivered, matches, task)
-        waived.run(check_lengths, batch, task)
+        waiver.run("lengths", check_lengths, batch, task)
         try:
             opened = await self._count(job, n_repeated=delivered.n_reports - n_distinct)
         except DamagedStorageError:
             self._staging.forget_merged(delivered)
             raise
         counts = refuse_excess_padding(opened, task, batch)
-        waived.run(check_counts, counts, batch.n_reports, self._most_refused_share)
-        result = await asyncio.to_thread(
-            build_result, batch, task, randomizer_of(task), counts, matches
-        )
+        waiver.run("refusals", check_counts, counts, batch.n_reports, self._most_refused_share)
+        build = partial(build_result, waived=waiver.waived(batch))
+        result = await asyncio.to_thread(build, batch, task, randomizer_of(task), counts, matches)
         if task.kind == "open":  # nothing reads the reports again
             counts = replace(counts, cells=counts.cells[:0])
-        result = replace(result, warnings=(*waived.warnings(), *result.warnings))
+        result = replace(result, warnings=(*waiver.warnings(), *result.warnings))
         await self._charge_and_store(batch, task, counts, result)
         self._metrics.record_release(result)
         logs.event(
@@ -195,25 +195,28 @@ class Releases:
         """Check a release's cost composed with earlier ones, charge it, and store the result."""
         async with self._charging:
             composed = await self._budgets.compose(
-                task, batch.n_users, counts.n_refused, batch.task_digest
+                task, batch.n_users, counts.n_refused, batch.task_digest, result.waived
             )
             cost = ledger.Charge(
                 population=task.population,
                 n_refused=counts.n_refused,
                 guarantee=claimed(result.guarantees),
                 composed_epsilon=composed,
+                waived=result.waived,
             )
             await self._store.release(batch, counts.cells.tobytes(), result_to_bytes(result), cost)
 
     async def decide(self, digest: TaskDigest, decision: Decision, note: str) -> DecisionEntry:
         """
-        Release a quarantined batch in spite of its failed check, or drop it. For operators.
+        Release a quarantined batch in spite of its failed check, or drop one without a result.
+
+        For operators.
 
         The decision is durable when this returns; the batch is estimated, or erased, afterwards.
         The same decision again changes nothing.
 
-        Raises UnknownTaskError if no task has this digest; BatchStateError if the task has no
-        quarantined batch, or the opposite was decided.
+        Raises UnknownTaskError if no task has this digest; BatchStateError if the task has no such
+        batch.
         """
         await self._registry.get(digest)
         identity, now = self._keys.identity, self._clock.now()
@@ -224,10 +227,15 @@ class Releases:
         if is_new:
             self._metrics.record_decision(digest, decision)
             fields = logs.batch_fields(digest, entry.batch_id)
-            logs.event("quarantine ended", {**fields, "state": decision})
+            logs.event("batch decided", {**fields, "state": decision})
         if delivery is not None:
             self._start_release(delivery.manifest)
         return entry
+
+    async def drop_ended(self, before: float) -> None:
+        """Drop every batch without a result of a task whose deadline was before this time."""
+        for digest in await self._store.run(quarantine.ended, before):
+            await self.decide(digest, "drop", "it was kept until its end date")
 
     async def result(self, digest: TaskDigest) -> Result:
         """

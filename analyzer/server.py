@@ -1,6 +1,7 @@
 """Composition root of the analyzer: creates its randomness, clock, keys, files and workers."""
 
 from functools import partial
+from typing import Final
 
 import grpc
 
@@ -30,12 +31,15 @@ from common.runtime.executor import PartMetrics
 from common.runtime.jobs import OfferedJobs, serve_jobs
 from common.runtime.key_store import Rotation
 from common.runtime.metrics import ProcessMetrics
+from common.runtime.repeat import repeat
 from common.runtime.service import Listener, Service
 from common.runtime.state_directory import StateDirectory
 from common.runtime.tls import identity_for
 from common.transparency.checkpoint import NoteKey
 from common.transparency.log_entry import EntryKind, LogEntry
 from protos.shuffledp.v1 import analyzer_pb2_grpc
+
+_HOUR: Final = 3600.0
 
 
 async def start(settings: AnalyzerSettings) -> Service:
@@ -112,6 +116,9 @@ async def start(settings: AnalyzerSettings) -> Service:
     async def needed() -> set[KeyId] | None:
         return await registry.needed_keys(settings.schedule().retention)
 
+    async def drop_ended() -> None:
+        await releases.drop_ended(clock.now() - settings.schedule().retention)
+
     rotation = Rotation(keys=keys.reports, clock=clock, needed=needed, forget=pool.forget_keys)
     await rotation.rotate()
     await releases.resume()
@@ -130,6 +137,7 @@ async def start(settings: AnalyzerSettings) -> Service:
         background=(
             clock.run,
             rotation.run,
+            partial(repeat, drop_ended, _HOUR, "batches not dropped yet", wait=True),
             releases.measure_budgets,
             executor.keep_connected,
             log.run,

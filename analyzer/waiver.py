@@ -4,7 +4,9 @@ from collections.abc import Callable
 from typing import ParamSpec
 
 from common.errors import SuspectBatchError
+from common.messages.batch import BatchManifest
 from common.messages.ledger_entry import DecisionEntry
+from common.messages.waived import Check, Waived
 
 P = ParamSpec("P")
 
@@ -16,8 +18,9 @@ class Waiver:
         """`decision` is the operator's to release the batch; None if there is none."""
         self._decision = decision
         self._failed = [] if decision is None else [decision.reason]
+        self._checks: tuple[Check, ...] = ()
 
-    def run(self, check: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
+    def run(self, name: Check, check: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
         """Run a check; raise its SuspectBatchError unless it is waived."""
         try:
             check(*args, **kwargs)
@@ -25,6 +28,11 @@ class Waiver:
             if self._decision is None:
                 raise
             self._failed.append(str(error))
+            self._checks += (name,)
+
+    def waived(self, batch: BatchManifest) -> Waived:
+        """Return the checks that a batch failed so far, and what its guarantees need instead."""
+        return Waived(self._checks, batch.by_length if "lengths" in self._checks else ())
 
     def warnings(self) -> tuple[str, ...]:
         """Return the warning of a batch that is released in spite of failed checks."""

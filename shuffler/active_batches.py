@@ -30,7 +30,7 @@ from common.runtime.state_directory import StateDirectory
 from common.task.task import Task
 from common.task_digest import TaskDigest
 from shuffler.analyzer_client import Analyzer
-from shuffler.batch_states import DESTROYED_STATES, FINAL_STATES, ClosingRule
+from shuffler.batch_states import FINAL_STATES, ClosingRule
 from shuffler.storage.submission_store import StoredBatch, SubmissionStore
 
 _MAX_LOOKUPS: Final = 256
@@ -124,7 +124,7 @@ class ActiveBatches:
         self._rng = rng
         self._unfinished: dict[TaskDigest, ActiveBatch] = {}
         self._finished: dict[TaskDigest, FinishedBatch] = {}
-        """Finished batches that were requested, or finished, in this run; and quarantined ones."""
+        """Finished batches that were requested, or finished, in this run."""
         lookups = SharedCalls[TaskDigest, ActiveBatch | FinishedBatch]
         self._beginning = lookups(_MAX_LOOKUPS, "task lookups")
         self._looking_up = lookups(_MAX_LOOKUPS, "task lookups")
@@ -192,7 +192,7 @@ class ActiveBatches:
         """
         states = await self._store.states()
         known = {_key_file(batch_id) for batch_id in states}
-        kept = [batch_id for batch_id, state in states.items() if state not in DESTROYED_STATES]
+        kept = [batch_id for batch_id, state in states.items() if state not in FINAL_STATES]
         needed = {_key_file(batch_id) for batch_id in kept}
         for name in self._state.names(_KEY_FILES):
             if name not in known:
@@ -209,7 +209,7 @@ class ActiveBatches:
                 stored = await self._store.read(batch_id)
                 self._add(stored, Task.from_bytes(stored.signed.task_bytes))
             except (BatchStateError, DamagedStorageError, TaskError) as error:
-                if states[batch_id] not in FINAL_STATES:  # a finished batch needs no envelope key
+                if states[batch_id] is not BatchState.QUARANTINED:  # it needs no envelope key
                     self._all_resumed = False
                 logs.event(
                     "batch cannot be resumed",
@@ -238,9 +238,8 @@ class ActiveBatches:
         return batch
 
     def destroy_key(self, stored: StoredBatch) -> None:
-        """Destroy a finished batch's key, unless the batch is quarantined. Safe to repeat."""
-        if stored.state in DESTROYED_STATES:
-            self._state.destroy(_key_file(stored.batch_id))
+        """Destroy a finished batch's key. Safe to repeat."""
+        self._state.destroy(_key_file(stored.batch_id))
 
     def finish(self, stored: StoredBatch, closing_rule: ClosingRule) -> FinishedBatch:
         """Record a batch as finished; `destroy_key` destroys its key. Safe to repeat."""

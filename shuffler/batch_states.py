@@ -4,6 +4,9 @@ The states of a batch, and the events that change them.
     collecting ─▶ closed ─▶ permuted ─▶ delivered ─▶ erased
         │                       └─▶ quarantined: the analyzer refused it
         └─▶ expired: too few users at the deadline; destroyed, never released
+
+A batch that is closed, permuted or quarantined can be dropped, and is dropped at its end date:
+destroyed, never released.
 """
 
 from collections.abc import Mapping
@@ -25,6 +28,7 @@ class Event(Enum):
     DELIVER = "deliver"
     REFUSE = "refuse"
     ERASE = "erase"
+    DROP = "drop"
 
 
 TRANSITIONS: Final[Mapping[tuple[BatchState, Event], BatchState]] = MappingProxyType(
@@ -35,16 +39,17 @@ TRANSITIONS: Final[Mapping[tuple[BatchState, Event], BatchState]] = MappingProxy
         (BatchState.PERMUTED, Event.DELIVER): BatchState.DELIVERED,
         (BatchState.PERMUTED, Event.REFUSE): BatchState.QUARANTINED,
         (BatchState.DELIVERED, Event.ERASE): BatchState.ERASED,
+        (BatchState.CLOSED, Event.DROP): BatchState.DROPPED,
+        (BatchState.PERMUTED, Event.DROP): BatchState.DROPPED,
+        (BatchState.QUARANTINED, Event.DROP): BatchState.DROPPED,
     }
 )
 
 FINAL_STATES: Final = frozenset(set(BatchState) - {state for state, _ in TRANSITIONS})
-
-DESTROYED_STATES: Final = FINAL_STATES - {BatchState.QUARANTINED}
-"""Final states in which batch and key are destroyed; a quarantined batch is kept for inspection."""
+"""States in which batch and key are destroyed."""
 
 AFTER_COLLECTING: Final = frozenset({BatchState.PERMUTED, BatchState.EXPIRED})
-"""States of which every batch enters exactly one, once its number of users is final."""
+"""States of which a batch enters at most one, once its number of users is final."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,8 +93,13 @@ def close_request_event(state: BatchState, n_users: int, rule: ClosingRule) -> E
     return None
 
 
+def is_past_end(state: BatchState, rule: ClosingRule, keep: float, now: float) -> bool:
+    """Return whether a batch is to be dropped, `keep` seconds after its deadline."""
+    return (state, Event.DROP) in TRANSITIONS and now >= rule.deadline + keep
+
+
 def due_event(state: BatchState, n_users: int, rule: ClosingRule, now: float) -> Event | None:
-    """Return the due event of a batch; None if it must wait or is finished."""
+    """Return the due event of a batch before its end date; None if it must wait or is finished."""
     if state is BatchState.COLLECTING:
         if n_users >= max(rule.target_size, rule.n_min):
             return Event.CLOSE

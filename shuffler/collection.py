@@ -26,7 +26,7 @@ from common.task.task import Task, listed
 from common.task_digest import TaskDigest
 from shuffler.active_batches import ActiveBatch, Batches, FinishedBatch
 from shuffler.admission import ConnectionLimit, TokenCheck, token_check
-from shuffler.batch_states import close_request_event, next_state
+from shuffler.batch_states import Event, close_request_event, next_state
 from shuffler.refusals import RefusalCounts
 from shuffler.storage.group import Group, form_from_opened
 from shuffler.storage.group_commit import Arrival
@@ -227,6 +227,20 @@ class Collection:
             # again.
             with suppress(BatchStateError):
                 await self._store.set_state(stored, next_state(stored.state, event))
+
+    async def drop(self, digest: TaskDigest) -> None:
+        """
+        Drop a task's batch, for an operator; no effect if it was dropped.
+
+        The new state is durable before this returns; batch and key are destroyed afterwards.
+
+        Raises:
+            UnknownTaskError: The task was never requested.
+            BatchStateError: The batch still collects, is being delivered, or has ended otherwise.
+        """
+        stored = await self._store.get(digest)
+        if stored.state is not BatchState.DROPPED:
+            await self._store.set_last_state(stored, next_state(stored.state, Event.DROP))
 
     async def status(self, digest: TaskDigest) -> BatchStatus:
         """

@@ -22,7 +22,7 @@ from common.runtime.repeat import wait_for_change
 from common.task_digest import TaskDigest
 from shuffler.active_batches import ActiveBatch, ActiveBatches
 from shuffler.analyzer_client import Analyzer
-from shuffler.batch_states import DESTROYED_STATES, FINAL_STATES, Event, due_event, next_state
+from shuffler.batch_states import FINAL_STATES, Event, due_event, is_past_end, next_state
 from shuffler.inclusion import InclusionProofs, proof_folder
 from shuffler.metrics import BatchMetrics
 from shuffler.part_delivery import deliver_parts
@@ -59,7 +59,10 @@ class Deliveries:
         clock: Clock,
         inclusions: InclusionProofs,
         metrics: BatchMetrics,
+        keep_seconds: float = math.inf,
     ) -> None:
+        """Batches that cannot be delivered are dropped `keep_seconds` after their deadline."""
+        self._keep_seconds = keep_seconds
         self._batches = batches
         self._metrics = metrics
         self._inclusions = inclusions
@@ -151,13 +154,15 @@ class Deliveries:
     async def _perform_due_events(self, batch: ActiveBatch) -> None:
         stored = await self._store.get(batch.digest)
         while True:
-            event = due_event(stored.state, stored.n_users, batch.closing_rule, self._clock.now())
+            rule, now = batch.closing_rule, self._clock.now()
+            event = due_event(stored.state, stored.n_users, rule, now)
+            if is_past_end(stored.state, rule, self._keep_seconds, now):
+                event = Event.DROP
             if stored.state in FINAL_STATES:  # all steps are repeated if one fails
                 self._batches.destroy_key(stored)
                 self._seeds.forget(stored.batch_id)
                 await self._store.clean_up(stored.batch_id)
-                if stored.state in DESTROYED_STATES:
-                    await asyncio.to_thread(self._blocks.delete, stored.batch_id.hex())
+                await asyncio.to_thread(self._blocks.delete, stored.batch_id.hex())
                 self._batches.finish(stored, batch.closing_rule)
                 await self._executor.forget_keys()
             if event is None:
@@ -189,7 +194,7 @@ class Deliveries:
             )
             await self._store.record_permuted(permuted, state)
             self._seeds.destroy(batch.batch_id)
-        elif state in DESTROYED_STATES:
+        elif state in FINAL_STATES:
             await self._store.set_last_state(stored, state)
         else:
             await self._store.set_state(stored, state)

@@ -135,6 +135,7 @@ async def start_coordinator(settings: ShufflerSettings) -> Service:
         clock=clock,
         inclusions=inclusions,
         metrics=metrics,
+        keep_seconds=settings.schedule().retention,
     )
     await deliveries.resume()
     await asyncio.to_thread(inclusions.delete_expired, incomplete=True)

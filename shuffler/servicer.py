@@ -112,6 +112,13 @@ class ShufflerServicer(shuffler_pb2_grpc.ShufflerServicer):
         await self._collection.close(digest_from_wire(request.task_digest))
         return shuffler_pb2.CloseBatchResponse()
 
+    async def DropBatch(
+        self, request: shuffler_pb2.DropBatchRequest, _context: object
+    ) -> shuffler_pb2.DropBatchResponse:
+        """Erase a batch that is not delivered. For the operator."""
+        await self._collection.drop(digest_from_wire(request.task_digest))
+        return shuffler_pb2.DropBatchResponse()
+
     async def GetInclusion(
         self, request: shuffler_pb2.GetInclusionRequest, _context: object
     ) -> shuffler_pb2.GetInclusionResponse:

@@ -11,7 +11,7 @@ from analyzer.estimation.expectation_maximisation import maximise_likelihood, sm
 from analyzer.estimation.projection import base_cut, norm_cut, norm_mul, norm_sub, power_ns
 from common.errors import TaskError
 from common.mechanisms.base import Channel, Counts, Mechanism, Mixture, Vector
-from common.mechanisms.signed import Signed
+from common.mechanisms.covariance import ShareCovariance
 from common.messages.result import Histogram
 from common.protocols import Refinement
 
@@ -40,7 +40,7 @@ class DebiasedShares:
         absent = np.zeros(mechanism.domain_size)
         return cls(
             shares=shares,
-            standard_errors=np.sqrt(mechanism.variance(np.clip(shares, 0, 1), mixture)),
+            standard_errors=np.sqrt(mechanism.observed_variance(cells, shares, mixture)),
             absent_errors=np.sqrt(mechanism.variance(absent, mixture)),
             n_users=mixture.n_real,
             cells=cells,
@@ -103,17 +103,17 @@ def estimate(
     """
     Estimate the distribution of items from reports counted by cell, as `tally` returns them.
 
-    Run by the analyzer. Raises TaskError if the refinement needs enumerable cells, as in `refine`.
+    Since every user has one item, shares are corrected to sum to 1, with the weights of least
+    variance at the refined shares. Run by the analyzer. Raises TaskError if the refinement needs
+    enumerable cells, as in `refine`.
     """
     debiased = DebiasedShares.of(mechanism, cells, mixture)
     refined = refine(debiased, refinement)
-    widths = np.zeros(0)
-    if isinstance(mechanism, Signed):
-        widths = mechanism.half_widths(round(mixture.n_real))
+    covariance = ShareCovariance.of_mechanism(mechanism, refined, mixture)
     return Histogram(
-        frequencies=debiased.shares,
-        standard_errors=debiased.standard_errors,
+        frequencies=covariance.summing_to_one(debiased.shares),
+        standard_errors=debiased.standard_errors * np.sqrt(covariance.left()),
         refined=refined,
-        mse_theory=float(mechanism.variance(refined, mixture).mean()),
-        half_widths=widths,
+        mse_theory=float(covariance.of_shares().mean()),
+        table=mechanism.interval_table(mixture),
     )

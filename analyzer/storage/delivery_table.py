@@ -119,6 +119,8 @@ def begin_delivery(
     ):
         return known
     if known is not None:
+        if known.manifest.batch_id not in kept_batches(connection):
+            raise ConflictError("the operator dropped the batch of this task")
         if not replaceable:
             raise DeliveryUnderWayError("another batch of this task is being delivered")
         forget_parts(connection, known.manifest.batch_id)

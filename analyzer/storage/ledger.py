@@ -12,6 +12,7 @@ from common.errors import LedgerError
 from common.messages.batch import BatchManifest
 from common.messages.guarantee import Guarantee
 from common.messages.ledger_entry import ChainedEntry, ChainHead, DecisionEntry, LedgerEntry, verify
+from common.messages.waived import NONE_WAIVED, Waived
 from common.task_digest import TaskDigest
 
 SCHEMA: Final = """
@@ -35,7 +36,7 @@ CREATE TRIGGER IF NOT EXISTS ledger_is_never_changed BEFORE UPDATE ON ledger
 CREATE TRIGGER IF NOT EXISTS ledger_is_never_shortened BEFORE DELETE ON ledger
     BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
 """
-DECISIONS: Final = """
+_DECISIONS: Final = """
 CREATE TABLE decisions (
     entry INTEGER PRIMARY KEY,
     task_digest BLOB NOT NULL UNIQUE,
@@ -48,12 +49,23 @@ CREATE TABLE decisions (
     previous_hash BLOB NOT NULL,
     entry_hash BLOB NOT NULL
 );
+"""
+_NEVER_CHANGED: Final = """
 CREATE TRIGGER decisions_are_never_changed BEFORE UPDATE ON decisions
     BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
 CREATE TRIGGER decisions_are_never_removed BEFORE DELETE ON decisions
     BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
 """
+DECISIONS: Final = _DECISIONS + _NEVER_CHANGED
 """Releases and decisions share one chain, and so one sequence of numbers."""
+DECIDED_TWICE: Final = (
+    "ALTER TABLE decisions RENAME TO decided_once;"  # noqa: S608  # fixed text
+    + _DECISIONS.replace(" UNIQUE", "")
+    + "INSERT INTO decisions SELECT * FROM decided_once; DROP TABLE decided_once;"
+    + _NEVER_CHANGED
+)
+"""A batch that was to be released, but became unusable, may be dropped later."""
+WAIVED: Final = "ALTER TABLE ledger ADD COLUMN waived TEXT NOT NULL DEFAULT '';"
 
 E = TypeVar("E", bound=ChainedEntry)
 
@@ -71,6 +83,7 @@ class Charge:
     n_refused: int
     guarantee: Guarantee
     composed_epsilon: float
+    waived: Waived = NONE_WAIVED
 
 
 def charge(connection: sqlite3.Connection, manifest: BatchManifest, cost: Charge) -> None:
@@ -89,6 +102,7 @@ def charge(connection: sqlite3.Connection, manifest: BatchManifest, cost: Charge
         delta=cost.guarantee.delta,
         theorem=cost.guarantee.theorem,
         composed_epsilon=cost.composed_epsilon,
+        waived=str(cost.waived),
     )
     append(connection, entry)
 
@@ -123,8 +137,8 @@ def entries_of(connection: sqlite3.Connection, population: str) -> list[LedgerEn
 
 
 def find_decision(connection: sqlite3.Connection, digest: TaskDigest) -> DecisionEntry | None:
-    """Look up the decision on a task's quarantined batch; None if there is none."""
-    return next(_read(connection, DecisionEntry, "task_digest = ?", digest), None)
+    """Look up the last decision on a task's batch; None if there is none."""
+    return next(reversed([*_read(connection, DecisionEntry, "task_digest = ?", digest)]), None)
 
 
 def populations(connection: sqlite3.Connection) -> list[str]:

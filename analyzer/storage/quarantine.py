@@ -1,5 +1,5 @@
 """
-The way out of quarantine, where a batch waits that failed a check.
+The ways out for batches without a result: release from quarantine, and erasure from every state.
 
 `Store.run` runs these functions in the database's thread.
 """
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from analyzer.storage import ledger, task_table
+from analyzer.storage import delivery_table, ledger, task_table
 from common.crypto.signing import SigningIdentity
 from common.errors import BatchStateError
 from common.messages.batch import TaskState
@@ -22,6 +22,9 @@ OUTCOMES: Final[Mapping[tuple[TaskState, Decision], TaskState]] = MappingProxyTy
     {
         (TaskState.QUARANTINED, "release"): TaskState.STAGED,
         (TaskState.QUARANTINED, "drop"): TaskState.UNUSABLE,
+        (TaskState.UNUSABLE, "drop"): TaskState.UNUSABLE,
+        (TaskState.STAGED, "drop"): TaskState.UNUSABLE,
+        (TaskState.OVERDUE, "drop"): TaskState.UNUSABLE,
     }
 )
 """The states that decisions lead to; no other state has a decision."""
@@ -45,39 +48,52 @@ def decide(
         The decision as it was made first, and whether this call made it.
 
     Raises:
-        BatchStateError: The task has no quarantined batch, or the opposite was decided.
+        BatchStateError: The task has no batch in a state of `OUTCOMES`.
     """
     known = ledger.find_decision(connection, digest)
     if known is not None and known.decision == decision:
         return known, False
     summary = task_table.summary(connection, digest, now)
     outcome = OUTCOMES.get((summary.state, decision)) if summary else None
-    if summary is None or outcome is None:
-        decided = f"; the operator decided before to {known.decision} its batch" if known else ""
-        raise BatchStateError(
-            "only a quarantined batch can be released or dropped; the task is "
-            f"{summary.state.value if summary else 'not listed'}{decided}"
-        )
-    [batch_id] = connection.execute(
+    row = connection.execute(
         "SELECT batch_id FROM batches WHERE task_digest = ?", (digest,)
     ).fetchone()
+    if summary is None or outcome is None or row is None:
+        decided = f"; the operator decided before to {known.decision} its batch" if known else ""
+        raise BatchStateError(
+            "only a quarantined batch can be released, and only one without a result dropped; the "
+            f"task is {summary.state.value if summary else 'not listed'}{decided}"
+        )
     head = ledger.find_head(connection)
     entry = DecisionEntry.signed(
         identity,
         head.entry_hash,
         entry=head.entry + 1,
         task_digest=digest,
-        batch_id=batch_id,
+        batch_id=row[0],
         decision=decision,
-        reason=summary.failure,
+        reason=summary.failure or f"the batch was {summary.state.value}",
         note=note,
         decided=int(now),
     )
     ledger.append(connection, entry)
     failure = None
     if outcome is TaskState.UNUSABLE:
-        failure = f"{summary.failure}; the operator dropped the batch, with the note: {note}"
-    connection.execute(
-        "UPDATE batches SET quarantined = 0, failure = ? WHERE task_digest = ?", (failure, digest)
+        failure = f"{entry.reason}; the operator dropped the batch, with the note: {note}"
+    connection.execute(  # an unfinished delivery takes no further part
+        "UPDATE batches SET quarantined = 0, failure = ?, n_parts = n_parts * staged "
+        "WHERE task_digest = ?",
+        (failure, digest),
     )
     return entry, True
+
+
+def ended(connection: sqlite3.Connection, before: float) -> list[TaskDigest]:
+    """List tasks with a deadline before this time whose batch has no result and is kept."""
+    kept = set(delivery_table.kept_batches(connection))
+    rows = connection.execute(
+        "SELECT task_digest, batch_id FROM batches JOIN task_lines USING (task_digest) "
+        "WHERE deadline < ?",
+        (before,),
+    )
+    return [TaskDigest(digest) for digest, batch_id in rows if batch_id in kept]

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from analyzer.storage import delivery_table, ledger, log_table, quarantine, task_table
+from common.errors import BatchStateError
 from common.messages.batch import BatchId, BatchManifest, numbers_from_text
 from common.messages.ledger_entry import ChainedEntry
 from common.runtime.database import Database
@@ -34,9 +35,10 @@ class Store(Database):
 
     def __init__(self, path: Path) -> None:
         decisions = ledger.DECISIONS + quarantine.QUARANTINED
-        steps = (_TABLES, delivery_table.BY_LENGTH, decisions, log_table.SCHEMA)
-        # Version 2 would take a ledger with decisions for a broken one.
-        super().__init__(path, Schema(steps=steps, readable_from=3))
+        waived = ledger.WAIVED + ledger.DECIDED_TWICE
+        steps = (_TABLES, delivery_table.BY_LENGTH, decisions, log_table.SCHEMA, waived)
+        # Version 4 would take a ledger with waived checks for a broken one.
+        super().__init__(path, Schema(steps=steps, readable_from=5))
 
     async def commitment(self, digest: TaskDigest) -> bytes | None:
         """Look up the commitment to a task's batch; None if an earlier version staged it."""
@@ -116,6 +118,8 @@ def _release(
     result: bytes,
     cost: ledger.Charge,
 ) -> None:
+    if manifest.batch_id not in delivery_table.kept_batches(connection):
+        raise BatchStateError("the operator dropped the batch meanwhile")
     connection.execute(
         "INSERT INTO results VALUES (?, ?, ?)", (manifest.task_digest, cells, result)
     )

@@ -36,7 +36,7 @@ Run by the analyzer, the user agent and the planner. Replace-one neighbours.
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final, Self
 
@@ -98,6 +98,8 @@ class Room:
     """Probability that a shown room holds a cluster; above 0 and at most 1."""
     types: tuple[tuple[int, int, float], ...]
     """Positive and negative reports of each type of cluster, and its share of the clusters."""
+    trials: int | None = None
+    """Trials that show it, if these are known; the release has as many as the largest number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +114,28 @@ class ClusterRelease(Release):
     """s: probability that a user's own report tells the truth, beyond a uniform item; above 0."""
     local_epsilon: float = math.inf
     """Local ε of a user's own report; infinite if it is the user's value."""
+    missing: float = 0.0
+    """Probability of fewer trials, which is charged to δ in full."""
+
+    @classmethod
+    def of_shown(
+        cls,
+        clusters: ClusterSpec,
+        shown: Sequence[tuple[int, float]],
+        reduction: MatchCountReduction,
+    ) -> Self:
+        """
+        Return one round in which so many rooms of each size are shown.
+
+        `shown` also has the probability, for each size, that there are fewer.
+        """
+        most = max(number for number, _ in shown)
+        release = cls.of(clusters, most, reduction)
+        rooms = tuple(
+            replace(room, shown=1.0, trials=number)
+            for room, (number, _) in zip(release.rooms, shown, strict=True)
+        )
+        return replace(release, rooms=rooms, missing=sum(fewer for _, fewer in shown))
 
     @classmethod
     def of(cls, clusters: ClusterSpec, trials: int, reduction: MatchCountReduction) -> Self:
@@ -146,13 +170,13 @@ class ClusterRelease(Release):
         if self.signal < 1 and epsilon < MAX_EPSILON:
             inner = math.log1p(math.expm1(epsilon) / self.signal) * (1 - RELATIVE_ERROR)
         best = 1.0
-        for level in _levels(self.trials, self.domain_size, self.rooms):
+        for level in _levels(self.trials, self.domain_size, self.rooms) if self.trials else ():
             bins, missed = _bins(level, self.domain_size, self.rooms)
             bound = missed + sum(weight * counts.delta(inner) for weight, counts in bins)
             best = min(best, bound)
             if bound < _ROUNDED * max(counts.error for _, counts in bins):
                 break  # more trials would raise it
-        return min(1.0, self.signal * best)
+        return min(1.0, self.missing + self.signal * best)
 
 
 class _ItemCounts:
@@ -252,6 +276,11 @@ class _Labels:
         self.chances = [
             min(1.0, room.shown * share) for room, share in zip(rooms, shares, strict=True)
         ]
+        self._most = max((room.trials or 0 for room in rooms), default=0)
+        self._rate = max(
+            chance if room.trials is None else chance * room.trials / self._most
+            for room, chance in zip(rooms, self.chances, strict=True)
+        )
         # Rooms that are rarely filled hide little, so their low edges may lie deeper.
         fullest = max(room.filled for room in rooms)
         self._stretch = [fullest / room.filled for room in rooms]
@@ -263,17 +292,25 @@ class _Labels:
         Trials between two steps are not counted. Edges are whole numbers, so one more trial could
         otherwise raise the bound.
         """
-        return math.floor(math.sqrt(trials * max(self.chances)) / _TRIALS_STEP)
+        return math.floor(math.sqrt(trials * self._rate) / _TRIALS_STEP)
 
     def trials(self, level: int) -> int:
         """Return the least number of trials of a level."""
-        return max(1, math.ceil((level * _TRIALS_STEP) ** 2 / max(self.chances)))
+        least = (level * _TRIALS_STEP) ** 2 / self._rate
+        return max(1, math.ceil(least * (1 - RELATIVE_ERROR)))
+
+    def numbers(self, trials: int) -> list[Binomial]:
+        """Return the numbers of labelled rooms of each size, for a release of so many trials."""
+        return [
+            Binomial(trials if room.trials is None else room.trials * trials // self._most, chance)
+            for room, chance in zip(self.rooms, self.chances, strict=True)
+        ]
 
     def edges(self, trials: int, deviations: float) -> tuple[int, ...]:
         """Return a number of rooms of each size, some standard deviations below its mean."""
         return tuple(
-            _low_edge(Binomial(trials, chance), deviations * stretch)
-            for chance, stretch in zip(self.chances, self._stretch, strict=True)
+            _low_edge(number, deviations * stretch)
+            for number, stretch in zip(self.numbers(trials), self._stretch, strict=True)
         )
 
     def grid(self, level: int) -> "_CountGrid":
@@ -283,8 +320,8 @@ class _Labels:
 
     def filled(self, level: int) -> float:
         """Return the expected number of labelled rooms that hold a cluster."""
-        shares = zip(self.fillings, self.chances, strict=True)
-        return self.trials(level) * sum(filling * chance for filling, chance in shares)
+        numbers = zip(self.fillings, self.numbers(self.trials(level)), strict=True)
+        return sum(filling * number.trials * number.chance for filling, number in numbers)
 
     def fits(self, level: int) -> bool:
         """Whether the grid is small enough; half as large if fewer trials are tried as well."""
@@ -325,8 +362,7 @@ def _bins(
     for deviations in DEVIATIONS:
         edges = labels.edges(trials, deviations)
         below = (
-            _below(Binomial(trials, chance), edge)
-            for chance, edge in zip(labels.chances, edges, strict=True)
+            _below(number, edge) for number, edge in zip(labels.numbers(trials), edges, strict=True)
         )
         missed = min(before, 2 * sum(below))
         weights[edges] = weights.get(edges, 0.0) + before - missed

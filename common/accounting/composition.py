@@ -100,7 +100,10 @@ class ComposedRelease(Release):
         """Return an upper bound on δ at ε. Cost: about a second for each distinct release."""
         if epsilon >= self.local_epsilon:
             return 0.0
-        delta = _total_loss(_release_curves(self.releases)).delta(epsilon)
+        curves = _release_curves(self.releases)
+        if any(curve.deltas[-1] >= 1 for curve, _ in curves):
+            return 1.0  # one of them hides nothing
+        delta = _total_loss(curves).delta(epsilon)
         return min(1.0, delta * (1 + _DELTA_ERROR) + len(self.releases) * _TRANSFORM_ERROR)
 
     def epsilon(self, delta: float) -> float:
@@ -231,7 +234,8 @@ class _TotalLoss:
 
     @property
     def _losses(self) -> Vector:
-        return (self.first + np.arange(len(self.masses))) * self.step
+        losses: Vector = (self.first + np.arange(len(self.masses), dtype=np.float64)) * self.step
+        return losses
 
     def delta(self, epsilon: float) -> float:
         """Return δ(ε) = E[(1 - e^(ε - loss))_+]."""

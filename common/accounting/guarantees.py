@@ -14,8 +14,10 @@ from numbers import Integral
 from typing import Final, Self
 
 from common.accounting.anonymity_set import AnonymitySet, uniform_dummies
+from common.accounting.arrivals import Arrivals
 from common.accounting.assumptions import (
     ALONE,
+    BY_LENGTH,
     CLONES,
     CLONES_COMPOSED,
     CLUSTERS,
@@ -41,7 +43,7 @@ from common.accounting.assumptions import (
 )
 from common.accounting.cluster_noise import ClusterRelease
 from common.accounting.composition import ComposedRelease, composed_epsilon
-from common.accounting.count_distributions import MAX_COUNT, Binomial
+from common.accounting.count_distributions import MAX_COUNT, Binomial, Groups
 from common.accounting.hybrid_noise import HybridRelease
 from common.accounting.item_noise import (
     ItemNoiseRelease,
@@ -68,6 +70,7 @@ from common.messages.guarantee import (
     rounded_up,
     sum_upper,
 )
+from common.messages.waived import NONE_WAIVED, Waived
 from common.task.dummy_spec import PERMUTE_ONLY, DummySpec, ShufflerSpec
 from common.task.task import MIN_DELTA, Task, honest_share
 
@@ -98,12 +101,23 @@ class PrivacyParameters:
     """`Task.permanent_scope` if they share permanent noise."""
     levels: tuple[MatchCountReduction, ...] = ()
     """The reductions of a hierarchy's levels, each with its own dummies; empty for other tasks."""
+    waived: Waived = NONE_WAIVED
+    """The checks that the batch failed."""
+    arrivals: tuple[Arrivals, ...] = ()
+    """Dummies of each kind, if they are not counted by their distribution."""
 
     @classmethod
-    def of(cls, task: Task) -> Self:
-        """Return the parameters of a task for one round; the reduction uses the integer weights."""
-        randomizer = randomizer_of(task)
+    def of(cls, task: Task, waived: Waived = NONE_WAIVED) -> Self:
+        """
+        Return the parameters of a task for one round; the reduction uses the integer weights.
+
+        Raises AccountingError if the waived lengths are not the task's.
+        """
+        randomizer, clusters = randomizer_of(task), task.dummies.clusters is not None
+        by_arrivals = waived.by_length or (clusters and "refusals" in waived.checks)
         return cls(
+            waived=waived,
+            arrivals=Arrivals.of(task.dummies, waived.by_length) if by_arrivals else (),
             reduction=randomizer.reduction if task.amplified else None,
             levels=randomizer.level_reductions if isinstance(randomizer, Hierarchy) else (),
             local_epsilon=task.local_epsilon,
@@ -157,6 +171,10 @@ class PrivacyParameters:
             )
         per_user = self.dummies.per_user
         users, adding = max(1, honest - n_refused), max(1, adding)
+        if self.arrivals:
+            [(dummies, fewer)] = self._arrived(adding, n_refused)
+            all_or_none = Groups(Binomial(1, 1 - fewer), dummies) if dummies else None
+            return AnonymitySet(users=users, random_dummies=all_or_none)
         dummies = max(0, min(left * per_user, adding * per_user - n_refused, MAX_COUNT))
         if self.dummies.law == "fixed":
             return AnonymitySet(users=users, dummies=dummies)
@@ -181,22 +199,48 @@ class PrivacyParameters:
         counts = self.dummies.uniform or bool(self.levels)
         return max(1 if counts else 0, max(1, adding) - n_refused)
 
+    def _arrived(self, adding: int, n_refused: int) -> list[tuple[int, float]]:
+        """Return the `least` dummies of each kind; a refused report may have been any of them."""
+        left = self.still_adding(adding, n_refused)
+        found = [(each.least(left), each.least(max(1, adding))[0]) for each in self.arrivals]
+        return [(max(0, min(n, most - n_refused)), fewer) for (n, fewer), most in found]
+
     def release_of(self, n_users: int, honest: int, adding: int, n_refused: int = 0) -> Release:
         """
         Return one round with the `anonymity_set_of` these users.
 
         Errors: AccountingError if n_users is below 1, or no formula covers the parameters.
         """
+        if "sentinels" in self.waived.checks:
+            return self.own_release()
+        clusters, reduction = self.dummies.clusters, self.reduction
+        if clusters and self.arrivals and isinstance(reduction, MatchCountReduction):
+            return ClusterRelease.of_shown(clusters, self._arrived(adding, n_refused), reduction)
         if not self.levels:
             return self.release(self.anonymity_set_of(n_users, honest, adding, n_refused))
-        return ComposedRelease(
-            releases=tuple(
-                dataclasses.replace(self, levels=(), reduction=reduction, dummies=added).release_of(
-                    n_users, honest, adding, n_refused
-                )
-                for reduction, added in zip(self.levels, self.dummies.each_level, strict=True)
+        releases = []
+        for level, added in enumerate(self.dummies.each_level):
+            of_level = dataclasses.replace(
+                self,
+                levels=(),
+                reduction=self.levels[level],
+                dummies=added,
+                arrivals=self.arrivals[level : level + 1],
             )
-        )
+            releases.append(of_level.release_of(n_users, honest, adding, n_refused))
+        return ComposedRelease(releases=tuple(releases))
+
+    def own_release(self) -> Release:
+        """
+        Return one round against an analyzer that knows whose each report is.
+
+        A fixed number of the user's own uniform dummies may give an (ε, δ): formula 1 with the
+        victim as the only user. A random one is visible and may be small.
+        """
+        per_user = self.dummies.per_user  # 0 unless dummies are uniform
+        if self.reduction is None or (per_user and self.shuffler.only_permutes):
+            return self.release(AnonymitySet(users=1, dummies=per_user))
+        return LocalRelease(local_epsilon=self.local_epsilon)
 
     def release(self, anonymity_set: AnonymitySet) -> Release:
         """Return one round in this anonymity set; raise AccountingError if no formula covers it."""
@@ -240,15 +284,19 @@ def _amplified_release(reduction: Reduction, anonymity_set: AnonymitySet) -> Rel
     return AmplifiedRelease(reduction=reduction, anonymity_set=anonymity_set)
 
 
-def claimed_release(task: Task, n_users: int, n_refused: int = 0) -> Release:
+def claimed_release(
+    task: Task, n_users: int, n_refused: int = 0, waived: Waived = NONE_WAIVED
+) -> Release:
     """Return the release behind a task's claim: the one charged to the privacy budget."""
     honest = honest_share(n_users, task.assumed_honest_fraction)
-    return PrivacyParameters.of(task).release_of(n_users, honest, honest, n_refused)
+    return PrivacyParameters.of(task, waived).release_of(n_users, honest, honest, n_refused)
 
 
-def guarantees(task: Task, n_users: int, n_refused: int) -> tuple[Guarantee, ...]:
+def guarantees(
+    task: Task, n_users: int, n_refused: int, waived: Waived = NONE_WAIVED
+) -> tuple[Guarantee, ...]:
     """Return every guarantee of a batch that arrived. Errors and cost: see `guarantees_under`."""
-    return guarantees_under(PrivacyParameters.of(task), n_users, n_refused)
+    return guarantees_under(PrivacyParameters.of(task, waived), n_users, n_refused)
 
 
 def guarantees_under(
@@ -267,6 +315,10 @@ def guarantees_under(
             *(local_guarantee(each, parameters) for each in coalitions),
             *_by_encryption(parameters),
         )
+    pooled = _against_shuffler_and_analyzer(parameters)
+    if "sentinels" in parameters.waived.checks:
+        charged = dataclasses.replace(pooled[-1], coalition="analyzer")
+        return (charged, *pooled, *_by_encryption(parameters))
     honest = honest_share(n_users, parameters.assumed_honest_fraction)
     rows = [analyzer_guarantee(parameters, n_users, n_users, n_refused)]
     if honest < n_users:
@@ -274,7 +326,6 @@ def guarantees_under(
         if parameters.dummies.maximum:
             rows.append(skippers_guarantee(parameters, n_users, honest, n_refused))
     alone = [alone_guarantee(parameters, n_users, n_refused)]
-    pooled = _against_shuffler_and_analyzer(parameters)
     rows.extend([*pooled, *alone] if parameters.tokens else [*alone, *pooled])
     rows.extend(_by_encryption(parameters))
     return tuple(rows)
@@ -399,6 +450,7 @@ def _amplified(
     *assumptions: str,
 ) -> Guarantee:
     """Return the guarantee that an honest shuffler gives by this release."""
+    dropping = BY_LENGTH if parameters.waived.by_length else NOBODY_DROPS
     return Guarantee(
         coalition=coalition,
         epsilon=central_epsilon(parameters, release),
@@ -410,7 +462,7 @@ def _amplified(
             *assumptions,
             *shuffler_assumptions(parameters.shuffler),
             *_round_assumptions(parameters),
-            *((NOBODY_DROPS,) if len(parameters.dummies.lengths) > 1 else ()),
+            *((dropping,) if len(parameters.dummies.lengths) > 1 else ()),
             ENCRYPTED,
         ),
     )
@@ -420,14 +472,11 @@ def _against_shuffler_and_analyzer(parameters: PrivacyParameters) -> list[Guaran
     """
     Return the guarantees against the shuffler and analyzer together, who see each user's reports.
 
-    Dummies never improve the pure ε. A fixed number of the user's own uniform dummies may give an
-    (ε, δ): formula 1 with the victim as the only user. A random one is visible and may be small.
+    Dummies never improve the pure ε, but may give a second row.
     """
-    local = local_guarantee("shuffler+analyzer", parameters)
-    own_dummies = parameters.dummies.per_user
-    if not own_dummies or not parameters.dummies.uniform or not parameters.shuffler.only_permutes:
+    local, release = local_guarantee("shuffler+analyzer", parameters), parameters.own_release()
+    if isinstance(release, LocalRelease):
         return [local]
-    release = parameters.release(AnonymitySet(users=1, dummies=own_dummies))
     epsilon = central_epsilon(parameters, release)
     if math.isinf(epsilon) or epsilon > _MAX_SHARE_SHOWN * local.epsilon:
         return [local]
@@ -438,7 +487,7 @@ def _against_shuffler_and_analyzer(parameters: PrivacyParameters) -> list[Guaran
         theorem=_THEOREMS[type(release)][parameters.rounds > 1],
         assumptions=(
             *ALONE,
-            f"your device adds at least {own_dummies} uniform dummies of its own",
+            f"your device adds at least {parameters.dummies.per_user} uniform dummies of its own",
             *_round_assumptions(parameters),
         ),
     )
@@ -500,8 +549,10 @@ def _check_users(n_users: int) -> None:
         raise AccountingError(f"n_users is {n_users}; it must be a whole number, at least 1")
 
 
-def published_claim(task: Task, n_users: int, n_refused: int) -> str:
+def published_claim(task: Task, n_users: int, n_refused: int, waived: Waived = NONE_WAIVED) -> str:
     """State in a sentence the published bound's ε against the analyzer, or why there is none."""
+    if waived.checks:
+        return "no paper states a bound for a batch that failed a check"
     key, parameters = task.composition.published_bound, PrivacyParameters.of(task)
     if key is None or not isinstance(parameters.reduction, MatchCountReduction):
         return f"no paper states a bound for {task.protocol} against the analyzer alone"

@@ -1,6 +1,6 @@
 """The interface that every mechanism implements, and shared checks."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -8,8 +8,10 @@ from numpy.typing import NDArray
 
 from common.errors import TaskError, ValueRangeError
 from common.mechanisms.arguments import checked_array
+from common.mechanisms.count_law import Draws
 from common.mechanisms.reduction import MatchCountReduction, Reduction
 from common.mechanisms.weights import ResponseWeights
+from common.messages.result import IntervalTable
 from common.protocols import MechanismName
 from common.task.specs import AnySpec, MechanismSpec
 
@@ -111,7 +113,7 @@ class Mixture:
     The composition of the counted reports, as the analyzer knows it.
 
     Each report is a user's own, a uniform dummy, or a dummy that names an item. The number of
-    dummies that name an item is random and independent across items.
+    dummies that name an item is random; see `total_is_known`.
     """
 
     n_real: float
@@ -124,6 +126,11 @@ class Mixture:
     """Expected number of dummies that name a given item."""
     item_variance: float = 0.0
     """Variance of the number of dummies that name a given item."""
+    item_law: Draws | None = field(default=None, compare=False)
+    """Distribution of that number, up to a constant; None if there are none."""
+    total_is_known: bool = True
+    """Whether the number of all dummies that name items is known. If so, the numbers of two items
+    have the covariance -item_variance / (domain_size - 1); else they are independent."""
 
     def real_share(self, domain_size: int) -> float:
         """Return the expected share of users' own reports among all reports, in 0 .. 1."""
@@ -169,6 +176,12 @@ class Mechanism(Randomizer, Protocol):
 
     def variance(self, shares: Vector, mixture: Mixture) -> Vector:
         """Return the exact variance of each debiased share, (domain_size,), given true shares."""
+
+    def observed_variance(self, cells: Counts, shares: Vector, mixture: Mixture) -> Vector:
+        """Estimate the variance of each debiased share from the counts; at least 0."""
+
+    def interval_table(self, mixture: Mixture) -> IntervalTable:
+        """Return the intervals of shares that are estimated from a batch of this composition."""
 
     def channel(self, real_share: float) -> Channel | None:
         """

@@ -12,6 +12,9 @@ with M dummies and the numbers z of dummies that name each item. z is independen
 shuffler draws it. If its total is known (`each-item`, `clusters`), items share what is over, and
 two items have the covariance -Var z / (d - 1).
 
+All of this is linear in f: at unbiased shares, negative ones included, it is unbiased. At smoothed
+or clipped shares it is not: where one item has most users it is too small.
+
 The true shares sum to 1. Where the estimates do not, because reports support many items at once,
 f - Σ1·(1ᵀf - 1) / 1ᵀΣ1 is the linear estimate of least variance that does, with the covariance
 Σ - Σ11ᵀΣ / 1ᵀΣ1. For sums of many items it is far better. Derived here; checked by simulation. Run
@@ -37,7 +40,7 @@ from common.mechanisms.unary import UnaryEncoding
 from common.task.task import Task
 
 _MOST_CELLS: Final = 2**26
-"""Cells to visit for exact variances of prefixes of hashed reports or places: a few seconds."""
+"""Cells to visit for exact variances of prefixes of hashed reports: a few seconds."""
 _FEWEST_PREFIXES: Final = 64
 _MOST_PREFIXES: Final = 256
 _NEGLIGIBLE: Final = 1e-12
@@ -61,26 +64,33 @@ class ShareCovariance:
 
     mechanism: Mechanism
     shares: Vector
+    """True shares, of sum 1, or unbiased ones: then covariances are unbiased too."""
     mixture: Mixture
-    total_is_known: bool
-    """Whether the total of the dummies that name items is known; see the module."""
+    given_correction: Vector | None = None
+    """Weights of `summing_to_one`; by default those of least variance at the shares."""
     groups: int = 1
     """Number of groups of a breakdown, equally many consecutive items each."""
 
     @classmethod
     def of(cls, task: Task, shares: Vector, mixture: Mixture) -> Self:
-        """Return the covariances of a task's batch; `shares` are the refined ones, for the true."""
-        mechanism = mechanism_of(task)
+        """Return the covariances of a task's batch; see `of_mechanism`."""
+        return cls.of_mechanism(mechanism_of(task), shares, mixture, groups=task.groups)
+
+    @classmethod
+    def of_mechanism(
+        cls, mechanism: Mechanism, shares: Vector, mixture: Mixture, *, groups: int = 1
+    ) -> Self:
+        """Return the covariances of a batch for these shares; their sum is made 1."""
         if isinstance(mechanism, Signed):
             noise = mechanism.clusters.item_variance(mixture.n_real, mechanism.domain_size)
             mixture = replace(mixture, n_dummies=0.0, item_variance=noise)
-        return cls(
-            mechanism=mechanism,
-            shares=shares,
-            mixture=mixture,
-            total_is_known=task.shuffler.law == "none",
-            groups=task.groups,
-        )
+        even = (1 - shares.sum()) / len(shares)
+        return cls(mechanism=mechanism, shares=shares + even, mixture=mixture, groups=groups)
+
+    def at(self, shares: Vector) -> Self:
+        """Return the covariances at other shares, with the same weights of `summing_to_one`."""
+        even = (1 - shares.sum()) / len(shares)
+        return replace(self, shares=shares + even, given_correction=self._correction)
 
     def summing_to_one(self, debiased: Vector) -> Vector:
         """Return the linear estimate of least variance that sums to 1, from debiased shares."""
@@ -91,17 +101,41 @@ class ShareCovariance:
     def _with_total(self) -> Vector:
         """Return each debiased share's covariance with the sum of all; 0 if that is constant."""
         found = self._debiased_with(np.ones(self.mechanism.domain_size))
-        least = _NEGLIGIBLE * float(self.mechanism.variance(self.shares, self.mixture).sum())
+        least = _NEGLIGIBLE * float(self._single.sum())
         return found if found.sum() > least else np.zeros_like(found)
 
     @cached_property
     def _correction(self) -> Vector:
+        if self.given_correction is not None:
+            return self.given_correction
         return self._with_total / (self._with_total.sum() or 1.0)
+
+    def _removed(self, with_total: Vector, corrected: Vector) -> Vector:
+        """Return what `summing_to_one` takes off variances of sums, from those of T and c."""
+        return corrected * (2 * with_total - corrected * self._with_total.sum())
 
     def of_shares(self) -> Vector:
         """Return the variance of each share, shape (domain_size,)."""
-        single = self.mechanism.variance(self.shares, self.mixture)
-        return np.maximum(single - self._correction * self._with_total, 0.0)
+        removed = self._removed(self._with_total, self._correction)
+        return np.maximum(self._single - removed, 0.0)
+
+    @cached_property
+    def slope(self) -> float:
+        """Return the variance of the first share if all users have it, minus that if none has."""
+        all_users = np.eye(1, self.mechanism.domain_size)[0]
+        others = (1 - all_users) / (len(all_users) - 1)
+        at_ends = [self.mechanism.variance(each, self.mixture)[0] for each in (all_users, others)]
+        return float(at_ends[0] - at_ends[1])
+
+    def left(self) -> Vector:
+        """Return the part of each variance that is left where shares sum to 1, 0 .. 1."""
+        removed = self._removed(self._with_total, self._correction)
+        parts = np.divide(removed, self._single, out=np.zeros_like(removed), where=removed > 0)
+        return np.clip(1 - parts, 0.0, 1.0)
+
+    @cached_property
+    def _single(self) -> Vector:
+        return self.mechanism.variance(self.shares, self.mixture)
 
     def with_sum(self, weights: Vector) -> Vector:
         """
@@ -109,7 +143,9 @@ class ShareCovariance:
 
         Cost: two transforms for hashed reports, else a few passes over the items.
         """
-        return self._debiased_with(weights) - self._correction * (self._with_total @ weights)
+        c, total = self._correction, self._with_total
+        found: Vector = self._debiased_with(weights) - c * (total @ weights)
+        return found - (total - c * total.sum()) * (c @ weights)
 
     def with_group_totals(self) -> Vector:
         """
@@ -117,10 +153,12 @@ class ShareCovariance:
 
         Cost: that of `with_sum` for each group.
         """
-        parts = self._with_total.reshape(self.groups, -1).sum(axis=1)
-        together = np.repeat(parts, self.mechanism.domain_size // self.groups)
-        found: Vector = self._debiased_with_groups - self._correction * together
-        return found
+        c, total, size = self._correction, self._with_total, len(self.shares) // self.groups
+        of_c, of_total = (
+            np.repeat(each.reshape(self.groups, -1).sum(axis=1), size) for each in (c, total)
+        )
+        found: Vector = self._debiased_with_groups - c * of_total
+        return found - (total - c * total.sum()) * of_c
 
     @cached_property
     def _debiased_with_groups(self) -> Vector:
@@ -140,35 +178,63 @@ class ShareCovariance:
             independent: Vector = mechanism.variance(self.shares, mixture) * weights
             return independent
         maps, n, kept = self._linear, mixture.n_real, mixture.keep_probability
-        n_reports = n * kept + mixture.n_dummies
-        square = n_reports * maps.gather(maps.channel.forward(self.shares) * maps.scatter(weights))
+        square = maps.gather(self._cells * maps.scatter(weights))
         means = self.shares * (maps.base @ weights + maps.gain * weights)
         users = n * kept**2 * (maps.base * means.sum() + maps.gain * means)
         dummies = mixture.n_dummies * maps.dummy * (maps.dummy @ weights)
-        named = mixture.item_variance * weights
-        if self.total_is_known:
-            size = mechanism.domain_size
-            named = (named - named.sum() / size) * size / (size - 1)
-        total: Vector = square - users - dummies + named
+        total: Vector = square - users - dummies + mixture.item_variance * self._apart(weights)
         return total / (n * kept * maps.gain) ** 2
 
+    def _debiased_variance(self, weights: Vector) -> float:
+        """Return the variance of a weighted sum before `summing_to_one`: one transform."""
+        if isinstance(self.mechanism, Hierarchy | UnaryEncoding | StringHashing):
+            return float(weights @ self._debiased_with(weights))
+        maps, n, kept = self._linear, self.mixture.n_real, self.mixture.keep_probability
+        square = self._cells @ maps.scatter(weights) ** 2
+        users = n * kept**2 * self.shares @ (maps.base @ weights + maps.gain * weights) ** 2
+        dummies = self.mixture.n_dummies * (maps.dummy @ weights) ** 2
+        named = self.mixture.item_variance * (weights @ self._apart(weights))
+        return float((square - users - dummies + named) / (n * kept * maps.gain) ** 2)
+
+    def _apart(self, weights: Vector) -> Vector:
+        """Return what is left of weights on dummies that name items, if their total is known."""
+        size = len(weights)
+        known = self.mixture.total_is_known
+        return (weights - weights.sum() / size) * size / (size - 1) if known else weights
+
+    @cached_property
+    def _cells(self) -> Vector:
+        """Return the expected number of reports in each cell."""
+        n_reports = self.mixture.n_real * self.mixture.keep_probability + self.mixture.n_dummies
+        return n_reports * self._linear.channel.forward(self.shares)
+
     def of_sums(self, weights: Iterable[Vector]) -> Vector:
-        """Return the variances of weighted sums of shares, each given by (domain_size,) weights."""
-        found = [float(each @ self.with_sum(each)) for each in weights]
+        """
+        Return the variances of weighted sums of shares, each given by (domain_size,) weights.
+
+        Cost: a transform for each sum of hashed reports, else a few passes over the items.
+        """
+        found = [
+            self._debiased_variance(each)
+            - float(self._removed(self._with_total @ each, self._correction @ each))
+            for each in weights
+        ]
         return np.maximum(np.array(found, dtype=np.float64), 0.0)
 
     def of_prefixes(self) -> Vector:
         """
         Return the variance of the sum of shares up to and including each item of its group.
 
-        For hashed reports and square waves it is interpolated between exact variances of the first
-        and the last prefix of each group and, of few groups, 64 to 256 others in all. Standard
-        errors are then exact to some 5 %, of square waves to 10 %. Otherwise it is exact. Shape
-        (domain_size,). Cost: that of `with_sum` for each of these prefixes.
+        For hashed reports it is interpolated between exact variances of the first and the last
+        prefix of each group and, of few groups, 64 to 256 others in all. Standard errors are then
+        exact to some 5 %. Otherwise it is exact. Shape (domain_size,). Cost: a transform for each
+        of these prefixes.
         """
-        together = np.cumsum(self._with_total.reshape(self.groups, -1), axis=1).ravel()
-        removed = together**2 / (self._with_total.sum() or 1.0)
-        return np.maximum(self._debiased_prefixes() - removed, 0.0)
+        sums = (
+            np.cumsum(each.reshape(self.groups, -1), axis=1).ravel()
+            for each in (self._with_total, self._correction)
+        )
+        return np.maximum(self._debiased_prefixes() - self._removed(*sums), 0.0)
 
     def _debiased_prefixes(self) -> Vector:
         """
@@ -176,13 +242,16 @@ class ShareCovariance:
 
         By the model, items i and j of a group have the covariance a_i + a_j + b, which follows from
         each one's covariance with its group's total. It is exact for randomized response. Of hashed
-        reports, what it leaves of exact variances is interpolated; of square waves, which it does
-        not fit, these variances themselves. Derived here.
+        reports, what it leaves of exact variances is interpolated. Derived here.
         """
         mechanism, mixture, groups = self.mechanism, self.mixture, self.groups
         if isinstance(mechanism, Hierarchy):
             return mechanism.prefix_variances(mixture.n_real)
-        single = mechanism.variance(self.shares, mixture).reshape(groups, -1)
+        if isinstance(mechanism, SquareWave):
+            size = mechanism.domain_size // groups
+            first = np.repeat(np.arange(groups) * size, size)
+            return mechanism.variance(self.shares, mixture, first - 1)
+        single = self._single.reshape(groups, -1)
         if isinstance(mechanism, UnaryEncoding | StringHashing):
             return np.cumsum(single, axis=1).ravel()
         with_group, size = self._debiased_with_groups.reshape(groups, -1), single.shape[1]
@@ -194,8 +263,6 @@ class ShareCovariance:
         model[:, -1] = with_group.sum(axis=1)  # also of two items, where the formula is 0 / 0
         if isinstance(mechanism, Grr):
             return model.ravel()
-        if not isinstance(mechanism, LocalHashing):
-            model[:] = 0.0  # the nearer two places of a square wave, the more dependent they are
         n_cells = len(self._linear.channel.scale)
         number = min(_MOST_PREFIXES, max(_FEWEST_PREFIXES, _MOST_CELLS // n_cells)) // groups
         places = np.unique(np.linspace(0, size - 1, max(2, min(number, size))).astype(np.int64))
@@ -204,7 +271,7 @@ class ShareCovariance:
             sums = [single[group, 0], *[total] * (size > 1)]
             for end in group * size + places[1:-1]:
                 weights = ((group * size <= every) & (every <= end)).astype(np.float64)
-                sums.insert(-1, weights @ self._debiased_with(weights))
+                sums.insert(-1, self._debiased_variance(weights))
             left = np.interp(np.arange(size), places, sums - model[group, places])
             found.append(model[group] + left)
         return np.concatenate(found)

@@ -26,8 +26,10 @@ from numpy.typing import NDArray
 
 from common.errors import ReportError, TaskError
 from common.mechanisms.base import Counts, MechanismRequest, Mixture, Reports, Vector, check_values
+from common.mechanisms.count_law import Draws, interval_table
 from common.mechanisms.reduction import MatchCountReduction
 from common.mechanisms.weights import OddsOfWeights, ResponseWeights
+from common.messages.result import IntervalTable
 from common.messages.submission import PLAIN_REPORT, plain_reports
 from common.task.domain_spec import hierarchy_sizes
 from common.task.dummy_spec import DummySpec
@@ -222,6 +224,22 @@ class Hierarchy(OddsOfWeights):
             share = self._shares_of_parents(level, each)
             final = share**2 * final[parents] + each * (1 - share)
         return final / mixture.n_real**2
+
+    def observed_variance(self, cells: Counts, shares: Vector, mixture: Mixture) -> Vector:
+        """Return `variance`, which does not depend on the counts."""
+        del cells
+        return self.variance(shares, mixture)
+
+    def interval_table(self, mixture: Mixture) -> IntervalTable:
+        """
+        Return intervals by the exact distribution of a count of the last level.
+
+        An estimate averages counts of several levels and is nearer to normal, so intervals are a
+        little wide.
+        """
+        dummies = round(mixture.n_real * self.added.each_level[-1].expected_per_user)
+        added = Draws.coins(dummies, 1 / self.sizes[-1])
+        return interval_table(mixture.n_real, 1.0, 0.0, (added,))
 
     def covariances(self, weights: Vector, n_users: float) -> Vector:
         """

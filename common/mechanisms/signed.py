@@ -15,27 +15,23 @@ paper; derivation: docs/theory/estimation.md.
 
 import math
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Final, Self
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 
 from common.errors import ReportError, TaskError
 from common.mechanisms.base import Counts, Mixture, Reports, Vector
+from common.mechanisms.count_law import Draws, interval_table
 from common.mechanisms.randomized_response import Grr
 from common.mechanisms.support import debias
 from common.mechanisms.weights import ResponseWeights
-from common.messages.result import MISS_STEP
+from common.messages.result import IntervalTable
 from common.task.cluster_spec import ClusterSpec
 from common.task.task import Task
 
 _UNEXPLAINED: Final = 5.0
 """Standard deviations from the expected total that are a reason for a warning."""
-_FEWEST_MISSES: Final = 1e-9
-"""The transform's error is a thousandth of this."""
-_STEPS: Final = round(-math.log(_FEWEST_MISSES) / math.log(MISS_STEP))
 
 
 def influence_of(clusters: ClusterSpec, signal: float) -> tuple[float, float]:
@@ -100,15 +96,21 @@ class Signed(Grr):
         noise = self.clusters.item_variance(mixture.n_real, self.domain_size)
         return super().variance(shares, replace(mixture, n_dummies=0.0, item_variance=noise))
 
-    def half_widths(self, n_users: int) -> Vector:
+    def interval_table(self, mixture: Mixture) -> IntervalTable:
         """
-        Return `Histogram.half_widths` for the clusters of n_users users. Run by the analyzer.
+        Return intervals by the exact distribution of y_v, which each trial that names v moves.
 
-        The number N of clusters on an item adds the sum of their i - w·j; its distribution is one
-        Fourier transform, its distance from the mean is sorted. The sum's share that all items give
-        up, 1/d of the variance, and GRR's noise are nearer to normal, so widths are a little large.
+        It leaves out what the sum over all items gives up, 1/d of the variance, and which is nearer
+        to normal: so intervals are a little wide.
         """
-        return _half_widths(self.clusters, n_users, self.domain_size)
+        types = list(self.clusters.chances())
+        added, place = np.unique(
+            [i - self.clusters.negative_weight * j for i, j, _ in types], return_inverse=True
+        )
+        chances = np.bincount(place, weights=[chance for _, _, chance in types])
+        trials = round(mixture.n_real) * self.clusters.trials
+        clusters = Draws(trials, added, chances / self.domain_size)
+        return interval_table(mixture.n_real, self.p, self.q, (clusters,))
 
     @property
     def influence(self) -> tuple[float, float]:
@@ -135,32 +137,3 @@ class Signed(Grr):
 
     def channel(self, real_share: float) -> None:  # type: ignore[override]  # GRR has one
         """None: a user's own report and clusters add up, so EM would gain nothing."""
-
-
-@lru_cache(maxsize=16)
-def _half_widths(clusters: ClusterSpec, n_users: int, domain_size: int) -> Vector:
-    trials, types = n_users * clusters.trials, list(clusters.chances())
-    chances = np.array([chance / domain_size for _, _, chance in types])
-    added = np.array([i - clusters.negative_weight * j for i, j, _ in types])
-    mean, square = trials * float(chances @ added), trials * float(chances @ added**2)
-    if not square:
-        return np.zeros(0)  # all clusters cancel: there is no noise
-    reach = 30 * math.sqrt(square) + 30 * max(1, int(np.abs(added).max()))
-    size = scipy.fft.next_fast_len(2 * math.ceil(reach), real=True)
-    of_one = np.zeros(size)
-    np.add.at(of_one, added % size, chances)
-    of_one[0] -= chances.sum()
-    z = scipy.fft.rfft(of_one)
-    # ln|1 + z|² = ln(1 + 2·Re z + |z|²): 1 + z would lose the digits of a small z.
-    logs = 0.5 * np.log1p(2 * z.real + np.abs(z) ** 2) + 1j * np.arctan2(z.imag, 1 + z.real)
-    law = scipy.fft.irfft(np.exp(trials * logs), n=size)
-    # Place k holds the sums that are k modulo size; the one within reach of the mean counts.
-    sums = np.arange(size)
-    sums -= size * np.round((sums - mean) / size).astype(np.int64)
-    distances = np.abs(sums - mean)
-    order = np.argsort(distances)
-    beyond = np.maximum(1 - np.cumsum(np.maximum(law[order], 0.0)), 0.0)
-    misses = MISS_STEP ** -np.arange(_STEPS + 1.0)
-    places = np.searchsorted(-beyond, -misses)
-    widths: Vector = distances[order][np.minimum(places, size - 1)] / math.sqrt(square)
-    return widths

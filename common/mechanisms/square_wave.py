@@ -33,6 +33,7 @@ from common.mechanisms.base import (
     check_values,
 )
 from common.mechanisms.weights import OddsOfWeights, ResponseWeights
+from common.messages.result import NORMAL, IntervalTable
 from common.messages.submission import PLAIN_REPORT, plain_reports
 from common.task.specs import MechanismSpec
 from common.task.task import Task
@@ -90,36 +91,38 @@ class Band:
         places: Vector = self._chains(steps[::-1])[:0:-1]
         return places - self._unreachable(places)
 
-    def variance(self, distribution: Vector) -> Vector:
+    def variance(self, distribution: Vector, before: NDArray[np.int64] | None = None) -> Vector:
         """
         Return each estimate's variance if z is 1 at one place, drawn from π, and 0 elsewhere.
 
         With the coefficients s of an item's estimate this is exactly Σ s²π - (Σ sπ)². Without the
-        projection s is 1 on the chain v, v-w, .., and -1 on the chain v-1, v-1-w, ..; then c = m -
-        λ/N, the projection of this s (see the module), is subtracted.
+        projection s is 1 on the chain v, v-w, .., and -1 on the chain u, u-w, .. of u = v-1. Then c
+        is subtracted, the projection of this s (see the module): c is m - λ/N, where m is the part
+        of its class's places that are in the first chain, minus that in the second.
 
-        `distribution` is π, shape (places,). Cost: a few passes over the places.
+        `distribution` is π, shape (places,). `before` holds another u < v for each item v, for the
+        variance of the sum of the estimates after u, up to v. Cost: a few passes over the places.
         """
-        if self.width == 1:
-            return distribution * (1 - distribution)  # the estimate is z itself
-        inverse = self._inverse_sizes
-        mass = self._class_sums(distribution)
+        last = np.arange(self.items)
+        before = last - 1 if before is None else before
+        mass, inverse = self._class_sums(distribution), self._inverse_sizes
         chains = self._chains(distribution)
-        own, before = chains[1 : self.items + 1], chains[: self.items]
-        item = np.arange(self.items)
-        here, left = item % self.width, (item - 1) % self.width
-        m_here = (item // self.width + 1) * inverse[here]
-        m_left = -((item - 1) // self.width + 1) * inverse[left]
-        level = (m_here + m_left) / inverse.sum()
-        c_here, c_left = m_here - level * inverse[here], m_left - level * inverse[left]
-        linear = m_here * mass[here] + m_left * mass[left] - level * (mass * inverse).sum()
-        # Σ c² π over all places: c = -level/N, corrected in two classes.
-        square = level**2 * (mass * inverse**2).sum() + (
+        own, less = chains[last + 1], chains[before + 1]
+        here, there = last % self.width, before % self.width
+        alike = here == there
+        m_here = (last // self.width + 1) * inverse[here]
+        m_there = -(before // self.width + 1) * inverse[there]
+        level = (m_here + m_there) / inverse.sum()
+        c_here = m_here + alike * m_there - level * inverse[here]
+        c_there = m_there + alike * m_here - level * inverse[there]
+        linear = m_here * mass[here] + m_there * mass[there] - level * (mass @ inverse)
+        # Σ c²π over all places: c = -λ/N, corrected in one or two classes.
+        square = level**2 * (mass @ inverse**2) + (
             (c_here**2 - (level * inverse[here]) ** 2) * mass[here]
-            + (c_left**2 - (level * inverse[left]) ** 2) * mass[left]
+            + (c_there**2 - (level * inverse[there]) ** 2) * mass[there] * ~alike
         )
-        second = own + before - 2 * (c_here * own - c_left * before) + square
-        first = own - before - linear
+        second = own + less - 2 * alike * less - 2 * (c_here * own - c_there * less) + square
+        first = own - less - linear
         variance: Vector = second - first**2
         return variance
 
@@ -247,7 +250,9 @@ class SquareWave(OddsOfWeights, BandResponse):
         floor = mixture.n_real * self.floor + mixture.n_dummies / self.places
         return self.band.solve((cells.astype(np.float64) - floor) / (mixture.n_real * self.rise))
 
-    def variance(self, shares: Vector, mixture: Mixture) -> Vector:
+    def variance(
+        self, shares: Vector, mixture: Mixture, before: NDArray[np.int64] | None = None
+    ) -> Vector:
         """
         Return the exact variance of each estimated share for the given true shares.
 
@@ -255,19 +260,43 @@ class SquareWave(OddsOfWeights, BandResponse):
         coefficients s of the estimate. With π averaged over users this is too large by the variance
         of the users' means Σ sπ. Since the estimate is unbiased, the means of holders of the item
         and of other users differ by `rise`: f(1-f)·rise² is subtracted, with the item's share f.
+        All this is linear in the shares: at unbiased shares it is an unbiased variance.
 
-        The shares are scaled to sum to 1; if all are 0, a uniform distribution is assumed. Raises
-        the errors of `debias`.
+        `before` is that of `Band.variance`, for variances of sums of shares. The shares are scaled
+        to sum to 1; if all are 0, a uniform distribution is assumed. Raises the errors of `debias`.
         """
         _check(mixture)
         uniform = np.full(self.places, 1 / self.places)
         held = shares if shares.any() else np.ones_like(shares)
         theta = held / held.sum()
         distribution = self.floor + self.rise * self.band.forward(theta)
-        own = self.band.variance(distribution) - theta * (1 - theta) * self.rise**2
-        total = mixture.n_real * own + mixture.n_dummies * self.band.variance(uniform)
+        part = theta
+        if before is not None:
+            sums = np.concatenate([[0.0], np.cumsum(theta)])
+            part = sums[1:] - sums[before + 1]
+        own = self.band.variance(distribution, before) - part * (1 - part) * self.rise**2
+        total = mixture.n_real * own + mixture.n_dummies * self.band.variance(uniform, before)
         exact: Vector = total / (mixture.n_real * self.rise) ** 2
         return exact
+
+    def observed_variance(self, cells: Counts, shares: Vector, mixture: Mixture) -> Vector:
+        """
+        Estimate the variance of each debiased share from the counts of places.
+
+        It is that of independent reports, Σ s²π̂ - (Σ sπ̂)², unbiased by n / (n-1); too large by the
+        variance of the users' means, f(1-f)·rise² / n. No smoothed or clipped share hides a peak.
+        Few reports may leave the places that matter empty: so it is at least the exact variance at
+        the shares, clipped to 0 .. 1.
+        """
+        n_reports = max(2, int(cells.sum()))
+        one = self.band.variance(cells / n_reports) * n_reports / (n_reports - 1)
+        observed = one * n_reports / (mixture.n_real * self.rise) ** 2
+        return np.maximum(observed, self.variance(np.clip(shares, 0, 1), mixture))
+
+    def interval_table(self, mixture: Mixture) -> IntervalTable:
+        """Return that of the normal distribution: a share sums many counts of both signs."""
+        del mixture
+        return NORMAL
 
     def channel(self, real_share: float) -> Channel:
         """Return the distribution of a report's cell, which is its place."""

@@ -13,6 +13,8 @@ import numpy as np
 
 from common.mechanisms.arguments import CheckedArguments
 from common.mechanisms.base import Counts, Mixture, Vector
+from common.mechanisms.count_law import Draws, interval_table
+from common.messages.result import IntervalTable
 
 Real = float | Vector
 
@@ -55,6 +57,18 @@ class SupportCounting(CheckedArguments):
     def variance(self, shares: Vector, mixture: Mixture) -> Vector:
         """Return the exact variance of each debiased share; see the function `variance`."""
         return variance(shares, mixture, self)
+
+    def observed_variance(self, cells: Counts, shares: Vector, mixture: Mixture) -> Vector:
+        """Return the variance at the debiased shares, clipped to 0 .. 1."""
+        del cells
+        return self.variance(np.clip(shares, 0, 1), mixture)
+
+    def interval_table(self, mixture: Mixture) -> IntervalTable:
+        """Return intervals by the exact distribution of a count of users' and dummies' reports."""
+        dummies = Draws.coins(round(mixture.n_dummies), self.q_dummy)
+        named = (mixture.item_law,) if mixture.item_law else ()
+        kept = mixture.keep_probability
+        return interval_table(mixture.n_real, kept * self.p, kept * self.q, (dummies, *named))
 
 
 def debias(

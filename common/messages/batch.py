@@ -29,6 +29,7 @@ class BatchState(StrEnum):
     ERASED = "erased"
     EXPIRED = "expired"
     QUARANTINED = "quarantined"
+    DROPPED = "dropped"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -70,7 +70,7 @@ class ChainedEntry:
         return {
             name: _as_json(value)
             for name, value in self._values().items()
-            if name not in _NOT_HASHED
+            if name not in _NOT_HASHED and (name, value) != ("waived", "")
         }
 
     def expected_hash(self) -> bytes:
@@ -112,6 +112,8 @@ class LedgerEntry(ChainedEntry):
     """Cost of all releases to the population up to this one, at the task's budget_delta."""
     previous_hash: bytes
     entry_hash: bytes
+    waived: str = ""
+    """The text of `Waived`, if the batch failed a check; hashed unless it is empty."""
 
     def __post_init__(self) -> None:
         self.check_lengths()

@@ -2,15 +2,16 @@
 
 import math
 from collections.abc import Mapping, Sized
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Final, Literal
+from typing import Final, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import WireError
 from common.messages.guarantee import Guarantee, delta_warnings
+from common.messages.waived import NONE_WAIVED, Waived
 from common.task_digest import TaskDigest
 
 Figures = NDArray[np.float64]
@@ -32,12 +33,98 @@ def interval_around(figures: Figures, reach: Figures) -> Interval:
     return figures - reach, figures + reach
 
 
-MISS_STEP: Final = 10**0.02
-"""Ratio of the probabilities with which intervals of successive `half_widths` miss."""
-_ROUNDING: Final = 1e-9
-_MAX_HALF_WIDTHS: Final = 1000
-_SLOPE_STEPS: Final = 50
-"""Last steps, a power of ten, that rarer misses are extrapolated from."""
+def _check_lengths(what: str, *lists: Sized) -> None:
+    lengths = {len(each) for each in lists}
+    if len(lengths) != 1:
+        raise WireError(f"the lists of {what} have different lengths: {sorted(lengths)}")
+
+
+MISS_STEP: Final = 10**0.1
+"""Ratio of successive MISSES."""
+MISSES: Final = MISS_STEP ** -np.arange(91.0)
+"""Probabilities with which an interval misses, half on either side: from 1 down to 1e-9."""
+
+_MAX_SHARES: Final = 1000
+_TINY: Final = 1e-300
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class IntervalTable:
+    """
+    How far an estimate may be from a true share, by the exact distribution of its count.
+
+    An interval holds all shares f from which the estimate is at most `above` errors up and `below`
+    errors down: f's own error and reaches, which is exact for rare items and few users too.
+    """
+
+    shares: Figures
+    """Ascending true shares, from 0 to 1."""
+    errors: Figures
+    """Standard error of an estimate of each of the shares, up to a common factor."""
+    below: Figures
+    """Reach below each share in errors, for each of the MISSES: flat, (shares · misses,)."""
+    above: Figures
+    """The same above each share."""
+
+    def __post_init__(self) -> None:
+        _check_lengths("a table of intervals", self.shares, self.errors)
+        _check_lengths("its reaches", self.below, self.above, range(len(self.shares) * len(MISSES)))
+        if not 2 <= len(self.shares) <= _MAX_SHARES or (np.diff(self.shares) <= 0).any():  # noqa: PLR2004  # two ends
+            raise WireError(
+                f"a table of intervals has {len(self.shares)} shares; it must have 2 to "
+                f"{_MAX_SHARES}, ascending"
+            )
+
+    @classmethod
+    def alike(cls, reaches: Figures) -> Self:
+        """Return the table of intervals that reach as far on both sides of every share."""
+        twice, ends = np.tile(reaches, 2), np.array([0.0, 1.0])
+        return cls(shares=ends, errors=np.ones(2), below=twice, above=twice)
+
+    def reaches(self, confidence: float) -> tuple[Figures, Figures]:
+        """
+        Return the reaches below and above each share, in errors, at a confidence below 1.
+
+        Beyond the last of the MISSES they are extrapolated as for an exponential tail, which is too
+        wide for lighter ones.
+        """
+        step = -math.log(1 - confidence) / math.log(MISS_STEP)
+        first = min(int(step), len(MISSES) - 2)
+        below, above = (
+            (1 - step + first) * each[:, first] + (step - first) * each[:, first + 1]
+            for each in (flat.reshape(len(self.shares), -1) for flat in (self.below, self.above))
+        )
+        return below, above
+
+    def interval(self, estimates: Figures, errors: Figures, confidence: float) -> Interval:
+        """Return the ends of each estimate's interval, from its standard error."""
+        places = np.arange(2 * len(self.shares) - 1) / 2
+        shares, square, below, above = (
+            np.interp(places, places[::2], each)
+            for each in (self.shares, self.errors**2, *self.reaches(confidence))
+        )
+        stated = np.sqrt(np.interp(estimates, shares, square))
+        scale = np.divide(errors, stated, out=np.ones_like(errors), where=stated > 0)
+        own = np.sqrt(square)
+        return (
+            _share_at(estimates, shares, scale, above * own),
+            _share_at(estimates, shares, scale, -below * own),
+        )
+
+
+def _share_at(estimates: Figures, shares: Figures, scale: Figures, reach: Figures) -> Figures:
+    """Return the share f at which f + scale · reach(f) is the estimate; linear between shares."""
+    at = shares[0] + scale * reach[0]
+    found = np.minimum(estimates - at, 0.0) + shares[0]
+    for last, share, far in zip(shares, shares[1:], reach[1:], strict=False):
+        before, at = at, share + scale * far
+        part = (estimates - before) / np.maximum(at - before, _TINY)
+        found += (share - last) * np.clip(part, 0.0, 1.0)
+    return found + np.maximum(estimates - at, 0.0)
+
+
+NORMAL: Final = IntervalTable.alike(np.array([-NormalDist().inv_cdf(m / 2) for m in MISSES]))
+"""The table of estimates that are practically normal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -45,46 +132,29 @@ class Histogram:
     """The share of each item."""
 
     frequencies: Figures
-    """Debiased shares, one per item; may be negative; the sum is about 1."""
+    """Unbiased shares, one per item; may be negative. Their sum is 1, in results of earlier
+    versions about 1."""
     standard_errors: Figures
-    """Standard errors of the debiased shares. Confidence intervals are around these shares, never
-    around the refined ones."""
+    """Standard errors of these shares. Confidence intervals are around them, never around the
+    refined ones."""
     refined: Figures
     """A distribution: at least 0, sum 1. Usually more accurate, but biased."""
     mse_theory: float
-    """Mean over items of the debiased shares' exact variance."""
-    half_widths: Figures = field(default_factory=lambda: np.zeros(0))
-    """Half-widths, in standard errors, of intervals that miss with probability MISS_STEP^-k for
-    k = 0, 1, …; empty if the noise is practically normal."""
+    """Mean over items of the unbiased shares' variance."""
+    table: IntervalTable = NORMAL
+    """Intervals that are not `standard_errors` of a normal distribution on either side."""
 
     def __post_init__(self) -> None:
         _check_lengths("a histogram", self.frequencies, self.standard_errors, self.refined)
-        if len(self.half_widths) == 1:
-            raise WireError("a histogram has 1 half-width; it must have none, or 2 and more")
-        if len(self.half_widths) > _MAX_HALF_WIDTHS or (np.diff(self.half_widths) < 0).any():
-            raise WireError(
-                f"a histogram has {len(self.half_widths)} half-widths; they must be ascending, and "
-                f"at most {_MAX_HALF_WIDTHS}"
-            )
 
     def interval(self, confidence: float) -> Interval:
         """Return the ends of each item's confidence interval; not simultaneous."""
-        reach = self.half_width(confidence) * self.standard_errors
-        return interval_around(self.frequencies, reach)
+        return self.table.interval(self.frequencies, self.standard_errors, confidence)
 
-    def half_width(self, confidence: float) -> float:
-        """
-        Return the half-width of a confidence interval in standard errors.
-
-        Beyond the end of `half_widths`, they are extrapolated as for an exponential tail, which is
-        too wide for the noise of clusters: its tails are lighter.
-        """
-        if not len(self.half_widths):
-            return interval_half_width(confidence)
-        widths, last = self.half_widths, len(self.half_widths) - 1
-        step = math.ceil(-math.log(1 - confidence) / math.log(MISS_STEP) - _ROUNDING)
-        slope = (widths[-1] - widths[max(0, last - _SLOPE_STEPS)]) / min(last, _SLOPE_STEPS)
-        return float(widths[min(step, last)] + max(0, step - last) * slope)
+    def half_width(self, confidence: float, share: float = 0.0) -> float:
+        """Return how far the wider side of an interval reaches from a share, in its errors."""
+        wider = np.maximum(*self.table.reaches(confidence))
+        return float(np.interp(share, self.table.shares, wider))
 
     def any_share_above_zero(self, confidence: float) -> bool:
         """
@@ -125,7 +195,9 @@ class Owners:
     frequency_errors: Figures
     """Standard errors of the shares."""
     means: Figures
-    """Mean value of each key's owners, nearly unbiased: corrected for fakes by estimated shares."""
+    """Mean value of each key's owners, corrected for fakes by estimated shares: biased towards the
+    middle of the range by a tenth of half of it where a share is 5 times its standard error, and by
+    more below."""
     mean_errors: Figures
     """Standard errors of the means."""
 
@@ -204,12 +276,6 @@ class FoundValues:
 Estimate = Histogram | Means | KeyValues | BitTable | FoundValues
 
 
-def _check_lengths(what: str, *lists: Sized) -> None:
-    lengths = {len(each) for each in lists}
-    if len(lengths) != 1:
-        raise WireError(f"the lists of {what} have different lengths: {sorted(lengths)}")
-
-
 RefusalCause = Literal["repeated", "unreadable", "malformed"]
 """Reasons to refuse a report: its ciphertext is a repeat or does not open, or its content is not an
 output of the task's mechanism."""
@@ -255,6 +321,8 @@ class Result:
     n_sentinels_repeated: int = 0
     """Further copies of sentinels' reports. Unlike first copies, they count in n_reports and as
     refused."""
+    waived: Waived = NONE_WAIVED
+    """The checks that the batch failed; the guarantees do not rely on them."""
 
     @property
     def all_warnings(self) -> tuple[str, ...]:

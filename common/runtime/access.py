@@ -163,6 +163,7 @@ CALLS: Final[Mapping[str, Call]] = MappingProxyType(
             Caller.TOKEN_HOLDER, CallKind.SHUFFLER_OPERATION
         ),
         "/shuffledp.v1.Shuffler/CloseBatch": Call(Caller.TOKEN_HOLDER, CallKind.SHUFFLER_OPERATION),
+        "/shuffledp.v1.Shuffler/DropBatch": Call(Caller.TOKEN_HOLDER, CallKind.SHUFFLER_OPERATION),
         "/shuffledp.v1.ShufflerCoordinator/GetIdentity": Call(Caller.FRONT_END, CallKind.INTERNAL),
         "/shuffledp.v1.ShufflerCoordinator/GetBatch": Call(Caller.FRONT_END, CallKind.INTERNAL),
         "/shuffledp.v1.ShufflerCoordinator/RelayLog": Call(Caller.FRONT_END, CallKind.INTERNAL),

@@ -59,6 +59,8 @@ class ConfirmedClock:
         self._lock = threading.Lock()
         self._told_at: float | None = None
         """When the present disagreement was last logged, in seconds since the boot."""
+        self._save_at = 0.0
+        """When the time is next stored, in seconds since the boot."""
         self._stored = stored_reading(state)
         found = machine.reading()
         self._compare_with(self._stored or found, found)
@@ -74,12 +76,19 @@ class ConfirmedClock:
         """Return the monotonic seconds since an arbitrary moment."""
         return self._machine.elapsed()
 
-    def check(self, oldest: float = _SAVE_SECONDS) -> None:
-        """Compare the clocks; store a confirmed time if the stored one is older than `oldest`."""
+    def check(self, *, stopping: bool = False) -> None:
+        """
+        Compare the clocks; store a confirmed time every ten minutes, and when `stopping`.
+
+        Raises StorageError if it cannot be stored, as on a full disk; tried again after as long.
+        """
         with self._lock:
             found = self._machine.reading()
-            agrees = self._compare(found)
-        if agrees and (self._stored is None or found.wall > self._stored.wall + oldest):
+            due = self._compare(found) and (stopping or found.since_boot >= self._save_at)
+            due = due and (self._stored is None or found.wall > self._stored.wall)
+            if due:
+                self._save_at = found.since_boot + _SAVE_SECONDS
+        if due:
             _store(self._state, found)  # nobody waits for the disk
             with self._lock:
                 self._stored = found
@@ -87,7 +96,7 @@ class ConfirmedClock:
 
     def close(self) -> None:
         """Store the time at which the service stops."""
-        self.check(oldest=0.0)
+        self.check(stopping=True)
 
     async def run(self) -> None:
         """Check the clock for as long as the service runs."""

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final, get_args
 
@@ -22,12 +23,14 @@ from common.messages.result import (
     Estimate,
     FoundValues,
     Histogram,
+    IntervalTable,
     KeyValues,
     Means,
     Owners,
     RefusalCause,
     Result,
 )
+from common.messages.waived import Waived
 from common.protocols import PROTOCOLS
 from common.task.specs import MAX_BITS, MAX_COHORTS, MAX_DOMAIN_SIZE, MAX_SPELLED_BYTES, MECHANISMS
 from common.task.task import MAX_UNIX_TIME, MAX_USERS
@@ -72,6 +75,16 @@ _figure = partial(parse_numbers, minimum=-_MAX_FIGURE, maximum=_MAX_FIGURE)
 _error = partial(parse_numbers, minimum=0, maximum=_MAX_FIGURE)
 _mse = partial(parse_amount, maximum=_MAX_FIGURE**2)
 
+_TABLE: Final = Codec(
+    IntervalTable,
+    analyzer_pb2.IntervalTable,
+    {
+        "shares": partial(parse_numbers, minimum=0, maximum=1),
+        "errors": _error,
+        "below": _figure,
+        "above": _figure,
+    },
+)
 _HISTOGRAM: Final = Codec(
     Histogram,
     analyzer_pb2.GetResultResponse,
@@ -80,8 +93,9 @@ _HISTOGRAM: Final = Codec(
         "standard_errors": _error,
         "refined": partial(parse_numbers, minimum=0, maximum=_MAX_REFINED),
         "mse_theory": _mse,
-        "half_widths": _error,
+        "table": lambda _, message: _TABLE.from_wire(message),
     },
+    {"table": _TABLE.to_wire},
 )
 _MEANS: Final = Codec(
     Means,
@@ -148,10 +162,11 @@ _RESULT: Final = Codec(
         "n_users": partial(parse_count, maximum=MAX_USERS),
         "refused": partial(parse_refused, causes=get_args(RefusalCause)),
         "guarantees": lambda _, messages: tuple(map(_GUARANTEE.from_wire, messages)),
+        "waived": lambda _, text: Waived.parse(text),
         "open_seconds": partial(parse_amount, maximum=MAX_UNIX_TIME),
         "estimate_seconds": partial(parse_amount, maximum=MAX_UNIX_TIME),
     },
-    {"refused": dict, "guarantees": partial(map, _GUARANTEE.to_wire)},
+    {"refused": dict, "guarantees": partial(map, _GUARANTEE.to_wire), "waived": str},
     apart=frozenset({"estimate"}),
 )
 
@@ -194,7 +209,11 @@ def estimate_from_wire(message: analyzer_pb2.GetResultResponse) -> Estimate:
     if stated == ["bit_table"]:
         return _bit_table_from_wire(message.bit_table)
     parse_positive("the number of values", len(message.frequencies), MAX_DOMAIN_SIZE)
-    return _HISTOGRAM.from_wire(message)
+    histogram = _HISTOGRAM.from_wire(message)
+    if message.half_widths:  # of an earlier version, in five times as many steps
+        widths = parse_numbers("half_widths", message.half_widths, minimum=0, maximum=_MAX_FIGURE)
+        return replace(histogram, table=IntervalTable.alike(widths[::5]))
+    return histogram
 
 
 def _bit_table_from_wire(message: analyzer_pb2.BitTable) -> BitTable:

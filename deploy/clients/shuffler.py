@@ -18,6 +18,10 @@ class ShufflerClient(ServiceClient):
         """Close a batch of at least n_min users before its deadline; safe to retry."""
         await self._call(self._stub.CloseBatch, shuffler_pb2.CloseBatchRequest(task_digest=digest))
 
+    async def drop_batch(self, digest: TaskDigest) -> None:
+        """Erase a closed batch that is not delivered; safe to retry."""
+        await self._call(self._stub.DropBatch, shuffler_pb2.DropBatchRequest(task_digest=digest))
+
     async def progress(self, digest: TaskDigest) -> BatchProgress:
         """Return a batch's state and counts once a device has fetched its task; needs the token."""
         request = shuffler_pb2.GetBatchProgressRequest(task_digest=digest)

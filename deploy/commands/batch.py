@@ -1,4 +1,4 @@
-"""`shuffledp batch`: release or drop a quarantined batch."""
+"""`shuffledp batch`: release or drop a batch at the analyzer, erase one at the shuffler."""
 
 from functools import partial
 from typing import Annotated, Final
@@ -10,14 +10,14 @@ from common.messages.ledger_entry import MAX_NOTE_CHARACTERS, Decision, Decision
 from deploy.commands import options
 from deploy.terminal.console import terminal
 from deploy.terminal.escape import visible
-from deploy.terminal.help_examples import AT_ANALYZER, example
+from deploy.terminal.help_examples import AT_ANALYZER, AT_SHUFFLER, example
 from deploy.terminal.json_output import print_json
 
 app = typer.Typer()
 
 _EXAMPLE: Final = 'shuffledp batch {} DIGEST --note "junk from one network" ' + AT_ANALYZER
 batch_app = typer.Typer(
-    help="Batches that failed a check and wait for the operator's decision.",
+    help="Batches that failed a check, cannot be released or cannot be delivered.",
     no_args_is_help=True,
     epilog=example(_EXAMPLE.format("release")),
 )
@@ -25,9 +25,9 @@ app.add_typer(batch_app, name="batch")
 
 _HELP: Final[dict[Decision, str]] = {
     "release": "Estimate a quarantined batch in spite of its failed check.\n\n"
-    "The result carries a warning with the check and the note. Guarantees count every refused "
-    "report as another honest user's, as always.",
-    "drop": "Erase a quarantined batch: its task never gets a result.",
+    "The result carries a warning with the check and the note. Guarantees no longer rely on the "
+    "failed check.",
+    "drop": "Erase a batch without a result: its task never gets one.",
 }
 _CONSEQUENCES: Final[dict[Decision, str]] = {
     "release": "The analyzer estimates the batch. The result will carry this note as a warning.",
@@ -70,7 +70,7 @@ def show_decision(entry: DecisionEntry, console: Console) -> None:
     """Print a decision and its consequence, with untrusted text escaped."""
     for line in (
         _CONSEQUENCES[entry.decision],
-        f"Failed check: {entry.reason}.",
+        f"Reason: {entry.reason}.",
         f"Entry {entry.entry:,} of the ledger, with the note: {entry.note}",
     ):
         console.print(visible(line), markup=False, soft_wrap=True)
@@ -78,3 +78,26 @@ def show_decision(entry: DecisionEntry, console: Console) -> None:
 
 _add_command("release")
 _add_command("drop")
+
+
+@batch_app.command("erase", epilog=example(f"shuffledp batch erase DIGEST {AT_SHUFFLER}"))
+def erase(
+    task: options.TaskArgument,
+    shuffler: options.ShufflerAddress,
+    token_file: options.TokenFile,
+    authority: options.Authority = None,
+    json: options.AsJson = False,
+) -> None:
+    """Erase a closed batch at the shuffler, undelivered.
+
+    For one that the analyzer refuses, or that it never takes. Needs the shuffler's operator token.
+    """
+    from deploy.clients.shuffler import ShufflerClient
+
+    digest = options.task_digest(task)
+    connect = partial(ShufflerClient.connect, shuffler, authority, token_file)
+    options.ask(connect, lambda client: client.drop_batch(digest))
+    if json:
+        print_json({"task_digest": digest.hex(), "erased": True})
+        return
+    terminal().print("The shuffler erases the batch, its key last.")

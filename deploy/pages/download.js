@@ -19,8 +19,8 @@ function asCsv() {
   for (let i = 0; i < values.held; i++) {
     // Always each value's own interval, even if the page shows simultaneous ones.
     const [share, error] = [values.estimate[i], values.error[i]];
-    const halfWidth = given.interval_factors.own * error;
-    const figures = [share, error, share - halfWidth, share + halfWidth, values.refined[i]];
+    const { low, high } = intervals.own;
+    const figures = [share, error, low[i], high[i], values.refined[i]];
     if (values.truth !== null) figures.push(values.truth[i]);
     rows.push([values.item(i), quoted(values.name(i)), ...figures.map((figure) => figure.toPrecision(7))].join(","));
   }

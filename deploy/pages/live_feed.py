@@ -36,7 +36,7 @@ _REFUSALS: Final[Mapping[str, str]] = {
     Outcome.CLOSED: "arrived after the batch had closed",
 }
 _GOOD: Final = frozenset({BatchState.DELIVERED, BatchState.ERASED})
-_BAD: Final = frozenset({BatchState.EXPIRED, BatchState.QUARANTINED})
+_BAD: Final = frozenset({BatchState.EXPIRED, BatchState.QUARANTINED, BatchState.DROPPED})
 
 
 def live_page(digest: TaskDigest, *, version: str, poll_seconds: float) -> str:

@@ -106,7 +106,7 @@ byId("previous").addEventListener("click", () => { chosen.page--; show(); });
 byId("next").addEventListener("click", () => { chosen.page++; show(); });
 byId("download").addEventListener("click", download);
 byId("simultaneous").addEventListener("change", (event) => {
-  values.factor = event.target.checked ? given.interval_factors.all : given.interval_factors.own;
+  values.ends = event.target.checked ? intervals.all : intervals.own;
   refresh();
 });
 for (const head of document.querySelectorAll("#bars .sort")) {

@@ -31,7 +31,7 @@ _SCRIPTS: Final = (
 )
 """Scripts of a histogram's page; other pages have none."""
 MAX_VALUES: Final = 100_000
-"""Maximum values on a histogram's page: two megabytes, which a browser sorts without delay."""
+"""Maximum values on a histogram's page: four megabytes, which a browser sorts without delay."""
 _PAGE_COLUMNS: Final = 7
 """Number of a histogram's columns that its page can export; distributions have more."""
 _MAX_CURVES: Final = 6
@@ -97,9 +97,12 @@ def histogram_data(
         "ordered": any(len(each.edges) for each in view.groups.values()),
         "users": n_users,
         "confidence": CONFIDENCE,
-        "interval_factors": {
-            "own": histogram.half_width(CONFIDENCE),
-            "all": histogram.half_width(simultaneous_confidence(CONFIDENCE, size)),
+        "intervals": {
+            name: [_packed(ends[held], "<f4") for ends in histogram.interval(confidence)]
+            for name, confidence in (
+                ("own", CONFIDENCE),
+                ("all", simultaneous_confidence(CONFIDENCE, size)),
+            )
         },
         "labels": [labels[item] for item in held.tolist()] if labels else None,
         "items": None if len(held) == size else _packed(held, "<u4"),
@@ -118,8 +121,8 @@ def _packed(numbers: NDArray[Any], dtype: str) -> str:
 def _histogram_fields(
     histogram: Histogram, result: Result, task: Task, view: ResultView
 ) -> dict[str, Any]:
-    error = math.sqrt(histogram.mse_theory)
-    half_width = histogram.half_width(CONFIDENCE) * error
+    low, high = histogram.interval(CONFIDENCE)
+    half_width = float(np.median(high - low)) / 2
     misses = (1 - CONFIDENCE) * view.size
     both = (histogram.frequencies, histogram.refined)
     sums = [f"{100 * shares.sum():.2f}\N{NO-BREAK SPACE}%" for shares in both]
@@ -137,7 +140,7 @@ def _histogram_fields(
         "long_names": max(map(len, view.tables[0].names)) > _SHORT_NAME,
         "missed": f"{100 * (1 - CONFIDENCE):.4g}\N{NO-BREAK SPACE}%",
         "expected_misses": f"{misses:,.0f}" if misses >= _MIN_WHOLE else f"{misses:.2g}",
-        "typical_share": figures.format_percent(half_width, error),
+        "typical_share": figures.format_percent(half_width, half_width / 2),
         "typical_users": figures.format_count(math.ceil(half_width * result.n_users)),
         "refinement": task.refinement,
         "facts": facts,

@@ -30,7 +30,7 @@ function lines(i) {
 
 function intervalName() {
   const level = Math.round(1e6 * given.confidence) / 1e4 + "\u202f%";
-  return values.factor === given.interval_factors.own ? level + " interval" : level + " for all";
+  return values.ends === intervals.own ? level + " interval" : level + " for all";
 }
 
 function asText(i) {

@@ -7,6 +7,13 @@ function unpacked(text, Type) {
   return new Type(Uint8Array.from(atob(text), (character) => character.charCodeAt(0)).buffer);
 }
 
+function unpackedEnds(packed) {
+  const [low, high] = packed.map((ends) => unpacked(ends, Float32Array));
+  return { low, high };
+}
+
+const intervals = { own: unpackedEnds(given.intervals.own), all: unpackedEnds(given.intervals.all) };
+
 const values = {
   users: given.users,
   labels: given.labels,
@@ -14,31 +21,34 @@ const values = {
   error: unpacked(given.error, Float32Array),
   refined: unpacked(given.refined, Float32Array),
   truth: given.truth === null ? null : unpacked(given.truth, Float32Array),
-  factor: given.interval_factors.own,
+  ends: intervals.own,
 
   get held() { return this.estimate.length; },
   item(i) { return items === null ? i : items[i]; },
   name(i) { return this.labels === null ? String(this.item(i)) : this.labels[i]; },
-  low(i) { return this.estimate[i] - this.factor * this.error[i]; },
-  high(i) { return this.estimate[i] + this.factor * this.error[i]; },
+  low(i) { return this.ends.low[i]; },
+  high(i) { return this.ends.high[i]; },
   // The simultaneous interval reaches 0, as it usually does for a value that nobody holds.
-  unsure(i) { return this.estimate[i] <= given.interval_factors.all * this.error[i]; },
+  unsure(i) { return intervals.all.low[i] <= 0; },
 };
 const items = given.items === null ? null : unpacked(given.items, Uint32Array);
 const searchable = values.labels === null ? null : values.labels.map((label) => label.toLowerCase());
 
 // Half the width of a typical interval, which separates noise from shares.
 function typicalReach() {
-  const sorted = Float32Array.from(values.error).sort();
-  const middle = sorted[sorted.length >> 1] || sorted[sorted.length - 1];
-  return values.factor * (middle || 1e-9);
+  const sorted = values.ends.high.map((high, i) => (high - values.ends.low[i]) / 2).sort();
+  return sorted[sorted.length >> 1] || sorted[sorted.length - 1] || 1e-9;
+}
+
+function width(i) {
+  return intervals.own.high[i] - intervals.own.low[i];
 }
 
 const collator = new Intl.Collator("en", { numeric: true });
 const ranks = {
   estimate: (a, b) => values.estimate[a] - values.estimate[b] || b - a,
   refined: (a, b) => values.refined[a] - values.refined[b] || values.estimate[a] - values.estimate[b] || b - a,
-  width: (a, b) => values.error[a] - values.error[b] || b - a,
+  width: (a, b) => width(a) - width(b) || b - a,
   label: values.labels === null || given.ordered
     ? (a, b) => a - b
     : (a, b) => collator.compare(values.labels[a], values.labels[b]),

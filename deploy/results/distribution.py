@@ -76,13 +76,18 @@ class Distribution:
 
         Sums of many shares are normal; the half-width for clusters is used where it is larger.
         """
-        covariance = ShareCovariance.of(task, estimate.refined, mixture_of_result(task, batch))
-        shares, variances = covariance.summing_to_one(estimate.frequencies), covariance.of_shares()
+        refined = ShareCovariance.of(task, estimate.refined, mixture_of_result(task, batch))
+        shares = refined.summing_to_one(estimate.frequencies)
+        covariance = refined.at(shares)
+        variances = covariance.of_shares()
         prefixes = covariance.of_prefixes() if task.edges else np.zeros(0)
         with_totals = covariance.with_group_totals()
         half_width, simultaneous_half_width = (
-            max(estimate.half_width(confidence), interval_half_width(confidence))
-            for confidence in (CONFIDENCE, simultaneous_confidence(CONFIDENCE, task.groups))
+            max(estimate.half_width(confidence, share), interval_half_width(confidence))
+            for confidence, share in (
+                (CONFIDENCE, 0.5),
+                (simultaneous_confidence(CONFIDENCE, task.groups), 0.0),
+            )
         )
         size = task.domain_size // task.groups
         return [
@@ -111,13 +116,26 @@ class Distribution:
         """Variance of the group's share of all users; 0 if there are no groups."""
         return max(0.0, float(self.with_total.sum()))
 
+    def slopes(self, sizes: Vector | int) -> Vector:
+        """
+        Return how variances of sums of so many shares change per share that the sum gains.
+
+        Since all shares sum to 1, that of all others changes as much downwards: the slope falls
+        evenly from that of one share to its opposite, for randomized response exactly.
+        """
+        others = max(1, len(self.covariance.shares) - 2)
+        falling = 1 - 2 * np.maximum(sizes - 1, 0) / others
+        slopes: Vector = self.covariance.slope * np.minimum(sizes, 1.0) * falling
+        return slopes
+
     @staticmethod
     def totals(groups: Sequence["Distribution"]) -> Estimated:
         """Return the share of all users of each group."""
-        totals = np.array([each.total for each in groups])
-        errors = np.sqrt([each.total_variance for each in groups])
-        reach = groups[0].half_width * errors
-        return Estimated(totals, totals - reach, totals + reach)
+        square, totals = groups[0].half_width ** 2, np.array([each.total for each in groups])
+        variances = square * np.array([each.total_variance for each in groups])
+        middle = totals + square * groups[0].slopes(len(groups[0].shares)) / 2
+        reach = np.sqrt(variances + (middle - totals) ** 2)
+        return Estimated(totals, middle - reach, middle + reach)
 
     @property
     def is_known(self) -> bool:
@@ -127,14 +145,13 @@ class Distribution:
     @property
     def within(self) -> Estimated:
         """The share of the group's users with each value."""
-        return self._ratio(self.shares, self.variances, self.with_total)
+        return self._ratio(self.shares, self.variances, self.with_total, np.ones(len(self.shares)))
 
     @property
     def cumulative(self) -> Estimated:
         """The share of the group's users with each value or a smaller one."""
-        return self._ratio(
-            np.cumsum(self.shares), self.prefix_variances, np.cumsum(self.with_total)
-        )
+        sums, with_total = np.cumsum(self.shares), np.cumsum(self.with_total)
+        return self._ratio(sums, self.prefix_variances, with_total, np.arange(1.0, len(sums) + 1))
 
     def ranges(self, ranges: Sequence[tuple[float, float]]) -> Estimated:
         """Return the share of the group's users with a number in each range."""
@@ -144,21 +161,26 @@ class Distribution:
         whole = np.zeros((len(weights), len(self.covariance.shares)))
         whole[:, self.items] = weights
         variances = self.covariance.of_sums(whole)
-        return self._ratio(weights @ self.shares, variances, weights @ self.with_total)
+        with_total, sizes = weights @ self.with_total, weights.sum(axis=1)
+        return self._ratio(weights @ self.shares, variances, with_total, sizes)
 
-    def _ratio(self, part: Vector, variances: Vector, with_total: Vector) -> Estimated:
+    def _ratio(
+        self, part: Vector, variances: Vector, with_total: Vector, sizes: Vector
+    ) -> Estimated:
         """
         Return parts of all users as shares of the group's, with Fieller's intervals [Fie54].
 
-        They hold the ratios r for which part - r·total is within its half-width of 0.
+        They hold the ratios r for which part - r·total is within its half-width of 0, with the
+        variance that the part has there: a quadratic in r.
         """
-        square = self.half_width**2
+        square, slopes = self.half_width**2, self.slopes(sizes)
         lead = self.total**2 - square * self.total_variance
         if lead <= 0:
             unknown = np.full_like(part, np.inf)
             return Estimated(part / self.total if self.total else unknown, -unknown, unknown)
-        middle = (part * self.total - square * with_total) / lead
-        reach = np.sqrt(np.maximum(0.0, middle**2 - (part**2 - square * variances) / lead))
+        middle = ((part + square * slopes / 2) * self.total - square * with_total) / lead
+        rest = (part**2 - square * (variances - slopes * part)) / lead
+        reach = np.sqrt(np.maximum(0.0, middle**2 - rest))
         return Estimated(part / self.total, middle - reach, middle + reach)
 
     def quantiles(self, shares: Sequence[float]) -> Estimated:
@@ -166,26 +188,28 @@ class Distribution:
         Return the number below which each share of the group's users lies.
 
         The interval is the hull of all numbers x for which F̂(x) is within its half-width of the
-        share. F̂ - share is linear within a bucket, and its standard error convex, so the hull ends
-        where one of its bounds at the edges changes its sign. Where a task clips numbers, nothing
-        is known within the first and the last bucket but their inner edges: a number there is given
+        share, with the variance that F̂ has if that is the true one. F̂ - share is linear within a
+        bucket, and its standard error convex, so the hull ends where one of its bounds at the edges
+        changes its sign. Where a task clips numbers, nothing is known within the first and the last
+        bucket but their inner edges: a number there is given
         by this edge, and an end beyond it is infinite.
         """
         sums, variances, covariances = (
             np.append(0.0, each)
             for each in (np.cumsum(self.shares), self.prefix_variances, np.cumsum(self.with_total))
         )
+        slopes = self.slopes(np.arange(len(sums)))
         found = []
         for share in shares:
             gap = sums - share * self.total
             square = variances + share**2 * self.total_variance - 2 * share * covariances
-            reach = self.half_width * np.sqrt(np.maximum(square, 0.0))
+            reach = self.half_width * np.sqrt(np.maximum(square - slopes * gap, 0.0))
             above, below = np.flatnonzero(gap + reach >= 0), np.flatnonzero(gap - reach <= 0)
             low, high = self.edges[[0, -1]].tolist()
             if above[0] > 0:
-                low = self._zero(int(above[0]) - 1, gap, square, 1)
+                low = self._zero(int(above[0]) - 1, gap, square, slopes, 1)
             if below[-1] < len(gap) - 1:
-                high = self._zero(int(below[-1]), gap, square, -1)
+                high = self._zero(int(below[-1]), gap, square, slopes, -1)
             number = root(gap, self.edges)
             if self.clipped:
                 first, last = self.edges[[1, -2]].tolist()
@@ -195,18 +219,19 @@ class Distribution:
             found.append((number, low, high))
         return Estimated(*np.array(found).reshape(-1, 3).T)
 
-    def _zero(self, bucket: int, gap: Vector, square: Vector, sign: int) -> float:
+    def _zero(self, bucket: int, gap: Vector, square: Vector, slopes: Vector, sign: int) -> float:
         """
         Return the number in a bucket where the gap, plus or minus its half-width, is 0.
 
         At a part λ of the bucket the gap has the variance (1-λ)s + λs' - λ(1-λ)v, for the variances
-        s and s' at the bucket's edges, and v of its share.
+        s and s' at the bucket's edges, and v of its share; there the gap is 0 in truth.
         """
-        gaps, squares = gap[bucket : bucket + 2], square[bucket : bucket + 2]
+        gaps, squares, slope = (each[bucket : bucket + 2] for each in (gap, square, slopes))
 
         def bound(part: float) -> float:
             weights = np.array([1 - part, part])
             variance = weights @ squares - part * (1 - part) * self.variances[bucket]
+            variance -= (weights @ slope) * (weights @ gaps)
             return float(weights @ gaps + sign * self.half_width * np.sqrt(max(0.0, variance)))
 
         low, high = self.edges[bucket : bucket + 2]

@@ -53,10 +53,8 @@ class EstimateTable:
     """Further columns by heading; numbers are formatted like the estimates."""
     truth: Vector | None = None
     """True values, in a demo."""
-    half_width: float = interval_half_width(CONFIDENCE)
-    """Half-width of the intervals in standard errors."""
     given_ends: Interval | None = None
-    """Ends of intervals that are not symmetric; None for those of the half-width."""
+    """Ends of the intervals; None for those of a normal distribution."""
     logarithmic: bool = False
     """Whether values above 0 are drawn on a logarithmic axis."""
     notes: Sequence[str] = ()
@@ -64,7 +62,8 @@ class EstimateTable:
     @cached_property
     def ends(self) -> Interval:
         """Lower and upper ends of the confidence intervals, each of shape (values,)."""
-        return self.given_ends or interval_around(self.values, self.half_width * self.errors)
+        reach = interval_half_width(CONFIDENCE) * self.errors
+        return self.given_ends or interval_around(self.values, reach)
 
     def columns(self, prefix: str = "") -> dict[str, Sequence[object]]:
         """Return file columns by name: estimates and, with `prefix`, errors and interval ends."""

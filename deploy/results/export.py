@@ -64,11 +64,17 @@ def as_json(result: Result) -> dict[str, Any]:
 
 
 def estimate_as_json(estimate: Estimate) -> dict[str, Any]:
-    """Return an estimate's JSON fields, named as in common/messages/result.py."""
+    """
+    Return an estimate's JSON fields, named as in common/messages/result.py.
+
+    Of a histogram `half_width` is how far the interval of an absent value reaches on its wider side
+    in standard errors; every value's own interval is from `interval_low` to `interval_high`.
+    """
     fields = dataclasses.asdict(estimate)
     if isinstance(estimate, Histogram):
-        del fields["half_widths"]
+        del fields["table"]
         fields["half_width"] = estimate.half_width(CONFIDENCE)
+        fields["interval_low"], fields["interval_high"] = estimate.interval(CONFIDENCE)
     return fields
 
 

@@ -76,7 +76,7 @@ def _show_decisions(decisions: Sequence[DecisionEntry], console: Console) -> Non
     if not decisions:
         return
     table = Table(
-        title="Decisions on quarantined batches",
+        title="Decisions on batches",
         box=SIMPLE_HEAD,
         pad_edge=False,
         collapse_padding=True,

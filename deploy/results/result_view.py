@@ -1,7 +1,7 @@
 """Build the tables, columns and JSON fields of a result, for every kind of data."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
@@ -32,6 +32,10 @@ _TOO_FEW_USERS: Final = (
     "Too few users for this much noise: with intervals that hold for all values at once, no share "
     "can be distinguished from 0."
 )
+_TOO_WIDE: Final = (
+    "Too few users for this much noise: {:,} of {:,} intervals are at least as wide as the range."
+)
+_TOO_FEW_TO_FIND: Final = "Too few users for this much noise: no value is found reliably."
 _NO_CANDIDATES: Final = "To find texts, give a file of candidates, one per line, with --candidates."
 _OWN_INTERVAL: Final = (
     "Each interval by itself covers its true {} with 95\N{NO-BREAK SPACE}% probability"
@@ -45,9 +49,13 @@ _FAKES_INCLUDED: Final = (
 )
 _OWNERS_MEAN: Final = "Mean of the owners' values"
 _FAKES_REMOVED: Final = (
-    "Users without a key sometimes report it with a fake value. The estimate removes the resulting "
-    "bias of means; it is imprecise for keys with few owners."
+    "Users without a key sometimes report it with a fake value, which the estimate corrects. Means "
+    "of rare keys stay biased towards the middle of the range, by up to this part of half of it in "
+    "simulations: .1 where the share is 5 times its standard error, .2 at 3 times, .4 at 2 "
+    "times and .8 below. Keys with shares below 5 standard errors are marked as biased: {:,}."
 )
+_PRECISE: Final = 5
+"""Standard errors of a key's share from which the bias of its mean is small; see OwnersMeans."""
 _DETECTED: Final = (
     "Candidates detected: {:,} of {:,}. The probability that any of them does not occur is "
     "at most 5\N{NO-BREAK SPACE}% (Bonferroni)."
@@ -146,8 +154,9 @@ def _found_values(
     least, at_least = _LEAST.format(100 * estimate.least_share, estimate.expected_false), ""
     if spec.encoding == "spell":
         least, at_least = "", "at least "
+    too_few = estimate.sure_share == 1
     notes = [_RARE.format(100 * estimate.sure_share, at_least, least)]
-    if estimate.sure_share == 1:
+    if too_few:
         notes = [f"With so few users no value is found reliably{least}."]
     if missing:
         notes.append(f"Texts of {len(missing):,} of {task.domain_size:,} hashes were not found.")
@@ -174,7 +183,9 @@ def _found_values(
     return ResultView(
         tables=(table,),
         columns={"label": names, **table.columns()},
-        warning=_OVERFULL * estimate.overfull or ("" if names else _NONE_FOUND),
+        warning=_OVERFULL * estimate.overfull
+        or _TOO_FEW_TO_FIND * too_few
+        or _NONE_FOUND * (not names),
         fields={
             "encoding": spec.encoding,
             "most_bytes": spec.most_value_bytes,
@@ -207,7 +218,7 @@ def _histogram(
         shown=shown,
         more={"refined": refined},
         truth=truth,
-        half_width=estimate.half_width(CONFIDENCE),
+        given_ends=estimate.interval(CONFIDENCE),
         notes=(_OWN_INTERVAL.format("share") + _SHARES_NOTE,),
     )
     errors, error_fields = "", {}
@@ -267,6 +278,7 @@ def _means(estimate: result.Means, task: Task, most: int, truth: Vector | None) 
     return ResultView(
         tables=(table,),
         columns={"number": range(size), "label": labels, **table.columns(), "shrunk": shrunk},
+        warning=_too_wide(table, spec.high - spec.low),
         fields={"low": spec.low, "high": spec.high},
         errors=errors,
         error_fields=error_fields,
@@ -314,11 +326,15 @@ def _key_values(
         own = (f"{_OWN_INTERVAL.format('share')}.", *notes)
         share_figures = (owners.frequencies, owners.frequency_errors)
         mean_figures = (owners.means, owners.mean_errors)
+        biased = owners.frequencies < _PRECISE * owners.frequency_errors
+        mean_note = _FAKES_REMOVED.format(int(biased.sum()))
         tables = [
             table(title, share_figures, value="share", truth=shares, notes=own),
-            table(_OWNERS_MEAN, mean_figures, value="mean", truth=means, notes=(_FAKES_REMOVED,)),
+            table(_OWNERS_MEAN, mean_figures, value="mean", truth=means, notes=(mean_note,)),
         ]
-        columns |= tables[0].columns() | tables[1].columns("mean_")
+        marks = ["yes" if each else "no" for each in biased]
+        tables[1] = replace(tables[1], more={**tables[1].more, "biased": marks})
+        columns |= tables[0].columns() | tables[1].columns("mean_") | {"mean_biased": marks}
         if shares is not None and means is not None:
             mse, mse_of_means = mse_of(owners.frequencies, shares), mse_of(owners.means, means)
             error_fields = {"mse_vs_truth": mse, "mse_of_means_vs_truth": mse_of_means}
@@ -331,6 +347,9 @@ def _key_values(
             "error_with_fakes": estimate.errors_with_fakes.tolist(),
             "reports": reports,
         },
+        warning=_without_signal(tables[0])
+        if owners
+        else _too_wide(tables[0], spec.high - spec.low, every=True),
         fields={"low": spec.low, "high": spec.high, "population": task.population},
         errors=errors,
         error_fields=error_fields,
@@ -411,8 +430,27 @@ def _texts(
     if given:
         columns = {"text": given, **table.columns(), "p_value": p_values, "detected": detected}
     return ResultView(
-        tables=(table,), columns=columns, fields=fields, errors=errors, error_fields=error_fields
+        tables=(table,),
+        columns=columns,
+        warning=_without_signal(table),
+        fields=fields,
+        errors=errors,
+        error_fields=error_fields,
     )
+
+
+def _without_signal(table: EstimateTable) -> str:
+    """Return a warning if no share is above 0 by intervals that hold for all at once."""
+    confidence = result.simultaneous_confidence(CONFIDENCE, len(table.values))
+    reach = result.interval_half_width(confidence) * table.errors
+    return "" if (table.values > reach).any() else _TOO_FEW_USERS
+
+
+def _too_wide(table: EstimateTable, width: float, *, every: bool = False) -> str:
+    """Return a warning if an interval, or `every` one, is at least as wide as the range."""
+    low, high = table.ends
+    wide = high - low >= width
+    return _TOO_WIDE.format(wide.sum(), wide.size) if (wide.all() if every else wide.any()) else ""
 
 
 def _labels(task: Task, size: int, prefix: str = "") -> Sequence[str]:

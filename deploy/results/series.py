@@ -192,7 +192,9 @@ class SeriesResults:
                 errors=np.array([table.errors[index] for table in estimates]),
                 shown=range(len(rounds)),
                 more=dict(zip(("smoothed", f"{ends} low", f"{ends} high"), figures, strict=True)),
-                half_width=max(table.half_width for table in estimates),
+                given_ends=tuple(
+                    np.array([table.ends[side][index] for table in estimates]) for side in (0, 1)
+                ),
             )
             tables.append(table)
         return tuple(tables)

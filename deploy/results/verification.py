@@ -114,7 +114,7 @@ def recompute_guarantees(result: Result, task: Task) -> Result:
     1 % too strong. Cost: up to four searches for ε, tenths of a second each.
     """
     n_refused = sum(result.refused.values())
-    computed = guarantees(task, result.n_users, n_refused)
+    computed = guarantees(task, result.n_users, n_refused, result.waived)
     missing = {row.coalition for row in computed} - {row.coalition for row in result.guarantees}
     if missing:
         raise WireError(f"the result has no guarantee against {', '.join(sorted(missing))}")
@@ -133,5 +133,5 @@ def recompute_guarantees(result: Result, task: Task) -> Result:
                 f"against {stated.coalition} the result states {first}; recomputed: "
                 f"{' or '.join(others) or 'none'}"
             )
-    claim = published_claim(task, result.n_users, n_refused)
+    claim = published_claim(task, result.n_users, n_refused, result.waived)
     return replace(result, guarantees=computed, published_claim=claim)

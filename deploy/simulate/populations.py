@@ -180,11 +180,11 @@ def _repeat_items(task: Task, users: Counts, seed: Seed, *, one_by_one: bool) ->
     histogram, mixture = estimate_histogram(task, mechanism, counts, n_users)
     seconds = time.perf_counter() - started
     truth = users / n_users
-    errors, theory = histogram_errors(histogram, truth), mechanism.variance(truth, mixture)
-    if task.edges is not None:
-        covariance = ShareCovariance.of(task, histogram.refined, mixture)
-        shares = covariance.summing_to_one(histogram.frequencies)
-        errors = prefix_errors(shares, histogram.refined, truth)
+    if task.edges is None:
+        errors = histogram_errors(histogram, truth)
+        theory = ShareCovariance.of_mechanism(mechanism, truth, mixture).of_shares()
+    else:
+        errors = prefix_errors(histogram.frequencies, histogram.refined, truth)
         theory = prefix_variances(task, n_users)
     return Repeat(
         seconds=seconds,

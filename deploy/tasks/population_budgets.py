@@ -13,6 +13,7 @@ from common.errors import LedgerError, PeerRefusalError, TaskError
 from common.messages.batch import TaskSummary
 from common.messages.guarantee import rounded_down, rounded_up
 from common.messages.ledger_entry import ChainedEntry, ChainHead, LedgerEntry
+from common.messages.waived import Waived
 from common.task.task import Task
 from common.task_digest import TaskDigest
 from deploy.terminal.escape import escaped
@@ -109,7 +110,8 @@ async def _by_population(
                 f"entry {entry.entry} of the ledger names another population than its signed task "
                 f"{entry.task_digest.hex()[:12]}"
             )
-        releases.append(BudgetedRelease.of(task, entry.n_users, entry.n_refused))
+        waived = Waived.parse(entry.waived)
+        releases.append(BudgetedRelease.of(task, entry.n_users, entry.n_refused, waived))
     return spent
 
 

@@ -37,7 +37,7 @@ TASK_STATES: Final = {
     ),
     TaskState.STAGED: "staged: the analyzer has the whole batch and is computing the estimate",
     TaskState.RELEASED: "released: print the result with shuffledp result",
-    TaskState.UNUSABLE: "unusable: the batch cannot be released",
+    TaskState.UNUSABLE: "unusable: the batch cannot be released; erase it with batch drop",
     TaskState.QUARANTINED: "quarantined: decide with shuffledp batch release, or batch drop",
 }
 BATCH_STATES: Final[Mapping[BatchState, tuple[str, str]]] = {
@@ -77,7 +77,15 @@ BATCH_STATES: Final[Mapping[BatchState, tuple[str, str]]] = {
         "Quarantined: nothing was released",
         (
             "The analyzer refused the batch. The shuffler keeps it, sealed, for the operator to "
-            "investigate; the logs of both services name the kind of error."
+            "investigate, until shuffledp batch erase or its end date; the logs of both services "
+            "name the kind of error."
+        ),
+    ),
+    BatchState.DROPPED: (
+        "Dropped: nothing was released",
+        (
+            "The operator dropped the batch, or its end date passed before the analyzer took it. "
+            "The shuffler has destroyed it, its key last."
         ),
     ),
 }

@@ -6,11 +6,13 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import pytest
 
+from common.accounting.assumptions import WAIVABLE
 from common.mechanisms.base import MechanismRequest
+from common.messages.waived import Check
 from common.protocols import PROTOCOLS
 from common.runtime.access import CALLS, Call, Caller
 from common.runtime.clock import SystemClock
@@ -105,6 +107,18 @@ def test_every_protocol_and_mechanism_is_listed() -> None:
 
     assert [] == [name for name in PROTOCOLS if f"\n| `{name}` |" not in protocols]
     assert [] == [name for name in MECHANISMS if f"`{name}`" not in planning]
+
+
+def test_the_table_of_waivers_is_the_codes() -> None:
+    """Every check, what a batch passes by, the assumption that its waiver removes, the figure."""
+    rows = [
+        f"| `{check}` | {row.passes} | {'; '.join(row.removes) or 'none'} | {row.figure} |"
+        for check, row in WAIVABLE.items()
+    ]
+    page = (_DOCS / "operators" / "monitoring.md").read_text(encoding="utf-8").splitlines()
+
+    assert rows == [line for line in page if line.startswith(("| `s", "| `l", "| `r"))][-3:]
+    assert set(get_args(Check)) == WAIVABLE.keys()
 
 
 def _drafts() -> list[str]:

@@ -109,7 +109,7 @@ def test_a_claims_check(name: str, best: Best, line: Line) -> None:
     found: list[tuple[float, float]] = []
     with multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as pool:
 
-        def check(n_min: int, epsilon: float) -> None:
+        def check(n_min: int, epsilon: float) -> tuple[float, float]:
             task = dataclasses.replace(
                 base,
                 n_min=n_min,
@@ -119,10 +119,11 @@ def test_a_claims_check(name: str, best: Best, line: Line) -> None:
                 else base.local_epsilon,
                 budget_epsilon=100.0,
             )
-            found.append(pool.apply(_cost, (task.to_bytes(),)))
+            cost: tuple[float, float] = pool.apply(_cost, (task.to_bytes(),))
+            return cost
 
         epsilons = _EPSILONS if base.amplified else _EPSILONS[:1]
-        best(1, lambda: [check(n, epsilon) for n in _SIZES for epsilon in epsilons])
+        best(1, lambda: found.extend(check(n, epsilon) for n in _SIZES for epsilon in epsilons))
     seconds, megabytes = max(each[0] for each in found), max(each[1] for each in found)
     line(
         "checking a claim",

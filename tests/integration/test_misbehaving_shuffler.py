@@ -7,6 +7,7 @@ from typing import Final
 import pytest
 import pytest_asyncio
 
+from common.accounting.assumptions import HONEST_SHUFFLER
 from common.crypto.signing import SigningIdentity
 from common.errors import PeerError, UnusableBatchError
 from common.messages.guarantee import claimed
@@ -145,7 +146,11 @@ async def test_a_tampered_batch_is_not_estimated(
 async def test_a_tampered_batch_can_be_released_nevertheless(
     line: InProcessRun, tampering: Tampering, users: int
 ) -> None:
-    """Its result passes the operator's checks, and warns; a lost sentinel costs a user."""
+    """
+    Its result passes the operator's checks, and warns; a lost sentinel costs a user.
+
+    No guarantee assumes an honest shuffler: the local ε is stated and charged.
+    """
     await _contribute(line)
     await line.plant(_SENTINELS)
     await line.shuffler.deliver(tampering)
@@ -156,6 +161,9 @@ async def test_a_tampered_batch_can_be_released_nevertheless(
     assert users == result.n_users
     assert entry.reason in result.warnings[0]
     assert result.n_sentinels_missing == ("missing" in entry.reason)
+    assert not [row for row in result.guarantees if HONEST_SHUFFLER in row.assumptions]
+    [charged] = releases(await line.analyzer.store.ledger(0))
+    assert line.analyzer.task.local_epsilon == charged.epsilon == result.guarantees[0].epsilon
 
 
 async def test_copies_of_a_sentinel_are_counted(line: InProcessRun) -> None:

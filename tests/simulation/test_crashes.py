@@ -6,16 +6,19 @@ parties. A run without a crash records all boundaries.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
 import pytest
 
+from common.errors import BatchStateError
 from common.messages.batch import BatchId, BatchManifest, BatchState
 from common.task.task import Task
 from shuffler.batch_states import TRANSITIONS
-from tests.support.faults import Boundary
+from tests.support.faults import Boundary, Crash
 from tests.support.ledger_entries import releases
 from tests.support.world import World
 from user_agent.device_store import SubmissionState
@@ -66,7 +69,7 @@ async def _expired(world: World, begin: Begin) -> None:
     assert [] == world.shuffler.key_files()
 
 
-async def _refused(world: World, begin: Begin) -> None:
+async def _refused(world: World, begin: Begin, *, dropped: bool = False) -> None:
     """Run a batch that the analyzer refuses, as it has another of the task: it is quarantined."""
     signed = await world.publish(_PERSONS, _PERSONS)
     task = Task.from_bytes(signed.task_bytes)
@@ -84,13 +87,26 @@ async def _refused(world: World, begin: Begin) -> None:
     begin()
     await _everybody_answers(world)
     await world.advance()
+    await world.restart_crashed()
+    while dropped and await world.batch_state(signed.digest()) is not BatchState.DROPPED:
+        with suppress(Crash, BatchStateError):
+            await world.shuffler.collection.drop(signed.digest())
+        await world.restart_crashed()
+        await world.advance()
+        await world.restart_crashed()
     await world.finish()
-    assert BatchState.QUARANTINED is await world.batch_state(signed.digest())
-    assert 1 == len(world.shuffler.key_files())
+    ended = BatchState.DROPPED if dropped else BatchState.QUARANTINED
+    assert ended is await world.batch_state(signed.digest())
+    assert (not dropped) == len(world.shuffler.key_files())
 
 
 _SCENARIOS: Final[Mapping[str, Callable[[World, Begin], Awaitable[None]]]] = MappingProxyType(
-    {"released": _released, "expired": _expired, "refused": _refused}
+    {
+        "released": _released,
+        "expired": _expired,
+        "refused": _refused,
+        "dropped": partial(_refused, dropped=True),
+    }
 )
 
 

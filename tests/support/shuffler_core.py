@@ -88,7 +88,7 @@ class Shuffler:
     pool: HpkePool | None = None
     """Opens and seals; by default in this thread."""
     keep_seconds: float = 1000.0
-    """How long proofs of inclusion are kept."""
+    """How long proofs of inclusion are kept, and batches that cannot be delivered."""
 
     def __post_init__(self) -> None:
         self.analyzer = MemoryAnalyzer(self.case.signed, self.case.identity)
@@ -145,6 +145,7 @@ class Shuffler:
             clock=self.clock,
             inclusions=self.inclusions,
             metrics=self.metrics,
+            keep_seconds=self.keep_seconds,
         )
         await self.deliveries.resume()
         self.inclusions.delete_expired(incomplete=True)

@@ -187,11 +187,13 @@ class PairEstimator(CheckedArguments):
         """
         Remove fakes t from estimated means M by the estimated shares f: (M - φ·t) / (1 - φ).
 
-        The result is nearly unbiased after one round, where [YHMZ19] needs several iterations; the
-        noise grows by 1/(1 - φ). With fakes in the middle it is the baseline estimator of
-        [GLCXC20]. Errors propagate to first order through M and f, with dφ/df = -p1·(1-p1) /
-        P("present")². Where the estimated share is not above 0, or no report has a value, the
-        estimate is the middle of the range, and its error is half of the range.
+        One round suffices, where [YHMZ19] needs several iterations; the noise grows by 1/(1 - φ).
+        Since the quotient and the clipping are not linear, means of rare keys are biased towards
+        the middle: in simulations with a mean of .8, at ε from 1 to 4, by up to .1, .2, .4 and .8
+        where the share is 5, 3, 2 and 1 times its standard error. With fakes in the middle it is
+        the baseline estimator of [GLCXC20]. Errors propagate to first order through M and f, with
+        dφ/df = -p1·(1-p1) / P("present")². Where the estimated share is not above 0, or no report
+        has a value, the estimate is the middle of the range, and its error is half of the range.
 
         Raises:
             ValueError: Reports carry no information on ownership, so shares cannot be estimated.

@@ -973,6 +973,8 @@ class GetResultResponse(_message.Message):
     HALF_WIDTHS_FIELD_NUMBER: _builtins.int
     WARNINGS_FIELD_NUMBER: _builtins.int
     FOUND_VALUES_FIELD_NUMBER: _builtins.int
+    WAIVED_FIELD_NUMBER: _builtins.int
+    TABLE_FIELD_NUMBER: _builtins.int
     task_digest: _builtins.bytes
     protocol: _builtins.str
     mechanism: _builtins.str
@@ -991,6 +993,8 @@ class GetResultResponse(_message.Message):
     """removed before counting; not included in n_users"""
     n_sentinels_missing: _builtins.int
     n_sentinels_repeated: _builtins.int
+    waived: _builtins.str
+    """failed checks, and submissions of each length without theirs"""
     @_builtins.property
     def refused(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
         """reports that were not counted, by cause"""
@@ -1013,7 +1017,7 @@ class GetResultResponse(_message.Message):
     def bit_table(self) -> Global___BitTable: ...
     @_builtins.property
     def half_widths(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
-        """of intervals around frequencies; empty: normal noise"""
+        """of earlier versions' results of the protocol signed"""
 
     @_builtins.property
     def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
@@ -1021,6 +1025,10 @@ class GetResultResponse(_message.Message):
 
     @_builtins.property
     def found_values(self) -> Global___FoundValues: ...
+    @_builtins.property
+    def table(self) -> Global___IntervalTable:
+        """of a histogram; absent: normal noise"""
+
     def __init__(
         self,
         *,
@@ -1050,14 +1058,52 @@ class GetResultResponse(_message.Message):
         half_widths: _abc.Iterable[_builtins.float] | None = ...,
         warnings: _abc.Iterable[_builtins.str] | None = ...,
         found_values: Global___FoundValues | None = ...,
+        waived: _builtins.str = ...,
+        table: Global___IntervalTable | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["bit_table", b"bit_table", "found_values", b"found_values", "key_values", b"key_values", "means", b"means"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["bit_table", b"bit_table", "found_values", b"found_values", "key_values", b"key_values", "means", b"means", "table", b"table"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bit_table", b"bit_table", "buckets", b"buckets", "estimate_seconds", b"estimate_seconds", "found_values", b"found_values", "frequencies", b"frequencies", "guarantees", b"guarantees", "half_widths", b"half_widths", "key_values", b"key_values", "local_epsilon", b"local_epsilon", "means", b"means", "mechanism", b"mechanism", "mse_theory", b"mse_theory", "n_dummies", b"n_dummies", "n_reports", b"n_reports", "n_sentinels", b"n_sentinels", "n_sentinels_missing", b"n_sentinels_missing", "n_sentinels_repeated", b"n_sentinels_repeated", "n_users", b"n_users", "open_seconds", b"open_seconds", "protocol", b"protocol", "published_claim", b"published_claim", "refined", b"refined", "refused", b"refused", "standard_errors", b"standard_errors", "task_digest", b"task_digest", "warnings", b"warnings"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bit_table", b"bit_table", "buckets", b"buckets", "estimate_seconds", b"estimate_seconds", "found_values", b"found_values", "frequencies", b"frequencies", "guarantees", b"guarantees", "half_widths", b"half_widths", "key_values", b"key_values", "local_epsilon", b"local_epsilon", "means", b"means", "mechanism", b"mechanism", "mse_theory", b"mse_theory", "n_dummies", b"n_dummies", "n_reports", b"n_reports", "n_sentinels", b"n_sentinels", "n_sentinels_missing", b"n_sentinels_missing", "n_sentinels_repeated", b"n_sentinels_repeated", "n_users", b"n_users", "open_seconds", b"open_seconds", "protocol", b"protocol", "published_claim", b"published_claim", "refined", b"refined", "refused", b"refused", "standard_errors", b"standard_errors", "table", b"table", "task_digest", b"task_digest", "waived", b"waived", "warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GetResultResponse: _TypeAlias = GetResultResponse  # noqa: Y015
+
+@_typing.final
+class IntervalTable(_message.Message):
+    """How far the estimate of a share may be from it, in its errors; see common/messages/result.py."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SHARES_FIELD_NUMBER: _builtins.int
+    ERRORS_FIELD_NUMBER: _builtins.int
+    BELOW_FIELD_NUMBER: _builtins.int
+    ABOVE_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def shares(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]: ...
+    @_builtins.property
+    def errors(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]: ...
+    @_builtins.property
+    def below(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
+        """for each share, and each probability of a miss"""
+
+    @_builtins.property
+    def above(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]: ...
+    def __init__(
+        self,
+        *,
+        shares: _abc.Iterable[_builtins.float] | None = ...,
+        errors: _abc.Iterable[_builtins.float] | None = ...,
+        below: _abc.Iterable[_builtins.float] | None = ...,
+        above: _abc.Iterable[_builtins.float] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["above", b"above", "below", b"below", "errors", b"errors", "shares", b"shares"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___IntervalTable: _TypeAlias = IntervalTable  # noqa: Y015
 
 @_typing.final
 class Means(_message.Message):
@@ -1458,6 +1504,7 @@ class LedgerEntry(_message.Message):
     DELTA_FIELD_NUMBER: _builtins.int
     THEOREM_FIELD_NUMBER: _builtins.int
     COMPOSED_EPSILON_FIELD_NUMBER: _builtins.int
+    WAIVED_FIELD_NUMBER: _builtins.int
     PREVIOUS_HASH_FIELD_NUMBER: _builtins.int
     ENTRY_HASH_FIELD_NUMBER: _builtins.int
     DECISION_FIELD_NUMBER: _builtins.int
@@ -1482,6 +1529,8 @@ class LedgerEntry(_message.Message):
     theorem: _builtins.str
     composed_epsilon: _builtins.float
     """of the population after this release, at the task's budget_delta"""
+    waived: _builtins.str
+    """failed checks, and submissions of each length without theirs"""
     previous_hash: _builtins.bytes
     """32 bytes"""
     entry_hash: _builtins.bytes
@@ -1512,6 +1561,7 @@ class LedgerEntry(_message.Message):
         delta: _builtins.float = ...,
         theorem: _builtins.str = ...,
         composed_epsilon: _builtins.float = ...,
+        waived: _builtins.str = ...,
         previous_hash: _builtins.bytes = ...,
         entry_hash: _builtins.bytes = ...,
         decision: _builtins.str = ...,
@@ -1522,7 +1572,7 @@ class LedgerEntry(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_id", b"batch_id", "coalition", b"coalition", "composed_epsilon", b"composed_epsilon", "decided", b"decided", "decision", b"decision", "delta", b"delta", "entry", b"entry", "entry_hash", b"entry_hash", "epsilon", b"epsilon", "n_refused", b"n_refused", "n_users", b"n_users", "note", b"note", "population", b"population", "previous_hash", b"previous_hash", "reason", b"reason", "signature", b"signature", "task_digest", b"task_digest", "theorem", b"theorem"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_id", b"batch_id", "coalition", b"coalition", "composed_epsilon", b"composed_epsilon", "decided", b"decided", "decision", b"decision", "delta", b"delta", "entry", b"entry", "entry_hash", b"entry_hash", "epsilon", b"epsilon", "n_refused", b"n_refused", "n_users", b"n_users", "note", b"note", "population", b"population", "previous_hash", b"previous_hash", "reason", b"reason", "signature", b"signature", "task_digest", b"task_digest", "theorem", b"theorem", "waived", b"waived"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -75,6 +75,7 @@ class _BatchStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_BatchState
     BATCH_STATE_ERASED: _BatchState.ValueType  # 5
     BATCH_STATE_EXPIRED: _BatchState.ValueType  # 6
     BATCH_STATE_QUARANTINED: _BatchState.ValueType  # 7
+    BATCH_STATE_DROPPED: _BatchState.ValueType  # 8
 
 class BatchState(_BatchState, metaclass=_BatchStateEnumTypeWrapper): ...
 
@@ -86,6 +87,7 @@ BATCH_STATE_DELIVERED: BatchState.ValueType  # 4
 BATCH_STATE_ERASED: BatchState.ValueType  # 5
 BATCH_STATE_EXPIRED: BatchState.ValueType  # 6
 BATCH_STATE_QUARANTINED: BatchState.ValueType  # 7
+BATCH_STATE_DROPPED: BatchState.ValueType  # 8
 Global___BatchState: _TypeAlias = BatchState  # noqa: Y015
 
 @_typing.final
@@ -333,6 +335,41 @@ class CloseBatchResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___CloseBatchResponse: _TypeAlias = CloseBatchResponse  # noqa: Y015
+
+@_typing.final
+class DropBatchRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TASK_DIGEST_FIELD_NUMBER: _builtins.int
+    task_digest: _builtins.bytes
+    """32 bytes"""
+    def __init__(
+        self,
+        *,
+        task_digest: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["task_digest", b"task_digest"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DropBatchRequest: _TypeAlias = DropBatchRequest  # noqa: Y015
+
+@_typing.final
+class DropBatchResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DropBatchResponse: _TypeAlias = DropBatchResponse  # noqa: Y015
 
 @_typing.final
 class GetBatchProgressRequest(_message.Message):

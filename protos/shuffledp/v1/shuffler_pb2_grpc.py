@@ -60,6 +60,11 @@ class ShufflerStub:
                 request_serializer=shuffledp_dot_v1_dot_shuffler__pb2.CloseBatchRequest.SerializeToString,
                 response_deserializer=shuffledp_dot_v1_dot_shuffler__pb2.CloseBatchResponse.FromString,
                 _registered_method=True)
+        self.DropBatch = channel.unary_unary(
+                '/shuffledp.v1.Shuffler/DropBatch',
+                request_serializer=shuffledp_dot_v1_dot_shuffler__pb2.DropBatchRequest.SerializeToString,
+                response_deserializer=shuffledp_dot_v1_dot_shuffler__pb2.DropBatchResponse.FromString,
+                _registered_method=True)
         self.GetBatchProgress = channel.unary_unary(
                 '/shuffledp.v1.Shuffler/GetBatchProgress',
                 request_serializer=shuffledp_dot_v1_dot_shuffler__pb2.GetBatchProgressRequest.SerializeToString,
@@ -111,6 +116,13 @@ class ShufflerServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DropBatch(self, request, context):
+        """Erases a closed batch that is not delivered. Needs the operator token. Idempotent.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GetBatchProgress(self, request, context):
         """Returns the progress of a batch, even while it collects. Needs the operator token.
         """
@@ -153,6 +165,11 @@ def add_ShufflerServicer_to_server(servicer, server):
                     servicer.CloseBatch,
                     request_deserializer=shuffledp_dot_v1_dot_shuffler__pb2.CloseBatchRequest.FromString,
                     response_serializer=shuffledp_dot_v1_dot_shuffler__pb2.CloseBatchResponse.SerializeToString,
+            ),
+            'DropBatch': grpc.unary_unary_rpc_method_handler(
+                    servicer.DropBatch,
+                    request_deserializer=shuffledp_dot_v1_dot_shuffler__pb2.DropBatchRequest.FromString,
+                    response_serializer=shuffledp_dot_v1_dot_shuffler__pb2.DropBatchResponse.SerializeToString,
             ),
             'GetBatchProgress': grpc.unary_unary_rpc_method_handler(
                     servicer.GetBatchProgress,
@@ -301,6 +318,33 @@ class Shuffler:
             '/shuffledp.v1.Shuffler/CloseBatch',
             shuffledp_dot_v1_dot_shuffler__pb2.CloseBatchRequest.SerializeToString,
             shuffledp_dot_v1_dot_shuffler__pb2.CloseBatchResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DropBatch(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/shuffledp.v1.Shuffler/DropBatch',
+            shuffledp_dot_v1_dot_shuffler__pb2.DropBatchRequest.SerializeToString,
+            shuffledp_dot_v1_dot_shuffler__pb2.DropBatchResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -44,6 +44,8 @@ class ShufflerStub:
     """Closes a batch with at least n_min users before its deadline. Needs the operator token.
     Idempotent.
     """
+    DropBatch: _grpc.UnaryUnaryMultiCallable[_shuffler_pb2.DropBatchRequest, _shuffler_pb2.DropBatchResponse]
+    """Erases a closed batch that is not delivered. Needs the operator token. Idempotent."""
     GetBatchProgress: _grpc.UnaryUnaryMultiCallable[_shuffler_pb2.GetBatchProgressRequest, _shuffler_pb2.GetBatchProgressResponse]
     """Returns the progress of a batch, even while it collects. Needs the operator token."""
     GetInclusion: _grpc.UnaryUnaryMultiCallable[_shuffler_pb2.GetInclusionRequest, _shuffler_pb2.GetInclusionResponse]
@@ -67,6 +69,8 @@ class ShufflerAsyncStub(ShufflerStub):
     """Closes a batch with at least n_min users before its deadline. Needs the operator token.
     Idempotent.
     """
+    DropBatch: _aio.UnaryUnaryMultiCallable[_shuffler_pb2.DropBatchRequest, _shuffler_pb2.DropBatchResponse]  # type: ignore[assignment]
+    """Erases a closed batch that is not delivered. Needs the operator token. Idempotent."""
     GetBatchProgress: _aio.UnaryUnaryMultiCallable[_shuffler_pb2.GetBatchProgressRequest, _shuffler_pb2.GetBatchProgressResponse]  # type: ignore[assignment]
     """Returns the progress of a batch, even while it collects. Needs the operator token."""
     GetInclusion: _aio.UnaryUnaryMultiCallable[_shuffler_pb2.GetInclusionRequest, _shuffler_pb2.GetInclusionResponse]  # type: ignore[assignment]
@@ -117,6 +121,14 @@ class ShufflerServicer(metaclass=_abc_1.ABCMeta):
         """Closes a batch with at least n_min users before its deadline. Needs the operator token.
         Idempotent.
         """
+
+    @_abc_1.abstractmethod
+    def DropBatch(
+        self,
+        request: _shuffler_pb2.DropBatchRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_shuffler_pb2.DropBatchResponse, _abc.Awaitable[_shuffler_pb2.DropBatchResponse]]:
+        """Erases a closed batch that is not delivered. Needs the operator token. Idempotent."""
 
     @_abc_1.abstractmethod
     def GetBatchProgress(

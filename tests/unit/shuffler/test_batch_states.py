@@ -4,7 +4,15 @@ import pytest
 
 from common.errors import BatchStateError
 from common.messages.batch import BatchState
-from shuffler.batch_states import ClosingRule, Event, close_request_event, due_event, next_state
+from shuffler.batch_states import (
+    FINAL_STATES,
+    ClosingRule,
+    Event,
+    close_request_event,
+    due_event,
+    is_past_end,
+    next_state,
+)
 
 _RULE = ClosingRule(n_min=10, target_size=20, deadline=100)
 _NEXT = {
@@ -15,6 +23,8 @@ _NEXT = {
     (BatchState.PERMUTED, Event.REFUSE): BatchState.QUARANTINED,
     (BatchState.DELIVERED, Event.ERASE): BatchState.ERASED,
 }
+_DROPPED = frozenset({BatchState.CLOSED, BatchState.PERMUTED, BatchState.QUARANTINED})
+_NEXT |= {(state, Event.DROP): BatchState.DROPPED for state in _DROPPED}
 
 
 @pytest.mark.parametrize("event", Event)
@@ -31,7 +41,8 @@ def test_an_event_moves_a_batch_or_is_refused(state: BatchState, event: Event) -
 @pytest.mark.parametrize("state", sorted(set(BatchState) - {BatchState.COLLECTING}, key=str))
 def test_after_collecting_the_state_alone_decides(state: BatchState) -> None:
     """The first event above is due; closing again does nothing, unless the batch expired."""
-    due = next((event for before, event in _NEXT if before is state), None)
+    events = (event for before, event in _NEXT if before is state and event is not Event.DROP)
+    due = next(events, None)
     assert due is due_event(state, 0, _RULE, 0)
     if state is BatchState.EXPIRED:
         with pytest.raises(BatchStateError, match="the batch expired: it had fewer users"):
@@ -61,6 +72,15 @@ def test_a_batch_closes_at_its_target_or_its_deadline_and_never_below_n_min(
     rule = dataclasses.replace(_RULE, n_min=n_min)
 
     assert event is due_event(BatchState.COLLECTING, n_users, rule, now)
+
+
+@pytest.mark.parametrize("state", BatchState)
+def test_every_state_ends_by_itself_or_at_its_end_date(state: BatchState) -> None:
+    """Thirty seconds after the deadline of 100, if the shuffler still keeps the batch then."""
+    assert not is_past_end(state, _RULE, 30, 129.9)
+    assert (state in _DROPPED) == is_past_end(state, _RULE, 30, 130)
+    if state not in FINAL_STATES | _DROPPED:
+        assert due_event(state, 0, _RULE, 100) is not None
 
 
 def test_an_operator_closes_a_batch_early_but_never_below_n_min() -> None:

@@ -1,4 +1,5 @@
 import sqlite3
+from contextlib import closing
 from dataclasses import fields
 from pathlib import Path
 
@@ -123,3 +124,18 @@ async def test_the_ledger_is_append_only(core: AnalyzerCore, statement: str) -> 
     with pytest.raises(sqlite3.IntegrityError, match="append-only"):
         connection.execute(statement)
     connection.close()
+
+
+def test_decisions_of_an_earlier_version_are_kept() -> None:
+    """And stay append-only; a batch that was to be released may be dropped."""
+    row = [7, b"t" * 32, b"b" * 16, "release", "why", "note", 5, b"s", b"p", b"e"]
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.executescript(ledger.DECISIONS)
+        insert = "INSERT INTO decisions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        connection.execute(insert, row)
+        connection.executescript(ledger.DECIDED_TWICE)
+        assert [tuple(row)] == connection.execute("SELECT * FROM decisions").fetchall()
+        connection.execute(insert, [8, *row[1:3], "drop", *row[4:]])
+        for statement in ("UPDATE decisions SET note = 'x'", "DELETE FROM decisions"):
+            with pytest.raises(sqlite3.IntegrityError, match="append-only"):
+                connection.execute(statement)

@@ -1,16 +1,21 @@
 import sqlite3
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, Final
 
 import pytest
 
 from analyzer.storage import ledger
 from common.errors import (
     BatchStateError,
+    ConflictError,
     LedgerError,
     SuspectBatchError,
     UnknownTaskError,
     UnusableBatchError,
 )
-from common.messages.batch import BatchManifest, TaskState
+from common.messages import inclusion_proof
+from common.messages.batch import BatchId, BatchManifest, TaskState
 from common.messages.ledger_entry import Decision, DecisionEntry, verify
 from common.task_digest import TaskDigest
 from tests.support.analyzer_core import BATCH, AnalyzerCore
@@ -39,7 +44,7 @@ async def core(analyzer: AnalyzerCore) -> AnalyzerCore:
 
 
 async def test_a_quarantined_batch_waits_for_a_decision(core: AnalyzerCore) -> None:
-    """Its reports and their key are kept for years, across restarts; nothing is charged."""
+    """Until its end date its reports and key are kept, across restarts; nothing is charged."""
     for _ in range(2):
         assert TaskState.QUARANTINED is await _state(core)
         with pytest.raises(SuspectBatchError, match=r"_share is 0\.05; .* batch release"):
@@ -141,8 +146,10 @@ async def test_a_decision_in_the_middle_of_an_earlier_look_is_not_overlooked(
     assert _USERS == (await core.result()).n_users
 
 
-async def test_only_a_quarantined_batch_is_decided_on(core: AnalyzerCore) -> None:
-    """An unknown task, an open one, a released one and an unreadable batch are refused."""
+async def test_only_a_quarantined_batch_is_released_and_no_result_dropped(
+    core: AnalyzerCore,
+) -> None:
+    """An unknown, an open and a released task are refused; so is an unreadable one's release."""
     with pytest.raises(UnknownTaskError):
         await core.releases.decide(TaskDigest(bytes(32)), "release", "why")
     unreadable = await core.publish()
@@ -150,11 +157,134 @@ async def test_only_a_quarantined_batch_is_decided_on(core: AnalyzerCore) -> Non
     await core.publish()
     states = {one.task_digest: one.state.value for one in await core.registry.tasks(None)}
     for digest, state in states.items():
-        if state == "quarantined":
-            continue
-        with pytest.raises(BatchStateError, match=f"only a quarantined .* the task is {state}$"):
-            await core.releases.decide(digest, "drop", "why")
+        allowed = {"quarantined": _DECISIONS, "unusable": ("drop",)}.get(state, ())
+        for decision in set(_DECISIONS).difference(allowed):
+            with pytest.raises(BatchStateError, match=f"only a quar.* the task is {state}$"):
+                await core.releases.decide(digest, decision, "why")
     assert {"open", "released", "unusable", "quarantined"} == set(states.values())
+
+
+def _nothing_left(core: AnalyzerCore) -> bool:
+    """Return whether staging keys and blocks of all batches are gone."""
+    blocks = [path for path in core.path.rglob("blocks/*/*") if path.is_file()]
+    return [] == [*core.path.rglob("batch-*"), *blocks]
+
+
+async def _unreadable(core: AnalyzerCore) -> None:
+    """No report can be counted."""
+    await core.release(_USERS, await core.publish(), spoiled=2 * _USERS)
+
+
+async def _too_few(core: AnalyzerCore) -> None:
+    """Fewer than n_min users remain besides a sentinel."""
+    signed = await core.publish(n_min=_USERS, target_size=60)
+    sealed = core.sealed(_USERS)
+    sentinel = b"".join(map(inclusion_proof.leaf, sealed[:2]))
+    await core.registry.register_sentinels(signed.digest(), [sentinel], acknowledged=True)
+    await core.deliver(_USERS, sealed)
+
+
+async def _too_dear(core: AnalyzerCore) -> None:
+    """It is released from quarantine, at a cost beyond the budget."""
+    await core.publish(n_min=_USERS, target_size=_USERS, budget_epsilon=1.9)
+    await core.deliver(_USERS, [*core.sealed(_USERS)[:10], *(bytes([n]) * 60 for n in range(90))])
+    await core.releases.decide(core.signed.digest(), "release", "looked into")
+    await core.settle()
+
+
+async def _quarantined(core: AnalyzerCore) -> None:
+    """Too many reports are refused."""
+    await core.publish()
+    sealed = core.sealed(_USERS)
+    sealed[:_JUNK] = [bytes([number]) * 60 for number in range(_JUNK)]
+    await core.deliver(_USERS, sealed)
+
+
+async def _staged(core: AnalyzerCore) -> None:
+    """The batch is staged, and not released yet."""
+    await core.publish()
+    await core.stage(core.manifest(_USERS))
+
+
+async def _partial(core: AnalyzerCore) -> None:
+    """Not all parts have arrived, and the deadline has passed."""
+    await core.publish()
+    await core.receive(core.manifest(_USERS), core.sealed(_USERS))
+    core.clock.seconds = float(core.task.deadline)
+
+
+_KEPT: Final[dict[Callable[[AnalyzerCore], Awaitable[None]], TaskState]] = {
+    _unreadable: TaskState.UNUSABLE,
+    _too_few: TaskState.UNUSABLE,
+    _too_dear: TaskState.UNUSABLE,
+    _quarantined: TaskState.QUARANTINED,
+    _staged: TaskState.STAGED,
+    _partial: TaskState.OVERDUE,
+}
+
+
+@pytest.mark.parametrize("by_command", [True, False], ids=["by command", "at its end date"])
+@pytest.mark.parametrize("keep", _KEPT)
+async def test_every_batch_without_a_result_can_be_erased(
+    tmp_path: Path, keep: Callable[[AnalyzerCore], Awaitable[None]], *, by_command: bool
+) -> None:
+    """Keys and files are gone, also after a restart; the ledger has the signed decision."""
+    core = AnalyzerCore(tmp_path)
+    await core.start()
+    await keep(core)
+    digest = core.signed.digest()
+    assert _KEPT[keep] is await _state(core)
+    assert not _nothing_left(core)
+    if by_command:
+        await core.releases.decide(digest, "drop", "not needed")
+    else:
+        await core.releases.drop_ended(core.task.deadline)
+        assert _KEPT[keep] is await _state(core)
+        await core.releases.drop_ended(core.task.deadline + 1)
+        await core.releases.drop_ended(core.task.deadline + 1)
+    await core.settle()
+
+    for _ in range(2):
+        assert TaskState.UNUSABLE is await _state(core)
+        assert _nothing_left(core)
+        with pytest.raises(UnusableBatchError, match="the operator dropped the batch"):
+            await core.result()
+        core.clock.seconds += 1000 * 86400
+        assert set() == await core.registry.needed_keys(0.0)
+        entry = (await core.store.ledger(0))[-1]
+        assert isinstance(entry, DecisionEntry)
+        assert "drop" == entry.decision
+        await core.restart()
+        await core.releases.resume()
+        await core.settle()
+    await core.store.run(ledger.check)
+    if keep is _partial:
+        with pytest.raises(ConflictError, match="the operator dropped the batch"):
+            await core.staging.begin(core.manifest(_USERS), 2)
+    await core.stop()
+
+
+async def test_a_batch_that_is_dropped_during_its_release_is_not_released(
+    core: AnalyzerCore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever is stored first holds: the result is refused, and nothing is charged."""
+    digest, release = (await core.publish()).digest(), core.store.release
+
+    async def dropped_meanwhile(*given: Any) -> None:
+        monkeypatch.setattr(core.store, "release", release)
+        await core.releases.decide(digest, "drop", "too late")
+        await release(*given)
+
+    monkeypatch.setattr(core.store, "release", dropped_meanwhile)
+    monkeypatch.setattr("analyzer.release.retry_pause", lambda _: 0.0)
+    batch = BatchId(digest[:16])
+    await core.deliver_parts(core.manifest(_USERS, batch=batch), core.sealed(_USERS))
+    await core.settle()
+
+    assert TaskState.UNUSABLE is await _state(core)
+    assert 1 == len(releases(await core.store.ledger(0)))
+    with pytest.raises(UnusableBatchError, match="the operator dropped the batch"):
+        await core.result()
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from common.mechanisms.base import Mixture
 from common.mechanisms.signed import Signed
 from common.messages.result import Histogram, interval_half_width
 from tests.support.protocol_tasks import protocol_task
@@ -36,14 +37,14 @@ def test_intervals_widen_with_confidence_beyond_the_end_of_the_table() -> None:
     """Without a table they are the normal distribution's; clusters' tails are heavier."""
     none = np.zeros(3)
     normal = Histogram(frequencies=none, standard_errors=none, refined=none, mse_theory=0.0)
-    widths = Signed.of(protocol_task("signed")).half_widths(1000)
-    clusters = replace(normal, half_widths=widths)
+    table = Signed.of(protocol_task("signed")).interval_table(Mixture(n_real=1000))
+    clusters, width = replace(normal, table=table), table.reaches(1 - 1e-9)[1][0]
     confidences = 1 - np.geomspace(1, 1e-14, 400)
     found = [clusters.half_width(confidence) for confidence in confidences]
 
-    assert interval_half_width(0.95) == normal.half_width(0.95)
+    assert interval_half_width(0.95) == pytest.approx(normal.half_width(0.95), rel=1e-3)
     assert found == sorted(found)
-    assert widths[0] == found[0] < widths[-1] < found[-1]
-    assert clusters.half_width(1 - 1e-11) > clusters.half_width(1 - 1e-10) > widths[-1]
-    assert clusters.half_width(1 - 1e-9) == pytest.approx(widths[-1], rel=2e-3)
+    assert found[0] < width < found[-1]
+    assert clusters.half_width(1 - 1e-11) > clusters.half_width(1 - 1e-10) > width
+    assert clusters.half_width(1 - 1e-9) == pytest.approx(width, rel=2e-3)
     assert normal.half_width(1 - 1e-6) < clusters.half_width(1 - 1e-6) < 2 * 4.9

@@ -1,4 +1,5 @@
 import random
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -6,7 +7,7 @@ from typing import Final
 import pytest
 
 from common.dates import utc
-from common.errors import SettingsError
+from common.errors import SettingsError, StorageError
 from common.runtime.confirmed_clock import (
     LONGEST_STOP,
     TOLERANCE,
@@ -198,6 +199,21 @@ def test_a_service_stores_the_time_seldom_and_never_an_earlier_one(
     assert sorted(stored) == stored
     assert len(set(stored)) <= 7
     assert stored[-1] == getattr(stored_reading(state), "wall", None)
+
+
+def test_a_full_disk_is_reported_every_ten_minutes(state: StateDirectory, machine: Machine) -> None:
+    """The clock goes on meanwhile."""
+    clock, failed = ConfirmedClock(state, machine), 0
+    shutil.rmtree(state.path)
+    for _ in range(1300):
+        machine.run(1)
+        try:
+            clock.check()
+        except StorageError:
+            failed += 1
+
+    assert 2 == failed
+    assert machine.wall == clock.now()
 
 
 def test_jumps_at_random_never_make_a_time_due(state: StateDirectory, machine: Machine) -> None:

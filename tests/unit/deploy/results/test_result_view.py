@@ -223,3 +223,53 @@ def test_texts_that_were_not_spelled_are_counted() -> None:
     assert rare.endswith("hold is found with at least 95\N{NO-BREAK SPACE}% probability.")
     assert "Texts of 1 of 2 hashes were not found." == missing
     assert list(hashes[1:]) == view.fields["not_spelled_labels"]
+
+
+_WIDE: Final = np.full(6, 100.0)
+"""Errors of intervals that are wider than every range."""
+
+
+@pytest.mark.parametrize("kind", _KINDS)
+def test_every_kind_says_if_there_are_too_few_users(kind: Kind) -> None:
+    """Where no share is above 0, or an interval is as wide as the range; not otherwise."""
+    estimate, zero = _estimate(kind), np.zeros(6)
+    candidates = CANDIDATES if kind == "string" else ()
+    fields: dict[str, Any] = {"standard_errors": np.full(30, 9.0)}
+    if kind in {"mean", "vector"}:
+        fields = {"standard_errors": _WIDE[: len(estimate.means)]}
+    elif kind == "key-value":
+        owners = dataclasses.replace(estimate.owners, frequencies=zero)
+        fields = {"owners": owners}
+    elif kind == "open":
+        fields = {"sure_share": 1.0}
+    elif kind == "string":
+        sizes = np.minimum(estimate.cohort_sizes, 1)
+        fields = {"cohort_sizes": sizes, "bit_counts": np.minimum(estimate.bit_counts, 0)}
+    few = dataclasses.replace(estimate, **fields)
+    found, enough = (
+        result_view(each, _task(kind), most=9, candidates=candidates).warning
+        for each in (few, estimate)
+    )
+
+    assert found.startswith("Too few users for this much noise")
+    assert not enough
+
+
+def test_the_remark_counts_intervals_as_wide_as_the_range() -> None:
+    """One number of five, whose range is 4."""
+    estimate = _estimate("vector")
+    errors = estimate.standard_errors.copy()
+    errors[1] = 1.03
+    wide = dataclasses.replace(estimate, standard_errors=errors)
+
+    found = result_view(wide, _task("vector"), most=9).warning
+    assert found.endswith("1 of 5 intervals are at least as wide as the range.")
+
+
+def test_means_of_rare_keys_are_marked_as_biased() -> None:
+    """Where the share is below 5 standard errors: the first key's .05 ± .02, not .2 ± .02."""
+    view = result_view(_KEYS, _task("key-value"), most=9)
+    [_, means] = view.tables
+
+    assert ["yes", *["no"] * 5] == means.more["biased"] == view.columns["mean_biased"]
+    assert "marked as biased: 1." in means.notes[0]

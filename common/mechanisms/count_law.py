@@ -1,0 +1,116 @@
+"""
+The exact distribution of the count behind an item's share, and the reaches of intervals from it.
+
+Of the reports that support an item, each of the k holders' counts with one probability, each other
+user's with another, and dummies add their own numbers: a sum of independent draws, whose
+distribution is one Fourier transform. An interval consists of all shares at which the estimate is
+not in a tail: shares are tabulated for some k from 0 to all users. Run by the analyzer.
+"""
+
+import math
+from typing import Final, NamedTuple, Self
+
+import numpy as np
+import scipy
+from numpy.typing import NDArray
+from scipy import special
+
+from common.messages.result import MISSES, IntervalTable
+
+Vector = NDArray[np.float64]
+
+_RATIO: Final = 1.5
+"""Ratio of successive tabulated numbers of holders: their standard deviations differ by a fifth."""
+_MOST_EXACT: Final = 2**15
+"""Largest transform of coins; a count with more places is normal to a hundredth of an error."""
+_NOISE: Final = 1e-13
+"""Error of a probability from the transform."""
+
+
+class Draws(NamedTuple):
+    """Independent draws of integers: each draw is one of the `values` by its chance, or else 0."""
+
+    number: int
+    values: NDArray[np.int64]
+    """Distinct integers, shape (values,)."""
+    chances: Vector
+    """Probability of each; their sum is at most 1."""
+
+    @classmethod
+    def coins(cls, number: int, chance: float) -> Self:
+        """Return tosses of a coin, whose heads count 1."""
+        return cls(number, np.ones(1, dtype=np.int64), np.array([chance]))
+
+
+def interval_table(
+    n_users: float, own: float, other: float, added: tuple[Draws, ...]
+) -> IntervalTable:
+    """
+    Tabulate intervals of shares that are estimated from counts.
+
+    The report of a holder of an item counts with probability `own`, that of any other user with
+    probability `other`; `added` is what dummies add, up to a constant.
+    """
+    users = max(1, round(n_users))
+    steps = np.arange(math.ceil(math.log(users, _RATIO)))
+    holders = np.unique([0, *np.floor(_RATIO**steps), users])
+    laws = [
+        _reaches((Draws.coins(held, own), Draws.coins(users - held, other), *added))
+        for held in holders.astype(np.int64).tolist()
+    ]
+    deviations, below, above = map(np.array, zip(*laws, strict=True))
+    return IntervalTable(
+        shares=holders / users,
+        errors=deviations / (users * (own - other)),
+        below=below.ravel(),
+        above=above.ravel(),
+    )
+
+
+def _reaches(draws: tuple[Draws, ...]) -> tuple[float, Vector, Vector]:
+    """Return a sum's standard deviation, and how many of them its tails begin below and above."""
+    mean, variance = 0.0, 0.0
+    for number, values, chances in draws:
+        one = float(chances @ values)
+        mean += number * one
+        zero = max(0.0, 1 - float(chances.sum()))
+        variance += number * (float(chances @ (values - one) ** 2) + zero * one**2)
+    if variance < _NOISE:
+        return 0.0, np.zeros(len(MISSES)), np.zeros(len(MISSES))
+    deviation = math.sqrt(variance)
+    largest = max((int(abs(each.values).max()) for each in draws if each.number > 1), default=1)
+    size = scipy.fft.next_fast_len(math.ceil(40 * deviation) + 60 * largest, real=True)
+    if size > _MOST_EXACT and all(len(each.values) == 1 for each in draws):
+        normal = -special.ndtri(MISSES / 2)
+        return deviation, normal, normal
+    places = np.arange(size) + round(mean) - size // 2
+    law = _probabilities(draws, size)[places % size]
+    below, above = _reach(law, mean - places), _reach(law[::-1], (places - mean)[::-1])
+    return deviation, below / deviation, above / deviation
+
+
+def _probabilities(draws: tuple[Draws, ...], size: int) -> Vector:
+    """Return the distribution of the sum of all draws modulo `size`, shape (size,)."""
+    logs = np.zeros(size // 2 + 1, dtype=np.complex128)
+    for number, values, chances in draws:
+        if not number:
+            continue
+        of_one = np.bincount(values % size, weights=chances, minlength=size)
+        of_one[0] -= chances.sum()
+        z = scipy.fft.rfft(of_one)
+        # ln|1 + z|² = ln(1 + 2·Re z + |z|²): 1 + z would lose the digits of a small z.
+        square = np.maximum(2 * z.real + np.abs(z) ** 2, _NOISE - 1)
+        logs += number * (0.5 * np.log1p(square) + 1j * np.arctan2(z.imag, 1 + z.real))
+    law: Vector = np.maximum(scipy.fft.irfft(np.exp(logs), n=size), 0.0)
+    return law
+
+
+def _reach(law: Vector, distances: Vector) -> Vector:
+    """
+    Return the distance at which the tail of a distribution has half of each of the MISSES.
+
+    Places are given from the end of the tail on. The tail is interpolated between them, so that of
+    a place within the distance has at least this probability.
+    """
+    reach: Vector = np.interp(MISSES / 2, np.cumsum(law), distances)
+    return reach

@@ -1,0 +1,114 @@
+"""
+Coverage of intervals for every protocol of items, from few users to many.
+
+Each collection covers all items' shares at once with 95 % probability, and lifts an absent item
+above 0 with 5 %. The limits on the numbers of collections that miss are exceeded by a binomial
+number with this chance with probability below 1e-7 over seeds, in each case.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import stats
+
+from common.mechanisms.registry import mechanism_of
+from common.messages.result import simultaneous_confidence
+from common.task.domain_spec import EdgesSpec
+from common.task.task import Task
+from deploy.results.distribution import Distribution
+from deploy.simulate.collection import collect, estimate_histogram
+from tests.support.protocol_tasks import ITEM_PROTOCOLS, protocol_task
+from tests.support.results import released
+
+_SLOW: Final = ("ldp-olh-strings",)
+_FALSE_ALARM: Final = 1e-7
+
+
+def _most(runs: int, chance: float) -> int:
+    """Return the number of misses that chance exceeds with probability below 1e-7."""
+    return int(stats.binom.isf(_FALSE_ALARM, runs, chance))
+
+
+def _shapes(size: int, n_users: int) -> Iterator[NDArray[np.int64]]:
+    """Yield everybody at the first item, one person apart from everybody else, and skewed users."""
+    first, apart = np.zeros((2, size), dtype=np.int64)
+    first[0] = n_users
+    apart[size // 2], apart[0] = n_users - 1, 1
+    skewed = 1 / np.arange(1, size + 1) ** 1.5
+    yield first
+    yield apart
+    yield np.random.default_rng(1).multinomial(n_users, skewed / skewed.sum())
+
+
+def _check(task: Task, n_users: int, runs: int) -> None:
+    mechanism, rng, size = mechanism_of(task), np.random.default_rng(7), task.domain_size
+    for users in _shapes(size, n_users):
+        truth, missed, false, single = users / n_users, 0, 0, np.zeros(size)
+        for _ in range(runs):
+            counts = collect(task, mechanism, users, rng, one_by_one=False)
+            found, _ = estimate_histogram(task, mechanism, counts, n_users)
+            low, high = found.interval(simultaneous_confidence(0.95, size))
+            missed += int(((truth < low - 1e-9) | (truth > high + 1e-9)).any())
+            false += int((low[truth == 0] > 1e-9).any())
+            low, high = found.interval(0.95)
+            single += (truth < low - 1e-9) | (truth > high + 1e-9)
+
+        assert found.frequencies.sum() == pytest.approx(1)
+        assert missed <= _most(runs, 0.05)
+        assert false <= _most(runs, 0.05)
+        # An item of a square wave with most users misses up to 9 % of the time.
+        assert single.max() <= _most(runs, 0.09 if task.protocol == "ldp-sw" else 0.05)
+
+
+@pytest.mark.parametrize("name", ["sageo", "sh", "ldp-sw"])
+def test_intervals_cover_all_shares_of_few_users(name: str) -> None:
+    """Of 50 users, by the protocols whose normal intervals missed most."""
+    _check(protocol_task(name), n_users=50, runs=150)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n_users", [50, 400, 2_000, 200_000])
+@pytest.mark.parametrize("name", [name for name in ITEM_PROTOCOLS if name not in _SLOW])
+def test_intervals_of_every_protocol_cover_all_shares(name: str, n_users: int) -> None:
+    """Skewed shares, one person apart from everybody else, and everybody at one item."""
+    _check(protocol_task(name), n_users, runs=400)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n_users", [50, 2_000])
+@pytest.mark.parametrize("name", ["ldp-sw", "ldp-grr", "ldp-olh", "sageo", "hierarchy"])
+def test_quantiles_and_shares_below_edges_cover_the_truth(name: str, n_users: int) -> None:
+    """With most of the users in one bucket, for each edge and quantile by itself."""
+    size, runs, asked = 30, 200, [0.05, 0.25, 0.5, 0.75, 0.95]
+    edges = EdgesSpec(low=0.0, high=float(size), buckets=size)
+    task = protocol_task(name, domain_size=1, labels=(), edges=edges)
+    mechanism, rng = mechanism_of(task), np.random.default_rng(8)
+    for users in _shapes(size, n_users):
+        below = np.cumsum(users / n_users)
+        numbers = np.interp(asked, np.append(0.0, below), edges.edges)
+        missed, quantiles = np.zeros(size - 1), np.zeros(len(asked))
+        for _ in range(runs):
+            counts = collect(task, mechanism, users, rng, one_by_one=False)
+            found, _ = estimate_histogram(task, mechanism, counts, n_users)
+            added = counts.n_reports - n_users * task.own_reports
+            batch = released(
+                task,
+                estimate=found,
+                n_users=n_users,
+                n_reports=counts.n_reports,
+                n_dummies=added if task.shuffler.only_permutes else 0,
+                refused={"repeated": 0, "unreadable": 0, "malformed": 0},
+            )
+            [each] = Distribution.of_groups(found, batch, task)
+            _, low, high = (part[:-1] for part in each.cumulative)
+            missed += (below[:-1] < low - 1e-9) | (below[:-1] > high + 1e-9)
+            _, low, high = each.quantiles(asked)
+            quantiles += (numbers < low - 1e-6) | (numbers > high + 1e-6)
+
+        # The spread of few reports' estimates is itself uncertain: single edges miss up to 10 %.
+        assert missed.max() <= _most(runs, 0.1)
+        assert missed.mean() <= 0.075 * runs
+        assert quantiles.max() <= _most(runs, 0.09)

@@ -1,0 +1,51 @@
+"""What a batch costs that its operator releases although it failed a check."""
+
+import dataclasses
+from typing import Any, Final
+
+from analyzer.storage import ledger
+from common.accounting.composition import composed_epsilon
+from common.accounting.guarantees import claimed_release, guarantees
+from common.messages.guarantee import claimed
+from common.messages.ledger_entry import verify
+from common.messages.waived import NONE_WAIVED, Waived
+from common.task.task import Task
+from deploy.results.verification import check_fits, recompute_guarantees
+from tests.support.analyzer_core import AnalyzerCore
+from tests.support.ledger_entries import releases
+
+_USERS: Final = 50
+_SHORT: Final = Waived(("lengths",), (_USERS, 0))
+_SHARED: Final[dict[str, Any]] = {"population": "staff", "budget_epsilon": 9.0}
+
+
+async def test_a_batch_without_its_long_submissions_is_charged_for_what_arrived(
+    analyzer: AnalyzerCore,
+) -> None:
+    """Its row, its charge and the next composition are by its lengths; operators verify it."""
+    signed = await analyzer.publish(dummies_per_user=0.5, **_SHARED)
+    task = Task.from_bytes(signed.task_bytes)
+    manifest = analyzer.manifest(_USERS)
+    manifest = dataclasses.replace(manifest, n_reports=_USERS, by_length=_SHORT.by_length)
+    await analyzer.deliver_parts(manifest, analyzer.sealed(_USERS)[:_USERS])
+    await analyzer.settle()
+    await analyzer.releases.decide(signed.digest(), "release", "a bad line")
+    await analyzer.settle()
+    result = await analyzer.result()
+    check_fits(result, task)
+    [entry] = releases(await analyzer.store.ledger(0))
+    usual, stated = (claimed(guarantees(task, _USERS, 0, each)) for each in (NONE_WAIVED, _SHORT))
+
+    assert usual.epsilon < stated.epsilon < task.local_epsilon
+    assert (stated.epsilon, str(_SHORT)) == (entry.epsilon, entry.waived)
+    assert stated.epsilon == entry.composed_epsilon == claimed(result.guarantees).epsilon
+    assert guarantees(task, _USERS, 0, _SHORT) == result.guarantees
+    assert result.guarantees == recompute_guarantees(result, task).guarantees
+    assert "a batch that failed a check" in result.published_claim
+    later = await analyzer.publish(**_SHARED)
+    await analyzer.release(_USERS, later)
+    both = [claimed_release(task, _USERS, 0, _SHORT)]
+    both.append(claimed_release(Task.from_bytes(later.task_bytes), _USERS))
+    entries = await analyzer.store.ledger(0)
+    assert composed_epsilon(both, task.delta) == releases(entries)[1].composed_epsilon
+    assert await analyzer.store.run(ledger.check) == verify(entries)
