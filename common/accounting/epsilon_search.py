@@ -22,25 +22,18 @@ _STRIDE: Final = 1.02
 
 
 def least_epsilon(
-    delta_at: Callable[[float], float],
-    *,
-    delta: float,
-    local_epsilon: float,
-    guess: float | None = None,
+    delta_at: Callable[[float], float], *, delta: float, local_epsilon: float, guess: float = 0.1
 ) -> float:
     """
     Find an ε at which `delta_at` is at most delta, within a relative 1e-5 of the least.
 
     `delta_at` is an upper bound on δ that falls with ε and is 0 at local_epsilon, which may be
-    infinite; a close `guess` is faster than the ε of the Gaussian privacy with the same δ(0). The
-    result is at least min(MIN_EPSILON, local_epsilon); local_epsilon if nothing smaller is
-    certified. Raises AccountingError unless delta is at least MIN_DELTA and below 1. Cost: about
-    ten evaluations of `delta_at`.
+    infinite; a close `guess` is faster. The result is at least min(MIN_EPSILON, local_epsilon);
+    local_epsilon if nothing smaller is certified. Raises AccountingError unless delta is at least
+    MIN_DELTA and below 1. Cost: about ten evaluations of `delta_at`.
     """
     check_delta(delta)
     delta_at = cache(delta_at)
-    if guess is None:
-        guess = gaussian_epsilon(2 * float(special.ndtri((1 + delta_at(0.0)) / 2)), delta)
 
     def excess(epsilon: float) -> float:
         return math.log(max(delta_at(epsilon), 1e-300)) - math.log(delta)

@@ -12,10 +12,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from scipy import special
+
 from common.accounting.amplification import DeltaCurve, delta_upper, epsilon_upper
 from common.accounting.anonymity_set import AnonymitySet
 from common.accounting.clones import CloneReduction
-from common.accounting.epsilon_search import least_epsilon
+from common.accounting.epsilon_search import gaussian_epsilon, least_epsilon
 from common.mechanisms.reduction import MatchCountReduction
 from common.messages.guarantee import rounded_up, sum_upper
 
@@ -36,7 +38,10 @@ class Release(Protocol):
 
     def epsilon(self, delta: float) -> float:
         """Return an upper bound on ε at δ, possibly infinite; by default, to a relative 1e-5."""
-        return least_epsilon(self.delta, delta=delta, local_epsilon=self.local_epsilon)
+        # The ε of the Gaussian privacy with the same δ(0) = 2·Φ(μ/2) - 1 is close.
+        mu = 2 * float(special.ndtri((1 + self.delta(0.0)) / 2))
+        guess = gaussian_epsilon(mu, delta)
+        return least_epsilon(self.delta, delta=delta, local_epsilon=self.local_epsilon, guess=guess)
 
     def curve(self, epsilons: Sequence[float]) -> Callable[[float], float]:
         """

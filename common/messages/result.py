@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import WireError
-from common.messages.guarantee import Guarantee, claimed, delta_warnings
+from common.messages.guarantee import Guarantee, delta_warnings
 from common.messages.waived import NONE_WAIVED, Waived
 from common.task_digest import TaskDigest
 
@@ -327,7 +327,8 @@ class Result:
     @property
     def all_warnings(self) -> tuple[str, ...]:
         """The analyzer's warnings, and one of a δ that is too large for so many users."""
-        return (*delta_warnings(claimed(self.guarantees).delta, self.n_users), *self.warnings)
+        delta = max((guarantee.delta for guarantee in self.guarantees), default=0.0)
+        return (*delta_warnings(delta, self.n_users), *self.warnings)
 
     @property
     def histogram(self) -> Histogram:

@@ -18,7 +18,6 @@ from deploy.terminal.console import terminal
 from deploy.terminal.help_examples import example
 from deploy.terminal.json_output import print_json
 from deploy.terminal.tables import add_columns
-from user_agent.device_store import RESTORE_CONFIRMED
 
 if TYPE_CHECKING:
     from deploy.clients.key_folder import KeyFolder
@@ -237,6 +236,8 @@ def confirm_restore(
     Run this while the user agent is stopped because the store does not fit the counter of charges.
     At its next start it charges what the store has forgotten; without the counter, all caps.
     """
+    from user_agent.device_store import RESTORE_CONFIRMED
+
     state = StateDirectory.open(state_directory)
     with state.held():
         state.publish(RESTORE_CONFIRMED, "")

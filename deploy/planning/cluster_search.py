@@ -95,13 +95,13 @@ def cluster_specs(
     target: ClusterTarget, laws: Sequence[ClusterLaw] | None = None
 ) -> list[ClusterSpec]:
     """
-    Return up to two calibrated designs, those with the least error first.
+    Return one calibrated design, or two if the second may err less; the least error comes first.
 
     Each meets the target by `ClusterRelease`, with room for the rounding of claims, and hardly
     exceeds it. Among those within .3 % of the least error, the one with the fewest bytes is first.
 
-    Raises PlanError if no law meets the target within the caps. Cost: a dozen evaluations of δ, .02
-    to 1 s each.
+    Raises PlanError if no law meets the target within the caps, or none errs less than useful_noise
+    allows. Cost: a second for the model, and some three evaluations of δ, .02 to 1 s each.
     """
     if target.useful_noise <= 0:
         raise PlanError(_NO_GAIN)
@@ -125,7 +125,7 @@ def cluster_specs(
             found.append(spec)
         if len(found) == _MAX_CALIBRATED:
             break
-    if not found and math.isfinite(target.useful_noise):
+    if not found and math.isfinite(target.useful_noise) and (fitting or not predicted):
         raise PlanError(_NO_GAIN)
     if not found:
         raise _refusal([each.spec for each in predicted], target)

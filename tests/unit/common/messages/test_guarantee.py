@@ -5,7 +5,34 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from common.messages.guarantee import rounded_up, sum_upper
+from common.messages.guarantee import default_delta, delta_warnings, rounded_up, sum_upper
+
+
+@pytest.mark.parametrize(
+    ("delta", "people", "warned"),
+    [
+        (0.5, 3, True),
+        (0.1, 100, True),
+        (1e-3, 1000, True),
+        (0.99e-3, 1000, False),
+        (0.5, 1, False),
+        (0.0, 10**9, False),
+    ],
+)
+def test_a_delta_that_meets_one_over_the_people_is_warned_of(
+    delta: float, people: int, *, warned: bool
+) -> None:
+    """Publishing the value of one of n people at random has δ = 1/n."""
+    warnings = delta_warnings(delta, people)
+
+    assert warned == bool(warnings)
+    assert all("allows publishing one of these people in the clear" in each for each in warnings)
+
+
+def test_the_default_delta_warns_of_nothing() -> None:
+    """It is the lesser of 1e-6 and a tenth of 1 / people."""
+    assert [1e-6, 1e-6, 1e-8] == [default_delta(people) for people in (1, 100_000, 10_000_000)]
+    assert () == delta_warnings(default_delta(10**9), 10**9)
 
 
 @pytest.mark.parametrize(

@@ -57,6 +57,19 @@ def test_a_dry_run_prints_the_guarantee_against_each_coalition(draft_file: Path)
     assert claimed["epsilon"] <= task.central_epsilon
 
 
+@pytest.mark.parametrize(("delta", "warned"), [("1e-6", False), ("0.00005", True), ("0.5", True)])
+def test_a_dry_run_warns_of_a_large_delta(draft_file: Path, delta: str, *, warned: bool) -> None:
+    """For the 20,000 people of the target; in print and in JSON."""
+    draft = draft_file.read_text(encoding="utf-8").replace("delta = 1e-6", f"delta = {delta}")
+    draft_file.write_text(draft, encoding="utf-8")
+    command = ["task", "create", str(draft_file), "--dry-run"]
+    text = " ".join(CliRunner().invoke(app, command).stdout.split())
+    found = json.loads(CliRunner().invoke(app, [*command, "--json"]).stdout)
+
+    assert warned == ("delta allows publishing one of these people in the clear" in text)
+    assert warned == bool(found["warnings"])
+
+
 def test_publishing_without_a_service_names_the_missing_options(draft_file: Path) -> None:
     """The message also names --dry-run, which needs none."""
     outcome = CliRunner().invoke(app, ["task", "create", str(draft_file)])

@@ -3,6 +3,7 @@
 import base64
 import dataclasses
 import re
+from functools import partial
 from html import unescape
 from typing import Any, Final, get_args
 
@@ -24,6 +25,7 @@ from common.protocols import Kind, Refinement
 from common.task.draft import PairDraft, TextDraft
 from common.task.task import Task
 from common.task_digest import TaskDigest
+from deploy.commands.result import print_result
 from deploy.pages import result_page as module
 from deploy.pages.page import fragment
 from deploy.pages.result_page import histogram_data, plotted, releases_page, result_page
@@ -33,6 +35,7 @@ from tests.support.kind_results import CANDIDATES, kind_collected, result_of
 from tests.support.kind_tasks import OF_OTHER_KINDS, OTHER_KINDS, kind_task
 from tests.support.ledger_entries import decision_entry, first_entry, next_entry, population_budgets
 from tests.support.page_text import page_text
+from tests.support.printing import printed
 from tests.support.protocol_tasks import ITEM_PROTOCOLS, protocol_task
 from tests.support.result_pages import collected, page_of
 from tests.support.results import guarantee
@@ -344,3 +347,16 @@ def test_a_page_shows_decisions_apart_from_releases(snapshot: SnapshotAssertion)
     assert "<title>1 release" in page
     assert "<junk>" not in page
     assert snapshot == page_text(page).partition("Decisions on quarantined")[2]
+
+
+def test_a_large_delta_is_warned_of_on_the_page_and_in_print() -> None:
+    """Results whose δ times the users is at least 1 say that somebody may be published."""
+    warning = "delta allows publishing one of these people in the clear"
+    task, result = _COLLECTED.task, _COLLECTED.result
+    rows = tuple(dataclasses.replace(row, delta=0.5) for row in result.guarantees)
+    large = dataclasses.replace(result, guarantees=rows)
+    view = result_view(result.estimate, task, most=9)
+    for found, warned in ((result, False), (large, True)):
+        text = printed(partial(print_result, found, view, guarantees=False))
+        assert warned == (warning in page_text(_page(found, task)))
+        assert warned == (warning in " ".join(text.split()))

@@ -70,7 +70,8 @@ def test_designs_meet_the_target_and_the_caps_and_hardly_exceed_them(
 
 def test_the_least_error_comes_first() -> None:
     """Designs are ordered by error, but the first one has the fewest bytes within .3 %."""
-    specs = cluster_specs(_target(_SMALL, messages_cap=5.0))
+    targets = (_target(_SMALL, messages_cap=messages) for messages in (2.0, 3.0, 5.0))
+    specs = cluster_search._ranked([cluster_specs(target)[0] for target in targets])
     errors = [spec.noise for spec in specs]
     close = [spec for spec in specs if spec.noise <= 1.003 * min(errors)]
 
@@ -154,7 +155,7 @@ def test_clusters_that_cannot_be_useful_are_not_calibrated() -> None:
     target, before = _target(_SMALL, messages_cap=5.0), _bins.cache_info().misses
     least = predicted_noise(target)
     for useful in (-1.0, 0.0, 0.99 * least):
-        with pytest.raises(PlanError, match="its error would be larger than that of another"):
+        with pytest.raises(PlanError, match=r"its error would be larger|must be at least"):
             cluster_specs(replace(target, useful_noise=useful))
 
     assert before == _bins.cache_info().misses

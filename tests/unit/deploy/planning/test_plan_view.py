@@ -298,7 +298,7 @@ def test_the_table_comes_first_and_the_guarantees_on_request() -> None:
 
     assert short.split("\n")[0].strip() == "Best design of each protocol under these requirements"
     assert "at delta 1e-06 against analyzer" in short
-    assert "epsilon 4 against shuffler+analyzer. --guarantees lists" in short
+    assert "against shuffler+analyzer. --guarantees lists" in short
     assert "an illustration" in long
     assert "an illustration" not in short
 
