@@ -257,7 +257,7 @@ class Releases:
             if quarantined:
                 raise SuspectBatchError(
                     f"{reason}; the batch is quarantined until its operator decides with "
-                    "shuffledp batch release, or batch drop"
+                    "shuffledp batch release, or batch drop, or until its end date"
                 )
             raise UnusableBatchError(reason)
         raise BatchStateError("the task's batch has not been released yet")

@@ -118,7 +118,8 @@ def _release(
     result: bytes,
     cost: ledger.Charge,
 ) -> None:
-    if manifest.batch_id not in delivery_table.kept_batches(connection):
+    decided = ledger.find_decision(connection, manifest.task_digest)
+    if decided is not None and decided.decision == "drop":
         raise BatchStateError("the operator dropped the batch meanwhile")
     connection.execute(
         "INSERT INTO results VALUES (?, ?, ?)", (manifest.task_digest, cells, result)

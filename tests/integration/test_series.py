@@ -18,13 +18,6 @@ from common.task.task import Task
 from common.task_digest import TaskDigest
 from deploy.commands.rounds import publish_due
 from deploy.tasks.schedule import read_series
-    collect,
-    command,
-    credentials,
-    result_of,
-    run_as_operator,
-    submit_bulk,
-)
 from tests.support.clients import (
     collect,
     command,

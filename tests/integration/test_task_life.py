@@ -27,6 +27,7 @@ from tests.support.clients import (
     submit,
     submit_bulk,
 )
+from tests.support.command_line import run_command
 from tests.support.ledger_entries import releases
 from tests.support.services import Services
 
@@ -162,7 +163,7 @@ _USERS = 50
 
 @pytest.mark.own_services
 async def test_a_batch_over_its_populations_budget_is_quarantined(services: Services) -> None:
-    """The ledger holds only the first release."""
+    """The ledger holds only the first release; commands erase the second batch at both services."""
     fields = {"n_min": _USERS, "target_size": _USERS, "population": "staff", "budget_epsilon": 0.75}
     first, second = await services.publish(**fields), await services.publish(**fields)
     result = await collect(services, first, _USERS)
@@ -191,3 +192,14 @@ async def test_a_batch_over_its_populations_budget_is_quarantined(services: Serv
     assert entry.composed_epsilon == budget["spent_epsilon"] == 0.75 - budget["left_epsilon"]
     shown = await command(services, "task", "show", second.digest().hex())
     assert f" {rounded_down(budget['left_epsilon'])} " in shown
+    await command(services, "batch", "drop", second.digest().hex(), "--note", "too dear")
+    erase = ("batch", "erase", second.digest().hex(), "--shuffler", services.shuffler.address)
+    status, _, complaint = await run_command(*erase, *credentials(services))
+    assert (1, True) == (status, "wrong operator token" in complaint)
+    status, printed, _ = await run_command(*erase, *credentials(services, "shuffler"), "--json")
+    assert (0, True) == (status, json.loads(printed)["erased"])
+    async with asyncio.timeout(DEADLINE):
+        while [*services.directory.glob("*/batch-*")]:
+            await asyncio.sleep(0.1)
+    async with _shuffler(services) as operator:
+        assert BatchState.DROPPED is (await operator.progress(second.digest())).state
