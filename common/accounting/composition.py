@@ -231,7 +231,8 @@ class _TotalLoss:
 
     @property
     def _losses(self) -> Vector:
-        return (self.first + np.arange(len(self.masses))) * self.step
+        losses: Vector = (self.first + np.arange(len(self.masses))) * self.step
+        return losses
 
     def delta(self, epsilon: float) -> float:
         """Return δ(ε) = E[(1 - e^(ε - loss))_+]."""
