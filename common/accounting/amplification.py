@@ -52,7 +52,7 @@ _FIRST_BINS: Final = 24
 _ROUNDS: Final = 4
 _FINER: Final = 1.1
 """Growth of the number of bins in a pass below which the next one would gain little."""
-_MAX_RANDOM_BINS: Final = 128
+_MAX_RANDOM_BINS: Final = 256
 _ROUGH_TOLERANCE: Final = 0.1
 """Relative error of δ in the first search for ε."""
 _COLLISION_FACTOR: Final = 4.0
