@@ -126,9 +126,8 @@ def test_a_claims_check(name: str, best: Best, line: Line) -> None:
             return cost
 
         def check_all() -> None:
-            for n_min in _SIZES:
-                for epsilon in _EPSILONS if base.amplified else _EPSILONS[:1]:
-                    found.append(check(n_min, epsilon))
+            epsilons = _EPSILONS if base.amplified else _EPSILONS[:1]
+            found.extend(check(n_min, epsilon) for n_min in _SIZES for epsilon in epsilons)
 
         best(1, check_all)
     seconds, megabytes = max(each[0] for each in found), max(each[1] for each in found)

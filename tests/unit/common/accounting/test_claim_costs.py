@@ -4,7 +4,7 @@ import dataclasses
 import math
 import subprocess
 import sys
-from typing import Final
+from typing import Any, Final
 
 import mpmath
 import numpy as np
@@ -84,8 +84,8 @@ def test_two_items_suffice_where_reports_carry_no_noise(dummies: AnonymitySet) -
     """
     reduction = reduction_for(12, math.inf, hashing=False)
     certain = dummies.dummies - dummies.known_dummies
-    random = dummies.random_dummies or Binomial(0, 0.0)
-    numbers = np.arange(random.trials + 1.0)
+    random: Any = dummies.random_dummies or Binomial(0, 0.0)
+    numbers: Any = np.arange(random.trials + 1.0)
     sizes = 1 + np.maximum(0, certain + numbers)
     for epsilon in (0.0, 0.4, 0.9):
         whole = ConditionalDelta(reduction, sizes, COARSE_GRID)
