@@ -17,7 +17,7 @@ from common.version import VERSION
 from deploy.commands.profile import PROFILE_OPTIONS, profile_defaults
 from deploy.terminal.escape import visible
 from deploy.terminal.help_examples import example
-from deploy.terminal.interruption import INTERRUPTED, end_on_interrupt
+from deploy.terminal.interruption import INTERRUPTED, ended_by_interrupt
 
 _COMMANDS: Final = {
     "demo": ("demo", "Collect values privately, on this machine."),
@@ -156,9 +156,9 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):  # UTF-8 in every locale
             errors = "surrogateescape" if stream is sys.stdin else "backslashreplace"
             stream.reconfigure(encoding="utf-8", errors=errors)
-    end_on_interrupt()
     try:
-        app()
+        with ended_by_interrupt():
+            app()
     except ShuffleDpError as error:
         sys.stderr.write(f"shuffledp: {visible(str(error))}\n")
         sys.exit(_WRONG_OPTIONS if isinstance(error, UsageError) else 1)

@@ -4,6 +4,8 @@ import multiprocessing
 import os
 import signal
 import threading
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Final
 
 INTERRUPTED: Final = 130
@@ -12,9 +14,14 @@ _GRACE_SECONDS: Final = 1.0
 """Time to stop services and to remove temporary folders."""
 
 
-def end_on_interrupt() -> None:
-    """Let SIGINT end this process and its workers, a second later by force."""
+@contextmanager
+def ended_by_interrupt() -> Generator[None]:
+    """Let SIGINT end this process and its workers, a second later by force; afterwards, at once."""
     signal.signal(signal.SIGINT, _interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, _end)
 
 
 def _interrupt(*_: object) -> None:

@@ -20,12 +20,21 @@ _PATIENCE: Final = 120.0
 _SOON: Final = 10.0
 """Two seconds are promised; machines that run tests are busy."""
 _DIGEST: Final = "00" * 32
-_SLOW: Final = ("--central-epsilon", "0.5", "--rounds", "50", "--population", "p")
+_SLOW: Final = ("--central-epsilon", "0.5", "--local-cap", "none", "--low", "0", "--high", "9")
 _LONG: Final = {
     "audit": ["audit", "--quick", "--output", "a.json", "--html", "a.html"],
     "simulate": ["simulate", "--task-kind", "vector", "--repeat", "100000"],
     "reproduce": ["reproduce", "projection"],
-    "plan": ["plan", *("--users", "3000", "--domain-size", "7"), *_SLOW],
+    "plan": [
+        "plan",
+        "--task-kind",
+        "ordered",
+        "--domain-size",
+        "65536",
+        "--users",
+        "9000000",
+        *_SLOW,
+    ],
     "load": ["load", "--local", "--users", "100000"],
 }
 
