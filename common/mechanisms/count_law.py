@@ -85,7 +85,8 @@ def _reaches(draws: tuple[Draws, ...]) -> tuple[float, Vector, Vector]:
         return deviation, normal, normal
     places = np.arange(size) + round(mean) - size // 2
     law = _probabilities(draws, size)[places % size]
-    below, above = _reach(law, mean - places), _reach(law[::-1], (places - mean)[::-1])
+    apart: Vector = places - np.float64(mean)
+    below, above = _reach(law, -apart), _reach(law[::-1], apart[::-1])
     return deviation, below / deviation, above / deviation
 
 

@@ -112,7 +112,8 @@ class ShareCovariance:
 
     def _removed(self, with_total: Vector, corrected: Vector) -> Vector:
         """Return what `summing_to_one` takes off variances of sums, from those of T and c."""
-        return corrected * (2 * with_total - corrected * self._with_total.sum())
+        removed: Vector = corrected * (2 * with_total - corrected * self._with_total.sum())
+        return removed
 
     def of_shares(self) -> Vector:
         """Return the variance of each share, shape (domain_size,)."""
@@ -131,7 +132,8 @@ class ShareCovariance:
         """Return the part of each variance that is left where shares sum to 1, 0 .. 1."""
         removed = self._removed(self._with_total, self._correction)
         parts = np.divide(removed, self._single, out=np.zeros_like(removed), where=removed > 0)
-        return np.clip(1 - parts, 0.0, 1.0)
+        left: Vector = np.clip(1 - parts, 0.0, 1.0)
+        return left
 
     @cached_property
     def _single(self) -> Vector:
@@ -145,7 +147,8 @@ class ShareCovariance:
         """
         c, total = self._correction, self._with_total
         found: Vector = self._debiased_with(weights) - c * (total @ weights)
-        return found - (total - c * total.sum()) * (c @ weights)
+        found -= (total - c * total.sum()) * (c @ weights)
+        return found
 
     def with_group_totals(self) -> Vector:
         """
@@ -158,7 +161,8 @@ class ShareCovariance:
             np.repeat(each.reshape(self.groups, -1).sum(axis=1), size) for each in (c, total)
         )
         found: Vector = self._debiased_with_groups - c * of_total
-        return found - (total - c * total.sum()) * of_c
+        found -= (total - c * total.sum()) * of_c
+        return found
 
     @cached_property
     def _debiased_with_groups(self) -> Vector:

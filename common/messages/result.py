@@ -115,12 +115,13 @@ class IntervalTable:
 def _share_at(estimates: Figures, shares: Figures, scale: Figures, reach: Figures) -> Figures:
     """Return the share f at which f + scale · reach(f) is the estimate; linear between shares."""
     at = shares[0] + scale * reach[0]
-    found = np.minimum(estimates - at, 0.0) + shares[0]
+    found: Figures = np.minimum(estimates - at, 0.0) + shares[0]
     for last, share, far in zip(shares, shares[1:], reach[1:], strict=False):
         before, at = at, share + scale * far
         part = (estimates - before) / np.maximum(at - before, _TINY)
         found += (share - last) * np.clip(part, 0.0, 1.0)
-    return found + np.maximum(estimates - at, 0.0)
+    found += np.maximum(estimates - at, 0.0)
+    return found
 
 
 NORMAL: Final = IntervalTable.alike(np.array([-NormalDist().inv_cdf(m / 2) for m in MISSES]))

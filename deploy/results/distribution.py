@@ -198,7 +198,7 @@ class Distribution:
             np.append(0.0, each)
             for each in (np.cumsum(self.shares), self.prefix_variances, np.cumsum(self.with_total))
         )
-        slopes = self.slopes(np.arange(len(sums)))
+        slopes = self.slopes(np.arange(len(sums), dtype=np.float64))
         found = []
         for share in shares:
             gap = sums - share * self.total

@@ -192,8 +192,9 @@ class SeriesResults:
                 errors=np.array([table.errors[index] for table in estimates]),
                 shown=range(len(rounds)),
                 more=dict(zip(("smoothed", f"{ends} low", f"{ends} high"), figures, strict=True)),
-                given_ends=tuple(
-                    np.array([table.ends[side][index] for table in estimates]) for side in (0, 1)
+                given_ends=(
+                    np.array([table.ends[0][index] for table in estimates]),
+                    np.array([table.ends[1][index] for table in estimates]),
                 ),
             )
             tables.append(table)

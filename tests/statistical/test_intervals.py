@@ -56,17 +56,19 @@ def _check(task: Task, n_users: int, runs: int) -> None:
             low, high = found.interval(0.95)
             single += (truth < low - 1e-9) | (truth > high + 1e-9)
 
-        assert found.frequencies.sum() == pytest.approx(1)
         assert missed <= _most(runs, 0.05)
         assert false <= _most(runs, 0.05)
         # An item of a square wave with most users misses up to 9 % of the time.
         assert single.max() <= _most(runs, 0.09 if task.protocol == "ldp-sw" else 0.05)
+        assert found.frequencies.sum() == pytest.approx(1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["sageo", "sh", "ldp-sw"])
 def test_intervals_cover_all_shares_of_few_users(name: str) -> None:
     """Of 50 users, by the protocols whose normal intervals missed most."""
-    _check(protocol_task(name), n_users=50, runs=150)
+    changes = {"local_epsilon": 5.0} if name == "sh" else {}
+    _check(protocol_task(name, **changes), n_users=50, runs=300)
 
 
 @pytest.mark.slow

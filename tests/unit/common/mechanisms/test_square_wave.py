@@ -75,8 +75,11 @@ def test_overlapping_bands_have_no_reduction(items: int, reach: int) -> None:
 def test_unsupported_parameters_are_refused() -> None:
     """The shuffler may not sample or add dummies for items, and weights must fit 64 bits."""
     mechanism = SquareWave(5, 1, _3_TO_1)
-    for change in ({"keep_probability": 0.5}, {"item_mean": 2.0}, {"item_variance": 1.0}):
-        mixture = Mixture(n_real=10, **change)
+    for mixture in (
+        Mixture(n_real=10, keep_probability=0.5),
+        Mixture(n_real=10, item_mean=2.0),
+        Mixture(n_real=10, item_variance=1.0),
+    ):
         with pytest.raises(ValueError, match="needs all reports"):
             mechanism.debias(np.zeros(7, dtype=np.int64), mixture)
         with pytest.raises(ValueError, match="needs all reports"):
