@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping
 from fractions import Fraction
 from typing import Final, get_args
 
+from common.accounting.claims import claimable_epsilon
 from common.accounting.epsilon_search import MAX_EPSILON
-from common.accounting.guarantees import claimable_epsilon
 from common.crypto.hpke import HpkePublicKey, suite_named
 from common.errors import TaskError
 from common.mechanisms.discovery.prefix_hashing import PrefixHashing

@@ -5,8 +5,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from common.accounting.claims import delta_at_claim
 from common.accounting.composition import composed_claims
-from common.accounting.guarantees import delta_at_claim
 from common.accounting.releases import PermanentRelease, lasting_basis, lasting_epsilon
 from common.crypto.signed_key import KeyUse, check_key
 from common.crypto.signing import PublicIdentity, SignedTask

@@ -9,7 +9,6 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from decimal import ROUND_CEILING, Context
 from numbers import Integral
 from typing import Final, Self
 
@@ -72,7 +71,7 @@ from common.messages.guarantee import (
 )
 from common.messages.waived import NONE_WAIVED, Waived
 from common.task.dummy_spec import PERMUTE_ONLY, DummySpec, ShufflerSpec
-from common.task.task import MIN_DELTA, Task, honest_share
+from common.task.task import Task, honest_share
 
 _MAX_SHARE_SHOWN: Final = 0.99
 """A guarantee by the user's own dummies is omitted if its ε exceeds this share of the local ε."""
@@ -569,51 +568,3 @@ def published_claim(task: Task, n_users: int, n_refused: int, waived: Waived = N
     except BoundRangeError as error:
         return f"{name} does not apply: {error}"
     return f"{name} would claim epsilon {rounded_up(epsilon)} at delta {rounded_up(task.delta)}"
-
-
-_EPSILON_MARGIN: Final = 1e-4
-"""Relative margin added to a claimed ε."""
-_DELTA_MARGIN: Final = 5e-3
-"""Relative margin subtracted from δ, since `delta_upper` may exceed the formula itself."""
-_CLAIM_CONTEXT: Final = Context(prec=6, rounding=ROUND_CEILING)
-
-
-MAX_LEVELS: Final = 16
-"""Maximum number of levels of a hierarchy: each takes a device a tenth of a second to check."""
-
-
-def claimable_epsilon(task: Task) -> float:
-    """
-    Return the central ε that a task may claim: the one at n_min, rounded up to six digits.
-
-    The ε includes a margin, is at most the local ε, and ignores the task's current claim. Raises
-    AccountingError if a device could not check the claim.
-
-    Cost: one search for ε, tenths of a second; seconds for many levels or large clusters.
-    """
-    _check_cost(task)
-    delta = max(MIN_DELTA, task.delta * (1 - _DELTA_MARGIN))
-    epsilon = claimed_release(task, task.n_min).epsilon(delta) * (1 + _EPSILON_MARGIN)
-    return min(float(_CLAIM_CONTEXT.create_decimal_from_float(epsilon)), task.local_epsilon)
-
-
-def delta_at_claim(task: Task) -> float:
-    """
-    Return an upper bound on the δ of a task's claimed central ε at n_min. Run by devices.
-
-    The claim is true if the bound is at most the task's δ. A claim of a finite local ε gives 0.
-    Raises AccountingError before any computation if the claim is too dear to check.
-
-    Cost: one evaluation: at most 1.5 s of a core that opens a report in 45 µs, and 100 MB, for
-    every valid task. Limits on grids and bins see to it: beyond them a bound is coarser.
-    """
-    _check_cost(task)
-    return claimed_release(task, task.n_min).delta(task.central_epsilon)
-
-
-def _check_cost(task: Task) -> None:
-    if (levels := len(task.level_sizes)) > MAX_LEVELS:
-        raise AccountingError(
-            f"the hierarchy has {levels} levels; a device can check the claim of at most "
-            f"{MAX_LEVELS}. Set buckets, the fan-out, above {task.item_mechanism.buckets}"
-        )

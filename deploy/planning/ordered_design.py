@@ -5,6 +5,7 @@ from typing import Final
 
 import numpy as np
 
+from common.accounting.claims import MAX_LEVELS
 from common.accounting.composition import composed_epsilon
 from common.accounting.epsilon_search import gaussian_mu
 from common.accounting.guarantees import PrivacyParameters
@@ -24,7 +25,6 @@ from deploy.planning.value_design import ValueDesign
 
 _POWERS: Final = (4, 8, 16, 32, 64, 128)
 """Fan-outs to try, besides those of regular trees of 1 to 16 levels."""
-_MAX_LEVELS: Final = 16
 _SLACK: Final = 4e-3
 """The search for the dummies ends when μ is within this share below its target."""
 _MAX_STEP: Final = 0.7
@@ -91,7 +91,7 @@ def hierarchy_design(target: Requirements) -> ValueDesign:
             "hierarchy has no local noise, so it needs a shuffler that permutes and no local cap"
         )
     size = target.domain_size // target.groups
-    regular = {math.ceil(size ** (1 / levels)) for levels in range(1, _MAX_LEVELS + 1)}
+    regular = {math.ceil(size ** (1 / levels)) for levels in range(1, MAX_LEVELS + 1)}
     fan_outs = sorted(each for each in {*regular, *_POWERS} if 2 <= each <= size)  # noqa: PLR2004  # children
     tried = sorted((*_approximate(fan_out, target), fan_out) for fan_out in fan_outs)
     refusal = PlanError(

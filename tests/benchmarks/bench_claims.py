@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from common.accounting.guarantees import delta_at_claim
+from common.accounting.claims import delta_at_claim
 from common.crypto.hpke import DEFAULT_SUITE, HpkePrivateKey, report_context
 from common.crypto.hpke_pool import open_each, seal_each
 from common.protocols import PROTOCOLS

@@ -14,10 +14,10 @@ from dp_accounting.pld import pld_pmf
 from common.accounting.amplification import DeltaCurve
 from common.accounting.anonymity_set import AnonymitySet
 from common.accounting.binomial import probabilities
+from common.accounting.claims import MAX_LEVELS, delta_at_claim
 from common.accounting.composition import _connect, _total_loss
 from common.accounting.conditional import COARSE_GRID, ConditionalDelta
 from common.accounting.count_distributions import Binomial
-from common.accounting.guarantees import MAX_LEVELS, delta_at_claim
 from common.errors import AccountingError, TaskError
 from common.task.domain_spec import MAX_COMPUTED_BUCKETS, EdgesSpec
 from tests.support.protocol_tasks import protocol_task
@@ -25,7 +25,7 @@ from tests.support.reductions import reduction_for
 
 _LOADED: Final = """
 import sys
-from common.accounting.guarantees import delta_at_claim
+from common.accounting.claims import delta_at_claim
 from common.task.task import Task
 delta_at_claim(Task.from_bytes(bytes.fromhex(sys.stdin.read())))
 print(*(name for name in ("scipy.stats", "dp_accounting") if name in sys.modules))

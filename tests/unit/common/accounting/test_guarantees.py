@@ -16,13 +16,12 @@ from common.accounting.assumptions import (
     ITEM_NOISE,
     ITEM_NOISE_COMPOSED,
 )
+from common.accounting.claims import claimable_epsilon, delta_at_claim
 from common.accounting.count_distributions import Binomial
 from common.accounting.guarantees import (
     PrivacyParameters,
-    claimable_epsilon,
     claimed_guarantee,
     claimed_release,
-    delta_at_claim,
     guarantees,
     guarantees_under,
     local_guarantee,

@@ -12,8 +12,9 @@ import pytest
 from scipy import stats
 
 from analyzer.task_builder import complete
+from common.accounting.claims import delta_at_claim
 from common.accounting.composition import ComposedRelease, composed_epsilon
-from common.accounting.guarantees import PrivacyParameters, claimed_release, delta_at_claim
+from common.accounting.guarantees import PrivacyParameters, claimed_release
 from common.errors import TaskError
 from common.mechanisms.hierarchy import Hierarchy
 from common.mechanisms.registry import mechanism_of

@@ -9,6 +9,7 @@ import pytest
 
 from common.accounting.anonymity_set import AnonymitySet
 from common.accounting.assumptions import LOCAL, with_dummies
+from common.accounting.claims import delta_at_claim
 from common.accounting.composition import composed_epsilon
 from common.accounting.count_distributions import Conditioned
 from common.accounting.guarantees import (
@@ -16,7 +17,6 @@ from common.accounting.guarantees import (
     claimable_epsilon,
     claimed_guarantee,
     claimed_release,
-    delta_at_claim,
     guarantees,
     guarantees_under,
     published_claim,
