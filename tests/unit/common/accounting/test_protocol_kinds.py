@@ -9,12 +9,11 @@ import pytest
 
 from common.accounting.anonymity_set import AnonymitySet
 from common.accounting.assumptions import LOCAL, with_dummies
-from common.accounting.claims import delta_at_claim
+from common.accounting.claims import claimable_epsilon, delta_at_claim
 from common.accounting.composition import composed_epsilon
 from common.accounting.count_distributions import Conditioned
 from common.accounting.guarantees import (
     PrivacyParameters,
-    claimable_epsilon,
     claimed_guarantee,
     claimed_release,
     guarantees,
