@@ -42,8 +42,8 @@ def _binomial() -> DummySpec:
 
 
 _WIDE: Final = _clusters(
-    (60, 2**30, 3 * 2**30), (255, 2**31, 2**31), (500, 2**29, 2**31),
-    types=((40, 2, 30), (1, 0, 9), (0, 1, 9), (200, 11, 5), (255, 245, 1), (90, 255, 1)),
+    (25, 2**30, 3 * 2**30), (63, 2**31, 2**31), (90, 2**29, 2**31),
+    types=((20, 1, 30), (1, 0, 9), (0, 1, 9), (60, 3, 5), (5, 2, 5), (80, 4, 1)),
 )  # fmt: skip
 _NARROW: Final = _clusters((2, 2**32, 19 * 2**32 // 20), types=((1, 1, 30), (1, 0, 30), (0, 1, 40)))
 _GEOMETRIC: Final = ShufflerSpec(
@@ -60,7 +60,7 @@ def _hierarchy() -> Task:
 
 _DEAR: Final[dict[str, Callable[[], Task]]] = {
     "signed, wide clusters": partial(
-        protocol_task, "signed", dummies=_WIDE, n_min=10**7, target_size=10**9, delta=0.01
+        protocol_task, "signed", dummies=_WIDE, n_min=10**5, target_size=10**9, delta=0.01
     ),
     "signed, many clusters": partial(
         protocol_task, "signed", dummies=_NARROW, n_min=10**5, target_size=10**9, delta=0.01
