@@ -151,22 +151,19 @@ def remarks(rows: Sequence[SweepRow]) -> list[str]:
             text = f"{row.protocol} ({_ACCOUNTINGS[row.accounting]}) is skipped: {row.refusal}"
         targets.setdefault(text, []).append(row.target_epsilon)
     names = {row.protocol for row in rows if row.task is not None}
-    limits = [sentence for name, sentence in _LIMITS_OF_THEORY.items() if name in names]
+    limits = [escaped(sentence) for sentence in rows[0].population.remarks]
+    limits += [sentence for name, sentence in _LIMITS_OF_THEORY.items() if name in names]
     cap = default_local_cap(rounds=1)
     if any(row.task is not None and row.task.local_epsilon > cap for row in rows):
         limits.append(
             f"Local epsilon above {cap:g}: devices with default settings refuse it; compare with "
             f"--local-cap {cap:g}."
         )
-    return (
-        [escaped(sentence) for sentence in rows[0].population.remarks]
-        + [
-            f"{text} (ε = {', '.join(f'{target:g}' for target in sorted(epsilons))})."
-            for text, epsilons in targets.items()
-            if text
-        ]
-        + limits
-    )
+    return [
+        f"{text} (ε = {', '.join(f'{target:g}' for target in sorted(epsilons))})."
+        for text, epsilons in targets.items()
+        if text
+    ] + limits
 
 
 def _print(rows: Sequence[Mapping[str, str]], console: Console, always: Sequence[str] = ()) -> None:

@@ -61,6 +61,7 @@ _NOT_FROM_OUTSIDE: Final = {
         "deploy.clients.local_cluster.Cluster._start",
         "deploy.clients.local_parties.LocalParties.published",
         "deploy.clients.local_parties.LocalParties.shuffler_key",
+        "deploy.commands.issuer.fetch",
         "deploy.commands.profile._found_in",
         "deploy.demo.demo._contribute",
         "deploy.docker.deployment.Deployment._write",
