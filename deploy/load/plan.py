@@ -8,7 +8,7 @@ from typing import Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from common.errors import PlanError
+from common.errors import PlanError, UsageError
 from common.runtime.access import CallKind
 from deploy.datasets.names import IPUMS_1940_CITY
 from deploy.load.behaviour import Behaviour
@@ -62,13 +62,13 @@ class Ramp:
 
 
 def ramp_from(text: str, *, step_seconds: float = 10.0, p99_limit: float = math.inf) -> Ramp:
-    """Parse FROM:TO:STEPS, or raise PlanError."""
+    """Parse FROM:TO:STEPS, or raise UsageError."""
     try:
         first, last, steps = text.split(":")
         rates = {"first": float(first), "last": float(last)}
         return Ramp(**rates, steps=int(steps), step_seconds=step_seconds, p99_limit=p99_limit)
     except ValueError as error:
-        raise PlanError("a ramp must be FROM:TO:STEPS, such as 100:2000:10") from error
+        raise UsageError("a ramp must be FROM:TO:STEPS, such as 100:2000:10") from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +134,7 @@ _CONSENT: Final = (
 
 
 def check_options(kind: TargetKind, mode: Mode, pattern: Pattern, given: Collection[str]) -> None:
-    """Raise PlanError for `given` options without effect, and for missing ones."""
+    """Raise UsageError for `given` options without effect, and for missing ones."""
     present, remote, bursts = {*given}, kind == "services", pattern == "burst"
     sent_nothing = f"replay tokens analyzer {_RESULT} {_ACCESS} {_SENDING}"
     ignored = (
@@ -160,7 +160,7 @@ def check_options(kind: TargetKind, mode: Mode, pattern: Pattern, given: Collect
         useless = [name for name in names.split() if applies and name in present]
         if useless:
             options = {name: f"--{name.replace('_', '-')}" for name in useless} | {"task": "TASK"}
-            raise PlanError(f"drop {', '.join(options[name] for name in useless)}: {why}")
+            raise UsageError(f"drop {', '.join(options[name] for name in useless)}: {why}")
     needed = (
         ("analyzer" in present, "token_file", "--analyzer needs --token-file"),
         (bursts, "rate ramp", "--pattern burst needs --rate or --ramp"),
@@ -170,4 +170,4 @@ def check_options(kind: TargetKind, mode: Mode, pattern: Pattern, given: Collect
     )
     for applies, names, why in needed:
         if applies and not present & {*names.split()}:
-            raise PlanError(why)
+            raise UsageError(why)

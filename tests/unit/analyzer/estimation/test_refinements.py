@@ -29,6 +29,7 @@ from analyzer.estimation.projection import (
 from analyzer.finalize import mixture_of
 from common.errors import TaskError
 from common.mechanisms.base import Channel, Counts, Incidence, Mixture, Vector
+from common.mechanisms.covariance import ShareCovariance
 from common.mechanisms.hashing.local_hashing import LocalHashing, family_for
 from common.mechanisms.numeric.number import Moments
 from common.mechanisms.randomized_response import Grr
@@ -215,8 +216,8 @@ def test_means_shrink_by_james_and_steins_factor(
     np.testing.assert_allclose(shrink(moments), expected, rtol=1e-12)
 
 
-def test_shares_and_errors_are_published_unchanged() -> None:
-    """Nothing is rounded, scaled or refined."""
+def test_shares_and_errors_are_published_with_the_known_total_alone() -> None:
+    """Shares sum to 1; otherwise nothing is rounded, scaled or refined."""
     mechanism, mixture = mechanism_of(published().task), Mixture(n_real=400.0, n_dummies=400.0)
     rng = np.random.default_rng(9)
     reports = [mechanism.randomize(np.arange(400) % 7, rng), mechanism.dummies(400, rng)]
@@ -225,9 +226,12 @@ def test_shares_and_errors_are_published_unchanged() -> None:
     shares = mechanism.debias(cells, mixture)
     variances = mechanism.variance(np.clip(shares, 0, 1), mixture)
 
-    assert shares.tolist() == found.frequencies.tolist()
-    np.testing.assert_allclose(found.standard_errors**2, variances, rtol=1e-9)
-    assert float(mechanism.variance(found.refined, mixture).mean()) == found.mse_theory
+    covariance = ShareCovariance.of_mechanism(mechanism, found.refined, mixture)
+    assert covariance.summing_to_one(shares).tolist() == found.frequencies.tolist()
+    assert abs(found.frequencies.sum() - 1) < 1e-12 < abs(shares.sum() - 1)
+    expected = variances * covariance.left()
+    np.testing.assert_allclose(found.standard_errors**2, expected, rtol=1e-9)
+    assert float(covariance.of_shares().mean()) == found.mse_theory
 
 
 def test_em_reaches_the_maximum_likelihood() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from common.accounting.anonymity_set import AnonymitySet
 from common.accounting.guarantees import guarantees
-from common.errors import AccountingError, PlanError, TaskError, ValueRangeError
+from common.errors import AccountingError, TaskError, UsageError, ValueRangeError
 from common.mechanisms.base import Mechanism, Randomizer
 from common.mechanisms.discovery.prefix_hashing import PrefixHashing
 from common.mechanisms.hierarchy import Hierarchy
@@ -143,7 +143,7 @@ def test_users_are_a_whole_number(users: Any) -> None:
         AnonymitySet(users=users)
     with pytest.raises(AccountingError, match=r"n_users is 1000.*; it must be a whole number"):
         guarantees(protocol_task("mixdump"), users, 0)
-    with pytest.raises(PlanError, match=r"users is 1000.*; it must be a whole number"):
+    with pytest.raises(UsageError, match=r"users is 1000.*; it must be a whole number"):
         Requirements(n_users=users, n_min=900, domain_size=50, central_epsilon=1.0, delta=1e-6)
     with pytest.raises(TaskError, match=r"users is 1000.*; for zipf:50,1\.1 it must be"):
         dataset("zipf:50").sample_counts(users, _RNG)
