@@ -19,9 +19,8 @@ def symmetric_unary(local_epsilon: float) -> MatchCountReduction:
     """
     Describe SUE, basic one-time RAPPOR: p = e^(ε/2)/(e^(ε/2)+1), q = 1-p [WBLJ17].
 
-    U sets every bit with probability q; closed forms, since 1-p loses digits at large ε.
-
-    Raises AccountingError if local_epsilon is out of range.
+    U sets every bit with probability q; closed forms, since 1-p loses digits at large ε. Raises
+    AccountingError if local_epsilon is out of range.
     """
     return _halved(local_epsilon, independent=True)
 

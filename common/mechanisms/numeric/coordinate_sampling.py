@@ -138,11 +138,9 @@ class SampledCoordinates(CheckedArguments, Generic[Answer]):
 
     def tally(self, reports: Reports) -> Counts:
         """
-        Sum the parts of codes by coordinate. Run by the analyzer.
+        Sum the parts of codes by coordinate, shape (dimensions · features,). Run by the analyzer.
 
-        Returns shape (dimensions · features,), coordinate 0 first. Raises ReportError if
-        coordinates do not ascend, or a coordinate or a code is out of range. Cost: a pass over the
-        reports for each part.
+        Cost: a pass over the reports for each part.
         """
         if not self.valid(reports).all():
             raise ReportError(
