@@ -16,8 +16,8 @@ from common.mechanisms.base import Counts, Reports, Vector
 from common.mechanisms.bits import batches
 from common.mechanisms.numeric.number import (
     Moments,
+    NumberMechanism,
     Numbers,
-    SpecifiedNumbers,
     check_numbers,
     rounding_variance,
     to_grid,
@@ -95,7 +95,7 @@ CODES_AT_ONCE: Final = 1 << 18
 """Codes summed at a time, to bound memory."""
 
 
-class CodedNumber(OddsOfWeights, SpecifiedNumbers):
+class CodedNumber(OddsOfWeights, NumberMechanism):
     """
     Base class of mechanisms for one number that report a code.
 

@@ -21,8 +21,8 @@ from common.mechanisms.bits import batches
 from common.mechanisms.numeric.coded_number import CODES_AT_ONCE, CodedNumber, Duchi
 from common.mechanisms.numeric.number import (
     Moments,
+    NumberMechanism,
     Numbers,
-    SpecifiedNumbers,
     check_numbers,
     number_weights,
 )
@@ -171,7 +171,7 @@ class SampledCoordinates(CheckedArguments, Generic[Answer]):
 
 
 @dataclass(frozen=True)
-class Harmony(SampledCoordinates[Duchi], SpecifiedNumbers):
+class Harmony(SampledCoordinates[Duchi], NumberMechanism):
     """Report one coordinate and its bit, which represents ±d·C [NXY+16]."""
 
     NAME: ClassVar[NumberMechanismName] = "harmony"
@@ -197,7 +197,7 @@ def paper_sample(dimensions: int, local_epsilon: float) -> int:
 
 
 @dataclass(frozen=True)
-class MultiHm(SampledCoordinates[Hybrid], SpecifiedNumbers):
+class MultiHm(SampledCoordinates[Hybrid], NumberMechanism):
     """Report k coordinates, each randomized by the hybrid at ε/k [WXY+19]."""
 
     NAME: ClassVar[NumberMechanismName] = "multi-hm"
