@@ -91,8 +91,7 @@ class MatchCountReduction:
 
         Without noise (weights 1 and 0) the blanket is 0, the signal 1 and the local ε infinite.
 
-        `answers`, `hashed` and `collision` are as for `for_epsilon`. Raises AccountingError if
-        collision is out of range, or given without hashing; TaskError if the sum of the weights
+        Arguments and errors are those of `for_epsilon`. Raises TaskError if the sum of the weights
         reaches 2^63.
         """
         collision, third_value = _relations(answers, collision, hashed=hashed)
