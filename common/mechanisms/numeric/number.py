@@ -138,7 +138,9 @@ class NumberMechanism(CheckedArguments, Randomizer, ABC):
         values = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
         values.pop("dimensions", None)
         weights = values.pop("weights", None)
-        return values if weights is None else values | odds(weights)
+        if weights is not None:
+            values |= {"true_weight": weights.true, "other_weight": weights.other}
+        return values
 
     def spec(self, low: float, high: float) -> NumberSpec:
         """Return the task's description of this mechanism, for numbers in low .. high."""
@@ -166,11 +168,6 @@ class NumberMechanism(CheckedArguments, Randomizer, ABC):
     def of(cls, task: Task) -> Self:
         """Build a task's mechanism, or raise TaskError. Run by the user agent and the analyzer."""
         return cls.of_spec(spec_as(task.mechanism, NumberSpec), task.domain_size)
-
-
-def odds(weights: ResponseWeights) -> dict[str, int]:
-    """Return the fields of a NumberSpec that hold the weights."""
-    return {"true_weight": weights.true, "other_weight": weights.other}
 
 
 def number_weights(spec: NumberSpec) -> ResponseWeights:
