@@ -6,8 +6,8 @@ corrected, and the bound's name says so. SH, SOLH, MURS, pureDUMP, mixDUMP and O
 closed form of [BBGN19], whose proof needs ε ≤ 1 and a blanket of at least 27·l/ε reports. DDPS, AUE
 and FE1 are evaluated for ε ≤ 1 too, SBin and SAGeo where their calibration can be inverted.
 
-Each bound raises AccountingError if delta is not strictly between 0 and 1, and BoundRangeError
-outside the range of its theorem; that message calls the bound "it".
+Each function of δ raises AccountingError if delta is not strictly between 0 and 1, and
+BoundRangeError outside the range of its theorem; a bound's message calls it "it".
 """
 
 import math
@@ -49,11 +49,7 @@ def aue(anonymity_set: AnonymitySet, delta: float) -> float:
 
 
 def sbin(shuffler: ShufflerSpec, delta: float) -> float:
-    """
-    Return SBin's published central ε: the least ε for which the shuffler's coins suffice [MSE25].
-
-    Raises BoundRangeError if the shuffler's noise is not fair coins, or the coins suffice for no ε.
-    """
+    """Return SBin's published central ε: the least for which the coins suffice [MSE25]."""
     check_range_of_delta(delta)
     if shuffler.law != "binomial":
         raise BoundRangeError(f"it is for fair coins; the distribution is {shuffler.law}")
@@ -92,12 +88,7 @@ def sageo(shuffler: ShufflerSpec, delta: float) -> float:
 
 
 def sbin_trials(epsilon: float, delta: float, keep_probability: float) -> int:
-    """
-    Return the number of fair coins for each item that SBin requires [MSE25].
-
-    Raises AccountingError if delta is not strictly between 0 and 1; BoundRangeError if the
-    parameters are outside the formula's range.
-    """
+    """Return the number of fair coins for each item that SBin requires [MSE25]."""
     check_range_of_delta(delta)
     coins = _sbin_coins(epsilon, delta, keep_probability)
     if math.isinf(coins):
@@ -124,12 +115,7 @@ def sageo_right(epsilon: float, keep_probability: float) -> float:
 def sageo_peak(
     epsilon: float, delta: float, keep_probability: float, left: float, right: float
 ) -> int:
-    """
-    Return the peak ν of the noise that SAGeo requires [MSE25].
-
-    Raises AccountingError if delta is not strictly between 0 and 1; BoundRangeError if the
-    parameters are outside the formula's range.
-    """
+    """Return the peak ν of the noise that SAGeo requires [MSE25]."""
     check_range_of_delta(delta)
     peak = _sageo_peak(epsilon, delta, keep_probability, left, right)
     if math.isinf(peak):

@@ -139,22 +139,11 @@ class ShareCovariance:
     def _single(self) -> Vector:
         return self.mechanism.variance(self.shares, self.mixture)
 
-    def with_sum(self, weights: Vector) -> Vector:
-        """
-        Return each share's covariance with a weighted sum of shares, shape (domain_size,).
-
-        Cost: two transforms for hashed reports, else a few passes over the items.
-        """
-        c, total = self._correction, self._with_total
-        found: Vector = self._debiased_with(weights) - c * (total @ weights)
-        found -= (total - c * total.sum()) * (c @ weights)
-        return found
-
     def with_group_totals(self) -> Vector:
         """
         Return each share's covariance with the sum of its group's shares, shape (domain_size,).
 
-        Cost: that of `with_sum` for each group.
+        Cost for each group: two transforms for hashed reports, else a few passes over the items.
         """
         c, total, size = self._correction, self._with_total, len(self.shares) // self.groups
         of_c, of_total = (

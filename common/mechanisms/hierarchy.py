@@ -19,15 +19,16 @@ nothing off the variances of a tree's estimates, where it moves all siblings ali
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from common.errors import ReportError, TaskError
+from common.errors import TaskError
 from common.mechanisms.base import Counts, MechanismRequest, Mixture, Reports, Vector, check_values
 from common.mechanisms.count_law import Draws, interval_table
 from common.mechanisms.reduction import MatchCountReduction
+from common.mechanisms.support import PlaceReports
 from common.mechanisms.weights import OddsOfWeights, ResponseWeights
 from common.messages.result import IntervalTable
 from common.messages.submission import PLAIN_REPORT, plain_reports
@@ -38,8 +39,10 @@ from common.task.task import Task
 
 
 @dataclass(frozen=True)
-class Hierarchy(OddsOfWeights):
+class Hierarchy(PlaceReports, OddsOfWeights):
     """True nodes of each level; cells are the nodes of all levels, the coarsest level first."""
+
+    PLACE: ClassVar[str] = "a node"
 
     sizes: tuple[int, ...]
     """Nodes of each level, the coarsest first; the last are the items."""
@@ -72,8 +75,10 @@ class Hierarchy(OddsOfWeights):
             weights=ResponseWeights.of(task.item_mechanism),
         )
 
-    report_dtype = PLAIN_REPORT
-    """One unsigned 32-bit cell."""
+    @property
+    def places(self) -> int:
+        """Number of nodes of all levels."""
+        return int(self._offsets[-1])
 
     @property
     def domain_size(self) -> int:
@@ -135,11 +140,6 @@ class Hierarchy(OddsOfWeights):
         shares = np.array(self.added.levels, dtype=np.float64)
         return self.level_dummies(rng.multinomial(count, shares / shares.sum()).tolist(), rng)
 
-    def valid(self, reports: Reports) -> NDArray[np.bool_]:
-        """Return which reports name a node. Run by the analyzer."""
-        inside: NDArray[np.bool_] = reports["item"] < self._offsets[-1]
-        return inside
-
     def level_of(self, reports: Reports) -> NDArray[np.int64]:
         """Return the level of each report's node. Run by auditors."""
         return np.searchsorted(self._offsets, reports["item"], side="right") - 1
@@ -147,12 +147,6 @@ class Hierarchy(OddsOfWeights):
     def supports(self, reports: Reports, item: int) -> NDArray[np.bool_]:
         """Return which reports name a node that holds an item. Run by auditors."""
         return np.isin(reports["item"], self._paths(np.array([item]))[:, 0] + self._offsets[:-1])
-
-    def tally(self, reports: Reports) -> Counts:
-        """Count reports by node. Run by the analyzer."""
-        if not self.valid(reports).all():
-            raise ReportError(f"a node is not below {self._offsets[-1]}")
-        return np.bincount(reports["item"].astype(np.int64), minlength=self._offsets[-1])
 
     def sample_cells(self, users: Counts, n_dummies: int, rng: np.random.Generator) -> Counts:
         """Count the nodes of `users`, and draw all their dummies; n_dummies is 0."""

@@ -5,18 +5,16 @@ Over two items it is Warner's randomized response for a bit [War65].
 """
 
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from common.errors import ReportError
 from common.mechanisms.base import Channel, Counts, MechanismRequest, Reports, Vector, check_values
 from common.mechanisms.reduction import MatchCountReduction
-from common.mechanisms.support import SupportCounting
-from common.mechanisms.weights import OddsOfWeights, ResponseWeights
-from common.messages.submission import PLAIN_REPORT, plain_reports
+from common.mechanisms.support import AnswerCounting, PlaceReports
+from common.mechanisms.weights import ResponseWeights
+from common.messages.submission import plain_reports
 from common.task.specs import MechanismSpec
 from common.task.task import Task
 
@@ -32,8 +30,10 @@ class _Identity:
 
 
 @dataclass(frozen=True)
-class Grr(OddsOfWeights, SupportCounting):
+class Grr(PlaceReports, AnswerCounting):
     """Report the user's item with weight `true`, and each other item with weight `other`."""
+
+    PLACE: ClassVar[str] = "an item"
 
     domain_size: int
     weights: ResponseWeights
@@ -51,27 +51,20 @@ class Grr(OddsOfWeights, SupportCounting):
         """Build the mechanism of a task; the task ensures that buckets equals domain_size."""
         return cls(task.domain_size, ResponseWeights.of(task.item_mechanism))
 
-    report_dtype = PLAIN_REPORT
-    """One unsigned 32-bit item."""
-
-    @cached_property
-    def _total(self) -> int:
-        return self.weights.total(self.domain_size)
+    @property
+    def answers(self) -> int:
+        """Number of items."""
+        return self.domain_size
 
     @property
-    def p(self) -> float:
-        """Probability true / W of the user's item, where W is the sum of all weights."""
-        return self.weights.true / self._total
+    def places(self) -> int:
+        """Number of items."""
+        return self.domain_size
 
     @property
     def q(self) -> float:
         """Probability other / W; not (1-p) / (domain_size-1), exactly 0 when p rounds to 1."""
         return self.weights.other / self._total
-
-    @property
-    def q_dummy(self) -> float:
-        """Probability 1 / domain_size: a dummy is a uniform item."""
-        return 1 / self.domain_size
 
     @property
     def reduction(self) -> MatchCountReduction:
@@ -89,21 +82,10 @@ class Grr(OddsOfWeights, SupportCounting):
         """Draw `count` uniform items, the blanket of GRR. Run by the user agent."""
         return plain_reports(rng.integers(0, self.domain_size, size=count, dtype=np.int64))
 
-    def valid(self, reports: Reports) -> NDArray[np.bool_]:
-        """Return which reports name an item. Run by the analyzer."""
-        inside: NDArray[np.bool_] = reports["item"] < self.domain_size
-        return inside
-
     def supports(self, reports: Reports, item: int) -> NDArray[np.bool_]:
         """Return which reports name an item. Run by auditors."""
         named: NDArray[np.bool_] = reports["item"] == item
         return named
-
-    def tally(self, reports: Reports) -> Counts:
-        """Count reports by item. Run by the analyzer."""
-        if not self.valid(reports).all():
-            raise ReportError(f"an item is not below {self.domain_size}")
-        return np.bincount(reports["item"].astype(np.int64), minlength=self.domain_size)
 
     def sample_cells(self, users: Counts, n_dummies: int, rng: np.random.Generator) -> Counts:
         """

@@ -91,8 +91,7 @@ class MatchCountReduction:
 
         Without noise (weights 1 and 0) the blanket is 0, the signal 1 and the local ε infinite.
 
-        `answers`, `hashed` and `collision` are as for `for_epsilon`. Raises AccountingError if
-        collision is out of range, or given without hashing; TaskError if the sum of the weights
+        Arguments and errors are those of `for_epsilon`. Raises TaskError if the sum of the weights
         reaches 2^63.
         """
         collision, third_value = _relations(answers, collision, hashed=hashed)
@@ -123,16 +122,9 @@ class MatchCountReduction:
         encoding [WBLJ17] U sets every bit with probability q: l = 1/q. Relative to U a report has
         density p/q if the bit of the user's item is set, and the lower γ = (1-p)/(1-q) otherwise.
 
-        Args:
-            answers: Alphabet size l, any real number of at least 1.
-            local_epsilon: Local ε, rounded up.
-            blanket: γ, the probability of a draw from U, computed without cancellation.
-            signal: 1 - γ, computed without cancellation.
-            independent: True if U supports all values independently: collision 1/l. False if no
-                report supports both of the values farthest apart: collision 0 bounds every pair.
-
-        Raises:
-            AccountingError: answers or local_epsilon is out of range.
+        If `independent`, U supports all values independently: collision 1/l. If not, no report
+        supports both of the values farthest apart: collision 0 bounds every pair. Raises
+        AccountingError if answers or local_epsilon is out of range.
         """
         if not answers <= MAX_ANSWERS:
             raise AccountingError(f"l = 1/q is {answers:.6g}; it must be at most {MAX_ANSWERS}")

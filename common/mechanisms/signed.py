@@ -15,13 +15,12 @@ paper; derivation: docs/theory/estimation.md.
 
 import math
 from dataclasses import dataclass, replace
-from typing import Final, Self
+from typing import ClassVar, Final, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from common.errors import ReportError, TaskError
-from common.mechanisms.base import Counts, Mixture, Reports, Vector
+from common.errors import TaskError
+from common.mechanisms.base import Counts, Mixture, Vector
 from common.mechanisms.count_law import Draws, interval_table
 from common.mechanisms.randomized_response import Grr
 from common.mechanisms.support import debias
@@ -44,6 +43,8 @@ def influence_of(clusters: ClusterSpec, signal: float) -> tuple[float, float]:
 class Signed(Grr):
     """Randomized response or true items, among clusters; cells are positive, then negative."""
 
+    PLACE: ClassVar[str] = "a report"
+
     clusters: ClusterSpec
 
     @classmethod
@@ -54,16 +55,10 @@ class Signed(Grr):
         weights = ResponseWeights.of(task.item_mechanism)
         return cls(task.domain_size, weights, task.dummies.clusters)
 
-    def valid(self, reports: Reports) -> NDArray[np.bool_]:
-        """Return which reports name an item, positive or negative. Run by the analyzer."""
-        inside: NDArray[np.bool_] = reports["item"] < 2 * self.domain_size
-        return inside
-
-    def tally(self, reports: Reports) -> Counts:
-        """Count positive, then negative reports by item, shape (2·domain_size,)."""
-        if not self.valid(reports).all():
-            raise ReportError(f"a report is not below {2 * self.domain_size}")
-        return np.bincount(reports["item"].astype(np.int64), minlength=2 * self.domain_size)
+    @property
+    def places(self) -> int:
+        """Number of items, positive, then negative."""
+        return 2 * self.domain_size
 
     def sample_cells(self, users: Counts, n_dummies: int, rng: np.random.Generator) -> Counts:
         """

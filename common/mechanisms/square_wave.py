@@ -15,12 +15,11 @@ the class of places j with j mod w = r, of size N_r and mean m_r, the projection
 from dataclasses import dataclass
 from decimal import ROUND_HALF_EVEN, Context, Decimal
 from functools import cached_property
-from typing import Final, Self
+from typing import ClassVar, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from common.errors import ReportError
 from common.mechanisms.band_response import BandResponse
 from common.mechanisms.base import (
     Channel,
@@ -32,6 +31,7 @@ from common.mechanisms.base import (
     check_answers,
     check_values,
 )
+from common.mechanisms.support import PlaceReports
 from common.mechanisms.weights import OddsOfWeights, ResponseWeights
 from common.messages.result import NORMAL, IntervalTable
 from common.messages.submission import PLAIN_REPORT, plain_reports
@@ -171,8 +171,10 @@ def best_reach(domain_size: int, local_epsilon: float) -> int:
 
 
 @dataclass(frozen=True)
-class SquareWave(OddsOfWeights, BandResponse):
+class SquareWave(OddsOfWeights, BandResponse, PlaceReports):
     """Report a place drawn by the band response, and estimate shares of items."""
+
+    PLACE: ClassVar[str] = "a place"
 
     @classmethod
     def specify(cls, request: MechanismRequest) -> MechanismSpec:
@@ -194,9 +196,6 @@ class SquareWave(OddsOfWeights, BandResponse):
         """The map from items to places."""
         return Band(self.domain_size, self.width)
 
-    report_dtype = PLAIN_REPORT
-    """One unsigned 32-bit place."""
-
     def randomize(self, values: NDArray[np.int64], rng: np.random.Generator) -> Reports:
         """Return a place below d+2b for each value, field item (uint32). Run by the user agent."""
         values = check_values(values, self.domain_size)
@@ -206,22 +205,11 @@ class SquareWave(OddsOfWeights, BandResponse):
         """Draw `count` uniform places: the blanket. Run by the user agent."""
         return plain_reports(rng.integers(0, self.places, size=count, dtype=np.int64))
 
-    def valid(self, reports: Reports) -> NDArray[np.bool_]:
-        """Return which reports name a place on the line. Run by the analyzer."""
-        inside: NDArray[np.bool_] = reports["item"] < self.places
-        return inside
-
     def supports(self, reports: Reports, item: int) -> NDArray[np.bool_]:
         """Return which reports name a place in the band of an item. Run by auditors."""
         places = reports["item"].astype(np.int64)
         near: NDArray[np.bool_] = (item <= places) & (places < item + self.width)
         return near
-
-    def tally(self, reports: Reports) -> Counts:
-        """Count reports by place, shape (d+2b,). Run by the analyzer."""
-        if not self.valid(reports).all():
-            raise ReportError(f"a place is not below {self.places}")
-        return np.bincount(reports["item"].astype(np.int64), minlength=self.places)
 
     def sample_cells(self, users: Counts, n_dummies: int, rng: np.random.Generator) -> Counts:
         """

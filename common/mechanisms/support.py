@@ -8,13 +8,19 @@ planner.
 
 from abc import abstractmethod
 from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
+from common.errors import ReportError
 from common.mechanisms.arguments import CheckedArguments
-from common.mechanisms.base import Counts, Mixture, Vector
+from common.mechanisms.base import Counts, Mixture, Reports, Vector
 from common.mechanisms.count_law import Draws, interval_table
+from common.mechanisms.weights import OddsOfWeights
 from common.messages.result import IntervalTable
+from common.messages.submission import PLAIN_REPORT
 
 Real = float | Vector
 
@@ -69,6 +75,55 @@ class SupportCounting(CheckedArguments):
         named = (mixture.item_law,) if mixture.item_law else ()
         kept = mixture.keep_probability
         return interval_table(mixture.n_real, kept * self.p, kept * self.q, (dummies, *named))
+
+
+class AnswerCounting(OddsOfWeights, SupportCounting):
+    """Base class of randomized response over answers: the items, or buckets of their hashes."""
+
+    @property
+    @abstractmethod
+    def answers(self) -> int:
+        """Number of answers."""
+
+    @cached_property
+    def _total(self) -> int:
+        return self.weights.total(self.answers)
+
+    @property
+    def p(self) -> float:
+        """Probability true / W of the true answer, where W is the sum of all weights."""
+        return self.weights.true / self._total
+
+    @property
+    def q_dummy(self) -> float:
+        """Probability 1 / answers: the answer of a dummy is uniform."""
+        return 1 / self.answers
+
+
+class PlaceReports:
+    """Base class of mechanisms whose report is one number: of an item, a place or a node."""
+
+    PLACE: ClassVar[str]
+    """Noun for the number, with its article."""
+
+    report_dtype = PLAIN_REPORT
+    """One unsigned 32-bit number below `places`."""
+
+    @property
+    @abstractmethod
+    def places(self) -> int:
+        """Number of different reports."""
+
+    def valid(self, reports: Reports) -> NDArray[np.bool_]:
+        """Return which reports have a number below `places`. Run by the analyzer."""
+        inside: NDArray[np.bool_] = reports["item"] < self.places
+        return inside
+
+    def tally(self, reports: Reports) -> Counts:
+        """Count reports by number, shape (places,). Run by the analyzer."""
+        if not self.valid(reports).all():
+            raise ReportError(f"{self.PLACE} is not below {self.places}")
+        return np.bincount(reports["item"].astype(np.int64), minlength=self.places)
 
 
 def debias(

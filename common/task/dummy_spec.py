@@ -177,9 +177,7 @@ class DummySpec:
 
         A mean of 1.3 gives one dummy, and a second with probability .3. The probability is rounded
         to a multiple of 1 / EXTRA_WEIGHT_SUM. A whole number gives `fixed`. Run by the analyzer.
-
-        Raises:
-            TaskError: The mean is not in 0 .. MAX_DUMMIES.
+        Raises TaskError if the mean is not in 0 .. MAX_DUMMIES.
         """
         if not 0 <= dummies_per_user <= MAX_DUMMIES:
             raise TaskError(

@@ -405,12 +405,7 @@ def spec_as(spec: AnySpec, form: type[S]) -> S:
 
 
 def spec_from_fields(fields: dict[str, Any]) -> AnySpec:
-    """
-    Parse a mechanism from the fields of a task's JSON.
-
-    Raises:
-        TaskError, TypeError, KeyError: The fields do not form a mechanism, or one is out of range.
-    """
+    """Parse a mechanism from a task's JSON; raise TaskError, TypeError or KeyError if invalid."""
     form = _FORMS.get(fields["name"])
     if form is None:
         raise TaskError(f"the mechanism must be one of: {', '.join(_FORMS)}")

@@ -443,11 +443,9 @@ class Task:
         """
         Verify and parse a task from another party. Run by the user agent and by the shuffler.
 
-        `identity` is the pinned analyzer's; None, in simulations, skips the signature.
-
-        Raises:
-            ProofError: The task's digest is not `digest`, or `identity` did not sign the task.
-            TaskError: The task is invalid.
+        `identity` is the pinned analyzer's; None, in simulations, skips the signature. Raises
+        ProofError if the task's digest is another or `identity` did not sign it; TaskError if the
+        task is invalid.
         """
         if signed.digest() != digest:
             raise ProofError("the answer is not the requested task")

@@ -3,7 +3,8 @@ Other bounds on ε for a mechanism, anonymity set and δ, for `account --compare
 
 The variation-ratio reduction describes a randomizer by three numbers [WPL+23]. For the victim's two
 distributions R, R' let β be their total variation, p the largest ratio of one to the other, and q
-the largest ratio of either to any other user's distribution. With a = β/(p-1) and r = ap/q,
+the largest ratio of either to any other user's distribution. Here p = q = e^ε0. With a = β/(p-1)
+and r = ap/q = a,
 
     R = ap·Q + a·Q' + (1-a-ap)·Q*,   R' = a·Q + ap·Q' + (1-a-ap)·Q*,   others ≥ r·Q + r·Q',
 
@@ -21,7 +22,7 @@ With GRR over 4 items, 8 users, ε0 = 1 and ε = .8, δ is 7.23e-4; the reductio
   hockey-stick divergence of a mixture with public components is the mixture of the divergences, so
   δ(ε) ≤ w·δ'(ε), where δ' is that of clones with probability 2r and odds p;
 * *with a coin*: clones with probability 1/q and odds p, see `CloneReduction.of_2021_with_a_coin`;
-  never above [FMT21] if p = q = e^ε0.
+  never above [FMT21].
 """
 
 import math
@@ -54,18 +55,16 @@ _WINDOW: Final = 12.0
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VariationRatio:
     """
-    The variation-ratio parameters p, β and q of one pair of the victim's distributions.
+    The variation-ratio parameters p = q and β of one pair of the victim's distributions.
 
     For a randomizer take the worst pair, which need not have the largest β: smaller differences
     also mean fewer clones.
     """
 
     odds: float
-    """p: the largest ratio of the victim's two distributions, above 1."""
+    """p = q: the largest ratio of two distributions, the victim's or another user's, above 1."""
     variation: float
     """β: their exact total variation, not a bound; at most (p-1)/(p+1)."""
-    ratio: float
-    """q: the largest ratio of either to another user's distribution, at least 1."""
 
     def __post_init__(self) -> None:
         if not 1 < self.odds < math.inf:
@@ -76,15 +75,11 @@ class VariationRatio:
                 f"the total variation is {self.variation}; with odds p = {self.odds} it must be "
                 f"above 0 and at most {most}"
             )
-        if not 1 <= self.ratio < math.inf:
-            raise AccountingError(f"the ratio q is {self.ratio}; it must be at least 1 and finite")
-        if 2 * self.clone > 1 + 1e-12:
-            raise AccountingError(f"a clone has probability {2 * self.clone}; it must be at most 1")
 
     @classmethod
     def of(cls, reduction: MatchCountReduction) -> "VariationRatio":
         """
-        Describe a match-count mechanism: p = q = e^ε0, β = signal·(1-collision).
+        Describe a match-count mechanism: β = signal·(1-collision).
 
         Raises BoundRangeError if the local ε is infinite or above _MAX_EXPONENT, or β is 0.
         """
@@ -92,17 +87,16 @@ class VariationRatio:
         variation = reduction.signal * (1 - reduction.collision)
         if variation == 0:
             raise BoundRangeError("it needs values with different reports; these always collide")
-        return cls(odds=odds, variation=min(variation, _most_variation(odds)), ratio=odds)
+        return cls(odds=odds, variation=min(variation, _most_variation(odds)))
 
     @property
     def side(self) -> float:
-        """Probability a = β/(p-1) that the victim's report is from the less likely of Q and Q'."""
-        return self.variation / (self.odds - 1)
+        """
+        Probability a = β/(p-1) that the victim's report is from the less likely of Q and Q'.
 
-    @property
-    def clone(self) -> float:
-        """Probability r = ap/q that another user's report is from Q, and likewise from Q'."""
-        return self.side * self.odds / self.ratio
+        Another user's report is from Q with probability r = a, and likewise from Q'.
+        """
+        return self.variation / (self.odds - 1)
 
     @property
     def decided(self) -> float:
@@ -115,9 +109,9 @@ class VariationRatio:
 
         Cost: two evaluations of `CloneReduction.delta`, milliseconds.
         """
-        chance = min(1.0, 2 * self.clone)
+        chance = min(1.0, 2 * self.side)
         revealed = CloneReduction(chance=chance, log_odds=math.log(self.odds))
-        coin = CloneReduction.of_2021_with_a_coin(self.odds, self.ratio)
+        coin = CloneReduction.of_2021_with_a_coin(self.odds, self.odds)
         return min(
             self.decided * revealed.delta(anonymity_set, epsilon),
             coin.delta(anonymity_set, epsilon),
@@ -135,43 +129,28 @@ class VariationRatio:
         Cost: up to 4096 binomial evaluations; more values of C are summed at 1024 nodes, to about
         1e-4 of δ.
         """
-        others, chance = anonymity_set.others, min(1.0, 2 * self.clone)
+        others, chance = anonymity_set.others, min(1.0, 2 * self.side)
         clones, weights = _nodes(others, chance)
         sizes = clones + 1
         growth = math.expm1(epsilon)
         scale = self.variation * (2 + growth)
         lost = 1 - self.decided
-        fog = growth * lost * self.clone / (1 - chance) if lost > 0 and chance < 1 else 0.0
+        fog = growth * lost * self.side / (1 - chance) if lost > 0 and chance < 1 else 0.0
         sure = self.side * -math.expm1(epsilon - math.log(self.odds)) * self.odds
         threshold = (sure * sizes - fog * (others + 1 - sizes)) / scale
         given = 2 * scale / sizes * shortfall(sizes, threshold)
         return float(weights @ given)
 
 
-def variation_ratio(
-    reduction: MatchCountReduction, anonymity_set: AnonymitySet, delta: float
-) -> float:
-    """
-    Return the central ε of [WPL+23], numeric, dummies not counted; not a proven upper bound.
+def _of_pair(delta_of: Callable[[VariationRatio, AnonymitySet, float], float]) -> Bound:
+    """Return the bound that is the least ε at which a pair's δ is at most delta; at most ln p."""
 
-    Raises AccountingError if delta is out of range; BoundRangeError if the local ε is infinite or
-    above _MAX_EXPONENT, or β is 0.
-    """
-    pair = VariationRatio.of(reduction)
-    return _least(partial(pair.reduction_delta, anonymity_set), pair, delta)
+    def bound(reduction: MatchCountReduction, anonymity_set: AnonymitySet, delta: float) -> float:
+        pair = VariationRatio.of(reduction)
+        curve = partial(delta_of, pair, anonymity_set)
+        return least_epsilon(curve, delta=delta, local_epsilon=math.log(pair.odds))
 
-
-def certified_variation_ratio(
-    reduction: MatchCountReduction, anonymity_set: AnonymitySet, delta: float
-) -> float:
-    """Return the central ε that `certified_delta` proves. Errors: see `variation_ratio`."""
-    pair = VariationRatio.of(reduction)
-    return _least(partial(pair.certified_delta, anonymity_set), pair, delta)
-
-
-def _least(curve: Callable[[float], float], pair: VariationRatio, delta: float) -> float:
-    """Return the least ε at which the curve δ(ε) of a pair is at most delta; at most ln p."""
-    return least_epsilon(curve, delta=delta, local_epsilon=math.log(pair.odds))
+    return bound
 
 
 def _odds(local_epsilon: float) -> float:
@@ -234,8 +213,14 @@ COMPARED: Final[tuple[tuple[str, Bound], ...]] = (
         "clones [FMT21] with [FMT23]'s coin, without dummies; proven for all",
         partial(clones_epsilon, _with_a_coin),
     ),
-    ("variation ratio [WPL+23], numeric, without dummies; not proven", variation_ratio),
-    ("variation ratio, the part that is proven, without dummies", certified_variation_ratio),
+    (
+        "variation ratio [WPL+23], numeric, without dummies; not proven",
+        _of_pair(VariationRatio.reduction_delta),
+    ),
+    (
+        "variation ratio, the part that is proven, without dummies",
+        _of_pair(VariationRatio.certified_delta),
+    ),
 )
 """Every bound shown beside the tight one, with its full name."""
 

@@ -4,7 +4,8 @@ Match-count reductions of randomizers other than randomized response and hashing
 Unary encodings, RAPPOR with one bit for each category, Duchi's bit and the piecewise mechanism each
 mix a distribution U with U given that the report supports the value x; under U that event has the
 same probability 1/l for every x: R_x = γU + (1-γ)U(· | supports x). Formula 1 needs nothing else,
-so it bounds them too, with a real number l. A dummy must be drawn from U.
+so it bounds them too, with a real number l. A dummy must be drawn from U. Each function raises
+AccountingError if an argument is out of range.
 
 Proofs are in docs/theory/accounting.md.
 """
@@ -20,14 +21,12 @@ def symmetric_unary(local_epsilon: float) -> MatchCountReduction:
     Describe SUE, basic one-time RAPPOR: p = e^(ε/2)/(e^(ε/2)+1), q = 1-p [WBLJ17].
 
     U sets every bit with probability q; closed forms, since 1-p loses digits at large ε.
-
-    Raises AccountingError if local_epsilon is out of range.
     """
     return _halved(local_epsilon, independent=True)
 
 
 def optimized_unary(local_epsilon: float) -> MatchCountReduction:
-    """Describe OUE: p = 1/2, q = 1/(e^ε+1) [WBLJ17]; raise AccountingError for an invalid ε."""
+    """Describe OUE: p = 1/2, q = 1/(e^ε+1) [WBLJ17]."""
     _checked(local_epsilon)
     return MatchCountReduction.of_support_sets(
         answers=math.exp(local_epsilon) + 1,
@@ -46,7 +45,7 @@ def rappor_probabilities(f: float, p: float, q: float) -> tuple[float, float]:
     unary encoding with q* and p*, which covers neither several reports of a user, nor Bloom filters
     with several hashes (see `general_blanket.py`), nor cohorts: account for each cohort separately.
 
-    Raises AccountingError if 0 ≤ f < 1 or 0 ≤ p < q ≤ 1 fails.
+    The arguments must satisfy 0 ≤ f < 1 and 0 ≤ p < q ≤ 1.
     """
     if not (0 <= f < 1 and 0 <= p < q <= 1):
         raise AccountingError(
@@ -62,8 +61,6 @@ def duchi(local_epsilon: float) -> MatchCountReduction:
 
     At ±1 it is binary randomized response. Any other input mixes the reports of -1 and 1, and δ is
     convex in the pair of the victim's distributions, so no other pair is less private.
-
-    Raises AccountingError if local_epsilon is out of range.
     """
     return MatchCountReduction.for_epsilon(
         answers=2, local_epsilon=_checked(local_epsilon), hashed=False
@@ -78,8 +75,6 @@ def piecewise(local_epsilon: float) -> MatchCountReduction:
     the interval of length C-1 that x maps to: γ = 2C times the lower density = e^(-ε/2), and l =
     2C/(C-1) = e^(ε/2) + 1. The intervals of 1 and -1 are disjoint: collision 0, which bounds every
     pair.
-
-    Raises AccountingError if local_epsilon is out of range.
     """
     return _halved(local_epsilon, independent=False)
 

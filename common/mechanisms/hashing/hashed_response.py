@@ -1,31 +1,24 @@
 """The report format and probabilities of local hashing [WBLJ17], for any hash family."""
 
 from abc import abstractmethod
-from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from common.mechanisms.base import Reports
-from common.mechanisms.support import SupportCounting
-from common.mechanisms.weights import OddsOfWeights
+from common.mechanisms.support import AnswerCounting
 
 REPORT_DTYPE: Final = np.dtype([("seed", "<u8"), ("bucket", "<u4")])
 
 
-class HashedResponse(OddsOfWeights, SupportCounting):
+class HashedResponse(AnswerCounting):
     """
     Hash the value with a fresh uniform seed, then apply randomized response over the buckets.
 
     A report (seed, bucket) supports every value that its seed hashes to its bucket. The seed is
     independent of the value, so the odds of the weights bound the privacy loss.
     """
-
-    @property
-    @abstractmethod
-    def answers(self) -> int:
-        """Number of buckets g."""
 
     @abstractmethod
     def hashed(self, reports: Reports, item: int) -> NDArray[np.int64]:
@@ -38,23 +31,9 @@ class HashedResponse(OddsOfWeights, SupportCounting):
     report_dtype = REPORT_DTYPE
     """A 64-bit seed and a 32-bit bucket."""
 
-    @cached_property
-    def _total(self) -> int:
-        return self.weights.total(self.answers)
-
-    @property
-    def p(self) -> float:
-        """Probability true / W of the true bucket, where W is the sum of all weights."""
-        return self.weights.true / self._total
-
     @property
     def q(self) -> float:
         """Probability 1/g that a seed hashes another value to the reported bucket."""
-        return 1 / self.answers
-
-    @property
-    def q_dummy(self) -> float:
-        """Probability 1/g: a dummy is a uniform seed and a uniform bucket."""
         return 1 / self.answers
 
     def dummies(self, count: int, rng: np.random.Generator) -> Reports:

@@ -132,7 +132,6 @@ class StringHashing(HashedResponse):
         """
         Count the reports that support each candidate. Run by the analyzer.
 
-        Returns counts of shape (domain_size,). Raises ReportError if a bucket is out of range.
         Cost: a hash for each pair of report and candidate, about 10 ns; memory for 32,768 pairs.
         """
         if not self.valid(reports).all():

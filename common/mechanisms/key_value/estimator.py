@@ -150,8 +150,7 @@ class PairEstimator(CheckedArguments):
         users drawn at random, except for clipping to -1 .. 1. For a fixed population its error is
         of the order of keys / users.
 
-        Takes the true shares of users who own each key, and the true means of their values in -1 ..
-        1.
+        Takes the true shares of owners and the true means of their values, by key.
         """
         bias: Vector = self.share_of_fakes(frequencies) * (self.fake_values - means)
         return bias
@@ -163,8 +162,7 @@ class PairEstimator(CheckedArguments):
         Shares vary around those of the users drawn, means around those of the population. Both use
         E[1/R] over the number R of reports to second order, and ignore clipping to -1 .. 1.
 
-        Takes the true shares of users who own each key, and the true means of their values in -1 ..
-        1; there are at least a few users for each key.
+        Arguments are those of `bias_of_fakes`; there are at least a few users for each key.
         """
         asked = np.full(len(frequencies), 1 / len(frequencies))
         inverse = _mean_inverse(n_users, asked)
@@ -195,8 +193,7 @@ class PairEstimator(CheckedArguments):
         dφ/df = -p1·(1-p1) / P("present")². Where the estimated share is not above 0, or no report
         has a value, the estimate is the middle of the range, and its error is half of the range.
 
-        Raises:
-            ValueError: Reports carry no information on ownership, so shares cannot be estimated.
+        Raises ValueError if reports carry no information on ownership.
         """
         if not self.key_signal:
             raise ValueError("key_signal is 0; it must be above 0 to remove fakes")

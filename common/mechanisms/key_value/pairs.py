@@ -74,10 +74,8 @@ class Pairs:
         """
         Return the pairs of many users from a table with NaN for keys that are not owned.
 
-        Raises:
-            ValueRangeError: The table does not have n_keys columns, or a value is not in -1 .. 1.
-
-        Cost: a pass over the whole table.
+        Raises ValueRangeError if the table does not have n_keys columns, or a value is not in
+        -1 .. 1. Cost: a pass over the whole table.
         """
         table = checked_array(table, "iuf", "numbers").astype(np.float64, copy=False)
         if table.ndim != 2 or table.shape[1] != n_keys:  # noqa: PLR2004  # a row per user

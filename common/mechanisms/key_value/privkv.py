@@ -55,11 +55,9 @@ class PrivKv(PairEstimator):
     @classmethod
     def specify(cls, request: PairRequest) -> KeyValueSpec:
         """
-        Choose the integer weights for a request. Run by the analyzer.
+        Choose the integer weights for a request, or raise TaskError. Run by the analyzer.
 
         The ε left for the value is rounded down, so that the sum is at most local_epsilon.
-
-        Raises TaskError if local_epsilon, key_share or a resulting integer is out of range.
         """
         check_local_epsilon(request.local_epsilon)
         if math.isinf(request.local_epsilon):
@@ -89,11 +87,7 @@ class PrivKv(PairEstimator):
 
     @classmethod
     def of_spec(cls, spec: KeyValueSpec, keys: int) -> Self:
-        """
-        Build the mechanism from a task's description and its number of keys, checked by the Task.
-
-        Raises TaskError if report_bytes is wrong.
-        """
+        """Build the mechanism from a task's description, or raise TaskError."""
         check_report_bytes(spec, _REPORT)
         width = spec.high - spec.low
         return cls(
@@ -137,9 +131,7 @@ class PrivKv(PairEstimator):
         range, its reported sign, and whether the answer on ownership is truthful.
 
         `pairs` are those of n users, or a table of values (n, keys) with NaN for a key not owned.
-        Returns n reports, fields key (uint16) and answer (uint8). Raises ValueRangeError if a key
-        or a value is out of range, or a table has the wrong shape. Cost: five integers per user;
-        for one user, a pass over the pairs owned.
+        Cost: five integers per user; for one user, a pass over the pairs owned.
         """
         if not isinstance(pairs, Pairs):
             pairs = Pairs.of_table(pairs, self.keys)
@@ -163,12 +155,7 @@ class PrivKv(PairEstimator):
         return valid
 
     def tally(self, reports: Reports) -> Counts:
-        """
-        Count reports by key and answer. Run by the analyzer.
-
-        Returns counts of shape (keys, 3): absent, present with -, present with +. Raises
-        ReportError if a key or an answer is out of range.
-        """
+        """Count reports by key and answer: absent, -, +; shape (keys, 3). Run by the analyzer."""
         if not self.valid(reports).all():
             raise ReportError(f"a key is not below {self.keys}, or an answer is above {PLUS}")
         cells = reports["key"].astype(np.int64) * 3 + reports["answer"]

@@ -16,8 +16,8 @@ from common.mechanisms.base import Counts, Reports, Vector
 from common.mechanisms.bits import batches
 from common.mechanisms.numeric.number import (
     Moments,
+    NumberMechanism,
     Numbers,
-    SpecifiedNumbers,
     check_numbers,
     rounding_variance,
     to_grid,
@@ -95,7 +95,7 @@ CODES_AT_ONCE: Final = 1 << 18
 """Codes summed at a time, to bound memory."""
 
 
-class CodedNumber(OddsOfWeights, SpecifiedNumbers):
+class CodedNumber(OddsOfWeights, NumberMechanism):
     """
     Base class of mechanisms for one number that report a code.
 
@@ -119,11 +119,7 @@ class CodedNumber(OddsOfWeights, SpecifiedNumbers):
 
     @abstractmethod
     def encode(self, numbers: Vector, rng: np.random.Generator) -> NDArray[np.int64]:
-        """
-        Randomize numbers, (n,), in -1 .. 1, not checked here, to codes below `answers`.
-
-        Run by the user agent.
-        """
+        """Randomize numbers, (n,), not checked here, to codes. Run by the user agent."""
 
     @abstractmethod
     def parts(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -159,12 +155,7 @@ class CodedNumber(OddsOfWeights, SpecifiedNumbers):
         return valid
 
     def tally(self, reports: Reports) -> Counts:
-        """
-        Sum the parts of reports. Run by the analyzer.
-
-        Returns shape (features,), integers below 2^63 for 10^9 users. Raises ReportError if a code
-        is out of range.
-        """
+        """Sum the parts of reports, shape (features,); below 2^63. Run by the analyzer."""
         if not self.valid(reports).all():
             raise ReportError(f"a code is not below {self.answers}")
         cells = np.zeros(self.features, dtype=np.int64)

@@ -21,8 +21,8 @@ from common.mechanisms.bits import batches
 from common.mechanisms.numeric.coded_number import CODES_AT_ONCE, CodedNumber, Duchi
 from common.mechanisms.numeric.number import (
     Moments,
+    NumberMechanism,
     Numbers,
-    SpecifiedNumbers,
     check_numbers,
     number_weights,
 )
@@ -138,11 +138,9 @@ class SampledCoordinates(CheckedArguments, Generic[Answer]):
 
     def tally(self, reports: Reports) -> Counts:
         """
-        Sum the parts of codes by coordinate. Run by the analyzer.
+        Sum the parts of codes by coordinate, shape (dimensions · features,). Run by the analyzer.
 
-        Returns shape (dimensions · features,), coordinate 0 first. Raises ReportError if
-        coordinates do not ascend, or a coordinate or a code is out of range. Cost: a pass over the
-        reports for each part.
+        Cost: a pass over the reports for each part.
         """
         if not self.valid(reports).all():
             raise ReportError(
@@ -173,7 +171,7 @@ class SampledCoordinates(CheckedArguments, Generic[Answer]):
 
 
 @dataclass(frozen=True)
-class Harmony(SampledCoordinates[Duchi], SpecifiedNumbers):
+class Harmony(SampledCoordinates[Duchi], NumberMechanism):
     """Report one coordinate and its bit, which represents ±d·C [NXY+16]."""
 
     NAME: ClassVar[NumberMechanismName] = "harmony"
@@ -199,7 +197,7 @@ def paper_sample(dimensions: int, local_epsilon: float) -> int:
 
 
 @dataclass(frozen=True)
-class MultiHm(SampledCoordinates[Hybrid], SpecifiedNumbers):
+class MultiHm(SampledCoordinates[Hybrid], NumberMechanism):
     """Report k coordinates, each randomized by the hybrid at ε/k [WXY+19]."""
 
     NAME: ClassVar[NumberMechanismName] = "multi-hm"

@@ -19,8 +19,8 @@ from common.mechanisms.base import Counts, Reports, Vector
 from common.mechanisms.numeric.number import (
     STEPS,
     Moments,
+    NumberMechanism,
     Numbers,
-    SpecifiedNumbers,
     check_numbers,
     rounding_variance,
     to_grid,
@@ -38,7 +38,7 @@ e^-64 < 2e-28, so estimates do not change."""
 
 
 @dataclass(frozen=True)
-class Laplace(SpecifiedNumbers):
+class Laplace(NumberMechanism):
     """Report place i + noise + FAR·scale, clipped, for a number at grid point i."""
 
     NAME: ClassVar[NumberMechanismName] = "laplace"

@@ -24,8 +24,8 @@ from common.mechanisms.bits import batches, bit_field, count_set_bits, pack, spa
 from common.mechanisms.numeric.coded_number import Spread, Totals
 from common.mechanisms.numeric.number import (
     Moments,
+    NumberMechanism,
     Numbers,
-    SpecifiedNumbers,
     check_numbers,
     to_grid,
 )
@@ -39,7 +39,7 @@ _CHUNK: Final = 1 << 20
 
 
 @dataclass(frozen=True)
-class MeanEst(OddsOfWeights, SpecifiedNumbers):
+class MeanEst(OddsOfWeights, NumberMechanism):
     """
     Report a corner of the cube, one bit for each coordinate, least significant first.
 

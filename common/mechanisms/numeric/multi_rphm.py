@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from common.errors import TaskError
 from common.mechanisms.base import Counts, Reports, Vector
 from common.mechanisms.numeric.coordinate_sampling import MultiHm
-from common.mechanisms.numeric.number import Moments, Numbers, SpecifiedNumbers, check_numbers
+from common.mechanisms.numeric.number import Moments, NumberMechanism, Numbers, check_numbers
 from common.mechanisms.reduction import Reduction
 from common.protocols import NumberMechanismName
 from common.task.specs import NumberSpec
@@ -64,7 +64,7 @@ MAX_ENTRIES: Final = 2**21
 
 
 @dataclass(frozen=True)
-class MultiRphm(SpecifiedNumbers):
+class MultiRphm(NumberMechanism):
     """Multi-HM on the projected vector; means are mapped back."""
 
     NAME: ClassVar[NumberMechanismName] = "multi-rphm"

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass, fields
-from typing import Any, ClassVar, Final, Protocol, Self
+from typing import Any, ClassVar, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,39 +39,6 @@ class Moments:
     """Variances of those means, estimated from the reports; same shape."""
     unbiased: bool = True
     """False if the means are biased: variances omit the bias; there are no confidence intervals."""
-
-
-class NumberMechanism(Randomizer, Protocol):
-    """A randomizer of numbers and its estimator. Pure; vectorised over users."""
-
-    @property
-    def dimensions(self) -> int:
-        """Numbers per user."""
-
-    @classmethod
-    def for_epsilon(cls, dimensions: int, local_epsilon: float) -> Self:
-        """Choose the integer parameters for a local ε in 0 .. 20. Run by the analyzer."""
-
-    def spec(self, low: float, high: float) -> NumberSpec:
-        """Return the task's description of this mechanism, for numbers in low .. high."""
-
-    @classmethod
-    def of(cls, task: Task) -> Self:
-        """Build a task's mechanism, or raise TaskError. Run by the user agent and the analyzer."""
-
-    def randomize(self, values: Numbers, rng: np.random.Generator) -> Reports:
-        """
-        Randomize each user's numbers, (n, dimensions), in -1 .. 1. Run by the user agent.
-
-        Returns n reports of `report_dtype`. Raises ValueRangeError if a number is not in -1 .. 1,
-        or a user has too few or too many.
-        """
-
-    def estimate(self, cells: Counts) -> Moments:
-        """Estimate the means from the result of `tally`. Run by the analyzer."""
-
-    def variance(self, values: Numbers) -> Vector:
-        """Return the exact variance of the estimated means for these users; (dimensions,)."""
 
 
 def to_unit(values: NDArray[np.float64], low: float, high: float) -> NDArray[np.float64]:
@@ -120,24 +87,39 @@ def rounding_variance(values: Numbers, steps: int) -> NDArray[np.float64]:
     return variance
 
 
-class SpecifiedNumbers(CheckedArguments, ABC):
+class NumberMechanism(CheckedArguments, Randomizer, ABC):
     """
-    Base class of mechanisms for numbers, which state integer parameters in a task.
+    A randomizer of numbers, its integer parameters in a task, and its estimator. Pure.
 
     Unused parameters keep their default, so that each mechanism has only one valid description.
     """
 
     NAME: ClassVar[NumberMechanismName]
 
-    @property
-    @abstractmethod
-    def report_dtype(self) -> np.dtype[Any]:
-        """Fixed-size layout of a report."""
+    dimensions: int
+    """Numbers per user."""
 
     @classmethod
     @abstractmethod
     def for_epsilon(cls, dimensions: int, local_epsilon: float) -> Self:
-        """Choose the integer parameters for a number of dimensions and a local ε in 0 .. 20."""
+        """Choose the integer parameters for a local ε in 0 .. 20. Run by the analyzer."""
+
+    @abstractmethod
+    def randomize(self, values: Numbers, rng: np.random.Generator) -> Reports:
+        """
+        Randomize each user's numbers, (n, dimensions), in -1 .. 1. Run by the user agent.
+
+        Returns n reports of `report_dtype`. Raises ValueRangeError if a number is not in -1 .. 1,
+        or a user has too few or too many.
+        """
+
+    @abstractmethod
+    def estimate(self, cells: Counts) -> Moments:
+        """Estimate the means from the result of `tally`. Run by the analyzer."""
+
+    @abstractmethod
+    def variance(self, values: Numbers) -> Vector:
+        """Return the exact variance of the estimated means for these users; (dimensions,)."""
 
     @classmethod
     def from_spec(cls, spec: NumberSpec, dimensions: int) -> Self:
@@ -156,7 +138,9 @@ class SpecifiedNumbers(CheckedArguments, ABC):
         values = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
         values.pop("dimensions", None)
         weights = values.pop("weights", None)
-        return values if weights is None else values | odds(weights)
+        if weights is not None:
+            values |= {"true_weight": weights.true, "other_weight": weights.other}
+        return values
 
     def spec(self, low: float, high: float) -> NumberSpec:
         """Return the task's description of this mechanism, for numbers in low .. high."""
@@ -182,13 +166,8 @@ class SpecifiedNumbers(CheckedArguments, ABC):
 
     @classmethod
     def of(cls, task: Task) -> Self:
-        """Build the mechanism of a task, whose domain_size is the number of dimensions."""
+        """Build a task's mechanism, or raise TaskError. Run by the user agent and the analyzer."""
         return cls.of_spec(spec_as(task.mechanism, NumberSpec), task.domain_size)
-
-
-def odds(weights: ResponseWeights) -> dict[str, int]:
-    """Return the fields of a NumberSpec that hold the weights."""
-    return {"true_weight": weights.true, "other_weight": weights.other}
 
 
 def number_weights(spec: NumberSpec) -> ResponseWeights:

@@ -125,13 +125,9 @@ def decode(
     rappor: Rappor, cells: Counts, candidates: Sequence[str], *, most_together: float = MAX_TOGETHER
 ) -> Decoding:
     """
-    Estimate and test each candidate. Run by the analyzer.
+    Estimate and test each candidate from the result of `rappor.tally`. Run by the analyzer.
 
-    Args:
-        rappor: The task's mechanism.
-        cells: Result of `rappor.tally`, shape (m + m·k,).
-        candidates: Distinct strings to look for, at least one; labels with the encoding `labels`.
-        most_together: See MAX_TOGETHER.
+    Candidates are distinct, and labels with the encoding `labels`.
 
     Raises:
         ReportError: There is no report.

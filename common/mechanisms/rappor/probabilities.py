@@ -30,10 +30,8 @@ def rounded_weights(f: Probability, p: Probability, q: Probability) -> tuple[int
     """
     Round f up to 128ths, p up and q down to 65536ths, and return these weights.
 
-    Rounding only adds noise, so no ε exceeds that of the given probabilities.
-
-    Raises:
-        TaskError: A number is not in 0 .. 1, f rounds to 1, or p does not stay below q.
+    Rounding only adds noise, so no ε exceeds that of the given probabilities. Raises TaskError if a
+    number is not in 0 .. 1, f rounds to 1, or p does not stay below q.
     """
     permanent = math.ceil(_exact("f", f) * PERMANENT_SUM)
     unset = math.ceil(_exact("p", p) * INSTANT_SUM)

@@ -96,12 +96,7 @@ class Rappor(RapporProbabilities):
         return _layout(self.spec.bits)
 
     def set_bits(self, texts: Sequence[str | bytes]) -> NDArray[np.intp]:
-        """
-        Return the bits that texts set in each cohort, shape (texts, m, h).
-
-        Raises:
-            ValueRangeError: As for `permanent`.
-        """
+        """Return the bits that texts set in each cohort, (texts, m, h). Errors: `permanent`."""
         spec, encoded = self.spec, [self._encoded(text) for text in texts]
         if spec.encoding == "labels":
             places = [self._place(text) for text in encoded]
@@ -159,8 +154,7 @@ class Rappor(RapporProbabilities):
         Draws a 16-bit integer u for each bit. An unset bit is shown as set if u is below p·2^16, a
         set bit if u is below q·2^16. Nothing is drawn for one-time reports.
 
-        Returns n reports, fields cohort (uint16) and bits (bytes). Cost: 16 random bits for each
-        bit; memory for the reports and 4 million bits.
+        Cost: 16 random bits for each bit; memory for the reports and 4 million bits.
         """
         spec = self.spec
         if getattr(responses, "dtype", None) != self.report_dtype:
@@ -189,9 +183,8 @@ class Rappor(RapporProbabilities):
         """
         Count the reports of each cohort, and its set bits. Run by the analyzer.
 
-        Returns shape (m + m·k,): the sizes of the m cohorts, then k counts for each cohort. Raises
-        ReportError if a cohort is out of range, or a spare bit is set. Cost: one pass over all
-        bits; memory for 4 million of them.
+        Returns shape (m + m·k,): the sizes of the m cohorts, then k counts for each cohort. Cost:
+        one pass over all bits; memory for 4 million of them.
         """
         spec = self.spec
         if not self.valid(reports).all():

@@ -72,14 +72,8 @@ class TrueBitCounts:
         """
         Debias the counts of cohorts with reports, and hash the candidates; see `decode`.
 
-        With one bit per label, devices refuse unlisted texts, so the baseline is 0.
-
-        Raises:
-            ReportError: There is no report.
-            TaskError: There is no candidate, or two set the same bits in every cohort with reports.
-            ValueRangeError: A candidate is too long, not encodable, or not a label.
-
-        Cost: a digest for each candidate and cohort.
+        With one bit per label, devices refuse unlisted texts, so the baseline is 0. Raises the
+        errors of `decode`. Cost: a digest for each candidate and cohort.
         """
         spec = rappor.spec
         if not candidates:

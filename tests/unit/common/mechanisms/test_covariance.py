@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from analyzer.finalize import mixture_of
+from common.mechanisms.base import Vector
 from common.mechanisms.covariance import ShareCovariance
 from common.task.task import Task
 from deploy.simulate.collection import collect
@@ -31,12 +32,19 @@ def _covariance(task: Task, users: np.ndarray[tuple[int], np.dtype[np.int64]]) -
     return ShareCovariance.of(task, users / _N, mixture)
 
 
+def _with_share(covariance: ShareCovariance, item: int) -> Vector:
+    """Return each share's covariance with an item's, by the weights of `summing_to_one`."""
+    c, total = covariance._correction, covariance._with_total
+    debiased = covariance._debiased_with(np.eye(len(c))[item])
+    return np.asarray(debiased - c * total[item] - (total - c * total.sum()) * c[item])
+
+
 @pytest.mark.parametrize("name", ITEM_PROTOCOLS)
 def test_sums_agree_with_single_shares_and_prefixes(name: str) -> None:
     """The diagonal is the variance of each share; prefixes are sums with weights 1 and 0."""
     task = _task(name)
     covariance, size = _covariance(task, _users(task, 4)), task.domain_size
-    matrix = np.array([covariance.with_sum(each) for each in np.eye(size)])
+    matrix = np.array([_with_share(covariance, item) for item in range(size)])
     lower = np.tril(np.ones((size, size)))
 
     assert matrix == pytest.approx(matrix.T, rel=1e-9, abs=1e-15)
