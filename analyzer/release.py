@@ -79,20 +79,18 @@ class Releases:
         self._all_measured = False
         """Whether `measure_budgets` has measured every population."""
 
-    async def finish_delivery(self, digest: TaskDigest) -> BatchCommitment | None:
+    async def finish_delivery(self, digest: TaskDigest) -> BatchCommitment:
         """
         Stage a batch with `Staging.finish`, and start its release.
 
         Finishing a delivery again changes nothing. Raises the errors of `Staging.finish`.
 
-        Returns the signed commitment to the batch, the same every time; None for a batch staged by
-        an earlier version.
+        Returns the signed commitment to the batch, the same every time.
         """
         manifest = await self._staging.finish(digest)
         # Even if it was staged before: that earlier call may have been cancelled before this line.
         self._start_release(manifest)
-        stored = await self._store.commitment(digest)
-        return None if stored is None else commitment_from_bytes(stored)
+        return commitment_from_bytes(await self._store.commitment(digest))
 
     async def resume(self) -> None:
         """Erase what a crash left, and resume the batches that an earlier run had staged."""

@@ -19,7 +19,7 @@ from common.wire.batches import (
     REPORTS_WANTED,
     arrived_to_wire,
     chunk_from_wire,
-    delivered_to_wire,
+    commitment_to_wire,
     delivery_from_wire,
     part_from_wire,
     sentinels_from_wire,
@@ -105,7 +105,8 @@ class AnalyzerServicer(analyzer_pb2_grpc.AnalyzerServicer):
         """Commit to the whole batch, and start its release."""
         digest = digest_from_wire(request.task_digest)
         with _logged_refusals(digest):
-            return delivered_to_wire(await self._releases.finish_delivery(digest))
+            commitment = await self._releases.finish_delivery(digest)
+        return analyzer_pb2.FinishDeliveryResponse(commitment=commitment_to_wire(commitment))
 
     async def RegisterSentinels(
         self, request: analyzer_pb2.RegisterSentinelsRequest, _context: object

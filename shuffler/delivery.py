@@ -243,7 +243,7 @@ class Deliveries:
             blocks=self._blocks,
             proof_folder=proof_folder(batch.digest),
             report_bytes=size,
-            salt=commitment.salt if commitment else b"",
+            salt=commitment.salt,
             n_parts=n_parts,
             n_ranges=range_count(stored.n_reports),
         )
