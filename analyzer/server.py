@@ -85,7 +85,6 @@ async def start(settings: AnalyzerSettings) -> Service:
         rng=secure_generator(),
         metrics=metrics,
     )
-    await registry.log_unlisted()
     jobs = OfferedJobs()
     parts = PartMetrics(process_metrics.metrics, machine)
     executor = open_executor(settings, pool, run_part, jobs, parts)

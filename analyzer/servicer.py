@@ -156,7 +156,6 @@ def _logged_refusals(digest: TaskDigest) -> Generator[None]:
     try:
         yield
     except ShuffleDpError as error:
-        fields: dict[logs.Field, str | int] = {"task_digest": digest.hex()}
-        fields["error"] = type(error).__name__
-        logs.event("delivery refused", fields, level="WARNING")
+        fields: dict[logs.Field, str] = {"error": type(error).__name__}
+        logs.event("delivery refused", {**fields, "task_digest": digest.hex()}, level="WARNING")
         raise

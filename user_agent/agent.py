@@ -233,8 +233,8 @@ class Agent:
         """Check that the pinned shuffler signed a receipt; raise PeerError if it did not."""
         pinned = self.policy.shuffler_identity
         if not is_valid_receipt(pinned, saved.task_digest, saved.envelope, receipt):
-            fields: dict[logs.Field, str | int] = {"task_digest": saved.task_digest.hex()}
-            logs.event("receipt does not verify", fields, level="ERROR")
+            digest = saved.task_digest.hex()
+            logs.event("receipt does not verify", {"task_digest": digest}, level="ERROR")
             raise PeerError(
                 "the receipt is not signed by the pinned shuffler identity (shuffler_identity)"
             )

@@ -60,8 +60,7 @@ def encoder_for(task: Task, secret: bytes | None) -> Encoder:
     If the task asks for permanent responses, their noise is derived from the person's `secret`.
     Other tasks ignore the secret; without a secret, as for simulated people, the noise is fresh.
 
-    Raises:
-        TaskError: This version does not know the task's mechanism.
+    Raises TaskError if this version does not know the task's mechanism.
     """
     if task.kind == "string":
         return _Texts(task, secret)

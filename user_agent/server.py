@@ -69,6 +69,7 @@ async def start(settings: UserAgentSettings) -> UserAgentService:
     if settings.issuer is not None:
         channels.append(open_channel(settings.issuer, "issuer", authority))
     identity = PublicIdentity.from_hex(settings.analyzer_identity, "analyzer_identity")
+    log = DeviceLog(shuffler.fetch_logged_task, store, log_policy, machine) if log_policy else None
     agent = Agent(
         shuffler=shuffler,
         store=store,
@@ -89,7 +90,7 @@ async def start(settings: UserAgentSettings) -> UserAgentService:
         ),
         issuer=RemoteIssuer(channels[1]) if settings.issuer else None,
         credentials=CredentialFile(settings.credential_file) if settings.credential_file else None,
-        log=DeviceLog(shuffler, store, log_policy, machine) if log_policy else None,
+        log=log,
         several_persons=settings.several_persons,
         clock=clock,
         rng=secure_generator(),

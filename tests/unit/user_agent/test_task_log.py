@@ -68,7 +68,7 @@ def store(tmp_path: Path) -> Iterator[DeviceStore]:
 
 
 def _device(store: DeviceStore, relay: _Relay) -> DeviceLog:
-    return DeviceLog(relay, store, POLICY, ManualClock(float(NOW)))
+    return DeviceLog(relay.fetch_logged_task, store, POLICY, ManualClock(float(NOW)))
 
 
 async def test_the_last_checkpoint_is_kept_with_each_tasks_proof(store: DeviceStore) -> None:
@@ -210,6 +210,8 @@ async def test_a_device_that_pins_another_log_starts_with_no_checkpoint(store: D
     relay = _Relay()
     other = replace(POLICY, log=replace(LOG, name="other"))
     with pytest.raises(ProofError, match="not signed by the log other"):
-        await DeviceLog(relay, store, other, ManualClock(NOW)).fetch(_TASKS[0].digest())
+        await DeviceLog(relay.fetch_logged_task, store, other, ManualClock(NOW)).fetch(
+            _TASKS[0].digest()
+        )
 
     assert [0] == relay.asked
