@@ -35,12 +35,7 @@ class Analyzer(Protocol):
         """Fetch a published task."""
 
     async def begin_delivery(self, manifest: BatchManifest, n_parts: int) -> tuple[set[int], bool]:
-        """
-        Announce a batch.
-
-        Returns:
-            The parts that have arrived, and whether the whole batch is staged.
-        """
+        """Announce a batch; return the parts that have arrived, and whether it is wholly staged."""
 
     async def deliver_part(self, part: BatchPart, chunks: Iterable[memoryview]) -> None:
         """Deliver a part; the analyzer has stored it durably when this returns."""

@@ -226,8 +226,7 @@ class SignedCheckpoint:
 
         Lines of other keys are ignored; of a key's lines, the first one counts.
 
-        Raises:
-            ProofError: The key's signature is not valid.
+        Raises ProofError if the key's signature is not valid.
         """
         wanted = key.name, key.key_id()
         for one in self.signatures:

@@ -63,9 +63,8 @@ class PostgresConnection:
         """
         Connect; the coordinator also brings the database to the program's schema.
 
-        Raises:
-            SettingsError: The server cannot be reached, its schema does not fit this program, or
-                another coordinator is connected.
+        Raises SettingsError if the server cannot be reached, its schema does not fit this program,
+        or another coordinator is connected.
         """
         self._uri = uri
         self._clock = clock
