@@ -138,7 +138,6 @@ class Releases:
             _log_failure("batch quarantined" if quarantined else "batch unusable", delivered, error)
 
     async def _release(self, delivered: BatchManifest) -> None:
-        """Estimate a staged batch, charge its cost and store its result."""
         task = await self._registry.task(delivered.task_digest)
         waiver = Waiver(await self._store.run(ledger.find_decision, delivered.task_digest))
         key = self._keys.reports.private_key(task.suite, task.analyzer_key, whose="analyzer_key")
@@ -177,7 +176,6 @@ class Releases:
             await self.measure_budgets(task.population)
 
     async def _count(self, job: CountJob, *, n_repeated: int) -> BatchCounts:
-        """Open and count a batch without repeats."""
         started = time.perf_counter()
         parts = await self._executor.run(CountJob.count, job, range(job.n_slices))
         return BatchCounts.joined(
@@ -190,7 +188,6 @@ class Releases:
     async def _charge_and_store(
         self, batch: BatchManifest, task: Task, counts: BatchCounts, result: Result
     ) -> None:
-        """Check a release's cost composed with earlier ones, charge it, and store the result."""
         async with self._charging:
             composed = await self._budgets.compose(
                 task, batch.n_users, counts.n_refused, batch.task_digest, result.waived

@@ -152,7 +152,6 @@ class AnalyzerServicer(analyzer_pb2_grpc.AnalyzerServicer):
 
 @contextmanager
 def _logged_refusals(digest: TaskDigest) -> Generator[None]:
-    """Log why a step of a delivery is refused."""
     try:
         yield
     except ShuffleDpError as error:

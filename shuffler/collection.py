@@ -286,7 +286,6 @@ class Collection:
     async def _open_in_workers(
         self, batch: ActiveBatch, envelopes: Sequence[bytes]
     ) -> OpenedGroups:
-        """Open envelopes in workers."""
         private, context = self._batches.envelope_key(batch), envelope_context(batch.digest)
         form = partial(form_from_opened, raw_key=batch.key.private_bytes())
 

@@ -230,7 +230,6 @@ class Agent:
         return self._under_way.setdefault((saved.person, saved.task_digest), asyncio.Lock())
 
     def _verify(self, saved: SavedSubmission, receipt: bytes) -> None:
-        """Check that the pinned shuffler signed a receipt; raise PeerError if it did not."""
         pinned = self.policy.shuffler_identity
         if not is_valid_receipt(pinned, saved.task_digest, saved.envelope, receipt):
             digest = saved.task_digest.hex()

@@ -198,7 +198,6 @@ class _BatchKeys:
             self._execute("DELETE FROM {tokens} WHERE token = ANY(%b)", given)
 
     def _contents(self) -> dict[bytes, bytes]:
-        """Return the contents of the inserted tags."""
         given: dict[bytes, bytes] = {}
         tags, contents = (split_every(each, TAG_BYTES) for each in self._given)
         for tag, content in zip(tags, contents, strict=True):

@@ -144,7 +144,7 @@ async def test_a_signature_leaves_only_after_it_is_stored(
     run = core.store.run
 
     async def failing(work: Any, *args: Any) -> Any:
-        if work.__name__ == "_settle":
+        if work.__name__ == "settle":
             raise StorageError("the disk of the state directory is full")
         return await run(work, *args)
 
