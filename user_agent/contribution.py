@@ -358,9 +358,8 @@ def draw_dummies(mechanism: Mechanism, dummies: DummySpec, rng: np.random.Genera
     """
     Draw one user's dummies, independently of the value. Run by the user agent.
 
-    Returns:
-        Reports, shape (m,), with m from 0 to dummies.maximum. Clusters include null reports that
-        fill their rooms, so that the length shows the rooms alone.
+    Returns reports, shape (m,), with m from 0 to dummies.maximum. Clusters include null reports
+    that fill their rooms, so that the length shows the rooms alone.
     """
     if dummies.clusters is not None:
         numbers, size = draw_clusters(dummies.clusters, mechanism.domain_size, rng)
