@@ -108,12 +108,8 @@ class ReleaseBudgets:
         """
         Compose a release with all earlier ones to its population, and check every budget.
 
-        Args:
-            task: The task of the release.
-            n_users: Users in its batch.
-            n_refused: Reports of the batch that were not counted.
-            digest: The task's digest, so that its own ledger entry is not counted twice.
-            waived: The checks that the batch failed.
+        `n_refused` reports of its batch were not counted. By its `digest`, the task's own ledger
+        entry is not counted twice.
 
         Returns:
             Upper bound on the central ε of all these releases at the task's budget_delta.
@@ -132,10 +128,8 @@ class ReleaseBudgets:
         """
         Return the population, and the largest share spent of any budget promised to it.
 
-        Raises:
-            AccountingError, LedgerError, TaskError: As in `check`.
-
-        Cost: that of `compose` for each δ, in a thread; cached.
+        Raises AccountingError, LedgerError and TaskError as `check` does. Cost: that of `compose`
+        for each δ, in a thread; cached.
         """
         entries = await self._store.run(ledger.entries_of, population)
         releases = [await self._released(entry) for entry in entries]

@@ -19,7 +19,6 @@ from common.dates import utc
 from common.errors import TaskError, UnknownTaskError, WireError
 from common.messages.batch import TaskSummary
 from common.messages.inclusion_proof import HASH_BYTES
-from common.runtime import logs
 from common.runtime.access import OperatorToken
 from common.runtime.clock import Clock
 from common.runtime.key_store import KeyStore, load_identity
@@ -46,8 +45,7 @@ class AnalyzerKeys:
         """
         Read the keys, or create them on first start; publish the public ones.
 
-        Raises:
-            SettingsError: A file is readable by others, damaged, or sealed under another state key.
+        Raises SettingsError if one is readable by others, damaged, or under another state key.
         """
         keys = cls(
             identity=load_identity(state),
@@ -101,12 +99,7 @@ class Registry:
         return signed
 
     async def get(self, digest: TaskDigest) -> SignedTask:
-        """
-        Return a published task.
-
-        Raises:
-            UnknownTaskError: No task has this digest.
-        """
+        """Return a published task; raise UnknownTaskError if none has this digest."""
         signed = await self._store.run(task_table.find, digest)
         if signed is None:
             raise UnknownTaskError("there is no task with this digest")
@@ -164,11 +157,6 @@ class Registry:
             needed.add(key_id(task.suite, task.analyzer_key))
         return needed
 
-    async def log_unlisted(self) -> None:
-        """Log each task that `tasks` omits because its summary is missing. Run at start."""
-        for digest in await self._store.run(task_table.unlisted_tasks):
-            logs.event("task cannot be listed", {"task_digest": digest.hex()}, level="WARNING")
-
     async def tasks(self, after: TaskDigest | None) -> list[TaskSummary]:
         """List at most MAX_LISTED_TASKS tasks by digest, above `after` or from the first."""
         last, now = after or TaskDigest(b""), self._clock.now()
@@ -182,9 +170,7 @@ class Registry:
         """
         Return a task and its state.
 
-        Raises:
-            UnknownTaskError: No task has this digest.
-            TaskError: The task's summary is missing.
+        Raises UnknownTaskError if no task has this digest, TaskError if its summary is missing.
         """
         signed = await self.get(digest)
         summary = await self._store.run(task_table.summary, digest, self._clock.now())

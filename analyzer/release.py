@@ -79,20 +79,18 @@ class Releases:
         self._all_measured = False
         """Whether `measure_budgets` has measured every population."""
 
-    async def finish_delivery(self, digest: TaskDigest) -> BatchCommitment | None:
+    async def finish_delivery(self, digest: TaskDigest) -> BatchCommitment:
         """
         Stage a batch with `Staging.finish`, and start its release.
 
         Finishing a delivery again changes nothing. Raises the errors of `Staging.finish`.
 
-        Returns the signed commitment to the batch, the same every time; None for a batch staged by
-        an earlier version.
+        Returns the signed commitment to the batch, the same every time.
         """
         manifest = await self._staging.finish(digest)
         # Even if it was staged before: that earlier call may have been cancelled before this line.
         self._start_release(manifest)
-        stored = await self._store.commitment(digest)
-        return None if stored is None else commitment_from_bytes(stored)
+        return commitment_from_bytes(await self._store.commitment(digest))
 
     async def resume(self) -> None:
         """Erase what a crash left, and resume the batches that an earlier run had staged."""
@@ -140,7 +138,6 @@ class Releases:
             _log_failure("batch quarantined" if quarantined else "batch unusable", delivered, error)
 
     async def _release(self, delivered: BatchManifest) -> None:
-        """Estimate a staged batch, charge its cost and store its result."""
         task = await self._registry.task(delivered.task_digest)
         waiver = Waiver(await self._store.run(ledger.find_decision, delivered.task_digest))
         key = self._keys.reports.private_key(task.suite, task.analyzer_key, whose="analyzer_key")
@@ -179,7 +176,6 @@ class Releases:
             await self.measure_budgets(task.population)
 
     async def _count(self, job: CountJob, *, n_repeated: int) -> BatchCounts:
-        """Open and count a batch without repeats."""
         started = time.perf_counter()
         parts = await self._executor.run(CountJob.count, job, range(job.n_slices))
         return BatchCounts.joined(
@@ -192,7 +188,6 @@ class Releases:
     async def _charge_and_store(
         self, batch: BatchManifest, task: Task, counts: BatchCounts, result: Result
     ) -> None:
-        """Check a release's cost composed with earlier ones, charge it, and store the result."""
         async with self._charging:
             composed = await self._budgets.compose(
                 task, batch.n_users, counts.n_refused, batch.task_digest, result.waived

@@ -85,7 +85,6 @@ async def start(settings: AnalyzerSettings) -> Service:
         rng=secure_generator(),
         metrics=metrics,
     )
-    await registry.log_unlisted()
     jobs = OfferedJobs()
     parts = PartMetrics(process_metrics.metrics, machine)
     executor = open_executor(settings, pool, run_part, jobs, parts)
@@ -156,7 +155,6 @@ async def start(settings: AnalyzerSettings) -> Service:
 def _key_entries(
     keys: AnalyzerKeys, settings: AnalyzerSettings, witnesses: list[NoteKey]
 ) -> list[LogEntry]:
-    """Return the log's entries of the parties' keys."""
     entries = [LogEntry.of_key(EntryKind.ANALYZER_KEY, keys.identity.public_identity())]
     for kind, name in (
         (EntryKind.SHUFFLER_KEY, "shuffler_identity"),

@@ -19,7 +19,7 @@ from common.wire.batches import (
     REPORTS_WANTED,
     arrived_to_wire,
     chunk_from_wire,
-    delivered_to_wire,
+    commitment_to_wire,
     delivery_from_wire,
     part_from_wire,
     sentinels_from_wire,
@@ -105,7 +105,8 @@ class AnalyzerServicer(analyzer_pb2_grpc.AnalyzerServicer):
         """Commit to the whole batch, and start its release."""
         digest = digest_from_wire(request.task_digest)
         with _logged_refusals(digest):
-            return delivered_to_wire(await self._releases.finish_delivery(digest))
+            commitment = await self._releases.finish_delivery(digest)
+        return analyzer_pb2.FinishDeliveryResponse(commitment=commitment_to_wire(commitment))
 
     async def RegisterSentinels(
         self, request: analyzer_pb2.RegisterSentinelsRequest, _context: object
@@ -151,11 +152,9 @@ class AnalyzerServicer(analyzer_pb2_grpc.AnalyzerServicer):
 
 @contextmanager
 def _logged_refusals(digest: TaskDigest) -> Generator[None]:
-    """Log why a step of a delivery is refused."""
     try:
         yield
     except ShuffleDpError as error:
-        fields: dict[logs.Field, str | int] = {"task_digest": digest.hex()}
-        fields["error"] = type(error).__name__
-        logs.event("delivery refused", fields, level="WARNING")
+        fields: dict[logs.Field, str] = {"error": type(error).__name__}
+        logs.event("delivery refused", {**fields, "task_digest": digest.hex()}, level="WARNING")
         raise

@@ -144,8 +144,7 @@ def default_budget(draft: TaskDraft, local_epsilon: float) -> float:
     A task without local noise and without a population gets the largest ε that the accountant
     certifies.
 
-    Raises:
-        TaskError: A task for a population has neither local noise nor a stated budget.
+    Raises TaskError if a task for a population has neither local noise nor a stated budget.
     """
     if draft.budget_epsilon is not None:
         return draft.budget_epsilon
@@ -157,12 +156,7 @@ def default_budget(draft: TaskDraft, local_epsilon: float) -> float:
 
 
 def mechanism_spec(draft: TaskDraft) -> AnySpec:
-    """
-    Compute the mechanism's integer parameters. Run by the analyzer.
-
-    Raises:
-        TaskError: The draft breaks a rule.
-    """
+    """Compute the mechanism's integer parameters; raise TaskError if the draft breaks a rule."""
     protocol = protocol_named(draft.protocol)
     if not draft.local_epsilon and protocol.kind != "string":
         raise TaskError(f"local_epsilon is 0 or left out; the protocol {protocol.name} requires it")
@@ -193,8 +187,7 @@ def local_claim(draft: TaskDraft, spec: AnySpec) -> float:
     """
     Return the local ε that a task claims: the draft's or, for RAPPOR, what its probabilities imply.
 
-    Raises:
-        TaskError: A draft for texts claims less than its probabilities imply.
+    Raises TaskError if a draft for texts claims less than its probabilities imply.
     """
     if not isinstance(spec, RapporSpec):
         return draft.local_epsilon

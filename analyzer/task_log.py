@@ -89,8 +89,7 @@ class TaskLog:
         """
         Sign a checkpoint of all entries, and wait some seconds for the witnesses.
 
-        Returns:
-            By the name of each witness, why it has not cosigned; empty if it has.
+        Returns, by the name of each witness, why it has not cosigned; empty if it has.
         """
         await self._advance()
         answers = asyncio.gather(*(one.answered.wait() for one in self._witnesses))

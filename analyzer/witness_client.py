@@ -23,9 +23,8 @@ class WitnessLink(Protocol):
         """
         Ask for a cosignature.
 
-        Returns:
-            The size of the witness's last checkpoint, and the cosignature, unverified; None if
-            `old_size` was another size.
+        Returns the size of the witness's last checkpoint, and the cosignature, unverified; None if
+        `old_size` was another size.
         """
 
 

@@ -43,21 +43,13 @@ class IdTokens:
 
 def verified_subject(token: bytes, keys: KeySet, *, issuer: str, audience: str, now: float) -> str:
     """
-    Verify an ID token, and return its subject.
+    Verify an ID token, whose length the caller bounds, and return its subject.
 
-    Args:
-        token: The token, whose length the caller bounds.
-        keys: The identity provider's keys.
-        issuer: The required issuer.
-        audience: The required audience, and the only one: other clients of the provider must not
-            be able to use tokens that people showed to them.
-        now: Seconds since 1970 UTC.
+    The audience must be the only one: other clients of the provider must not be able to use tokens
+    that people showed to them. `now` is in seconds since 1970 UTC.
 
-    Raises:
-        CredentialError: The token is malformed or forged, by an unknown key, for others, not yet
-            valid or expired. The message never quotes the token.
-
-    Cost: 0.1 to 0.2 ms.
+    Raises CredentialError, which never quotes the token, if it is malformed or forged, by an
+    unknown key, for others, not yet valid or expired. Cost: 0.1 to 0.2 ms.
     """
     try:
         header = jwt.get_unverified_header(token)

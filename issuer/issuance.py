@@ -22,7 +22,7 @@ from common.runtime.metrics import TokenOutcome
 from common.runtime.repeat import repeat
 from issuer.entitlements import Entitlements
 from issuer.issuance_store import IssuanceStore, Issued, Settled, Wanted
-from issuer.token_keys import TokenKeys
+from issuer.token_keys import HeldKey, TokenKeys
 
 _TICK: Final = 600.0
 """Seconds between searches for ended keys."""
@@ -68,7 +68,7 @@ class Issuance:
     async def create_key(self, end: int) -> TokenKey:
         """Create a token key durably; raise WireError if its end has passed. For the operator."""
         async with self._changing:
-            key = await asyncio.to_thread(self._keys.generate, end, self._clock.now())
+            key = await asyncio.to_thread(HeldKey.generate, end, self._clock.now())
             public = key.signing_key.token_key()
             await self._store.begin(public.key_id)
             await asyncio.to_thread(self._keys.hold, key)

@@ -93,7 +93,22 @@ class IssuanceStore(Database):
         stored signature may leave the issuer. It serves several calls, since a flush of the disk
         takes as long as several signatures. `sign` runs in the database's thread.
         """
-        return await self.run(_settle, calls, sign)
+        people: dict[tuple[bytes, bytes], Wanted] = {}
+        for each in chain.from_iterable(calls):
+            people.setdefault((each.key_id, each.person), each)
+
+        def settle(connection: sqlite3.Connection) -> dict[tuple[bytes, bytes], Issued | None]:
+            found = {place: _find(connection, *place) for place in people}
+            missing = [people[place] for place, issued in found.items() if issued is None]
+            for each, signature in zip(missing, sign(missing), strict=True):
+                if signature is not None:
+                    issued = Issued(request=each.request, signature=signature, is_new=True)
+                    _insert(connection, each.key_id, each.person, issued)
+                    found[each.key_id, each.person] = issued
+            return found
+
+        found = await self.run(settle)
+        return [[found[each.key_id, each.person] for each in call] for call in calls]
 
     async def forget_others(self, held: Collection[str]) -> None:
         """Erase the rows of all keys whose ids, in hexadecimal digits, are not in `held`."""
@@ -118,24 +133,6 @@ def _find(connection: sqlite3.Connection, key_id: bytes, person: bytes) -> Issue
 def _insert(connection: sqlite3.Connection, key_id: bytes, person: bytes, issued: Issued) -> None:
     row = (key_id, person, issued.request, issued.signature)
     connection.execute("INSERT OR IGNORE INTO issued VALUES (?, ?, ?, ?)", row)
-
-
-def _settle(
-    connection: sqlite3.Connection,
-    calls: Sequence[Sequence[Wanted]],
-    sign: Callable[[Sequence[Wanted]], Sequence[bytes | None]],
-) -> list[Settled]:
-    people: dict[tuple[bytes, bytes], Wanted] = {}
-    for each in chain.from_iterable(calls):
-        people.setdefault((each.key_id, each.person), each)
-    found = {place: _find(connection, *place) for place in people}
-    missing = [people[place] for place, issued in found.items() if issued is None]
-    for each, signature in zip(missing, sign(missing), strict=True):
-        if signature is not None:
-            issued = Issued(request=each.request, signature=signature, is_new=True)
-            _insert(connection, each.key_id, each.person, issued)
-            found[each.key_id, each.person] = issued
-    return [[found[each.key_id, each.person] for each in call] for call in calls]
 
 
 def _delete_some(connection: sqlite3.Connection, key_id: bytes) -> bool:

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable
 
-from common.runtime.metrics import WINDOW, ProcessMetrics, TokenOutcome
+from common.runtime.metrics import ProcessMetrics, TokenOutcome
 
 
 class IssuanceMetrics:
@@ -12,7 +12,7 @@ class IssuanceMetrics:
     def __init__(self, process_metrics: ProcessMetrics, keys_held: Callable[[], int]) -> None:
         """`keys_held` counts the keys that the issuer holds."""
         self._metrics = process_metrics.metrics
-        self._elapsed = process_metrics.elapsed
+        self._now = process_metrics.window
         self._keys_held = keys_held
         self._in_window: Counter[TokenOutcome] = Counter()
         self._window = self._now()
@@ -33,9 +33,6 @@ class IssuanceMetrics:
                 self._metrics.add(f"shuffledp_tokens_{outcome}_total", count)
             else:
                 self._metrics.add("shuffledp_tokens_refused_total", count, {"cause": outcome})
-
-    def _now(self) -> int:
-        return int(self._elapsed() // WINDOW)
 
     def _read(self) -> None:
         self._show_last_window()

@@ -77,7 +77,6 @@ async def start(settings: IssuerSettings) -> Service:
 
 
 def _entitlements(settings: IssuerSettings, clock: Clock) -> Entitlements:
-    """Return the chosen kind of credentials."""
     if settings.oidc_keys is None:
         return PeopleList(Path(str(settings.people)))
     return IdTokens(

@@ -40,8 +40,10 @@ class HeldKey:
     """The private key in PKCS #8."""
 
     @classmethod
-    def generate(cls, end: int) -> Self:
-        """Draw a new key from the operating system. Cost: 0.1 s, varying widely."""
+    def generate(cls, end: int, now: float) -> Self:
+        """Draw a key; raise WireError if `end` has passed. Cost: 0.1 s, varying widely."""
+        if end <= now:
+            raise WireError(f"end is {utc(end)}; it must be after the present, {utc(now)}")
         person_key = secrets.token_bytes(_PERSON_KEY_BYTES)
         return cls(end=end, person_key=person_key, private=TokenSigningKey.generate())
 
@@ -75,13 +77,6 @@ class TokenKeys:
         """Read all keys, or raise SettingsError if one is damaged or sealed under another key."""
         self._state = state
         self._keys = {_id_of(name): self._read(name) for name in state.names(_FILES)}
-
-    @staticmethod
-    def generate(end: int, now: float) -> HeldKey:
-        """Draw a key; raise WireError if `end` has passed. Cost: 0.1 s, varying widely."""
-        if end <= now:
-            raise WireError(f"end is {utc(end)}; it must be after the present, {utc(now)}")
-        return HeldKey.generate(end)
 
     def hold(self, key: HeldKey) -> None:
         """Hold a new key, durably."""

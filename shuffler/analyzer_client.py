@@ -16,7 +16,7 @@ from common.transparency.checkpoint import SignedCheckpoint
 from common.wire.batches import (
     arrived_from_wire,
     chunk_to_wire,
-    delivered_from_wire,
+    commitment_from_wire,
     delivery_to_wire,
     part_to_wire,
     wants_reports,
@@ -35,22 +35,13 @@ class Analyzer(Protocol):
         """Fetch a published task."""
 
     async def begin_delivery(self, manifest: BatchManifest, n_parts: int) -> tuple[set[int], bool]:
-        """
-        Announce a batch.
-
-        Returns:
-            The parts that have arrived, and whether the whole batch is staged.
-        """
+        """Announce a batch; return the parts that have arrived, and whether it is wholly staged."""
 
     async def deliver_part(self, part: BatchPart, chunks: Iterable[memoryview]) -> None:
         """Deliver a part; the analyzer has stored it durably when this returns."""
 
-    async def finish_delivery(self, digest: TaskDigest) -> BatchCommitment | None:
-        """
-        Return the analyzer's commitment to a batch, all of whose parts have arrived.
-
-        None from an earlier version, which signed none.
-        """
+    async def finish_delivery(self, digest: TaskDigest) -> BatchCommitment:
+        """Return the analyzer's commitment to a batch, all of whose parts have arrived."""
 
 
 class AnalyzerClient:
@@ -116,20 +107,15 @@ class AnalyzerClient:
                 raise silent[0] from None
             raise
 
-    async def finish_delivery(self, digest: TaskDigest) -> BatchCommitment | None:
+    async def finish_delivery(self, digest: TaskDigest) -> BatchCommitment:
         """Fetch the commitment, once the analyzer has hashed the batch."""
         request = analyzer_pb2.FinishDeliveryRequest(task_digest=digest)
         call = self._stub.FinishDelivery(request, timeout=DELIVERY_DEADLINE)
-        return delivered_from_wire(await _answer(call))
+        return commitment_from_wire((await _answer(call)).commitment)
 
 
 async def _wants_reports(call: grpc.aio.StreamUnaryCall[Any, Any]) -> bool:
-    """
-    Return whether the analyzer asks for the reports; False if it answers without them.
-
-    Raises:
-        PeerError: The analyzer does not respond in time.
-    """
+    """Return whether the analyzer asks for the reports; raise PeerError if it is late."""
     try:
         async with asyncio.timeout(SHORT_DEADLINE):
             if wants_reports(await call.initial_metadata()):

@@ -62,12 +62,7 @@ class ClosingRule:
 
 
 def next_state(state: BatchState, event: Event) -> BatchState:
-    """
-    Return the state that an event leads to.
-
-    Raises:
-        BatchStateError: The event is not possible in this state.
-    """
+    """Return the state that an event leads to; raise BatchStateError if it is not possible."""
     if (state, event) not in TRANSITIONS:
         raise BatchStateError(f"a batch that is {state.value} cannot {event.value}")
     return TRANSITIONS[state, event]
@@ -77,8 +72,7 @@ def close_request_event(state: BatchState, n_users: int, rule: ClosingRule) -> E
     """
     Return the event of an operator's request to close a batch; None if already closed.
 
-    Raises:
-        BatchStateError: The batch has fewer users than n_min and keeps collecting, or it expired.
+    Raises BatchStateError if it has fewer users than n_min and keeps collecting, or it expired.
     """
     if state is BatchState.COLLECTING:
         if n_users < rule.n_min:  # the message must not reveal n_users

@@ -246,8 +246,7 @@ class Collection:
         """
         Return the state of a task's batch, and its number of users once it has closed.
 
-        Raises:
-            UnknownTaskError: The task was never requested; for other errors see Batches.find.
+        Raises the errors of `Batches.find`.
         """
         closing_rule = (await self._batches.find(digest)).closing_rule
         stored = await self._store.get(digest)
@@ -263,8 +262,7 @@ class Collection:
         """
         Return the progress of a task's batch, even while it collects. For an operator.
 
-        Raises:
-            UnknownTaskError: The task was never requested; for other errors see Batches.find.
+        Raises the errors of `Batches.find`.
         """
         batch = await self._batches.find(digest)
         await self._refusals.load(self._store)
@@ -288,7 +286,6 @@ class Collection:
     async def _open_in_workers(
         self, batch: ActiveBatch, envelopes: Sequence[bytes]
     ) -> OpenedGroups:
-        """Open envelopes in workers."""
         private, context = self._batches.envelope_key(batch), envelope_context(batch.digest)
         form = partial(form_from_opened, raw_key=batch.key.private_bytes())
 

@@ -179,7 +179,6 @@ class Deliveries:
             )
 
     async def _perform(self, event: Event, stored: StoredBatch, batch: ActiveBatch) -> None:
-        """Perform one event and store the resulting state."""
         if event is Event.DELIVER:
             self._seeds.destroy(batch.batch_id)  # before anybody else sees the order
             event = await self._deliver(stored, batch)
@@ -200,7 +199,6 @@ class Deliveries:
             await self._store.set_state(stored, state)
 
     async def _shuffle(self, stored: StoredBatch, batch: ActiveBatch) -> ShuffleSummary:
-        """Shuffle the batch and save the result."""
         job = await asyncio.to_thread(
             ShuffleJob.plan,
             batch_id=batch.batch_id,
@@ -243,7 +241,7 @@ class Deliveries:
             blocks=self._blocks,
             proof_folder=proof_folder(batch.digest),
             report_bytes=size,
-            salt=commitment.salt if commitment else b"",
+            salt=commitment.salt,
             n_parts=n_parts,
             n_ranges=range_count(stored.n_reports),
         )

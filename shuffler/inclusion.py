@@ -115,7 +115,7 @@ class InclusionProofs:
         self,
         manifest: BatchManifest,
         task: Task,
-        commitment: BatchCommitment | None,
+        commitment: BatchCommitment,
         job: ProofJob,
         executor: Executor,
     ) -> None:
@@ -123,16 +123,13 @@ class InclusionProofs:
         Store the analyzer's commitment and the leaves, before the batch's key is destroyed.
 
         A commitment to other reports is evidence against the analyzer, so it is stored too; the
-        batch counts as delivered. If the commitment is None or its signature is invalid, nothing is
-        stored. For a task that samples, the commitment and leaves are only compared.
+        batch counts as delivered. If its signature is invalid, nothing is stored. For a task that
+        samples, the commitment and leaves are only compared.
         """
-        if commitment is None:
-            _report("analyzer signed nothing", manifest, "WARNING")
-            return
         try:
             commitment.verify(self._identity, manifest.task_digest)
         except ProofError:
-            _report("analyzer's commitment does not verify", manifest, "ERROR")
+            _report("analyzer's commitment does not verify", manifest)
             return
         await executor.run(ProofJob.split, job, range(job.n_parts))
         n_leaves = sum(await executor.run(ProofJob.merge, job, range(job.n_ranges)))
@@ -155,7 +152,7 @@ class InclusionProofs:
             await asyncio.to_thread(self._blocks.delete, job.proof_folder)
         root = Tree(n_leaves, hashes).root
         if (manifest.batch_id, root) != (commitment.batch_id, commitment.root):
-            _report("analyzer signed other reports than were sent", manifest, "ERROR")
+            _report("analyzer signed other reports than were sent", manifest)
 
     async def relay(
         self, digest: TaskDigest, prefix: int | None
@@ -228,7 +225,7 @@ class InclusionProofs:
         n_ranges = int.from_bytes(kept[_TIME_BYTES:header])
         n_leaves = int(buckets["n_leaves"].sum(dtype=np.int64))
         whole = len(buckets) == 1 << bits_for(n_leaves)
-        if commitment is None or not whole or n_ranges.bit_count() != 1:
+        if not whole or n_ranges.bit_count() != 1:
             raise DamagedStorageError("the task's stored proof is damaged")
         edges = np.concatenate([[0], np.cumsum(buckets["n_leaves"], dtype=np.int64)])
         return _Stored(
@@ -259,5 +256,5 @@ class InclusionProofs:
                 self._blocks.delete(folder)
 
 
-def _report(event: str, manifest: BatchManifest, level: logs.Level) -> None:
-    logs.event(event, logs.batch_fields(manifest.task_digest, manifest.batch_id), level=level)
+def _report(event: str, manifest: BatchManifest) -> None:
+    logs.event(event, logs.batch_fields(manifest.task_digest, manifest.batch_id), level="ERROR")

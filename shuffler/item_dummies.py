@@ -34,10 +34,8 @@ def draw_item_dummies(
     """
     Draw the number of dummies of each item, independently.
 
-    Returns:
-        Counts of shape (domain_size,), each in 0 .. spec.most.
-
-    Cost: `spec.draws_per_item` draws per item.
+    Returns counts of shape (domain_size,), each in 0 .. spec.most. Cost: `spec.draws_per_item`
+    draws per item.
     """
     if spec.law == "binomial":
         return _binomial(spec.trials, domain_size, rng)

@@ -1,7 +1,7 @@
 """Relay the analyzer's log to devices, from a copy in memory."""
 
-from collections.abc import Sequence
-from typing import Final, Protocol
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
 
 from common.crypto.signing import SignedTask
 from common.errors import PeerError, PeerRefusalError, ProofError
@@ -18,11 +18,9 @@ _FRESH_SECONDS: Final = 2.0
 """Seconds for which the copy is used without another call."""
 
 
-class LogPages(Protocol):
-    """Where a copy of the log comes from: the analyzer or, at a front-end, the coordinator."""
-
-    async def get_log(self, after: int) -> tuple[Sequence[bytes], Sequence[SignedCheckpoint]]:
-        """Fetch a page of leaves after the first `after`, and the checkpoints to serve."""
+GetLog = Callable[[int], Awaitable[tuple[Sequence[bytes], Sequence[SignedCheckpoint]]]]
+"""Fetches a page of leaves after the first so many, and the checkpoints to serve, from the analyzer
+or, at a front-end, from the coordinator."""
 
 
 class LogRelay:
@@ -33,8 +31,8 @@ class LogRelay:
     checkpoints nor when devices ask, and may be away.
     """
 
-    def __init__(self, source: LogPages, clock: Clock) -> None:
-        self._source = source
+    def __init__(self, get_log: GetLog, clock: Clock) -> None:
+        self._get_log = get_log
         self._clock = clock
         self._fetching = SharedCalls[None, None]()
         self._due = clock.elapsed()
@@ -82,7 +80,7 @@ class LogRelay:
 
     async def _fill(self, copy: LogCopy) -> None:
         while True:
-            leaves, checkpoints = await self._source.get_log(copy.size)
+            leaves, checkpoints = await self._get_log(copy.size)
             copy.extend(leaves)
             if len(leaves) < MAX_LEAVES:
                 copy.serve(checkpoints)

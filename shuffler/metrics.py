@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from common.messages.batch import BatchId, BatchState
-from common.runtime.clock import Clock
-from common.runtime.metrics import COUNTED_REFUSALS, COUNTED_STATES, WINDOW, ProcessMetrics
+from common.runtime.metrics import COUNTED_REFUSALS, COUNTED_STATES, ProcessMetrics
 from shuffler.batch_states import AFTER_COLLECTING
 from shuffler.refusals import RefusalCounts
 
@@ -84,9 +83,9 @@ class BatchMetrics:
 class StoreMetrics:
     """Measures the connection to the store."""
 
-    def __init__(self, process_metrics: ProcessMetrics, clock: Clock) -> None:
+    def __init__(self, process_metrics: ProcessMetrics) -> None:
         self._metrics = process_metrics.metrics
-        self._clock = clock
+        self._window = process_metrics.window
         self._slowest: dict[int, float] = {}
         """Seconds of the slowest transaction of each window."""
         self._committed = False
@@ -115,6 +114,3 @@ class StoreMetrics:
         for window in list(self._slowest):
             if window < now - 1:
                 self._slowest.pop(window, None)
-
-    def _window(self) -> int:
-        return int(self._clock.elapsed() // WINDOW)

@@ -19,16 +19,11 @@ _PARTS_AT_ONCE: Final = 2
 
 async def deliver_parts(
     analyzer: Analyzer, manifest: BatchManifest, blocks: SealedBlocks, n_parts: int, size: int
-) -> BatchCommitment | None:
+) -> BatchCommitment:
     """
     Deliver the parts that the analyzer does not have yet, and return its commitment to the batch.
 
-    Args:
-        analyzer: The analyzer.
-        manifest: Describes the whole batch.
-        blocks: The permuted batch, a block per part.
-        n_parts: Number of parts.
-        size: Bytes of a sealed report.
+    `blocks` are the permuted batch, one a part; `size` is that of a sealed report, in bytes.
 
     Raises:
         PeerRefusalError: The analyzer refuses the batch.

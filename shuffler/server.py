@@ -79,7 +79,7 @@ async def start_coordinator(settings: ShufflerSettings) -> Service:
     pool = HpkePool(settings.opening_processes)
     rng = secure_generator()
     analyzer = AnalyzerClient(channel)
-    log = LogRelay(analyzer, clock)
+    log = LogRelay(analyzer.get_log, clock)
     batches = ActiveBatches(
         store=store,
         state=state,

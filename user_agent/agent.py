@@ -230,11 +230,10 @@ class Agent:
         return self._under_way.setdefault((saved.person, saved.task_digest), asyncio.Lock())
 
     def _verify(self, saved: SavedSubmission, receipt: bytes) -> None:
-        """Check that the pinned shuffler signed a receipt; raise PeerError if it did not."""
         pinned = self.policy.shuffler_identity
         if not is_valid_receipt(pinned, saved.task_digest, saved.envelope, receipt):
-            fields: dict[logs.Field, str | int] = {"task_digest": saved.task_digest.hex()}
-            logs.event("receipt does not verify", fields, level="ERROR")
+            digest = saved.task_digest.hex()
+            logs.event("receipt does not verify", {"task_digest": digest}, level="ERROR")
             raise PeerError(
                 "the receipt is not signed by the pinned shuffler identity (shuffler_identity)"
             )

@@ -60,8 +60,7 @@ def encoder_for(task: Task, secret: bytes | None) -> Encoder:
     If the task asks for permanent responses, their noise is derived from the person's `secret`.
     Other tasks ignore the secret; without a secret, as for simulated people, the noise is fresh.
 
-    Raises:
-        TaskError: This version does not know the task's mechanism.
+    Raises TaskError if this version does not know the task's mechanism.
     """
     if task.kind == "string":
         return _Texts(task, secret)
@@ -359,9 +358,8 @@ def draw_dummies(mechanism: Mechanism, dummies: DummySpec, rng: np.random.Genera
     """
     Draw one user's dummies, independently of the value. Run by the user agent.
 
-    Returns:
-        Reports, shape (m,), with m from 0 to dummies.maximum. Clusters include null reports that
-        fill their rooms, so that the length shows the rooms alone.
+    Returns reports, shape (m,), with m from 0 to dummies.maximum. Clusters include null reports
+    that fill their rooms, so that the length shows the rooms alone.
     """
     if dummies.clusters is not None:
         numbers, size = draw_clusters(dummies.clusters, mechanism.domain_size, rng)

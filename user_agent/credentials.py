@@ -69,9 +69,8 @@ class CredentialFile:
         """
         Return a person's credential: by the name or, on a device of one person, the only one.
 
-        Raises:
-            SettingsError: The file cannot be read, has no credential of this person, or has several
-                although the device is one person's.
+        Raises SettingsError if the file cannot be read, has no credential of this person, or has
+        several although the device is one person's.
         """
         found = [credential for name, credential in self._lines() if person in {"", name}]
         if len(found) > 1:

@@ -226,7 +226,11 @@ class DeviceStore(Database):
 
     async def pin_fingerprint(self, fingerprint: bytes) -> bool:
         """Pin the permanent secret's fingerprint; return False if another one is pinned."""
-        return await self.run(_pin_fingerprint, fingerprint)
+        await self.fetch(
+            "INSERT INTO lasting_secret SELECT ? WHERE NOT EXISTS (SELECT 1 FROM lasting_secret)",
+            fingerprint,
+        )
+        return await self.fetch("SELECT fingerprint FROM lasting_secret") == [(fingerprint,)]
 
     async def find(self, person: str, digest: TaskDigest) -> SavedSubmission | None:
         """Look up a person's submission to a task; None if there is none."""
@@ -254,9 +258,26 @@ class DeviceStore(Database):
         Returns:
             The saved submission, and whether it already existed.
         """
-        return await self.run(
-            _charge, person, digest, claim=claim, check=check, prepare=prepare, pending=pending
-        )
+
+        def charge(connection: sqlite3.Connection) -> tuple[SavedSubmission, bool]:
+            earlier = _find(connection, person, digest)
+            if earlier is not None:
+                return earlier, True
+            check(_claims(connection, person), claim)
+            if pending is not None:
+                _check_new_key(connection, person, pending)
+            prepared = prepare()
+            submission = SavedSubmission(
+                person=person,
+                task_digest=digest,
+                envelope=prepared.envelope,
+                claim=claim,
+                state=SubmissionState.PENDING,
+            )
+            _insert(connection, submission, prepared, pending)
+            return submission, False
+
+        return await self.run(charge)
 
     async def token(self, submission: SavedSubmission) -> PendingToken | bytes:
         """Return the answer's token, or its pending one; empty if the task requires none."""
@@ -349,13 +370,6 @@ def _saved(row: tuple[Any, ...]) -> SavedSubmission:
     )
 
 
-def _pin_fingerprint(connection: sqlite3.Connection, fingerprint: bytes) -> bool:
-    row = connection.execute("SELECT fingerprint FROM lasting_secret").fetchone()
-    if row is None:
-        connection.execute("INSERT INTO lasting_secret (fingerprint) VALUES (?)", (fingerprint,))
-    return row is None or bytes(row[0]) == fingerprint
-
-
 def _find(
     connection: sqlite3.Connection, person: str, digest: TaskDigest
 ) -> SavedSubmission | None:
@@ -367,30 +381,13 @@ def _find(
 _CLAIM: Final = tuple(field.name for field in fields(Claim))
 
 
-def _charge(
+def _insert(
     connection: sqlite3.Connection,
-    person: str,
-    digest: TaskDigest,
-    *,
-    claim: Claim,
-    check: Check,
-    prepare: Callable[[], PreparedSubmission],
+    submission: SavedSubmission,
+    prepared: PreparedSubmission,
     pending: PendingToken | None,
-) -> tuple[SavedSubmission, bool]:
-    earlier = _find(connection, person, digest)
-    if earlier is not None:
-        return earlier, True
-    check(_claims(connection, person), claim)
-    if pending is not None:
-        _check_new_key(connection, person, pending)
-    prepared = prepare()
-    submission = SavedSubmission(
-        person=person,
-        task_digest=digest,
-        envelope=prepared.envelope,
-        claim=claim,
-        state=SubmissionState.PENDING,
-    )
+) -> None:
+    person, digest, claim = submission.person, submission.task_digest, submission.claim
     connection.execute(
         f"INSERT INTO submissions ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
         (person, digest, prepared.envelope, *astuple(claim)[:3], submission.state.value),
@@ -412,7 +409,6 @@ def _charge(
             "INSERT INTO tokens VALUES (?, ?, ?, ?, ?, ?)",
             (person, digest, pending.key.der, pending.challenge, secrets, b""),
         )
-    return submission, False
 
 
 def _check_new_key(connection: sqlite3.Connection, person: str, pending: PendingToken) -> None:

@@ -128,7 +128,6 @@ def _errors_as_no_proof(digest: TaskDigest) -> Iterator[None]:
     try:
         yield
     except ProofError:
-        fields: dict[logs.Field, str | int] = {"task_digest": digest.hex()}
-        logs.event("proof does not hold", fields, level="WARNING")
+        logs.event("proof does not hold", {"task_digest": digest.hex()}, level="WARNING")
     except (PeerError, PeerRefusalError, WireError):
         pass

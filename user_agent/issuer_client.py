@@ -23,9 +23,7 @@ async def request_token(issuer: Issuer, pending: PendingToken, credential: bytes
     """
     Get a token; safe to repeat, since the issuer signs the same request again.
 
-    Raises:
-        ProofError: The issuer's signature is wrong.
-        PeerError, PeerRefusalError: The issuer does not answer, or refuses the request.
+    Raises ProofError if the issuer's signature is wrong, and the errors of `reply`.
     """
     signature = await issuer.issue(pending.key.key_id, pending.blinded(), credential)
     return pending.finalize(signature)

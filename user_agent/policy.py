@@ -128,8 +128,7 @@ def check_totals(policy: Policy, spent: Sequence[Claim], claim: Claim) -> None:
 
     `spent` has the cost of every answered task, whether or not the answer arrived.
 
-    Raises:
-        BudgetError: A cap would be exceeded.
+    Raises BudgetError if a cap would be exceeded.
     """
     together = [*spent, claim]
     tasks = "1 task" if len(spent) == 1 else f"{len(spent)} tasks"

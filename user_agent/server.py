@@ -1,7 +1,6 @@
 """Composition root of the user agent: creates its randomness, clock, files and channels."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 import grpc
@@ -35,14 +34,7 @@ _LONGEST_STOP: Final = 30 * DAY
 """Seconds for which a device may be off before its clock needs to be confirmed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UserAgentService(Service):
-    """A running user agent."""
-
-    store: DeviceStore
-
-
-async def start(settings: UserAgentSettings) -> UserAgentService:
+async def start(settings: UserAgentSettings) -> Service:
     """Start a user agent. It resends an earlier run's pending answers."""
     machine = SystemClock()
     log_policy = settings.log_policy()
@@ -69,6 +61,7 @@ async def start(settings: UserAgentSettings) -> UserAgentService:
     if settings.issuer is not None:
         channels.append(open_channel(settings.issuer, "issuer", authority))
     identity = PublicIdentity.from_hex(settings.analyzer_identity, "analyzer_identity")
+    log = DeviceLog(shuffler.fetch_logged_task, store, log_policy, machine) if log_policy else None
     agent = Agent(
         shuffler=shuffler,
         store=store,
@@ -89,7 +82,7 @@ async def start(settings: UserAgentSettings) -> UserAgentService:
         ),
         issuer=RemoteIssuer(channels[1]) if settings.issuer else None,
         credentials=CredentialFile(settings.credential_file) if settings.credential_file else None,
-        log=DeviceLog(shuffler, store, log_policy, machine) if log_policy else None,
+        log=log,
         several_persons=settings.several_persons,
         clock=clock,
         rng=secure_generator(),
@@ -116,9 +109,7 @@ async def start(settings: UserAgentSettings) -> UserAgentService:
         background=(clock.run, agent.keep_resending, monitor.keep_checking),
     )
     closing: list[Callable[[], object]] = [channel.close for channel in channels]
-    return UserAgentService(
-        listener=listener, store=store, closing=(*closing, store.close, clock.close)
-    )
+    return Service(listener=listener, closing=(*closing, store.close, clock.close))
 
 
 async def _permanent_secrets(state: StateDirectory, store: DeviceStore) -> PersonalSecrets:

@@ -1,8 +1,8 @@
 """Accept a task only if it is in the analyzer's log, under a checkpoint that witnesses cosigned."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import Protocol
 
 from common.crypto.signing import SignedTask
 from common.errors import ProofError
@@ -16,23 +16,17 @@ from common.transparency.witness_policy import ForkError, WitnessPolicy
 from user_agent import log_table
 from user_agent.device_store import DeviceStore
 
-
-class LoggedTasks(Protocol):
-    """The shuffler's method that relays tasks with their place in the log."""
-
-    async def fetch_logged_task(
-        self, digest: TaskDigest, log_size: int
-    ) -> tuple[SignedTask, LogProof]:
-        """Fetch a task, and its proof for a device whose last checkpoint has this size."""
+FetchLoggedTask = Callable[[TaskDigest, int], Awaitable[tuple[SignedTask, LogProof]]]
+"""Fetches a task, and its proof for a device whose last checkpoint has this size."""
 
 
 class DeviceLog:
     """The device's view of the log."""
 
     def __init__(
-        self, source: LoggedTasks, store: DeviceStore, policy: WitnessPolicy, clock: Clock
+        self, fetch: FetchLoggedTask, store: DeviceStore, policy: WitnessPolicy, clock: Clock
     ) -> None:
-        self._source = source
+        self._fetch = fetch
         self._store = store
         self._policy = policy
         self._clock = clock
@@ -52,7 +46,7 @@ class DeviceLog:
         while True:
             last = await self._store.run(log_table.last_checkpoint, self._policy.log.name)
             size = last.checkpoint.size if last else 0
-            signed, shown = await self._source.fetch_logged_task(digest, size)
+            signed, shown = await self._fetch(digest, size)
             entry = await asyncio.to_thread(LogEntry.of_task, signed)
             if not entry.content.startswith(digest):
                 raise ProofError("the shuffler returned another task")
@@ -69,8 +63,9 @@ class DeviceLog:
             except ForkError:
                 refused = replace(evidence, refused=True)
                 await self._store.run(log_table.refuse, digest, refused)
-                fields: dict[logs.Field, str] = {"task_digest": digest.hex()}
-                logs.event("log of tasks may be forked", fields, level="ERROR")
+                logs.event(
+                    "log of tasks may be forked", {"task_digest": digest.hex()}, level="ERROR"
+                )
                 raise
             if await self._store.run(log_table.keep, digest, evidence, size):
                 return signed

@@ -91,8 +91,7 @@ def refine(debiased: DebiasedShares, refinement: Refinement) -> Vector:
     """
     Refine a batch's shares to a distribution.
 
-    Raises:
-        TaskError: The refinement is "em" or "ems", and the mechanism's cells cannot be enumerated.
+    Raises TaskError for "em" and "ems" if the mechanism's cells cannot be enumerated.
     """
     return REFINEMENTS[refinement](debiased)
 

@@ -151,8 +151,7 @@ def check(connection: sqlite3.Connection) -> ChainHead:
     """
     Verify the chain, and that it contains every release. Run at start.
 
-    Raises:
-        LedgerError: The columns or a row are invalid, the chain is broken, or a release is missing.
+    Raises LedgerError if a column or row is invalid, the chain is broken, or a release is missing.
     """
     for kind, table in _TABLES.items():
         known = connection.execute("SELECT name FROM pragma_table_info(?)", (table,))

@@ -44,11 +44,8 @@ def decide(
 
     The same decision again, with any note, changes nothing.
 
-    Returns:
-        The decision as it was made first, and whether this call made it.
-
-    Raises:
-        BatchStateError: The task has no batch in a state of `OUTCOMES`.
+    Returns the decision as it was made first, and whether this call made it. Raises BatchStateError
+    if the task has no batch in a state of `OUTCOMES`.
     """
     known = ledger.find_decision(connection, digest)
     if known is not None and known.decision == decision:

@@ -101,15 +101,6 @@ def find(connection: sqlite3.Connection, digest: TaskDigest) -> SignedTask | Non
     return None if row is None else SignedTask(task_bytes=row[0], signature=row[1])
 
 
-def unlisted_tasks(connection: sqlite3.Connection) -> list[TaskDigest]:
-    """List the tasks whose summary is missing."""
-    rows = connection.execute(
-        "SELECT task_digest FROM tasks WHERE task_digest NOT IN "
-        "(SELECT task_digest FROM task_lines)"
-    )
-    return [TaskDigest(digest) for (digest,) in rows]
-
-
 _SUMMARIES: Final = (
     "SELECT task_digest, protocol, domain_size, population, n_min, target_size, deadline, "
     "coalesce(staged, 0), coalesce(n_users, 0), "

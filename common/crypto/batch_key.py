@@ -54,8 +54,7 @@ class BatchKey:
         """
         Decrypt a row sealed by `seal` with the same associated data.
 
-        Raises:
-            DamagedStorageError: The row was changed, moved, or sealed under another key.
+        Raises DamagedStorageError if the row was changed, moved, or sealed under another key.
         """
         try:
             nonce, ciphertext = sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:]

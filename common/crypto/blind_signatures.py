@@ -57,15 +57,10 @@ def blind(key: RSAPublicKey, message: bytes, *, salt: bytes, r: int) -> bytes:
     """
     Return the blinded message, as long as the modulus [RFC9474, Section 4.2]. Run by the device.
 
-    Args:
-        key: The issuer's public key.
-        message: The message, which must contain at least 32 random bytes [RFC9474, Section 7.3].
-        salt: SALT_BYTES secret random bytes.
-        r: A secret of `draw_blind`, for this message only.
+    The message must contain at least 32 random bytes [RFC9474, Section 7.3]. SALT_BYTES of `salt`
+    are secret and random, and `r` is a secret of `draw_blind`, for this message only.
 
-    Raises:
-        WireError: The encoded message shares a factor with the modulus, so the key is malicious.
-
+    Raises WireError if the encoded message shares a factor with the modulus, as of a malicious key.
     Cost: 0.2 ms for 2,048 bits.
     """
     public = key.public_numbers()
@@ -79,9 +74,7 @@ def finalize(key: RSAPublicKey, message: bytes, blind_signature: bytes, *, r: in
     """
     Return the message's signature [RFC9474, Section 4.4]. Run by the device.
 
-    Raises:
-        ProofError: The blind signature has another length, or is not of this blinded message.
-
+    Raises ProofError if the blind signature has another length, or is not of this blinded message.
     Cost: 0.3 ms for 2,048 bits.
     """
     modulus, length = key.public_numbers().n, (key.key_size + 7) // 8

@@ -145,13 +145,8 @@ class KeyRing:
         """
         Return the ring after the changes that are due at `now`; this ring if there are none.
 
-        Args:
-            now: Seconds since 1970 UTC.
-            schedule: Durations of the states.
-            suites: Suites that need an active key.
-            needed: Keys of unfinished tasks, which are not destroyed. None if they are unknown;
-                nothing is then destroyed.
-            make: Creates a key of a suite and stores its private half durably.
+        Each of the suites needs an active key. `make` creates a key, and stores its private half
+        durably. Keys that unfinished tasks need are not destroyed; none is if `needed` is None.
         """
         ring = self
         for suite in suites:

@@ -58,9 +58,7 @@ def token_challenge(task_digest: TaskDigest, issuer_name: str) -> bytes:
     """
     Return the challenge that a task's tokens answer [RFC9577, Section 2.1.1].
 
-    Raises:
-        WireError: `check_issuer_name` refuses the name, or the digest has another length than 32
-            bytes.
+    Raises WireError if `check_issuer_name` refuses the name, or the digest has not 32 bytes.
     """
     check_issuer_name(issuer_name)
     if len(task_digest) != DIGEST_BYTES:

@@ -43,8 +43,7 @@ def check_key(identity: PublicIdentity, use: KeyUse, scope: str, key: bytes, pro
     """
     Check that a party's identity signed a task's key. Run by the user agent and the shuffler.
 
-    Raises:
-        ProofError: It did not, or the task has no proof.
+    Raises ProofError if it did not, or the task has no proof.
     """
     name, party, label = use.value
     message, signature = _message(scope, key, proof[:_END_BYTES]), proof[_END_BYTES:]

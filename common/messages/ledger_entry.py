@@ -205,10 +205,8 @@ def verify(entries: Iterable[ChainedEntry], head: ChainHead | None = None) -> Ch
     """
     Verify the entries after `head`, by default all, and return the new head.
 
-    Run by the analyzer at start, and by an operator.
-
-    Raises:
-        LedgerError: The chain is broken; the message names the first broken entry.
+    Run by the analyzer at start, and by an operator. Raises LedgerError, which names the first
+    broken entry, if the chain is broken.
     """
     head = head or ChainHead()
     for entry in entries:

@@ -212,9 +212,8 @@ class Authority:
         shuffler, which it serves as. It expires `days` after `now` (in seconds since 1970 UTC) or,
         if earlier, with the authority. Earlier certificates stay valid.
 
-        Raises:
-            SettingsError: A host is invalid or has the name of a party or role, in any case and
-                with or without a final dot; or the authority has expired.
+        Raises SettingsError if a host is invalid or has the name of a party or role, in any case
+        and with or without a final dot; or if the authority has expired.
         """
         hosts = [host.rstrip(".") for host in hosts]  # as TLS compares names
         taken = {*NAMED, FRONT_END, *INTERNAL_ROLES}

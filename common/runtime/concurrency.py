@@ -36,19 +36,13 @@ def address_of(peer: str) -> str:
 class Holder(Protocol):
     """A call that holds or wants a place."""
 
-    @property
-    def peer(self) -> str:
-        """GRPC's name for the connection."""
-        ...
-
-    @property
-    def address(self) -> str:
-        """The connection's address; see `address_of`."""
-        ...
+    peer: str
+    """gRPC's name for the connection."""
+    address: str
+    """The connection's address; see `address_of`."""
 
     def displace(self) -> None:
         """End the call, which has lost its place."""
-        ...
 
 
 class ConcurrencyLimit:

@@ -101,9 +101,8 @@ class EngineExecutor(Executor):
         """
         Run a stage; see `Executor.run`.
 
-        Raises:
-            EngineAwayError: The scheduler does not answer, has no workers, or loses a part again
-                and again; safe to retry.
+        Raises EngineAwayError if the scheduler does not answer, has no workers, or loses a part
+        again and again; safe to retry.
         """
         with self._jobs.offer(job) as kind:
             name = stage.__name__

@@ -114,7 +114,6 @@ class KeyStore:
             ) from error
 
     def _names(self) -> list[str]:
-        """List the key files."""
         return self._state.names(_KEY_FILES)
 
     def _with_strays(self, ring: KeyRing, now: float) -> KeyRing:

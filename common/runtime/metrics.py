@@ -402,6 +402,11 @@ _WATCHED: Final[tuple[tuple[str, type[Exception]], ...]] = (
 )
 
 
+def window_of(clock: Clock) -> int:
+    """Return the number of the present window."""
+    return int(clock.elapsed() // WINDOW)
+
+
 class FailureCounters:
     """Sets the failure metrics: whether the last whole window had refusals or disk failures."""
 
@@ -417,17 +422,14 @@ class FailureCounters:
         """Record an overload, a call beyond its share or a disk failure, as one of them."""
         for name, kind in _WATCHED:
             if isinstance(error, kind):
-                self._windows.get(name, set()).add(self._window())
+                self._windows.get(name, set()).add(window_of(self._clock))
                 return
 
     def _read(self) -> None:
-        now = self._window()
+        now = window_of(self._clock)
         for name, windows in self._windows.items():
             windows -= {window for window in set(windows) if window < now - 1}
             self._metrics.set(name, now - 1 in windows)
-
-    def _window(self) -> int:
-        return int(self._clock.elapsed() // WINDOW)
 
 
 _DISK_STEPS: Final = 100
@@ -449,9 +451,9 @@ class ProcessMetrics:
         """Return the seconds since 1970 UTC."""
         return self._clock.now()
 
-    def elapsed(self) -> float:
-        """Return the monotonic seconds since an arbitrary moment."""
-        return self._clock.elapsed()
+    def window(self) -> int:
+        """Return the number of the present window."""
+        return window_of(self._clock)
 
     def watch_loop(self, loop: asyncio.AbstractEventLoop, patience: float = 5.0) -> None:
         """Make readings fail if the event loop hangs for `patience` seconds, for alerts."""

@@ -195,7 +195,6 @@ def _serve_metrics(
 
 
 def _directories(settings: ServiceSettings) -> list[Path]:
-    """Return the directories that a service writes to."""
     found = [settings.state_directory]
     if isinstance(settings, KeyHolderSettings) and settings.blocks is not None:
         url = urlsplit(settings.blocks)

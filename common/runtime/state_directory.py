@@ -148,9 +148,8 @@ class StateDirectory:
 
         `public` is the file of its public half, which others pin.
 
-        Raises:
-            SettingsError: A file is damaged, a link or open to others, the state key is missing, or
-                the secret is missing although its public half is not.
+        Raises SettingsError if a file is damaged, a link or open to others, the state key is
+        missing, or the secret is missing although its public half is not.
         """
         key, path = self._state_key(), self.path / name
         if not os.path.lexists(path):

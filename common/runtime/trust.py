@@ -97,8 +97,7 @@ class Trust:
         gRPC accepts a caller's certificate by any authority of the file; this checks that it is by
         the named party's.
 
-        Raises:
-            CallerError: The certificate is revoked.
+        Raises CallerError if the certificate is revoked.
         """
         if certificate.fingerprint in self.revoked:
             raise CallerError(f"the caller's certificate is revoked: {certificate.fingerprint}")

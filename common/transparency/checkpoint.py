@@ -154,13 +154,9 @@ class Checkpoint:
 
     def check_signature(self, key: NoteKey, signature: bytes) -> int:
         """
-        Verify a key's signature. Cost: about 100 µs.
+        Verify a key's signature, or raise ProofError. Cost: about 100 µs.
 
-        Returns:
-            The cosignature's time in seconds since 1970, or 0 for a log's signature.
-
-        Raises:
-            ProofError: The signature is not valid.
+        Returns the cosignature's time in seconds since 1970, or 0 for a log's signature.
         """
         label, message, seconds = _NO_LABEL, self.text(), 0
         if key.type == SignatureType.COSIGNATURE:
@@ -201,10 +197,6 @@ class SignedCheckpoint:
         """Return the signed note."""
         return self.checkpoint.text() + b"\n" + "".join(s.line() for s in self.signatures).encode()
 
-    def add(self, *signatures: NoteSignature) -> Self:
-        """Add signature lines, such as the witnesses'."""
-        return replace(self, signatures=self.signatures + signatures)
-
     def only(self, keys: Iterable[NoteKey]) -> Self:
         """Keep the valid signature of each of these keys, so that no other line is stored."""
         kept = []
@@ -226,8 +218,7 @@ class SignedCheckpoint:
 
         Lines of other keys are ignored; of a key's lines, the first one counts.
 
-        Raises:
-            ProofError: The key's signature is not valid.
+        Raises ProofError if the key's signature is not valid.
         """
         wanted = key.name, key.key_id()
         for one in self.signatures:

@@ -50,8 +50,7 @@ class LogCopy:
         """
         Replace the checkpoints. Cost: about 1 µs per entry for each checkpoint of a new size.
 
-        Raises:
-            ProofError: One is not a head of these leaves.
+        Raises ProofError if one is not a head of these leaves.
         """
         ordered = sorted(checkpoints, key=lambda one: one.checkpoint.size)
         trees = {one.checkpoint.size: self.tree(one.checkpoint.size) for one in ordered}

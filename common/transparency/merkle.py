@@ -56,12 +56,7 @@ class LogTree:
 
 
 def verify_inclusion(leaf: bytes, index: int, size: int, path: Path, root: bytes) -> None:
-    """
-    Check that a leaf hash has this index in the tree with this size and root.
-
-    Raises:
-        ProofError: It does not, as far as the path shows.
-    """
+    """Raise ProofError unless the path shows a leaf hash at this index of this size and root."""
     if not 0 <= index < size:
         raise ProofError(f"index {index} is not in a tree of size {size}")
     sides = _check_length(path, index, size - 1, extra=0)
@@ -77,8 +72,7 @@ def verify_consistency(old_size: int, old_root: bytes, size: int, root: bytes, p
 
     Every tree extends the empty one, and equal sizes need equal roots; both without a path.
 
-    Raises:
-        ProofError: It does not, as far as the path shows.
+    Raises ProofError if it does not, as far as the path shows.
     """
     broken = ProofError(
         f"a checkpoint of size {size} follows one of size {old_size}, and nothing proves that it "

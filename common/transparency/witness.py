@@ -46,14 +46,8 @@ class Witness:
         """
         Check a checkpoint against the last cosigned one, and cosign it.
 
-        The caller stores it as the last one before it sends the cosignature.
-
-        Args:
-            last: The last cosigned checkpoint, at first the one of size 0.
-            signed: The checkpoint, signed by the log.
-            old_size: Size from which the log proves consistency; it must be the last one's.
-            consistency: Consistency proof from that size.
-            seconds: Time since 1970.
+        The caller stores it as the last one before it sends the cosignature. The first `last` has
+        size 0. The log proves consistency from `old_size`. `seconds` is the time since 1970.
 
         Raises:
             ProofError: The log did not sign it, it is smaller, or the proof or the root is wrong.

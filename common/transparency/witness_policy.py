@@ -57,12 +57,8 @@ class WitnessPolicy:
         """
         Check a checkpoint of the log. Run by the user agent before it answers a task.
 
-        Args:
-            signed: A checkpoint of the last one's size or more, with cosignatures. Those older
-                than max_age_seconds do not count.
-            now: Seconds since 1970.
-            last: The last accepted checkpoint, None before the first.
-            consistency: Consistency proof from the last checkpoint; not read if there is none.
+        It must have the last accepted one's size or more. Cosignatures older than max_age_seconds
+        at `now`, in seconds since 1970, do not count. `consistency` is proven from the last one.
 
         Raises:
             ForkError: The log signed a head that is not proven to continue the last one.

@@ -174,29 +174,11 @@ def commitment_to_bytes(commitment: BatchCommitment) -> bytes:
     return commitment_to_wire(commitment).SerializeToString()
 
 
-def commitment_from_bytes(stored: bytes) -> BatchCommitment | None:
-    """
-    Parse a stored commitment; None if an earlier version stored it without a salt.
-
-    Raises:
-        WireError: The stored bytes are damaged.
-    """
-    message = parse_stored(inclusion_pb2.BatchCommitment, stored, "commitment of this batch")
-    if message.signature and not message.salt:
-        return None
-    return commitment_from_wire(message)
-
-
-def delivered_to_wire(commitment: BatchCommitment | None) -> analyzer_pb2.FinishDeliveryResponse:
-    """Encode the answer to a whole delivery; `commitment` is None if an early version staged it."""
-    return analyzer_pb2.FinishDeliveryResponse(
-        commitment=None if commitment is None else commitment_to_wire(commitment)
+def commitment_from_bytes(stored: bytes) -> BatchCommitment:
+    """Parse a stored commitment; raise WireError if it is damaged."""
+    return commitment_from_wire(
+        parse_stored(inclusion_pb2.BatchCommitment, stored, "commitment of this batch")
     )
-
-
-def delivered_from_wire(message: analyzer_pb2.FinishDeliveryResponse) -> BatchCommitment | None:
-    """Parse the answer to a whole delivery; None if it holds no commitment."""
-    return commitment_from_wire(message.commitment) if message.HasField("commitment") else None
 
 
 # --- the shuffler's proofs -----------------------------------------------------------------------

@@ -29,9 +29,8 @@ def job_from_wire(
     """
     Convert a job of this class, whose other fields are in `places`. Run by workers.
 
-    Raises:
-        WireError: A field is missing or of another type. Ranges are not checked: the message comes
-            from this party's own coordinator.
+    Raises WireError if a field is missing or of another type. Ranges are not checked: the message
+    comes from this party's own coordinator.
     """
     by_type: dict[object, Mapping[str, Any]] = {
         int: message.numbers,

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final
 
+from common.crypto.hpke import split_every
 from common.errors import ProofError, WireError
 from common.transparency.checkpoint import MAX_NOTE_BYTES, NoteSignature, SignedCheckpoint
 from common.transparency.log_copy import LogCopy, LogProof
@@ -25,7 +26,7 @@ def _hashes(name: str, field: bytes, maximum: int = _MAX_PATH) -> tuple[bytes, .
         raise WireError(
             f"{name} has {len(field)} bytes; it must have at most {maximum} hashes of {HASH_BYTES}"
         )
-    return tuple(field[at : at + HASH_BYTES] for at in range(0, len(field), HASH_BYTES))
+    return tuple(split_every(field, HASH_BYTES))
 
 
 # --- witnesses -----------------------------------------------------------------------------------

@@ -68,7 +68,7 @@ async def start_front_end(settings: ShufflerSettings) -> Service:
         clock=clock,
     )
 
-    log = LogRelay(coordinator, clock)
+    log = LogRelay(coordinator.get_log, clock)
 
     def add_services(server: grpc.aio.Server) -> None:
         servicer = ShufflerServicer(collection, identity, inclusions, log)

@@ -55,9 +55,7 @@ class BatchSeeds:
         """
         Destroy all seeds but those of batches still to be shuffled. Run at start.
 
-        Args:
-            needed: Batches still to be shuffled.
-            unfinished: These, and batches still to be delivered.
+        `unfinished` are those `needed`, and batches still to be delivered.
         """
         kept = {_name(_SEED_FILES, batch_id) for batch_id in needed}
         for name in self._state.names(_SEED_FILES):

@@ -1,10 +1,11 @@
 """The groups of a call, which the store commits together with those of other calls."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 from common.crypto.batch_key import BatchKey
 from common.messages.batch import BatchId
+from common.messages.submission import Outcome
 from shuffler.storage.group import Group
 
 
@@ -24,3 +25,22 @@ class Arrival:
 
     def __len__(self) -> int:
         return sum(len(group) for group in self.groups)
+
+
+def append_each_batch(
+    arrivals: Sequence[Arrival], append_to: Callable[[Arrival], list[list[Outcome]]]
+) -> list[list[list[Outcome]]]:
+    """Append the arrivals of each batch as one, by ascending id; return the outcomes by arrival."""
+    outcomes: list[list[list[Outcome]]] = [[]] * len(arrivals)
+    for batch_id in sorted({arrival.batch_id for arrival in arrivals}):
+        indices = [n for n, arrival in enumerate(arrivals) if arrival.batch_id == batch_id]
+        calls = [arrivals[index] for index in indices]
+        joined = replace(
+            calls[0],
+            groups=[group for call in calls for group in call.groups],
+            token_tags=[of_group for call in calls for of_group in call.token_tags],
+        )
+        found = iter(append_to(joined))
+        for index in indices:
+            outcomes[index] = [next(found) for _ in arrivals[index].groups]
+    return outcomes

@@ -16,13 +16,10 @@ def judge_group(
 
     Only a stored submission uses its token and can be repeated.
 
-    Args:
-        tags: TAGS of each submission.
-        known: Stored submissions' keyed hashes of content, by those of their ids; complete for this
-            group's ids. Submissions that are now stored are added.
-        use_token: Uses the token of the submission at an index; returns False if it was used
-            before. None if no tokens are required.
-        new: Whether new submissions are accepted.
+    `known` has stored submissions' keyed hashes of content, by those of their ids, for all ids of
+    the group; submissions that are now stored are added. `use_token` uses the token of the
+    submission at an index, and returns False if it was used before; None if none are required.
+    `new` tells whether new submissions are accepted.
     """
     outcomes = []
     for index, entry in enumerate(split_every(tags, TAGS.itemsize)):

@@ -36,7 +36,7 @@ def open_store(
     return PostgresStore(
         settings.store,
         clock,
-        StoreMetrics(process_metrics, clock),
+        StoreMetrics(process_metrics),
         observer,
         coordinator=settings.role != "front-end",
     )

@@ -63,9 +63,8 @@ class PostgresConnection:
         """
         Connect; the coordinator also brings the database to the program's schema.
 
-        Raises:
-            SettingsError: The server cannot be reached, its schema does not fit this program, or
-                another coordinator is connected.
+        Raises SettingsError if the server cannot be reached, its schema does not fit this program,
+        or another coordinator is connected.
         """
         self._uri = uri
         self._clock = clock
@@ -113,7 +112,6 @@ class PostgresConnection:
         return await asyncio.get_running_loop().run_in_executor(self._thread, transaction)
 
     def _connected(self) -> psycopg.Connection:
-        """Return the connection, opened if necessary."""
         if self._connection is not None and not self._connection.closed:
             return self._connection
         if self._failure is not None and self._clock.elapsed() < self._not_before:

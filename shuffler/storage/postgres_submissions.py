@@ -22,7 +22,7 @@ from common.errors import StorageError
 from common.messages.batch import BatchId, BatchState
 from common.messages.submission import Outcome
 from shuffler.storage.group import TAGS, Group, merge_small
-from shuffler.storage.group_commit import Arrival
+from shuffler.storage.group_commit import Arrival, append_each_batch
 from shuffler.storage.judgement import judge_group
 from shuffler.storage.postgres_schema import check_unchanged, with_tables
 from shuffler.storage.postgres_uuids import Uuids
@@ -42,37 +42,21 @@ def append(
     connection: Connection, writer: UUID, arrivals: Sequence[Arrival]
 ) -> list[list[list[Outcome]]]:
     """Insert new submissions in one transaction; return the outcomes by arrival."""
-    outcomes: list[list[list[Outcome]]] = [[]] * len(arrivals)
-    for batch_id in sorted({arrival.batch_id for arrival in arrivals}):
-        indices = [n for n, arrival in enumerate(arrivals) if arrival.batch_id == batch_id]
-        found = _append_to(connection, writer, [arrivals[index] for index in indices])
-        for index, arrival_outcomes in zip(indices, found, strict=True):
-            outcomes[index] = arrival_outcomes
-    return outcomes
+    return append_each_batch(arrivals, partial(_append_to, connection, writer))
 
 
-def _append_to(
-    connection: Connection, writer: UUID, arrivals: Sequence[Arrival]
-) -> list[list[list[Outcome]]]:
-    """Append submissions to one batch; see `append`."""
-    batch_id, key = arrivals[0].batch_id, arrivals[0].key
+def _append_to(connection: Connection, writer: UUID, arrival: Arrival) -> list[list[Outcome]]:
+    batch_id, key, groups = arrival.batch_id, arrival.key, arrival.groups
     state, now = _locked_state(connection, batch_id)
     if state not in OPEN_STATES:
-        return [[[Outcome.CLOSED] * len(group) for group in call.groups] for call in arrivals]
-    collects = state is BatchState.COLLECTING
-    groups = [group for arrival in arrivals for group in arrival.groups]
-    accept_new = [
-        collects and now < arrival.deadline for arrival in arrivals for _ in arrival.groups
-    ]
+        return [[Outcome.CLOSED] * len(group) for group in groups]
+    new = state is BatchState.COLLECTING and now < arrival.deadline
     keys = _BatchKeys(connection, batch_id)
-    entries = [group.entries() for group in groups]
-    new = [rows for rows, accepted in zip(entries, accept_new, strict=True) if accepted]
-    tokens = [of_group for arrival in arrivals for of_group in arrival.token_tags]
-    all_stored = keys.insert_tags(np.concatenate(new)) if new else False
-    if all_stored and all(accept_new) and not tokens:
+    entries = np.concatenate([group.entries() for group in groups])
+    if new and keys.insert_tags(entries) and not arrival.token_tags:
         outcomes = [[Outcome.STORED] * len(group) for group in groups]
     else:
-        outcomes = _judge(keys, groups, accept_new, tokens)
+        outcomes = _judge(keys, groups, arrival.token_tags, new=new)
     parts = [group.stored(found, key) for group, found in zip(groups, outcomes, strict=True)]
     stored = merge_small([part for part in parts if len(part)], key)
     if stored:
@@ -86,8 +70,7 @@ def _append_to(
                 "ON CONFLICT (batch_id, writer) DO UPDATE SET n = users.n + excluded.n",
                 (UUID(bytes=batch_id), writer, sum(map(len, stored))),
             )
-    rest = iter(outcomes)
-    return [[next(rest) for _ in arrival.groups] for arrival in arrivals]
+    return outcomes
 
 
 def _locked_state(connection: Connection, batch_id: BatchId) -> tuple[BatchState, float]:
@@ -113,19 +96,20 @@ def _locked_state(connection: Connection, batch_id: BatchId) -> tuple[BatchState
 def _judge(
     keys: "_BatchKeys",
     groups: Sequence[Group],
-    accept_new: Sequence[bool],
     tokens: Sequence[Sequence[bytes]],
+    *,
+    new: bool,
 ) -> list[list[Outcome]]:
     """Judge submissions whose tags were inserted; take back those that are not stored."""
     tags = {entry[:TAG_BYTES] for g in groups for entry in split_every(g.tags, TAGS.itemsize)}
     known = keys.stored_before(tags)
     free: set[bytes] = set()
-    if tokens:
+    if tokens and new:
         wanted = {
             token
-            for group, of_group, accepted in zip(groups, tokens, accept_new, strict=True)
+            for group, of_group in zip(groups, tokens, strict=True)
             for entry, token in zip(split_every(group.tags, TAGS.itemsize), of_group, strict=True)
-            if accepted and entry[:TAG_BYTES] not in known
+            if entry[:TAG_BYTES] not in known
         }
         free = keys.insert_tokens(wanted)
     unused = set(free)
@@ -138,8 +122,8 @@ def _judge(
         return True
 
     outcomes = [
-        judge_group(group.tags, known, partial(use_token, n) if tokens else None, new=accepted)
-        for n, (group, accepted) in enumerate(zip(groups, accept_new, strict=True))
+        judge_group(group.tags, known, partial(use_token, n) if tokens else None, new=new)
+        for n, group in enumerate(groups)
     ]
     keys.keep_only(known)
     keys.free_tokens(unused)
@@ -214,7 +198,6 @@ class _BatchKeys:
             self._execute("DELETE FROM {tokens} WHERE token = ANY(%b)", given)
 
     def _contents(self) -> dict[bytes, bytes]:
-        """Return the contents of the inserted tags."""
         given: dict[bytes, bytes] = {}
         tags, contents = (split_every(each, TAG_BYTES) for each in self._given)
         for tag, content in zip(tags, contents, strict=True):

@@ -194,9 +194,8 @@ class SubmissionStore(ABC):
         """
         Store a batch's final state, before its key is destroyed.
 
-        Raises:
-            BatchStateError: The state or number of users changed after the batch was read, so the
-                decision may no longer hold.
+        Raises BatchStateError if the state or number of users changed after the batch was read, so
+        that the decision may no longer hold.
         """
         await self._move(batch, state, same_users=True)
 

@@ -23,7 +23,7 @@ from common.messages.batch import BatchId, BatchState
 from common.messages.submission import Outcome
 from common.sorted_index import SortedIndex
 from shuffler.storage.group import TAGS, Group, merge_small, open_tags
-from shuffler.storage.group_commit import Arrival
+from shuffler.storage.group_commit import Arrival, append_each_batch
 from shuffler.storage.judgement import judge_group
 from shuffler.storage.submission_store import OPEN_STATES
 
@@ -83,21 +83,16 @@ class Deduplication:
     def classify(
         self,
         groups: Sequence[Group],
-        accept_new: Sequence[bool],
         read: ReadTags,
         tokens: UsedTokens | None = None,
+        *,
+        new: bool,
     ) -> list[list[Outcome]]:
         """
         Return the outcome of each submission, for groups that will be stored together.
 
-        Only a stored submission uses its token and can be repeated.
-
-        Args:
-            groups: In the order of arrival.
-            accept_new: For each group, whether new submissions are accepted; if not, its
-                submissions are only compared with stored ones.
-            read: Reads a stored group's tags.
-            tokens: None if no tokens are required.
+        Only a stored submission uses its token and can be repeated. If `new` ones are not accepted,
+        submissions are only compared with stored ones.
 
         Cost: about a microsecond per submission; a repeat also reads a stored group.
         """
@@ -107,7 +102,7 @@ class Deduplication:
         heads = tags["head"].astype(np.uint64)
         indices, numbers = self._held.find(heads)
         different = not len(indices) and len(set(heads.tolist())) == len(heads)
-        if different and all(accept_new) and (tokens is None or tokens.use_all()):
+        if different and new and (tokens is None or tokens.use_all()):
             return [[Outcome.STORED] * len(group) for group in groups]
         known: dict[bytes, bytes] = {}
         for index, number in zip(indices.tolist(), numbers.tolist(), strict=True):
@@ -117,7 +112,7 @@ class Deduplication:
                 known[raw[:TAG_BYTES]] = raw[TAG_BYTES:]
         return [
             judge_group(group.tags, known, partial(tokens.use, number) if tokens else None, new=new)
-            for number, (group, new) in enumerate(zip(groups, accept_new, strict=True))
+            for number, group in enumerate(groups)
         ]
 
 
@@ -159,31 +154,27 @@ def append(
 
     `now` returns the seconds since 1970 UTC.
     """
-    outcomes: list[list[list[Outcome]]] = [[]] * len(arrivals)
     stored: list[tuple[BatchId, Group]] = []
-    for batch_id in dict.fromkeys(arrival.batch_id for arrival in arrivals):
-        indices = [n for n, arrival in enumerate(arrivals) if arrival.batch_id == batch_id]
-        of_batch = [arrivals[index] for index in indices]
-        batch_outcomes, groups = _append_to(connection, of_batch, deduplications, now)
-        for index, arrival_outcomes in zip(indices, batch_outcomes, strict=True):
-            outcomes[index] = arrival_outcomes
-        stored += [(batch_id, group) for group in groups]
-    return outcomes, stored
+
+    def append_to(arrival: Arrival) -> list[list[Outcome]]:
+        outcomes, groups = _append_to(connection, arrival, deduplications, now)
+        stored.extend((arrival.batch_id, group) for group in groups)
+        return outcomes
+
+    return append_each_batch(arrivals, append_to), stored
 
 
 def _append_to(
     connection: sqlite3.Connection,
-    arrivals: Sequence[Arrival],
+    arrival: Arrival,
     deduplications: dict[BatchId, Deduplication],
     now: Callable[[], float],
-) -> tuple[list[list[list[Outcome]]], list[Group]]:
-    """Append submissions to one batch; see `append`."""
-    batch_id, key = arrivals[0].batch_id, arrivals[0].key
+) -> tuple[list[list[Outcome]], list[Group]]:
+    batch_id, key, groups = arrival.batch_id, arrival.key, arrival.groups
     query = "SELECT state FROM batches WHERE batch_id = ?"
     state = BatchState(connection.execute(query, (batch_id,)).fetchone()[0])
     if state not in OPEN_STATES:
-        closed = [[[Outcome.CLOSED] * len(group) for group in call.groups] for call in arrivals]
-        return closed, []
+        return [[Outcome.CLOSED] * len(group) for group in groups], []
     if batch_id not in deduplications:
         deduplications[batch_id] = _load_tags(connection, batch_id, key)
 
@@ -192,32 +183,21 @@ def _append_to(
         [sealed_tags] = connection.execute(query, (batch_id, number)).fetchone()
         return open_tags(number, sealed_tags, key)
 
-    collects, time = state is BatchState.COLLECTING, now()
-    groups = [group for arrival in arrivals for group in arrival.groups]
-    accept_new = [
-        collects and time < arrival.deadline for arrival in arrivals for _ in arrival.groups
-    ]
-    tags = [of_group for arrival in arrivals for of_group in arrival.token_tags]
+    new = state is BatchState.COLLECTING and now() < arrival.deadline
+    tags = arrival.token_tags
     tokens = UsedTokens(connection, batch_id, tags) if tags else None
-    outcomes = deduplications[batch_id].classify(groups, accept_new, read, tokens)
+    outcomes = deduplications[batch_id].classify(groups, read, tokens, new=new)
     parts = [group.stored(found, key) for group, found in zip(groups, outcomes, strict=True)]
     stored = merge_small([part for part in parts if len(part)], key)
-    _insert(connection, batch_id, stored, key)
-    rest = iter(outcomes)
-    return [[next(rest) for _ in arrival.groups] for arrival in arrivals], stored
-
-
-def _insert(
-    connection: sqlite3.Connection, batch_id: BatchId, groups: Sequence[Group], key: BatchKey
-) -> None:
     connection.executemany(
         "INSERT INTO submission_groups VALUES (?, ?, ?, ?)",
-        [(batch_id, group.number, group.sealed_tags(key), group.sealed) for group in groups],
+        [(batch_id, group.number, group.sealed_tags(key), group.sealed) for group in stored],
     )
     connection.execute(
         "UPDATE batches SET n_users = n_users + ? WHERE batch_id = ?",
-        (sum(len(group) for group in groups), batch_id),
+        (sum(map(len, stored)), batch_id),
     )
+    return outcomes, stored
 
 
 def _load_tags(connection: sqlite3.Connection, batch_id: BatchId, key: BatchKey) -> Deduplication:

@@ -17,7 +17,7 @@ from issuer.entitlements import PeopleList
 from issuer.issuance import Issuance
 from issuer.issuance_store import IssuanceStore
 from issuer.signing_threads import signing_threads
-from issuer.token_keys import TokenKeys
+from issuer.token_keys import HeldKey, TokenKeys
 from tests.benchmarks.conftest import Best, Line, best_of
 
 _TOKENS: Final = 400
@@ -65,7 +65,7 @@ def test_issuing(best: Best, line: Line, tmp_path: Path) -> None:
     people.write_text("".join(hashes), encoding="utf-8")
     store, clock = IssuanceStore(tmp_path / "issuer.sqlite"), ManualClock()
     keys, messages = TokenKeys(StateDirectory.open(tmp_path / "state")), _messages(_TOKENS)
-    made = keys.generate(2**33, clock.now())
+    made = HeldKey.generate(2**33, clock.now())
     keys.hold(made)
     public = made.signing_key.token_key()
     bare = made.signing_key

@@ -2,7 +2,9 @@
 
 import asyncio
 import shutil
+import sqlite3
 from collections.abc import AsyncIterator
+from contextlib import closing
 from pathlib import Path
 
 import grpc
@@ -10,7 +12,6 @@ import pytest
 import pytest_asyncio
 
 from common.crypto.signing import SignedTask
-from common.task_digest import TaskDigest
 from deploy.tasks import drafts
 from tests.support.clients import DEADLINE, contribute, refusal, run_as_operator
 from tests.support.command_line import run_command
@@ -34,7 +35,9 @@ async def _refused(services: LoggedServices, signed: SignedTask) -> tuple[str, s
     """Return the status and the sentence with which a device refuses a task, uncharged."""
     person = signed.digest().hex()
     answer = await refusal(contribute(services, signed, person))
-    assert await services.user_agent.store.find(person, TaskDigest(signed.digest())) is None
+    with closing(sqlite3.connect(services.directory / "user_agent" / "budget.sqlite")) as device:
+        query = "SELECT count(*) FROM submissions WHERE person = ?"
+        assert (0,) == device.execute(query, (person,)).fetchone()
     return answer
 
 

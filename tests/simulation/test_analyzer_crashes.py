@@ -80,7 +80,7 @@ class _Delivery:
         names = {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()}
         return {name for name in names if not name.startswith("analyzer.sqlite")}
 
-    async def deliver(self) -> BatchCommitment | None:
+    async def deliver(self) -> BatchCommitment:
         """Deliver the batch like a shuffler, which begins again after each failure."""
         while True:
             try:
@@ -97,7 +97,7 @@ class _Delivery:
             except Crash:
                 continue
 
-    async def _try_to_deliver(self) -> BatchCommitment | None:
+    async def _try_to_deliver(self) -> BatchCommitment:
         staging, releases = self.analyzer.staging, self.analyzer.releases
         call = self.around.network.call
         lives = (self._shuffler, self.analyzer.life)
@@ -147,7 +147,6 @@ async def _run(path: Path, crash: int | None) -> list[Boundary]:
     )
     assert [(_BATCH, _USERS)] == [(entry.batch_id, entry.n_users) for entry in entries]
     [commitment] = commitments
-    assert commitment is not None
     leaves = [leaf(report) for report in delivery.sealed]
     assert GrownTree(leaves, commitment.salt).root == commitment.root
     assert left < delivery.left, "a key or a block of a batch is left"

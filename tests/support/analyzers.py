@@ -60,7 +60,7 @@ class MemoryAnalyzer:
 
     def __init__(self, signed: SignedTask, identity: SigningIdentity | None = None) -> None:
         self._signed = signed
-        self._identity = identity
+        self._identity = identity or SigningIdentity.generate()
         self.forget: int = 0
         """Number of received reports that the commitment omits."""
         self.begun: BatchManifest | None = None
@@ -113,8 +113,8 @@ class MemoryAnalyzer:
         """Stage a batch of one part, as if an earlier delivery had arrived."""
         self.parts, self.n_parts, self.staged = {0: blob}, 1, True
 
-    async def finish_delivery(self, digest: TaskDigest) -> BatchCommitment | None:
-        """Keep the batch, and commit to it if there is an identity to sign with."""
+    async def finish_delivery(self, digest: TaskDigest) -> BatchCommitment:
+        """Keep the batch, and commit to it."""
         assert set(range(self.n_parts)) == set(self.parts)
         assert self.begun is not None
         blob = b"".join(self.parts[part] for part in range(self.n_parts))
@@ -123,8 +123,6 @@ class MemoryAnalyzer:
             self.staged = True
         if self.lose_answers:
             raise PeerError("the answer was lost")
-        if self._identity is None:
-            return None
         leaves = leaves_of(blob, len(blob) // self.begun.n_reports)[HASH_BYTES * self.forget :]
         tree, _ = tree_over(bytearray(leaves), SALT)
         return BatchCommitment.sign(self._identity, digest, self.begun.batch_id, tree, SALT)

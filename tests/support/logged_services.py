@@ -1,7 +1,9 @@
 """The services with a log that the shuffler and two third parties witness; worlds can be copied."""
 
 import shutil
+import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -92,4 +94,5 @@ class LoggedServices(Services):
 
     async def evidence(self) -> Sequence[LogEvidence]:
         """Return what the device saw."""
-        return await self.user_agent.store.run(all_evidence)
+        with closing(sqlite3.connect(self.directory / "user_agent" / "budget.sqlite")) as device:
+            return all_evidence(device)

@@ -97,7 +97,7 @@ class ShufflerParty(Shuffler):
 
         await self._call("deliver part", lambda: self._to.staging.receive(part, messages()))
 
-    async def finish_delivery(self, digest: TaskDigest) -> BatchCommitment | None:
+    async def finish_delivery(self, digest: TaskDigest) -> BatchCommitment:
         """Fetch the analyzer's commitment; see shuffler/analyzer_client."""
         return await self._call(
             "finish delivery", lambda: self._to.releases.finish_delivery(digest)

@@ -69,12 +69,8 @@ class InlinePool(HpkePool):
         return future
 
 
-class AbsentLog:
-    """A log whose analyzer is away."""
-
-    async def get_log(self, after: int) -> NoReturn:
-        """Fail."""
-        raise PeerError(f"away, after {after}")
+async def _absent_log(after: int) -> NoReturn:
+    raise PeerError(f"away, after {after}")
 
 
 @dataclass
@@ -128,7 +124,7 @@ class Shuffler:
             connections=ConnectionLimit(0),
             refusals=self.refusals,
         )
-        self.log = LogRelay(AbsentLog(), self.clock)
+        self.log = LogRelay(_absent_log, self.clock)
         self.inclusions = InclusionProofs(
             blocks=self.blocks,
             identity=self.identity,

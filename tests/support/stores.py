@@ -36,7 +36,7 @@ def postgres_store(
 ) -> PostgresStore:
     """Open a store in a PostgreSQL database."""
     clock = SystemClock()
-    metrics = StoreMetrics(ProcessMetrics("shuffler", clock), clock)
+    metrics = StoreMetrics(ProcessMetrics("shuffler", clock))
     return PostgresStore(uri, clock, metrics, observer, coordinator=coordinator)
 
 

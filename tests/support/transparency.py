@@ -5,7 +5,13 @@ from dataclasses import replace
 from typing import Final
 
 from common.crypto.signing import SigningIdentity
-from common.transparency.checkpoint import Checkpoint, NoteKey, SignatureType, SignedCheckpoint
+from common.transparency.checkpoint import (
+    Checkpoint,
+    NoteKey,
+    NoteSignature,
+    SignatureType,
+    SignedCheckpoint,
+)
 from common.transparency.log_entry import EntryKind, LogEntry
 from common.transparency.log_evidence import LogEvidence
 from common.transparency.merkle import EMPTY_ROOT, LogTree, leaf_hash
@@ -32,6 +38,11 @@ SPECIFIED_KEY: Final = "example.com/foo+530d903a+AekyeRrm56hApGFkyQR4ZCbV54Id2LK
 def empty(origin: str = ORIGIN) -> Checkpoint:
     """Return the head of a log without entries, with which a witness begins."""
     return Checkpoint(origin=origin, size=0, root=EMPTY_ROOT)
+
+
+def with_lines(signed: SignedCheckpoint, *lines: NoteSignature) -> SignedCheckpoint:
+    """Add signature lines, such as the witnesses'."""
+    return replace(signed, signatures=signed.signatures + lines)
 
 
 def task_entry(number: int) -> LogEntry:
@@ -62,7 +73,7 @@ class Log:
             one.cosign(empty(), head, old_size=0, consistency=(), seconds=seconds)
             for one in witnesses
         )
-        return head.add(*fresh)
+        return with_lines(head, *fresh)
 
     def consistency(self, old_size: int, size: int | None = None) -> tuple[bytes, ...]:
         """Prove that a head continues an older one."""

@@ -272,13 +272,6 @@ _MESSAGES: Final[tuple[tuple[Any, ...], ...]] = (
         batches.commitment_to_wire(_COMMITMENT),
     ),
     (
-        "answer to a delivery",
-        lambda message: (batches.delivered_from_wire(message) or _COMMITMENT).verify(
-            _PINNED, EXAMPLE_DIGEST
-        ),
-        *map(batches.delivered_to_wire, (_COMMITMENT, None)),
-    ),
-    (
         "proof",
         lambda message: batches.proof_from_wire(message).includes(
             _LEAVES[0], _PINNED, EXAMPLE_DIGEST
@@ -358,7 +351,7 @@ PARSERS: Final = (
     ),
     Parser(
         name="commitment kept by the analyzer",
-        read=lambda raw: batches.delivered_to_wire(batches.commitment_from_bytes(raw)),
+        read=batches.commitment_from_bytes,
         seeds=(_KEPT_COMMITMENT,),
         form="protobuf",
     ),

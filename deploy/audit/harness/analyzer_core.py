@@ -117,7 +117,7 @@ class AnalyzerCore:
 
     async def deliver_parts(
         self, manifest: BatchManifest, sealed: list[bytes], n_parts: int = 2
-    ) -> BatchCommitment | None:
+    ) -> BatchCommitment:
         """Deliver a batch in parts, like the shuffler; return the analyzer's commitment."""
         arrived, staged = await self.staging.begin(manifest, n_parts)
         for number, reports in enumerate(parts_of(sealed, n_parts)):

@@ -18,7 +18,6 @@ from common.runtime.validation import validated
 from deploy.clients.local_parties import LOOPBACK, LocalParties
 from issuer.settings import IssuerSettings
 from shuffler.settings import ShufflerSettings
-from user_agent.server import UserAgentService
 from user_agent.settings import UserAgentSettings
 
 _STARTS: Final[Mapping[str, tuple[Any, Any, dict[str, Any]]]] = {
@@ -36,8 +35,6 @@ _STARTS: Final[Mapping[str, tuple[Any, Any, dict[str, Any]]]] = {
 
 class Services(LocalParties):
     """The parties in this process; by default without witnesses of the log."""
-
-    user_agent: UserAgentService
 
     async def _start(self, party: str, **settings: Any) -> Any:  # noqa: ANN401
         kind, start, own = _STARTS[party]

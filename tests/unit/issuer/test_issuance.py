@@ -3,7 +3,7 @@ import sqlite3
 from collections.abc import Awaitable, Callable, Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import gmpy2
 import pytest
@@ -141,14 +141,11 @@ async def test_a_signature_leaves_only_after_it_is_stored(
 ) -> None:
     """If the disk fails, the device learns no signature, and may send the message again."""
     token = pending(await core.create_key(), 1)
-    run = core.store.run
 
-    async def failing(work: Any, *args: Any) -> Any:
-        if work.__name__ == "_settle":
-            raise StorageError("the disk of the state directory is full")
-        return await run(work, *args)
+    async def failing(*_: Any) -> NoReturn:
+        raise StorageError("the disk of the state directory is full")
 
-    monkeypatch.setattr(core.store, "run", failing)
+    monkeypatch.setattr(core.store, "settle", failing)
     with pytest.raises(StorageError):
         await core.issue(token)
     monkeypatch.undo()
@@ -159,16 +156,16 @@ async def test_calls_that_wait_share_a_transaction(
     core: IssuerCore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """40 calls take one hand-over to the database; if it fails, each may be sent again."""
-    key, run, transactions = await core.create_key(), core.store.run, list[int]()
+    key, settle, transactions = await core.create_key(), core.store.settle, list[int]()
     failures = [StorageError("the disk of the state directory is full")]
 
-    async def counted(work: Any, calls: Any, *args: Any) -> Any:
+    async def counted(calls: Any, sign: Any) -> Any:
         transactions.append(len(calls))
         if failures:
             raise failures.pop()
-        return await run(work, calls, *args)
+        return await settle(calls, sign)
 
-    monkeypatch.setattr(core.store, "run", counted)
+    monkeypatch.setattr(core.store, "settle", counted)
 
     async def ask_all() -> list[Any]:
         people = list(enumerate(SECRETS)) * 20

@@ -11,7 +11,7 @@ from tests.support.issuers import pending
 def test_keys_survive_a_restart_and_are_sealed(tmp_path: Path) -> None:
     """The file shows neither the private key nor the end; it opens under its own name only."""
     state = StateDirectory.open(tmp_path / "state")
-    made = TokenKeys.generate(100, now=99.5)
+    made = HeldKey.generate(100, now=99.5)
     TokenKeys(state).hold(made)
     public = made.signing_key.token_key()
     again = TokenKeys(StateDirectory.open(tmp_path / "state"))

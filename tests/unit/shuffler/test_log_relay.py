@@ -14,7 +14,7 @@ from common.wire.transparency import MAX_LEAVES, log_from_wire
 from deploy.audit.harness.clock import ManualClock
 from protos.shuffledp.v1 import log_pb2
 from shuffler.coordinator_servicer import CoordinatorServicer
-from shuffler.log_relay import LogPages, LogRelay
+from shuffler.log_relay import LogRelay
 from tests.support.shuffler_core import Shuffler
 from tests.support.tasks import published
 from tests.support.transparency import NOW, POLICY, Log, task_entry
@@ -45,7 +45,7 @@ class _Source:
 async def test_devices_of_every_size_get_proofs_while_the_analyzer_is_away() -> None:
     """The analyzer is asked once for concurrent devices, and again only after a pause."""
     source, clock = _Source(_LOG), ManualClock()
-    relay = LogRelay(source, clock)
+    relay = LogRelay(source.get_log, clock)
     await asyncio.gather(*(relay.prove(_TASK, 0) for _ in range(10)))
     assert 1 == source.calls
     clock.seconds += 60
@@ -67,7 +67,7 @@ async def test_devices_of_every_size_get_proofs_while_the_analyzer_is_away() -> 
 async def test_the_best_cosigned_checkpoint_is_served() -> None:
     """The smallest that has the task and is not older than the device's; newer ones have fewer."""
     heads = _LOG.cosigned(2), _LOG.head(3), _LOG.head(4)
-    relay = LogRelay(_Source(_LOG, *reversed(heads)), ManualClock())
+    relay = LogRelay(_Source(_LOG, *reversed(heads)).get_log, ManualClock())
     for log_size, size in ((0, 2), (2, 2), (3, 3), (4, 4), (9, 4)):
         shown = await relay.prove(_TASK, log_size)
         assert heads[size - 2] == shown.checkpoint
@@ -77,7 +77,7 @@ async def test_the_best_cosigned_checkpoint_is_served() -> None:
 async def test_a_log_that_changed_replaces_the_copy(caplog: pytest.LogCaptureFixture) -> None:
     """The relay serves a rolled back or forked log, which devices refuse, and logs an error."""
     source = _Source(_LOG)
-    relay = LogRelay(source, ManualClock())
+    relay = LogRelay(source.get_log, ManualClock())
     await relay.prove(_TASK, 0)
     for log in (Log([task_entry(8), *_ENTRIES[1:]]), Log(_ENTRIES[:2])):
         source.log, source.heads = log, (log.cosigned(),)
@@ -98,7 +98,7 @@ async def test_a_log_of_several_pages_is_copied() -> None:
     log = Log([n.to_bytes(4) for n in range(MAX_LEAVES + 5)])
     log.entries = [*log.entries[:-1], _ENTRIES[1]]
     log = Log(log.entries)
-    relay = LogRelay(_Source(log, log.head()), ManualClock())
+    relay = LogRelay(_Source(log, log.head()).get_log, ManualClock())
     shown = await relay.prove(_TASK, MAX_LEAVES)
 
     assert (MAX_LEAVES + 4, MAX_LEAVES + 5) == (shown.index, relay.copy.size)
@@ -108,17 +108,14 @@ async def test_a_log_of_several_pages_is_copied() -> None:
 async def test_front_ends_copy_the_coordinators_copy(shuffler: Shuffler) -> None:
     """Also while the analyzer is away."""
     source = _Source(_LOG)
-    own = LogRelay(source, ManualClock())
+    own = LogRelay(source.get_log, ManualClock())
     identity = SigningIdentity(bytes(32))
     servicer = CoordinatorServicer(shuffler.batches, shuffler.store, identity, own)
 
-    class _FromCoordinator:
-        async def get_log(self, after: int) -> tuple[Sequence[bytes], Sequence[SignedCheckpoint]]:
-            """Call the servicer."""
-            return log_from_wire(await servicer.RelayLog(log_pb2.GetLogRequest(after=after), None))
+    async def get_log(after: int) -> tuple[Sequence[bytes], Sequence[SignedCheckpoint]]:
+        return log_from_wire(await servicer.RelayLog(log_pb2.GetLogRequest(after=after), None))
 
-    pages: LogPages = _FromCoordinator()
     for away in (False, True):
         source.away = away
-        shown = await LogRelay(pages, ManualClock()).prove(_TASK, 0)
+        shown = await LogRelay(get_log, ManualClock()).prove(_TASK, 0)
         assert _LOG.cosigned() == shown.checkpoint

@@ -86,7 +86,7 @@ def test_the_slowest_transaction_shows_in_the_next_window() -> None:
     """Single transactions do not show, nor do those of an earlier window."""
     clock = ManualClock(0.0)
     process_metrics = ProcessMetrics("shuffler", clock)
-    store = StoreMetrics(process_metrics, clock)
+    store = StoreMetrics(process_metrics)
 
     def shown(name: str) -> float | None:
         return process_metrics.metrics.registry.get_sample_value(name)

@@ -19,7 +19,7 @@ from deploy.audit.harness.clock import ManualClock
 from tests.support.devices import agent_of
 from tests.support.shufflers import MemoryShuffler
 from tests.support.tasks import published
-from tests.support.transparency import KEYS, LOG, NOW, ORIGIN, POLICY, Log, task_entry
+from tests.support.transparency import KEYS, LOG, NOW, ORIGIN, POLICY, Log, task_entry, with_lines
 from user_agent import log_table
 from user_agent.device_store import DeviceStore
 from user_agent.task_log import DeviceLog
@@ -68,7 +68,7 @@ def store(tmp_path: Path) -> Iterator[DeviceStore]:
 
 
 def _device(store: DeviceStore, relay: _Relay) -> DeviceLog:
-    return DeviceLog(relay, store, POLICY, ManualClock(float(NOW)))
+    return DeviceLog(relay.fetch_logged_task, store, POLICY, ManualClock(float(NOW)))
 
 
 async def test_the_last_checkpoint_is_kept_with_each_tasks_proof(store: DeviceStore) -> None:
@@ -141,7 +141,7 @@ async def test_only_lines_of_pinned_keys_are_kept(store: DeviceStore, *, forked:
         NoteSignature(ORIGIN, b"mark", b"of another key"),
         replace(wanted.signatures[1], signature=b"a second line"),
     )
-    relay.signed = wanted.add(*marks)
+    relay.signed = with_lines(wanted, *marks)
     try:
         await _device(store, relay).fetch(_TASKS[1].digest())
     except ForkError:
@@ -160,7 +160,7 @@ async def test_an_invalid_line_of_a_pinned_key_is_not_kept_with_a_fork(store: De
     await _device(store, _Relay(size=3)).fetch(_TASKS[0].digest())
     relay = _Relay(_OTHER, size=4)
     head = _OTHER.head(4)
-    relay.signed = head.add(NoteSignature(KEYS[0].name, KEYS[0].key_id(), bytes(72)))
+    relay.signed = with_lines(head, NoteSignature(KEYS[0].name, KEYS[0].key_id(), bytes(72)))
     with pytest.raises(ForkError):
         await _device(store, relay).fetch(_TASKS[1].digest())
 
@@ -210,6 +210,8 @@ async def test_a_device_that_pins_another_log_starts_with_no_checkpoint(store: D
     relay = _Relay()
     other = replace(POLICY, log=replace(LOG, name="other"))
     with pytest.raises(ProofError, match="not signed by the log other"):
-        await DeviceLog(relay, store, other, ManualClock(NOW)).fetch(_TASKS[0].digest())
+        await DeviceLog(relay.fetch_logged_task, store, other, ManualClock(NOW)).fetch(
+            _TASKS[0].digest()
+        )
 
     assert [0] == relay.asked

@@ -16,12 +16,11 @@ class Caller:
     """A call that only notes that it was displaced."""
 
     peer: str
+    address: str = field(init=False)
     is_displaced: bool = field(default=False, init=False)
 
-    @property
-    def address(self) -> str:
-        """The peer without its port."""
-        return address_of(self.peer)
+    def __post_init__(self) -> None:
+        self.address = address_of(self.peer)
 
     def displace(self) -> None:
         """Note it."""

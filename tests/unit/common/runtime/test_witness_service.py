@@ -11,7 +11,7 @@ from common.transparency.checkpoint import Checkpoint, NoteKey, NoteSignature, S
 from common.transparency.merkle import LogTree, leaf_hash
 from common.wire.transparency import checkpoint_to_wire, cosignature_from_wire
 from deploy.audit.harness.clock import ManualClock
-from tests.support.transparency import LOG_IDENTITY, NOW
+from tests.support.transparency import LOG_IDENTITY, NOW, with_lines
 
 _ANALYZER = LOG_IDENTITY.public_identity()
 _LEAVES = [leaf_hash(bytes([number])) for number in range(9)]
@@ -41,7 +41,7 @@ async def test_a_witness_remembers_what_it_cosigned(tmp_path: Path) -> None:
     size, line = await _cosign(_witness(path), 0, 3)
     key = NoteKey.parse((path / "witness.pub").read_text(encoding="ascii"))
     assert line is not None
-    assert (3, NOW) == (size, _head(3).add(line).signed_at(key))
+    assert (3, NOW) == (size, with_lines(_head(3), line).signed_at(key))
 
     again = _witness(path)
     assert (3, None) == await _cosign(again, 0, 5)

@@ -6,7 +6,17 @@ import pytest
 
 from common.errors import ProofError
 from common.transparency.log_evidence import LogEvidence, find_fork
-from tests.support.transparency import KEYS, LOG, NOW, POLICY, WITNESSES, Log, empty, task_entry
+from tests.support.transparency import (
+    KEYS,
+    LOG,
+    NOW,
+    POLICY,
+    WITNESSES,
+    Log,
+    empty,
+    task_entry,
+    with_lines,
+)
 
 _BEFORE = [task_entry(i) for i in range(40)]
 _COMMON = Log([*_BEFORE, task_entry(100)])
@@ -23,7 +33,7 @@ def _shown(log: Log, n_forgetful: int = 0) -> LogEvidence:
             line = witness.cosign(last, head, old_size=last.size, consistency=path, seconds=NOW)
         except ProofError:
             continue
-        head = head.add(line)
+        head = with_lines(head, line)
     return log.proof(40, signed=head)
 
 

@@ -15,6 +15,7 @@ from tests.support.transparency import (
     WITNESSES,
     Log,
     empty,
+    with_lines,
     with_root,
 )
 
@@ -33,7 +34,7 @@ def _cosign(
 ) -> Checkpoint:
     old_size = last.size if old is None else old
     line = _WITNESS.cosign(last, signed, old_size=old_size, consistency=path, seconds=NOW)
-    assert NOW == signed.add(line).signed_at(KEYS[0])
+    assert NOW == with_lines(signed, line).signed_at(KEYS[0])
     return signed.checkpoint
 
 

@@ -6,7 +6,16 @@ import pytest
 from common.errors import ProofError, SettingsError
 from common.transparency.checkpoint import SignatureType, SignedCheckpoint
 from common.transparency.witness_policy import CLOCK_SKEW_SECONDS, WEEK_SECONDS, ForkError
-from tests.support.transparency import KEYS, LOG, NOW, POLICY, WITNESSES, Log, task_entry
+from tests.support.transparency import (
+    KEYS,
+    LOG,
+    NOW,
+    POLICY,
+    WITNESSES,
+    Log,
+    task_entry,
+    with_lines,
+)
 
 _LOG = Log([task_entry(i) for i in range(12)])
 _FORK = Log([task_entry(i if i < 5 else i + 100) for i in range(12)])
@@ -45,7 +54,8 @@ def test_too_few_cosignatures_are_refused() -> None:
     one = _LOG.cosigned(8, WITNESSES[:1])
     stranger = one.checkpoint.cosign("stranger.example", WITNESSES[2].identity, NOW)
 
-    for signed in (_LOG.head(8), one, one.add(one.signatures[1]), one.add(stranger)):
+    twice, strange = (with_lines(one, line) for line in (one.signatures[1], stranger))
+    for signed in (_LOG.head(8), one, twice, strange):
         with pytest.raises(ProofError, match=r"[01] of 3 pinned witnesses"):
             POLICY.check(signed, NOW)
     POLICY.check(_LOG.cosigned(8, WITNESSES[1:]), NOW)

@@ -107,9 +107,9 @@ def test_submissions_whose_tags_begin_alike_are_different() -> None:
     deduplication.remember(stored)
     read = {7: stored.tags}.__getitem__
 
-    outcomes = deduplication.classify([_with_tags(8, other)], [True], read)
+    outcomes = deduplication.classify([_with_tags(8, other)], read, new=True)
     assert [[Outcome.STORED]] == outcomes
-    again = deduplication.classify([_with_tags(9, one, other)], [True], read)
+    again = deduplication.classify([_with_tags(9, one, other)], read, new=True)
     assert [[Outcome.REPEATED, Outcome.STORED]] == again
-    together = Deduplication().classify([_with_tags(1, one, other)], [True], lambda _: b"")
+    together = Deduplication().classify([_with_tags(1, one, other)], lambda _: b"", new=True)
     assert [[Outcome.STORED, Outcome.STORED]] == together
