@@ -53,8 +53,7 @@ def demo(
 
     if users != "all" and not (users.isascii() and users.isdecimal()):
         raise UsageError("users must be a whole number, or 'all'")
-    for path in (output, html):
-        check_folder(path)
+    check_folder(output, html)
     console = terminal(stderr=json)
     n_users = None if users == "all" else int(users)
     people = sample_people(task_kind, n_users, seed)

@@ -82,8 +82,7 @@ def result(
     from deploy.results.result_view import MAX_ROWS, result_view
     from deploy.results.verification import check_fits, recompute_guarantees
 
-    for path in (html, csv, parquet):
-        check_folder(path)
+    check_folder(html, csv, parquet)
     digest = options.task_digest(task)
     texts = () if candidates is None else read_candidates(candidates)
 

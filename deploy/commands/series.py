@@ -193,8 +193,7 @@ def show(
     from deploy.tasks.population_budgets import budgets_of_task
     from deploy.tasks.schedule import read_series
 
-    for path in (html, csv, parquet):
-        check_folder(path)
+    check_folder(html, csv, parquet)
     series = read_series(template)
 
     async def read(operator: OperatorClient) -> SeriesResults:
