@@ -26,7 +26,7 @@ from deploy.clients.key_folder import KeyFolder
 from deploy.commands.options import AsJson, read_identity
 from deploy.terminal.console import terminal
 from deploy.terminal.help_examples import example
-from deploy.terminal.json_output import print_json
+from deploy.terminal.json_output import print_answer, print_json
 from deploy.terminal.tables import add_columns
 
 app = typer.Typer()
@@ -187,18 +187,13 @@ def identity(
     state = StateDirectory.open(state_directory, state_key)
     if witness is not None:
         _, key = load_witness_key(state, witness)
-        if json:
-            print_json({"witness": key.to_text()})
-        else:
-            terminal().print(key.to_text(), markup=False, soft_wrap=True)
+        print_answer({"witness": key.to_text()}, key.to_text(), json=json)
         return
     with state.held() if renew else nullcontext():
         made = (renew_identity if renew else load_identity)(state).public_identity()
     shown = {"identity": made.raw.hex(), "fingerprint": fingerprint(made.raw)}
-    if json:
-        print_json(shown)
-        return
-    terminal().print(f"{shown['identity']}\nFingerprint: {shown['fingerprint']}", soft_wrap=True)
+    text = f"{shown['identity']}\nFingerprint: {shown['fingerprint']}"
+    print_answer(shown, text, json=json)
 
 
 @keys_app.command("confirm-clock", epilog=example("shuffledp keys confirm-clock state/shuffler"))

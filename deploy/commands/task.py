@@ -17,7 +17,7 @@ from deploy.commands import options
 from deploy.terminal.console import terminal
 from deploy.terminal.files import check_folder
 from deploy.terminal.help_examples import AT_ANALYZER, AT_SHUFFLER, example
-from deploy.terminal.json_output import print_json
+from deploy.terminal.json_output import print_answer, print_json
 
 if TYPE_CHECKING:
     from common.task.draft import TaskDraft
@@ -208,10 +208,8 @@ def close(
     digest = options.task_digest(task)
     connect = partial(ShufflerClient.connect, shuffler, authority, token_file)
     options.ask(connect, lambda client: client.close_batch(digest))
-    if json:
-        print_json({"task_digest": digest.hex(), "closed": True})
-        return
-    terminal().print("The batch is closed: no more users can take part.")
+    fields = {"task_digest": digest.hex(), "closed": True}
+    print_answer(fields, "The batch is closed: no more users can take part.", json=json)
 
 
 def with_keys(draft: "TaskDraft", shuffler_key: Path | None, token_key: Path | None) -> "TaskDraft":
