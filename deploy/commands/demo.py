@@ -47,9 +47,9 @@ def demo(
         output: Output file for the result.
         html: Output file for the result as a page.
     """
-    from deploy.commands.result import print_estimates
     from deploy.datasets.sample_people import sample_people
     from deploy.demo import demo as demonstration
+    from deploy.results.result_view import print_estimates
 
     if users != "all" and not (users.isascii() and users.isdecimal()):
         raise UsageError("users must be a whole number, or 'all'")
