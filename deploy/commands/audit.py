@@ -67,8 +67,7 @@ def audit(
         raise UsageError("use --quick or --full, not both")
     if self_test and full:
         raise UsageError("--self-test uses small samples; drop --full")
-    for path in (output, html):
-        check_folder(path)
+    check_folder(output, html)
     sizes = SMALL if self_test else FULL if full else QUICK
     run = AuditRun(
         subject=command.subject_from(task_file, draft, users, sizes),

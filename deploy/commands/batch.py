@@ -11,7 +11,7 @@ from deploy.commands import options
 from deploy.terminal.console import terminal
 from deploy.terminal.escape import visible
 from deploy.terminal.help_examples import AT_ANALYZER, AT_SHUFFLER, example
-from deploy.terminal.json_output import print_json
+from deploy.terminal.json_output import print_answer, print_json
 
 app = typer.Typer()
 
@@ -97,7 +97,5 @@ def erase(
     digest = options.task_digest(task)
     connect = partial(ShufflerClient.connect, shuffler, authority, token_file)
     options.ask(connect, lambda client: client.drop_batch(digest))
-    if json:
-        print_json({"task_digest": digest.hex(), "erased": True})
-        return
-    terminal().print("The shuffler erases the batch, its key last.")
+    fields = {"task_digest": digest.hex(), "erased": True}
+    print_answer(fields, "The shuffler erases the batch, its key last.", json=json)

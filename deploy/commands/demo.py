@@ -47,14 +47,13 @@ def demo(
         output: Output file for the result.
         html: Output file for the result as a page.
     """
-    from deploy.commands.result import print_estimates
     from deploy.datasets.sample_people import sample_people
     from deploy.demo import demo as demonstration
+    from deploy.results.result_view import print_estimates
 
     if users != "all" and not (users.isascii() and users.isdecimal()):
         raise UsageError("users must be a whole number, or 'all'")
-    for path in (output, html):
-        check_folder(path)
+    check_folder(output, html)
     console = terminal(stderr=json)
     n_users = None if users == "all" else int(users)
     people = sample_people(task_kind, n_users, seed)

@@ -24,7 +24,7 @@ from deploy.commands.options import (
 from deploy.terminal.console import terminal
 from deploy.terminal.files import all_or_nothing, check_folder, write, writing
 from deploy.terminal.help_examples import AT_ISSUER, example
-from deploy.terminal.json_output import dumps, print_json
+from deploy.terminal.json_output import dumps, print_answer
 from user_agent.credentials import CredentialFile
 
 app = typer.Typer()
@@ -65,14 +65,9 @@ def people(
         output_dir.mkdir(mode=0o700)
         atomic_write(credentials, drawn.credentials, 0o600)
         atomic_write(listed, drawn.listed, 0o600)
-    if json:
-        print_json({"people": len(names), "list": str(listed), "credentials": str(credentials)})
-        return
-    terminal().print(
-        f"{len(names)} secrets drawn.\nFor the issuer: {listed}\nFor the people: {credentials}",
-        markup=False,
-        soft_wrap=True,
-    )
+    fields = {"people": len(names), "list": str(listed), "credentials": str(credentials)}
+    text = f"{len(names)} secrets drawn.\nFor the issuer: {listed}\nFor the people: {credentials}"
+    print_answer(fields, text, json=json)
 
 
 @issuer_app.command(
@@ -108,11 +103,9 @@ def new_key(
     connect = partial(IssuerClient.connect, issuer, authority, token_file)
     tokens = ask(connect, lambda client: client.create_key(seconds))
     write(out, dumps(tokens.fields()))
-    if json:
-        key_id = tokens.token_key().key_id.hex()
-        print_json({"file": str(out), "key_id": key_id, "issuer": tokens.issuer, "end": tokens.end})
-        return
-    terminal().print(f"Key of {tokens.issuer} written to {out}.", markup=False, soft_wrap=True)
+    key_id = tokens.token_key().key_id.hex()
+    fields = {"file": str(out), "key_id": key_id, "issuer": tokens.issuer, "end": tokens.end}
+    print_answer(fields, f"Key of {tokens.issuer} written to {out}.", json=json)
 
 
 @issuer_app.command(
@@ -175,10 +168,8 @@ def fetch(
     with writing(out):
         atomic_write(out, "".join(f"{token.hex()}\n" for token in tokens).encode(), 0o600)
         seed_file.unlink()
-    if json:
-        print_json({"tokens": len(tokens), "file": str(out)})
-        return
-    terminal().print(f"Tokens written to {out}: {len(tokens)}.", markup=False, soft_wrap=True)
+    fields = {"tokens": len(tokens), "file": str(out)}
+    print_answer(fields, f"Tokens written to {out}: {len(tokens)}.", json=json)
 
 
 def _names(raw: bytes) -> list[str]:

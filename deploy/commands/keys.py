@@ -3,24 +3,32 @@
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.table import Table
 
 from common.crypto.hpke import fingerprint
 from common.dates import utc
-from common.runtime.certificates import FRONT_END, INTERNAL_ROLES, LIFETIME_DAYS, PARTIES, WITNESS
+from common.runtime.certificates import (
+    FRONT_END,
+    INTERNAL_ROLES,
+    LIFETIME_DAYS,
+    PARTIES,
+    WARN_AUTHORITY_DAYS,
+    WARN_DAYS,
+    WITNESS,
+)
 from common.runtime.clock import SystemClock
+from common.runtime.confirmed_clock import confirm
 from common.runtime.state_directory import StateDirectory
+from deploy.clients.key_folder import KeyFolder
 from deploy.commands.options import AsJson, read_identity
 from deploy.terminal.console import terminal
 from deploy.terminal.help_examples import example
-from deploy.terminal.json_output import print_json
+from deploy.terminal.json_output import print_answer, print_json
 from deploy.terminal.tables import add_columns
 
-if TYPE_CHECKING:
-    from deploy.clients.key_folder import KeyFolder
 app = typer.Typer()
 keys_app = typer.Typer(
     help="Certificates of your own authorities, and signing identities.",
@@ -62,8 +70,6 @@ def make(
     settings tls_certificate, tls_key and tls_authority. Keep the folder authorities away from
     services. Each organisation runs this for its own parties, and `keys trust` for the others.
     """
-    from deploy.clients.key_folder import KeyFolder
-
     folder = KeyFolder(directory)
     folder.make(party or PARTIES, host or (), SystemClock().now(), days, shared=shared)
     _print(folder, json=json, written=[f"Written to {folder.path}."])
@@ -85,8 +91,6 @@ def renew(
     a service uses them from the next connection on, without a restart. They have new keys; old
     certificates stay valid until they expire. Revoked ones are not renewed.
     """
-    from deploy.clients.key_folder import KeyFolder
-
     folder = KeyFolder(directory)
     renewed = folder.renew(party, SystemClock().now(), days, force=force)
     _print(
@@ -111,8 +115,6 @@ def trust(
     Compare the printed SHA-256 with the one that its operator's `keys show` prints. Then copy each
     party's authority.pem to its machine.
     """
-    from deploy.clients.key_folder import KeyFolder
-
     folder = KeyFolder(directory)
     found = folder.trust(party, file)
     _print(folder, json=json, written=[f"Trusted for the {party}: {found.fingerprint}"])
@@ -130,8 +132,6 @@ def revoke(
     Clients cannot know, and accept them until they expire, as printed. Operators with folders of
     their own run this with each printed SHA-256.
     """
-    from deploy.clients.key_folder import KeyFolder
-
     folder = KeyFolder(directory)
     found = folder.revoke(party, SystemClock().now())
     lines = [f"Revoked, and valid until {one.end}: {one.party} {one.fingerprint}" for one in found]
@@ -149,8 +149,6 @@ def show(
     json: AsJson = False,
 ) -> None:
     """List certificates and their expiry."""
-    from deploy.clients.key_folder import KeyFolder
-
     _print(
         KeyFolder(directory),
         identity=None if identity is None else fingerprint(read_identity(identity).raw),
@@ -189,18 +187,13 @@ def identity(
     state = StateDirectory.open(state_directory, state_key)
     if witness is not None:
         _, key = load_witness_key(state, witness)
-        if json:
-            print_json({"witness": key.to_text()})
-        else:
-            terminal().print(key.to_text(), markup=False, soft_wrap=True)
+        print_answer({"witness": key.to_text()}, key.to_text(), json=json)
         return
     with state.held() if renew else nullcontext():
         made = (renew_identity if renew else load_identity)(state).public_identity()
     shown = {"identity": made.raw.hex(), "fingerprint": fingerprint(made.raw)}
-    if json:
-        print_json(shown)
-        return
-    terminal().print(f"{shown['identity']}\nFingerprint: {shown['fingerprint']}", soft_wrap=True)
+    text = f"{shown['identity']}\nFingerprint: {shown['fingerprint']}"
+    print_answer(shown, text, json=json)
 
 
 @keys_app.command("confirm-clock", epilog=example("shuffledp keys confirm-clock state/shuffler"))
@@ -215,8 +208,6 @@ def confirm_clock(
     Run this on the machine of a service that logs `clock disagrees`, once the clock is right. The
     service then does what is due, such as closing batches and destroying keys.
     """
-    from common.runtime.confirmed_clock import confirm
-
     found = SystemClock().reading()
     confirm(StateDirectory.open(state_directory), found)
     terminal().print(f"Confirmed: {utc(found.wall)}.", highlight=False)
@@ -245,15 +236,13 @@ def confirm_restore(
 
 
 def _print(
-    folder: "KeyFolder",
+    folder: KeyFolder,
     *,
     json: bool,
     identity: str | None = None,
     written: Sequence[str] = (),
     renewed: Sequence[str] = (),
 ) -> None:
-    from common.runtime.certificates import WARN_AUTHORITY_DAYS, WARN_DAYS
-
     now, revoked = SystemClock().now(), folder.revoked()
     listed: list[dict[str, Any]] = [
         {

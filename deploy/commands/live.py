@@ -4,21 +4,17 @@ import asyncio
 import secrets
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import typer
 
-from common.errors import CredentialError, PeerRefusalError, ShuffleDpError
+from common.errors import ShuffleDpError
 from common.runtime.clock import SystemClock
-from common.task_digest import TaskDigest
 from common.version import VERSION
 from deploy.commands.options import Authority, ShufflerAddress, TaskArgument, TokenFile, task_digest
 from deploy.terminal.console import private_opener, terminal
 from deploy.terminal.help_examples import AT_SHUFFLER, example
 
-if TYPE_CHECKING:
-    from deploy.clients.shuffler import ShufflerClient
-    from deploy.pages.live_feed import LiveFeed
 app = typer.Typer()
 
 _POLL_SECONDS: Final = 2.0
@@ -60,17 +56,10 @@ def live(
                     show(address)
                 while True:
                     await asyncio.sleep(_POLL_SECONDS)
-                    await _ask(client, digest, feed)
+                    try:
+                        feed.take(await client.progress(digest))
+                    except ShuffleDpError as error:
+                        feed.take_error(error)
 
     with ExitStack() as ended:
         asyncio.run(watch(ended.enter_context(private_opener()) if open_it else None))
-
-
-async def _ask(client: "ShufflerClient", digest: TaskDigest, feed: "LiveFeed") -> None:
-    """Update the feed with progress or an error; raise PeerRefusalError for a wrong token."""
-    try:
-        feed.take(await client.progress(digest))
-    except ShuffleDpError as error:
-        if isinstance(error, PeerRefusalError) and error.status == CredentialError.status:
-            raise
-        feed.take_error(error)

@@ -1,16 +1,26 @@
-"""Publish a task, and tell its operator what keeps devices from answering it."""
+"""Complete, preview and publish drafts; tell operators what keeps devices from answering."""
 
 from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from rich.console import Console
 
+from common.crypto.hpke import HpkePublicKey
+from common.crypto.signed_key import split_envelope_key
 from common.crypto.signing import SignedTask
+from common.errors import SettingsError
+from common.runtime.clock import SystemClock
 from common.task.draft import TaskDraft
 from common.task.task import Task, cached_task
 from deploy.clients.analyzer import OperatorClient
+from deploy.commands import options
+from deploy.tasks import drafts as draft_file
 from deploy.tasks import task_view
+from deploy.terminal.console import terminal
 from deploy.terminal.escape import escaped
+from deploy.terminal.json_output import print_json
 
 
 class Publication(NamedTuple):
@@ -64,3 +74,39 @@ class Publication(NamedTuple):
 async def publish(draft: TaskDraft, operator: OperatorClient) -> Publication:
     """Publish a draft that has all keys."""
     return Publication(*await operator.publish_task(draft))
+
+
+def with_keys(draft: TaskDraft, shuffler_key: Path | None, token_key: Path | None) -> TaskDraft:
+    """Return a draft with others' keys from their files."""
+    tokens = None if token_key is None else draft_file.read_token_key(token_key)
+    if shuffler_key is None:
+        return replace(draft, tokens=tokens)
+    # The signing identity is in the same folder: an envelope sealed to it would never open.
+    identity = shuffler_key.with_name("identity.pub")
+    key = options.read_shuffler_key(shuffler_key)
+    if identity.exists() and options.read_identity(identity).raw == key:
+        raise SettingsError(
+            f"{shuffler_key} holds the shuffler's signing identity; use envelope.pub"
+        )
+    HpkePublicKey(draft.suite, split_envelope_key(draft.suite, key)[0])  # is a point
+    return replace(draft, shuffler_key=key, tokens=tokens)
+
+
+def preview(task_draft: TaskDraft, *, json: bool) -> None:
+    """Print the guarantees of a draft's task, computed locally."""
+    task = task_view.preview(task_draft, now=SystemClock().now())
+    if json:
+        print_json(
+            {
+                "task": task_view.as_json(task),
+                "guarantees": task_view.task_guarantees(task),
+                "warnings": task_view.claim_warnings(task),
+            }
+        )
+        return
+    console = terminal()
+    console.print("Dry run: nothing is published.")
+    console.print(task_view.describe_claim(task))
+    task_view.print_task(task, console)
+    if task.population:
+        console.print("Not checked: the population's remaining budget.")

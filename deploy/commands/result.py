@@ -3,26 +3,19 @@
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import typer
-from rich.console import Console
 
 from common.crypto.signing import SignedTask
-from common.messages.guarantee import claimed, rounded_up
 from common.messages.ledger_entry import ChainedEntry, ChainHead, DecisionEntry
 from common.version import VERSION
 from deploy.commands import options
 from deploy.terminal.console import print_written, terminal
-from deploy.terminal.escape import escaped
 from deploy.terminal.files import check_folder, write
 from deploy.terminal.help_examples import AT_ANALYZER, example
 from deploy.terminal.json_output import print_json
-from deploy.terminal.tables import guarantee_summary, print_guarantees
 
-if TYPE_CHECKING:
-    from common.messages.result import Result
-    from deploy.results.result_view import ResultView
 app = typer.Typer()
 
 _NO_KEY: Final = bytes(31) + b"\x09"
@@ -79,11 +72,10 @@ def result(
     from deploy.results.candidates import read_candidates
     from deploy.results.distribution_view import DEFAULT_QUANTILES, Questions, asked_ranges
     from deploy.results.export import as_json, write_csv, write_parquet
-    from deploy.results.result_view import MAX_ROWS, result_view
+    from deploy.results.result_view import MAX_ROWS, print_result, result_view
     from deploy.results.verification import check_fits, recompute_guarantees
 
-    for path in (html, csv, parquet):
-        check_folder(path)
+    check_folder(html, csv, parquet)
     digest = options.task_digest(task)
     texts = () if candidates is None else read_candidates(candidates)
 
@@ -117,39 +109,6 @@ def result(
         return
     print_result(found, view, terminal(), guarantees=guarantees)
     print_written((html, csv, parquet), terminal())
-
-
-def print_result(
-    found: "Result", view: "ResultView", console: Console, *, guarantees: bool
-) -> None:
-    """Print a result, with untrusted text escaped."""
-    console.print(f"Task {found.task_digest.hex()}", soft_wrap=True)
-    n_refused = sum(found.refused.values())
-    causes = ", ".join(f"{n:,} {escaped(cause)}" for cause, n in found.refused.items() if n)
-    console.print(
-        f"{found.n_users:,} users by {escaped(found.protocol)}; {found.n_reports:,} reports, "
-        f"{n_refused:,} of them refused{f': {causes}' * bool(n_refused)}."
-    )
-    for warning in found.all_warnings:
-        console.print(f"Warning: {escaped(warning)}.", style="bold")
-    print_estimates(view, console)
-    if guarantees:
-        print_guarantees(found.guarantees, "Guarantees for each user", console)
-        return
-    summary = guarantee_summary(claimed(found.guarantees), rounded_up(found.local_epsilon))
-    console.print(f"Guarantee for each user: {summary}")
-
-
-def print_estimates(view: "ResultView", console: Console) -> None:
-    """Print a view's warning, tables and, in a demo, errors."""
-    from deploy.results.estimate_table import print_table
-
-    if view.warning:
-        console.print(view.warning, style="bold")
-    for table in view.tables:
-        print_table(table, console)
-    if view.errors:
-        console.print(view.errors)
 
 
 @app.command(epilog=example(f"shuffledp ledger {AT_ANALYZER}"))

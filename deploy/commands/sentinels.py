@@ -1,23 +1,17 @@
 """`shuffledp sentinels`: an operator's test submissions."""
 
 import asyncio
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import typer
 
-from common.task_digest import TaskDigest
 from deploy.commands import options
 from deploy.terminal.console import terminal
-from deploy.terminal.escape import escaped
 from deploy.terminal.files import check_folder
 from deploy.terminal.help_examples import example
-from deploy.terminal.json_output import print_json
 
-if TYPE_CHECKING:
-    from deploy.sentinels.sentinel_file import PlantedSentinel
 app = typer.Typer()
 
 _EXAMPLE: Final = example(
@@ -72,7 +66,7 @@ def plant_sentinels(
     from common.runtime.validation import read_file
     from deploy.clients.analyzer import OperatorClient
     from deploy.clients.people import read_tokens
-    from deploy.sentinels.planting import SentinelRun, shuffler_at
+    from deploy.sentinels.planting import SentinelRun, report, shuffler_at
     from deploy.sentinels.sentinel_file import PlantedSentinel, SentinelState
 
     check_folder(output)
@@ -107,28 +101,3 @@ def plant_sentinels(
     report(sentinels, digest, output, json=json)
     if any(sent.state is not SentinelState.ACKNOWLEDGED for sent in sentinels):
         raise typer.Exit(1)
-
-
-def report(
-    sentinels: "Sequence[PlantedSentinel]", digest: TaskDigest, output: Path, *, json: bool
-) -> None:
-    """Print the number of sentinels in each state, and the reasons of refusals."""
-    from deploy.sentinels.sentinel_file import SentinelState
-
-    states = Counter(sent.state for sent in sentinels)
-    reasons = Counter(sent.reason for sent in sentinels if sent.state is SentinelState.REFUSED)
-    shown = {state.value: states[state] for state in [*SentinelState][1:]}
-    if json:
-        fields = {"task_digest": digest.hex(), "file": str(output), "sentinels": len(sentinels)}
-        print_json(fields | shown | {"reasons": dict(reasons)})
-        return
-    console = terminal()
-    console.print(
-        f"Of {len(sentinels)} sentinels: {shown['acknowledged']} acknowledged by the shuffler and "
-        f"confirmed, {shown['stored']} acknowledged but not confirmed at the analyzer, "
-        f"{shown['refused']} refused, {shown['unknown']} without an answer."
-    )
-    for reason, times in reasons.most_common():
-        console.print(f"Refused {times} times: {escaped(reason)}")
-    if shown["acknowledged"] < len(sentinels):
-        console.print("Run the same command again to resend the others.")

@@ -66,9 +66,8 @@ def publish(
     """
     from common.task.draft import TaskDraft
     from deploy.clients.analyzer import OperatorClient
-    from deploy.commands.publication import Publication
+    from deploy.commands.publication import Publication, with_keys
     from deploy.commands.rounds import publish_due
-    from deploy.commands.task import with_keys
     from deploy.tasks.schedule import check_same_time, read_series
 
     series = read_series(template)
@@ -193,8 +192,7 @@ def show(
     from deploy.tasks.population_budgets import budgets_of_task
     from deploy.tasks.schedule import read_series
 
-    for path in (html, csv, parquet):
-        check_folder(path)
+    check_folder(html, csv, parquet)
     series = read_series(template)
 
     async def read(operator: OperatorClient) -> SeriesResults:

@@ -143,8 +143,7 @@ def simulate(
         accounting, plot = "both", plot or Path(f"figure{figure_number}")
     # Random codes, with shares by Zipf's law, for an open dictionary.
     source = source or {"categorical": IPUMS_1940_CITY, "open": "zipf:50000"}.get(kind)
-    for output in (plot, csv):
-        check_folder(output)
+    check_folder(plot, csv)
     if source is None and {column, value_range} != {None}:
         raise UsageError("--column and --range need a file; use --dataset")
     data = None if source is None else read_dataset(source, users, column, empty=empty_values)

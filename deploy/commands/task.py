@@ -1,26 +1,21 @@
 """`shuffledp task`: create, list, show and close tasks."""
 
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from common.crypto.hpke import HpkePublicKey
-from common.crypto.signed_key import split_envelope_key
 from common.crypto.signing import SignedTask
-from common.errors import SettingsError, UsageError
+from common.errors import UsageError
 from common.messages.batch import BatchStatus, TaskSummary
-from common.runtime.clock import SystemClock
 from deploy.commands import options
 from deploy.terminal.console import terminal
 from deploy.terminal.files import check_folder
 from deploy.terminal.help_examples import AT_ANALYZER, AT_SHUFFLER, example
-from deploy.terminal.json_output import print_json
+from deploy.terminal.json_output import print_answer, print_json
 
-if TYPE_CHECKING:
-    from common.task.draft import TaskDraft
 app = typer.Typer()
 task_app = typer.Typer(
     help="Tasks: signed, immutable definitions of a collection and its guarantee.",
@@ -63,7 +58,7 @@ def create(
     A dry run needs no service: it computes the guarantees locally.
     """
     from deploy.clients.analyzer import OperatorClient
-    from deploy.commands.publication import publish
+    from deploy.commands.publication import preview, publish, with_keys
     from deploy.tasks import drafts as draft_file
 
     if dry_run:
@@ -208,47 +203,5 @@ def close(
     digest = options.task_digest(task)
     connect = partial(ShufflerClient.connect, shuffler, authority, token_file)
     options.ask(connect, lambda client: client.close_batch(digest))
-    if json:
-        print_json({"task_digest": digest.hex(), "closed": True})
-        return
-    terminal().print("The batch is closed: no more users can take part.")
-
-
-def with_keys(draft: "TaskDraft", shuffler_key: Path | None, token_key: Path | None) -> "TaskDraft":
-    """Return a draft with others' keys from their files."""
-    from deploy.tasks import drafts as draft_file
-
-    tokens = None if token_key is None else draft_file.read_token_key(token_key)
-    if shuffler_key is None:
-        return replace(draft, tokens=tokens)
-    # The signing identity is in the same folder: an envelope sealed to it would never open.
-    identity = shuffler_key.with_name("identity.pub")
-    key = options.read_shuffler_key(shuffler_key)
-    if identity.exists() and options.read_identity(identity).raw == key:
-        raise SettingsError(
-            f"{shuffler_key} holds the shuffler's signing identity; use envelope.pub"
-        )
-    HpkePublicKey(draft.suite, split_envelope_key(draft.suite, key)[0])  # is a point
-    return replace(draft, shuffler_key=key, tokens=tokens)
-
-
-def preview(task_draft: "TaskDraft", *, json: bool) -> None:
-    """Print the guarantees of a draft's task, computed locally."""
-    from deploy.tasks import task_view
-
-    task = task_view.preview(task_draft, now=SystemClock().now())
-    if json:
-        print_json(
-            {
-                "task": task_view.as_json(task),
-                "guarantees": task_view.task_guarantees(task),
-                "warnings": task_view.claim_warnings(task),
-            }
-        )
-        return
-    console = terminal()
-    console.print("Dry run: nothing is published.")
-    console.print(task_view.describe_claim(task))
-    task_view.print_task(task, console)
-    if task.population:
-        console.print("Not checked: the population's remaining budget.")
+    fields = {"task_digest": digest.hex(), "closed": True}
+    print_answer(fields, "The batch is closed: no more users can take part.", json=json)

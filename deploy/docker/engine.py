@@ -1,10 +1,9 @@
 """Run docker and compose commands, and build images."""
 
-import os
 import shutil
 import subprocess
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from subprocess import CompletedProcess, TimeoutExpired
@@ -48,23 +47,20 @@ class Engine:
     """A running docker service, and its compose command."""
 
     compose: tuple[str, ...]
-    environment: Mapping[str, str] = field(default_factory=dict)
-    """Environment variables for docker and compose, added to those of this process."""
 
     @classmethod
-    def find(cls, environment: Mapping[str, str] | None = None) -> Self:
+    def find(cls) -> Self:
         """Find this machine's engine. Raises EngineError if it is not installed or not running."""
-        given = dict(environment or {})
         if shutil.which("docker") is None:
             raise EngineError(f"docker is not installed. {_INSTALL}")
-        commands = [command for command in _COMPOSE if _answers((*command, "version"), given)]
+        commands = [command for command in _COMPOSE if _answers(*command, "version")]
         if not commands:
             raise EngineError(f"docker-compose is not installed. {_INSTALL}")
-        if not _answers(("docker", "info"), given):
+        if not _answers("docker", "info"):
             raise EngineStoppedError(
                 "docker does not answer: start its service, and run as root or in the docker group."
             )
-        return cls(compose=commands[0], environment=given)
+        return cls(compose=commands[0])
 
     def run(
         self, *arguments: str, text: str = "", check: bool = True, compose: bool = False
@@ -73,7 +69,7 @@ class Engine:
         command = (*(self.compose if compose else ("docker",)), *arguments)
         name = " ".join(command[:3])
         try:
-            outcome = _run(command, self.environment, text, _COMMAND_SECONDS)
+            outcome = _run(command, text, _COMMAND_SECONDS)
         except TimeoutExpired as error:
             raise EngineError(f"{name} … took more than {_COMMAND_SECONDS:.0f} s") from error
         if check and outcome.returncode:
@@ -94,17 +90,13 @@ class Engine:
         self.run("build", *options, file, *given, f"--target={target}", f"--tag={name}", str(ROOT))
 
 
-def _answers(command: tuple[str, ...], environment: Mapping[str, str]) -> bool:
+def _answers(*command: str) -> bool:
     try:
-        return _run(command, environment, "", _CHECK_SECONDS).returncode == 0
+        return _run(command, "", _CHECK_SECONDS).returncode == 0
     except (OSError, TimeoutExpired):
         return False
 
 
-def _run(
-    command: tuple[str, ...], environment: Mapping[str, str], text: str, seconds: float
-) -> CompletedProcess[str]:
-    run = partial(
-        subprocess.run, capture_output=True, encoding="utf-8", errors="replace", check=False
-    )
-    return run(command, input=text, timeout=seconds, env={**os.environ, **environment})
+def _run(command: tuple[str, ...], text: str, seconds: float) -> CompletedProcess[str]:
+    run = partial(subprocess.run, capture_output=True, encoding="utf-8", errors="replace")
+    return run(command, input=text, timeout=seconds, check=False)

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from scipy.special import fdtri
 
-from common.errors import PeerRefusalError, ShuffleDpError, UnknownTaskError
+from common.errors import CredentialError, PeerRefusalError, ShuffleDpError, UnknownTaskError
 from common.messages.batch import BatchProgress, BatchState
 from common.messages.submission import Outcome
 from common.runtime.clock import Clock
@@ -72,9 +72,16 @@ class LiveFeed:
         self.answer = self._render("")
 
     def take_error(self, error: ShuffleDpError) -> None:
-        """Show an error on the page; a task unknown to the shuffler has not been fetched yet."""
+        """
+        Show an error on the page, or raise it if the shuffler refuses the token.
+
+        A task unknown to the shuffler has not been fetched yet.
+        """
+        status = error.status if isinstance(error, PeerRefusalError) else ""
+        if status == CredentialError.status:
+            raise error
         text = f"The request to the shuffler failed: {error}."
-        if isinstance(error, PeerRefusalError) and error.status == UnknownTaskError.status:
+        if status == UnknownTaskError.status:
             text = "No device has fetched this task from the shuffler yet."
         self.answer = self._render(text)
 

@@ -39,16 +39,11 @@ def show(
     console: Console,
 ) -> None:
     """Print the entries of a verified ledger, the populations' budgets, and the chain's head."""
-    table = Table(
-        title="Privacy loss of each release against the analyzer",
-        caption="All so far: the composed epsilon of the population's releases up to this one, at "
-        "the task's budget_delta.",
-        box=SIMPLE_HEAD,
-        pad_edge=False,
-        collapse_padding=True,
+    table = _table("Privacy loss of each release against the analyzer")
+    table.caption = (
+        "All so far: the composed epsilon of the population's releases up to this one, at the "
+        "task's budget_delta."
     )
-    add_columns(table, {"entry": "right"})
-    table.add_column("task", no_wrap=True, min_width=_DIGITS)
     figures = ("users", "refused", "epsilon", "delta", "all so far")
     add_columns(table, {"population": "left", **dict.fromkeys(figures, "right")})
     for entry in entries:
@@ -75,14 +70,7 @@ def _show_decisions(decisions: Sequence[DecisionEntry], console: Console) -> Non
     """Print the decisions on quarantined batches, if there are any."""
     if not decisions:
         return
-    table = Table(
-        title="Decisions on batches",
-        box=SIMPLE_HEAD,
-        pad_edge=False,
-        collapse_padding=True,
-    )
-    add_columns(table, {"entry": "right"})
-    table.add_column("task", no_wrap=True, min_width=_DIGITS)
+    table = _table("Decisions on batches")
     add_columns(table, dict.fromkeys(("decision", "time", "failed check", "note"), "left"))
     for entry in decisions:
         table.add_row(
@@ -90,3 +78,11 @@ def _show_decisions(decisions: Sequence[DecisionEntry], console: Console) -> Non
             *(format_time(entry.decided), escaped(entry.reason), escaped(entry.note)),
         )
     print_whole(table, console)
+
+
+def _table(title: str) -> Table:
+    """Return a compact table of entries, with the columns of the entry and its task."""
+    table = Table(title=title, box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    add_columns(table, {"entry": "right"})
+    table.add_column("task", no_wrap=True, min_width=_DIGITS)
+    return table

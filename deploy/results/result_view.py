@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
+from rich.console import Console
 
 from common.errors import SettingsError
 from common.mechanisms.base import Vector
@@ -12,6 +13,7 @@ from common.mechanisms.discovery.prefix_hashing import code_of
 from common.mechanisms.rappor.decoder import decode
 from common.mechanisms.registry import rappor_of
 from common.messages import result
+from common.messages.guarantee import claimed, rounded_up
 from common.task.specs import KeyValueSpec, NumberSpec, OpenSpec, spec_as
 from common.task.task import Task
 from deploy.datasets.sample_people import SamplePeople
@@ -22,7 +24,15 @@ from deploy.results.distribution_view import (
     distribution_view,
     item_names,
 )
-from deploy.results.estimate_table import CONFIDENCE, INTERVAL, NOISE_ALONE, EstimateTable
+from deploy.results.estimate_table import (
+    CONFIDENCE,
+    INTERVAL,
+    NOISE_ALONE,
+    EstimateTable,
+    print_table,
+)
+from deploy.terminal.escape import escaped
+from deploy.terminal.tables import guarantee_summary, print_guarantees
 
 MAX_ROWS: Final = 2000
 """Maximum rows of a table on a page."""
@@ -491,3 +501,34 @@ def _discoveries(n_detected: int, n_false: int) -> str:
 def mse_of(estimate: Vector, truth: Vector) -> float:
     """Return the mean squared error of an estimate; both arrays have the same shape."""
     return float(np.mean((estimate - truth) ** 2))
+
+
+def print_result(
+    found: result.Result, view: ResultView, console: Console, *, guarantees: bool
+) -> None:
+    """Print a result, with untrusted text escaped."""
+    console.print(f"Task {found.task_digest.hex()}", soft_wrap=True)
+    n_refused = sum(found.refused.values())
+    causes = ", ".join(f"{n:,} {escaped(cause)}" for cause, n in found.refused.items() if n)
+    console.print(
+        f"{found.n_users:,} users by {escaped(found.protocol)}; {found.n_reports:,} reports, "
+        f"{n_refused:,} of them refused{f': {causes}' * bool(n_refused)}."
+    )
+    for warning in found.all_warnings:
+        console.print(f"Warning: {escaped(warning)}.", style="bold")
+    print_estimates(view, console)
+    if guarantees:
+        print_guarantees(found.guarantees, "Guarantees for each user", console)
+        return
+    summary = guarantee_summary(claimed(found.guarantees), rounded_up(found.local_epsilon))
+    console.print(f"Guarantee for each user: {summary}")
+
+
+def print_estimates(view: ResultView, console: Console) -> None:
+    """Print a view's warning, tables and, in a demo, errors."""
+    if view.warning:
+        console.print(view.warning, style="bold")
+    for table in view.tables:
+        print_table(table, console)
+    if view.errors:
+        console.print(view.errors)

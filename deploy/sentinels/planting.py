@@ -1,6 +1,7 @@
 """Plant an operator's sentinels: submissions by device code, each over its own connection."""
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
@@ -16,6 +17,9 @@ from common.task_digest import TaskDigest
 from deploy.clients.analyzer import OperatorClient
 from deploy.sentinels.sentinel_file import PlantedSentinel, SentinelFile, SentinelState
 from deploy.tasks.value_parser import sample_value
+from deploy.terminal.console import terminal
+from deploy.terminal.escape import escaped
+from deploy.terminal.json_output import print_json
 from user_agent.contribution import Contributor
 from user_agent.shuffler_client import RemoteShuffler, Shuffler
 
@@ -127,3 +131,26 @@ class SentinelRun:
     async def _register(self, sentinels: Iterable[PlantedSentinel], *, acknowledged: bool) -> None:
         leaves = [sentinel.leaves for sentinel in sentinels]
         await self.analyzer.register_sentinels(self.digest, leaves, acknowledged=acknowledged)
+
+
+def report(
+    sentinels: Sequence[PlantedSentinel], digest: TaskDigest, output: Path, *, json: bool
+) -> None:
+    """Print the number of sentinels in each state, and the reasons of refusals."""
+    states = Counter(sent.state for sent in sentinels)
+    reasons = Counter(sent.reason for sent in sentinels if sent.state is SentinelState.REFUSED)
+    shown = {state.value: states[state] for state in [*SentinelState][1:]}
+    if json:
+        fields = {"task_digest": digest.hex(), "file": str(output), "sentinels": len(sentinels)}
+        print_json(fields | shown | {"reasons": dict(reasons)})
+        return
+    console = terminal()
+    console.print(
+        f"Of {len(sentinels)} sentinels: {shown['acknowledged']} acknowledged by the shuffler and "
+        f"confirmed, {shown['stored']} acknowledged but not confirmed at the analyzer, "
+        f"{shown['refused']} refused, {shown['unknown']} without an answer."
+    )
+    for reason, times in reasons.most_common():
+        console.print(f"Refused {times} times: {escaped(reason)}")
+    if shown["acknowledged"] < len(sentinels):
+        console.print("Run the same command again to resend the others.")

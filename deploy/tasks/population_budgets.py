@@ -3,11 +3,12 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
 from rich.console import Console, JustifyMethod
 from rich.table import Table
 
+from analyzer.budgets import BudgetedRelease, PopulationBudget, basis_of, population_budgets
 from common.crypto.signing import SignedTask
 from common.errors import LedgerError, PeerRefusalError, TaskError
 from common.messages.batch import TaskSummary
@@ -18,9 +19,6 @@ from common.task.task import Task
 from common.task_digest import TaskDigest
 from deploy.terminal.escape import escaped
 from deploy.terminal.tables import add_columns, print_whole
-
-if TYPE_CHECKING:  # the accountant takes half a second to load
-    from analyzer.budgets import BudgetedRelease, PopulationBudget
 
 _COLUMNS: Final[dict[str, JustifyMethod]] = {
     "population": "left",
@@ -44,7 +42,7 @@ class PopulationBudgets:
 
     population: str
     releases: int
-    budgets: "tuple[PopulationBudget, ...]"
+    budgets: tuple[PopulationBudget, ...]
     """Every budget, by decreasing spent share; empty if the spending is unknown."""
     basis: str = ""
     """What lasting questions count, and why: sentences; empty without such releases."""
@@ -75,7 +73,7 @@ async def budgets_of_task(task: Task, analyzer: LedgerReader) -> PopulationBudge
     return _compose(task.population, spent, [(task.budget_epsilon, task.budget_delta)])
 
 
-async def releases_to(population: str, analyzer: LedgerReader) -> "list[BudgetedRelease]":
+async def releases_to(population: str, analyzer: LedgerReader) -> list[BudgetedRelease]:
     """Return a population's releases in the order of the ledger; raise LedgerError if unknown."""
     entries, _ = await analyzer.ledger()
     own = [each for each in entries if isinstance(each, LedgerEntry)]
@@ -90,10 +88,8 @@ async def releases_to(population: str, analyzer: LedgerReader) -> "list[Budgeted
 
 async def _by_population(
     entries: Sequence[ChainedEntry], analyzer: LedgerReader
-) -> "dict[str, list[BudgetedRelease | str]]":
+) -> dict[str, list[BudgetedRelease | str]]:
     """Return each population's releases, or the reason where a task cannot be read."""
-    from analyzer.budgets import BudgetedRelease  # noqa: PLC0415  # slow to load, as above
-
     spent: dict[str, list[BudgetedRelease | str]] = {}
     for entry in entries:
         if not isinstance(entry, LedgerEntry):
@@ -117,12 +113,10 @@ async def _by_population(
 
 def _compose(
     population: str,
-    releases: "Sequence[BudgetedRelease | str]",
+    releases: Sequence[BudgetedRelease | str],
     promised: Sequence[tuple[float, float]] = (),
 ) -> PopulationBudgets:
     """Compose a population's releases against its budgets and the further promised (ε, δ)."""
-    from analyzer.budgets import basis_of, population_budgets  # noqa: PLC0415  # slow to load
-
     unknown = [reason for reason in releases if isinstance(reason, str)]
     known = [spent for spent in releases if not isinstance(spent, str)]
     return PopulationBudgets(

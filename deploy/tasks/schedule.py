@@ -75,12 +75,12 @@ class Series:
         released_last = sorted(tasks, key=lambda task: task.state is TaskState.RELEASED)
         found = {task.deadline: task for task in released_last}
         for number in range(1, self.n_rounds + 1):
+            deadline = self.deadline(number)
             state: RoundState = "due" if number == current else "planned"
             if number < current:
                 state = "missed"
-            task = found.get(self.deadline(number))
-            state = state if task is None else task.state
-            deadline = self.deadline(number)
+            if task := found.get(deadline):
+                state = task.state
             rounds.append(SeriesRound(number=number, deadline=deadline, state=state, task=task))
         return tuple(rounds)
 

@@ -15,10 +15,11 @@ _NEW_FILE_MODE: Final = 0o666
 """Mode of new files, before the umask."""
 
 
-def check_folder(path: Path | None) -> None:
+def check_folder(*paths: Path | None) -> None:
     """Raise SettingsError if an output file is given and its folder does not exist."""
-    if path is not None and not path.resolve().parent.is_dir():
-        raise SettingsError(f"{path} cannot be written: its folder does not exist")
+    for path in filter(None, paths):
+        if not path.resolve().parent.is_dir():
+            raise SettingsError(f"{path} cannot be written: its folder does not exist")
 
 
 @contextmanager

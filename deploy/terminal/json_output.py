@@ -4,7 +4,10 @@ import dataclasses
 import json
 import math
 import sys
+from collections.abc import Mapping
 from typing import Any, cast
+
+from deploy.terminal.console import terminal
 
 
 def plain(value: object) -> Any:  # noqa: ANN401  # any JSON value
@@ -32,3 +35,11 @@ def dumps(value: object) -> str:
 def print_json(value: object) -> None:
     """Print as JSON."""
     sys.stdout.write(dumps(value) + "\n")
+
+
+def print_answer(fields: Mapping[str, object], text: str, *, json: bool) -> None:
+    """Print JSON fields, or a text for people."""
+    if json:
+        print_json(fields)
+    else:
+        terminal().print(text, markup=False, soft_wrap=True)

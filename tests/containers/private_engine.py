@@ -15,6 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+import pytest
+
 from deploy.docker.engine import Engine, EngineError, EngineStoppedError
 
 _START_SECONDS: Final = 60.0
@@ -42,7 +44,9 @@ def private_engine() -> Iterator[Engine]:
         home = Path(folder)
         daemon = _start(home)
         try:
-            yield _wait(daemon, home)
+            with pytest.MonkeyPatch.context() as environment:
+                environment.setenv("DOCKER_HOST", f"unix://{home}/socket")
+                yield _wait(daemon, home)
         finally:
             _stop(daemon)
 
@@ -66,12 +70,11 @@ def _start(home: Path) -> subprocess.Popen[bytes]:
 
 
 def _wait(daemon: subprocess.Popen[bytes], home: Path) -> Engine:
-    environment = {"DOCKER_HOST": f"unix://{home}/socket"}
     give_up = time.monotonic() + _START_SECONDS
     while True:
         if (home / "socket").exists():
             try:
-                return Engine.find(environment)
+                return Engine.find()
             except EngineStoppedError:
                 if time.monotonic() > give_up:
                     raise

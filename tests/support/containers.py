@@ -71,8 +71,7 @@ class Images:
         here = engine.run("image", "inspect", base, check=False).returncode == 0
         if not here and engine.run("pull", base, check=False).returncode:
             say(f"{base} cannot be pulled: a Debian base is built instead")
-            environment = {**os.environ, **engine.environment}
-            subprocess.run([_HERE / "make_base.sh"], env=environment, check=True)
+            subprocess.run([_HERE / "make_base.sh"], check=True)
             images = cls(engine, *_MADE)
         say(f"the base is {images.base}")
         download(engine, images.base)

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from common.errors import PeerError, PeerRefusalError, UnknownTaskError
+from common.errors import CredentialError, PeerError, PeerRefusalError, UnknownTaskError
 from common.messages.batch import BatchState
 from deploy.audit.harness.clock import ManualClock
 from deploy.pages.live_feed import LiveFeed
@@ -86,3 +86,11 @@ def test_an_error_of_the_shuffler_stands_beside_its_last_answer() -> None:
     feed.take_error(PeerError("it could not be reached in time"))
     assert "could not be reached in time." in json.loads(feed.answer)["error"]
     assert "300" == _batch(feed)["users"]
+
+
+def test_a_refused_token_ends_the_feed() -> None:
+    """No later request with the same token would be answered."""
+    refusal = PeerRefusalError(CredentialError.status, "the token is wrong")
+
+    with pytest.raises(PeerRefusalError, match="the token is wrong"):
+        LiveFeed(ManualClock()).take_error(refusal)

@@ -25,12 +25,11 @@ from common.protocols import Kind, Refinement
 from common.task.draft import PairDraft, TextDraft
 from common.task.task import Task
 from common.task_digest import TaskDigest
-from deploy.commands.result import print_result
 from deploy.pages import result_page as module
 from deploy.pages.page import fragment
 from deploy.pages.result_page import histogram_data, plotted, releases_page, result_page
 from deploy.results.estimate_table import EstimateTable
-from deploy.results.result_view import ResultView, result_view
+from deploy.results.result_view import ResultView, print_result, result_view
 from tests.support.kind_results import CANDIDATES, kind_collected, result_of
 from tests.support.kind_tasks import OF_OTHER_KINDS, OTHER_KINDS, kind_task
 from tests.support.ledger_entries import decision_entry, first_entry, next_entry, population_budgets

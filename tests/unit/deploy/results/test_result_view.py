@@ -16,11 +16,10 @@ from common.protocols import Kind
 from common.task.draft import OpenDraft, TextDraft
 from common.task.specs import KeyValueSpec, spec_as
 from common.task.task import Task
-from deploy.commands.result import print_estimates
 from deploy.datasets.sample_people import SamplePeople
 from deploy.results.estimate_table import EstimateTable
 from deploy.results.export import as_json
-from deploy.results.result_view import ResultView, result_view
+from deploy.results.result_view import ResultView, print_estimates, result_view
 from deploy.terminal.json_output import dumps
 from tests.support.kind_results import CANDIDATES, bit_table, kind_collected
 from tests.support.kind_tasks import OTHER_KINDS, VALUES, kind_task

@@ -17,10 +17,9 @@ from common.task_digest import TaskDigest
 from deploy.cli import app
 from deploy.commands.batch import show_decision
 from deploy.commands.person import show_receipt
-from deploy.commands.result import print_estimates, print_result
-from deploy.commands.sentinels import report
 from deploy.results import ledger
-from deploy.results.result_view import ResultView, result_view
+from deploy.results.result_view import ResultView, print_estimates, print_result, result_view
+from deploy.sentinels.planting import report
 from deploy.sentinels.sentinel_file import PlantedSentinel, SentinelState
 from deploy.tasks import population_budgets, task_view
 from deploy.terminal.console import terminal
