@@ -9,7 +9,7 @@ import pytest
 
 from common.accounting.anonymity_set import AnonymitySet
 from common.accounting.guarantees import guarantees
-from common.errors import AccountingError, PlanError, TaskError, ValueRangeError
+from common.errors import AccountingError, TaskError, UsageError, ValueRangeError
 from common.mechanisms.base import Mechanism, Randomizer
 from common.mechanisms.discovery.prefix_hashing import PrefixHashing
 from common.mechanisms.hierarchy import Hierarchy
@@ -72,6 +72,33 @@ def test_what_is_no_generator_is_refused_by_every_method(generator: Any) -> None
         calls.append(partial(randomizer_of(task).randomize, encoded, generator))
     for call in calls:
         with pytest.raises(TypeError, match=r"rng has the type \w+; it must be numpy's Generator"):
+            call()
+
+
+@pytest.mark.parametrize(("name", "mechanism"), _items())
+def test_numbers_of_people_and_dummies_are_whole(name: str, mechanism: Mechanism) -> None:
+    """Nothing is truncated; a list is an array; none is negative."""
+    users: Any = [1] * mechanism.domain_size
+    found = mechanism.sample_cells(users, 0, np.random.default_rng(5))
+    again = mechanism.sample_cells(np.array(users, np.uint8), 0, np.random.default_rng(5))
+
+    assert found.tolist() == again.tolist(), name
+    for wrong in (1.5, 2.0, np.float64(2), "1", None, True, [1]):
+        with pytest.raises(TypeError, match=r"count has the type \w+; it must be a whole number"):
+            mechanism.dummies(cast("Any", wrong), _RNG)
+        with pytest.raises(TypeError, match="n_dummies has the type"):
+            mechanism.sample_cells(users, cast("Any", wrong), _RNG)
+    for wrong in (np.array(users) * 1.5, np.array(users, bool), 3, None, ["1"]):
+        with pytest.raises(TypeError, match="array of whole numbers"):
+            mechanism.sample_cells(cast("Any", wrong), 0, _RNG)
+    calls: list[Callable[[], object]] = [
+        partial(mechanism.dummies, -1, _RNG),
+        partial(mechanism.sample_cells, users, -1, _RNG),
+        partial(mechanism.sample_cells, -np.array(users), 0, _RNG),
+        partial(mechanism.sample_cells, np.array([users]), 0, _RNG),
+    ]
+    for call in calls:
+        with pytest.raises(ValueRangeError, match="0 or more"):
             call()
 
 
@@ -143,7 +170,7 @@ def test_users_are_a_whole_number(users: Any) -> None:
         AnonymitySet(users=users)
     with pytest.raises(AccountingError, match=r"n_users is 1000.*; it must be a whole number"):
         guarantees(protocol_task("mixdump"), users, 0)
-    with pytest.raises(PlanError, match=r"users is 1000.*; it must be a whole number"):
+    with pytest.raises(UsageError, match=r"users is 1000.*; it must be a whole number"):
         Requirements(n_users=users, n_min=900, domain_size=50, central_epsilon=1.0, delta=1e-6)
     with pytest.raises(TaskError, match=r"users is 1000.*; for zipf:50,1\.1 it must be"):
         dataset("zipf:50").sample_counts(users, _RNG)
