@@ -83,7 +83,7 @@ class _Items:
     def __call__(self, value: Value, _rng: np.random.Generator) -> NDArray[np.int64]:
         first, size = 0, self._domain_size
         if isinstance(value, str):
-            value = normalize(value.strip())
+            value = normalize(value)
         if self._breakdown is not None and (self._edges or isinstance(value, str)):
             value, first = self._split_group(str(value), self._breakdown)
             size = self._group_size
@@ -174,7 +174,7 @@ def checked_text(value: str, most: int) -> str:
 
 def open_text(value: str, most: int) -> str:
     """Check and normalize a text that no list holds, as `checked_text` does."""
-    text = checked_text(value.strip(), most)
+    text = checked_text(value, most)
     if not text or "\0" in text:
         raise ValueRangeError("a text must not be empty or contain a zero character")
     return text

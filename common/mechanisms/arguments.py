@@ -3,30 +3,32 @@
 import dataclasses
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from numbers import Integral
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
+
+from common.errors import ValueRangeError
 
 
 class CheckedArguments:
     """
     Base class of mechanisms: a wrong type is a TypeError, before a number is truncated or drawn.
 
-    It checks the fields of a mechanism that are classes, such as weights, and the argument `rng` of
-    every method; `checked_array` checks the values to randomize.
+    It checks the fields of a mechanism that are classes, such as weights, and arguments of every
+    method that draws: see _CHECKS. `checked_array` checks the values to randomize.
     """
 
     def __init_subclass__(cls, **options: Any) -> None:  # noqa: ANN401  # of other base classes
-        """Check the generator of each method that takes one, and the fields before other checks."""
+        """Check the arguments of methods that draw, and the fields before other checks."""
         super().__init_subclass__(**options)
         for name, method in [*vars(cls).items()]:
             if name == "__post_init__":
                 setattr(cls, name, _after_fields(method))
             elif inspect.isfunction(method) and "rng" in inspect.signature(method).parameters:
-                setattr(cls, name, _with_generator(method))
+                setattr(cls, name, _with_arguments(method))
 
     def __post_init__(self) -> None:
         """Check the fields."""
@@ -54,17 +56,47 @@ def _after_fields(check: Callable[[Any], None]) -> Callable[[Any], None]:
     return checked
 
 
-def _with_generator(method: Callable[..., Any]) -> Callable[..., Any]:
+def _with_arguments(method: Callable[..., Any]) -> Callable[..., Any]:
     names = inspect.signature(method)
 
     @functools.wraps(method)
     def checked(*given: Any, **named: Any) -> Any:  # noqa: ANN401  # any method
-        rng = names.bind(*given, **named).arguments["rng"]
-        if not isinstance(rng, np.random.Generator):
-            raise TypeError(f"rng has the type {type(rng).__name__}; it must be numpy's Generator")
-        return method(*given, **named)
+        bound = names.bind(*given, **named)
+        for name in bound.arguments.keys() & _CHECKS.keys():
+            bound.arguments[name] = _CHECKS[name](name, bound.arguments[name])
+        return method(*bound.args, **bound.kwargs)
 
     return checked
+
+
+def _generator(name: str, value: Any) -> np.random.Generator:  # noqa: ANN401  # any value
+    if not isinstance(value, np.random.Generator):
+        raise TypeError(f"{name} has the type {type(value).__name__}; it must be numpy's Generator")
+    return value
+
+
+def _whole(name: str, value: Any) -> int:  # noqa: ANN401  # any value
+    if not isinstance(value, Integral) or isinstance(value, bool):
+        raise TypeError(f"{name} has the type {type(value).__name__}; it must be a whole number")
+    if value < 0:
+        raise ValueRangeError(f"{name} must be 0 or more")
+    return int(value)
+
+
+def _people(name: str, value: Any) -> NDArray[np.int64]:  # noqa: ANN401  # any value
+    counts = checked_array(value, "iu", "whole numbers")
+    if counts.ndim != 1 or (counts < 0).any():
+        raise ValueRangeError(f"{name} must be a number of people, 0 or more, for each item")
+    return counts.astype(np.int64)
+
+
+_CHECKS: Final[Mapping[str, Callable[[str, Any], Any]]] = {
+    "rng": _generator,
+    "count": _whole,
+    "n_dummies": _whole,
+    "users": _people,
+}
+"""Checks of arguments by name, which return the argument in its own type."""
 
 
 def checked_array(values: Any, kinds: str, words: str) -> NDArray[Any]:  # noqa: ANN401  # any values

@@ -72,7 +72,7 @@ def parse_numbers(
 
 def label_numbers(labels: Sequence[str]) -> dict[str, int]:
     """Return every label's item, by the label as devices compare it with an answer."""
-    return {normalize(label.strip()): item for item, label in enumerate(labels)}
+    return {normalize(label): item for item, label in enumerate(labels)}
 
 
 def parse_item(text: str, labels: Mapping[str, int], size: int, noun: str = "value") -> int:
@@ -82,7 +82,7 @@ def parse_item(text: str, labels: Mapping[str, int], size: int, noun: str = "val
     Otherwise 2 would be the third of the labels 10, 20 and 30. The number may exceed the domain.
     Raises ValueRangeError, without the text.
     """
-    text = normalize(text.strip())
+    text = normalize(text)
     if text in labels:
         return labels[text]
     digits = text.removeprefix("#")

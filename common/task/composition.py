@@ -163,8 +163,8 @@ def _check_texts(labels: Sequence[str], most_bytes: int) -> None:
             )
         if label != normalize(label):
             raise TaskError(
-                f"the label of item {item} is not in Unicode's normal form C, in which devices "
-                "send every text: nobody could answer it"
+                f"the label of item {item} is not in Unicode's normal form C without whitespace at "
+                "either end, in which devices send every text: nobody could answer it"
             )
 
 

@@ -184,7 +184,7 @@ class BreakdownSpec:
             raise TaskError("two groups of the breakdown have the same name")
         check_labels(self.groups, len(self.groups))
         for place, group in enumerate(self.groups, start=1):
-            if GROUP_SEPARATOR in f"{group} " or not group or group != normalize(group.strip()):
+            if GROUP_SEPARATOR in f"{group} " or not group or group != normalize(group):
                 raise TaskError(
                     f"group {place} of {len(self.groups)} is empty, begins or ends with "
                     "whitespace, is not in Unicode's normal form C, or contains "

@@ -425,12 +425,14 @@ _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 def normalize(text: str) -> str:
     """
-    Return a text in Unicode's normal form C, the form that all parties compare.
+    Return a text in the form that all parties compare.
 
-    A text then sets the same bits of a filter however it was typed. The normal form of assigned
+    That is Unicode's normal form C without whitespace at either end. A text then sets the same bits
+    of a filter however it was typed. The normal form of assigned
     characters never changes, so all versions of Unicode agree. A text longer than any task accepts
-    is returned unchanged, since normalising accents takes quadratic time.
+    is only stripped, since normalising accents takes quadratic time.
     """
+    text = text.strip()
     return unicodedata.normalize("NFC", text) if len(text) <= MAX_TYPED_CHARACTERS else text
 
 
@@ -450,7 +452,7 @@ def check_labels(labels: Sequence[str], domain_size: int) -> None:
         raise TaskError(
             f"a label has {longest} characters; it may have at most {MAX_LABEL_CHARACTERS}"
         )
-    if len({normalize(label.strip()) for label in labels}) != len(labels):
+    if len({normalize(label) for label in labels}) != len(labels):
         raise TaskError("two items have the same label")
     for item, label in enumerate(labels):
         if _SURROGATE.search(label):

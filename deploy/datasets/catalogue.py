@@ -12,11 +12,8 @@ from numpy.typing import NDArray
 from common.errors import TaskError, ValueRangeError
 from common.task.specs import MAX_DOMAIN_SIZE, MAX_LABEL_CHARACTERS, check_int_range
 from deploy.datasets import files
+from deploy.datasets.files import MAX_PEOPLE
 from deploy.datasets.names import SHIPPED
-
-MAX_PEOPLE: Final = 10**9 - 1
-"""Largest population that numpy's hypergeometric distribution accepts."""
-
 
 _NO_VALUES: Final = frozenset({"na", "n/a", "#n/a", "nan", "null", "none", "nil"})
 """Words that often stand for a missing value, in lower case."""

@@ -8,13 +8,14 @@ row, counted from 1 below the header, never its text.
 import csv
 import gzip
 import importlib
+import io
 import math
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, Final, TextIO
+from typing import IO, Any, Final, TextIO
 
 import numpy as np
 
@@ -28,8 +29,10 @@ ENDINGS: Final = (".csv", ".csv.gz", ".parquet")
 """Supported endings of file names, in any case."""
 MAX_LINE_CHARACTERS: Final = 1 << 20
 _ROWS_AT_ONCE: Final = 1 << 16
-_INT64_DIGITS: Final = 18
-"""Maximum decimal digits of a count, so that it fits into 64 bits."""
+MAX_PEOPLE: Final = 10**9 - 1
+"""Largest population that numpy's hypergeometric distribution accepts."""
+_OUT_OF_RANGE: Final = b"<value out of range"
+"""How Arrow writes a time that it cannot write."""
 
 
 def read(path: Path, column: str = VALUE, *, empty: bool = False) -> dict[str, Any]:
@@ -46,22 +49,25 @@ def read(path: Path, column: str = VALUE, *, empty: bool = False) -> dict[str, A
         raise TaskError(f"{name} must end with {' or '.join(ENDINGS)}")
     rows = _parquet_rows if ending.endswith(".parquet") else _csv_rows
     try:
-        return _tabulate(rows(path, column), name, empty=empty)
-    except (OSError, EOFError, zlib.error) as error:  # OSError: gzip's own errors too
+        if not path.is_file():  # a pipe could wait for ever
+            raise TaskError(f"{name} does not exist, or is not an ordinary file")
+        with path.open("rb") as file:
+            return _tabulate(rows(file, name, column), name, empty=empty)
+    except (OSError, EOFError, zlib.error) as error:  # OSError: gzip's and Arrow's own errors too
         reason = error.strerror if isinstance(error, OSError) else None
-        raise TaskError(f"{name} cannot be read: {reason or 'it is truncated'}") from error
+        rule = f"{name} cannot be read: {reason or 'it is damaged, or in another format'}"
+        raise TaskError(rule) from error
 
 
-def _csv_rows(path: Path, column: str) -> Iterator[list[str]]:
+def _csv_rows(file: IO[bytes], name: str, column: str) -> Iterator[list[str]]:
     """Yield rows of the chosen columns; bytes that are not UTF-8 become surrogates."""
-    name, number = path.name, 0
-    open_text: Any = gzip.open if name.lower().endswith(".gz") else Path.open
-    with open_text(path, "rt", encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
-        rows = csv.reader(_lines(file, name), strict=True)
+    number, raw = 0, gzip.GzipFile(fileobj=file) if name.lower().endswith(".gz") else file
+    with io.TextIOWrapper(raw, encoding="utf-8-sig", errors="surrogateescape", newline="") as lines:
+        rows = csv.reader(_lines(lines, name), strict=True)
         try:
             header = next(rows, [])
             if not header:
-                raise TaskError(f"{name} is empty; its first line must be value or value,count")
+                raise TaskError(f"the first line of {name} is empty; it must name the columns")
             indices = _columns(header, name, column)
             for number, row in enumerate(rows, start=1):
                 if row and len(row) != len(header):
@@ -84,9 +90,8 @@ def _lines(file: TextIO, name: str) -> Iterator[str]:
         yield line
 
 
-def _parquet_rows(path: Path, column: str) -> Iterator[tuple[str, ...]]:
+def _parquet_rows(raw: IO[bytes], name: str, column: str) -> Iterator[tuple[str, ...]]:
     """Yield rows of the chosen columns; read in batches, as a small file can have many rows."""
-    name = path.name
     try:
         arrow, parquet = map(importlib.import_module, ("pyarrow", "pyarrow.parquet"))
     except ModuleNotFoundError as error:
@@ -95,7 +100,7 @@ def _parquet_rows(path: Path, column: str) -> Iterator[tuple[str, ...]]:
             "install pyarrow"
         ) from error
     try:
-        with parquet.ParquetFile(path) as file:
+        with parquet.ParquetFile(raw) as file:
             header = file.schema_arrow.names
             titles = [header[index] for index in _columns(header, name, column)]
             for batch in file.iter_batches(batch_size=_ROWS_AT_ONCE, columns=titles):
@@ -106,12 +111,15 @@ def _parquet_rows(path: Path, column: str) -> Iterator[tuple[str, ...]]:
 
 
 def _texts(arrow: Any, column: Any, name: str) -> list[str]:  # noqa: ANN401  # pyarrow has no types
-    """Return a column's texts, as Arrow writes values; empty for null."""
-    kind = column.type
-    if arrow.types.is_dictionary(kind):
+    """Return a column's texts: floats as Python writes them, others as Arrow; empty for null."""
+    if arrow.types.is_dictionary(column.type):
         column = column.dictionary_decode()
+    kind = column.type
+    if arrow.types.is_floating(kind):
+        texts = column.to_numpy(zero_copy_only=False).astype(str)
+        return list(np.where(column.is_valid(), texts, "").tolist())
     try:
-        if "binary" not in str(column.type):
+        if "binary" not in str(kind):
             column = column.cast(arrow.string())
         fields = column.cast(arrow.binary()).to_pylist()
     except arrow.ArrowException as error:
@@ -119,15 +127,15 @@ def _texts(arrow: Any, column: Any, name: str) -> list[str]:  # noqa: ANN401  # 
             f"a column of {name} has the type {kind}; it must hold texts, numbers, dates, times or "
             "truth values"
         ) from error
-    if arrow.types.is_floating(kind):
-        fields = [b"0" if field == b"-0" else field for field in fields]
+    if arrow.types.is_temporal(kind) and any(f and f.startswith(_OUT_OF_RANGE) for f in fields):
+        raise TaskError(f"a column of {name} of the type {kind} has a time that cannot be written")
     return [(field or b"").decode(errors="surrogateescape") for field in fields]
 
 
 def _columns(header: Sequence[str], name: str, column: str) -> list[int]:
     """Return the places of the columns to read: the values' and, if there is one, `count`."""
-    titles = [normalize(title.strip()) for title in header]
-    column = normalize(column.strip())
+    titles = [normalize(title) for title in header]
+    column = normalize(column)
     columns = [title for title in dict.fromkeys((column, _COUNT)) if title in titles]
     for title in columns:
         if titles.count(title) > 1:
@@ -146,15 +154,15 @@ def _tabulate(rows: Iterable[Sequence[str]], name: str, *, empty: bool) -> dict[
     """Count the rows, which are people or, if they have a count, items."""
     people, first, missing, counted = Counter[str](), dict[str, int](), 0, False
     for number, (text, *count) in enumerate(rows, start=1):
-        value, users, counted = normalize(text.strip()), 1, bool(count)
+        value, users, counted = _comparable(text), 1, bool(count)
         if count:
-            written = count[0].strip() or ("" if value else "0")  # a blank line has no people
-            if not (written.isascii() and written.isdecimal() and len(written) <= _INT64_DIGITS):
+            written = _users(count[0] if count[0].strip() or value else "0")  # a blank line: 0
+            if written is None:
                 raise TaskError(
-                    f"the count of row {number} of {name} must be a whole number of at most "
-                    f"{_INT64_DIGITS} digits, 0 or more"
+                    f"the count of row {number} of {name} must be a whole number from 0 to "
+                    f"{MAX_PEOPLE}"
                 )
-            users = int(written)
+            users = written
         if not (value or empty):
             missing += users
             continue
@@ -176,6 +184,18 @@ def _tabulate(rows: Iterable[Sequence[str]], name: str, *, empty: bool) -> dict[
         np.array([found[value] for value in values], dtype=np.int64) for found in (people, first)
     )
     return {"labels": tuple(values), "counts": counts, "rows": rows, "missing": missing}
+
+
+def _comparable(text: str) -> str:
+    """Return a text as devices compare it; a zero has no sign."""
+    value = normalize(text)
+    return value[1:] if value.startswith("-") and number_of(value) == 0 else value
+
+
+def _users(text: str) -> int | None:
+    """Return the number of people that a text writes, or None."""
+    number = number_of(text)
+    return None if number is None or not 0 <= number <= MAX_PEOPLE or number % 1 else int(number)
 
 
 def _is_unicode(text: str) -> bool:

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from common.errors import TaskError
 from common.task.specs import MAX_DOMAIN_SIZE, check_int_range
 from deploy.datasets import catalogue, files
-from deploy.datasets.catalogue import MAX_PEOPLE, Dataset
-from deploy.datasets.files import VALUE
+from deploy.datasets.catalogue import Dataset
+from deploy.datasets.files import MAX_PEOPLE, VALUE
 from deploy.datasets.names import SHIPPED
 
 _DEFAULT_USERS: Final = 1_000_000

@@ -22,7 +22,7 @@ def read_candidates(path: Path) -> tuple[str, ...]:
     except UnicodeDecodeError as error:
         raise SettingsError(f"{path} is not UTF-8 text") from error
     lines = text.removesuffix("\n").split("\n") if text else ()
-    texts = tuple(normalize(line.removesuffix("\r")) for line in lines)
+    texts = tuple(normalize(line) for line in lines)
     if not 1 <= len(texts) <= MAX_CANDIDATES:
         raise SettingsError(
             f"{path} has {len(texts)} candidates; it must have 1 to {MAX_CANDIDATES}"

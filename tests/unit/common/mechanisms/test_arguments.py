@@ -75,6 +75,33 @@ def test_what_is_no_generator_is_refused_by_every_method(generator: Any) -> None
             call()
 
 
+@pytest.mark.parametrize(("name", "mechanism"), _items())
+def test_numbers_of_people_and_dummies_are_whole(name: str, mechanism: Mechanism) -> None:
+    """Nothing is truncated; a list is an array; none is negative."""
+    users: Any = [1] * mechanism.domain_size
+    found = mechanism.sample_cells(users, 0, np.random.default_rng(5))
+    again = mechanism.sample_cells(np.array(users, np.uint8), 0, np.random.default_rng(5))
+
+    assert found.tolist() == again.tolist(), name
+    for wrong in (1.5, 2.0, np.float64(2), "1", None, True, [1]):
+        with pytest.raises(TypeError, match=r"count has the type \w+; it must be a whole number"):
+            mechanism.dummies(cast("Any", wrong), _RNG)
+        with pytest.raises(TypeError, match="n_dummies has the type"):
+            mechanism.sample_cells(users, cast("Any", wrong), _RNG)
+    for wrong in (np.array(users) * 1.5, np.array(users, bool), 3, None, ["1"]):
+        with pytest.raises(TypeError, match="array of whole numbers"):
+            mechanism.sample_cells(cast("Any", wrong), 0, _RNG)
+    calls: list[Callable[[], object]] = [
+        partial(mechanism.dummies, -1, _RNG),
+        partial(mechanism.sample_cells, users, -1, _RNG),
+        partial(mechanism.sample_cells, -np.array(users), 0, _RNG),
+        partial(mechanism.sample_cells, np.array([users]), 0, _RNG),
+    ]
+    for call in calls:
+        with pytest.raises(ValueRangeError, match="0 or more"):
+            call()
+
+
 @pytest.mark.parametrize("protocol", OF_OTHER_KINDS)
 def test_values_of_other_kinds_have_their_types(protocol: str) -> None:
     """A text is no array of numbers, responses or elements, and is not taken apart."""

@@ -4,6 +4,7 @@ import csv
 import datetime
 import decimal
 import gzip
+import os
 import unicodedata
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -20,6 +21,7 @@ from deploy.datasets.catalogue import Dataset
 from deploy.datasets.sample_people import numbers_of, people_of
 from deploy.datasets.sources import dataset
 from deploy.simulate.populations import Population
+from user_agent.contribution import checked_text, open_text
 
 _NO_NUMBERS: Final = ("-1e300", "5", "1_0", "1e400", "inf", "nan")
 """Two numbers, and four texts that are none."""
@@ -109,9 +111,10 @@ def test_a_word_for_a_missing_value_is_pointed_out(tmp_path: Path) -> None:
         (pa.array(["b", "a", None, "b"]).dictionary_encode(), ("a", "b")),
         (pa.array([10, 9, None]).dictionary_encode(), ("9", "10")),
         (pa.array([decimal.Decimal("12.50"), decimal.Decimal("-3.00")]), ("-3.00", "12.50")),
-        (pa.array([10.0, 9.0, 0.5, None]), ("0.5", "9", "10")),
-        (pa.array([-0.0, 0.0]), ("0",)),
-        (pa.array([0.1, 10.0], pa.float32()), ("0.1", "10")),
+        (pa.array([10.0, 9.0, 0.5, None, 1e16]), ("0.5", "9.0", "10.0", "1e+16")),
+        (pa.array([-0.0, 0.0]), ("0.0",)),
+        (pa.array([-0.0, 2.0]).dictionary_encode(), ("0.0", "2.0")),
+        (pa.array([0.1, 10.0, None], pa.float32()), ("0.1", "10.0")),
         (pa.array([2**64 - 1, 7], pa.uint64()), ("7", str(2**64 - 1))),
         (pa.array(["a", "b"], pa.large_string()), ("a", "b")),
         (pa.array(["a", "b"], pa.string_view()), ("a", "b")),
@@ -121,13 +124,80 @@ def test_a_word_for_a_missing_value_is_pointed_out(tmp_path: Path) -> None:
 def test_a_column_of_another_type_is_read_as_text(
     tmp_path: Path, array: pa.Array, labels: tuple[str, ...] | None
 ) -> None:
-    """As Arrow writes each value; nulls are missing."""
+    """As Python writes floats and Arrow all else; nulls are missing."""
     path = tmp_path / "mine.parquet"
     pq.write_table(pa.table({"value": array}), path)
     found = dataset(str(path))
 
     expected = labels or tuple(f"1970-01-01 00:00:00.{n:09}" for n in (1, 3, 20))
     assert (expected, array.null_count) == (found.labels, found.missing)
+
+
+@pytest.mark.parametrize("numbers", [[10.0, -0.0, 0.0, 2.5, 1e16, 1e-7, None], [7, -3, None]])
+def test_a_column_of_numbers_has_the_same_labels_as_its_csv(
+    tmp_path: Path, numbers: list[float | None]
+) -> None:
+    """Written by Python; a zero has no sign in either."""
+    written = _read(tmp_path, ".csv", numbers)
+    found = _read(tmp_path, ".parquet", numbers)
+
+    assert written.labels == found.labels
+    assert written.counts.tolist() == found.counts.tolist()
+    assert not {"-0.0", "-0"} & {*found.labels}
+
+
+@pytest.mark.parametrize(
+    ("ending", "content", "sentence"),
+    [
+        (".csv", b"", "the first line of mine.csv is empty; it must name the columns"),
+        (".csv", b"\nvalue\na\n", "the first line of mine.csv is empty"),
+        (".csv.gz", b"value\na\n", "mine.csv.gz cannot be read: it is damaged, or in another"),
+        (".parquet", b"value\na\n", "mine.parquet is not a valid Parquet file"),
+        (".csv", "value\na\n".encode("utf-16"), "the header of mine.csv is not UTF-8 text"),
+        (".csv", b"value\na\nM\xfcnchen\n", "row 2 of mine.csv is not UTF-8 text"),
+        (".csv", b'value\na\n"b\n', "row 2 of mine.csv is not valid CSV"),
+        (".csv", b"value,count\na,1.5\n", "the count of row 1 of mine.csv must be a whole number"),
+        (".csv", b"value,count\na,1\nb,1e9\n", "row 2 .* must be a whole number from 0 to 9{9}"),
+        (".csv", b"value,count\na,-1\n", "row 1 .* must be a whole number from 0 to"),
+    ],
+)
+def test_a_file_of_another_form_is_refused(
+    tmp_path: Path, ending: str, content: bytes, sentence: str
+) -> None:
+    """In one sentence."""
+    path = tmp_path / f"mine{ending}"
+    path.write_bytes(content)
+    with pytest.raises(TaskError, match=sentence):
+        dataset(str(path))
+
+
+@pytest.mark.parametrize("ending", _FORMATS)
+def test_what_is_no_file_is_refused(tmp_path: Path, ending: str) -> None:
+    """A folder, a pipe without a writer, or nothing; a name that no system accepts."""
+    folder, pipe = tmp_path / f"folder{ending}", tmp_path / f"pipe{ending}"
+    folder.mkdir()
+    os.mkfifo(pipe)
+    for path in (folder, pipe, tmp_path / f"none{ending}"):
+        with pytest.raises(TaskError, match=f"{path.name} does not exist, or is not an ordinary"):
+            dataset(str(path))
+    with pytest.raises(TaskError, match="cannot be read: File name too long"):
+        dataset(str(tmp_path / f"{'x' * 300}{ending}"))
+
+
+def test_a_time_that_arrow_cannot_write_is_refused(tmp_path: Path) -> None:
+    """Its text would be the same sentence for many times."""
+    path = tmp_path / "mine.parquet"
+    pq.write_table(pa.table({"value": pa.array([1, 2**62], pa.timestamp("us"))}), path)
+    with pytest.raises(TaskError, match=r"timestamp.* has a time that cannot be written"):
+        dataset(str(path))
+
+
+def test_a_count_may_be_a_whole_float(tmp_path: Path) -> None:
+    """As columns with nulls become."""
+    path = tmp_path / "mine.csv"
+    path.write_text("value,count\na,3.0\nb,0\n")
+
+    assert [3, 0] == dataset(str(path)).counts.tolist()
 
 
 def test_rows_of_items_keep_their_order_and_may_have_no_people(tmp_path: Path) -> None:
@@ -226,3 +296,4 @@ def test_texts_that_devices_send_alike_are_one(tmp_path: Path, form: str) -> Non
     for kind in ("open", "string"):
         people = people_of(data, kind, None, 1)
         assert (("\u00e9", "x"), [0.75, 0.25]) == (people.candidates, people.truth.tolist())
+    assert {"\u00e9"} == {read(" e\u0301\t", 64) for read in (checked_text, open_text)}
