@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_origin
 
 import typer
 
-from common.errors import SettingsError, UsageError, WireError
+from common.errors import SettingsError, UsageError, ValueRangeError, WireError
 from common.protocols import Kind
 from common.task_digest import DIGEST_BYTES, TaskDigest
 
@@ -90,6 +90,16 @@ def parse_cap(text: str) -> float:
         return math.inf if text == "none" else float(text)
     except ValueError as error:
         raise UsageError("the local cap must be a number, or none") from error
+
+
+def parse_shares(head: str) -> tuple[float, ...]:
+    """Parse the largest expected shares, or raise UsageError."""
+    from common.messages.submission import parse_numbers
+
+    try:
+        return parse_numbers(head)
+    except ValueRangeError as error:
+        raise UsageError("--head must be shares such as 0.05,0.03") from error
 
 
 def task_digest(text: str) -> TaskDigest:
