@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Annotated, Any, Final, Self
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 
 from common.accounting import count_distributions as counts
@@ -40,6 +40,8 @@ _BOUNDS: Final[Mapping[type, tuple[Callable[..., float], Callable[..., float]]]]
 }
 """Functions for ε at a δ and for δ at an ε, by type of the randomizer."""
 MECHANISMS: Final = (*_HASHED, *_OF_EPSILON, "rappor")
+_LARGEST: Final = 1e300
+"""Largest number in a query, so that sums stay finite."""
 _DISTRIBUTION_RULE: Final = (
     "a distribution of random dummies must be binomial:TRIALS,PROBABILITY, poisson:MEAN, "
     "negative-binomial:R,MEAN or groups:SIZE,TRIALS,PROBABILITY"
@@ -81,6 +83,12 @@ def _integral(number: object) -> object:
     return int(number) if isinstance(number, float) and number.is_integer() else number
 
 
+def _bounded(number: float) -> float:
+    if not abs(number) <= _LARGEST:
+        raise ValueError(f"must be a number from {-_LARGEST:g} to {_LARGEST:g}")
+    return number
+
+
 def _infinite(number: object) -> object:
     return math.inf if number == "inf" else number
 
@@ -88,7 +96,7 @@ def _infinite(number: object) -> object:
 _Whole = Annotated[int, BeforeValidator(_integral)]
 _LocalEpsilon = Annotated[float, BeforeValidator(_infinite), Field(gt=0)]
 _Count = Annotated[_Whole, Field(ge=0)]
-_Real = Annotated[float, Field(ge=-1e300, le=1e300)]
+_Real = Annotated[float, AfterValidator(_bounded)]
 
 
 @pydantic_dataclass(frozen=True, kw_only=True, config=STRICT)

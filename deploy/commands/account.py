@@ -1,18 +1,44 @@
 """`shuffledp account`: bound epsilon or delta for given parameters."""
 
+import re
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
-from common.errors import UsageError
+from common.errors import AccountingError, UsageError, ValueRangeError
 from deploy.commands.options import AsJson, describe_options
 from deploy.terminal.console import terminal
 from deploy.terminal.help_examples import example
 from deploy.terminal.json_output import print_json
 
 app = typer.Typer()
+
+_OPTIONS: Final = {
+    "n": "users",
+    "k": "alphabet",
+    "eps_l": "local_epsilon",
+    "coll": "collision",
+    "rappor": "rappor",
+    "M": "dummies",
+    "m": "dummies_per_user",
+    "M_shuffler": "shuffler_dummies",
+    "known_dummies": "known_dummies",
+    "colluders": "colluders",
+    "skippers": "skippers",
+    "eps": "central_epsilon",
+    "delta": "delta",
+}
+"""Parameters of the command, by key of a file."""
+
+
+def _option(name: re.Match[str]) -> str:
+    """Return the option for a key or parameter at the start of a message."""
+    key = "random_dummies" if name[0].startswith("M_") and name[0] not in _OPTIONS else name[0]
+    option = _OPTIONS.get(key, key)
+    known = option in {*_OPTIONS.values(), "random_dummies"}
+    return f"--{option.replace('_', '-')}" if known else key
 
 
 @app.command(
@@ -96,25 +122,16 @@ def account(
         raise UsageError(f"unknown mechanism; the mechanisms are {', '.join(MECHANISMS)}")
     if users is None:
         raise UsageError("use --users and the mechanism's options, or --batch FILE")
-    fields = {
-        "kind": mechanism,
-        "n": users,
-        "k": alphabet,
-        "eps_l": local_epsilon,
-        "coll": collision,
-        "rappor": None if rappor is None else parse_numbers(rappor, "rappor must be F,P,Q,HASHES"),
-        "M": dummies,
-        "m": dummies_per_user,
-        "M_shuffler": shuffler_dummies,
-        "known_dummies": known_dummies,
-        "colluders": colluders,
-        "skippers": skippers,
-        "eps": central_epsilon,
-        "delta": delta,
-    }
-    random = {} if random_dummies is None else parse_distribution(random_dummies)
-    query = Query.read(fields | random)
-    guarantee = query.answer()
+    given = {**locals()}
+    try:
+        if rappor is not None:
+            given["rappor"] = parse_numbers(rappor, "rappor must be F,P,Q,HASHES")
+        random = {} if random_dummies is None else parse_distribution(random_dummies)
+        fields = {key: given[option] for key, option in _OPTIONS.items()}
+        query = Query.read({"kind": mechanism} | fields | random)
+        guarantee = query.answer()
+    except (AccountingError, ValueRangeError) as error:
+        raise UsageError(re.sub(r"^(\w+)(?= is | must |: )", _option, str(error))) from error
     answer = query_output.answer_fields(query, guarantee, comparing=compare)
     if json:
         print_json(answer | {"guarantee": guarantee})

@@ -1,6 +1,5 @@
 """Options shared by several commands, their parsing, and a call to a service."""
 
-import asyncio
 import errno
 import inspect
 import math
@@ -11,14 +10,16 @@ from contextlib import AbstractAsyncContextManager
 from copy import copy
 from operator import getitem
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_origin
 
 import typer
 
-from common.crypto.signing import PublicIdentity
-from common.errors import SettingsError, UsageError, WireError
+from common.errors import SettingsError, UsageError, ValueRangeError, WireError
 from common.protocols import Kind
 from common.task_digest import DIGEST_BYTES, TaskDigest
+
+if TYPE_CHECKING:
+    from common.crypto.signing import PublicIdentity
 
 AnalyzerAddress = Annotated[str, typer.Option(help="Address of the analyzer, host:port.")]
 ShufflerAddress = Annotated[str, typer.Option(help="Address of the shuffler, host:port.")]
@@ -91,6 +92,16 @@ def parse_cap(text: str) -> float:
         raise UsageError("the local cap must be a number, or none") from error
 
 
+def parse_shares(head: str) -> tuple[float, ...]:
+    """Parse the largest expected shares, or raise UsageError."""
+    from common.messages.submission import parse_numbers
+
+    try:
+        return parse_numbers(head)
+    except ValueRangeError as error:
+        raise UsageError("--head must be shares such as 0.05,0.03") from error
+
+
 def task_digest(text: str) -> TaskDigest:
     """Parse a task's digest, or raise UsageError."""
     digits = 2 * DIGEST_BYTES
@@ -103,8 +114,10 @@ def task_digest(text: str) -> TaskDigest:
     return TaskDigest(digest)
 
 
-def read_identity(file: Path) -> PublicIdentity:
+def read_identity(file: Path) -> "PublicIdentity":
     """Read a party's identity.pub, or raise SettingsError or WireError."""
+    from common.crypto.signing import PublicIdentity
+
     return PublicIdentity.from_hex(_read_ascii(file), f"the content of {file}")
 
 
@@ -135,6 +148,7 @@ def ask(
     question: Callable[[Client], Awaitable[Answer]],
 ) -> Answer:
     """Connect to a service, and return the answer to one request."""
+    import asyncio
 
     async def answer() -> Answer:
         async with connect() as client:

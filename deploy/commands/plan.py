@@ -18,6 +18,7 @@ from deploy.commands.options import (
     check_kinds,
     describe_options,
     parse_cap,
+    parse_shares,
 )
 from deploy.terminal.console import print_written, terminal
 from deploy.terminal.files import check_folder, write
@@ -121,7 +122,6 @@ def plan(
         output: Write a draft for `shuffledp task create`.
     """
     from common.mechanisms.hashing.local_hashing import most_seeds
-    from common.messages.submission import parse_numbers
     from common.task.domain_spec import EdgesSpec, group_count
     from common.task.draft import NumberDraft, OpenDraft, PairDraft
     from deploy.planning import plan_view
@@ -167,7 +167,7 @@ def plan(
         rounds=rounds,
         honest_fraction=honest_fraction,
         trust=trust,
-        head=parse_numbers(head, "head must be shares such as 0.05,0.03"),
+        head=parse_shares(head),
         max_mse=max_mse,
         draft_fields=fields,
     )

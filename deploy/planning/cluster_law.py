@@ -153,22 +153,25 @@ def _two_item_delta(without: Vector, epsilon: float) -> tuple[float, Callable[[]
     """
     with_report = np.zeros_like(without)
     with_report[1:] = without[:-1]
+    kept = np.maximum(without, with_report) > _NEGLIGIBLE
+    on, off = with_report[kept], without[kept]
     width = epsilon / _STEPS
     top = math.ceil(_MAX_LOG_RATIO / width)
-    logs = np.log((with_report + _NEGLIGIBLE) / (without + _NEGLIGIBLE))
+    logs = np.log((on + _NEGLIGIBLE) / (off + _NEGLIGIBLE))
     classes = np.clip(np.rint(logs / width), -top, top).astype(np.int64) + top
     many = 2 * top + 1
-    on, off = (np.bincount(classes.ravel(), p.ravel(), many) for p in (with_report, without))
+    on, off = (np.bincount(classes, p, many) for p in (on, off))
     on_below, off_below = (np.concatenate([[0.0], np.cumsum(p)]) for p in (on, off))
-    on_from, off_from = (np.append(np.cumsum(p[::-1])[::-1], 0.0) for p in (on, off))
     low = np.maximum(np.arange(many) - _STEPS, 0)
-    high = np.minimum(np.arange(many) + _STEPS + 1, many)
     growth = math.exp(epsilon)
-    by_on = off_below[low] - growth * off_from[high]
 
     def slopes() -> Vector:
-        found = (on_from[high] - growth * on_below[low])[classes]
-        found[:-1] += by_on[classes[1:]]
+        on_from, off_from = (np.append(np.cumsum(p[::-1])[::-1], 0.0) for p in (on, off))
+        high = np.minimum(np.arange(many) + _STEPS + 1, many)
+        found, by_on = np.zeros_like(without), np.zeros_like(without)
+        found[kept] = (on_from[high] - growth * on_below[low])[classes]
+        by_on[kept] = (off_below[low] - growth * off_from[high])[classes]
+        found[:-1] += by_on[1:]
         return found
 
     return float(on @ off_below[low] - growth * (off @ on_below[low])), slopes

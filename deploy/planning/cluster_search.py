@@ -56,7 +56,7 @@ _LOG_SCALES: Final = (-1.2, -0.9, -0.6, -0.4, -0.25, -0.1, 0.05, 0.2, 0.35, 0.5,
 _HALVINGS: Final = 9
 _MODEL_FLOOR: Final = 1e-13
 """Least δ that the model's rounding leaves."""
-_BELOW: Final = 0.03
+_BELOW: Final = 0.5
 """Share of the allowed δ at which the model's table ends."""
 _MAX_STEP: Final = 0.4
 """Largest step in log scale, and in the log of μ."""
@@ -214,11 +214,12 @@ class _Model:
             found.append((log_scale, math.log(delta)))
             if delta <= allowed:
                 weights = law.by_room(gradient() * scaled) if weights is None else weights
-            if delta < _BELOW * allowed:
-                break
+                if delta < _BELOW * allowed and len(found) > 1:
+                    break
         if weights is None:
             return None
-        log_scales, log_deltas = np.array(found).T
+        # ln δ is concave, so a line beyond the table is above it. Large scales take most time.
+        log_scales, log_deltas = np.array([*found, 2 * np.array(found[-1]) - found[-2:][0]]).T
         return cls(log_scales, log_deltas, math.log(allowed), weights / weights.sum())
 
     def log_scales_for(self, by_room: Vector, shares: Vector, target: ClusterTarget) -> Vector:

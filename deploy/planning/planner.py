@@ -134,13 +134,16 @@ def _binding(frontier: Frontier, best: Design) -> tuple[str, ...]:
     Those of clusters are their finite caps; their predicted errors are compared.
     """
     if best.protocol == "signed":
-        caps = ("messages_cap", "bytes_cap", "influence_cap")
-        now = approximate_signed_mse(frontier.target)
+        caps = {
+            name: cap
+            for name in ("messages_cap", "bytes_cap", "influence_cap")
+            if math.isfinite(cap := getattr(frontier.target, name))
+        }
+        now = approximate_signed_mse(frontier.target) if caps else math.inf
         relaxed = [
             name.replace("_", " ")
-            for name in caps
-            if math.isfinite(cap := getattr(frontier.target, name))
-            and approximate_signed_mse(
+            for name, cap in caps.items()
+            if approximate_signed_mse(
                 dataclasses.replace(frontier.target, **{name: _RELAXATION * cap})
             )
             < _BINDING_RATIO * now

@@ -3,8 +3,6 @@
 import unicodedata
 from typing import Final
 
-from rich.markup import escape
-
 _HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 """Unicode categories that control a terminal, reverse text direction, or are invalid."""
 
@@ -21,5 +19,7 @@ def visible(text: str) -> str:
 
 def escaped(text: str) -> str:
     """Escape control characters and markup in untrusted text for rich; append no markup to it."""
+    from rich.markup import escape  # noqa: PLC0415  # help needs no rich
+
     # The blank keeps `escape` from doubling a backslash at the end.
     return escape(f"{visible(text)} ")[:-1]

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Final
 
 from common.errors import SettingsError
-from common.runtime.state_directory import atomic_write
 
 _NEW_FILE_MODE: Final = 0o666
 """Mode of new files, before the umask."""
@@ -76,12 +75,13 @@ def all_or_nothing(folders: Iterable[Path], *patterns: str) -> Generator[None]:
     try:
         yield
     except BaseException as error:
-        with suppress(OSError):
+        with suppress(OSError, SettingsError):
             for file, content in contents().items():
                 if file not in before:
                     file.unlink()
                 elif content != before[file]:
-                    atomic_write(file, before[file], stat.S_IMODE(file.stat().st_mode))
+                    with atomic_output(file) as restored:
+                        restored.write_bytes(before[file])
             for folder in sorted(filter(Path.exists, missing), reverse=True):
                 folder.rmdir()
         if isinstance(error, OSError):

@@ -13,8 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import optimize, stats
 
 from common.mechanisms.base import Counts, Reports, Vector
 from common.mechanisms.discovery.prefix_hashing import FIRST_BYTES, PrefixHashing
@@ -62,7 +62,7 @@ def usable(mechanism: PrefixHashing, reports: Reports, level: int) -> Reports:
     rows = np.column_stack([seeds[:, :-1], chosen["bucket"]]) * inverse[:, np.newaxis] % g
     whole = np.ascontiguousarray(rows, dtype=np.uint16).view(f"V{2 * rows.shape[1]}").ravel()
     _, place, repeats = np.unique(whole, return_inverse=True, return_counts=True)
-    most = 1 + stats.binom.isf(_REPEATED, len(chosen), (g - 1.0) ** (1 - len(used)))
+    most = 1 + scipy.stats.binom.isf(_REPEATED, len(chosen), (g - 1.0) ** (1 - len(used)))
     kept: Reports = chosen[repeats[place] <= most]
     return kept
 
@@ -153,7 +153,7 @@ def critical_count(reports: int, candidates: int, buckets: int, *, last: bool) -
     It lets few prefixes pass that nobody holds: in expectation 1 of all at the last level.
     """
     allowed = _EXPECTED_FALSE if last else _ALLOWED_FALSE
-    return float(stats.binom.isf(allowed / max(candidates, BYTES), reports, 1 / buckets))
+    return float(scipy.stats.binom.isf(allowed / max(candidates, BYTES), reports, 1 / buckets))
 
 
 def sure_share(mechanism: PrefixHashing, numbers: Counts, critical: Sequence[float]) -> float:
@@ -161,11 +161,11 @@ def sure_share(mechanism: PrefixHashing, numbers: Counts, critical: Sequence[flo
 
     def excess(share: float) -> float:
         chance = mechanism.q + (mechanism.p - mechanism.q) * share
-        return float(np.prod(stats.binom.sf(critical, numbers, chance))) - SURE
+        return float(np.prod(scipy.stats.binom.sf(critical, numbers, chance))) - SURE
 
     if excess(1.0) <= 0:
         return 1.0
-    return float(optimize.brentq(excess, 0.0, 1.0, xtol=1e-9))
+    return float(scipy.optimize.brentq(excess, 0.0, 1.0, xtol=1e-9))
 
 
 def planned_share(spec: OpenSpec, n_users: int) -> float:
@@ -222,7 +222,7 @@ def find_codes(mechanism: PrefixHashing, reports: Reports, *, text: bool) -> Fou
         found,
         n_reports=n_reports,
         least_share=float(np.clip(least.max(), 0.0, 1.0)),
-        expected_false=candidates * float(stats.binom.sf(critical[-1], n_reports, 1 / g)),
+        expected_false=candidates * float(scipy.stats.binom.sf(critical[-1], n_reports, 1 / g)),
         overfull=overfull,
     )
 

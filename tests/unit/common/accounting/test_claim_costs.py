@@ -44,6 +44,16 @@ def test_a_check_loads_no_large_library(protocol: str) -> None:
     assert "" == found.stdout.strip()
 
 
+def test_planning_items_loads_no_distributions() -> None:
+    """SciPy's take as long to load as some plans to find."""
+    program = "import sys, deploy.planning.planner; print('scipy.stats' in sys.modules)"
+    found = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+
+    assert "False" == found.stdout.strip()
+
+
 def test_a_hierarchy_of_too_many_levels_is_refused_by_name() -> None:
     """By the analyzer when it makes the task, and by devices, before either computes."""
     most = protocol_task(

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from common.errors import AccountingError
+from common.errors import AccountingError, UsageError
 from deploy.accountant.query import Query
 from deploy.cli import app
 
@@ -63,6 +63,8 @@ def test_a_file_of_queries_is_answered_in_order(tmp_path: Path) -> None:
         ({"kind": "grr", "coll": 0.1}, "a collision probability may be stated only for hashing"),
         ({"kind": "duchi"}, "duchi has neither an alphabet"),
         ({"m": -1}, "dummies_per_user is -1.0"),
+        ({"m": 1e305}, "m must be a number from -1e+300 to 1e+300"),
+        ({"delta": math.nan}, "delta must be a number from -1e+300 to 1e+300"),
         ({"skippers": 101}, "0 colluders and 101 skippers are more than the 100 users"),
         ({"m": 0.5, "M_poisson": 3}, "it must be whole if a distribution"),
     ],
@@ -74,6 +76,26 @@ def test_a_query_that_breaks_a_rule_is_refused(change: dict[str, object], messag
     with pytest.raises(AccountingError) as caught:
         Query.read(good | change).answer()
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("--local-epsilon -1", "--local-epsilon must be greater than 0"),
+        ("--local-epsilon 1 --users 0", "--users is 0; it must be"),
+        ("--local-epsilon 1 --shuffler-dummies -3", "--shuffler-dummies must be"),
+        ("--local-epsilon 1 --known-dummies 5", "--known-dummies is 5"),
+        ("--local-epsilon 1 --random-dummies poisson:-1", "--random-dummies: the mean is -1.0"),
+        ("--local-epsilon 1 --delta nan", "--delta must be a number from"),
+    ],
+)
+def test_a_refused_option_is_named_as_it_was_typed(options: str, message: str) -> None:
+    """Files have keys instead; a refused option is wrong usage."""
+    typed = f"account --users 100 --alphabet 8 --delta 1e-3 {options}"
+    outcome = _RUNNER.invoke(app, typed.split())
+
+    assert isinstance(outcome.exception, UsageError)
+    assert str(outcome.exception).startswith(message)
 
 
 def _asked(options: str) -> str:

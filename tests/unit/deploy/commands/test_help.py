@@ -99,7 +99,7 @@ def test_every_listed_command_is_defined_under_its_name() -> None:
 
 
 _CHOOSING: Final = ("account", "load")
-_LIBRARIES: Final = ("numpy", "grpc", "scipy", "pydantic")
+_LIBRARIES: Final = ("numpy", "grpc", "scipy", "pydantic", "cryptography", "rich")
 
 
 def _run(program: str, *arguments: str) -> str:
@@ -139,3 +139,15 @@ def test_no_command_loads_arithmetic_for_its_help() -> None:
         "print('done')"
     )
     assert "done" == _run(program, *COMMANDS)
+
+
+def test_the_help_of_commands_without_keys_loads_no_cryptography() -> None:
+    """The planner, simulator, accountant and a person's commands answer at once."""
+    program = (
+        "import sys; from typer.testing import CliRunner; from deploy.cli import app\n"
+        "for name in sys.argv[1:]:\n"
+        "    assert CliRunner().invoke(app, [name, '--help']).exit_code == 0, name\n"
+        "    assert not {'cryptography', 'sqlite3'} & sys.modules.keys(), name\n"
+        "print('done')"
+    )
+    assert "done" == _run(program, "plan", "account", "simulate", "contribute", "load", "demo")

@@ -120,3 +120,12 @@ def test_a_file_without_a_token_is_refused_before_a_call(tmp_path: Path, content
 
     with pytest.raises(SettingsError, match="does not contain an operator token"):
         read_token(tmp_path / "token")
+
+
+def test_expected_shares_that_are_no_numbers_are_wrong_usage() -> None:
+    """The message names the option."""
+    typed = "plan --users 100 --central-epsilon 1 --domain-size 5 --head a"
+    outcome = CliRunner().invoke(app, typed.split())
+
+    assert isinstance(outcome.exception, UsageError)
+    assert "--head must be shares such as 0.05,0.03" == str(outcome.exception)
