@@ -73,7 +73,7 @@ _MAX_CELLS: Final = 13 * 2**17
 _LEVEL_STEP: Final = 0.1
 """Levels differ by this in the root of the expected number of rooms: by .2 standard deviations."""
 _LEVELS_BELOW: Final = 6
-_MANY_ROUNDINGS: Final = 2**9
+_MANY_ROUNDINGS: Final = 2**10
 _ROUNDED: Final = 4
 """Multiple of the error of the counts below which rounding decides a bound: the next level has
 twice the error, which is charged at least twice."""
