@@ -35,6 +35,7 @@ Run by the analyzer, the user agent and the planner. Replace-one neighbours.
 
 import itertools
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -57,9 +58,10 @@ from common.task.cluster_spec import CHANCE_SUM, ClusterSpec
 DEVIATIONS: Final = (0.6, 0.8, 1, 1.25, 1.5, 1.75, 2, 2.25, 2.5, 2.75, 3, 3.5, 4, 5, 6, 7, 8)
 """Low edges of the bins, in standard deviations below the mean number of rooms."""
 _TRANSFORM_ERROR: Final = 2.0**-51
-"""A transform's relative error counts as this times (100 + expected number of filled rooms): its
-exponent has about as many roundings. By Parseval and Cauchy-Schwarz the total error of a
-distribution p is at most √cells·‖p‖₂ times as large. Measured errors are a tenth of the charge."""
+"""A transform's relative error counts as this times (100 + expected number of filled rooms), up to
+the next power of 2: its exponent has about as many roundings. By Parseval and Cauchy-Schwarz the
+total error of a distribution p is at most √cells·‖p‖₂ times as large. Measured errors are a tenth
+of the charge."""
 _LEAST_PROBABILITY: Final = 1e-18
 """Outcomes of smaller probability are charged in full."""
 _TAIL: Final = 1e-14
@@ -68,11 +70,13 @@ _LOG_STEPS: Final = np.geomspace(1e-6, 30, 100)
 """Steps of Chernoff's bounds, for reports that change a count by at most one."""
 _MAX_CELLS: Final = 13 * 2**17
 """More trials than a grid of this size holds are not counted: a phone must check the claim."""
-_TRIALS_STEP: Final = 0.005
-"""Counted numbers of trials differ by this in the root of the expected number of rooms."""
-_MANY_FILLED: Final = 500
-_ROUNDED: Final = 8
-"""Multiple of the error of the counts below which rounding decides a bound."""
+_LEVEL_STEP: Final = 0.1
+"""Levels differ by this in the root of the expected number of rooms: by .2 standard deviations."""
+_LEVELS_BELOW: Final = 6
+_MANY_ROUNDINGS: Final = 2**10
+_ROUNDED: Final = 4
+"""Multiple of the error of the counts below which rounding decides a bound: the next level has
+twice the error, which is charged at least twice."""
 _BASES: Final = (0.25, 0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0)
 """The bound at an ε also holds at any larger one; its error grows with e^ε."""
 _STEPS_OF_SPREAD: Final = 100
@@ -85,7 +89,7 @@ _BLOCK: Final = 2**16
 _SPLIT_ERROR: Final = 1e-13
 """Error of f and g in split outcomes: a few roundings of each, and of the grid."""
 _LOST_TO_UNDERFLOW: Final = 1e-300
-_CACHE_SIZE: Final = 16
+_CACHE_SIZE: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,8 +175,12 @@ class ClusterRelease(Release):
             inner = math.log1p(math.expm1(epsilon) / self.signal) * (1 - RELATIVE_ERROR)
         best = 1.0
         for level in _levels(self.trials, self.domain_size, self.rooms) if self.trials else ():
-            bins, missed = _bins(level, self.domain_size, self.rooms)
-            bound = missed + sum(weight * counts.delta(inner) for weight, counts in bins)
+            bins, bound = _bins(self.trials, level, self.domain_size, self.rooms)
+            deltas = (counts.delta(inner) for _, counts in reversed(bins))
+            lowest = itertools.accumulate(deltas, min)  # a bound for fewer rooms holds for more
+            bound += sum(
+                weight * each for (weight, _), each in zip(bins[::-1], lowest, strict=True)
+            )
             best = min(best, bound)
             if bound < _ROUNDED * max(counts.error for _, counts in bins):
                 break  # more trials would raise it
@@ -286,18 +294,8 @@ class _Labels:
         self._stretch = [fullest / room.filled for room in rooms]
 
     def level(self, trials: int) -> int:
-        """
-        Return the number of steps of the root of the expected rooms of the likeliest size.
-
-        Trials between two steps are not counted. Edges are whole numbers, so one more trial could
-        otherwise raise the bound.
-        """
-        return math.floor(math.sqrt(trials * self._rate) / _TRIALS_STEP)
-
-    def trials(self, level: int) -> int:
-        """Return the least number of trials of a level."""
-        least = (level * _TRIALS_STEP) ** 2 / self._rate
-        return max(1, math.ceil(least * (1 - RELATIVE_ERROR)))
+        """Return the number of steps of the root of the expected rooms of the likeliest size."""
+        return math.floor(math.sqrt(trials * self._rate) / _LEVEL_STEP)
 
     def numbers(self, trials: int) -> list[Binomial]:
         """Return the numbers of labelled rooms of each size, for a release of so many trials."""
@@ -306,8 +304,9 @@ class _Labels:
             for room, chance in zip(self.rooms, self.chances, strict=True)
         ]
 
-    def edges(self, trials: int, deviations: float) -> tuple[int, ...]:
-        """Return a number of rooms of each size, some standard deviations below its mean."""
+    def edges(self, level: int, deviations: float) -> tuple[int, ...]:
+        """Return a number of rooms of each size, below the mean at a level's upper end."""
+        trials = math.ceil(((level + 1) * _LEVEL_STEP) ** 2 / self._rate)
         return tuple(
             _low_edge(number, deviations * stretch)
             for number, stretch in zip(self.numbers(trials), self._stretch, strict=True)
@@ -315,17 +314,15 @@ class _Labels:
 
     def grid(self, level: int) -> "_CountGrid":
         """Return the grid of counts for the highest edges of a level."""
-        most = self.edges(self.trials(level), DEVIATIONS[0])
-        return _CountGrid(self.rooms, self.fillings, most)
+        return _CountGrid(self.rooms, self.fillings, self.edges(level, DEVIATIONS[0]))
 
-    def filled(self, level: int) -> float:
-        """Return the expected number of labelled rooms that hold a cluster."""
-        numbers = zip(self.fillings, self.numbers(self.trials(level)), strict=True)
-        return sum(filling * number.trials * number.chance for filling, number in numbers)
+    def roundings(self, level: int) -> float:
+        """Return the roundings charged for the grid of a level."""
+        return _roundings(self.fillings, self.edges(level, DEVIATIONS[0]))
 
     def fits(self, level: int) -> bool:
-        """Whether the grid is small enough; a quarter of that if fewer trials are tried as well."""
-        share = 4 if self.filled(level) > _MANY_FILLED else 1
+        """Whether the grid is small enough; a quarter of that if lower levels are tried as well."""
+        share = 4 if self.roundings(level) > _MANY_ROUNDINGS else 1
         return self.grid(level).cells * share <= _MAX_CELLS
 
 
@@ -334,41 +331,58 @@ def _levels(trials: int, domain_size: int, rooms: tuple[Room, ...]) -> list[int]
     """
     Return the levels to try, ascending: that of these trials, or the highest whose grid fits.
 
-    The error of a transform grows with the filled rooms. If there are many, fewer trials may have a
-    lower bound, and are tried first: a bound for fewer honest trials holds for more.
+    The last level before each step of the charge for rounding comes first, since a lower level may
+    have a lower bound. Some levels just below are tried where this is cheap: if rooms are few, the
+    whole numbers of their edges may fit better.
     """
     labels = _Labels(domain_size, rooms)
     top = max(1, labels.level(trials))
     if not labels.fits(top):
         top = least_whole(lambda level: not labels.fits(min(level, top))) - 1
-    many = least_whole(lambda level: labels.filled(level) > _MANY_FILLED, 1)
-    fewer = itertools.takewhile(lambda level: level < top, (many << n for n in itertools.count()))
-    return [*fewer, top]
+    below = min(_LEVELS_BELOW, _MAX_CELLS // (64 * labels.grid(top).cells), top - 1)
+    levels = set(range(top - below, top + 1))
+    charge = labels.roundings(top)
+    while charge > _MANY_ROUNDINGS:
+        levels.add(bisect_left(range(top), charge, key=labels.roundings) - 1)
+        charge /= 2
+    return sorted(levels)
+
+
+@lru_cache(maxsize=_CACHE_SIZE)
+def _counts(
+    level: int, domain_size: int, rooms: tuple[Room, ...]
+) -> list[tuple[tuple[int, ...], _ItemCounts]]:
+    """Return the low edges of each bin of a level, descending, and the distribution at these."""
+    labels = _Labels(domain_size, rooms)
+    grid = labels.grid(level)
+    edges = dict.fromkeys(labels.edges(level, deviations) for deviations in DEVIATIONS)
+    return [(each, grid.of(each)) for each in edges]
 
 
 @lru_cache(maxsize=_CACHE_SIZE)
 def _bins(
-    level: int, domain_size: int, rooms: tuple[Room, ...]
+    trials: int, level: int, domain_size: int, rooms: tuple[Room, ...]
 ) -> tuple[list[tuple[float, _ItemCounts]], float]:
     """
     Return a weight and a distribution for each bin of the numbers of rooms, and the mass below.
 
     The rooms labelled v and v' are binomial numbers. A bin holds the outcomes in which all of them
-    are at least its low edges, but not all at least those of the bin before.
+    are at least its low edges, but not all at least those of the bin before. Edges depend on the
+    level alone, and mass moves to higher bins with every trial: no bound of a level ever rises.
     """
-    labels = _Labels(domain_size, rooms)
-    grid, trials = labels.grid(level), labels.trials(level)
-    weights: dict[tuple[int, ...], float] = {}
-    before = 1.0
-    for deviations in DEVIATIONS:
-        edges = labels.edges(trials, deviations)
-        below = (
-            _below(number, edge) for number, edge in zip(labels.numbers(trials), edges, strict=True)
-        )
-        missed = min(before, 2 * sum(below))
-        weights[edges] = weights.get(edges, 0.0) + before - missed
+    numbers = _Labels(domain_size, rooms).numbers(trials)
+    found, before = [], 1.0
+    for edges, counts in _counts(level, domain_size, rooms):
+        missed = min(before, 2 * math.fsum(map(_below, numbers, edges)))
+        found.append((before - missed, counts))
         before = missed
-    return [(weight, grid.of(edges)) for edges, weight in weights.items() if weight], before
+    return found, before
+
+
+def _roundings(fillings: Sequence[float], numbers: Sequence[int]) -> float:
+    """Return the roundings charged for so many rooms: 100 and one a filled room, or up to twice."""
+    filled = sum(n * filling for n, filling in zip(numbers, fillings, strict=True))
+    return 2.0 ** math.ceil(math.log2(100 + filled))
 
 
 def _low_edge(number: Binomial, deviations: float) -> int:
@@ -406,6 +420,7 @@ class _CountGrid:
         sizes = (end - first for first, end in self._windows(most))
         self._shape = tuple(int(scipy.fft.next_fast_len(size, real=True)) for size in sizes)
         self._logs: list[NDArray[np.complex128]] = []
+        self._relative_error = _TRANSFORM_ERROR * _roundings(fillings, most)
 
     @property
     def cells(self) -> int:
@@ -454,11 +469,9 @@ class _CountGrid:
         starts = [-first for first, _ in self._windows(numbers)]
         found = np.roll(found, starts, axis=(0, 1))
         np.maximum(found, 0.0, out=found)
-        filled = sum(n * filling for n, filling in zip(numbers, self._fillings, strict=True))
-        relative = _TRANSFORM_ERROR * (100 + filled)
-        rounding = relative * math.sqrt(found.size) * float(np.linalg.norm(found))
+        scale = math.sqrt(found.size) * float(np.linalg.norm(found))
         # What lies beyond an end wraps around: it is missing in one place and added in another.
-        return found, 2 * 4 * _TAIL + rounding
+        return found, 2 * 4 * _TAIL + self._relative_error * scale
 
 
 def _covariance(
