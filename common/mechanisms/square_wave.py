@@ -31,6 +31,7 @@ from common.mechanisms.base import (
     check_answers,
     check_values,
 )
+from common.mechanisms.count_law import Draws, interval_table
 from common.mechanisms.support import PlaceReports
 from common.mechanisms.weights import OddsOfWeights, ResponseWeights
 from common.messages.result import NORMAL, IntervalTable
@@ -274,17 +275,25 @@ class SquareWave(OddsOfWeights, BandResponse, PlaceReports):
         It is that of independent reports, Σ s²π̂ - (Σ sπ̂)², unbiased by n / (n-1); too large by the
         variance of the users' means, f(1-f)·rise² / n. No smoothed or clipped share hides a peak.
         Few reports may leave the places that matter empty: so it is at least the exact variance at
-        the shares, clipped to 0 .. 1.
+        the shares, clipped to 0 .. 1, and of bands of several places that of one report more, whose
+        weight s is 1, the largest.
         """
         n_reports = max(2, int(cells.sum()))
         one = self.band.variance(cells / n_reports) * n_reports / (n_reports - 1)
-        observed = one * n_reports / (mixture.n_real * self.rise) ** 2
-        return np.maximum(observed, self.variance(np.clip(shares, 0, 1), mixture))
+        weight = 1 / (mixture.n_real * self.rise) ** 2
+        least = self.variance(np.clip(shares, 0, 1), mixture)
+        return np.maximum(one * n_reports * weight, least) + weight * (self.width > 1)
 
     def interval_table(self, mixture: Mixture) -> IntervalTable:
-        """Return that of the normal distribution: a share sums many counts of both signs."""
-        del mixture
-        return NORMAL
+        """
+        Return intervals by the exact distribution of the count of one place, an item's whole band.
+
+        Of wider bands a share sums many counts of both signs: then it is the normal distribution.
+        """
+        if self.width > 1:
+            return NORMAL
+        dummies = Draws.coins(round(mixture.n_dummies), 1 / self.places)
+        return interval_table(mixture.n_real, self.floor + self.rise, self.floor, (dummies,))
 
     def channel(self, real_share: float) -> Channel:
         """Return the distribution of a report's cell, which is its place."""
