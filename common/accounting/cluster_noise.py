@@ -46,7 +46,7 @@ import scipy
 from numpy.typing import NDArray
 
 from common.accounting.binomial import RELATIVE_ERROR
-from common.accounting.count_distributions import ROUNDING, Binomial, least_whole
+from common.accounting.count_distributions import MAX_COUNT, ROUNDING, Binomial, least_whole
 from common.accounting.epsilon_search import MAX_EPSILON
 from common.accounting.item_noise import RatioClasses
 from common.accounting.releases import Release
@@ -68,7 +68,7 @@ _TAIL: Final = 1e-14
 """Maximum probability beyond a grid, on each side of an axis."""
 _LOG_STEPS: Final = np.geomspace(1e-6, 30, 100)
 """Steps of Chernoff's bounds, for reports that change a count by at most one."""
-_MAX_CELLS: Final = 13 * 2**17
+_MAX_CELLS: Final = 5 * 2**18
 """More trials than a grid of this size holds are not counted: a phone must check the claim."""
 _LEVEL_STEP: Final = 0.1
 """Levels differ by this in the root of the expected number of rooms: by .2 standard deviations."""
@@ -306,7 +306,7 @@ class _Labels:
 
     def edges(self, level: int, deviations: float) -> tuple[int, ...]:
         """Return a number of rooms of each size, below the mean at a level's upper end."""
-        trials = math.ceil(((level + 1) * _LEVEL_STEP) ** 2 / self._rate)
+        trials = min(MAX_COUNT, math.ceil(((level + 1) * _LEVEL_STEP) ** 2 / self._rate))
         return tuple(
             _low_edge(number, deviations * stretch)
             for number, stretch in zip(self.numbers(trials), self._stretch, strict=True)
