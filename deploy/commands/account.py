@@ -122,12 +122,12 @@ def account(
         raise UsageError(f"unknown mechanism; the mechanisms are {', '.join(MECHANISMS)}")
     if users is None:
         raise UsageError("use --users and the mechanism's options, or --batch FILE")
-    given = {**locals()}
+    typed = {**locals()}
     try:
         if rappor is not None:
-            given["rappor"] = parse_numbers(rappor, "rappor must be F,P,Q,HASHES")
+            typed["rappor"] = parse_numbers(rappor, "rappor must be F,P,Q,HASHES")
         random = {} if random_dummies is None else parse_distribution(random_dummies)
-        fields = {key: given[option] for key, option in _OPTIONS.items()}
+        fields = {key: typed[option] for key, option in _OPTIONS.items()}
         query = Query.read({"kind": mechanism} | fields | random)
         guarantee = query.answer()
     except (AccountingError, ValueRangeError) as error:

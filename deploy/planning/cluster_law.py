@@ -154,13 +154,13 @@ def _two_item_delta(without: Vector, epsilon: float) -> tuple[float, Callable[[]
     with_report = np.zeros_like(without)
     with_report[1:] = without[:-1]
     kept = np.maximum(without, with_report) > _NEGLIGIBLE
-    on, off = with_report[kept], without[kept]
+    masses = with_report[kept], without[kept]
     width = epsilon / _STEPS
     top = math.ceil(_MAX_LOG_RATIO / width)
-    logs = np.log((on + _NEGLIGIBLE) / (off + _NEGLIGIBLE))
+    logs = np.log((masses[0] + _NEGLIGIBLE) / (masses[1] + _NEGLIGIBLE))
     classes = np.clip(np.rint(logs / width), -top, top).astype(np.int64) + top
     many = 2 * top + 1
-    on, off = (np.bincount(classes, p, many) for p in (on, off))
+    on, off = (np.bincount(classes, p, many) for p in masses)
     on_below, off_below = (np.concatenate([[0.0], np.cumsum(p)]) for p in (on, off))
     low = np.maximum(np.arange(many) - _STEPS, 0)
     growth = math.exp(epsilon)
