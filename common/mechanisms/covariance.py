@@ -128,6 +128,12 @@ class ShareCovariance:
         at_ends = [self.mechanism.variance(each, self.mixture)[0] for each in (all_users, others)]
         return float(at_ends[0] - at_ends[1])
 
+    def observed(self, variances: Vector) -> Vector:
+        """Return variances of sums at observed shares, with what few reports may not show."""
+        if not isinstance(self.mechanism, SquareWave):
+            return variances
+        return variances + np.minimum(variances, self.mechanism.unseen(self.mixture))
+
     def left(self) -> Vector:
         """Return the part of each variance that is left where shares sum to 1, 0 .. 1."""
         removed = self._removed(self._with_total, self._correction)

@@ -275,14 +275,22 @@ class SquareWave(OddsOfWeights, BandResponse, PlaceReports):
         It is that of independent reports, Σ s²π̂ - (Σ sπ̂)², unbiased by n / (n-1); too large by the
         variance of the users' means, f(1-f)·rise² / n. No smoothed or clipped share hides a peak.
         Few reports may leave the places that matter empty: so it is at least the exact variance at
-        the shares, clipped to 0 .. 1, and of bands of several places that of one report more, whose
-        weight s is 1, the largest.
+        the shares, clipped to 0 .. 1, and `unseen` is added.
         """
         n_reports = max(2, int(cells.sum()))
         one = self.band.variance(cells / n_reports) * n_reports / (n_reports - 1)
-        weight = 1 / (mixture.n_real * self.rise) ** 2
+        observed = one * n_reports / (mixture.n_real * self.rise) ** 2
         least = self.variance(np.clip(shares, 0, 1), mixture)
-        return np.maximum(one * n_reports * weight, least) + weight * (self.width > 1)
+        return np.maximum(observed, least) + self.unseen(mixture)
+
+    def unseen(self, mixture: Mixture) -> float:
+        """
+        Return the variance that one report more would add, at a place of weight 1, the largest.
+
+        The places that matter to a sum of shares may be empty by chance, and then its variance is
+        underestimated. A band of one place needs none: its intervals are exact.
+        """
+        return (self.width > 1) / (mixture.n_real * self.rise) ** 2
 
     def interval_table(self, mixture: Mixture) -> IntervalTable:
         """

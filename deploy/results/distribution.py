@@ -80,7 +80,7 @@ class Distribution:
         shares = refined.summing_to_one(estimate.frequencies)
         covariance = refined.at(shares)
         variances = covariance.of_shares()
-        prefixes = covariance.of_prefixes() if task.edges else np.zeros(0)
+        prefixes = covariance.observed(covariance.of_prefixes()) if task.edges else np.zeros(0)
         with_totals = covariance.with_group_totals()
         half_width, simultaneous_half_width = (
             max(estimate.half_width(confidence, share), interval_half_width(confidence))
@@ -160,7 +160,7 @@ class Distribution:
         weights = np.clip(inside / np.diff(edges), 0.0, 1.0)
         whole = np.zeros((len(weights), len(self.covariance.shares)))
         whole[:, self.items] = weights
-        variances = self.covariance.of_sums(whole)
+        variances = self.covariance.observed(self.covariance.of_sums(whole))
         with_total, sizes = weights @ self.with_total, weights.sum(axis=1)
         return self._ratio(weights @ self.shares, variances, with_total, sizes)
 
