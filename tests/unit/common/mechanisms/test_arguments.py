@@ -83,6 +83,7 @@ def test_numbers_of_people_and_dummies_are_whole(name: str, mechanism: Mechanism
     again = mechanism.sample_cells(np.array(users, np.uint8), 0, np.random.default_rng(5))
 
     assert found.tolist() == again.tolist(), name
+    wrong: Any
     for wrong in (1.5, 2.0, np.float64(2), "1", None, True, [1]):
         with pytest.raises(TypeError, match=r"count has the type \w+; it must be a whole number"):
             mechanism.dummies(cast("Any", wrong), _RNG)
