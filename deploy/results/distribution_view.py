@@ -22,6 +22,9 @@ _CLIPPED: Final = (
     " The first and the last bucket include all numbers outside the edges; a quantile in them is "
     "given by their inner edge."
 )
+_LEFT_OUT: Final = (
+    "Groups without figures of their own, such as quantiles, since their share may be 0: {:,}."
+)
 _FIGURES: Final = ("estimate", "interval_low", "interval_high")
 _GROUP_TABLES: Final = 5
 """Most groups with a table of their own."""
@@ -115,7 +118,10 @@ def distribution_view(
     if task.breakdown is not None:
         names, shares = value_names(task), Distribution.totals(found)
         texts = {"title": f"Share of users by {task.breakdown.attribute}", "value": "share"}
-        tables.append(_table([*groups], shares, name=task.breakdown.attribute, **texts))
+        unknown = sum(not each.is_known for each in found)
+        notes = (_LEFT_OUT.format(unknown),) * bool(unknown)
+        named = {"name": task.breakdown.attribute, "notes": notes}
+        tables.append(_table([*groups], shares, **named, **texts))
         fields["groups"] = _rows(shares, [{"group": group} for group in groups])
         largest = np.argsort(-shares.value, kind="stable")[:_GROUP_TABLES]
         for group, each in [[*groups.items()][place] for place in largest if not task.edges]:
@@ -138,6 +144,7 @@ def distribution_view(
         columns["cumulative_error"] = errors.tolist()
         known = {group: each for group, each in groups.items() if each.is_known}
         for key, asked in (("quantiles", questions.quantiles), ("ranges", questions.ranges)):
+            fields[key] = []
             if asked and known:
                 table, rows = _of_numbers(key, asked, known, questions, truth)
                 tables.append(table)
@@ -175,8 +182,6 @@ def _of_numbers(
         names = [f"{group}{GROUP_SEPARATOR}{name}" for group in groups for name in names]
         keys = [{"group": group, **each} for group in groups for each in keys]
     note = _SPREAD_EVENLY + _CLIPPED * (edges.outside == "clip")
-    if omitted := questions.task.groups - len(groups):
-        note += f" Groups left out, since their share may be 0: {omitted:,}."
     return _table(names, whole, notes=(note,), **texts), _rows(whole, keys)
 
 

@@ -53,10 +53,15 @@ _OWN_INTERVAL: Final = (
 _SHARES_NOTE: Final = (
     "; among many intervals, some miss. Refined shares are at least 0 and sum to 1."
 )
+_AS_ESTIMATED: Final = (
+    "Shares stay as estimated: they are not corrected to a known total, since the {} here may not "
+    "be all that users hold."
+)
 _FAKES_INCLUDED: Final = (
     "This task does not estimate shares of owners. Users without a key report a fake value; no "
     "interval includes the bias caused by fakes."
 )
+_OWN_TOTAL: Final = "Shares stay as estimated: a user may own any number of keys."
 _OWNERS_MEAN: Final = "Mean of the owners' values"
 _FAKES_REMOVED: Final = (
     "Users without a key sometimes report it with a fake value, which the estimate corrects. Means "
@@ -170,6 +175,7 @@ def _found_values(
         notes = [f"With so few users no value is found reliably{least}."]
     if missing:
         notes.append(f"Texts of {len(missing):,} of {task.domain_size:,} hashes were not found.")
+    notes.append(_AS_ESTIMATED.format("values"))
     known = dict(zip(people.candidates, people.truth.tolist(), strict=True)) if people else {}
     table = EstimateTable(
         title=f"Values found: {len(names):,}{_part(len(names), most, 'first {:,}')}",
@@ -201,6 +207,7 @@ def _found_values(
             "most_bytes": spec.most_value_bytes,
             "texts": names,
             "not_spelled_labels": missing,
+            "known_total": False,
         },
         errors=errors,
         error_fields=error_fields,
@@ -243,7 +250,7 @@ def _histogram(
     return ResultView(
         tables=(table, *view.tables),
         columns={**columns, **view.columns},
-        fields=view.fields,
+        fields={"known_total": True, **view.fields},
         groups=view.groups,
         warning="" if estimate.any_share_above_zero(CONFIDENCE) else _TOO_FEW_USERS,
         errors=errors,
@@ -308,6 +315,7 @@ def _key_values(
         reported = reported[np.argsort(-owners.frequencies[reported], kind="stable")]
     reports, columns = estimate.reports.tolist(), {"key": range(size), "label": _labels(task, size)}
     errors, error_fields, part = "", {}, "{:,} most owned" if owners else "first {:,}"
+    fields: dict[str, Any] = {"low": spec.low, "high": spec.high, "population": task.population}
 
     def table(title: str, figures: tuple[Vector, Vector], **others: Any) -> EstimateTable:  # noqa: ANN401  # other fields
         values, errors = figures
@@ -333,10 +341,11 @@ def _key_values(
             errors = f"Mean squared error of means, fakes included, {mse:.3g}."
     else:
         title = f"Share of users who own each of {size:,} keys"
-        own = (f"{_OWN_INTERVAL.format('share')}.", *notes)
+        own = (f"{_OWN_INTERVAL.format('share')}.", _OWN_TOTAL, *notes)
         share_figures = (owners.frequencies, owners.frequency_errors)
         mean_figures = (owners.means, owners.mean_errors)
         biased = owners.frequencies < _PRECISE * owners.frequency_errors
+        fields |= {"known_total": False, "mean_biased": biased.tolist()}
         mean_note = _FAKES_REMOVED.format(int(biased.sum()))
         tables = [
             table(title, share_figures, value="share", truth=shares, notes=own),
@@ -360,7 +369,7 @@ def _key_values(
         warning=_without_signal(tables[0])
         if owners
         else _too_wide(tables[0], spec.high - spec.low, every=True),
-        fields={"low": spec.low, "high": spec.high, "population": task.population},
+        fields=fields,
         errors=errors,
         error_fields=error_fields,
     )
@@ -393,13 +402,18 @@ def _texts(
         "standard_errors": decoding.share_errors.tolist(),
         "p_values": p_values,
         "detected": detected,
+        "known_total": False,
     }
-    note = "Every text is one of the task's labels; the shares sum to 1 only up to noise."
+    note = (
+        "Every text is one of the task's labels, but shares stay as estimated: they sum to 1 only "
+        "up to noise."
+    )
     if not decoding.exhaustive:
         half_width = result.interval_half_width(CONFIDENCE) * decoding.unexplained_error
         note = (
             f"Unexplained: {100 * decoding.unexplained:.2f} ± {100 * half_width:.2f}"
-            "\N{NO-BREAK SPACE}% of users hold a text that is not a candidate."
+            "\N{NO-BREAK SPACE}% of users hold a text that is not a candidate. "
+            + _AS_ESTIMATED.format("candidates")
         )
         fields |= {
             "explained": 1 - decoding.unexplained,

@@ -260,9 +260,12 @@ def test_a_group_without_users_has_no_shares() -> None:
     assert ["Share of users by country", "Shares among the users of DE"] == titles
     assert ["flu", "cold"] == list(view.tables[2].names)
     ordered = _task(breakdown=_COUNTRIES)
-    quantiles = _view(ordered, _exact(ordered, (*_SHARES, *[0.0] * 5)), quantiles=(0.5,)).tables[2]
+    _, totals, quantiles = _view(
+        ordered, _exact(ordered, (*_SHARES, *[0.0] * 5)), quantiles=(0.5,)
+    ).tables
     assert ["DE / 50\N{NO-BREAK SPACE}%"] == list(quantiles.names)
-    assert quantiles.notes[0].endswith("left out, since their share may be 0: 1.")
+    assert totals.notes[0].endswith("since their share may be 0: 1.")
+    assert totals.notes == view.tables[1].notes
 
 
 def test_a_view_has_tables_columns_and_json_of_the_questions() -> None:

@@ -218,7 +218,7 @@ def test_texts_that_were_not_spelled_are_counted() -> None:
     )
     view = result_view(found, task, most=9)
 
-    [rare, missing] = view.tables[0].notes
+    [rare, missing, _] = view.tables[0].notes
     assert rare.endswith("hold is found with at least 95\N{NO-BREAK SPACE}% probability.")
     assert "Texts of 1 of 2 hashes were not found." == missing
     assert list(hashes[1:]) == view.fields["not_spelled_labels"]
