@@ -10,7 +10,7 @@ from common.messages.submission import label_numbers, parse_item, parse_numbers,
 from common.runtime.settings import load
 from common.transparency.checkpoint import NoteKey
 from deploy.accountant.query import parse_distribution
-from deploy.commands.options import parse_cap, task_digest
+from deploy.commands.options import parse_cap, parse_shares, task_digest
 from deploy.datasets.sources import dataset
 from deploy.load.behaviour import shares_from
 from deploy.load.plan import ramp_from
@@ -69,6 +69,7 @@ PARSERS: Final = (
     typed("range", parse_range, "18:65", "-1e3:2.5"),
     typed("numbers", parse_numbers, "0.5,0.3,0.7,2"),
     typed("cap", parse_cap, "3", "none", "inf"),
+    typed("expected shares", parse_shares, "0.05,0.03", "1"),
     typed(
         *("data set by name", _data_set),
         *("zipf:20", "zipf:20,1.5", "uniform:30", "covid_us_states"),

@@ -96,8 +96,8 @@ def test_a_lasting_question_gets_no_amplification() -> None:
             "label of item 1 has 66 bytes in UTF-8; most_bytes is 64, and nobody could answer it",
         ),
         (
-            "rappor",
-            {"labels": ("a", "b "), "texts": None},
+            "od-hp",
+            {"labels": ("a", "b ", "c", "d"), "domain_size": 4},
             "label of item 1 begins or ends with wh",
         ),
         ("od-hp", {"labels": ("e\u0301", *"bcd"), "domain_size": 4}, "label of item 0 .* form C"),

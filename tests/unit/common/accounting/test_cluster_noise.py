@@ -77,12 +77,12 @@ def _release(vector: Any, rooms: tuple[Room, ...]) -> ClusterRelease:
     ],
 )
 def test_reference_figures_are_met(vector: dict[str, Any], release: ClusterRelease) -> None:
-    """At least 98% of independent items' δ; at most 2% above the reference, ε within .2% of it."""
+    """At least 98% of independent items' δ; at most 3% above the reference, ε within .2% of it."""
     if "epsilon_upper" in vector:
         assert vector["epsilon_upper"] == pytest.approx(release.epsilon(1e-6), rel=2e-3)
     else:
         found = release.delta(vector["epsilon"])
-        assert 0.98 * vector["delta_ideal"] <= found <= 1.02 * vector["delta_upper"]
+        assert 0.98 * vector["delta_ideal"] <= found <= 1.03 * vector["delta_upper"]
 
 
 def _views(release: ClusterRelease) -> Iterator[tuple[float, Outcomes]]:

@@ -117,7 +117,7 @@ def test_a_file_has_a_row_per_person_or_per_item(tmp_path: Path) -> None:
         ),
         ("sixteen.csv", "value\na\n".encode("utf-16"), "the header of sixteen.csv is not UTF-8"),
         ("header.csv", "value,gr\u00f6\u00dfe\n".encode("latin-1"), "header of header.csv is not"),
-        ("missing.csv", None, "cannot be read"),
+        ("missing.csv", None, "does not exist"),
         ("plain.csv.gz", b"value\na\nb\n", "cannot be read"),
         ("cut.csv.gz", gzip.compress(b"value\n" + b"a\nb\n" * 1000)[:-12], "cannot be read"),
         # A kind of block that there is not.

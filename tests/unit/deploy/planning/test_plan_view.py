@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from analyzer.task_builder import complete
-from common.errors import PlanError, SettingsError, UsageError, ValueRangeError
+from common.errors import PlanError, SettingsError, UsageError
 from common.protocols import Kind, protocols_of
 from common.task.draft import NumberDraft, PairDraft
 from common.task.task import Task
@@ -242,7 +242,7 @@ def test_the_command_plans_for_default_devices_by_default(tmp_path: Path) -> Non
     ("asked", "arguments", "error", "message"),
     [
         (_ITEMS, ("--local-cap", "much"), UsageError, "local cap must be a number, or none"),
-        (_ITEMS, ("--head", "0.1;0.2"), ValueRangeError, "head must be shares such as"),
+        (_ITEMS, ("--head", "0.1;0.2"), UsageError, "head must be shares such as"),
         (_ITEMS, ("--output", "/no/such/draft.toml"), SettingsError, "folder does not exist"),
         (_ITEMS, ("--low", "0"), UsageError, "--low is for data of these kinds: ordered, mean"),
         (
