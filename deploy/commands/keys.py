@@ -126,7 +126,7 @@ def revoke(
     party: Annotated[str, typer.Argument(help="Party, or SHA-256 of one certificate.")],
     json: AsJson = False,
 ) -> None:
-    """Revoke a party's certificates for good.
+    """Revoke a party's certificates permanently.
 
     Copy each party's authority.pem to its machine: servers then refuse these certificates at once.
     Clients cannot know, and accept them until they expire, as printed. Operators with folders of
