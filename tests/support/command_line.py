@@ -15,12 +15,24 @@ from pathlib import Path
 from typing import Final
 
 _PATIENCE: Final = 120.0
+_LOADED_LATER: Final = (
+    "deploy.clients.people",
+    "deploy.demo",
+    "deploy.load.run",
+    "deploy.pages.live_server",
+    "deploy.pages.series_page",
+    "deploy.planning.planner",
+    "deploy.results.export",
+    "deploy.sentinels.planting",
+    "deploy.simulate.sweep",
+)
+"""What the bodies of commands load, with what that loads in turn."""
 
 
 @cache
 def _loaded() -> ForkServerContext:
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["deploy.cli"])
+    context.set_forkserver_preload(["deploy.cli", *_LOADED_LATER])
     return context
 
 
