@@ -194,6 +194,7 @@ async def test_a_second_series_of_a_population_is_not_taken_for_the_first(
     assert all(each["warning"] for each in reports)
 
 
+@pytest.mark.slow
 async def test_a_lasting_question_is_charged_its_permanent_epsilon(
     services: Services, tmp_path: Path
 ) -> None:

@@ -23,7 +23,7 @@ _DUMMIES: Final = 10
 _RUNS: Final = 8000
 _LIMIT: Final = 7.0
 
-_ALIKE: Final = {"binary-hashing", "wide square-wave", "subset-selection"}
+_ALIKE: Final = {"binary-hashing", "string-hashing", "wide square-wave", "subset-selection"}
 """Examples that share their code with another one, or only serve the documentation."""
 _EVERY = pytest.mark.parametrize(
     "name",

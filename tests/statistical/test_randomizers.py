@@ -61,7 +61,7 @@ def test_submissions_of_every_value_are_equally_long(name: str) -> None:
 
     For all protocols together it fails by chance with probability below 1e-6.
     """
-    task, rng, users = protocol_task(name), _generator(40), 500
+    task, rng, users = protocol_task(name), _generator(40), 400
     device, chances = Contributor(task, TaskDigest(bytes(32))), task.dummies.length_probabilities()
     device._seal_report = device._seal_envelope = bytes
     values = [value_of(task, item) for item in range(task.domain_size)]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.fuzz.fuzz import MAX_RESIDENT_BYTES, failure, given_seed
 from tests.support.parsers import Parser, parsers
 
-_SHORT = 1_500
+_SHORT = 800
 _LONG = 1_000_000
 _SHARDS = min(2, os.cpu_count() or 1)
 

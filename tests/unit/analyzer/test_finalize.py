@@ -171,7 +171,13 @@ _BATCHES: Final = 500
 _USERS: Final = np.array([60, 30, 0, 9, 1])
 
 
-@pytest.mark.parametrize("lost", [0.0, 0.2], ids=["nothing lost", "a fifth lost"])
+@pytest.mark.parametrize(
+    "lost",
+    [
+        pytest.param(0.0, id="nothing lost", marks=pytest.mark.slow),
+        pytest.param(0.2, id="a fifth lost"),
+    ],
+)
 @pytest.mark.parametrize("name", _CASES)
 def test_estimates_are_unbiased_with_the_stated_error(name: str, lost: float) -> None:
     """

@@ -232,11 +232,12 @@ async def test_no_crash_gives_a_person_two_tokens(tmp_path: Path) -> None:
 
     The device sends its message until it has a signature. Another one never gets one.
     """
-    faults = [await _tried_with_a_crash(tmp_path / str(number), number) for number in range(40)]
-    crashed = [bool(fault.crashes) for fault in faults]
+    for number in range(40):
+        faults = await _tried_with_a_crash(tmp_path / str(number), number)
+        if not faults.crashes:  # the key's life has fewer boundaries
+            break
 
-    assert [True] * 15 == crashed[:15]
-    assert not crashed[-1]
+    assert 15 <= number < 39
 
 
 async def _tried_with_a_crash(folder: Path, number: int) -> Faults:

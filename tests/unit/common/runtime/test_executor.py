@@ -98,6 +98,7 @@ def test_a_part_counts_as_stuck_after_ten_minutes(metrics: Metrics) -> None:
     assert (0, 0) == counted()
 
 
+@pytest.mark.slow
 async def test_a_part_that_always_ends_its_worker_fails(
     executor: LocalExecutor, tmp_path: Path
 ) -> None:

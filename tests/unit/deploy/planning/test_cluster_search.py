@@ -50,8 +50,10 @@ def test_every_shipped_law_makes_a_valid_task() -> None:
     ("users", "changes"),
     [
         (_CITIES, {"messages_cap": 1.2}),
-        (_SMALL, {"messages_cap": 5.0}),
-        (_SMALL, {"messages_cap": 5.0, "epsilon": 1.2, "delta": 1e-9}),
+        pytest.param(_SMALL, {"messages_cap": 5.0}, marks=pytest.mark.slow),
+        pytest.param(
+            *(_SMALL, {"messages_cap": 5.0, "epsilon": 1.2, "delta": 1e-9}), marks=pytest.mark.slow
+        ),
         (_SMALL, {"influence_cap": 10}),
     ],
 )

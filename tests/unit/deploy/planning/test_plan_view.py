@@ -80,6 +80,7 @@ def test_a_bytes_cap_limits_the_average_submission() -> None:
     assert "the bytes cap is 100; it must lie between 116 and inf" == str(refusal)
 
 
+@pytest.mark.slow
 def test_an_influence_cap_limits_what_one_liar_moves() -> None:
     """Without it, `signed` would be planned with an influence of 14."""
     asked = ["--users", "20000", "--domain-size", "20", "--central-epsilon", "1"]

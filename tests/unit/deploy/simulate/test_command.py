@@ -70,10 +70,18 @@ def test_a_table_is_shown_without_json(tmp_path: Path) -> None:
     ("kind", "cells", "truth"),
     [
         ("categorical", ("red", "blue"), {"red": 0.75, "blue": 0.25}),
-        ("string", ("red", "blue"), {"red": 0.75, "blue": 0.25}),
+        pytest.param(
+            *("string", ("red", "blue"), {"red": 0.75, "blue": 0.25}), marks=pytest.mark.slow
+        ),
         ("mean", ("1.5", "7.5"), {"number 0": 3.0}),
-        ("vector", ('"0, 2"', '"4, 6"'), {"number 0": 1.0, "number 1": 3.0}),
-        ("key-value", ('"0:1"', '"0:3, 1:2"'), {"number 0": 1.0, "number 1": 0.25}),
+        pytest.param(
+            *("vector", ('"0, 2"', '"4, 6"'), {"number 0": 1.0, "number 1": 3.0}),
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            *("key-value", ('"0:1"', '"0:3, 1:2"'), {"number 0": 1.0, "number 1": 0.25}),
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_a_users_file_is_read_for_every_kind(

@@ -92,6 +92,7 @@ def test_frequent_codes_are_found_with_unbiased_shares() -> None:
     assert list(found.shares) == sorted(found.shares, reverse=True)
 
 
+@pytest.mark.slow
 def test_a_frequent_neighbour_hides_no_value() -> None:
     """
     Values that differ in one byte from one that 30 % hold, and one that does not.
