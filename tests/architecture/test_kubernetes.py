@@ -10,7 +10,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-import kubernetes_validate
 import pytest
 import yaml
 
@@ -54,6 +53,12 @@ def _objects(party: str) -> list[dict[str, Any]]:
     """Return all objects in a party's base."""
     names = _kustomization(_FOLDER / party)["resources"]
     return [found for name in names for found in _yaml(_FOLDER / party / name)]
+
+
+def _validate(found: dict[str, Any]) -> None:
+    import kubernetes_validate  # noqa: PLC0415  # takes seconds, of every process that collects
+
+    kubernetes_validate.validate(found, _VERSION, strict=True)
 
 
 def _of_kind(party: str, *kinds: str) -> Iterator[dict[str, Any]]:
@@ -105,7 +110,7 @@ def test_a_base_lists_exactly_the_files_of_its_folder(party: str) -> None:
 def test_every_object_of_a_base_follows_kubernetes_schema(party: str) -> None:
     """Unknown fields are errors."""
     for found in _objects(party):
-        kubernetes_validate.validate(found, _VERSION, strict=True)
+        _validate(found)
 
 
 @pytest.mark.parametrize("party", _SETTINGS)
@@ -124,7 +129,7 @@ def test_the_example_renders_with_every_name_resolved(party: str, tmp_path: Path
     objects = list(yaml.safe_load_all(outcome.stdout))
     for found in objects:
         if found["kind"] in {"Secret", "ConfigMap", "PersistentVolumeClaim"}:
-            kubernetes_validate.validate(found, _VERSION, strict=True)
+            _validate(found)
     images = set(re.findall(r"image: (\S+)", outcome.stdout))
     assert all(image.startswith("registry.example.org/") for image in images)
     named = re.findall(r"secretName: (\S+)", outcome.stdout)
