@@ -14,7 +14,6 @@ from typer.exceptions import TyperException
 import common.runtime.blas_threads  # noqa: F401  # before numpy
 from common.errors import ShuffleDpError, UsageError
 from common.version import VERSION
-from deploy.commands.profile import PROFILE_OPTIONS, profile_defaults
 from deploy.terminal.escape import visible
 from deploy.terminal.help_examples import example
 from deploy.terminal.interruption import INTERRUPTED, ended_by_interrupt
@@ -67,7 +66,8 @@ class _LazyGroup(TyperGroup):
         if cmd_name in _COMMANDS and self.commands[cmd_name] is None:
             module = importlib.import_module(f"deploy.commands.{_COMMANDS[cmd_name][0]}")
             module.app.rich_markup_mode = None  # plain help, which is fast
-            self.commands[cmd_name] = typer.main.get_group(module.app).commands[cmd_name]
+            group = typer.main.get_group(module.app)
+            self.commands[cmd_name] = group.commands.get(cmd_name, group)
         return self.commands.get(cmd_name)
 
     def invoke(self, ctx: Any) -> Any:  # noqa: ANN401
@@ -79,6 +79,8 @@ class _LazyGroup(TyperGroup):
                 raise KeyboardInterrupt from error
             raise
         except typer.BadParameter as error:
+            from deploy.commands.profile import PROFILE_OPTIONS  # noqa: PLC0415  # help needs none
+
             if not error.message and error.param and error.param.name in PROFILE_OPTIONS:
                 error.message = "Set it, or write a profile with `shuffledp init STATE`."
             rule = re.sub("^Value error, |, unable to parse.*", "", error.message)
@@ -143,6 +145,8 @@ def shuffledp(
     ] = False,
 ) -> None:
     """Collect statistics with differential privacy: no party sees both a person and the answer."""
+    from deploy.commands.profile import profile_defaults  # noqa: PLC0415  # help needs none
+
     context.default_map = profile_defaults(profile)
 
 

@@ -8,9 +8,8 @@ from typing import Annotated, Final
 import typer
 
 from common.errors import AccountingError, UsageError, ValueRangeError
-from deploy.commands.options import AsJson, describe_options
+from deploy.commands.options import AsJson, command
 from deploy.terminal.console import terminal
-from deploy.terminal.help_examples import example
 from deploy.terminal.json_output import print_json
 
 app = typer.Typer()
@@ -41,13 +40,11 @@ def _option(name: re.Match[str]) -> str:
     return f"--{option.replace('_', '-')}" if known else key
 
 
-@app.command(
-    epilog=example(
-        "shuffledp account --mechanism local-hashing --users 20000 --alphabet 53 "
-        "--local-epsilon 4 --dummies 20000 --delta 1e-6 --compare"
-    )
+@command(
+    app,
+    "shuffledp account --mechanism local-hashing --users 20000 --alphabet 53 "
+    "--local-epsilon 4 --dummies 20000 --delta 1e-6 --compare",
 )
-@describe_options
 def account(
     context: typer.Context,
     *,

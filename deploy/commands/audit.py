@@ -6,18 +6,16 @@ from typing import Annotated, Final
 import typer
 
 from common.errors import UsageError
-from deploy.commands.options import AsJson, OpenPage, describe_options
+from deploy.commands.options import AsJson, OpenPage, command
 from deploy.terminal.console import terminal
 from deploy.terminal.files import check_folder
-from deploy.terminal.help_examples import example
 
 app = typer.Typer()
 
 _FAILED: Final = 1
 
 
-@app.command(epilog=example("shuffledp audit --quick --html audit.html"))
-@describe_options
+@command(app, "shuffledp audit --quick --html audit.html")
 def audit(
     quick: Annotated[bool, typer.Option("--quick")] = False,
     full: Annotated[bool, typer.Option("--full")] = False,

@@ -7,22 +7,18 @@ import typer
 
 from common.errors import UsageError
 from common.protocols import Kind
-from deploy.commands.options import AsJson, OpenPage, describe_options
+from deploy.commands.options import AsJson, OpenPage, command
 from deploy.terminal.console import show_in_browser, terminal
 from deploy.terminal.files import check_folder
-from deploy.terminal.help_examples import example
 from deploy.terminal.json_output import print_json
 from deploy.terminal.tables import print_guarantees
 
 app = typer.Typer()
 
 
-@app.command(
-    epilog=example(
-        "shuffledp demo --users 5000 --seed 7", "shuffledp demo --task-kind vector --users 5000"
-    )
+@command(
+    app, "shuffledp demo --users 5000 --seed 7", "shuffledp demo --task-kind vector --users 5000"
 )
-@describe_options
 def demo(
     users: str = "5000",
     task_kind: Kind = "categorical",

@@ -13,7 +13,6 @@ from deploy.datasets.names import IPUMS_1940_CITY
 from deploy.terminal.console import terminal
 from deploy.terminal.escape import escaped
 from deploy.terminal.files import check_folder
-from deploy.terminal.help_examples import example
 from deploy.terminal.json_output import print_json
 
 if TYPE_CHECKING:
@@ -25,14 +24,12 @@ _MIN = 1e-6
 _MAX_SECONDS = 1e7
 
 
-@app.command(
-    epilog=example(
-        "shuffledp load --local --users 1000 --rate 200 --misbehaving 0.1",
-        "shuffledp load DIGEST --shuffler 127.0.0.1:7002 --authority state/tls/authority.pem "
-        "--shuffler-token-file state/shuffler/operator.token --users 20000 --mode bulk",
-    )
+@options.command(
+    app,
+    "shuffledp load --local --users 1000 --rate 200 --misbehaving 0.1",
+    "shuffledp load DIGEST --shuffler 127.0.0.1:7002 --authority state/tls/authority.pem "
+    "--shuffler-token-file state/shuffler/operator.token --users 20000 --mode bulk",
 )
-@options.describe_options
 def load(
     context: typer.Context,
     task: Annotated[str | None, typer.Argument()] = None,

@@ -16,13 +16,12 @@ from deploy.commands.options import (
     AsJson,
     TaskKind,
     check_kinds,
-    describe_options,
+    command,
     parse_cap,
     parse_shares,
 )
 from deploy.terminal.console import print_written, terminal
 from deploy.terminal.files import check_folder, write
-from deploy.terminal.help_examples import example
 from deploy.terminal.json_output import print_json
 
 app = typer.Typer()
@@ -45,17 +44,15 @@ _KINDS: Final[Mapping[str, tuple[Kind, ...]]] = {
 """The kinds that an option is for, if it is not for all."""
 
 
-@app.command(
-    epilog=example(
-        "shuffledp plan --users 602325 --domain-size 915 --central-epsilon 0.02 --messages-cap "
-        "2 --local-cap 4 --output draft.toml",
-        "shuffledp plan --task-kind ordered --users 602325 --domain-size 4096 --low 0 --high 60000 "
-        "--unit ms --central-epsilon 1",
-        "shuffledp plan --task-kind vector --users 20000 --domain-size 8 --low 1 --high 5 "
-        "--central-epsilon 0.5",
-    )
+@command(
+    app,
+    "shuffledp plan --users 602325 --domain-size 915 --central-epsilon 0.02 --messages-cap "
+    "2 --local-cap 4 --output draft.toml",
+    "shuffledp plan --task-kind ordered --users 602325 --domain-size 4096 --low 0 --high 60000 "
+    "--unit ms --central-epsilon 1",
+    "shuffledp plan --task-kind vector --users 20000 --domain-size 8 --low 1 --high 5 "
+    "--central-epsilon 0.5",
 )
-@describe_options
 def plan(
     context: typer.Context,
     users: int,

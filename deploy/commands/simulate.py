@@ -12,11 +12,10 @@ import typer
 from common.errors import SettingsError, UsageError
 from common.protocols import Kind, protocol_named, protocols_of
 from common.task.specs import check_range
-from deploy.commands.options import AsJson, TaskKind, check_kinds, describe_options, parse_cap
+from deploy.commands.options import AsJson, TaskKind, check_kinds, command, parse_cap
 from deploy.datasets.names import IPUMS_1940_CITY, SHIPPED
 from deploy.terminal.console import print_written, terminal
 from deploy.terminal.files import check_folder, write
-from deploy.terminal.help_examples import example
 from deploy.terminal.json_output import print_json
 
 if TYPE_CHECKING:
@@ -50,15 +49,13 @@ _FIGURES: Final = {
 }
 
 
-@app.command(
-    epilog=example(
-        "shuffledp simulate --protocol murs --protocol od-hp --central-epsilon 0.2 "
-        "--accounting tight --repeat 5 --plot comparison",
-        "shuffledp simulate --task-kind ordered --central-epsilon 1 --messages-cap 4",
-        "shuffledp simulate --task-kind mean --dataset sleep.csv --column hours",
-    )
+@command(
+    app,
+    "shuffledp simulate --protocol murs --protocol od-hp --central-epsilon 0.2 "
+    "--accounting tight --repeat 5 --plot comparison",
+    "shuffledp simulate --task-kind ordered --central-epsilon 1 --messages-cap 4",
+    "shuffledp simulate --task-kind mean --dataset sleep.csv --column hours",
 )
-@describe_options
 def simulate(
     context: typer.Context,
     protocol: Annotated[
@@ -213,8 +210,7 @@ def _population(  # each is an option
     return dataclasses.replace(population, remarks=data.remarks)
 
 
-@app.command(no_args_is_help=True, epilog=example("shuffledp reproduce key-value --plot pairs"))
-@describe_options
+@command(app, "shuffledp reproduce key-value --plot pairs", no_args_is_help=True)
 def reproduce(
     experiment: Annotated[str, typer.Argument()],
     seed: Annotated[int, typer.Option(min=0)] = 1,

@@ -13,120 +13,90 @@ from common.messages.batch import BatchStatus, TaskSummary
 from deploy.commands import options
 from deploy.terminal.console import terminal
 from deploy.terminal.files import check_folder
-from deploy.terminal.help_examples import AT_ANALYZER, AT_SHUFFLER, example
+from deploy.terminal.help_examples import AT_ANALYZER, AT_SHUFFLER
 from deploy.terminal.json_output import print_answer, print_json
 
-app = typer.Typer()
-task_app = typer.Typer(
-    help="Tasks: signed, immutable definitions of a collection and its guarantee.",
-    no_args_is_help=True,
-    epilog=example("shuffledp task create draft.toml --dry-run"),
+app = options.command_group(
+    "task",
+    "Tasks: signed, immutable definitions of a collection and its guarantee.",
+    "shuffledp task create draft.toml --dry-run",
 )
-app.add_typer(task_app, name="task")
 
 
-@task_app.command(
-    "create",
-    epilog=example(
-        f"shuffledp task create draft.toml {AT_ANALYZER} "
-        "--shuffler-key state/shuffler/envelope.pub --token-key token-key.json",
-        "shuffledp task create draft.toml --dry-run",
-    ),
+@options.command(
+    app,
+    f"shuffledp task create draft.toml {AT_ANALYZER} "
+    "--shuffler-key state/shuffler/envelope.pub --token-key token-key.json",
+    "shuffledp task create draft.toml --dry-run",
 )
 def create(
-    draft: Annotated[Path, typer.Argument(help="A TOML file: your own, or from shuffledp plan.")],
-    analyzer: options.AnalyzerAddress = "",
-    token_file: Annotated[Path | None, typer.Option(help="File of the operator token.")] = None,
+    draft: Annotated[Path, typer.Argument()],
+    analyzer: options.OptionalAnalyzer,
     shuffler_key: options.ShufflerKey = None,
-    token_key: Annotated[
-        Path | None,
-        typer.Option(
-            help="The task's token key, from `shuffledp issuer new-key`. Without it anybody may "
-            "submit any number of times, and devices refuse the task by default."
-        ),
-    ] = None,
-    authority: options.Authority = None,
-    certificate: options.Certificate = None,
-    key: options.CertificateKey = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the task's guarantees; publish nothing.")
-    ] = False,
+    token_key: Path | None = None,
+    dry_run: options.Flag = False,
     json: options.AsJson = False,
 ) -> None:
-    """Publish a task, signed by the analyzer. Needs the operator token, except for a dry run.
+    """
+    Publish a task, signed by the analyzer. Needs the operator token, except for a dry run.
 
     A dry run needs no service: it computes the guarantees locally.
+
+    Options:
+        draft: A TOML file: your own, or from shuffledp plan.
+        token_key: The task's token key, from `shuffledp issuer new-key`. Without it anybody may
+            submit any number of times, and devices refuse the task by default.
+        dry_run: Print the task's guarantees; publish nothing.
     """
-    from deploy.clients.analyzer import OperatorClient
     from deploy.commands.publication import preview, publish, with_keys
     from deploy.tasks import drafts as draft_file
 
-    if dry_run:
-        preview(with_keys(draft_file.read(draft, b""), shuffler_key, token_key), json=json)
-        return
-    if not (analyzer and token_file and shuffler_key):
+    if not (dry_run or (analyzer.analyzer and analyzer.analyzer_token_file and shuffler_key)):
         raise UsageError(
             "publishing needs --analyzer, --token-file and --shuffler-key; use --dry-run otherwise"
         )
-    connect = partial(OperatorClient.connect, analyzer, authority, token_file, certificate, key)
     task_draft = with_keys(draft_file.read(draft, b""), shuffler_key, token_key)
-    published = options.ask(connect, partial(publish, task_draft))
-    if json:
-        print_json(published.as_json())
+    if dry_run:
+        preview(task_draft, json=json)
         return
-    terminal().print(f"Task {published.signed.digest().hex()}", soft_wrap=True)
-    published.show(terminal())
+    published = options.ask(analyzer.connect, partial(publish, task_draft))
+    if not json:
+        terminal().print(f"Task {published.signed.digest().hex()}", soft_wrap=True)
+    print_answer(published.as_json(), published.show, json=json)
 
 
-@task_app.command("list", epilog=example(f"shuffledp task list {AT_ANALYZER}"))
-def list_tasks(
-    analyzer: options.AnalyzerAddress,
-    token_file: options.TokenFile,
-    authority: options.Authority = None,
-    certificate: options.Certificate = None,
-    key: options.CertificateKey = None,
-    json: options.AsJson = False,
-) -> None:
+@options.command(app, f"shuffledp task list {AT_ANALYZER}", name="list")
+def list_tasks(analyzer: options.Analyzer, json: options.AsJson = False) -> None:
     """List all tasks with their state, the earliest deadline first."""
     from deploy.clients.analyzer import OperatorClient
     from deploy.tasks import task_view
 
-    connect = partial(OperatorClient.connect, analyzer, authority, token_file, certificate, key)
-    summaries = options.ask(connect, OperatorClient.tasks)
-    if json:
-        print_json(summaries)
-        return
-    task_view.print_list(summaries, terminal())
+    summaries = options.ask(analyzer.connect, OperatorClient.tasks)
+    print_answer(summaries, partial(task_view.print_list, summaries), json=json)
 
 
-@task_app.command(
-    "show",
-    epilog=example(
-        f"shuffledp task show DIGEST {AT_ANALYZER}",
-        f"shuffledp task show DIGEST {AT_ANALYZER} --analyzer-identity identity.pub --save agreed",
-    ),
+@options.command(
+    app,
+    f"shuffledp task show DIGEST {AT_ANALYZER}",
+    f"shuffledp task show DIGEST {AT_ANALYZER} --analyzer-identity identity.pub --save agreed",
 )
 def show(
     task: options.TaskArgument,
-    analyzer: options.AnalyzerAddress,
-    token_file: options.TokenFile,
-    shuffler: Annotated[
-        str, typer.Option(help="Address of the shuffler, to show the batch's progress too.")
-    ] = "",
-    analyzer_identity: Annotated[
-        Path | None, typer.Option(help="The analyzer's identity.pub, to verify the signature.")
-    ] = None,
-    save: Annotated[
-        Path | None, typer.Option(help="Folder for the task's exact bytes and signature.")
-    ] = None,
-    authority: options.Authority = None,
-    certificate: options.Certificate = None,
-    key: options.CertificateKey = None,
+    analyzer: options.Analyzer,
+    shuffler: str = "",
+    analyzer_identity: Path | None = None,
+    save: Path | None = None,
     json: options.AsJson = False,
 ) -> None:
-    """Print one task, its guarantees and its state.
+    """
+    Print one task, its guarantees and its state.
 
     Also prints its population's spent and remaining budgets.
+
+    Options:
+        shuffler: Address of the shuffler, to show the batch's progress too.
+        analyzer_identity: The analyzer's identity.pub, to verify the signature.
+        save: Folder for the task's exact bytes and signature.
     """
     from common.task.task import Task
     from deploy.clients.analyzer import OperatorClient
@@ -147,14 +117,13 @@ def show(
             signer.verify(signed)
         return signed, summary, await budgets_of_task(Task.from_bytes(signed.task_bytes), operator)
 
-    connect = partial(OperatorClient.connect, analyzer, authority, token_file, certificate, key)
-    signed, summary, budgets = options.ask(connect, read)
+    signed, summary, budgets = options.ask(analyzer.connect, read)
     found = Task.from_bytes(signed.task_bytes)
 
     def batch() -> BatchStatus | None:
-        at_shuffler = partial(ShufflerClient.connect, shuffler, authority)
+        at_shuffler = options.Shuffler(shuffler, None, analyzer.authority)
         ask_status = partial(ShufflerClient.status_or_none, digest=digest)
-        return options.ask(at_shuffler, ask_status)
+        return options.ask(at_shuffler.connect, ask_status)
 
     if save is not None:
         draft_file.save_task(save, signed)
@@ -185,23 +154,16 @@ def show(
         task_view.print_batch(batch(), console)
 
 
-@task_app.command("close", epilog=example(f"shuffledp task close DIGEST {AT_SHUFFLER}"))
+@options.command(app, f"shuffledp task close DIGEST {AT_SHUFFLER}")
 def close(
-    task: options.TaskArgument,
-    shuffler: options.ShufflerAddress,
-    token_file: options.TokenFile,
-    authority: options.Authority = None,
-    json: options.AsJson = False,
+    task: options.TaskArgument, shuffler: options.Shuffler, json: options.AsJson = False
 ) -> None:
     """Close a task's batch now if it has enough users. Needs the shuffler's operator token.
 
     The result is released as it would be after the deadline. A batch that has enough users only if
     sentinels are counted closes too, but is never released.
     """
-    from deploy.clients.shuffler import ShufflerClient
-
     digest = options.task_digest(task)
-    connect = partial(ShufflerClient.connect, shuffler, authority, token_file)
-    options.ask(connect, lambda client: client.close_batch(digest))
+    options.ask(shuffler.connect, lambda client: client.close_batch(digest))
     fields = {"task_digest": digest.hex(), "closed": True}
     print_answer(fields, "The batch is closed: no more users can take part.", json=json)
