@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 
 import common.runtime.blas_threads  # noqa: F401  # before numpy
@@ -59,16 +59,19 @@ class _LazyGroup(TyperGroup):
 
     def __init__(self, **settings: Any) -> None:  # noqa: ANN401  # Typer's settings
         super().__init__(**settings)
-        self.commands: dict[str, Any] = dict.fromkeys(_COMMANDS)
+        self.commands = {
+            name: TyperCommand(name, short_help=summary) for name, (_, summary) in _COMMANDS.items()
+        }
 
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ANN401, ARG002
-        """Return a command, imported on first use, or None if the name is unknown."""
-        if cmd_name in _COMMANDS and self.commands[cmd_name] is None:
-            module = importlib.import_module(f"deploy.commands.{_COMMANDS[cmd_name][0]}")
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401
+        """Resolve a command, imported on first use; raise UsageError if its name is unknown."""
+        name, command, rest = super().resolve_command(ctx, args)
+        if name is not None:  # else completing behind an unknown name
+            module = importlib.import_module(f"deploy.commands.{_COMMANDS[name][0]}")
             module.app.rich_markup_mode = None  # plain help, which is fast
             group = typer.main.get_group(module.app)
-            self.commands[cmd_name] = group.commands.get(cmd_name, group)
-        return self.commands.get(cmd_name)
+            command = group.commands.get(name, group)
+        return name, command, rest
 
     def invoke(self, ctx: Any) -> Any:  # noqa: ANN401
         """Run a command; reword usage errors: suggest a profile, omit values, fix grammar."""
@@ -92,22 +95,6 @@ class _LazyGroup(TyperGroup):
             if context and context.info_name in _OF_A_PERSON:
                 error.message = f"{context.info_name} {_OF_A_PERSON[context.info_name]}"
             raise
-
-    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401, ARG002
-        """Write the list of commands without importing them."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, summary) for name, (_, summary) in _COMMANDS.items()])
-
-    def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:  # noqa: ANN401
-        """Complete a command's name or an option."""
-        from typer._click.shell_completion import CompletionItem  # noqa: PLC0415
-
-        found = [
-            CompletionItem(name, help=summary)
-            for name, (_, summary) in _COMMANDS.items()
-            if name.startswith(incomplete)
-        ]
-        return found + super(TyperGroup, self).shell_complete(ctx, incomplete)
 
 
 app = typer.Typer(

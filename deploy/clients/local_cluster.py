@@ -47,13 +47,9 @@ class Child:
             return await self.process.wait()
 
 
-class Cluster(LocalParties):
+class Cluster(LocalParties[Child]):
     """The parties as processes, with the shuffler and the issuer as witnesses of the log."""
 
-    analyzer: Child
-    shuffler: Child
-    issuer: Child
-    user_agent: Child
     _modules: ClassVar[Mapping[str, str]] = {}
     """Modules that are run in place of a party's own."""
 

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from common.task.token_spec import TokenSpec
 from deploy.clients.analyzer import OperatorClient
@@ -25,7 +25,10 @@ class RunningParty(Protocol):
         """Stop it."""
 
 
-class LocalParties(ABC):
+Party = TypeVar("Party", bound=RunningParty)
+
+
+class LocalParties(ABC, Generic[Party]):
     """
     An analyzer, a shuffler, an issuer and a user agent with one development authority.
 
@@ -33,10 +36,10 @@ class LocalParties(ABC):
     settings.
     """
 
-    analyzer: RunningParty
-    shuffler: RunningParty
-    issuer: RunningParty
-    user_agent: RunningParty
+    analyzer: Party
+    shuffler: Party
+    issuer: Party
+    user_agent: Party
 
     def __init__(self, directory: Path, people: Sequence[str] = ()) -> None:
         """`people` may get tokens; without any, there is no issuer, and tasks have no tokens."""
@@ -44,7 +47,7 @@ class LocalParties(ABC):
         self.people = people
 
     @abstractmethod
-    async def _start(self, party: str, **settings: Any) -> Any:  # noqa: ANN401  # any setting
+    async def _start(self, party: str, **settings: Any) -> Party:  # noqa: ANN401  # any setting
         """Start a party."""
 
     async def start_analyzer(self, **changes: Any) -> None:  # noqa: ANN401

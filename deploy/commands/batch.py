@@ -47,8 +47,7 @@ def _add_command(decision: Decision) -> None:
         analyzer: options.Analyzer,
         json: options.AsJson = False,
     ) -> None:
-        digest = options.task_digest(task)
-        entry = options.ask(analyzer.connect, lambda client: client.decide(digest, decision, note))
+        entry = options.ask(analyzer.connect, lambda client: client.decide(task, decision, note))
         print_answer(entry, partial(show_decision, entry), json=json)
 
 
@@ -74,7 +73,6 @@ def erase(
 
     For one that the analyzer refuses, or that it never takes. Needs the shuffler's operator token.
     """
-    digest = options.task_digest(task)
-    options.ask(shuffler.connect, lambda client: client.drop_batch(digest))
-    fields = {"task_digest": digest.hex(), "erased": True}
+    options.ask(shuffler.connect, lambda client: client.drop_batch(task))
+    fields = {"task_digest": task.hex(), "erased": True}
     print_answer(fields, "The shuffler erases the batch, its key last.", json=json)

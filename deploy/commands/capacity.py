@@ -4,14 +4,14 @@ from functools import partial
 
 import typer
 
-from deploy.commands.options import AsJson, command
+from deploy.commands import options
 from deploy.planning.opening_time import measure_opening_seconds
 from deploy.terminal.json_output import print_answer
 
 app = typer.Typer()
 
 
-@command(
+@options.command(
     app,
     "shuffledp capacity --reports-per-day 1e8 --deadline 6",
     "shuffledp capacity --reports-per-day 1e9 --deadline 6 --bulk-share 1 "
@@ -24,7 +24,7 @@ def capacity(
     bulk_share: float = 0.0,
     peak: float = 3.0,
     opening_microseconds: float | None = None,
-    json: AsJson = False,
+    json: options.AsJson = False,
 ) -> None:
     """
     Predict the cores, memory, disk and network of each party for a day's reports.

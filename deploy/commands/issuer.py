@@ -14,7 +14,7 @@ from common.errors import SettingsError
 from common.runtime.state_directory import atomic_write
 from deploy.commands import options
 from deploy.terminal.console import terminal
-from deploy.terminal.files import all_or_nothing, check_folder, write, writing
+from deploy.terminal.files import all_or_nothing, write, writing
 from deploy.terminal.help_examples import AT_ISSUER
 from deploy.terminal.json_output import dumps, print_answer
 from user_agent.credentials import CredentialFile
@@ -67,7 +67,7 @@ def new_key(
     issuer: str,
     issuer_token_file: options.TokenFile,
     authority: options.Authority = None,
-    out: Path = Path("token-key.json"),
+    out: options.Output = Path("token-key.json"),
     json: options.AsJson = False,
 ) -> None:
     """
@@ -83,7 +83,6 @@ def new_key(
     """
     from deploy.clients.issuer import IssuerClient
 
-    check_folder(out)
     if out.exists():
         raise SettingsError(f"{out} already exists and may hold a key in use; use --out")
     seconds = int(end.replace(tzinfo=UTC).timestamp())
@@ -104,7 +103,7 @@ def new_key(
 def fetch(
     task: options.TaskArgument,
     credentials: Path,
-    out: Path,
+    out: options.Output,
     issuer: str,
     shuffler: options.ShufflerAddress,
     authority: options.Authority = None,
@@ -128,10 +127,9 @@ def fetch(
     from deploy.clients.people import fetch_tokens
     from user_agent.shuffler_client import RemoteShuffler
 
-    check_folder(out)
     if out.exists():
         raise SettingsError(f"{out} already exists and may hold tokens in use")
-    digest, people = options.task_digest(task), CredentialFile(credentials).all()
+    people = CredentialFile(credentials).all()
     trusted = None if authority is None else read_file(authority)
     seed_file = out.with_name(f"{out.name}.seed")
     with writing(seed_file):
@@ -140,15 +138,15 @@ def fetch(
 
     async def get(progress: Callable[[int], None]) -> list[bytes]:
         async with open_channel(shuffler, "shuffler", trusted) as channel:
-            signed = await RemoteShuffler(channel).fetch_task(digest)
-        wanted = Task.verified(signed, digest, None).tokens
+            signed = await RemoteShuffler(channel).fetch_task(task)
+        wanted = Task.verified(signed, task, None).tokens
         if wanted is None:
             raise SettingsError("this task requires no tokens")
         async with IssuerClient.connect(issuer, authority) as client:
             return await fetch_tokens(
                 client,
                 wanted,
-                digest,
+                task,
                 people,
                 seed=seed_file.read_bytes(),
                 progress=progress,

@@ -23,12 +23,12 @@ from common.runtime.clock import SystemClock
 from common.runtime.confirmed_clock import confirm
 from common.runtime.state_directory import StateDirectory
 from deploy.clients.key_folder import KeyFolder
-from deploy.commands.options import AsJson, Flag, command, command_group, read_identity
+from deploy.commands import options
 from deploy.terminal.console import terminal
 from deploy.terminal.json_output import print_answer, print_json
 from deploy.terminal.tables import add_columns
 
-app = command_group(
+app = options.command_group(
     "keys",
     "Certificates of your own authorities, and signing identities.",
     "shuffledp keys make keys --host analyzer.example.org",
@@ -41,7 +41,7 @@ StateFolder = Annotated[
 ]
 
 
-@command(app, "shuffledp keys make keys --party analyzer --host analyzer.example.org")
+@options.command(app, "shuffledp keys make keys --party analyzer --host analyzer.example.org")
 def make(
     directory: Directory,
     party: Annotated[
@@ -54,8 +54,8 @@ def make(
     ] = None,
     host: list[str] | None = None,
     days: Days = LIFETIME_DAYS,
-    shared: Flag = False,
-    json: AsJson = False,
+    shared: options.Flag = False,
+    json: options.AsJson = False,
 ) -> None:
     """
     Create an authority for each party, and certificates.
@@ -73,13 +73,13 @@ def make(
     _print(folder, json=json, written=[f"Written to {folder.path}."])
 
 
-@command(app, "shuffledp keys renew keys --json")
+@options.command(app, "shuffledp keys renew keys --json")
 def renew(
     directory: Directory,
     party: Annotated[str | None, typer.Argument()] = None,
     days: Days = LIFETIME_DAYS,
-    force: Flag = False,
-    json: AsJson = False,
+    force: options.Flag = False,
+    json: options.AsJson = False,
 ) -> None:
     """
     Renew certificates after half of their lifetime.
@@ -98,12 +98,12 @@ def renew(
     _print(folder, json=json, written=written, renewed=renewed)
 
 
-@command(app, "shuffledp keys trust keys shuffler shuffler.pem")
+@options.command(app, "shuffledp keys trust keys shuffler shuffler.pem")
 def trust(
     directory: Directory,
     party: Annotated[str, typer.Argument()],
     file: Annotated[Path, typer.Argument()],
-    json: AsJson = False,
+    json: options.AsJson = False,
 ) -> None:
     """
     Trust another organisation's authority for its party alone.
@@ -120,11 +120,11 @@ def trust(
     _print(folder, json=json, written=[f"Trusted for the {party}: {found.fingerprint}"])
 
 
-@command(app, "shuffledp keys revoke keys shuffler")
+@options.command(app, "shuffledp keys revoke keys shuffler")
 def revoke(
     directory: Directory,
     party: Annotated[str, typer.Argument(help="Party, or SHA-256 of one certificate.")],
-    json: AsJson = False,
+    json: options.AsJson = False,
 ) -> None:
     """Revoke a party's certificates permanently.
 
@@ -138,25 +138,25 @@ def revoke(
     _print(folder, json=json, written=lines)
 
 
-@command(app, "shuffledp keys show keys --identity state/analyzer/identity.pub")
-def show(directory: Directory, identity: Path | None = None, json: AsJson = False) -> None:
+@options.command(app, "shuffledp keys show keys --identity state/analyzer/identity.pub")
+def show(directory: Directory, identity: Path | None = None, json: options.AsJson = False) -> None:
     """
     List certificates and their expiry.
 
     Options:
         identity: The analyzer's identity.pub, to print its fingerprint too.
     """
-    pinned = None if identity is None else fingerprint(read_identity(identity).raw)
+    pinned = None if identity is None else fingerprint(options.read_identity(identity).raw)
     _print(KeyFolder(directory), identity=pinned, json=json)
 
 
-@command(app, "shuffledp keys identity state/analyzer")
+@options.command(app, "shuffledp keys identity state/analyzer")
 def identity(
     state_directory: Annotated[Path, typer.Argument()],
     state_key: Path | None = None,
-    renew: Flag = False,
+    renew: options.Flag = False,
     witness: Literal["witness", "shuffler", "issuer"] | None = None,
-    json: AsJson = False,
+    json: options.AsJson = False,
 ) -> None:
     """
     Print, create or renew a party's signing identity.
@@ -187,7 +187,7 @@ def identity(
     print_answer(shown, text, json=json)
 
 
-@command(app, "shuffledp keys confirm-clock state/shuffler")
+@options.command(app, "shuffledp keys confirm-clock state/shuffler")
 def confirm_clock(state_directory: StateFolder) -> None:
     """Confirm this machine's clock to a service.
 
@@ -199,7 +199,7 @@ def confirm_clock(state_directory: StateFolder) -> None:
     terminal().print(f"Confirmed: {utc(found.wall)}.", highlight=False)
 
 
-@command(app, "shuffledp keys confirm-restore state/user_agent")
+@options.command(app, "shuffledp keys confirm-restore state/user_agent")
 def confirm_restore(state_directory: StateFolder) -> None:
     """
     Confirm that a device's store was restored.

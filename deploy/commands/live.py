@@ -10,7 +10,6 @@ import typer
 
 from common.errors import ShuffleDpError
 from common.runtime.clock import SystemClock
-from common.version import VERSION
 from deploy.commands import options
 from deploy.terminal.console import private_opener, terminal
 from deploy.terminal.help_examples import AT_SHUFFLER
@@ -42,14 +41,13 @@ def live(
     from deploy.pages.live_feed import LiveFeed, live_page
     from deploy.pages.live_server import live_server
 
-    digest = options.task_digest(task)
     feed = LiveFeed(SystemClock())
-    page = live_page(digest, version=VERSION, poll_seconds=_POLL_SECONDS).encode()
+    page = live_page(task, poll_seconds=_POLL_SECONDS).encode()
 
     async def watch(show: Callable[[str], bool] | None) -> None:
         async with shuffler.connect() as client:
             # Ask once before serving the page: a wrong address, token or digest fails here.
-            feed.take(await client.progress(digest))
+            feed.take(await client.progress(task))
             with live_server(page, feed, secrets.token_urlsafe(16), port) as address:
                 terminal().print(f"The page is at {address}\nPress Ctrl-C to stop.", soft_wrap=True)
                 if show is not None:
@@ -57,7 +55,7 @@ def live(
                 while True:
                     await asyncio.sleep(_POLL_SECONDS)
                     try:
-                        feed.take(await client.progress(digest))
+                        feed.take(await client.progress(task))
                     except ShuffleDpError as error:
                         feed.take_error(error)
 

@@ -9,20 +9,20 @@ import typer
 from common.errors import ProofError, WireError
 from common.transparency.checkpoint import NoteKey, log_key
 from common.transparency.log_evidence import LogEvidence, find_fork
-from deploy.commands.options import AgentAddress, AsJson, command, command_group, read_identity
+from deploy.commands import options
 from deploy.terminal.console import print_written, terminal
-from deploy.terminal.files import check_folder, write
+from deploy.terminal.files import write
 from deploy.terminal.json_output import print_json
 
 _MAX_BYTES: Final = 16 * 1024 * 1024
 _CHECK_EXAMPLE: Final = "shuffledp log check mine.json yours.json --analyzer-identity identity.pub"
-app = command_group(
+app = options.command_group(
     "log", "The log of tasks: evidence that every device was shown the same one.", _CHECK_EXAMPLE
 )
 
 
-@command(app, "shuffledp log export --agent unix:state/user_agent.sock --output mine.json")
-def export(agent: AgentAddress, output: Path) -> None:
+@options.command(app, "shuffledp log export --agent unix:state/user_agent.sock --output mine.json")
+def export(agent: options.AgentAddress, output: options.Output) -> None:
     """
     Write what your device was shown of the log.
 
@@ -35,17 +35,16 @@ def export(agent: AgentAddress, output: Path) -> None:
 
     from deploy.clients.user_agent import ask_for_log_evidence
 
-    check_folder(output)
     write(output, MessageToJson(asyncio.run(ask_for_log_evidence(agent))) + "\n")
     print_written([output], terminal())
 
 
-@command(app, _CHECK_EXAMPLE)
+@options.command(app, _CHECK_EXAMPLE)
 def check(
     files: Annotated[list[Path], typer.Argument()],
     analyzer_identity: Path,
     witness: list[str] | None = None,
-    json: AsJson = False,
+    json: options.AsJson = False,
 ) -> None:
     """
     Search for two histories that the log or a witness signed.
@@ -58,7 +57,7 @@ def check(
         analyzer_identity: The analyzer's identity.pub.
         witness: Key of a witness, or its witness.pub; repeatable.
     """
-    log = log_key(read_identity(analyzer_identity))
+    log = log_key(options.read_identity(analyzer_identity))
     evidence = [one for file in files for one in read_evidence(file)]
     keys = [log, *map(_witness_key, witness or ())]
     valid = sum(any(one.is_signed(key) for key in keys) for one in evidence)

@@ -19,6 +19,7 @@ import typer
 from common.errors import SettingsError, UsageError, ValueRangeError, WireError
 from common.protocols import Kind
 from common.task_digest import DIGEST_BYTES, TaskDigest
+from deploy.terminal.files import in_folder
 from deploy.terminal.help_examples import example
 
 if TYPE_CHECKING:
@@ -27,9 +28,28 @@ if TYPE_CHECKING:
     from deploy.clients.shuffler import ShufflerClient
 
 ShufflerAddress = Annotated[str, typer.Option(help="Address of the shuffler, host:port.")]
-TaskArgument = Annotated[str, typer.Argument(help="The task's digest, 64 hexadecimal digits.")]
 AgentAddress = Annotated[str, typer.Option(help="Address of your user agent: unix:PATH.")]
 Person = Annotated[str, typer.Option(help="Name of the person, if the agent serves several.")]
+
+
+def task_digest(text: str) -> TaskDigest:
+    """Parse a task's digest, or raise UsageError."""
+    digits = 2 * DIGEST_BYTES
+    try:
+        digest = bytes.fromhex(text)
+    except ValueError as error:
+        raise UsageError(f"the task's digest must be {digits} hexadecimal digits") from error
+    if len(digest) != DIGEST_BYTES:
+        raise UsageError(f"the task's digest has {len(text)} digits; it must have {digits}")
+    return TaskDigest(digest)
+
+
+if TYPE_CHECKING:
+    TaskArgument = TaskDigest
+else:  # help says that it is a text
+    TaskArgument = Annotated[
+        str, typer.Argument(parser=task_digest, help="The task's digest, 64 hexadecimal digits.")
+    ]
 TokenFile = Annotated[
     Path | None,
     typer.Option(
@@ -58,7 +78,12 @@ TaskKind = Annotated[Kind, typer.Option(help="Kind of value.")]
 OpenPage = Annotated[
     bool, typer.Option("--open", help="Open the page in a browser on this machine.")
 ]
-Page = Annotated[Path | None, typer.Option(help="Write a self-contained page for a browser.")]
+Output = Annotated[Path, typer.Option(callback=in_folder)]
+OptionalOutput = Annotated[Path | None, typer.Option(callback=in_folder)]
+Page = Annotated[
+    Path | None,
+    typer.Option(callback=in_folder, help="Write a self-contained page for a browser."),
+]
 AllGuarantees = Annotated[
     bool,
     typer.Option("--guarantees", help="List the guarantee for each coalition, with assumptions."),
@@ -202,39 +227,23 @@ def parse_shares(head: str) -> tuple[float, ...]:
         raise UsageError("--head must be shares such as 0.05,0.03") from error
 
 
-def task_digest(text: str) -> TaskDigest:
-    """Parse a task's digest, or raise UsageError."""
-    digits = 2 * DIGEST_BYTES
-    try:
-        digest = bytes.fromhex(text)
-    except ValueError as error:
-        raise UsageError(f"the task's digest must be {digits} hexadecimal digits") from error
-    if len(digest) != DIGEST_BYTES:
-        raise UsageError(f"the task's digest has {len(text)} digits; it must have {digits}")
-    return TaskDigest(digest)
-
-
 def read_identity(file: Path) -> "PublicIdentity":
     """Read a party's identity.pub, or raise SettingsError or WireError."""
     from common.crypto.signing import PublicIdentity
+    from common.runtime.validation import read_file
 
-    return PublicIdentity.from_hex(_read_ascii(file), f"the content of {file}")
+    text = read_file(file).decode(errors="replace").strip()
+    return PublicIdentity.from_hex(text, f"the content of {file}")
 
 
 def read_shuffler_key(file: Path) -> bytes:
     """Read the shuffler's public key; refuse links, which could point to an operator's secret."""
     try:
-        return bytes.fromhex(_read_ascii(file, flags=os.O_NOFOLLOW))
+        descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW)
+        with os.fdopen(descriptor, encoding="utf-8-sig", errors="replace") as stream:
+            return bytes.fromhex(stream.read().strip())
     except ValueError as error:
         raise WireError(f"{file} must hold hexadecimal digits") from error
-
-
-def _read_ascii(file: Path, *, flags: int = 0) -> str:
-    """Read a file, replacing what is not UTF-8 text, which no key or identity has."""
-    try:
-        descriptor = os.open(file, os.O_RDONLY | flags)
-        with os.fdopen(descriptor, encoding="utf-8-sig", errors="replace") as stream:
-            return stream.read().strip()
     except OSError as error:
         if error.errno == errno.ELOOP:
             raise SettingsError(

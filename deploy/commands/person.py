@@ -12,7 +12,7 @@ from rich.console import Console
 from common.errors import ValueRangeError
 from common.messages.guarantee import rounded_up
 from common.protocols import Kind
-from deploy.commands.options import AgentAddress, AsJson, Person, TaskArgument, command, task_digest
+from deploy.commands import options
 from deploy.terminal.console import terminal
 from deploy.terminal.escape import escaped
 from deploy.terminal.json_output import print_answer
@@ -25,13 +25,16 @@ _MAY_BE_EMPTY: Final[frozenset[Kind]] = frozenset({"string", "key-value"})
 """Kinds for which an empty value is valid: an empty text, or no keys."""
 
 
-@command(
+@options.command(
     app,
     "shuffledp contribute DIGEST --agent unix:state/user_agent.sock < value.txt",
     "shuffledp contribute DIGEST --person Ada --agent unix:state/user_agent.sock",
 )
 def contribute(
-    task: TaskArgument, agent: AgentAddress, person: Person = "", kind: Kind | None = None
+    task: options.TaskArgument,
+    agent: options.AgentAddress,
+    person: options.Person = "",
+    kind: Kind | None = None,
 ) -> None:
     """
     Contribute a value from a prompt or standard input. Never pass the value as an argument.
@@ -44,12 +47,11 @@ def contribute(
     """
     from deploy.clients.user_agent import send
 
-    digest = task_digest(task)
     # Not an argument, which would stay in the shell's history.
     value = prompt_for_value(kind) if sys.stdin.isatty() else read_piped_value()
-    receipt = asyncio.run(send(agent, digest, value, person))
+    receipt = asyncio.run(send(agent, task, value, person))
     name = f" --person {shlex.quote(person)}" if person else ""
-    question = f"shuffledp receipt {digest.hex()}{name}"
+    question = f"shuffledp receipt {task.hex()}{name}"
     terminal().print(describe_contribution(receipt, question), markup=False, soft_wrap=True)
 
 
@@ -87,17 +89,19 @@ _MEANING = {
 }
 
 
-@command(app, "shuffledp receipt DIGEST --agent unix:state/user_agent.sock")
+@options.command(app, "shuffledp receipt DIGEST --agent unix:state/user_agent.sock")
 def receipt(
-    task: TaskArgument, agent: AgentAddress, person: Person = "", json: AsJson = False
+    task: options.TaskArgument,
+    agent: options.AgentAddress,
+    person: options.Person = "",
+    json: options.AsJson = False,
 ) -> None:
     """Show whether your answer arrived and was counted, with the shuffler's receipt."""
     from deploy.clients.user_agent import ask_for_receipt
 
-    digest = task_digest(task)
-    answer = asyncio.run(ask_for_receipt(agent, digest, person))
+    answer = asyncio.run(ask_for_receipt(agent, task, person))
     fields = {
-        "task_digest": digest.hex(),
+        "task_digest": task.hex(),
         "state": answer.state,
         "inclusion": answer.inclusion,
         "envelope_hash": answer.envelope_hash.hex(),

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from common.errors import SettingsError
-from deploy.commands.options import AgentAddress, Flag, command
+from deploy.commands import options
 from deploy.terminal.files import write
 
 app = typer.Typer()
@@ -22,21 +22,15 @@ _MAX_BYTES: Final = 16 * 1024
 
 _SERVICES: Final = ("analyzer", "shuffler", "issuer")
 ADDRESSES: Final = (*_SERVICES, "agent")
-_KEYS: Final = "../keys/operator"
+_KEYS: Final = "../keys/operator/"
 """Where `shuffledp keys make keys` puts an operator's files."""
 _LAYOUTS: Final = {
-    "analyzer_token_file": ("analyzer/operator.token", "analyzer.token"),
-    "shuffler_token_file": ("shuffler/operator.token", "shuffler.token"),
-    "issuer_token_file": ("issuer/operator.token", "issuer.token"),
-    "authority": ("tls/authority.pem", "authority.pem", f"{_KEYS}/authority.pem"),
-    "certificate": (
-        *("tls/operator.pem", "operator/operator.pem", "operator.pem"),
-        f"{_KEYS}/operator.pem",
-    ),
-    "key": (
-        *("tls/operator.key", "operator/operator.key", "operator.key"),
-        f"{_KEYS}/operator.key",
-    ),
+    **{f"{each}_token_file": (f"{each}/operator.token", f"{each}.token") for each in _SERVICES},
+    "authority": ("tls/authority.pem", "authority.pem", f"{_KEYS}authority.pem"),
+    **{
+        name: tuple(f"{folder}operator.{end}" for folder in ("tls/", "operator/", "", _KEYS))
+        for name, end in (("certificate", "pem"), ("key", "key"))
+    },
     "shuffler_key": ("shuffler/envelope.pub",),
     "analyzer_identity": ("analyzer/identity.pub",),
     "shuffler_identity": ("shuffler/identity.pub",),
@@ -95,15 +89,17 @@ def profile_defaults(file: Path | None) -> dict[str, Any]:
     return {name: dict.fromkeys(inner, profile) or profile for name, inner in _COMMANDS.items()}
 
 
-@command(app, "shuffledp init state", "shuffledp init /run/secrets --analyzer analyzer:7001")
+@options.command(
+    app, "shuffledp init state", "shuffledp init /run/secrets --analyzer analyzer:7001"
+)
 def init(
     directory: Annotated[Path, typer.Argument()],
     analyzer: str = "",
     shuffler: str = "",
     issuer: str = "",
-    agent: AgentAddress = "",
+    agent: options.AgentAddress = "",
     output: Path = DEFAULT_PROFILE,
-    force: Flag = False,
+    force: options.Flag = False,
 ) -> None:
     """
     Write a profile from a folder's files, so that commands need no addresses or tokens.

@@ -9,10 +9,9 @@ import typer
 
 from common.crypto.signing import SignedTask
 from common.messages.ledger_entry import ChainedEntry, ChainHead, DecisionEntry
-from common.version import VERSION
 from deploy.commands import options
 from deploy.terminal.console import print_written, terminal
-from deploy.terminal.files import check_folder, write
+from deploy.terminal.files import write
 from deploy.terminal.help_examples import AT_ANALYZER
 from deploy.terminal.json_output import print_json
 
@@ -34,8 +33,8 @@ def result(
     analyzer: options.Analyzer,
     top: Annotated[int, typer.Option(min=1)] = 20,
     html: options.Page = None,
-    csv: Path | None = None,
-    parquet: Path | None = None,
+    csv: options.OptionalOutput = None,
+    parquet: options.OptionalOutput = None,
     candidates: Path | None = None,
     quantile: str = "",
     ranges: Annotated[list[str] | None, typer.Option("--range")] = None,
@@ -65,13 +64,11 @@ def result(
     from deploy.results.result_view import MAX_ROWS, print_result, result_view
     from deploy.results.verification import check_fits, recompute_guarantees
 
-    check_folder(html, csv, parquet)
-    digest = options.task_digest(task)
     texts = () if candidates is None else read_candidates(candidates)
 
     async def read(operator: OperatorClient) -> tuple[SignedTask, Result]:
-        found = await operator.result(digest)
-        signed, _ = await operator.describe(digest)
+        found = await operator.result(task)
+        signed, _ = await operator.describe(task)
         return signed, found
 
     published, found = options.ask(analyzer.connect, read)
@@ -92,7 +89,7 @@ def result(
     if parquet is not None:
         write_parquet(parquet, found, view.columns)
     if html is not None:
-        write(html, result_page(found, signed, build(most=MAX_ROWS), version=VERSION))
+        write(html, result_page(found, signed, build(most=MAX_ROWS)))
     if json:
         print_json({**as_json(found), "labels": signed.labels, **view.fields})
         return
@@ -121,7 +118,6 @@ def ledger(
     from deploy.results import ledger as ledger_view
     from deploy.tasks.population_budgets import PopulationBudgets, budgets_by_population
 
-    check_folder(html)
     signer = options.read_identity(analyzer_identity) if analyzer_identity else None
 
     async def read(
@@ -136,7 +132,7 @@ def ledger(
         for decision in decisions:
             decision.verify(signer)
     if html is not None:
-        write(html, releases_page(entries, head, populations, version=VERSION))
+        write(html, releases_page(entries, head, populations))
     if json:
         print_json(ledger_view.as_json(entries, head, populations))
         return
@@ -160,7 +156,7 @@ def ledger(
 def iterate(
     draft: Annotated[Path, typer.Argument()],
     iterations: Annotated[int, typer.Option(min=1)],
-    output: Path,
+    output: options.Output,
     number: int = 1,
     after: Path | None = None,
 ) -> None:
@@ -178,7 +174,6 @@ def iterate(
     from deploy.results.next_iteration import Iterated, next_draft
     from deploy.tasks import drafts as draft_file
 
-    check_folder(output)
     whole = draft_file.read(draft, _NO_KEY)
     before = None if after is None else read_result(after, Iterated, "key-value")
     write(output, draft_file.as_toml(next_draft(whole, iterations, number, before)))
@@ -191,7 +186,7 @@ def iterate(
     "shuffledp discover-labels hashes.json --spell --output spell.toml",
 )
 def discover_labels(
-    found: Annotated[Path, typer.Argument()], output: Path, spell: options.Flag = False
+    found: Annotated[Path, typer.Argument()], output: options.Output, spell: options.Flag = False
 ) -> None:
     """
     Write the values that discover found as labels, to count or spell them in a second task.
@@ -204,6 +199,5 @@ def discover_labels(
     from deploy.results.export import read_result
     from deploy.results.found_labels import FoundTexts, labels_fragment
 
-    check_folder(output)
     write(output, labels_fragment(read_result(found, FoundTexts, "open"), spell=spell))
     print_written([output], terminal())

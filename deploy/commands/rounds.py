@@ -15,7 +15,6 @@ from deploy.clients.analyzer import OperatorClient
 from deploy.clients.shuffler import ShufflerClient
 from deploy.commands.options import Shuffler, ask
 from deploy.commands.publication import Publication
-from deploy.commands.publication import publish as create
 from deploy.tasks import forecast as forecasts
 from deploy.tasks.population_budgets import releases_to
 from deploy.tasks.schedule import Series, SeriesRound
@@ -79,7 +78,8 @@ async def publish_due(
             forecasts.check_budget(limits, len(costs))
             warning = forecasts.shortfall(limits, len(costs))
         try:
-            published, state = await create(complete(number), operator), "published"
+            published = Publication(*await operator.publish_task(complete(number)))
+            state = "published"
         except PeerRefusalError:  # another run may have published the round just now
             rounds, published = await _round_at(series, now, operator)
             if published is None:

@@ -9,12 +9,11 @@ import typer
 
 from deploy.commands import options
 from deploy.terminal.console import terminal
-from deploy.terminal.files import check_folder
+from deploy.terminal.help_examples import AT_ANALYZER
 
 _EXAMPLE: Final = (
-    "shuffledp sentinels plant --task DIGEST --count 300 --over 86400 --shuffler "
-    "127.0.0.1:7002 --analyzer 127.0.0.1:7001 --token-file state/analyzer/operator.token "
-    "--authority state/tls/authority.pem --output sentinels.jsonl"
+    "shuffledp sentinels plant --task DIGEST --count 300 --over 86400 --shuffler 127.0.0.1:7002 "
+    f"{AT_ANALYZER} --output sentinels.jsonl"
 )
 
 app = options.command_group("sentinels", "Test submissions that the analyzer recognises.", _EXAMPLE)
@@ -26,7 +25,7 @@ def plant_sentinels(
     count: Annotated[int, typer.Option(min=1, max=10_000)],
     shuffler: str,
     analyzer: options.Analyzer,
-    output: Path,
+    output: options.Output,
     over: Annotated[float, typer.Option(min=0.0)] = 0.0,
     tokens: Path | None = None,
     analyzer_identity: Path | None = None,
@@ -57,7 +56,6 @@ def plant_sentinels(
     from deploy.sentinels.planting import SentinelRun, report, shuffler_at
     from deploy.sentinels.sentinel_file import PlantedSentinel, SentinelState
 
-    check_folder(output)
     digest = options.task_digest(task)
     trusted = read_file(analyzer.authority) if analyzer.authority else None
     signer = options.read_identity(analyzer_identity) if analyzer_identity else None

@@ -11,12 +11,11 @@ from common.errors import SettingsError, UsageError
 from common.messages.ledger_entry import LedgerEntry
 from common.runtime.clock import SystemClock
 from common.task.specs import check_int_range
-from common.version import VERSION
 from deploy.commands import options
 from deploy.terminal.console import print_written, terminal
-from deploy.terminal.files import check_folder, write
+from deploy.terminal.files import write
 from deploy.terminal.help_examples import AT_ANALYZER
-from deploy.terminal.json_output import print_json
+from deploy.terminal.json_output import print_answer, print_json
 
 app = options.command_group(
     "series",
@@ -77,9 +76,6 @@ def publish(
         return await publish_due(series, complete, now, operator)
 
     report, task = options.ask(analyzer.connect, publish_now)
-    if json:
-        print_json(report)
-        return
     text = f"No round is open: the series {report['state']}."
     if task:
         text = f"Round {report['round']}: {report['state']}, task {report['task_digest']}."
@@ -87,8 +83,8 @@ def publish(
         text += f" Missed, since not published in time: round {', round '.join(map(str, missed))}."
     if report["warning"]:
         text += f" Warning: {report['warning']}"
-    terminal().print(text, soft_wrap=True, highlight=False)
-    if task:
+    print_answer(report, text, json=json)
+    if task and not json:
         task.show(terminal())
 
 
@@ -153,8 +149,8 @@ def show(
     shuffler: ShufflerOption = "",
     top: Annotated[int, typer.Option(min=1)] = 6,
     html: options.Page = None,
-    csv: Path | None = None,
-    parquet: Path | None = None,
+    csv: options.OptionalOutput = None,
+    parquet: options.OptionalOutput = None,
     json: options.AsJson = False,
 ) -> None:
     """
@@ -175,7 +171,6 @@ def show(
     from deploy.tasks.population_budgets import budgets_of_task
     from deploy.tasks.schedule import read_series
 
-    check_folder(html, csv, parquet)
     series = read_series(template)
 
     async def read(operator: OperatorClient) -> SeriesResults:
@@ -194,7 +189,7 @@ def show(
     results = options.ask(analyzer.connect, read)
     results = replace(results, rounds=mark_expired(results.rounds, shuffler, analyzer.authority))
     if html is not None:
-        write(html, series_page(series, results, version=VERSION))
+        write(html, series_page(series, results))
     if csv is not None:
         write_csv(csv, results.columns())
     if parquet is not None:

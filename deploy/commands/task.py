@@ -12,7 +12,6 @@ from common.errors import UsageError
 from common.messages.batch import BatchStatus, TaskSummary
 from deploy.commands import options
 from deploy.terminal.console import terminal
-from deploy.terminal.files import check_folder
 from deploy.terminal.help_examples import AT_ANALYZER, AT_SHUFFLER
 from deploy.terminal.json_output import print_answer, print_json
 
@@ -48,7 +47,7 @@ def create(
             submit any number of times, and devices refuse the task by default.
         dry_run: Print the task's guarantees; publish nothing.
     """
-    from deploy.commands.publication import preview, publish, with_keys
+    from deploy.commands.publication import Publication, preview, with_keys
     from deploy.tasks import drafts as draft_file
 
     if not (dry_run or (analyzer.analyzer and analyzer.analyzer_token_file and shuffler_key)):
@@ -59,7 +58,10 @@ def create(
     if dry_run:
         preview(task_draft, json=json)
         return
-    published = options.ask(analyzer.connect, partial(publish, task_draft))
+    signed, cosigned = options.ask(
+        analyzer.connect, lambda operator: operator.publish_task(task_draft)
+    )
+    published = Publication(signed, cosigned)
     if not json:
         terminal().print(f"Task {published.signed.digest().hex()}", soft_wrap=True)
     print_answer(published.as_json(), published.show, json=json)
@@ -85,7 +87,7 @@ def show(
     analyzer: options.Analyzer,
     shuffler: str = "",
     analyzer_identity: Path | None = None,
-    save: Path | None = None,
+    save: options.OptionalOutput = None,
     json: options.AsJson = False,
 ) -> None:
     """
@@ -105,14 +107,12 @@ def show(
     from deploy.tasks import population_budgets, task_view
     from deploy.tasks.population_budgets import PopulationBudgets, budgets_of_task
 
-    check_folder(save)
-    digest = options.task_digest(task)
     signer = options.read_identity(analyzer_identity) if analyzer_identity else None
 
     async def read(
         operator: OperatorClient,
     ) -> tuple[SignedTask, TaskSummary, PopulationBudgets | None]:
-        signed, summary = await operator.describe(digest)
+        signed, summary = await operator.describe(task)
         if signer is not None:
             signer.verify(signed)
         return signed, summary, await budgets_of_task(Task.from_bytes(signed.task_bytes), operator)
@@ -122,7 +122,7 @@ def show(
 
     def batch() -> BatchStatus | None:
         at_shuffler = options.Shuffler(shuffler, None, analyzer.authority)
-        ask_status = partial(ShufflerClient.status_or_none, digest=digest)
+        ask_status = partial(ShufflerClient.status_or_none, digest=task)
         return options.ask(at_shuffler.connect, ask_status)
 
     if save is not None:
@@ -139,7 +139,7 @@ def show(
         print_json(fields)
         return
     console = terminal()
-    task_view.print_state(digest, found, summary, console)
+    task_view.print_state(task, found, summary, console)
     if budgets:
         population_budgets.show([budgets], console)
     console.print(
@@ -163,7 +163,6 @@ def close(
     The result is released as it would be after the deadline. A batch that has enough users only if
     sentinels are counted closes too, but is never released.
     """
-    digest = options.task_digest(task)
-    options.ask(shuffler.connect, lambda client: client.close_batch(digest))
-    fields = {"task_digest": digest.hex(), "closed": True}
+    options.ask(shuffler.connect, lambda client: client.close_batch(task))
+    fields = {"task_digest": task.hex(), "closed": True}
     print_answer(fields, "The batch is closed: no more users can take part.", json=json)

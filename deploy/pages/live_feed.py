@@ -39,11 +39,10 @@ _GOOD: Final = frozenset({BatchState.DELIVERED, BatchState.ERASED})
 _BAD: Final = frozenset({BatchState.EXPIRED, BatchState.QUARANTINED, BatchState.DROPPED})
 
 
-def live_page(digest: TaskDigest, *, version: str, poll_seconds: float) -> str:
+def live_page(digest: TaskDigest, *, poll_seconds: float) -> str:
     """Render the live page, which fetches `progress.json` every `poll_seconds`."""
     return render(
         "live.html",
-        version=version,
         styles=("live.css",),
         scripts=("live.js",),
         data={"poll_seconds": poll_seconds},

@@ -13,6 +13,7 @@ from markupsafe import Markup
 from common.messages.guarantee import rounded_up
 from common.task.dummy_spec import KEEP_SUM
 from common.task.task import listed
+from common.version import VERSION
 from deploy.pages import figures
 from deploy.terminal.durations import format_duration, format_range, format_time
 
@@ -20,7 +21,7 @@ _LOADER: Final = PackageLoader("deploy", "pages")
 _ENVIRONMENT: Final = Environment(
     loader=_LOADER, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
 )
-_ENVIRONMENT.globals |= {"infinity": math.inf, "keep_sum": KEEP_SUM}
+_ENVIRONMENT.globals |= {"infinity": math.inf, "keep_sum": KEEP_SUM, "version": VERSION}
 _ENVIRONMENT.filters |= {
     "at_least": figures.format_lower_bound,
     "format_duration": format_duration,
@@ -40,7 +41,6 @@ _ENVIRONMENT.filters |= {
 def render(
     template: str,
     *,
-    version: str,
     styles: Sequence[str] = (),
     scripts: Sequence[str] = (),
     data: Mapping[str, Any] | None = None,
@@ -60,7 +60,6 @@ def render(
         style=Markup(_joined(("page.css", *styles))),  # noqa: S704  # without untrusted text
         script=Markup(script),  # noqa: S704  # without untrusted text
         data=None if data is None else embedded_json(data),
-        version=version,
         **fields,
     )
 

@@ -33,7 +33,7 @@ _STARTS: Final[Mapping[str, tuple[Any, Any, dict[str, Any]]]] = {
 """Each party's type of settings, the function that takes them, and settings for this process."""
 
 
-class Services(LocalParties):
+class Services(LocalParties[Any]):
     """The parties in this process; by default without witnesses of the log."""
 
     async def _start(self, party: str, **settings: Any) -> Any:  # noqa: ANN401
