@@ -1,7 +1,7 @@
 """`shuffledp audit`: simulate attacks by every coalition."""
 
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
@@ -10,8 +10,6 @@ from deploy.commands import options
 from deploy.terminal.console import terminal
 
 app = typer.Typer()
-
-_FAILED: Final = 1
 
 
 @options.command(app, "shuffledp audit --quick --html audit.html")
@@ -79,4 +77,4 @@ def audit(
             run, console, output=output, html=html, open_it=open_it, json=json
         )
     if not passed:
-        raise typer.Exit(_FAILED)
+        raise typer.Exit(1)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from deploy.clients.analyzer import OperatorClient
     from deploy.clients.shuffler import ShufflerClient
 
+AnalyzerAddress = Annotated[str, typer.Option(help="Address of the analyzer, host:port.")]
 ShufflerAddress = Annotated[str, typer.Option(help="Address of the shuffler, host:port.")]
 AgentAddress = Annotated[str, typer.Option(help="Address of your user agent: unix:PATH.")]
 Person = Annotated[str, typer.Option(help="Name of the person, if the agent serves several.")]
@@ -101,7 +102,7 @@ Function = TypeVar("Function", bound=Callable[..., None])
 class Analyzer:
     """The analyzer, for its operator."""
 
-    analyzer: Annotated[str, typer.Option(help="Address of the analyzer, host:port.")]
+    analyzer: AnalyzerAddress
     analyzer_token_file: TokenFile
     authority: Authority = None
     certificate: Certificate = None
@@ -119,7 +120,7 @@ class Analyzer:
 class OptionalAnalyzer(Analyzer):
     """The analyzer, if the command needs it."""
 
-    analyzer: Annotated[str, typer.Option(help="Address of the analyzer, host:port.")] = ""
+    analyzer: AnalyzerAddress = ""
     analyzer_token_file: Annotated[
         Path | None, typer.Option("--token-file", help="File of the operator token.")
     ] = None

@@ -139,8 +139,6 @@ def forecast(history: Sequence[Sample], goal: int) -> tuple[float, float] | None
     freedom, under Jeffreys' prior for the rate. The forecast spans the 90 % ranges of all WINDOWS;
     the most is infinite if no user arrived in one of them. The last sample is the present.
     """
-    if not history:
-        return None
     now, n_users = history[-1]
     missing = goal - n_users
     if missing <= 0:
@@ -162,8 +160,6 @@ def forecast(history: Sequence[Sample], goal: int) -> tuple[float, float] | None
 
 
 def quiet_seconds(history: Sequence[Sample]) -> float:
-    """Return the seconds since the last arrival, or the start of the history; 0 without history."""
-    if not history:
-        return 0.0
+    """Return the seconds since the last arrival, or the start of the history."""
     now, n_users = history[-1]
     return now - min(seconds for seconds, there in history if there == n_users)
