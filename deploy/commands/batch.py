@@ -44,7 +44,7 @@ def _add_command(decision: Decision) -> None:
                 f"{MAX_NOTE_CHARACTERS} characters."
             ),
         ],
-        analyzer: options.Analyzer,
+        analyzer: options.AnalyzerAccess,
         json: options.AsJson = False,
     ) -> None:
         entry = options.ask(analyzer.connect, lambda client: client.decide(task, decision, note))
@@ -67,7 +67,7 @@ _add_command("drop")
 
 @options.command(app, f"shuffledp batch erase DIGEST {AT_SHUFFLER}")
 def erase(
-    task: options.TaskArgument, shuffler: options.Shuffler, json: options.AsJson = False
+    task: options.TaskArgument, shuffler: options.ShufflerAccess, json: options.AsJson = False
 ) -> None:
     """Erase a closed batch at the shuffler, undelivered.
 

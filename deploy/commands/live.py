@@ -23,7 +23,7 @@ _POLL_SECONDS: Final = 2.0
 @options.command(app, f"shuffledp live DIGEST {AT_SHUFFLER}")
 def live(
     task: options.TaskArgument,
-    shuffler: options.Shuffler,
+    shuffler: options.ShufflerAccess,
     port: Annotated[int, typer.Option(min=0, max=65535)] = 0,
     open_it: Annotated[bool, typer.Option("--open")] = False,
 ) -> None:
@@ -41,13 +41,12 @@ def live(
     from deploy.pages.live_feed import LiveFeed, live_page
     from deploy.pages.live_server import live_server
 
-    feed = LiveFeed(SystemClock())
     page = live_page(task, poll_seconds=_POLL_SECONDS).encode()
 
     async def watch(show: Callable[[str], bool] | None) -> None:
         async with shuffler.connect() as client:
             # Ask once before serving the page: a wrong address, token or digest fails here.
-            feed.take(await client.progress(task))
+            feed = LiveFeed(SystemClock(), await client.progress(task))
             with live_server(page, feed, secrets.token_urlsafe(16), port) as address:
                 terminal().print(f"The page is at {address}\nPress Ctrl-C to stop.", soft_wrap=True)
                 if show is not None:

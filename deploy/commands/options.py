@@ -99,7 +99,7 @@ Function = TypeVar("Function", bound=Callable[..., None])
 
 
 @dataclass(frozen=True)
-class Analyzer:
+class AnalyzerAccess:
     """The analyzer, for its operator."""
 
     analyzer: AnalyzerAddress
@@ -117,7 +117,7 @@ class Analyzer:
 
 
 @dataclass(frozen=True)
-class OptionalAnalyzer(Analyzer):
+class OptionalAnalyzerAccess(AnalyzerAccess):
     """The analyzer, if the command needs it."""
 
     analyzer: AnalyzerAddress = ""
@@ -127,7 +127,7 @@ class OptionalAnalyzer(Analyzer):
 
 
 @dataclass(frozen=True)
-class Shuffler:
+class ShufflerAccess:
     """The shuffler, for its operator, or without a token for public calls."""
 
     shuffler: ShufflerAddress

@@ -30,7 +30,7 @@ _QUANTILES: Final = "quantiles are numbers between 0 and 1, such as .5,.9"
 )
 def result(
     task: options.TaskArgument,
-    analyzer: options.Analyzer,
+    analyzer: options.AnalyzerAccess,
     top: Annotated[int, typer.Option(min=1)] = 20,
     html: options.Page = None,
     csv: options.OptionalOutput = None,
@@ -99,7 +99,7 @@ def result(
 
 @options.command(app, f"shuffledp ledger {AT_ANALYZER}")
 def ledger(
-    analyzer: options.Analyzer,
+    analyzer: options.AnalyzerAccess,
     analyzer_identity: Path | None = None,
     html: options.Page = None,
     json: options.AsJson = False,

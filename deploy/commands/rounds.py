@@ -13,7 +13,7 @@ from common.task.draft import TaskDraft
 from common.task.task import Task
 from deploy.clients.analyzer import OperatorClient
 from deploy.clients.shuffler import ShufflerClient
-from deploy.commands.options import Shuffler, ask
+from deploy.commands.options import ShufflerAccess, ask
 from deploy.commands.publication import Publication
 from deploy.tasks import forecast as forecasts
 from deploy.tasks.population_budgets import releases_to
@@ -54,7 +54,7 @@ def mark_expired(
     """Ask the shuffler, if its address is given, which overdue rounds have expired."""
     if not shuffler:
         return tuple(rounds)
-    return ask(Shuffler(shuffler, None, authority).connect, partial(with_expired, rounds))
+    return ask(ShufflerAccess(shuffler, None, authority).connect, partial(with_expired, rounds))
 
 
 async def publish_due(

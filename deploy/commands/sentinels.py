@@ -24,7 +24,7 @@ def plant_sentinels(
     task: str,
     count: Annotated[int, typer.Option(min=1, max=10_000)],
     shuffler: str,
-    analyzer: options.Analyzer,
+    analyzer: options.AnalyzerAccess,
     output: options.Output,
     over: Annotated[float, typer.Option(min=0.0)] = 0.0,
     tokens: Path | None = None,

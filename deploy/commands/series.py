@@ -39,7 +39,7 @@ ShufflerOption = Annotated[
 )
 def publish(
     template: Template,
-    analyzer: options.Analyzer,
+    analyzer: options.AnalyzerAccess,
     shuffler_key: options.ShufflerKey,
     token_key: str = "",
     json: options.AsJson = False,
@@ -95,7 +95,7 @@ def publish(
 )
 def forecast(
     template: Template,
-    analyzer: options.OptionalAnalyzer,
+    analyzer: options.OptionalAnalyzerAccess,
     users: int | None = None,
     shuffler: ShufflerOption = "",
     json: options.AsJson = False,
@@ -145,7 +145,7 @@ def forecast(
 @options.command(app, f"shuffledp series show daily.toml {AT_ANALYZER} --html daily.html")
 def show(
     template: Template,
-    analyzer: options.Analyzer,
+    analyzer: options.AnalyzerAccess,
     shuffler: ShufflerOption = "",
     top: Annotated[int, typer.Option(min=1)] = 6,
     html: options.Page = None,

@@ -30,7 +30,7 @@ app = options.command_group(
 )
 def create(
     draft: Annotated[Path, typer.Argument()],
-    analyzer: options.OptionalAnalyzer,
+    analyzer: options.OptionalAnalyzerAccess,
     shuffler_key: options.ShufflerKey = None,
     token_key: Path | None = None,
     dry_run: options.Flag = False,
@@ -68,7 +68,7 @@ def create(
 
 
 @options.command(app, f"shuffledp task list {AT_ANALYZER}", name="list")
-def list_tasks(analyzer: options.Analyzer, json: options.AsJson = False) -> None:
+def list_tasks(analyzer: options.AnalyzerAccess, json: options.AsJson = False) -> None:
     """List all tasks with their state, the earliest deadline first."""
     from deploy.clients.analyzer import OperatorClient
     from deploy.tasks import task_view
@@ -84,7 +84,7 @@ def list_tasks(analyzer: options.Analyzer, json: options.AsJson = False) -> None
 )
 def show(
     task: options.TaskArgument,
-    analyzer: options.Analyzer,
+    analyzer: options.AnalyzerAccess,
     shuffler: str = "",
     analyzer_identity: Path | None = None,
     save: options.OptionalOutput = None,
@@ -121,7 +121,7 @@ def show(
     found = Task.from_bytes(signed.task_bytes)
 
     def batch() -> BatchStatus | None:
-        at_shuffler = options.Shuffler(shuffler, None, analyzer.authority)
+        at_shuffler = options.ShufflerAccess(shuffler, None, analyzer.authority)
         ask_status = partial(ShufflerClient.status_or_none, digest=task)
         return options.ask(at_shuffler.connect, ask_status)
 
@@ -156,7 +156,7 @@ def show(
 
 @options.command(app, f"shuffledp task close DIGEST {AT_SHUFFLER}")
 def close(
-    task: options.TaskArgument, shuffler: options.Shuffler, json: options.AsJson = False
+    task: options.TaskArgument, shuffler: options.ShufflerAccess, json: options.AsJson = False
 ) -> None:
     """Close a task's batch now if it has enough users. Needs the shuffler's operator token.
 

@@ -55,11 +55,10 @@ def live_page(digest: TaskDigest, *, poll_seconds: float) -> str:
 class LiveFeed:
     """Recent progress of a batch. One thread updates it; any thread may read `answer` (JSON)."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, progress: BatchProgress) -> None:
         self._clock = clock
         self._history: deque[Sample] = deque(maxlen=_MAX_SAMPLES)
-        self._progress: BatchProgress | None = None
-        self.answer = self._render("The shuffler has not answered yet.")
+        self.take(progress)
 
     def take(self, progress: BatchProgress) -> None:
         """Record the shuffler's latest progress."""
@@ -85,11 +84,11 @@ class LiveFeed:
         self.answer = self._render(text)
 
     def _render(self, error: str) -> bytes:
-        batch = None if self._progress is None else self._batch(self._progress)
-        return json.dumps({"error": error, "batch": batch}, allow_nan=False).encode()
+        return json.dumps({"error": error, "batch": self._batch()}, allow_nan=False).encode()
 
-    def _batch(self, progress: BatchProgress) -> dict[str, Any]:
-        state, history = progress.state, tuple(self._history)
+    def _batch(self) -> dict[str, Any]:
+        progress, history = self._progress, tuple(self._history)
+        state = progress.state
         headline, explanation = BATCH_STATES[state]
         enough = progress.n_users >= progress.n_min
         goal = progress.target_size if enough else progress.n_min

@@ -28,10 +28,11 @@ _POLL_SECONDS: Final = 7
 def shown(browser: Browser) -> Iterator[tuple[Watched, LiveFeed]]:
     """The page of a batch that two users per second join, at phone width and dark; and its feed."""
     clock = ManualClock()
-    feed = LiveFeed(clock)
-    for moment in range(0, 101, 2):
-        feed.take(progress(100 + 2 * moment))
+    feed = LiveFeed(clock, progress(100))
+    for moment in range(2, 101, 2):
         clock.seconds += 2
+        feed.take(progress(100 + 2 * moment))
+    clock.seconds += 2
     html = live_page(TaskDigest(bytes(32)), poll_seconds=_POLL_SECONDS).encode()
     with live_server(html, feed, "s3cret") as address:
         watched = watch(browser, size=PHONE, scheme="dark")
