@@ -64,7 +64,7 @@ def people(
 @options.command(app, f"shuffledp issuer new-key --end 2030-01-31 {AT_ISSUER}")
 def new_key(
     end: Annotated[datetime, typer.Option(formats=["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S"])],
-    issuer: str,
+    issuer: options.IssuerAddress,
     issuer_token_file: options.TokenFile,
     authority: options.Authority = None,
     out: options.Output = Path("token-key.json"),
@@ -78,7 +78,6 @@ def new_key(
 
     Options:
         end: When the key ends, in UTC: no earlier than the task's deadline.
-        issuer: Address of the issuer, host:port.
         out: File for the key, for `shuffledp task create --token-key`.
     """
     from deploy.clients.issuer import IssuerClient
@@ -104,7 +103,7 @@ def fetch(
     task: options.TaskArgument,
     credentials: Path,
     out: options.Output,
-    issuer: str,
+    issuer: options.IssuerAddress,
     shuffler: options.ShufflerAddress,
     authority: options.Authority = None,
     json: options.AsJson = False,
@@ -117,7 +116,6 @@ def fetch(
     Options:
         credentials: File of lines NAME SECRET.
         out: New file for the tokens, one per line.
-        issuer: Address of the issuer, host:port.
     """
     from common.crypto.randomness import new_seed
     from common.runtime.rpc import open_channel

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 AnalyzerAddress = Annotated[str, typer.Option(help="Address of the analyzer, host:port.")]
 ShufflerAddress = Annotated[str, typer.Option(help="Address of the shuffler, host:port.")]
+IssuerAddress = Annotated[str, typer.Option(help="Address of the issuer, host:port.")]
 AgentAddress = Annotated[str, typer.Option(help="Address of your user agent: unix:PATH.")]
 Person = Annotated[str, typer.Option(help="Name of the person, if the agent serves several.")]
 

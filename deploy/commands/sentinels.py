@@ -23,7 +23,7 @@ app = options.command_group("sentinels", "Test submissions that the analyzer rec
 def plant_sentinels(
     task: str,
     count: Annotated[int, typer.Option(min=1, max=10_000)],
-    shuffler: str,
+    shuffler: options.ShufflerAddress,
     analyzer: options.AnalyzerAccess,
     output: options.Output,
     over: Annotated[float, typer.Option(min=0.0)] = 0.0,
@@ -41,7 +41,6 @@ def plant_sentinels(
     Options:
         task: The task's digest, 64 hexadecimal digits.
         count: Number of sentinels to send.
-        shuffler: Address of the shuffler, host:port.
         output: File that records the sentinels; an existing file is continued. Never show it to the
             shuffler.
         over: Seconds over which to send them, at random times.
