@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 
 import common.runtime.blas_threads  # noqa: F401  # before numpy
 from common.errors import ShuffleDpError, UsageError
 from common.version import VERSION
-from deploy.commands.profile import PROFILE_OPTIONS, profile_defaults
 from deploy.terminal.escape import visible
 from deploy.terminal.help_examples import example
 from deploy.terminal.interruption import INTERRUPTED, ended_by_interrupt
@@ -60,15 +59,19 @@ class _LazyGroup(TyperGroup):
 
     def __init__(self, **settings: Any) -> None:  # noqa: ANN401  # Typer's settings
         super().__init__(**settings)
-        self.commands: dict[str, Any] = dict.fromkeys(_COMMANDS)
+        self.commands = {
+            name: TyperCommand(name, short_help=summary) for name, (_, summary) in _COMMANDS.items()
+        }
 
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ANN401, ARG002
-        """Return a command, imported on first use, or None if the name is unknown."""
-        if cmd_name in _COMMANDS and self.commands[cmd_name] is None:
-            module = importlib.import_module(f"deploy.commands.{_COMMANDS[cmd_name][0]}")
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401
+        """Resolve a command, imported on first use; raise UsageError if its name is unknown."""
+        name, command, rest = super().resolve_command(ctx, args)
+        if name is not None:  # else completing behind an unknown name
+            module = importlib.import_module(f"deploy.commands.{_COMMANDS[name][0]}")
             module.app.rich_markup_mode = None  # plain help, which is fast
-            self.commands[cmd_name] = typer.main.get_group(module.app).commands[cmd_name]
-        return self.commands.get(cmd_name)
+            group = typer.main.get_group(module.app)
+            command = group.commands.get(name, group)
+        return name, command, rest
 
     def invoke(self, ctx: Any) -> Any:  # noqa: ANN401
         """Run a command; reword usage errors: suggest a profile, omit values, fix grammar."""
@@ -79,6 +82,8 @@ class _LazyGroup(TyperGroup):
                 raise KeyboardInterrupt from error
             raise
         except typer.BadParameter as error:
+            from deploy.commands.profile import PROFILE_OPTIONS  # noqa: PLC0415  # help needs none
+
             if not error.message and error.param and error.param.name in PROFILE_OPTIONS:
                 error.message = "Set it, or write a profile with `shuffledp init STATE`."
             rule = re.sub("^Value error, |, unable to parse.*", "", error.message)
@@ -90,22 +95,6 @@ class _LazyGroup(TyperGroup):
             if context and context.info_name in _OF_A_PERSON:
                 error.message = f"{context.info_name} {_OF_A_PERSON[context.info_name]}"
             raise
-
-    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401, ARG002
-        """Write the list of commands without importing them."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, summary) for name, (_, summary) in _COMMANDS.items()])
-
-    def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:  # noqa: ANN401
-        """Complete a command's name or an option."""
-        from typer._click.shell_completion import CompletionItem  # noqa: PLC0415
-
-        found = [
-            CompletionItem(name, help=summary)
-            for name, (_, summary) in _COMMANDS.items()
-            if name.startswith(incomplete)
-        ]
-        return found + super(TyperGroup, self).shell_complete(ctx, incomplete)
 
 
 app = typer.Typer(
@@ -143,6 +132,8 @@ def shuffledp(
     ] = False,
 ) -> None:
     """Collect statistics with differential privacy: no party sees both a person and the answer."""
+    from deploy.commands.profile import profile_defaults  # noqa: PLC0415  # help needs none
+
     context.default_map = profile_defaults(profile)
 
 

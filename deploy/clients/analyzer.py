@@ -72,13 +72,12 @@ class OperatorClient(ServiceClient):
         )
         return cls(channel, address, read_token(token_file))
 
-    async def create_task(self, draft: TaskDraft) -> SignedTask:
-        """Publish a task; can take minutes, because the analyzer composes all earlier releases."""
-        signed, _ = await self.publish_task(draft)
-        return signed
-
     async def publish_task(self, draft: TaskDraft) -> tuple[SignedTask, dict[str, str]]:
-        """Publish a task; return also, by witness, why it has not cosigned, empty if it has."""
+        """
+        Publish a task; return also, by witness, why it has not cosigned, empty if it has.
+
+        Can take minutes, because the analyzer composes all earlier releases.
+        """
         answer = await self._call(self._stub.CreateTask, draft_to_wire(draft), LONG_DEADLINE)
         return signed_task_from_wire(answer.task), dict(answer.witnesses)
 

@@ -205,9 +205,8 @@ class KeyFolder:
 
     def show(self) -> dict[str, tuple[Path, Certificate]]:
         """Return certificates' files and contents by name; raise SettingsError if none exist."""
-        files = {f"{AUTHORITY} of {name}": file for name, file in self._trusted().items()}
-        if "" in self._trusted():
-            files = {AUTHORITY: self.path / f"{AUTHORITY}.pem"}
+        trusted = self._trusted().items()
+        files = {f"{AUTHORITY} of {name}" if name else AUTHORITY: file for name, file in trusted}
         files |= {name: folder / f"{name}.pem" for name, folder in self._folders().items()}
         shown = {name: (file, Certificate.read(file)) for name, file in files.items()}
         if not shown:

@@ -4,12 +4,10 @@ import asyncio
 import json
 import os
 import random
-import signal
 import socket
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Final, Self
 
@@ -17,43 +15,17 @@ from common.errors import SettingsError
 from common.runtime.service import GRPC_SILENCE
 from common.runtime.state_directory import StateDirectory
 from common.runtime.witness_service import load_witness_key
-from deploy.clients.local_parties import LOOPBACK, LocalParties
+from deploy.clients.local_parties import LOOPBACK, Child, LocalParties
 
 _START_SECONDS: Final = 60.0
-_STOP_SECONDS: Final = 20.0
 _POLL_SECONDS: Final = 0.05
 _FIXED_PORTS: Final = range(20_000, 32_000)
 """Below the ports that systems choose themselves."""
 
 
-@dataclass(frozen=True, slots=True)
-class Child:
-    """A service's process, address and files."""
-
-    party: str
-    process: asyncio.subprocess.Process
-    state: Path
-    address: str
-    log: Path
-
-    async def stop(self) -> int:
-        """Terminate the process, by force after a timeout, and return its exit status."""
-        if self.process.returncode is None:
-            self.process.send_signal(signal.SIGTERM)
-        try:
-            return await asyncio.wait_for(self.process.wait(), _STOP_SECONDS)
-        except TimeoutError:
-            self.process.kill()
-            return await self.process.wait()
-
-
-class Cluster(LocalParties):
+class Cluster(LocalParties[Child]):
     """The parties as processes, with the shuffler and the issuer as witnesses of the log."""
 
-    analyzer: Child
-    shuffler: Child
-    issuer: Child
-    user_agent: Child
     _modules: ClassVar[Mapping[str, str]] = {}
     """Modules that are run in place of a party's own."""
 

@@ -1,31 +1,49 @@
 """The parties on this machine, on loopback: their settings, keys and operators' clients."""
 
+import asyncio
+import signal
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, Generic, TypeVar
 
+from common.runtime.service import Service
 from common.task.token_spec import TokenSpec
 from deploy.clients.analyzer import OperatorClient
 from deploy.clients.issuer import IssuerClient
 from deploy.clients.people import draw_people
 
+_STOP_SECONDS: Final = 20.0
 LOOPBACK: Final = "127.0.0.1:0"
 """A free port."""
 
 
-class RunningParty(Protocol):
-    """A started service."""
+@dataclass(frozen=True, slots=True)
+class Child:
+    """A service's process, address and files."""
 
-    @property
-    def address(self) -> str:
-        """The address at which it serves."""
+    party: str
+    process: asyncio.subprocess.Process
+    state: Path
+    address: str
+    log: Path
 
-    async def stop(self) -> object:
-        """Stop it."""
+    async def stop(self) -> int:
+        """Terminate the process, by force after a timeout, and return its exit status."""
+        if self.process.returncode is None:
+            self.process.send_signal(signal.SIGTERM)
+        try:
+            return await asyncio.wait_for(self.process.wait(), _STOP_SECONDS)
+        except TimeoutError:
+            self.process.kill()
+            return await self.process.wait()
 
 
-class LocalParties(ABC):
+Party = TypeVar("Party", bound=Child | Service)
+
+
+class LocalParties(ABC, Generic[Party]):
     """
     An analyzer, a shuffler, an issuer and a user agent with one development authority.
 
@@ -33,10 +51,10 @@ class LocalParties(ABC):
     settings.
     """
 
-    analyzer: RunningParty
-    shuffler: RunningParty
-    issuer: RunningParty
-    user_agent: RunningParty
+    analyzer: Party
+    shuffler: Party
+    issuer: Party
+    user_agent: Party
 
     def __init__(self, directory: Path, people: Sequence[str] = ()) -> None:
         """`people` may get tokens; without any, there is no issuer, and tasks have no tokens."""
@@ -44,7 +62,7 @@ class LocalParties(ABC):
         self.people = people
 
     @abstractmethod
-    async def _start(self, party: str, **settings: Any) -> Any:  # noqa: ANN401  # any setting
+    async def _start(self, party: str, **settings: Any) -> Party:  # noqa: ANN401  # any setting
         """Start a party."""
 
     async def start_analyzer(self, **changes: Any) -> None:  # noqa: ANN401

@@ -2,16 +2,15 @@
 
 import re
 import sys
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Final
 
 import typer
 
 from common.errors import AccountingError, UsageError, ValueRangeError
-from deploy.commands.options import AsJson, describe_options
-from deploy.terminal.console import terminal
-from deploy.terminal.help_examples import example
-from deploy.terminal.json_output import print_json
+from deploy.commands import options
+from deploy.terminal.json_output import print_answer, print_json
 
 app = typer.Typer()
 
@@ -41,23 +40,15 @@ def _option(name: re.Match[str]) -> str:
     return f"--{option.replace('_', '-')}" if known else key
 
 
-@app.command(
-    epilog=example(
-        "shuffledp account --mechanism local-hashing --users 20000 --alphabet 53 "
-        "--local-epsilon 4 --dummies 20000 --delta 1e-6 --compare"
-    )
+@options.command(
+    app,
+    "shuffledp account --mechanism local-hashing --users 20000 --alphabet 53 "
+    "--local-epsilon 4 --dummies 20000 --delta 1e-6 --compare",
 )
-@describe_options
 def account(
     context: typer.Context,
     *,
-    mechanism: Annotated[
-        str,
-        typer.Option(
-            help="One of grr, local-hashing, symmetric-unary, optimized-unary, duchi, piecewise, "
-            "laplace, rappor."
-        ),
-    ] = "local-hashing",
+    mechanism: str = "local-hashing",
     users: int | None = None,
     alphabet: int | None = None,
     local_epsilon: float | None = None,
@@ -72,9 +63,9 @@ def account(
     skippers: int = 0,
     delta: float | None = None,
     central_epsilon: float | None = None,
-    compare: Annotated[bool, typer.Option("--compare")] = False,
+    compare: options.Flag = False,
     batch: Path | None = None,
-    json: AsJson = False,
+    json: options.AsJson = False,
 ) -> None:
     """
     Compute an upper bound on epsilon or delta against the analyzer, for an honest shuffler.
@@ -82,6 +73,8 @@ def account(
     For the claims of a whole task, use `shuffledp task create --dry-run`.
 
     Options:
+        mechanism: One of grr, local-hashing, symmetric-unary, optimized-unary, duchi, piecewise,
+            laplace, rappor.
         users: Users in the batch, including the victim.  [required, or --batch]
         alphabet: Number of items (grr) or buckets (local-hashing); required for both.
         local_epsilon: inf: no local noise.  [required, except for rappor]
@@ -133,7 +126,5 @@ def account(
     except (AccountingError, ValueRangeError) as error:
         raise UsageError(re.sub(r"^(\w+)(?= is | must |: )", _option, str(error))) from error
     answer = query_output.answer_fields(query, guarantee, comparing=compare)
-    if json:
-        print_json(answer | {"guarantee": guarantee})
-        return
-    query_output.show(guarantee, answer, query.subject.local_epsilon, terminal())
+    show = partial(query_output.show, guarantee, answer, query.subject.local_epsilon)
+    print_answer(answer | {"guarantee": guarantee}, show, json=json)

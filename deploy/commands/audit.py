@@ -1,38 +1,33 @@
 """`shuffledp audit`: simulate attacks by every coalition."""
 
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
 from common.errors import UsageError
-from deploy.commands.options import AsJson, OpenPage, describe_options
+from deploy.commands import options
 from deploy.terminal.console import terminal
-from deploy.terminal.files import check_folder
-from deploy.terminal.help_examples import example
 
 app = typer.Typer()
 
-_FAILED: Final = 1
 
-
-@app.command(epilog=example("shuffledp audit --quick --html audit.html"))
-@describe_options
+@options.command(app, "shuffledp audit --quick --html audit.html")
 def audit(
-    quick: Annotated[bool, typer.Option("--quick")] = False,
-    full: Annotated[bool, typer.Option("--full")] = False,
+    quick: options.Flag = False,
+    full: options.Flag = False,
     task_file: Path | None = None,
     draft: Path | None = None,
     users: Annotated[int | None, typer.Option(min=1)] = None,
     scenario: list[str] | None = None,
     seed: Annotated[int, typer.Option(min=0)] = 1,
     processes: Annotated[int, typer.Option(min=0)] = 0,
-    self_test: Annotated[bool, typer.Option("--self-test")] = False,
+    self_test: options.Flag = False,
     list_them: Annotated[bool, typer.Option("--list")] = False,
-    output: Path = Path("audit.json"),
-    html: Path = Path("audit.html"),
-    open_it: OpenPage = False,
-    json: AsJson = False,
+    output: options.Output = Path("audit.json"),
+    html: options.Output = Path("audit.html"),
+    open_it: options.OpenPage = False,
+    json: options.AsJson = False,
 ) -> None:
     """
     Simulate attacks by every coalition against the deployed code.
@@ -67,7 +62,6 @@ def audit(
         raise UsageError("use --quick or --full, not both")
     if self_test and full:
         raise UsageError("--self-test uses small samples; drop --full")
-    check_folder(output, html)
     sizes = SMALL if self_test else FULL if full else QUICK
     run = AuditRun(
         subject=command.subject_from(task_file, draft, users, sizes),
@@ -83,4 +77,4 @@ def audit(
             run, console, output=output, html=html, open_it=open_it, json=json
         )
     if not passed:
-        raise typer.Exit(_FAILED)
+        raise typer.Exit(1)

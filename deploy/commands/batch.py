@@ -8,20 +8,16 @@ from rich.console import Console
 
 from common.messages.ledger_entry import MAX_NOTE_CHARACTERS, Decision, DecisionEntry
 from deploy.commands import options
-from deploy.terminal.console import terminal
 from deploy.terminal.escape import visible
-from deploy.terminal.help_examples import AT_ANALYZER, AT_SHUFFLER, example
-from deploy.terminal.json_output import print_answer, print_json
-
-app = typer.Typer()
+from deploy.terminal.help_examples import AT_ANALYZER, AT_SHUFFLER
+from deploy.terminal.json_output import print_answer
 
 _EXAMPLE: Final = 'shuffledp batch {} DIGEST --note "junk from one network" ' + AT_ANALYZER
-batch_app = typer.Typer(
-    help="Batches that failed a check, cannot be released or cannot be delivered.",
-    no_args_is_help=True,
-    epilog=example(_EXAMPLE.format("release")),
+app = options.command_group(
+    "batch",
+    "Batches that failed a check, cannot be released or cannot be delivered.",
+    _EXAMPLE.format("release"),
 )
-app.add_typer(batch_app, name="batch")
 
 _HELP: Final[dict[Decision, str]] = {
     "release": "Estimate a quarantined batch in spite of its failed check.\n\n"
@@ -38,7 +34,7 @@ _CONSEQUENCES: Final[dict[Decision, str]] = {
 def _add_command(decision: Decision) -> None:
     """Add the command of a decision."""
 
-    @batch_app.command(decision, help=_HELP[decision], epilog=example(_EXAMPLE.format(decision)))
+    @options.command(app, _EXAMPLE.format(decision), name=decision, help=_HELP[decision])
     def decide(
         task: options.TaskArgument,
         note: Annotated[
@@ -48,22 +44,11 @@ def _add_command(decision: Decision) -> None:
                 f"{MAX_NOTE_CHARACTERS} characters."
             ),
         ],
-        analyzer: options.AnalyzerAddress,
-        token_file: options.TokenFile,
-        authority: options.Authority = None,
-        certificate: options.Certificate = None,
-        key: options.CertificateKey = None,
+        analyzer: options.AnalyzerAccess,
         json: options.AsJson = False,
     ) -> None:
-        from deploy.clients.analyzer import OperatorClient
-
-        digest = options.task_digest(task)
-        connect = partial(OperatorClient.connect, analyzer, authority, token_file, certificate, key)
-        entry = options.ask(connect, lambda operator: operator.decide(digest, decision, note))
-        if json:
-            print_json(entry)
-        else:
-            show_decision(entry, terminal())
+        entry = options.ask(analyzer.connect, lambda client: client.decide(task, decision, note))
+        print_answer(entry, partial(show_decision, entry), json=json)
 
 
 def show_decision(entry: DecisionEntry, console: Console) -> None:
@@ -80,22 +65,14 @@ _add_command("release")
 _add_command("drop")
 
 
-@batch_app.command("erase", epilog=example(f"shuffledp batch erase DIGEST {AT_SHUFFLER}"))
+@options.command(app, f"shuffledp batch erase DIGEST {AT_SHUFFLER}")
 def erase(
-    task: options.TaskArgument,
-    shuffler: options.ShufflerAddress,
-    token_file: options.TokenFile,
-    authority: options.Authority = None,
-    json: options.AsJson = False,
+    task: options.TaskArgument, shuffler: options.ShufflerAccess, json: options.AsJson = False
 ) -> None:
     """Erase a closed batch at the shuffler, undelivered.
 
     For one that the analyzer refuses, or that it never takes. Needs the shuffler's operator token.
     """
-    from deploy.clients.shuffler import ShufflerClient
-
-    digest = options.task_digest(task)
-    connect = partial(ShufflerClient.connect, shuffler, authority, token_file)
-    options.ask(connect, lambda client: client.drop_batch(digest))
-    fields = {"task_digest": digest.hex(), "erased": True}
+    options.ask(shuffler.connect, lambda client: client.drop_batch(task))
+    fields = {"task_digest": task.hex(), "erased": True}
     print_answer(fields, "The shuffler erases the batch, its key last.", json=json)

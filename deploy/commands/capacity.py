@@ -1,24 +1,22 @@
 """`shuffledp capacity`: predict the machines that a number of reports per day needs."""
 
+from functools import partial
+
 import typer
 
-from deploy.commands.options import AsJson, describe_options
+from deploy.commands import options
 from deploy.planning.opening_time import measure_opening_seconds
-from deploy.terminal.console import terminal
-from deploy.terminal.help_examples import example
-from deploy.terminal.json_output import print_json
+from deploy.terminal.json_output import print_answer
 
 app = typer.Typer()
 
 
-@app.command(
-    epilog=example(
-        "shuffledp capacity --reports-per-day 1e8 --deadline 6",
-        "shuffledp capacity --reports-per-day 1e9 --deadline 6 --bulk-share 1 "
-        "--opening-microseconds 50 --json",
-    )
+@options.command(
+    app,
+    "shuffledp capacity --reports-per-day 1e8 --deadline 6",
+    "shuffledp capacity --reports-per-day 1e9 --deadline 6 --bulk-share 1 "
+    "--opening-microseconds 50 --json",
 )
-@describe_options
 def capacity(
     reports_per_day: float,
     deadline: float,
@@ -26,7 +24,7 @@ def capacity(
     bulk_share: float = 0.0,
     peak: float = 3.0,
     opening_microseconds: float | None = None,
-    json: AsJson = False,
+    json: options.AsJson = False,
 ) -> None:
     """
     Predict the cores, memory, disk and network of each party for a day's reports.
@@ -58,7 +56,5 @@ def capacity(
         peak=peak,
     )
     demands = predict(workload)
-    if json:
-        print_json(capacity_view.to_json(demands, workload))
-        return
-    capacity_view.show(demands, workload, terminal())
+    fields = capacity_view.to_json(demands, workload)
+    print_answer(fields, partial(capacity_view.show, demands, workload), json=json)

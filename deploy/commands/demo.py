@@ -7,30 +7,25 @@ import typer
 
 from common.errors import UsageError
 from common.protocols import Kind
-from deploy.commands.options import AsJson, OpenPage, describe_options
+from deploy.commands import options
 from deploy.terminal.console import show_in_browser, terminal
-from deploy.terminal.files import check_folder
-from deploy.terminal.help_examples import example
 from deploy.terminal.json_output import print_json
 from deploy.terminal.tables import print_guarantees
 
 app = typer.Typer()
 
 
-@app.command(
-    epilog=example(
-        "shuffledp demo --users 5000 --seed 7", "shuffledp demo --task-kind vector --users 5000"
-    )
+@options.command(
+    app, "shuffledp demo --users 5000 --seed 7", "shuffledp demo --task-kind vector --users 5000"
 )
-@describe_options
 def demo(
     users: str = "5000",
     task_kind: Kind = "categorical",
     seed: Annotated[int | None, typer.Option(min=0)] = None,
-    output: Path = Path("result.json"),
-    html: Path = Path("result.html"),
-    open_it: OpenPage = False,
-    json: AsJson = False,
+    output: options.Output = Path("result.json"),
+    html: options.Output = Path("result.html"),
+    open_it: options.OpenPage = False,
+    json: options.AsJson = False,
 ) -> None:
     """
     Collect values privately with four local processes; compare the result with the truth.
@@ -53,7 +48,6 @@ def demo(
 
     if users != "all" and not (users.isascii() and users.isdecimal()):
         raise UsageError("users must be a whole number, or 'all'")
-    check_folder(output, html)
     console = terminal(stderr=json)
     n_users = None if users == "all" else int(users)
     people = sample_people(task_kind, n_users, seed)

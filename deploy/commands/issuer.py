@@ -12,44 +12,35 @@ from rich.progress import Progress
 
 from common.errors import SettingsError
 from common.runtime.state_directory import atomic_write
-from deploy.commands.options import (
-    AsJson,
-    Authority,
-    ShufflerAddress,
-    TaskArgument,
-    TokenFile,
-    ask,
-    task_digest,
-)
+from deploy.commands import options
 from deploy.terminal.console import terminal
-from deploy.terminal.files import all_or_nothing, check_folder, write, writing
-from deploy.terminal.help_examples import AT_ISSUER, example
+from deploy.terminal.files import all_or_nothing, write, writing
+from deploy.terminal.help_examples import AT_ISSUER
 from deploy.terminal.json_output import dumps, print_answer
 from user_agent.credentials import CredentialFile
 
-app = typer.Typer()
-issuer_app = typer.Typer(
-    help="The issuer of one-time tokens: people's secrets, and a key for each task.",
-    no_args_is_help=True,
-    epilog=example("shuffledp issuer people names.txt --output-dir people"),
+app = options.command_group(
+    "issuer",
+    "The issuer of one-time tokens: people's secrets, and a key for each task.",
+    "shuffledp issuer people names.txt --output-dir people",
 )
-app.add_typer(issuer_app, name="issuer")
 
 
-@issuer_app.command(
-    "people", epilog=example("shuffledp issuer people names.txt --output-dir people")
-)
+@options.command(app, "shuffledp issuer people names.txt --output-dir people")
 def people(
-    names_file: Annotated[Path, typer.Argument(help="Names of the people, one per line.")],
-    output_dir: Annotated[Path, typer.Option(help="New folder for the two files.")],
-    json: AsJson = False,
+    names_file: Annotated[Path, typer.Argument()], output_dir: Path, json: options.AsJson = False
 ) -> None:
-    """Draw a secret for each person.
+    """
+    Draw a secret for each person.
 
     With it a person gets one token for each task.
     Writes people.txt for the issuer's setting `people`, which has only hashes, and credentials.txt
     with lines NAME SECRET: give each person theirs, and delete that file. To add people later, draw
     theirs into another folder, and append its people.txt to the issuer's; it needs no restart.
+
+    Options:
+        names_file: Names of the people, one per line.
+        output_dir: New folder for the two files.
     """
     from common.runtime.validation import read_file
     from deploy.clients.people import draw_people
@@ -70,63 +61,61 @@ def people(
     print_answer(fields, text, json=json)
 
 
-@issuer_app.command(
-    "new-key", epilog=example(f"shuffledp issuer new-key --end 2030-01-31 {AT_ISSUER}")
-)
+@options.command(app, f"shuffledp issuer new-key --end 2030-01-31 {AT_ISSUER}")
 def new_key(
-    end: Annotated[
-        datetime,
-        typer.Option(
-            formats=["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S"],
-            help="When the key ends, in UTC: no earlier than the task's deadline.",
-        ),
-    ],
-    issuer: Annotated[str, typer.Option(help="Address of the issuer, host:port.")],
-    token_file: TokenFile,
-    authority: Authority = None,
-    out: Annotated[
-        Path, typer.Option(help="File for the key, for `shuffledp task create --token-key`.")
-    ] = Path("token-key.json"),
-    json: AsJson = False,
+    end: Annotated[datetime, typer.Option(formats=["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S"])],
+    issuer: options.IssuerAddress,
+    issuer_token_file: options.TokenFile,
+    authority: options.Authority = None,
+    out: options.Output = Path("token-key.json"),
+    json: options.AsJson = False,
 ) -> None:
-    """Create the token key of one task. Needs the operator token.
+    """
+    Create the token key of one task. Needs the operator token.
 
     Hand the file to the analyzer's operator; nothing in it is secret. A key must serve one task
     only: with a second one, people could not get another token.
+
+    Options:
+        end: When the key ends, in UTC: no earlier than the task's deadline.
+        out: File for the key, for `shuffledp task create --token-key`.
     """
     from deploy.clients.issuer import IssuerClient
 
-    check_folder(out)
     if out.exists():
         raise SettingsError(f"{out} already exists and may hold a key in use; use --out")
     seconds = int(end.replace(tzinfo=UTC).timestamp())
-    connect = partial(IssuerClient.connect, issuer, authority, token_file)
-    tokens = ask(connect, lambda client: client.create_key(seconds))
+    connect = partial(IssuerClient.connect, issuer, authority, issuer_token_file)
+    tokens = options.ask(connect, lambda client: client.create_key(seconds))
     write(out, dumps(tokens.fields()))
     key_id = tokens.token_key().key_id.hex()
     fields = {"file": str(out), "key_id": key_id, "issuer": tokens.issuer, "end": tokens.end}
     print_answer(fields, f"Key of {tokens.issuer} written to {out}.", json=json)
 
 
-@issuer_app.command(
-    "tokens",
-    epilog=example(
-        "shuffledp issuer tokens DIGEST --credentials people/credentials.txt --out tokens.txt "
-        "--issuer 127.0.0.1:7003 --shuffler 127.0.0.1:7002 --authority state/tls/authority.pem"
-    ),
+@options.command(
+    app,
+    "shuffledp issuer tokens DIGEST --credentials people/credentials.txt --out tokens.txt "
+    "--issuer 127.0.0.1:7003 --shuffler 127.0.0.1:7002 --authority state/tls/authority.pem",
+    name="tokens",
 )
 def fetch(
-    task: TaskArgument,
-    credentials: Annotated[Path, typer.Option(help="File of lines NAME SECRET.")],
-    out: Annotated[Path, typer.Option(help="New file for the tokens, one per line.")],
-    issuer: Annotated[str, typer.Option(help="Address of the issuer, host:port.")],
-    shuffler: ShufflerAddress,
-    authority: Authority = None,
-    json: AsJson = False,
+    task: options.TaskArgument,
+    credentials: Path,
+    out: options.Output,
+    issuer: options.IssuerAddress,
+    shuffler: options.ShufflerAddress,
+    authority: options.Authority = None,
+    json: options.AsJson = False,
 ) -> None:
-    """Get tokens of one task, for sentinels and load tests.
+    """
+    Get tokens of one task, for sentinels and load tests.
 
     Devices get their tokens themselves. After an interruption, run the same command again.
+
+    Options:
+        credentials: File of lines NAME SECRET.
+        out: New file for the tokens, one per line.
     """
     from common.crypto.randomness import new_seed
     from common.runtime.rpc import open_channel
@@ -136,10 +125,9 @@ def fetch(
     from deploy.clients.people import fetch_tokens
     from user_agent.shuffler_client import RemoteShuffler
 
-    check_folder(out)
     if out.exists():
         raise SettingsError(f"{out} already exists and may hold tokens in use")
-    digest, people = task_digest(task), CredentialFile(credentials).all()
+    people = CredentialFile(credentials).all()
     trusted = None if authority is None else read_file(authority)
     seed_file = out.with_name(f"{out.name}.seed")
     with writing(seed_file):
@@ -148,15 +136,15 @@ def fetch(
 
     async def get(progress: Callable[[int], None]) -> list[bytes]:
         async with open_channel(shuffler, "shuffler", trusted) as channel:
-            signed = await RemoteShuffler(channel).fetch_task(digest)
-        wanted = Task.verified(signed, digest, None).tokens
+            signed = await RemoteShuffler(channel).fetch_task(task)
+        wanted = Task.verified(signed, task, None).tokens
         if wanted is None:
             raise SettingsError("this task requires no tokens")
         async with IssuerClient.connect(issuer, authority) as client:
             return await fetch_tokens(
                 client,
                 wanted,
-                digest,
+                task,
                 people,
                 seed=seed_file.read_bytes(),
                 progress=progress,

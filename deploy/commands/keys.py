@@ -23,27 +23,25 @@ from common.runtime.clock import SystemClock
 from common.runtime.confirmed_clock import confirm
 from common.runtime.state_directory import StateDirectory
 from deploy.clients.key_folder import KeyFolder
-from deploy.commands.options import AsJson, read_identity
+from deploy.commands import options
 from deploy.terminal.console import terminal
-from deploy.terminal.help_examples import example
 from deploy.terminal.json_output import print_answer, print_json
 from deploy.terminal.tables import add_columns
 
-app = typer.Typer()
-keys_app = typer.Typer(
-    help="Certificates of your own authorities, and signing identities.",
-    no_args_is_help=True,
-    epilog=example("shuffledp keys make keys --host analyzer.example.org"),
+app = options.command_group(
+    "keys",
+    "Certificates of your own authorities, and signing identities.",
+    "shuffledp keys make keys --host analyzer.example.org",
 )
-app.add_typer(keys_app, name="keys")
 
 Directory = Annotated[Path, typer.Argument(help="Folder of the authorities.")]
 Days = Annotated[int, typer.Option(min=1, max=3650, help="Lifetime of a certificate.")]
+StateFolder = Annotated[
+    Path, typer.Argument(exists=True, help="The party's state directory, as in its settings.")
+]
 
 
-@keys_app.command(
-    "make", epilog=example("shuffledp keys make keys --party analyzer --host analyzer.example.org")
-)
+@options.command(app, "shuffledp keys make keys --party analyzer --host analyzer.example.org")
 def make(
     directory: Directory,
     party: Annotated[
@@ -54,77 +52,79 @@ def make(
             f"{', '.join(INTERNAL_ROLES)}."
         ),
     ] = None,
-    host: Annotated[
-        list[str] | None, typer.Option(help="Host name or address of a service; repeatable.")
-    ] = None,
+    host: list[str] | None = None,
     days: Days = LIFETIME_DAYS,
-    shared: Annotated[
-        bool,
-        typer.Option("--shared", help="One authority for all parties, for development and tests."),
-    ] = False,
-    json: AsJson = False,
+    shared: options.Flag = False,
+    json: options.AsJson = False,
 ) -> None:
-    """Create an authority for each party, and certificates.
+    """
+    Create an authority for each party, and certificates.
 
     Copy each party's folder to its machine: PARTY.pem, PARTY.key and authority.pem, for the
     settings tls_certificate, tls_key and tls_authority. Keep the folder authorities away from
     services. Each organisation runs this for its own parties, and `keys trust` for the others.
+
+    Options:
+        host: Host name or address of a service; repeatable.
+        shared: One authority for all parties, for development and tests.
     """
     folder = KeyFolder(directory)
     folder.make(party or PARTIES, host or (), SystemClock().now(), days, shared=shared)
     _print(folder, json=json, written=[f"Written to {folder.path}."])
 
 
-@keys_app.command("renew", epilog=example("shuffledp keys renew keys --json"))
+@options.command(app, "shuffledp keys renew keys --json")
 def renew(
     directory: Directory,
-    party: Annotated[str | None, typer.Argument(help="Party to renew.  [all]")] = None,
+    party: Annotated[str | None, typer.Argument()] = None,
     days: Days = LIFETIME_DAYS,
-    force: Annotated[
-        bool, typer.Option("--force", help="Renew even before half of the lifetime has passed.")
-    ] = False,
-    json: AsJson = False,
+    force: options.Flag = False,
+    json: options.AsJson = False,
 ) -> None:
-    """Renew certificates after half of their lifetime.
+    """
+    Renew certificates after half of their lifetime.
 
     Run this daily; the exit status is 0 even if none was due. Copy the new files over the old ones:
     a service uses them from the next connection on, without a restart. They have new keys; old
     certificates stay valid until they expire. Revoked ones are not renewed.
+
+    Options:
+        party: Party to renew.  [all]
+        force: Renew even before half of the lifetime has passed.
     """
     folder = KeyFolder(directory)
     renewed = folder.renew(party, SystemClock().now(), days, force=force)
-    _print(
-        folder,
-        json=json,
-        written=[f"Renewed: {', '.join(renewed) or 'none was due'}."],
-        renewed=renewed,
-    )
+    written = [f"Renewed: {', '.join(renewed) or 'none was due'}."]
+    _print(folder, json=json, written=written, renewed=renewed)
 
 
-@keys_app.command("trust", epilog=example("shuffledp keys trust keys shuffler shuffler.pem"))
+@options.command(app, "shuffledp keys trust keys shuffler shuffler.pem")
 def trust(
     directory: Directory,
-    party: Annotated[str, typer.Argument(help="Party that the authority may certify.")],
-    file: Annotated[
-        Path, typer.Argument(help="Its authority: KEYS/authorities/PARTY.pem of its operator.")
-    ],
-    json: AsJson = False,
+    party: Annotated[str, typer.Argument()],
+    file: Annotated[Path, typer.Argument()],
+    json: options.AsJson = False,
 ) -> None:
-    """Trust another organisation's authority for its party alone.
+    """
+    Trust another organisation's authority for its party alone.
 
     Compare the printed SHA-256 with the one that its operator's `keys show` prints. Then copy each
     party's authority.pem to its machine.
+
+    Options:
+        party: Party that the authority may certify.
+        file: Its authority: KEYS/authorities/PARTY.pem of its operator.
     """
     folder = KeyFolder(directory)
     found = folder.trust(party, file)
     _print(folder, json=json, written=[f"Trusted for the {party}: {found.fingerprint}"])
 
 
-@keys_app.command("revoke", epilog=example("shuffledp keys revoke keys shuffler"))
+@options.command(app, "shuffledp keys revoke keys shuffler")
 def revoke(
     directory: Directory,
     party: Annotated[str, typer.Argument(help="Party, or SHA-256 of one certificate.")],
-    json: AsJson = False,
+    json: options.AsJson = False,
 ) -> None:
     """Revoke a party's certificates permanently.
 
@@ -138,48 +138,39 @@ def revoke(
     _print(folder, json=json, written=lines)
 
 
-@keys_app.command(
-    "show", epilog=example("shuffledp keys show keys --identity state/analyzer/identity.pub")
-)
-def show(
-    directory: Directory,
-    identity: Annotated[
-        Path | None, typer.Option(help="The analyzer's identity.pub, to print its fingerprint too.")
-    ] = None,
-    json: AsJson = False,
-) -> None:
-    """List certificates and their expiry."""
-    _print(
-        KeyFolder(directory),
-        identity=None if identity is None else fingerprint(read_identity(identity).raw),
-        json=json,
-    )
+@options.command(app, "shuffledp keys show keys --identity state/analyzer/identity.pub")
+def show(directory: Directory, identity: Path | None = None, json: options.AsJson = False) -> None:
+    """
+    List certificates and their expiry.
+
+    Options:
+        identity: The analyzer's identity.pub, to print its fingerprint too.
+    """
+    pinned = None if identity is None else fingerprint(options.read_identity(identity).raw)
+    _print(KeyFolder(directory), identity=pinned, json=json)
 
 
-@keys_app.command("identity", epilog=example("shuffledp keys identity state/analyzer"))
+@options.command(app, "shuffledp keys identity state/analyzer")
 def identity(
-    state_directory: Annotated[
-        Path, typer.Argument(help="The party's state directory, as in its settings.")
-    ],
-    state_key: Annotated[
-        Path | None,
-        typer.Option(help="The party's state_key, as in its settings.  [STATE_DIRECTORY.key]"),
-    ] = None,
-    renew: Annotated[
-        bool, typer.Option("--renew", help="Destroy the existing identity and create a new one.")
-    ] = False,
-    witness: Annotated[
-        Literal["witness", "shuffler", "issuer"] | None,
-        typer.Option(help="Print or create the party's key as a witness of the log instead."),
-    ] = None,
-    json: AsJson = False,
+    state_directory: Annotated[Path, typer.Argument()],
+    state_key: Path | None = None,
+    renew: options.Flag = False,
+    witness: Literal["witness", "shuffler", "issuer"] | None = None,
+    json: options.AsJson = False,
 ) -> None:
-    """Print, create or renew a party's signing identity.
+    """
+    Print, create or renew a party's signing identity.
 
     Others pin the printed identity, which is also in identity.pub in that folder. After a renewal,
     everyone who pins the old identity refuses the new one's signatures. Renew between two
     collections while the service is stopped, and inform everyone. The analyzer and devices name a
     witness's key, which is also in witness.pub, in their settings `witnesses`.
+
+    Options:
+        state_directory: The party's state directory, as in its settings.
+        state_key: The party's state_key, as in its settings.  [STATE_DIRECTORY.key]
+        renew: Destroy the existing identity and create a new one.
+        witness: Print or create the party's key as a witness of the log instead.
     """
     from common.runtime.key_store import load_identity, renew_identity
     from common.runtime.witness_service import load_witness_key
@@ -196,13 +187,8 @@ def identity(
     print_answer(shown, text, json=json)
 
 
-@keys_app.command("confirm-clock", epilog=example("shuffledp keys confirm-clock state/shuffler"))
-def confirm_clock(
-    state_directory: Annotated[
-        Path,
-        typer.Argument(exists=True, help="The party's state directory, as in its settings."),
-    ],
-) -> None:
+@options.command(app, "shuffledp keys confirm-clock state/shuffler")
+def confirm_clock(state_directory: StateFolder) -> None:
     """Confirm this machine's clock to a service.
 
     Run this on the machine of a service that logs `clock disagrees`, once the clock is right. The
@@ -213,19 +199,16 @@ def confirm_clock(
     terminal().print(f"Confirmed: {utc(found.wall)}.", highlight=False)
 
 
-@keys_app.command(
-    "confirm-restore", epilog=example("shuffledp keys confirm-restore state/user_agent")
-)
-def confirm_restore(
-    state_directory: Annotated[
-        Path,
-        typer.Argument(exists=True, help="The device's state directory, as in its settings."),
-    ],
-) -> None:
-    """Confirm that a device's store was restored.
+@options.command(app, "shuffledp keys confirm-restore state/user_agent")
+def confirm_restore(state_directory: StateFolder) -> None:
+    """
+    Confirm that a device's store was restored.
 
     Run this while the user agent is stopped because the store does not fit the counter of charges.
     At its next start it charges what the store has forgotten; without the counter, all caps.
+
+    Options:
+        state_directory: The device's state directory, as in its settings.
     """
     from user_agent.device_store import RESTORE_CONFIRMED
 
@@ -258,8 +241,7 @@ def _print(
         for party, (file, found) in folder.show().items()
     ]
     if json:
-        shown = {"certificates": listed, "renewed": renewed, "signing_identity": identity}
-        print_json(shown)
+        print_json({"certificates": listed, "renewed": renewed, "signing_identity": identity})
         return
     console, table = terminal(), Table(title="Certificates")
     add_columns(table, dict.fromkeys(("party", "days left", "names", "SHA-256"), "left"))

@@ -10,10 +10,9 @@ import typer
 
 from common.errors import ShuffleDpError
 from common.runtime.clock import SystemClock
-from common.version import VERSION
-from deploy.commands.options import Authority, ShufflerAddress, TaskArgument, TokenFile, task_digest
+from deploy.commands import options
 from deploy.terminal.console import private_opener, terminal
-from deploy.terminal.help_examples import AT_SHUFFLER, example
+from deploy.terminal.help_examples import AT_SHUFFLER
 
 app = typer.Typer()
 
@@ -21,35 +20,33 @@ _POLL_SECONDS: Final = 2.0
 """Interval at which this command polls the shuffler, and at which a page polls this command."""
 
 
-@app.command(epilog=example(f"shuffledp live DIGEST {AT_SHUFFLER}"))
+@options.command(app, f"shuffledp live DIGEST {AT_SHUFFLER}")
 def live(
-    task: TaskArgument,
-    shuffler: ShufflerAddress,
-    token_file: TokenFile,
-    authority: Authority = None,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Local port; 0: any free port.")] = 0,
-    open_it: Annotated[
-        bool, typer.Option("--open", help="Also open the page in a browser on this machine.")
-    ] = False,
+    task: options.TaskArgument,
+    shuffler: options.ShufflerAccess,
+    port: Annotated[int, typer.Option(min=0, max=65535)] = 0,
+    open_it: Annotated[bool, typer.Option("--open")] = False,
 ) -> None:
-    """Serve a page with the progress of a batch to this machine only, until Ctrl-C.
+    """
+    Serve a page with the progress of a batch to this machine only, until Ctrl-C.
 
     Shows users so far, a forecast for n_min, and refused submissions, once a device has fetched the
     task. Needs the shuffler's operator token. The growing count reveals when submissions arrive: do
     not show the page to the analyzer's operator.
+
+    Options:
+        port: Local port; 0: any free port.
+        open_it: Also open the page in a browser on this machine.
     """
-    from deploy.clients.shuffler import ShufflerClient
     from deploy.pages.live_feed import LiveFeed, live_page
     from deploy.pages.live_server import live_server
 
-    digest = task_digest(task)
-    feed = LiveFeed(SystemClock())
-    page = live_page(digest, version=VERSION, poll_seconds=_POLL_SECONDS).encode()
+    page = live_page(task, poll_seconds=_POLL_SECONDS).encode()
 
     async def watch(show: Callable[[str], bool] | None) -> None:
-        async with ShufflerClient.connect(shuffler, authority, token_file) as client:
+        async with shuffler.connect() as client:
             # Ask once before serving the page: a wrong address, token or digest fails here.
-            feed.take(await client.progress(digest))
+            feed = LiveFeed(SystemClock(), await client.progress(task))
             with live_server(page, feed, secrets.token_urlsafe(16), port) as address:
                 terminal().print(f"The page is at {address}\nPress Ctrl-C to stop.", soft_wrap=True)
                 if show is not None:
@@ -57,7 +54,7 @@ def live(
                 while True:
                     await asyncio.sleep(_POLL_SECONDS)
                     try:
-                        feed.take(await client.progress(digest))
+                        feed.take(await client.progress(task))
                     except ShuffleDpError as error:
                         feed.take_error(error)
 

@@ -12,8 +12,6 @@ from deploy.commands import options
 from deploy.datasets.names import IPUMS_1940_CITY
 from deploy.terminal.console import terminal
 from deploy.terminal.escape import escaped
-from deploy.terminal.files import check_folder
-from deploy.terminal.help_examples import example
 from deploy.terminal.json_output import print_json
 
 if TYPE_CHECKING:
@@ -25,20 +23,18 @@ _MIN = 1e-6
 _MAX_SECONDS = 1e7
 
 
-@app.command(
-    epilog=example(
-        "shuffledp load --local --users 1000 --rate 200 --misbehaving 0.1",
-        "shuffledp load DIGEST --shuffler 127.0.0.1:7002 --authority state/tls/authority.pem "
-        "--shuffler-token-file state/shuffler/operator.token --users 20000 --mode bulk",
-    )
+@options.command(
+    app,
+    "shuffledp load --local --users 1000 --rate 200 --misbehaving 0.1",
+    "shuffledp load DIGEST --shuffler 127.0.0.1:7002 --authority state/tls/authority.pem "
+    "--shuffler-token-file state/shuffler/operator.token --users 20000 --mode bulk",
 )
-@options.describe_options
 def load(
     context: typer.Context,
     task: Annotated[str | None, typer.Argument()] = None,
     shuffler: str | None = None,
-    local: Annotated[bool, typer.Option("--local")] = False,
-    sink: Annotated[bool, typer.Option("--sink")] = False,
+    local: options.Flag = False,
+    sink: options.Flag = False,
     authority: options.Authority = None,
     draft: Path | None = None,
     users: Annotated[
@@ -60,17 +56,11 @@ def load(
     ramp: str | None = None,
     step_seconds: Annotated[float, typer.Option(min=_MIN, max=_MAX_SECONDS)] = 10.0,
     p99_limit: Annotated[float, typer.Option(min=_MIN)] = math.inf,
-    misbehaving: Annotated[
-        str,
-        typer.Option(
-            help="Share of users who misbehave: 0.1, or malformed=0.02,… (duplicate, flooding, "
-            "conflict, malformed, oversized, dropping)."
-        ),
-    ] = "0",
+    misbehaving: str = "0",
     processes: Annotated[int, typer.Option(min=1, max=256)] = 1,
     patience: Annotated[float, typer.Option(min=0, max=_MAX_SECONDS)] = 120.0,
-    fetch_task: Annotated[bool, typer.Option("--fetch-task")] = False,
-    prepare: Path | None = None,
+    fetch_task: options.Flag = False,
+    prepare: options.OptionalOutput = None,
     replay: Path | None = None,
     tokens: Path | None = None,
     analyzer: str | None = None,
@@ -78,10 +68,8 @@ def load(
     certificate: options.Certificate = None,
     key: options.CertificateKey = None,
     shuffler_token_file: Path | None = None,
-    i_run_these_services: Annotated[  # noqa: ARG001  # `check_options` sees that it is given
-        bool, typer.Option("--i-run-these-services")
-    ] = False,
-    close: Annotated[bool, typer.Option("--close")] = False,
+    i_run_these_services: options.Flag = False,  # noqa: ARG001  # `check_options` sees it
+    close: options.Flag = False,
     metrics: list[str] | None = None,
     json: options.AsJson = False,
 ) -> None:
@@ -112,6 +100,8 @@ def load(
             behind.
         step_seconds: Seconds per step of --ramp.
         p99_limit: Milliseconds; --ramp ends when 1 in 100 users waits longer.
+        misbehaving: Share of users who misbehave: 0.1, or malformed=0.02,… (duplicate, flooding,
+            conflict, malformed, oversized, dropping).
         processes: Number of sending processes.
         patience: Seconds that a user retries while services do not answer.
         fetch_task: Each user fetches the task first.
@@ -146,7 +136,6 @@ def load(
     sources = {name: context.get_parameter_source(name) for name in context.params}
     given = [name for name, source in sources.items() if source and source.name != "DEFAULT"]
     check_options(kind, mode, pattern, given)
-    check_folder(prepare)
     climb = None
     if ramp is not None:
         climb = ramp_from(ramp, step_seconds=step_seconds, p99_limit=p99_limit)

@@ -9,61 +9,55 @@ import typer
 from common.errors import ProofError, WireError
 from common.transparency.checkpoint import NoteKey, log_key
 from common.transparency.log_evidence import LogEvidence, find_fork
-from deploy.commands.options import AgentAddress, AsJson, read_identity
+from deploy.commands import options
 from deploy.terminal.console import print_written, terminal
-from deploy.terminal.files import check_folder, write
-from deploy.terminal.help_examples import example
+from deploy.terminal.files import write
 from deploy.terminal.json_output import print_json
 
-app = typer.Typer()
 _MAX_BYTES: Final = 16 * 1024 * 1024
-_CHECK_EXAMPLE: Final = example(
-    "shuffledp log check mine.json yours.json --analyzer-identity identity.pub"
+_CHECK_EXAMPLE: Final = "shuffledp log check mine.json yours.json --analyzer-identity identity.pub"
+app = options.command_group(
+    "log", "The log of tasks: evidence that every device was shown the same one.", _CHECK_EXAMPLE
 )
-log_app = typer.Typer(
-    help="The log of tasks: evidence that every device was shown the same one.",
-    no_args_is_help=True,
-    epilog=_CHECK_EXAMPLE,
-)
-app.add_typer(log_app, name="log")
 
 
-@log_app.command(
-    "export",
-    epilog=example("shuffledp log export --agent unix:state/user_agent.sock --output mine.json"),
-)
-def export(
-    agent: AgentAddress,
-    output: Annotated[Path, typer.Option(help="Output file for the evidence.")],
-) -> None:
-    """Write what your device was shown of the log.
+@options.command(app, "shuffledp log export --agent unix:state/user_agent.sock --output mine.json")
+def export(agent: options.AgentAddress, output: options.Output) -> None:
+    """
+    Write what your device was shown of the log.
 
     Refused checkpoints too. The file reveals which tasks your device accepted, and no answer.
+
+    Options:
+        output: Output file for the evidence.
     """
     from google.protobuf.json_format import MessageToJson
 
     from deploy.clients.user_agent import ask_for_log_evidence
 
-    check_folder(output)
     write(output, MessageToJson(asyncio.run(ask_for_log_evidence(agent))) + "\n")
     print_written([output], terminal())
 
 
-@log_app.command("check", epilog=_CHECK_EXAMPLE)
+@options.command(app, _CHECK_EXAMPLE)
 def check(
-    files: Annotated[list[Path], typer.Argument(help="Evidence of one or several devices.")],
-    analyzer_identity: Annotated[Path, typer.Option(help="The analyzer's identity.pub.")],
-    witness: Annotated[
-        list[str] | None, typer.Option(help="Key of a witness, or its witness.pub; repeatable.")
-    ] = None,
-    json: AsJson = False,
+    files: Annotated[list[Path], typer.Argument()],
+    analyzer_identity: Path,
+    witness: list[str] | None = None,
+    json: options.AsJson = False,
 ) -> None:
-    """Search for two histories that the log or a witness signed.
+    """
+    Search for two histories that the log or a witness signed.
 
     The status is 1 if there are any, or if nothing is signed by these keys. The files then prove it
     to everybody who runs this command, without trust in the devices.
+
+    Options:
+        files: Evidence of one or several devices.
+        analyzer_identity: The analyzer's identity.pub.
+        witness: Key of a witness, or its witness.pub; repeatable.
     """
-    log = log_key(read_identity(analyzer_identity))
+    log = log_key(options.read_identity(analyzer_identity))
     evidence = [one for file in files for one in read_evidence(file)]
     keys = [log, *map(_witness_key, witness or ())]
     valid = sum(any(one.is_signed(key) for key in keys) for one in evidence)

@@ -1,4 +1,4 @@
-"""Options shared by several commands, their parsing, and a call to a service."""
+"""Register commands, and the options, their parsing and the calls that several share."""
 
 import errno
 import inspect
@@ -8,6 +8,8 @@ import re
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager
 from copy import copy
+from dataclasses import dataclass, is_dataclass
+from functools import wraps
 from operator import getitem
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_origin
@@ -17,17 +19,44 @@ import typer
 from common.errors import SettingsError, UsageError, ValueRangeError, WireError
 from common.protocols import Kind
 from common.task_digest import DIGEST_BYTES, TaskDigest
+from deploy.terminal.files import in_folder
+from deploy.terminal.help_examples import example
 
 if TYPE_CHECKING:
     from common.crypto.signing import PublicIdentity
+    from deploy.clients.analyzer import OperatorClient
+    from deploy.clients.shuffler import ShufflerClient
 
 AnalyzerAddress = Annotated[str, typer.Option(help="Address of the analyzer, host:port.")]
 ShufflerAddress = Annotated[str, typer.Option(help="Address of the shuffler, host:port.")]
-TaskArgument = Annotated[str, typer.Argument(help="The task's digest, 64 hexadecimal digits.")]
+IssuerAddress = Annotated[str, typer.Option(help="Address of the issuer, host:port.")]
 AgentAddress = Annotated[str, typer.Option(help="Address of your user agent: unix:PATH.")]
 Person = Annotated[str, typer.Option(help="Name of the person, if the agent serves several.")]
+
+
+def task_digest(text: str) -> TaskDigest:
+    """Parse a task's digest, or raise UsageError."""
+    digits = 2 * DIGEST_BYTES
+    try:
+        digest = bytes.fromhex(text)
+    except ValueError as error:
+        raise UsageError(f"the task's digest must be {digits} hexadecimal digits") from error
+    if len(digest) != DIGEST_BYTES:
+        raise UsageError(f"the task's digest has {len(text)} digits; it must have {digits}")
+    return TaskDigest(digest)
+
+
+if TYPE_CHECKING:
+    TaskArgument = TaskDigest
+else:  # help says that it is a text
+    TaskArgument = Annotated[
+        str, typer.Argument(parser=task_digest, help="The task's digest, 64 hexadecimal digits.")
+    ]
 TokenFile = Annotated[
-    Path, typer.Option(help="Operator token: operator.token in the service's state directory.")
+    Path | None,
+    typer.Option(
+        "--token-file", help="Operator token: operator.token in the service's state directory."
+    ),
 ]
 Authority = Annotated[
     Path | None,
@@ -51,27 +80,125 @@ TaskKind = Annotated[Kind, typer.Option(help="Kind of value.")]
 OpenPage = Annotated[
     bool, typer.Option("--open", help="Open the page in a browser on this machine.")
 ]
-Page = Annotated[Path | None, typer.Option(help="Write a self-contained page for a browser.")]
+Output = Annotated[Path, typer.Option(callback=in_folder)]
+OptionalOutput = Annotated[Path | None, typer.Option(callback=in_folder)]
+Page = Annotated[
+    Path | None,
+    typer.Option(callback=in_folder, help="Write a self-contained page for a browser."),
+]
 AllGuarantees = Annotated[
     bool,
     typer.Option("--guarantees", help="List the guarantee for each coalition, with assumptions."),
 ]
+Flag = Annotated[bool, typer.Option()]
+"""An option `--name` that `command` explains, without `--no-name`."""
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 Client = TypeVar("Client")
 Answer = TypeVar("Answer")
+Function = TypeVar("Function", bound=Callable[..., None])
 
 
-def describe_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Move the texts under `Options:` in a command's docstring to the help of its parameters."""
-    command.__doc__, _, texts = inspect.cleandoc(command.__doc__ or "").partition("\n\nOptions:\n")
-    for name, text in re.findall(r"(?m)^ {4}(\w+): (.+(?:\n {8}.+)*)", texts):
-        hint: Any = command.__annotations__[name]
-        kind, given = get_args(hint) if get_origin(hint) is Annotated else (hint, typer.Option())
-        option = copy(given)  # several commands may share it
-        option.help = re.sub(r"\n +", " ", text)
-        command.__annotations__[name] = getitem(Annotated, (kind, option))
-    return command
+@dataclass(frozen=True)
+class AnalyzerAccess:
+    """The analyzer, for its operator."""
+
+    analyzer: AnalyzerAddress
+    analyzer_token_file: TokenFile
+    authority: Authority = None
+    certificate: Certificate = None
+    key: CertificateKey = None
+
+    def connect(self) -> "OperatorClient":
+        """Open a channel with the operator's certificate."""
+        from deploy.clients.analyzer import OperatorClient
+
+        token, own = self.analyzer_token_file, (self.certificate, self.key)
+        return OperatorClient.connect(self.analyzer, self.authority, token, *own)
+
+
+@dataclass(frozen=True)
+class OptionalAnalyzerAccess(AnalyzerAccess):
+    """The analyzer, if the command needs it."""
+
+    analyzer: AnalyzerAddress = ""
+    analyzer_token_file: Annotated[
+        Path | None, typer.Option("--token-file", help="File of the operator token.")
+    ] = None
+
+
+@dataclass(frozen=True)
+class ShufflerAccess:
+    """The shuffler, for its operator, or without a token for public calls."""
+
+    shuffler: ShufflerAddress
+    shuffler_token_file: TokenFile
+    authority: Authority = None
+
+    def connect(self) -> "ShufflerClient":
+        """Open a channel."""
+        from deploy.clients.shuffler import ShufflerClient
+
+        return ShufflerClient.connect(self.shuffler, self.authority, self.shuffler_token_file)
+
+
+def command_group(name: str, summary: str, *examples: str) -> typer.Typer:
+    """Return a command that has subcommands."""
+    return typer.Typer(name=name, help=summary, no_args_is_help=True, epilog=example(*examples))
+
+
+def command(
+    app: typer.Typer,
+    *examples: str,
+    name: str | None = None,
+    **settings: Any,  # noqa: ANN401  # Typer's
+) -> Callable[[Function], Function]:
+    """
+    Register a function as a command with examples, by default under its own name.
+
+    The texts under `Options:` in its docstring become the help of its parameters. A parameter whose
+    type is a dataclass stands for one option per field.
+    """
+
+    def register(function: Function) -> Function:
+        text, _, rest = inspect.cleandoc(function.__doc__ or "").partition("\n\nOptions:\n")
+        texts = dict(re.findall(r"(?m)^ {4}(\w+): (.+(?:\n {8}.+)*)", rest))
+        parameters, groups = list[inspect.Parameter](), dict[str, type]()
+        for own in inspect.signature(function).parameters.values():
+            if isinstance(own.annotation, type) and is_dataclass(own.annotation):
+                groups[own.name] = own.annotation
+                parameters += inspect.signature(own.annotation).parameters.values()
+            elif own.name in texts:
+                hint = _explained(own.name, own.annotation, texts[own.name])
+                parameters.append(own.replace(annotation=hint))
+            else:
+                parameters.append(own)
+
+        @wraps(function)
+        def run(**given: Any) -> None:  # noqa: ANN401  # any option
+            for group_name, kind in groups.items():
+                fields = inspect.signature(kind).parameters
+                given[group_name] = kind(**{field: given.pop(field) for field in fields})
+            function(**given)
+
+        keywords = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in parameters]
+        run.__signature__ = inspect.Signature(keywords)  # type: ignore[attr-defined]  # Typer's way
+        run.__annotations__ = {each.name: each.annotation for each in parameters}
+        run.__doc__ = text
+        app.command(name, epilog=example(*examples), **settings)(run)
+        return function
+
+    return register
+
+
+def _explained(name: str, hint: Any, text: str) -> Any:  # noqa: ANN401  # types
+    """Return the type of a parameter with its help."""
+    kind, given = get_args(hint) if get_origin(hint) is Annotated else (hint, typer.Option())
+    if hint == Flag:
+        given = typer.Option(f"--{name.replace('_', '-')}")
+    described = copy(given)  # several commands may share it
+    described.help = re.sub(r"\n +", " ", text)
+    return getitem(Annotated, (kind, described))
 
 
 def check_kinds(context: typer.Context, kinds: Mapping[str, Collection[Kind]]) -> None:
@@ -102,39 +229,23 @@ def parse_shares(head: str) -> tuple[float, ...]:
         raise UsageError("--head must be shares such as 0.05,0.03") from error
 
 
-def task_digest(text: str) -> TaskDigest:
-    """Parse a task's digest, or raise UsageError."""
-    digits = 2 * DIGEST_BYTES
-    try:
-        digest = bytes.fromhex(text)
-    except ValueError as error:
-        raise UsageError(f"the task's digest must be {digits} hexadecimal digits") from error
-    if len(digest) != DIGEST_BYTES:
-        raise UsageError(f"the task's digest has {len(text)} digits; it must have {digits}")
-    return TaskDigest(digest)
-
-
 def read_identity(file: Path) -> "PublicIdentity":
     """Read a party's identity.pub, or raise SettingsError or WireError."""
     from common.crypto.signing import PublicIdentity
+    from common.runtime.validation import read_file
 
-    return PublicIdentity.from_hex(_read_ascii(file), f"the content of {file}")
+    text = read_file(file).decode(errors="replace").strip()
+    return PublicIdentity.from_hex(text, f"the content of {file}")
 
 
 def read_shuffler_key(file: Path) -> bytes:
     """Read the shuffler's public key; refuse links, which could point to an operator's secret."""
     try:
-        return bytes.fromhex(_read_ascii(file, flags=os.O_NOFOLLOW))
+        descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW)
+        with os.fdopen(descriptor, encoding="utf-8-sig", errors="replace") as stream:
+            return bytes.fromhex(stream.read().strip())
     except ValueError as error:
         raise WireError(f"{file} must hold hexadecimal digits") from error
-
-
-def _read_ascii(file: Path, *, flags: int = 0) -> str:
-    """Read a file, replacing what is not UTF-8 text, which no key or identity has."""
-    try:
-        descriptor = os.open(file, os.O_RDONLY | flags)
-        with os.fdopen(descriptor, encoding="utf-8-sig", errors="replace") as stream:
-            return stream.read().strip()
     except OSError as error:
         if error.errno == errno.ELOOP:
             raise SettingsError(

@@ -3,7 +3,8 @@
 import asyncio
 import shlex
 import sys
-from typing import TYPE_CHECKING, Annotated, Final
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 import typer
 from rich.console import Console
@@ -11,11 +12,10 @@ from rich.console import Console
 from common.errors import ValueRangeError
 from common.messages.guarantee import rounded_up
 from common.protocols import Kind
-from deploy.commands.options import AgentAddress, AsJson, Person, TaskArgument, task_digest
+from deploy.commands import options
 from deploy.terminal.console import terminal
 from deploy.terminal.escape import escaped
-from deploy.terminal.help_examples import example
-from deploy.terminal.json_output import print_json
+from deploy.terminal.json_output import print_answer
 
 if TYPE_CHECKING:
     from protos.shuffledp.v1 import user_agent_pb2
@@ -25,36 +25,33 @@ _MAY_BE_EMPTY: Final[frozenset[Kind]] = frozenset({"string", "key-value"})
 """Kinds for which an empty value is valid: an empty text, or no keys."""
 
 
-@app.command(
-    epilog=example(
-        "shuffledp contribute DIGEST --agent unix:state/user_agent.sock < value.txt",
-        "shuffledp contribute DIGEST --person Ada --agent unix:state/user_agent.sock",
-    )
+@options.command(
+    app,
+    "shuffledp contribute DIGEST --agent unix:state/user_agent.sock < value.txt",
+    "shuffledp contribute DIGEST --person Ada --agent unix:state/user_agent.sock",
 )
 def contribute(
-    task: TaskArgument,
-    agent: AgentAddress,
-    person: Person = "",
-    kind: Annotated[
-        Kind | None,
-        typer.Option(
-            help="Only to answer the prompt with an empty text (string) or no keys (key-value); "
-            "the agent knows the task's kind. A value is an item's label, or its number (after # "
-            "if there are labels), a number, a text, numbers such as 1, 2.5, or pairs of key and "
-            "number such as 3:0.5, 17:1. In a task with a breakdown, your group comes first, as "
-            "in DE / 36.6."
-        ),
-    ] = None,
+    task: options.TaskArgument,
+    agent: options.AgentAddress,
+    person: options.Person = "",
+    kind: Kind | None = None,
 ) -> None:
-    """Contribute a value from a prompt or standard input. Never pass the value as an argument."""
+    """
+    Contribute a value from a prompt or standard input. Never pass the value as an argument.
+
+    Options:
+        kind: Only to answer the prompt with an empty text (string) or no keys (key-value); the
+            agent knows the task's kind. A value is an item's label, or its number (after # if there
+            are labels), a number, a text, numbers such as 1, 2.5, or pairs of key and number such
+            as 3:0.5, 17:1. In a task with a breakdown, your group comes first, as in DE / 36.6.
+    """
     from deploy.clients.user_agent import send
 
-    digest = task_digest(task)
     # Not an argument, which would stay in the shell's history.
     value = prompt_for_value(kind) if sys.stdin.isatty() else read_piped_value()
-    receipt = asyncio.run(send(agent, digest, value, person))
+    receipt = asyncio.run(send(agent, task, value, person))
     name = f" --person {shlex.quote(person)}" if person else ""
-    question = f"shuffledp receipt {digest.hex()}{name}"
+    question = f"shuffledp receipt {task.hex()}{name}"
     terminal().print(describe_contribution(receipt, question), markup=False, soft_wrap=True)
 
 
@@ -92,27 +89,26 @@ _MEANING = {
 }
 
 
-@app.command(epilog=example("shuffledp receipt DIGEST --agent unix:state/user_agent.sock"))
+@options.command(app, "shuffledp receipt DIGEST --agent unix:state/user_agent.sock")
 def receipt(
-    task: TaskArgument, agent: AgentAddress, person: Person = "", json: AsJson = False
+    task: options.TaskArgument,
+    agent: options.AgentAddress,
+    person: options.Person = "",
+    json: options.AsJson = False,
 ) -> None:
     """Show whether your answer arrived and was counted, with the shuffler's receipt."""
     from deploy.clients.user_agent import ask_for_receipt
 
-    digest = task_digest(task)
-    answer = asyncio.run(ask_for_receipt(agent, digest, person))
-    if json:
-        fields = {
-            "task_digest": digest.hex(),
-            "state": answer.state,
-            "inclusion": answer.inclusion,
-            "envelope_hash": answer.envelope_hash.hex(),
-            "receipt": answer.receipt.hex(),
-            "receipt_verified": answer.receipt_verified,
-        }
-        print_json(fields)
-        return
-    show_receipt(answer, terminal())
+    answer = asyncio.run(ask_for_receipt(agent, task, person))
+    fields = {
+        "task_digest": task.hex(),
+        "state": answer.state,
+        "inclusion": answer.inclusion,
+        "envelope_hash": answer.envelope_hash.hex(),
+        "receipt": answer.receipt.hex(),
+        "receipt_verified": answer.receipt_verified,
+    }
+    print_answer(fields, partial(show_receipt, answer), json=json)
 
 
 def show_receipt(answer: "user_agent_pb2.GetReceiptResponse", console: Console) -> None:

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Final, Literal
 
 import typer
@@ -11,18 +10,9 @@ from common.errors import UsageError
 from common.messages.guarantee import default_delta, rounded_up
 from common.protocols import Kind
 from common.runtime.clock import SystemClock
-from deploy.commands.options import (
-    AllGuarantees,
-    AsJson,
-    TaskKind,
-    check_kinds,
-    describe_options,
-    parse_cap,
-    parse_shares,
-)
+from deploy.commands import options
 from deploy.terminal.console import print_written, terminal
-from deploy.terminal.files import check_folder, write
-from deploy.terminal.help_examples import example
+from deploy.terminal.files import write
 from deploy.terminal.json_output import print_json
 
 app = typer.Typer()
@@ -45,23 +35,21 @@ _KINDS: Final[Mapping[str, tuple[Kind, ...]]] = {
 """The kinds that an option is for, if it is not for all."""
 
 
-@app.command(
-    epilog=example(
-        "shuffledp plan --users 602325 --domain-size 915 --central-epsilon 0.02 --messages-cap "
-        "2 --local-cap 4 --output draft.toml",
-        "shuffledp plan --task-kind ordered --users 602325 --domain-size 4096 --low 0 --high 60000 "
-        "--unit ms --central-epsilon 1",
-        "shuffledp plan --task-kind vector --users 20000 --domain-size 8 --low 1 --high 5 "
-        "--central-epsilon 0.5",
-    )
+@options.command(
+    app,
+    "shuffledp plan --users 602325 --domain-size 915 --central-epsilon 0.02 --messages-cap "
+    "2 --local-cap 4 --output draft.toml",
+    "shuffledp plan --task-kind ordered --users 602325 --domain-size 4096 --low 0 --high 60000 "
+    "--unit ms --central-epsilon 1",
+    "shuffledp plan --task-kind vector --users 20000 --domain-size 8 --low 1 --high 5 "
+    "--central-epsilon 0.5",
 )
-@describe_options
 def plan(
     context: typer.Context,
     users: int,
     central_epsilon: float,
     domain_size: int | None = None,
-    task_kind: TaskKind = "categorical",
+    task_kind: options.TaskKind = "categorical",
     low: float | None = None,
     high: float | None = None,
     spacing: Literal["equal", "logarithmic"] = "equal",
@@ -82,9 +70,9 @@ def plan(
     trust: Literal["shuffler-dummies", "anonymity", "none"] = "anonymity",
     head: str = "0.05",
     max_mse: float = math.inf,
-    output: Path | None = None,
-    guarantees: AllGuarantees = False,
-    json: AsJson = False,
+    output: options.OptionalOutput = None,
+    guarantees: options.AllGuarantees = False,
+    json: options.AsJson = False,
 ) -> None:
     """
     Find the protocol and parameters with the least error under a privacy target.
@@ -129,9 +117,8 @@ def plan(
     from deploy.planning.requirements import Requirements
     from deploy.tasks.value_parser import parse_breakdown
 
-    check_folder(output)
     console, cap = terminal(stderr=json), plan_view.default_local_cap(rounds)
-    check_kinds(context, _KINDS)
+    options.check_kinds(context, _KINDS)
     if task_kind in _COUNTED and domain_size is None:
         raise UsageError(f"--domain-size is missing: {_COUNTED[task_kind]}")
     size = 1 if domain_size is None else domain_size
@@ -160,14 +147,14 @@ def plan(
         prefix=prefix,
         central_epsilon=central_epsilon,
         delta=default_delta(max(1, users)) if delta is None else delta,
-        local_cap=cap if local_cap is None else parse_cap(local_cap),
+        local_cap=cap if local_cap is None else options.parse_cap(local_cap),
         messages_cap=messages_cap,
         bytes_cap=bytes_cap,
         influence_cap=influence_cap,
         rounds=rounds,
         honest_fraction=honest_fraction,
         trust=trust,
-        head=parse_shares(head),
+        head=options.parse_shares(head),
         max_mse=max_mse,
         draft_fields=fields,
     )

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Final
 import typer
 
 from common.errors import SettingsError
+from deploy.commands import options
 from deploy.terminal.files import write
-from deploy.terminal.help_examples import example
 
 app = typer.Typer()
 
@@ -22,21 +22,15 @@ _MAX_BYTES: Final = 16 * 1024
 
 _SERVICES: Final = ("analyzer", "shuffler", "issuer")
 ADDRESSES: Final = (*_SERVICES, "agent")
-_KEYS: Final = "../keys/operator"
+_KEYS: Final = "../keys/operator/"
 """Where `shuffledp keys make keys` puts an operator's files."""
 _LAYOUTS: Final = {
-    "analyzer_token_file": ("analyzer/operator.token", "analyzer.token"),
-    "shuffler_token_file": ("shuffler/operator.token", "shuffler.token"),
-    "issuer_token_file": ("issuer/operator.token", "issuer.token"),
-    "authority": ("tls/authority.pem", "authority.pem", f"{_KEYS}/authority.pem"),
-    "certificate": (
-        *("tls/operator.pem", "operator/operator.pem", "operator.pem"),
-        f"{_KEYS}/operator.pem",
-    ),
-    "key": (
-        *("tls/operator.key", "operator/operator.key", "operator.key"),
-        f"{_KEYS}/operator.key",
-    ),
+    **{f"{each}_token_file": (f"{each}/operator.token", f"{each}.token") for each in _SERVICES},
+    "authority": ("tls/authority.pem", "authority.pem", f"{_KEYS}authority.pem"),
+    **{
+        name: tuple(f"{folder}operator.{end}" for folder in ("tls/", "operator/", "", _KEYS))
+        for name, end in (("certificate", "pem"), ("key", "key"))
+    },
     "shuffler_key": ("shuffler/envelope.pub",),
     "analyzer_identity": ("analyzer/identity.pub",),
     "shuffler_identity": ("shuffler/identity.pub",),
@@ -44,22 +38,20 @@ _LAYOUTS: Final = {
 """Path of each file among the state directories, among a compose project's secrets, or beside."""
 FILES: Final = tuple(_LAYOUTS)
 """Options that are paths; in a profile, they are relative to its folder."""
-_NAMES: Final = (*ADDRESSES, *FILES)
-PROFILE_OPTIONS: Final = {*_NAMES, "token_file"}
-"""Options that a profile can set; its token-file keys also name the party."""
+PROFILE_OPTIONS: Final = (*ADDRESSES, *FILES)
+"""The keys of a profile, by the names of the options' parameters."""
 
-_WITH_ANALYZER_TOKEN: Final[dict[str, tuple[str, ...]]] = {
-    **dict.fromkeys(("result", "ledger", "contribute", "receipt"), ()),
+_COMMANDS: Final[dict[str, tuple[str, ...]]] = {
+    **dict.fromkeys(("result", "ledger", "contribute", "receipt", "live"), ()),
     "log": ("export", "check"),
-    "task": ("create", "list", "show"),
+    "task": ("create", "list", "show", "close"),
     "series": ("publish", "forecast", "show"),
     "sentinels": ("plant",),
     "batch": ("release", "drop"),
+    "issuer": ("new-key", "tokens"),
 }
-_WITH_SHUFFLER_TOKEN: Final[dict[str, tuple[str, ...]]] = {"live": (), "task": ("close",)}
-_WITH_ISSUER_TOKEN: Final[dict[str, tuple[str, ...]]] = {"issuer": ("new-key", "tokens")}
 """
-Commands and subcommands that take defaults from the profile, by the token they need.
+Commands and subcommands that take defaults from the profile.
 
 `load` takes none, so that it never reaches real services by accident.
 """
@@ -79,55 +71,47 @@ def read_profile(file: Path | None) -> dict[str, str]:
         from common.runtime.validation import read_toml, unknown_keys
 
         fields = read_toml(path, SettingsError, max_bytes=_MAX_BYTES)
-        if unknown := set(fields).difference(_NAMES):
-            raise SettingsError(unknown_keys(unknown, _NAMES, "key", str(path)))
+        if unknown := set(fields).difference(PROFILE_OPTIONS):
+            raise SettingsError(unknown_keys(unknown, PROFILE_OPTIONS, "key", str(path)))
     wrong = [name for name, value in fields.items() if not isinstance(value, str)]
     if wrong:
         raise SettingsError(f"{path}: {wrong[0]} must be text")
     found = {
         name: str(path.parent / value) if name in FILES else value for name, value in fields.items()
     }
-    given = {name: os.environ.get(ENVIRONMENT_PREFIX + name.upper()) for name in _NAMES}
+    given = {name: os.environ.get(ENVIRONMENT_PREFIX + name.upper()) for name in PROFILE_OPTIONS}
     return found | {name: value for name, value in given.items() if value}
 
 
 def profile_defaults(file: Path | None) -> dict[str, Any]:
     """Return the options' defaults by command, or raise SettingsError."""
     profile = read_profile(file)
-    tokens = [profile.pop(f"{party}_token_file", None) for party in _SERVICES]
-    served = (_WITH_ANALYZER_TOKEN, _WITH_SHUFFLER_TOKEN, _WITH_ISSUER_TOKEN)
-    defaults: dict[str, Any] = {}
-    for token, commands in zip(tokens, served, strict=True):
-        values = profile | ({"token_file": token} if token else {})
-        for command, subcommands in commands.items():
-            given = dict.fromkeys(subcommands, values) if subcommands else values
-            defaults.setdefault(command, {}).update(given)
-    return defaults
+    return {name: dict.fromkeys(inner, profile) or profile for name, inner in _COMMANDS.items()}
 
 
-@app.command(
-    "init",
-    epilog=example("shuffledp init state", "shuffledp init /run/secrets --analyzer analyzer:7001"),
+@options.command(
+    app, "shuffledp init state", "shuffledp init /run/secrets --analyzer analyzer:7001"
 )
 def init(
-    directory: Annotated[
-        Path,
-        typer.Argument(help="Folder of the services' state directories, or of compose's secrets."),
-    ],
-    analyzer: Annotated[
-        str, typer.Option(help="The analyzer's address, if not in its state directory.")
-    ] = "",
-    shuffler: Annotated[
-        str, typer.Option(help="The shuffler's address, if not in its state directory.")
-    ] = "",
-    issuer: Annotated[
-        str, typer.Option(help="The issuer's address, if not in its state directory.")
-    ] = "",
-    agent: Annotated[str, typer.Option(help="Address of your user agent: unix:PATH.")] = "",
-    output: Annotated[Path, typer.Option(help="Profile to write.")] = DEFAULT_PROFILE,
-    force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
+    directory: Annotated[Path, typer.Argument()],
+    analyzer: str = "",
+    shuffler: str = "",
+    issuer: str = "",
+    agent: options.AgentAddress = "",
+    output: Path = DEFAULT_PROFILE,
+    force: options.Flag = False,
 ) -> None:
-    """Write a profile from a folder's files, so that commands need no addresses or tokens."""
+    """
+    Write a profile from a folder's files, so that commands need no addresses or tokens.
+
+    Options:
+        directory: Folder of the services' state directories, or of compose's secrets.
+        analyzer: The analyzer's address, if not in its state directory.
+        shuffler: The shuffler's address, if not in its state directory.
+        issuer: The issuer's address, if not in its state directory.
+        output: Profile to write.
+        force: Replace the file if it exists.
+    """
     if not directory.is_dir():
         raise SettingsError(f"{directory} is not a folder")
     given = {"analyzer": analyzer, "shuffler": shuffler, "issuer": issuer, "agent": agent}
@@ -141,7 +125,7 @@ def init(
         raise SettingsError(f"{output} exists; --force replaces it")
     text = "".join(
         f"{name} = {json.dumps(found[name], ensure_ascii=False)}\n"
-        for name in _NAMES
+        for name in PROFILE_OPTIONS
         if name in found
     )
     write(output, text)

@@ -14,7 +14,6 @@ from common.errors import SettingsError
 from common.runtime.clock import SystemClock
 from common.task.draft import TaskDraft
 from common.task.task import Task, cached_task
-from deploy.clients.analyzer import OperatorClient
 from deploy.commands import options
 from deploy.tasks import drafts as draft_file
 from deploy.tasks import task_view
@@ -69,11 +68,6 @@ class Publication(NamedTuple):
             )
         for warning in self.warnings:
             console.print(escaped(warning), soft_wrap=True, highlight=False)
-
-
-async def publish(draft: TaskDraft, operator: OperatorClient) -> Publication:
-    """Publish a draft that has all keys."""
-    return Publication(*await operator.publish_task(draft))
 
 
 def with_keys(draft: TaskDraft, shuffler_key: Path | None, token_key: Path | None) -> TaskDraft:

@@ -9,11 +9,10 @@ import typer
 
 from common.crypto.signing import SignedTask
 from common.messages.ledger_entry import ChainedEntry, ChainHead, DecisionEntry
-from common.version import VERSION
 from deploy.commands import options
 from deploy.terminal.console import print_written, terminal
-from deploy.terminal.files import check_folder, write
-from deploy.terminal.help_examples import AT_ANALYZER, example
+from deploy.terminal.files import write
+from deploy.terminal.help_examples import AT_ANALYZER
 from deploy.terminal.json_output import print_json
 
 app = typer.Typer()
@@ -24,46 +23,36 @@ _NO_KEY: Final = bytes(31) + b"\x09"
 _QUANTILES: Final = "quantiles are numbers between 0 and 1, such as .5,.9"
 
 
-@app.command(
-    epilog=example(
-        f"shuffledp result DIGEST {AT_ANALYZER}",
-        f"shuffledp result DIGEST --quantile .5,.9 --range 18:65 {AT_ANALYZER}",
-    )
+@options.command(
+    app,
+    f"shuffledp result DIGEST {AT_ANALYZER}",
+    f"shuffledp result DIGEST --quantile .5,.9 --range 18:65 {AT_ANALYZER}",
 )
 def result(
     task: options.TaskArgument,
-    analyzer: options.AnalyzerAddress,
-    token_file: options.TokenFile,
-    authority: options.Authority = None,
-    certificate: options.Certificate = None,
-    key: options.CertificateKey = None,
-    top: Annotated[int, typer.Option(min=1, help="Number of largest values to print.")] = 20,
+    analyzer: options.AnalyzerAccess,
+    top: Annotated[int, typer.Option(min=1)] = 20,
     html: options.Page = None,
-    csv: Annotated[Path | None, typer.Option(help="Write every value as CSV.")] = None,
-    parquet: Annotated[
-        Path | None, typer.Option(help="Write every value as Parquet; needs pyarrow.")
-    ] = None,
-    candidates: Annotated[
-        Path | None,
-        typer.Option(
-            help="File of texts to look for, one per line, in a task that collects texts. Output "
-            "files then have a row per text."
-        ),
-    ] = None,
-    quantile: Annotated[
-        str, typer.Option(help="Quantiles of ordered data, such as .5,.9.  [.05,.25,.5,.75,.95]")
-    ] = "",
-    ranges: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--range",
-            help="A range or bucket of ordered data, such as 18:65; repeatable.",
-        ),
-    ] = None,
+    csv: options.OptionalOutput = None,
+    parquet: options.OptionalOutput = None,
+    candidates: Path | None = None,
+    quantile: str = "",
+    ranges: Annotated[list[str] | None, typer.Option("--range")] = None,
     guarantees: options.AllGuarantees = False,
     json: options.AsJson = False,
 ) -> None:
-    """Print or write a released result with 95 % intervals. Needs the operator token."""
+    """
+    Print or write a released result with 95 % intervals. Needs the operator token.
+
+    Options:
+        top: Number of largest values to print.
+        csv: Write every value as CSV.
+        parquet: Write every value as Parquet; needs pyarrow.
+        candidates: File of texts to look for, one per line, in a task that collects texts. Output
+            files then have a row per text.
+        quantile: Quantiles of ordered data, such as .5,.9.  [.05,.25,.5,.75,.95]
+        ranges: A range or bucket of ordered data, such as 18:65; repeatable.
+    """
     from common.messages.result import Result
     from common.messages.submission import parse_numbers
     from common.task.task import Task
@@ -75,17 +64,14 @@ def result(
     from deploy.results.result_view import MAX_ROWS, print_result, result_view
     from deploy.results.verification import check_fits, recompute_guarantees
 
-    check_folder(html, csv, parquet)
-    digest = options.task_digest(task)
     texts = () if candidates is None else read_candidates(candidates)
 
     async def read(operator: OperatorClient) -> tuple[SignedTask, Result]:
-        found = await operator.result(digest)
-        signed, _ = await operator.describe(digest)
+        found = await operator.result(task)
+        signed, _ = await operator.describe(task)
         return signed, found
 
-    connect = partial(OperatorClient.connect, analyzer, authority, token_file, certificate, key)
-    published, found = options.ask(connect, read)
+    published, found = options.ask(analyzer.connect, read)
     signed = Task.from_bytes(published.task_bytes)
     check_fits(found, signed)
     found = recompute_guarantees(found, signed)
@@ -103,7 +89,7 @@ def result(
     if parquet is not None:
         write_parquet(parquet, found, view.columns)
     if html is not None:
-        write(html, result_page(found, signed, build(most=MAX_ROWS), version=VERSION))
+        write(html, result_page(found, signed, build(most=MAX_ROWS)))
     if json:
         print_json({**as_json(found), "labels": signed.labels, **view.fields})
         return
@@ -111,30 +97,27 @@ def result(
     print_written((html, csv, parquet), terminal())
 
 
-@app.command(epilog=example(f"shuffledp ledger {AT_ANALYZER}"))
+@options.command(app, f"shuffledp ledger {AT_ANALYZER}")
 def ledger(
-    analyzer: options.AnalyzerAddress,
-    token_file: options.TokenFile,
-    authority: options.Authority = None,
-    certificate: options.Certificate = None,
-    key: options.CertificateKey = None,
-    analyzer_identity: Annotated[
-        Path | None, typer.Option(help="The analyzer's identity.pub, to verify decisions.")
-    ] = None,
+    analyzer: options.AnalyzerAccess,
+    analyzer_identity: Path | None = None,
     html: options.Page = None,
     json: options.AsJson = False,
 ) -> None:
-    """Print the cost of every release, and each population's remaining budgets.
+    """
+    Print the cost of every release, and each population's remaining budgets.
 
     Also prints decisions on quarantined batches. Verifies the ledger's chain and, with the
     analyzer's identity, the decisions' signatures. Needs the operator token.
+
+    Options:
+        analyzer_identity: The analyzer's identity.pub, to verify decisions.
     """
     from deploy.clients.analyzer import OperatorClient
     from deploy.pages.result_page import releases_page
     from deploy.results import ledger as ledger_view
     from deploy.tasks.population_budgets import PopulationBudgets, budgets_by_population
 
-    check_folder(html)
     signer = options.read_identity(analyzer_identity) if analyzer_identity else None
 
     async def read(
@@ -143,14 +126,13 @@ def ledger(
         entries, head = await operator.ledger()
         return entries, head, await budgets_by_population(entries, operator)
 
-    connect = partial(OperatorClient.connect, analyzer, authority, token_file, certificate, key)
-    entries, head, populations = options.ask(connect, read)
+    entries, head, populations = options.ask(analyzer.connect, read)
     decisions = [entry for entry in entries if isinstance(entry, DecisionEntry)]
     if signer is not None:
         for decision in decisions:
             decision.verify(signer)
     if html is not None:
-        write(html, releases_page(entries, head, populations, version=VERSION))
+        write(html, releases_page(entries, head, populations))
     if json:
         print_json(ledger_view.as_json(entries, head, populations))
         return
@@ -165,55 +147,57 @@ def ledger(
     print_written([html], terminal())
 
 
-@app.command(
-    epilog=example(
-        "shuffledp iterate films.toml --iterations 3 --output first.toml",
-        "shuffledp iterate films.toml --iterations 3 --number 2 --after first.json "
-        "--output second.toml",
-    )
+@options.command(
+    app,
+    "shuffledp iterate films.toml --iterations 3 --output first.toml",
+    "shuffledp iterate films.toml --iterations 3 --number 2 --after first.json "
+    "--output second.toml",
 )
 def iterate(
-    draft: Annotated[
-        Path,
-        typer.Argument(help="Draft for all iterations; its local_epsilon is their total cost."),
-    ],
-    iterations: Annotated[int, typer.Option(min=1, help="Number of iterations.")],
-    output: Annotated[Path, typer.Option(help="Output file for the iteration's draft.")],
-    number: Annotated[int, typer.Option(help="Number of this iteration, from 1.")] = 1,
-    after: Annotated[
-        Path | None,
-        typer.Option(help="Result of the previous iteration, from `shuffledp result --json`."),
-    ] = None,
+    draft: Annotated[Path, typer.Argument()],
+    iterations: Annotated[int, typer.Option(min=1)],
+    output: options.Output,
+    number: int = 1,
+    after: Path | None = None,
 ) -> None:
-    """Write the draft of one PrivKVM iteration, to publish with `task create`."""
+    """
+    Write the draft of one PrivKVM iteration, to publish with `task create`.
+
+    Options:
+        draft: Draft for all iterations; its local_epsilon is their total cost.
+        iterations: Number of iterations.
+        output: Output file for the iteration's draft.
+        number: Number of this iteration, from 1.
+        after: Result of the previous iteration, from `shuffledp result --json`.
+    """
     from deploy.results.export import read_result
     from deploy.results.next_iteration import Iterated, next_draft
     from deploy.tasks import drafts as draft_file
 
-    check_folder(output)
     whole = draft_file.read(draft, _NO_KEY)
     before = None if after is None else read_result(after, Iterated, "key-value")
     write(output, draft_file.as_toml(next_draft(whole, iterations, number, before)))
     print_written([output], terminal())
 
 
-@app.command(
-    epilog=example(
-        "shuffledp discover-labels found.json --output labels.toml",
-        "shuffledp discover-labels hashes.json --spell --output spell.toml",
-    )
+@options.command(
+    app,
+    "shuffledp discover-labels found.json --output labels.toml",
+    "shuffledp discover-labels hashes.json --spell --output spell.toml",
 )
 def discover_labels(
-    found: Annotated[Path, typer.Argument(help="Result of discover, from `result --json`.")],
-    output: Annotated[Path, typer.Option(help="Output file: part of a draft for `task create`.")],
-    spell: Annotated[
-        bool, typer.Option("--spell", help="Ask for the texts whose hashes were found.")
-    ] = False,
+    found: Annotated[Path, typer.Argument()], output: options.Output, spell: options.Flag = False
 ) -> None:
-    """Write the values that discover found as labels, to count or spell them in a second task."""
+    """
+    Write the values that discover found as labels, to count or spell them in a second task.
+
+    Options:
+        found: Result of discover, from `result --json`.
+        output: Output file: part of a draft for `task create`.
+        spell: Ask for the texts whose hashes were found.
+    """
     from deploy.results.export import read_result
     from deploy.results.found_labels import FoundTexts, labels_fragment
 
-    check_folder(output)
     write(output, labels_fragment(read_result(found, FoundTexts, "open"), spell=spell))
     print_written([output], terminal())

@@ -13,9 +13,8 @@ from common.task.draft import TaskDraft
 from common.task.task import Task
 from deploy.clients.analyzer import OperatorClient
 from deploy.clients.shuffler import ShufflerClient
-from deploy.commands.options import ask
+from deploy.commands.options import ShufflerAccess, ask
 from deploy.commands.publication import Publication
-from deploy.commands.publication import publish as create
 from deploy.tasks import forecast as forecasts
 from deploy.tasks.population_budgets import releases_to
 from deploy.tasks.schedule import Series, SeriesRound
@@ -55,7 +54,7 @@ def mark_expired(
     """Ask the shuffler, if its address is given, which overdue rounds have expired."""
     if not shuffler:
         return tuple(rounds)
-    return ask(partial(ShufflerClient.connect, shuffler, authority), partial(with_expired, rounds))
+    return ask(ShufflerAccess(shuffler, None, authority).connect, partial(with_expired, rounds))
 
 
 async def publish_due(
@@ -79,7 +78,8 @@ async def publish_due(
             forecasts.check_budget(limits, len(costs))
             warning = forecasts.shortfall(limits, len(costs))
         try:
-            published, state = await create(complete(number), operator), "published"
+            published = Publication(*await operator.publish_task(complete(number)))
+            state = "published"
         except PeerRefusalError:  # another run may have published the round just now
             rounds, published = await _round_at(series, now, operator)
             if published is None:

@@ -9,37 +9,25 @@ import typer
 
 from deploy.commands import options
 from deploy.terminal.console import terminal
-from deploy.terminal.files import check_folder
-from deploy.terminal.help_examples import example
+from deploy.terminal.help_examples import AT_ANALYZER
 
-app = typer.Typer()
-
-_EXAMPLE: Final = example(
-    "shuffledp sentinels plant --task DIGEST --count 300 --over 86400 --shuffler "
-    "127.0.0.1:7002 --analyzer 127.0.0.1:7001 --token-file state/analyzer/operator.token "
-    "--authority state/tls/authority.pem --output sentinels.jsonl"
+_EXAMPLE: Final = (
+    "shuffledp sentinels plant --task DIGEST --count 300 --over 86400 --shuffler 127.0.0.1:7002 "
+    f"{AT_ANALYZER} --output sentinels.jsonl"
 )
 
-sentinels_app = typer.Typer(
-    help="Test submissions that the analyzer recognises.", no_args_is_help=True, epilog=_EXAMPLE
-)
-app.add_typer(sentinels_app, name="sentinels")
+app = options.command_group("sentinels", "Test submissions that the analyzer recognises.", _EXAMPLE)
 
 
-@sentinels_app.command("plant", short_help="Send and register test submissions.", epilog=_EXAMPLE)
-@options.describe_options
+@options.command(app, _EXAMPLE, name="plant", short_help="Send and register test submissions.")
 def plant_sentinels(
     task: str,
     count: Annotated[int, typer.Option(min=1, max=10_000)],
-    shuffler: str,
-    analyzer: options.AnalyzerAddress,
-    token_file: options.TokenFile,
-    output: Path,
+    shuffler: options.ShufflerAddress,
+    analyzer: options.AnalyzerAccess,
+    output: options.Output,
     over: Annotated[float, typer.Option(min=0.0)] = 0.0,
     tokens: Path | None = None,
-    authority: options.Authority = None,
-    certificate: options.Certificate = None,
-    key: options.CertificateKey = None,
     analyzer_identity: Path | None = None,
     shuffler_identity: Path | None = None,
     json: options.AsJson = False,
@@ -53,7 +41,6 @@ def plant_sentinels(
     Options:
         task: The task's digest, 64 hexadecimal digits.
         count: Number of sentinels to send.
-        shuffler: Address of the shuffler, host:port.
         output: File that records the sentinels; an existing file is continued. Never show it to the
             shuffler.
         over: Seconds over which to send them, at random times.
@@ -64,22 +51,18 @@ def plant_sentinels(
     """
     from common.crypto.randomness import secure_generator
     from common.runtime.validation import read_file
-    from deploy.clients.analyzer import OperatorClient
     from deploy.clients.people import read_tokens
     from deploy.sentinels.planting import SentinelRun, report, shuffler_at
     from deploy.sentinels.sentinel_file import PlantedSentinel, SentinelState
 
-    check_folder(output)
     digest = options.task_digest(task)
-    trusted = read_file(authority) if authority else None
+    trusted = read_file(analyzer.authority) if analyzer.authority else None
     signer = options.read_identity(analyzer_identity) if analyzer_identity else None
     acknowledger = options.read_identity(shuffler_identity) if shuffler_identity else None
     spent = read_tokens(tokens) if tokens else None
 
     async def plant() -> Sequence[PlantedSentinel]:
-        async with OperatorClient.connect(
-            analyzer, authority, token_file, certificate, key
-        ) as operator:
+        async with analyzer.connect() as operator:
             run = SentinelRun(
                 digest=digest,
                 analyzer=operator,

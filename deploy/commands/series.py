@@ -11,20 +11,17 @@ from common.errors import SettingsError, UsageError
 from common.messages.ledger_entry import LedgerEntry
 from common.runtime.clock import SystemClock
 from common.task.specs import check_int_range
-from common.version import VERSION
 from deploy.commands import options
 from deploy.terminal.console import print_written, terminal
-from deploy.terminal.files import check_folder, write
-from deploy.terminal.help_examples import AT_ANALYZER, example
-from deploy.terminal.json_output import print_json
+from deploy.terminal.files import write
+from deploy.terminal.help_examples import AT_ANALYZER
+from deploy.terminal.json_output import print_answer, print_json
 
-app = typer.Typer()
-series_app = typer.Typer(
-    help="Recurring collections: a draft with a schedule, and a task for each round.",
-    no_args_is_help=True,
-    epilog=example("shuffledp series forecast daily.toml"),
+app = options.command_group(
+    "series",
+    "Recurring collections: a draft with a schedule, and a task for each round.",
+    "shuffledp series forecast daily.toml",
 )
-app.add_typer(series_app, name="series")
 
 Template = Annotated[
     Path, typer.Argument(help="A draft with a table [schedule] and a population, no deadline.")
@@ -35,34 +32,27 @@ ShufflerOption = Annotated[
 ]
 
 
-@series_app.command(
-    "publish",
-    epilog=example(
-        f"shuffledp series publish daily.toml {AT_ANALYZER} "
-        "--shuffler-key state/shuffler/envelope.pub --token-key keys/{round}.json"
-    ),
+@options.command(
+    app,
+    f"shuffledp series publish daily.toml {AT_ANALYZER} "
+    "--shuffler-key state/shuffler/envelope.pub --token-key keys/{round}.json",
 )
 def publish(
     template: Template,
-    analyzer: options.AnalyzerAddress,
-    token_file: options.TokenFile,
+    analyzer: options.AnalyzerAccess,
     shuffler_key: options.ShufflerKey,
-    token_key: Annotated[
-        str,
-        typer.Option(
-            help="Path of the rounds' token keys, in which {round} stands for a round's number, "
-            "from 1. Without it devices refuse the tasks by default."
-        ),
-    ] = "",
-    authority: options.Authority = None,
-    certificate: options.Certificate = None,
-    key: options.CertificateKey = None,
+    token_key: str = "",
     json: options.AsJson = False,
 ) -> None:
-    """Publish the due round, if it is not published.
+    """
+    Publish the due round, if it is not published.
 
     Safe to repeat: run it from a timer. A missed round is reported and never published late. The
     first is refused if the population's budgets do not last for all rounds.
+
+    Options:
+        token_key: Path of the rounds' token keys, in which {round} stands for a round's number,
+            from 1. Without it devices refuse the tasks by default.
     """
     from common.task.draft import TaskDraft
     from deploy.clients.analyzer import OperatorClient
@@ -85,11 +75,7 @@ def publish(
         check_same_time(now, await operator.now())
         return await publish_due(series, complete, now, operator)
 
-    connect = partial(OperatorClient.connect, analyzer, authority, token_file, certificate, key)
-    report, task = options.ask(connect, publish_now)
-    if json:
-        print_json(report)
-        return
+    report, task = options.ask(analyzer.connect, publish_now)
     text = f"No round is open: the series {report['state']}."
     if task:
         text = f"Round {report['round']}: {report['state']}, task {report['task_digest']}."
@@ -97,39 +83,34 @@ def publish(
         text += f" Missed, since not published in time: round {', round '.join(map(str, missed))}."
     if report["warning"]:
         text += f" Warning: {report['warning']}"
-    terminal().print(text, soft_wrap=True, highlight=False)
-    if task:
+    print_answer(report, text, json=json)
+    if task and not json:
         task.show(terminal())
 
 
-@series_app.command(
-    "forecast",
-    epilog=example(
-        "shuffledp series forecast daily.toml --users 20000",
-        f"shuffledp series forecast daily.toml {AT_ANALYZER}",
-    ),
+@options.command(
+    app,
+    "shuffledp series forecast daily.toml --users 20000",
+    f"shuffledp series forecast daily.toml {AT_ANALYZER}",
 )
 def forecast(
     template: Template,
-    users: Annotated[
-        int | None, typer.Option(help="Users of each round.  [n_min, which costs most]")
-    ] = None,
-    analyzer: options.AnalyzerAddress = "",
-    token_file: Annotated[Path | None, typer.Option(help="File of the operator token.")] = None,
+    analyzer: options.OptionalAnalyzerAccess,
+    users: int | None = None,
     shuffler: ShufflerOption = "",
-    authority: options.Authority = None,
-    certificate: options.Certificate = None,
-    key: options.CertificateKey = None,
     json: options.AsJson = False,
 ) -> None:
-    """Compute each round's cost and the end of budgets.
+    """
+    Compute each round's cost and the end of budgets.
 
     Costs are composed; a device's caps are the default ones. With --analyzer and --token-file, also
     from a profile, it counts the population's releases so far, and only the rounds to come. Without
     it, or with --analyzer "", it needs no service.
+
+    Options:
+        users: Users of each round.  [n_min, which costs most]
     """
     from analyzer.budgets import BudgetedRelease
-    from deploy.clients.analyzer import OperatorClient
     from deploy.commands.rounds import mark_expired, tasks_of
     from deploy.tasks import forecast as forecasts
     from deploy.tasks import task_view
@@ -141,13 +122,12 @@ def forecast(
     task = task_view.preview(series.draft, now=0.0)  # checks the draft
     users = series.draft.n_min if users is None else users
     check_int_range("users", users, series.draft.n_min, series.draft.target_size)
-    if analyzer:
-        if token_file is None:
+    if analyzer.analyzer:
+        if analyzer.analyzer_token_file is None:
             raise UsageError("--analyzer needs the operator's --token-file")
-        connect = partial(OperatorClient.connect, analyzer, authority, token_file, certificate, key)
-        rounds = series.rounds(options.ask(connect, partial(tasks_of, series)), now)
-        rounds = mark_expired(rounds, shuffler, authority)
-        spent = options.ask(connect, partial(releases_to, series.draft.population))
+        rounds = series.rounds(options.ask(analyzer.connect, partial(tasks_of, series)), now)
+        rounds = mark_expired(rounds, shuffler, analyzer.authority)
+        spent = options.ask(analyzer.connect, partial(releases_to, series.draft.population))
     if series.open_round(now) > series.n_rounds:
         raise SettingsError("all rounds of the series are over: set first to a later time")
     costs, lasts = forecasts.forecast(task, rounds, users, spent)
@@ -162,26 +142,25 @@ def forecast(
         terminal().print(basis, soft_wrap=True, highlight=False)
 
 
-@series_app.command(
-    "show", epilog=example(f"shuffledp series show daily.toml {AT_ANALYZER} --html daily.html")
-)
+@options.command(app, f"shuffledp series show daily.toml {AT_ANALYZER} --html daily.html")
 def show(
     template: Template,
-    analyzer: options.AnalyzerAddress,
-    token_file: options.TokenFile,
-    authority: options.Authority = None,
-    certificate: options.Certificate = None,
-    key: options.CertificateKey = None,
+    analyzer: options.AnalyzerAccess,
     shuffler: ShufflerOption = "",
-    top: Annotated[int, typer.Option(min=1, help="Number of largest values.")] = 6,
+    top: Annotated[int, typer.Option(min=1)] = 6,
     html: options.Page = None,
-    csv: Annotated[Path | None, typer.Option(help="Write the values of all rounds as CSV.")] = None,
-    parquet: Annotated[
-        Path | None, typer.Option(help="Write them as Parquet; needs pyarrow.")
-    ] = None,
+    csv: options.OptionalOutput = None,
+    parquet: options.OptionalOutput = None,
     json: options.AsJson = False,
 ) -> None:
-    """Print all rounds, smoothed values and budgets."""
+    """
+    Print all rounds, smoothed values and budgets.
+
+    Options:
+        top: Number of largest values.
+        csv: Write the values of all rounds as CSV.
+        parquet: Write them as Parquet; needs pyarrow.
+    """
     from common.task.task import Task
     from deploy.clients.analyzer import OperatorClient
     from deploy.commands.rounds import mark_expired, tasks_of
@@ -192,7 +171,6 @@ def show(
     from deploy.tasks.population_budgets import budgets_of_task
     from deploy.tasks.schedule import read_series
 
-    check_folder(html, csv, parquet)
     series = read_series(template)
 
     async def read(operator: OperatorClient) -> SeriesResults:
@@ -208,11 +186,10 @@ def show(
         budgets = await budgets_of_task(task_view.preview(series.draft, now=0.0), operator)
         return SeriesResults.of(rounds, top, dict(sorted(released.items())), budgets)
 
-    connect = partial(OperatorClient.connect, analyzer, authority, token_file, certificate, key)
-    results = options.ask(connect, read)
-    results = replace(results, rounds=mark_expired(results.rounds, shuffler, authority))
+    results = options.ask(analyzer.connect, read)
+    results = replace(results, rounds=mark_expired(results.rounds, shuffler, analyzer.authority))
     if html is not None:
-        write(html, series_page(series, results, version=VERSION))
+        write(html, series_page(series, results))
     if csv is not None:
         write_csv(csv, results.columns())
     if parquet is not None:

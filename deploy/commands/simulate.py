@@ -12,11 +12,10 @@ import typer
 from common.errors import SettingsError, UsageError
 from common.protocols import Kind, protocol_named, protocols_of
 from common.task.specs import check_range
-from deploy.commands.options import AsJson, TaskKind, check_kinds, describe_options, parse_cap
+from deploy.commands import options
 from deploy.datasets.names import IPUMS_1940_CITY, SHIPPED
 from deploy.terminal.console import print_written, terminal
-from deploy.terminal.files import check_folder, write
-from deploy.terminal.help_examples import example
+from deploy.terminal.files import write
 from deploy.terminal.json_output import print_json
 
 if TYPE_CHECKING:
@@ -50,15 +49,13 @@ _FIGURES: Final = {
 }
 
 
-@app.command(
-    epilog=example(
-        "shuffledp simulate --protocol murs --protocol od-hp --central-epsilon 0.2 "
-        "--accounting tight --repeat 5 --plot comparison",
-        "shuffledp simulate --task-kind ordered --central-epsilon 1 --messages-cap 4",
-        "shuffledp simulate --task-kind mean --dataset sleep.csv --column hours",
-    )
+@options.command(
+    app,
+    "shuffledp simulate --protocol murs --protocol od-hp --central-epsilon 0.2 "
+    "--accounting tight --repeat 5 --plot comparison",
+    "shuffledp simulate --task-kind ordered --central-epsilon 1 --messages-cap 4",
+    "shuffledp simulate --task-kind mean --dataset sleep.csv --column hours",
 )
-@describe_options
 def simulate(
     context: typer.Context,
     protocol: Annotated[
@@ -71,7 +68,7 @@ def simulate(
     ] = None,
     central_epsilon: list[float] | None = None,
     delta: float = 1e-6,
-    task_kind: TaskKind = "categorical",
+    task_kind: options.TaskKind = "categorical",
     dataset: Annotated[
         str | None,
         typer.Option(
@@ -81,7 +78,7 @@ def simulate(
         ),
     ] = None,
     column: str | None = None,
-    empty_values: Annotated[bool, typer.Option("--empty-values")] = False,
+    empty_values: options.Flag = False,
     value_range: Annotated[str | None, typer.Option("--range")] = None,
     users: int | None = None,
     buckets: int = 1024,
@@ -90,11 +87,11 @@ def simulate(
     messages_cap: float | None = None,
     local_cap: str = "none",
     seed: Annotated[int, typer.Option(min=0)] = 1,
-    by_value: Annotated[bool, typer.Option("--by-value")] = False,
-    plot: Path | None = None,
-    csv: Path | None = None,
+    by_value: options.Flag = False,
+    plot: options.OptionalOutput = None,
+    csv: options.OptionalOutput = None,
     figure_number: Annotated[int | None, typer.Option("--figure")] = None,
-    json: AsJson = False,
+    json: options.AsJson = False,
 ) -> None:
     """
     Simulate protocols on a data set, without encryption, and compare errors with theory.
@@ -131,7 +128,7 @@ def simulate(
     from deploy.simulate.sweep_row import ACCOUNTINGS
 
     kind, targets, names, source = task_kind, central_epsilon, protocol, dataset
-    check_kinds(context, _KINDS)
+    options.check_kinds(context, _KINDS)
     if figure_number not in {None, *_FIGURES}:
         raise UsageError(f"figure is {figure_number}; it must be 3, 4 or 5")
     if accounting not in ACCOUNTINGS:
@@ -143,7 +140,6 @@ def simulate(
         accounting, plot = "both", plot or Path(f"figure{figure_number}")
     # Random codes, with shares by Zipf's law, for an open dictionary.
     source = source or {"categorical": IPUMS_1940_CITY, "open": "zipf:50000"}.get(kind)
-    check_folder(plot, csv)
     if source is None and {column, value_range} != {None}:
         raise UsageError("--column and --range need a file; use --dataset")
     data = None if source is None else read_dataset(source, users, column, empty=empty_values)
@@ -156,7 +152,7 @@ def simulate(
         accounting=ACCOUNTINGS[accounting],
         repeats=repeat or people.usual_repeats,
         messages_cap=math.inf if messages_cap is None else messages_cap,
-        local_cap=parse_cap(local_cap),
+        local_cap=options.parse_cap(local_cap),
         seed=seed,
         one_by_one=figure_number == _RUN_TIME,
     )
@@ -213,13 +209,12 @@ def _population(  # each is an option
     return dataclasses.replace(population, remarks=data.remarks)
 
 
-@app.command(no_args_is_help=True, epilog=example("shuffledp reproduce key-value --plot pairs"))
-@describe_options
+@options.command(app, "shuffledp reproduce key-value --plot pairs", no_args_is_help=True)
 def reproduce(
     experiment: Annotated[str, typer.Argument()],
     seed: Annotated[int, typer.Option(min=0)] = 1,
-    plot: Path | None = None,
-    json: AsJson = False,
+    plot: options.OptionalOutput = None,
+    json: options.AsJson = False,
 ) -> None:
     """
     Repeat a paper's experiment, without encryption, and print the results.
@@ -239,7 +234,6 @@ def reproduce(
 
     if experiment not in EXPERIMENTS:
         raise UsageError(f"experiment must be one of: {', '.join(EXPERIMENTS)}")
-    check_folder(plot)
     console = terminal(stderr=json)
     with table.progress_bar(console) as progress:
         report = EXPERIMENTS[experiment](seed, partial(progress, "Running"))

@@ -22,7 +22,6 @@ from common.protocols import ITEM_KINDS
 from common.task.task import Task
 from common.task.token_spec import TokenSpec
 from common.task_digest import TaskDigest
-from common.version import VERSION
 from deploy.clients.issuer import IssuerClient
 from deploy.clients.local_cluster import Cluster
 from deploy.clients.people import fetch_tokens
@@ -86,8 +85,7 @@ def run(people: SamplePeople, *, output: Path, html: Path, console: Console) -> 
     with tempfile.TemporaryDirectory(prefix="shuffledp-demo-") as directory:
         finished = asyncio.run(collect(people, directory=Path(directory), console=console))
     write(output, dumps(finished.as_json()))
-    page = result_page(finished.result, finished.task, finished.view(), version=VERSION)
-    write(html, page)
+    write(html, result_page(finished.result, finished.task, finished.view()))
     return finished
 
 
@@ -106,7 +104,7 @@ async def collect(people: SamplePeople, *, directory: Path, console: Console) ->
             people.draft, n_users, now=time.time(), shuffler_key=cluster.shuffler_key
         )
         tokens = await cluster.create_token_key(draft.deadline)
-        signed = await operator.create_task(replace(draft, tokens=tokens))
+        signed, _ = await operator.publish_task(replace(draft, tokens=tokens))
         console.print(f"Task {signed.digest().hex()}")
         started = time.perf_counter()
         columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())

@@ -14,8 +14,6 @@ from common.errors import ShuffleDpError
 ROOT: Final = Path(__file__).parents[2]
 IMAGES: Final = ("shuffler", "analyzer", "issuer", "user_agent", "witness", "operator")
 """Targets of the Dockerfile, each with its own lock file."""
-SCALE_IMAGES: Final = ("shuffler-scale", "analyzer-scale", "postgresql", "haproxy", "prometheus")
-"""Variants of the parties' images, and Debian's servers, for scale-out."""
 _VARIANTS: Final[Mapping[str, tuple[str, str]]] = {
     "shuffler-scale": ("shuffler", "SCALE=-scale"),
     "analyzer-scale": ("analyzer", "SCALE=-scale"),
@@ -23,6 +21,8 @@ _VARIANTS: Final[Mapping[str, tuple[str, str]]] = {
     "haproxy": ("debian", "PACKAGE=haproxy"),
     "prometheus": ("debian", "PACKAGE=prometheus"),
 }
+SCALE_IMAGES: Final = tuple(_VARIANTS)
+"""Variants of the parties' images, and Debian's servers, for scale-out."""
 
 _CHECK_SECONDS: Final = 20.0
 _COMMAND_SECONDS: Final = 540.0

@@ -141,7 +141,7 @@ async def local(plan: LoadPlan, file: Path | None = None) -> AsyncIterator[Targe
     """Start services on this machine, and publish a task from a draft file or the demo's draft."""
     with tempfile.TemporaryDirectory(prefix="shuffledp-load-") as folder:
         async with Cluster(Path(folder)) as cluster, cluster.operator() as operator:
-            signed = await operator.create_task(load_draft(file, plan, cluster.shuffler_key))
+            signed, _ = await operator.publish_task(load_draft(file, plan, cluster.shuffler_key))
             services = {"shuffler": cluster.shuffler, "analyzer": cluster.analyzer}
             async with connect(
                 "local",

@@ -55,7 +55,6 @@ class GuaranteeSentence(NamedTuple):
     """A guarantee and its description for readers."""
 
     guarantee: Guarantee
-    coalition: Coalition
     who: str
     sentence: str
     epsilon: str
@@ -104,7 +103,6 @@ def _sentence(guarantee: Guarantee, *, charged: bool, weakest: bool) -> Guarante
         )
     return GuaranteeSentence(
         guarantee=guarantee,
-        coalition=guarantee.coalition,
         who=coalition_name(guarantee.coalition),
         sentence=f"{_COALITIONS[guarantee.coalition][1]}, {consequence}",
         epsilon=figures.format_privacy(epsilon),

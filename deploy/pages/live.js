@@ -28,8 +28,8 @@ async function ask() {
     if (!answer.ok) throw new Error(answer.statusText);
     const { error, batch } = await answer.json();
     showError(error);
-    if (batch !== null) show(batch);
-    over = batch !== null && batch.over;
+    show(batch);
+    over = batch.over;
   } catch {
     showError("This page\u2019s own server does not answer: it may have been stopped. The figures are from its last answer.");
   }

@@ -39,11 +39,10 @@ _GOOD: Final = frozenset({BatchState.DELIVERED, BatchState.ERASED})
 _BAD: Final = frozenset({BatchState.EXPIRED, BatchState.QUARANTINED, BatchState.DROPPED})
 
 
-def live_page(digest: TaskDigest, *, version: str, poll_seconds: float) -> str:
+def live_page(digest: TaskDigest, *, poll_seconds: float) -> str:
     """Render the live page, which fetches `progress.json` every `poll_seconds`."""
     return render(
         "live.html",
-        version=version,
         styles=("live.css",),
         scripts=("live.js",),
         data={"poll_seconds": poll_seconds},
@@ -56,11 +55,10 @@ def live_page(digest: TaskDigest, *, version: str, poll_seconds: float) -> str:
 class LiveFeed:
     """Recent progress of a batch. One thread updates it; any thread may read `answer` (JSON)."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, progress: BatchProgress) -> None:
         self._clock = clock
         self._history: deque[Sample] = deque(maxlen=_MAX_SAMPLES)
-        self._progress: BatchProgress | None = None
-        self.answer = self._render("The shuffler has not answered yet.")
+        self.take(progress)
 
     def take(self, progress: BatchProgress) -> None:
         """Record the shuffler's latest progress."""
@@ -86,11 +84,11 @@ class LiveFeed:
         self.answer = self._render(text)
 
     def _render(self, error: str) -> bytes:
-        batch = None if self._progress is None else self._batch(self._progress)
-        return json.dumps({"error": error, "batch": batch}, allow_nan=False).encode()
+        return json.dumps({"error": error, "batch": self._batch()}, allow_nan=False).encode()
 
-    def _batch(self, progress: BatchProgress) -> dict[str, Any]:
-        state, history = progress.state, tuple(self._history)
+    def _batch(self) -> dict[str, Any]:
+        progress, history = self._progress, tuple(self._history)
+        state = progress.state
         headline, explanation = BATCH_STATES[state]
         enough = progress.n_users >= progress.n_min
         goal = progress.target_size if enough else progress.n_min
@@ -140,8 +138,6 @@ def forecast(history: Sequence[Sample], goal: int) -> tuple[float, float] | None
     freedom, under Jeffreys' prior for the rate. The forecast spans the 90 % ranges of all WINDOWS;
     the most is infinite if no user arrived in one of them. The last sample is the present.
     """
-    if not history:
-        return None
     now, n_users = history[-1]
     missing = goal - n_users
     if missing <= 0:
@@ -163,8 +159,6 @@ def forecast(history: Sequence[Sample], goal: int) -> tuple[float, float] | None
 
 
 def quiet_seconds(history: Sequence[Sample]) -> float:
-    """Return the seconds since the last arrival, or the start of the history; 0 without history."""
-    if not history:
-        return 0.0
+    """Return the seconds since the last arrival, or the start of the history."""
     now, n_users = history[-1]
     return now - min(seconds for seconds, there in history if there == n_users)

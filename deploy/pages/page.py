@@ -2,17 +2,19 @@
 
 import base64
 import hashlib
-import json
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2.utils import htmlsafe_json_dumps
 from markupsafe import Markup
 
 from common.messages.guarantee import rounded_up
 from common.task.dummy_spec import KEEP_SUM
 from common.task.task import listed
+from common.version import VERSION
 from deploy.pages import figures
 from deploy.terminal.durations import format_duration, format_range, format_time
 
@@ -20,7 +22,7 @@ _LOADER: Final = PackageLoader("deploy", "pages")
 _ENVIRONMENT: Final = Environment(
     loader=_LOADER, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
 )
-_ENVIRONMENT.globals |= {"infinity": math.inf, "keep_sum": KEEP_SUM}
+_ENVIRONMENT.globals |= {"infinity": math.inf, "keep_sum": KEEP_SUM, "version": VERSION}
 _ENVIRONMENT.filters |= {
     "at_least": figures.format_lower_bound,
     "format_duration": format_duration,
@@ -40,7 +42,6 @@ _ENVIRONMENT.filters |= {
 def render(
     template: str,
     *,
-    version: str,
     styles: Sequence[str] = (),
     scripts: Sequence[str] = (),
     data: Mapping[str, Any] | None = None,
@@ -60,7 +61,6 @@ def render(
         style=Markup(_joined(("page.css", *styles))),  # noqa: S704  # without untrusted text
         script=Markup(script),  # noqa: S704  # without untrusted text
         data=None if data is None else embedded_json(data),
-        version=version,
         **fields,
     )
 
@@ -81,12 +81,8 @@ def content_policy(script: str, *, polls_server: bool) -> str:
     return "; ".join((*allowed, "base-uri 'none'", "form-action 'none'"))
 
 
-def embedded_json(value: object) -> Markup:
-    """Serialize to ASCII JSON that is safe inside a script element: it has no `<`, `>` and `&`."""
-    text = json.dumps(value, separators=(",", ":"), allow_nan=False)
-    for character in "<>&":
-        text = text.replace(character, f"\\u{ord(character):04x}")
-    return Markup(text)  # noqa: S704  # every < and > is escaped
+embedded_json: Final = partial(htmlsafe_json_dumps, separators=(",", ":"), allow_nan=False)
+"""Serialize to ASCII JSON that is safe inside a script element: it has no `<`, `>` and `&`."""
 
 
 def _joined(names: Sequence[str]) -> str:

@@ -45,7 +45,7 @@ _MIN_WHOLE: Final = 10
 """Smallest approximate number shown without decimals."""
 
 
-def result_page(result: Result, task: Task, view: ResultView, *, version: str) -> str:
+def result_page(result: Result, task: Task, view: ResultView) -> str:
     """Render the page of a result that the caller has checked against its task."""
     sentences = guarantee_sentences(result.guarantees)
     tables = view.tables
@@ -63,7 +63,6 @@ def result_page(result: Result, task: Task, view: ResultView, *, version: str) -
     return render(
         "result.html",
         styles=("result.css",),
-        version=version,
         result=result,
         task=task,
         view=view,
@@ -71,7 +70,9 @@ def result_page(result: Result, task: Task, view: ResultView, *, version: str) -
         digest=result.task_digest.hex(),
         guarantees=sentences,
         main=next(row for row in sentences if row.charged),
-        pooled=next((row for row in sentences if row.coalition == "shuffler+analyzer"), None),
+        pooled=next(
+            (row for row in sentences if row.guarantee.coalition == "shuffler+analyzer"), None
+        ),
         replace_one=REPLACE_ONE,
         mechanism=dataclasses.asdict(task.mechanism),
         influence=Signed.of(task).influence if task.dummies.clusters else None,
@@ -176,14 +177,11 @@ def releases_page(
     entries: Sequence[ChainedEntry],
     head: ChainHead,
     populations: Sequence[PopulationBudgets],
-    *,
-    version: str,
 ) -> str:
     """Render the page of a verified ledger: releases, and decisions on quarantined batches."""
     releases = [entry for entry in entries if isinstance(entry, LedgerEntry)]
     return render(
         "releases.html",
-        version=version,
         styles=("releases.css",),
         title=f"{len(releases):,} release" + "s" * (len(releases) != 1),
         entries=releases,

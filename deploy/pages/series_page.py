@@ -25,7 +25,7 @@ _EDGE: Final = 12
 """Room at the other edges; below, there is twice as much for the labels of the rounds."""
 
 
-def series_page(series: Series, results: SeriesResults, *, version: str) -> str:
+def series_page(series: Series, results: SeriesResults) -> str:
     """Render the page of a series' results."""
     released = [row for row in results.rows() if row["n_users"] is not None]
     ends = (table.ends for table in results.tables)
@@ -33,7 +33,6 @@ def series_page(series: Series, results: SeriesResults, *, version: str) -> str:
     scale = (float(drawn[np.isfinite(drawn)].min()), float(drawn[np.isfinite(drawn)].max()))
     return render(
         "series.html",
-        version=version,
         styles=("releases.css", "series.css"),
         title=f"{_asked(series.draft)}: rounds of {series.draft.population}",
         series=series,

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from common.messages.guarantee import default_delta
 from common.task.draft import TaskDraft
+from deploy.terminal.durations import DAY
 
 DEMO_PARAMETERS: Final[Mapping[str, Any]] = {
     "protocol": "od-hp",
@@ -13,7 +14,6 @@ DEMO_PARAMETERS: Final[Mapping[str, Any]] = {
     "local_epsilon": 4.0,
 }
 """Protocol and parameters for items in the demo."""
-_DAY: Final = 24 * 3600
 
 
 def closing_draft(
@@ -25,6 +25,6 @@ def closing_draft(
         delta=default_delta(n_users),
         n_min=n_users,
         target_size=n_users,
-        deadline=int(now) + _DAY,
+        deadline=int(now) + DAY,
         shuffler_key=shuffler_key,
     )

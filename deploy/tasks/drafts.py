@@ -3,7 +3,7 @@
 import datetime
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, fields, is_dataclass, replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -90,40 +90,35 @@ def _check_whole_numbers(values: Iterable[tuple[str, Any]]) -> None:
 
 def as_toml(draft: TaskDraft) -> str:
     """Return a draft as TOML for `read`, without others' keys and fields with default values."""
-    plain, tables = [], []
-    for field in fields(draft):
-        value = getattr(draft, field.name)
-        if field.name in _OF_OTHERS or value == field.default:
-            continue
-        if is_dataclass(value) and not isinstance(value, type):
-            tables += _table(field.name, asdict(value))
-        elif field.name == "deadline":
-            moment = datetime.datetime.fromtimestamp(value, tz=datetime.UTC)
-            plain.append(f"deadline = {moment:%Y-%m-%dT%H:%M:%SZ}")
-        else:
-            plain.append(f"{field.name} = {literal(value)}")
-    return "\n".join([*plain, *tables]) + "\n"
+    whole = asdict(draft) | {
+        "deadline": datetime.datetime.fromtimestamp(draft.deadline, datetime.UTC)
+    }
+    own = (field for field in fields(draft) if field.name not in _OF_OTHERS)
+    changed = [field.name for field in own if getattr(draft, field.name) != field.default]
+    return "\n".join(_lines("", {name: whole[name] for name in changed})) + "\n"
 
 
-def _table(name: str, entries: Mapping[str, Any]) -> list[str]:
-    """Return the lines of a table, and of the tables in it, without entries that are not set."""
-    plain, inner = ["", f"[{name}]"], []
+def _lines(prefix: str, entries: Mapping[str, Any]) -> list[str]:
+    """Return the lines of a table's entries, and of the tables in it, without those not set."""
+    plain, inner = [], []
     for key, entry in entries.items():
         if isinstance(entry, Mapping):
-            inner += _table(f"{name}.{key}", entry)
+            inner += ["", f"[{prefix}{key}]", *_lines(f"{prefix}{key}.", entry)]
         elif entry is not None and entry != ():
             plain.append(f"{key} = {literal(entry)}")
     return plain + inner
 
 
 def literal(value: object) -> str:
-    """Return a truth value, a number, a text or a tuple as a TOML literal."""
+    """Return a truth value, a number, a text, a time in UTC or a tuple as a TOML literal."""
     if isinstance(value, bool):
         return json.dumps(value)
     if isinstance(value, tuple):
         return f"[{', '.join(map(literal, value))}]"
     if isinstance(value, str):  # TOML has no escaped surrogate pairs and no bare DEL
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    if isinstance(value, datetime.datetime):
+        return f"{value:%Y-%m-%dT%H:%M:%SZ}"
     return repr(value)
 
 

@@ -75,12 +75,10 @@ class Series:
         released_last = sorted(tasks, key=lambda task: task.state is TaskState.RELEASED)
         found = {task.deadline: task for task in released_last}
         for number in range(1, self.n_rounds + 1):
-            deadline = self.deadline(number)
+            task = found.get(deadline := self.deadline(number))
             state: RoundState = "due" if number == current else "planned"
-            if number < current:
-                state = "missed"
-            if task := found.get(deadline):
-                state = task.state
+            if task or number < current:
+                state = task.state if task else "missed"
             rounds.append(SeriesRound(number=number, deadline=deadline, state=state, task=task))
         return tuple(rounds)
 

@@ -3,9 +3,9 @@
 import math
 import re
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Final
 
+from common.dates import utc
 from common.errors import TaskError
 
 DAY: Final = 86_400
@@ -28,10 +28,7 @@ def parse_duration(name: str, text: object) -> int:
 
 def format_time(seconds: float, clock: str = "%H:%M") -> str:
     """Format a Unix time in UTC to the minute, or as seconds if it is outside the calendar."""
-    try:
-        return datetime.fromtimestamp(seconds, UTC).strftime(f"%-d %B %Y, {clock} UTC")
-    except (ValueError, OverflowError, OSError):
-        return f"{seconds:,.0f} seconds after 1970"
+    return utc(seconds, f"%-d %B %Y, {clock}")
 
 
 def format_times(moments: Sequence[float]) -> list[str]:

@@ -14,11 +14,11 @@ _NEW_FILE_MODE: Final = 0o666
 """Mode of new files, before the umask."""
 
 
-def check_folder(*paths: Path | None) -> None:
-    """Raise SettingsError if an output file is given and its folder does not exist."""
-    for path in filter(None, paths):
-        if not path.resolve().parent.is_dir():
-            raise SettingsError(f"{path} cannot be written: its folder does not exist")
+def in_folder(path: Path | None) -> Path | None:
+    """Return an output file that may be given, or raise SettingsError if it has no folder."""
+    if path is not None and not path.resolve().parent.is_dir():
+        raise SettingsError(f"{path} cannot be written: its folder does not exist")
+    return path
 
 
 @contextmanager

@@ -4,19 +4,12 @@ import re
 from textwrap import TextWrapper
 from typing import Final
 
-AT_ANALYZER: Final = (
-    "--analyzer 127.0.0.1:7001 --token-file state/analyzer/operator.token "
+AT_ANALYZER, AT_SHUFFLER, AT_ISSUER = (
+    f"--{party} 127.0.0.1:{port} --token-file state/{party}/operator.token "
     "--authority state/tls/authority.pem"
+    for port, party in enumerate(("analyzer", "shuffler", "issuer"), start=7001)
 )
-AT_SHUFFLER: Final = (
-    "--shuffler 127.0.0.1:7002 --token-file state/shuffler/operator.token "
-    "--authority state/tls/authority.pem"
-)
-AT_ISSUER: Final = (
-    "--issuer 127.0.0.1:7003 --token-file state/issuer/operator.token "
-    "--authority state/tls/authority.pem"
-)
-"""Options of operators' commands that call the issuer; the others are for the other services."""
+"""Options of operators' commands, by the service that they call."""
 _WRAPPER: Final = TextWrapper(
     76,
     initial_indent="  ",

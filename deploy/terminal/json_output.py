@@ -4,8 +4,10 @@ import dataclasses
 import json
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable
 from typing import Any, cast
+
+from rich.console import Console
 
 from deploy.terminal.console import terminal
 
@@ -37,9 +39,11 @@ def print_json(value: object) -> None:
     sys.stdout.write(dumps(value) + "\n")
 
 
-def print_answer(fields: Mapping[str, object], text: str, *, json: bool) -> None:
-    """Print JSON fields, or a text for people."""
+def print_answer(fields: object, shown: str | Callable[[Console], None], *, json: bool) -> None:
+    """Print JSON fields; or, for people, a text or what a function prints."""
     if json:
         print_json(fields)
+    elif isinstance(shown, str):
+        terminal().print(shown, markup=False, soft_wrap=True)
     else:
-        terminal().print(text, markup=False, soft_wrap=True)
+        shown(terminal())

@@ -59,7 +59,7 @@ async def test_acknowledged_submissions_outlive_the_absence_of_services(
     key = (services.directory / "shuffler" / f"envelope-{suite}.pub").read_text(encoding="ascii")
     wanted = draft(bytes.fromhex(key), suite=suite, n_min=20, target_size=20)
     async with services.operator() as operator:
-        signed = await operator.create_task(wanted)
+        signed, _ = await operator.publish_task(wanted)
     await contribute(services, signed)
     users = envelopes(signed, 19)
     await submit(services, signed, *users[:10])

@@ -26,7 +26,7 @@ async def test_a_device_sends_nothing_to_an_impostor(services: Services, tmp_pat
     impostor = _Impostor(services, folder)
     await impostor.start_shuffler()
     async with services.operator() as operator:
-        signed = await operator.create_task(draft(impostor.shuffler_key))
+        signed, _ = await operator.publish_task(draft(impostor.shuffler_key))
     pinned, impostor.shuffler_identity = impostor.shuffler_identity, services.shuffler_identity
     await impostor.start_user_agent()
     status, message = await refusal(contribute(impostor, signed, "Ada"))

@@ -214,7 +214,7 @@ async def test_a_lasting_question_is_charged_its_permanent_epsilon(
     for number in range(1, 5):
         wanted = replace(series.draft_of(number), shuffler_key=services.shuffler_key)
         async with services.operator() as operator:
-            signed = await operator.create_task(wanted)
+            signed, _ = await operator.publish_task(wanted)
         task = Task.from_bytes(signed.task_bytes)
         device = Contributor(task, signed.digest(), bytes(32))
         sealed = [device.prepare("Ohio", rng).envelope for _ in range(_USERS)]

@@ -18,7 +18,8 @@ from common.runtime.key_store import KeyStore
 from common.runtime.settings import KeyHolderSettings
 from common.runtime.state_directory import StateDirectory
 from common.task.task import Task
-from deploy.clients.local_cluster import Child, Cluster
+from deploy.clients.local_cluster import Cluster
+from deploy.clients.local_parties import Child
 from tests.scale.chaos import Restart
 from tests.scale.recording_analyzer import recorded_parts
 from tests.support.engines import Engine, free_port

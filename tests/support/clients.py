@@ -35,7 +35,8 @@ async def publish(cluster: Cluster, n_users: int, **changes: Any) -> SignedTask:
     fields: dict[str, Any] = {"local_epsilon": 4.0, "n_min": n_users, "target_size": n_users}
     fields["deadline"] = int(time.time()) + _DAY + next(_PUBLISHED)
     async with cluster.operator() as operator:
-        return await operator.create_task(draft(cluster.shuffler_key, **fields | changes))
+        signed, _ = await operator.publish_task(draft(cluster.shuffler_key, **fields | changes))
+        return signed
 
 
 def envelopes(signed: SignedTask, count: int, *, seed: int = 1) -> list[bytes]:

@@ -26,7 +26,7 @@ def _commands(name: str, command: Command) -> Iterator[tuple[str, Command]]:
     yield name, command
     if isinstance(command, TyperGroup):
         for child in command.commands:
-            inner = command.get_command(typer.Context(command), child)
+            _, inner, _ = command.resolve_command(typer.Context(command), [child])
             assert isinstance(inner, TyperCommand | TyperGroup)
             yield from _commands(f"{name} {child}", inner)
 

@@ -82,4 +82,4 @@ def page_of(found: Collected, *, known: bool = False) -> str:
     if known:
         people = SamplePeople(kind="categorical", title="", values=[], draft={}, truth=found.truth)
     view = result_view(found.result.estimate, found.task, most=9, people=people)
-    return result_page(found.result, found.task, view, version="1.2.3")
+    return result_page(found.result, found.task, view)

@@ -75,4 +75,5 @@ class Services(services.Services):
         """Publish a small task with a deadline of its own, as the operator."""
         wanted = draft(self.shuffler_key, **{"deadline": FAR_FUTURE - next(_PUBLISHED), **changes})
         async with self.operator() as operator:
-            return await operator.create_task(wanted)
+            signed, _ = await operator.publish_task(wanted)
+            return signed

@@ -47,7 +47,10 @@ class _Plain(Cluster):
         fields = {"n_min": n_users, "target_size": n_users, "local_epsilon": 4.0}
         deadline = int(time.time()) + seconds
         async with self.operator() as operator:
-            return await operator.create_task(draft(self.shuffler_key, deadline=deadline, **fields))
+            signed, _ = await operator.publish_task(
+                draft(self.shuffler_key, deadline=deadline, **fields)
+            )
+            return signed
 
     async def create_key(self, seconds: int) -> None:
         """Create a token key that ends after `seconds`."""

@@ -54,7 +54,7 @@ async def _collect(
 ) -> tuple[Task, Result]:
     """Let people answer, some of them through the user agent's process and its caps."""
     async with cluster.operator() as operator, asyncio.timeout(_DEADLINE):
-        signed = await operator.create_task(draft)
+        signed, _ = await operator.publish_task(draft)
         for number, value in enumerate(values[:through_the_agent]):
             receipt = await send(
                 cluster.user_agent.address, signed.digest(), value, f"person {number}"

@@ -136,7 +136,7 @@ async def _flood(folder: Path, *, blinds: bool) -> Rows:
 async def _publish(services: Services, tokens: TokenSpec | None) -> SignedTask:
     """Publish a task that the flood and the victim together fill."""
     async with services.operator() as operator:
-        return await operator.create_task(
+        signed, _ = await operator.publish_task(
             TaskDraft(
                 protocol="sh",
                 domain_size=2,
@@ -149,6 +149,7 @@ async def _publish(services: Services, tokens: TokenSpec | None) -> SignedTask:
                 tokens=tokens,
             )
         )
+        return signed
 
 
 async def _submit(

@@ -1,6 +1,6 @@
 """The real services in this process, on loopback."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -14,13 +14,14 @@ import user_agent.server
 from analyzer.settings import AnalyzerSettings
 from common.errors import SettingsError
 from common.runtime.rpc import open_channel
+from common.runtime.service import Service
 from common.runtime.validation import validated
 from deploy.clients.local_parties import LOOPBACK, LocalParties
 from issuer.settings import IssuerSettings
 from shuffler.settings import ShufflerSettings
 from user_agent.settings import UserAgentSettings
 
-_STARTS: Final[Mapping[str, tuple[Any, Any, dict[str, Any]]]] = {
+_STARTS: Final[Mapping[str, tuple[Any, Callable[[Any], Awaitable[Service]], dict[str, Any]]]] = {
     "analyzer": (AnalyzerSettings, analyzer.server.start, {"opening_processes": 1}),
     "shuffler": (
         ShufflerSettings,
@@ -33,10 +34,10 @@ _STARTS: Final[Mapping[str, tuple[Any, Any, dict[str, Any]]]] = {
 """Each party's type of settings, the function that takes them, and settings for this process."""
 
 
-class Services(LocalParties):
+class Services(LocalParties[Service]):
     """The parties in this process; by default without witnesses of the log."""
 
-    async def _start(self, party: str, **settings: Any) -> Any:  # noqa: ANN401
+    async def _start(self, party: str, **settings: Any) -> Service:  # noqa: ANN401
         kind, start, own = _STARTS[party]
         settings = self._settings(party) | own | settings
         return await start(validated(kind, settings, SettingsError, "setting"))

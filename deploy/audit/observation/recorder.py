@@ -264,7 +264,7 @@ class _Recorder:
             ) as shuffler_operator,
         ):
             wanted = dataclasses.replace(draft, labels=named, shuffler_key=key)
-            signed = await analyzer_operator.create_task(wanted)
+            signed, _ = await analyzer_operator.publish_task(wanted)
             task, digest = Task.from_bytes(signed.task_bytes), signed.digest()
             await self._contribute(signed, names, values, header)
             await self._scrape("collecting")

@@ -28,11 +28,12 @@ _POLL_SECONDS: Final = 7
 def shown(browser: Browser) -> Iterator[tuple[Watched, LiveFeed]]:
     """The page of a batch that two users per second join, at phone width and dark; and its feed."""
     clock = ManualClock()
-    feed = LiveFeed(clock)
-    for moment in range(0, 101, 2):
-        feed.take(progress(100 + 2 * moment))
+    feed = LiveFeed(clock, progress(100))
+    for moment in range(2, 101, 2):
         clock.seconds += 2
-    html = live_page(TaskDigest(bytes(32)), version="1", poll_seconds=_POLL_SECONDS).encode()
+        feed.take(progress(100 + 2 * moment))
+    clock.seconds += 2
+    html = live_page(TaskDigest(bytes(32)), poll_seconds=_POLL_SECONDS).encode()
     with live_server(html, feed, "s3cret") as address:
         watched = watch(browser, size=PHONE, scheme="dark")
         # The page polls when the test advances its clock.
@@ -95,7 +96,7 @@ def test_the_page_of_releases_is_self_contained_and_fits(browser: Browser, tmp_p
     """A population of 64 letters without a blank fits on a phone."""
     entry = first_entry(population="w" * 64, n_users=123_456_789)
     populations = [population_budgets("w" * 64)]
-    page = releases_page([entry], verify([entry]), populations, version="1")
+    page = releases_page([entry], verify([entry]), populations)
     check_page(browser, page, tmp_path, size=PHONE, scheme="light")
 
 
@@ -105,5 +106,5 @@ def test_a_series_fits_its_window(
 ) -> None:
     """Charts, a round that was missed and one without a result, at every width and colour."""
     series, results = month(tmp_path, first_name="w" * 64)
-    page = series_page(series, results, version="1")
+    page = series_page(series, results)
     check_page(browser, page, tmp_path, size=size, scheme=scheme)

@@ -145,6 +145,6 @@ def test_the_ledger_counts_a_lasting_question_at_most_its_permanent_epsilon() ->
     stated = f"30, which cost epsilon {rounded_up(most)}, if each person's text stays the same"
     assert stated in printed(lambda console: show([budgets], console), width=400)
     assert stated in as_json(budgets)["basis"]
-    page = releases_page([], ChainHead(), [budgets], version="1")
+    page = releases_page([], ChainHead(), [budgets])
     assert stated.replace("'", "&#39;") in page
     assert "" == basis_of([])

@@ -91,7 +91,7 @@ def test_every_listed_command_is_defined_under_its_name() -> None:
     group = typer.main.get_group(app)
 
     for name in group.commands:
-        found = group.get_command(typer.Context(group), name)
+        _, found, _ = group.resolve_command(typer.Context(group), [name])
         assert found is not None
         assert name == found.name
         assert f"\n  {name}" in help_text("shuffledp")

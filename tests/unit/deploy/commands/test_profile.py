@@ -74,10 +74,10 @@ def test_each_operator_has_a_token_of_their_own(tmp_path: Path) -> None:
 
     defaults = profile_defaults(profile)
 
-    assert str(tmp_path / "s") == defaults["live"]["token_file"]
-    assert str(tmp_path / "s") == defaults["task"].get("close")["token_file"]
-    assert str(tmp_path / "a") == defaults["task"].get("list")["token_file"]
-    assert str(tmp_path / "a") == defaults["sentinels"].get("plant")["token_file"]
+    assert str(tmp_path / "s") == defaults["live"]["shuffler_token_file"]
+    assert str(tmp_path / "s") == defaults["task"].get("close")["shuffler_token_file"]
+    assert str(tmp_path / "a") == defaults["task"].get("list")["analyzer_token_file"]
+    assert str(tmp_path / "a") == defaults["sentinels"].get("plant")["analyzer_token_file"]
     assert "load" not in defaults
 
 

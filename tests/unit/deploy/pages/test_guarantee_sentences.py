@@ -21,8 +21,10 @@ def test_guarantees_are_sentences_with_figures(snapshot: SnapshotAssertion) -> N
         [guarantee("analyzer", 1, 0), guarantee("shuffler+analyzer", math.inf, 0)]
     )
 
-    assert ["analyzer+users"] == [one.coalition for one in found if one.weakest]
-    assert ["analyzer+users"] == [one.coalition for one in found if one.charged]
+    assert ["analyzer+users"] == [one.guarantee.coalition for one in found if one.weakest]
+    assert ["analyzer+users"] == [one.guarantee.coalition for one in found if one.charged]
     fields = [one._asdict() for one in (*found, infinite)]
-    assert snapshot == [{**each, "guarantee": ""} for each in fields]
+    assert snapshot == [
+        {**each, "guarantee": "", "coalition": each["guarantee"].coalition} for each in fields
+    ]
     assert "The shuffler and the users" == coalition_name("shuffler+users")

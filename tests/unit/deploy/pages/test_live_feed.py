@@ -23,10 +23,10 @@ def _text(feed: LiveFeed) -> str:
 def _watched(rate: int, seconds: int = 100, **changes: Any) -> LiveFeed:
     """Return a feed of users who come at a rate, from 100 on, asked every two seconds."""
     clock = ManualClock()
-    feed = LiveFeed(clock)
-    for moment in range(0, seconds + 1, 2):
-        feed.take(progress(100 + rate * moment, **changes))
+    feed = LiveFeed(clock, progress(100, **changes))
+    for moment in range(2, seconds + 1, 2):
         clock.seconds += 2
+        feed.take(progress(100 + rate * moment, **changes))
     return feed
 
 
@@ -77,12 +77,10 @@ def test_old_samples_are_dropped() -> None:
 
 def test_an_error_of_the_shuffler_stands_beside_its_last_answer() -> None:
     """The figures stay."""
-    feed = LiveFeed(ManualClock())
-    assert "has not answered yet" in json.loads(feed.answer)["error"]
+    feed = LiveFeed(ManualClock(), progress(300))
     feed.take_error(PeerRefusalError(UnknownTaskError.status, "there is no batch of this task"))
     message = "No device has fetched this task from the shuffler yet."
-    assert {"error": message, "batch": None} == json.loads(feed.answer)
-    feed.take(progress(300))
+    assert message == json.loads(feed.answer)["error"]
     feed.take_error(PeerError("it could not be reached in time"))
     assert "could not be reached in time." in json.loads(feed.answer)["error"]
     assert "300" == _batch(feed)["users"]
@@ -93,4 +91,4 @@ def test_a_refused_token_ends_the_feed() -> None:
     refusal = PeerRefusalError(CredentialError.status, "the token is wrong")
 
     with pytest.raises(PeerRefusalError, match="the token is wrong"):
-        LiveFeed(ManualClock()).take_error(refusal)
+        LiveFeed(ManualClock(), progress(0)).take_error(refusal)

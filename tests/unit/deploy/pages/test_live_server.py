@@ -17,8 +17,7 @@ from tests.support.batch_progress import progress
 
 
 def _serve(page: bytes = b"<p>", port: int = 0) -> AbstractContextManager[str]:
-    feed = LiveFeed(ManualClock())
-    feed.take(progress(123))
+    feed = LiveFeed(ManualClock(), progress(123))
     return live_server(page, feed, "s3cret", port)
 
 

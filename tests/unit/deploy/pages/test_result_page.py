@@ -33,7 +33,7 @@ from deploy.results.result_view import ResultView, print_result, result_view
 from tests.support.kind_results import CANDIDATES, kind_collected, result_of
 from tests.support.kind_tasks import OF_OTHER_KINDS, OTHER_KINDS, kind_task
 from tests.support.ledger_entries import decision_entry, first_entry, next_entry, population_budgets
-from tests.support.page_text import page_text
+from tests.support.page_text import of_any_version, page_text
 from tests.support.printing import printed
 from tests.support.protocol_tasks import ITEM_PROTOCOLS, protocol_task
 from tests.support.result_pages import collected, page_of
@@ -46,7 +46,7 @@ _HOSTILE: Final = "<script>alert(1)</script>\"'&{{7*7}}"
 
 def _page(result: Result, task: Task, **changes: Any) -> str:
     view = result_view(result.estimate, task, **{"most": 99, **changes})
-    return result_page(result, task, view, version="1.2.3")
+    return result_page(result, task, view)
 
 
 def _of_kind(kind: Kind, labels: tuple[str, ...] = (), **changes: Any) -> str:
@@ -64,7 +64,7 @@ def _cited(page: str) -> list[str]:
     found = re.findall(
         r'(?s)<p class="prose digest">(.*?)</p>|<pre tabindex[^>]*>(.*?)</pre>', page
     )
-    return [unescape(sentence or entry) for sentence, entry in found]
+    return [of_any_version(unescape(sentence or entry)) for sentence, entry in found]
 
 
 def _histogram(*shares: float) -> Histogram:
@@ -310,7 +310,7 @@ def test_every_refinement_is_described() -> None:
 def test_releases_without_a_population_are_counted() -> None:
     """Beside others, as more of them; a chain of one entry is described in the singular."""
     unnamed = first_entry(population="")
-    alone = page_text(releases_page([unnamed], verify([unnamed]), (), version="1"))
+    alone = page_text(releases_page([unnamed], verify([unnamed]), ()))
     entries = [unnamed, next_entry(unnamed, population="staff")]
     budgets = [population_budgets("staff")]
 
@@ -318,7 +318,7 @@ def test_releases_without_a_population_are_counted() -> None:
     assert "No release names a population: the operator states" in alone
     assert "1 more" not in alone
     assert "1 more release names no population" in page_text(
-        releases_page(entries, verify(entries), budgets, version="1")
+        releases_page(entries, verify(entries), budgets)
     )
 
 
@@ -327,7 +327,7 @@ def test_a_page_shows_every_release_and_the_head(snapshot: SnapshotAssertion) ->
     first = first_entry(population="<staff>")
     changes = {"epsilon": 0.123_456, "composed_epsilon": 0.700_01}
     entries = [first, next_entry(first, population="<staff>", **changes)]
-    page = releases_page(entries, verify(entries), [population_budgets("<staff>")], version="1")
+    page = releases_page(entries, verify(entries), [population_budgets("<staff>")])
 
     assert snapshot == page_text(page)
     assert entries[1].entry_hash.hex() in page
@@ -341,7 +341,7 @@ def test_a_page_shows_decisions_apart_from_releases(snapshot: SnapshotAssertion)
     decisions = [decision_entry(identity, first, note="<junk>")]
     decisions.append(decision_entry(identity, decisions[0], decision="drop"))
     entries = [first, *decisions]
-    page = releases_page(entries, verify(entries), (), version="1")
+    page = releases_page(entries, verify(entries), ())
 
     assert "<title>1 release" in page
     assert "<junk>" not in page

@@ -341,7 +341,7 @@ def test_the_page_of_an_ordered_result_has_its_curve_and_quantiles() -> None:
     task = _task(edges=dataclasses.replace(_EDGES, unit=_UNIT), breakdown=_COUNTRIES)
     found = _exact(task, tuple(share / 2 for share in (*_SHARES, *_SHARES)))
     view = _view(task, found)
-    page = result_page(found, task, view, version="1")
+    page = result_page(found, task, view)
 
     assert 2 == page.count('class="curve"')
     assert "Quantiles in [red]&lt;b&gt;" in page

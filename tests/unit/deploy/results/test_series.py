@@ -117,7 +117,7 @@ def test_intervals_of_frequent_values_cover_the_truth() -> None:
 def test_a_series_is_shown_with_its_gaps(tmp_path: Path) -> None:
     """Names are escaped; a missed round and an overdue one have no estimate; nothing is run."""
     series, results = month(tmp_path, first_name="<b>[red]")
-    page = series_page(series, results, version="1")
+    page = series_page(series, results)
     text = printed(results.show)
 
     assert 23 == len(results.estimates) == len(results.costs)
@@ -155,7 +155,7 @@ def test_the_budget_of_a_series_is_the_populations(tmp_path: Path) -> None:
     budgets = (PopulationBudget(epsilon=5.0, delta=1e-5, spent_epsilon=0.2993),)
     spent = PopulationBudgets(population="daily", releases=40, budgets=budgets, basis="Answers: 3.")
     found = replace(results, budgets=spent)
-    page = series_page(series, found, version="1")
+    page = series_page(series, found)
 
     assert "ε of all releases to daily so far" in page
     for text in (page, printed(found.show), dumps(found.as_json())):
@@ -163,13 +163,13 @@ def test_the_budget_of_a_series_is_the_populations(tmp_path: Path) -> None:
         assert "Answers: 3." in text
     assert 0.2993 == found.as_json()["population_budgets"]["budgets"][0]["spent_epsilon"]
     unknown = replace(results, budgets=replace(spent, budgets=(), unknown="a task is unreadable"))
-    assert "not known: a task is unreadable" in series_page(series, unknown, version="1")
+    assert "not known: a task is unreadable" in series_page(series, unknown)
 
 
 def test_all_charts_have_one_scale_and_a_line_at_zero(tmp_path: Path) -> None:
     """A share of a tenth of another's is drawn at a tenth of its height above the line."""
     series, results = month(tmp_path)
-    page = series_page(series, results, version="1")
+    page = series_page(series, results)
     [zero] = set(re.findall(r'class="axis" x1="64" x2="468" y1="([0-9.]+)"', page))
     ends = set(re.findall(r'y="16" text-anchor="end">([^<]+)<', page))
     dots = [float(y) for y in re.findall(r'class="dot" cx="64.0" cy="([0-9.]+)"', page)]
@@ -210,7 +210,7 @@ def test_the_title_of_a_series_says_what_is_asked(
     series = read_series(template(tmp_path, **changes))
     _, results = month(tmp_path)
 
-    assert f"<title>{title}" in series_page(series, results, version="1").replace("\n", "")
+    assert f"<title>{title}" in series_page(series, results).replace("\n", "")
 
 
 def test_a_series_is_written_as_csv_and_parquet(tmp_path: Path) -> None:
@@ -232,7 +232,7 @@ def test_a_series_without_results_is_shown(tmp_path: Path) -> None:
     empty = replace(results, estimates={}, costs={})
 
     assert "No round has released shares or means to smooth." in printed(empty.show)
-    assert "<circle" not in series_page(series, empty, version="1")
+    assert "<circle" not in series_page(series, empty)
     assert {} == empty.columns()
 
 
@@ -248,7 +248,7 @@ def test_biased_means_have_no_intervals(tmp_path: Path) -> None:
     assert {"smoothed", "smoothed_noise_low", "noise_low"} <= set(found.columns())
     assert not [name for name in found.columns() if "interval" in name]
     assert found.note.startswith("Means are biased. Smoothed: ")
-    for text in (series_page(series, found, version="1"), printed(found.show)):
+    for text in (series_page(series, found), printed(found.show)):
         assert NOISE_ALONE in text
         assert "95\N{NO-BREAK SPACE}%" not in text
 
