@@ -35,7 +35,6 @@ _NARROW: Final = 1e-5
 """Width of a range, relative to its ends, up to which it is widened."""
 _MOST: Final = math.nextafter(MAX_BOUND, 0.0)
 Span = tuple[float, float]
-"""A range of numbers."""
 _ABSENT: Final = (
     *("Alberta", "British Columbia", "Manitoba", "New Brunswick", "Newfoundland and Labrador"),
     *("Nova Scotia", "Ontario", "Prince Edward Island", "Quebec", "Saskatchewan"),

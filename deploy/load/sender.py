@@ -26,7 +26,6 @@ from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
 T = TypeVar("T")
 _Stub: TypeAlias = "shuffler_pb2_grpc.ShufflerAsyncStub"
 _Sent = Mapping[int, Sequence[bytes]]
-"""Envelopes by user."""
 
 _DEADLINE: Final = 60.0
 _BULK_DEADLINE: Final = 330.0

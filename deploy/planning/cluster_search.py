@@ -195,11 +195,10 @@ class _Model:
     @lru_cache(maxsize=128)
     def of(cls, law: ClusterLaw, epsilon: float, allowed: float) -> "_Model | None":
         """Return the model around the scale at which δ is `allowed`; None if none is found."""
-        delta_of, rates = poisson_delta(*law.counts), law.rates
         found, weights = list[tuple[float, float]](), None
         for log_scale in _LOG_SCALES:
-            scaled = rates * math.exp(log_scale)
-            delta, gradient = delta_of(scaled, epsilon)
+            scaled = law.rates * math.exp(log_scale)
+            delta, gradient = poisson_delta(*law.counts, scaled, epsilon)
             if delta < _MODEL_FLOOR:
                 break  # the model's rounding shows
             found.append((log_scale, math.log(delta)))

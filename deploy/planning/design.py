@@ -42,7 +42,6 @@ class Design:
 
     protocol: str
     target: Requirements
-    """The requirements that the design must meet."""
     buckets: int = 0
     """Buckets of local hashing; 0 for plain items."""
     local_epsilon: float = math.inf

@@ -276,7 +276,6 @@ def _cells(design: Design) -> dict[str, str]:
 
 
 def _describe(design: Design) -> str:
-    """Return a design's mechanism, dummies and messages in words."""
     if isinstance(design, ValueDesign) and design.target.kind != "ordered":
         open_values, form = design.draft.open, ""
         if open_values is not None:

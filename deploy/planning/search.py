@@ -176,7 +176,6 @@ def search_protocols(
 
 
 def _allowed(design: Design) -> bool:
-    """Return whether a design keeps the caps on influence and bytes."""
     target = design.target
     return (
         max(design.influence) <= target.influence_cap and design.bytes_per_user <= target.bytes_cap

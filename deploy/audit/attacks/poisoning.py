@@ -58,7 +58,6 @@ _MAX_PAIRS: Final = 20_000_000
 """Maximum number of pairs of report and candidate string to hash."""
 _ZIPF: Final = 1.1
 _REL_TOL: Final = 1e-9
-"""Tolerance for rounding in sums of float64."""
 _UNDERSTATED_SHARE: Final = 0.9
 """In the self-test, the share of a crafted report's weight that the formula counts."""
 _FLOOD_FACTOR: Final = 10
@@ -354,7 +353,6 @@ def _users(subject: AuditSubject, rng: Generator) -> tuple[Counts, int, Items]:
 
 
 def _unchecked_parse(plaintext: bytes, task: Task) -> Submission:  # noqa: ARG001  # it replaces `unpack`
-    """Parse a submission with any number of reports."""
     return Submission(
         submission_id=plaintext[:SUBMISSION_ID_BYTES],
         sealed_reports=plaintext[SUBMISSION_ID_BYTES:],
@@ -377,7 +375,6 @@ def _scenario(
     kinds: tuple[Kind, ...] = ("categorical",),
     **options: Any,  # noqa: ANN401  # options of `poison`
 ) -> Scenario:
-    """Return the scenario that runs `poison` with these options."""
     check = partial(poison, **options)
     return Scenario(name=name, title=title, check=check, weakness=weakness, kinds=kinds)
 

@@ -99,7 +99,6 @@ def coalition_rows(
 
 
 def _findings_by_id(report: AuditReport, heading: Heading) -> FindingsById:
-    """Return the findings under a heading by id, failures first."""
     under = [finding for finding in report.findings if finding.heading == heading]
     return {
         f"{heading.replace(' ', '-')}-{number}": finding

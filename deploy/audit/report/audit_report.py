@@ -22,7 +22,6 @@ class AuditReport:
     task: Task
     task_digest: TaskDigest
     n_users: int
-    """Number of users for whom guarantees are stated."""
     mode: Literal["quick", "full"]
     """Sample sizes; see scenario.py."""
     seed: int

@@ -1,5 +1,6 @@
 import math
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -127,10 +128,10 @@ def test_a_law_without_types_in_a_room_is_refused() -> None:
 def test_the_model_gives_the_gradient_of_its_delta() -> None:
     """Finite differences agree with the gradient to 1 %."""
     law = next(law for law in shipped_laws() if law.epsilon == 1.0)
-    delta_of, rates = poisson_delta(*law.counts), law.rates
-    _, gradient = delta_of(rates, 1.0)
+    delta_of, rates = partial(poisson_delta, *law.counts, epsilon=1.0), law.rates
+    _, gradient = delta_of(rates)
     direction = rates * np.linspace(0.5, 1.5, len(rates))
-    above, below = (delta_of(rates + step * direction, 1.0)[0] for step in (0.003, -0.003))
+    above, below = (delta_of(rates + step * direction)[0] for step in (0.003, -0.003))
 
     assert gradient() @ direction == pytest.approx((above - below) / 0.006, rel=0.01)
 
