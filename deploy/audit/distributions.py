@@ -122,13 +122,11 @@ def extra_dummies(spec: DummySpec) -> Vector:
         for chance in fractions[fractions > 0]:
             total = np.convolve(total, [1 - chance, chance])
         return total
-    chance, most = spec.extra_weight / 2**32, max(spec.most, spec.trials)
-    places = np.arange(most + 1)
+    places, chance = np.arange(spec.most + 1), spec.extra_weight / 2**32
     if spec.law == "negative-binomial":
-        numbers = stats.nbinom.pmf(places, spec.trials, 1 - chance)
+        kept = stats.nbinom.pmf(places, spec.trials, 1 - chance)
     else:
-        numbers = stats.binom.pmf(places, spec.trials, chance)
-    kept = (numbers * (places <= spec.most))[: spec.most + 1]
+        kept = stats.binom.pmf(places, spec.trials, chance)
     return np.asarray(kept / kept.sum())
 
 
