@@ -10,7 +10,6 @@ _MAX_EVALUATIONS: Final = 12
 _AIM: Final = 0.4
 """Share of the slack below the target μ at which each step aims."""
 _LEAST_EXCESS: Final = 1e-12
-"""Least excess of a design that misses the target."""
 
 Found = TypeVar("Found")
 _Trial = tuple[float, float]

@@ -30,7 +30,6 @@ class AuditReport:
     outcomes: tuple[Findings, ...]
     """One outcome per scenario, in report order."""
     guarantees: tuple[Guarantee, ...]
-    """The task's guarantees at n_users."""
     idle: tuple[str, ...] = ()
     """Scenarios without findings on this task."""
     other_kinds: tuple[str, ...] = ()
