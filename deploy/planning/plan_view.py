@@ -256,23 +256,20 @@ def _notes(plan: Plan) -> Iterator[str]:
 
 
 def _cells(design: Design) -> dict[str, str]:
-    local = {"local epsilon": rounded_up(design.local_epsilon)}
-    last = {"bytes": f"{design.bytes_per_user:,}", "error": f"{design.mse:.3g}"}
-    if isinstance(design, ValueDesign):
-        name = f"{design.protocol}{' *' * design.biased}"
-        claim = rounded_up(design.task.central_epsilon)
-        messages = {"messages": f"{design.messages_per_user:.4g}"}
-        more = messages if design.task.kind in ITEM_KINDS else {}
-        return {"protocol": name, **local, "claim": claim, **more, **last}
-    return {
-        "protocol": design.protocol,
-        "buckets": f"{design.buckets:,}" if design.buckets else "-",
-        **local,
-        "messages": f"{design.messages_per_user:.4g}",
-        **last,
-        "ratio": f"{design.ratio_to_central_gaussian:.3g}",
-        "one liar": "+{:.3g} / -{:.3g}".format(*design.influence),
-    }
+    task = design.task if isinstance(design, ValueDesign) else None
+    cells = {"protocol": f"{design.protocol}{' *' * design.biased}"}
+    if task is None:
+        cells["buckets"] = f"{design.buckets:,}" if design.buckets else "-"
+    cells["local epsilon"] = rounded_up(design.local_epsilon)
+    if task is not None:
+        cells["claim"] = rounded_up(task.central_epsilon)
+    if design.target.kind in ITEM_KINDS:
+        cells["messages"] = f"{design.messages_per_user:.4g}"
+    cells |= {"bytes": f"{design.bytes_per_user:,}", "error": f"{design.mse:.3g}"}
+    if task is None:
+        cells["ratio"] = f"{design.ratio_to_central_gaussian:.3g}"
+        cells["one liar"] = "+{:.3g} / -{:.3g}".format(*design.influence)
+    return cells
 
 
 def _describe(design: Design) -> str:

@@ -71,9 +71,13 @@ def first_rates(law: ClusterLaw) -> Rates:
     return Rates(positive=i, negative=j, rates=rates)
 
 
+def variance_at_level(law: ClusterLaw) -> float:
+    """Return the variance of a count at the law's level."""
+    return law.level * 2 / gaussian_mu(law.epsilon, law.delta) ** 2
+
+
 def optimise(law: ClusterLaw, start: Rates, steps: int, learning_rate: float) -> Rates:
     """Return rates with fewer reports for the law's δ and variance. Cost: `steps` gradients."""
-    allowed = law.level * 2 / gaussian_mu(law.epsilon, law.delta) ** 2
     squares = (start.positive - law.negative_weight * start.negative) ** 2
     costs = _costs(law, start)
     logs, gap = np.log(start.rates), 0.0
@@ -83,7 +87,7 @@ def optimise(law: ClusterLaw, start: Rates, steps: int, learning_rate: float) ->
         delta, slopes = poisson_delta(start.positive, start.negative, rates, law.epsilon)
         elasticities = slopes() * rates / delta
         reports, variance = float(rates @ costs), float(rates @ squares)
-        excess = math.log(variance / allowed)
+        excess = math.log(variance / variance_at_level(law))
         gap = min(max(gap + 2 * excess, 0.0), 15.0)  # the price of variance rises while it is high
         price = min(max(40 * excess + gap, 0.02), 15.0)
         gradient = rates * costs / reports + price * rates * squares / variance

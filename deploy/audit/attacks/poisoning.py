@@ -14,6 +14,7 @@ report of a user who holds a target weighs r·q + p - q on average.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Literal
@@ -34,7 +35,7 @@ from common.mechanisms.registry import prefix_hashing_of
 from common.mechanisms.signed import Signed
 from common.mechanisms.support import SupportCounting
 from common.mechanisms.unary import UnaryEncoding
-from common.messages.submission import Submission, plain_reports, unpack
+from common.messages.submission import plain_reports, unpack
 from common.protocols import Kind
 from common.task.task import SUBMISSION_ID_BYTES, Task
 from deploy.audit.distributions import usual_value
@@ -331,7 +332,8 @@ def _inject(subject: AuditSubject, rng: Generator) -> Rows:
 
 def _require_refusals(checks: Checks, subject: AuditSubject, flood: int) -> None:
     """Check that the shuffler refuses too few reports, too many, and `flood` reports."""
-    task, parse = subject.task, _unchecked_parse if subject.weakened else unpack
+    task = subject.task
+    parse: Callable[[bytes, Task], object] = (lambda *_: None) if subject.weakened else unpack
     for wrong in (task.lengths[0] - 1, task.lengths[-1] + 1, flood):
         plaintext = bytes(SUBMISSION_ID_BYTES + wrong * task.sealed_report_bytes)
         with checks.refused(f"the shuffler refuses a submission of {wrong} reports", WireError):
@@ -350,13 +352,6 @@ def _users(subject: AuditSubject, rng: Generator) -> tuple[Counts, int, Items]:
     users = rng.multinomial(n_users - n_fakes, popularity / popularity.sum())
     r = min(_MAX_TARGETS, task.domain_size // 2)
     return users, n_fakes, np.arange(task.domain_size - r, task.domain_size, dtype=np.int64)
-
-
-def _unchecked_parse(plaintext: bytes, task: Task) -> Submission:  # noqa: ARG001  # it replaces `unpack`
-    return Submission(
-        submission_id=plaintext[:SUBMISSION_ID_BYTES],
-        sealed_reports=plaintext[SUBMISSION_ID_BYTES:],
-    )
 
 
 def _answers(number: float) -> str:
