@@ -61,14 +61,8 @@ def least_noise(
         before = (level, excess)
         if passed is None or failed is None:
             level += min(max((aim - excess) / slope, -max_step), max_step)
-        else:
-            level = _between(passed, failed, aim)
+        else:  # where the secant meets the aim, or halfway
+            rise = failed[1] - passed[1]
+            share = min(max((aim - passed[1]) / rise, 0.02), 0.98) if math.isfinite(rise) else 0.5
+            level = passed[0] + share * (failed[0] - passed[0])
     return best
-
-
-def _between(passed: _Trial, failed: _Trial, aim: float) -> float:
-    """Return the level between two trials at which the secant meets `aim`."""
-    share = 0.5
-    if math.isfinite(passed[1]) and math.isfinite(failed[1]):
-        share = min(max((aim - passed[1]) / (failed[1] - passed[1]), 0.02), 0.98)
-    return passed[0] + share * (failed[0] - passed[0])
