@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import md5
-from typing import Any, Final, cast
+from typing import Final, cast
 
 import numpy as np
 from numpy.random import Generator
@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from common.mechanisms.base import Reports, Vector
-from common.mechanisms.key_value.pairs import Pairs
 from common.mechanisms.numeric.multi_rphm import projection
 from common.mechanisms.rappor.rappor import Rappor
 from common.mechanisms.registry import prefix_hashing_of, randomizer_of
@@ -32,6 +31,7 @@ from common.task.dummy_spec import RATIO_SUM, DummySpec, ShufflerSpec
 from common.task.specs import KeyValueSpec, NumberSpec, OpenSpec, RapporSpec, spec_as
 from common.task.task import Task
 from deploy.audit.scenario import AuditSubject
+from deploy.simulate.collection import joined
 from deploy.tasks.value_parser import value_of
 from user_agent.contribution import encoder_for
 
@@ -122,13 +122,11 @@ def extra_dummies(spec: DummySpec) -> Vector:
         for chance in fractions[fractions > 0]:
             total = np.convolve(total, [1 - chance, chance])
         return total
-    chance, most = spec.extra_weight / 2**32, max(spec.most, spec.trials)
-    places = np.arange(most + 1)
+    places, chance = np.arange(spec.most + 1), spec.extra_weight / 2**32
     if spec.law == "negative-binomial":
-        numbers = stats.nbinom.pmf(places, spec.trials, 1 - chance)
+        kept = stats.nbinom.pmf(places, spec.trials, 1 - chance)
     else:
-        numbers = stats.binom.pmf(places, spec.trials, chance)
-    kept = (numbers * (places <= spec.most))[: spec.most + 1]
+        kept = stats.binom.pmf(places, spec.trials, chance)
     return np.asarray(kept / kept.sum())
 
 
@@ -447,11 +445,11 @@ def draw_reports(task: Task, value: Value, count: int, rng: Generator) -> Report
         responses = cast("Rappor", randomizer).permanent([str(value)] * count, secrets)
         return randomizer.randomize(responses, rng)
     held = value_of(task, value) if isinstance(value, int) else value
-    laid_out = encoder_for(task, None)(held, rng)
+    encoded = encoder_for(task, None)(held, rng)
     # A report on one item can have a bit for each item of the task.
     together = max(1, _DRAW_SIZE // max(8, task.domain_size, randomizer.report_dtype.itemsize))
     parts = [min(together, count - start) for start in range(0, count, together)]
-    return np.concatenate([randomizer.randomize(_repeat(laid_out, part), rng) for part in parts])
+    return np.concatenate([randomizer.randomize(joined([encoded] * part), rng) for part in parts])
 
 
 def draw_for_others(task: Task, value: Value, count: int, rng: Generator) -> Reports:
@@ -460,13 +458,3 @@ def draw_for_others(task: Task, value: Value, count: int, rng: Generator) -> Rep
     wrong = count // _WRONG_DEVICES
     drawn = [draw_reports(task, value, count - wrong, rng), draw_reports(task, other, wrong, rng)]
     return rng.permutation(np.concatenate(drawn))
-
-
-def _repeat(laid_out: Any, count: int) -> Any:  # noqa: ANN401  # input of any mechanism
-    if not isinstance(laid_out, Pairs):
-        return np.repeat(laid_out, count, axis=0)
-    return Pairs(
-        offsets=np.arange(count + 1, dtype=np.int64) * len(laid_out.keys),
-        keys=np.tile(laid_out.keys, count),
-        values=np.tile(laid_out.values, count),
-    )

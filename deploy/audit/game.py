@@ -25,7 +25,6 @@ Scores = NDArray[np.float64]
 _THRESHOLD_SHARE: Final = 0.25
 _THRESHOLDS: Final = 400
 _DIGITS: Final = 9
-"""Decimal places to which scores are rounded."""
 _REACHED_SHARE: Final = 0.9
 """Share of a claim at which an attack counts as having reached it."""
 _REQUIRED_SHARE: Final = 0.75

@@ -87,7 +87,6 @@ class AuditRun:
         )
 
     def _run_all(self, jobs: Sequence[tuple[Scenario, AuditSubject]]) -> list[Findings]:
-        """Run each scenario on its subject; return the outcomes in order."""
         self.progress("", 0, len(jobs))
         if self.processes == 1:
             outcomes = list[Findings]()

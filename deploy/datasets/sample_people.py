@@ -35,7 +35,6 @@ _NARROW: Final = 1e-5
 """Width of a range, relative to its ends, up to which it is widened."""
 _MOST: Final = math.nextafter(MAX_BOUND, 0.0)
 Span = tuple[float, float]
-"""A range of numbers."""
 _ABSENT: Final = (
     *("Alberta", "British Columbia", "Manitoba", "New Brunswick", "Newfoundland and Labrador"),
     *("Nova Scotia", "Ontario", "Prince Edward Island", "Quebec", "Saskatchewan"),
@@ -86,36 +85,28 @@ def _patients(kind: Kind, n_users: int, rng: np.random.Generator) -> SamplePeopl
     data = load(COVID_US_STATES)
     items = data.draw(n_users, rng)
     shares = np.bincount(items, minlength=data.domain_size) / n_users
-    title = "A value is the US state of a confirmed case of COVID-19, "
-    if kind == "categorical":
-        return SamplePeople(
-            kind=kind,
-            title=f"{title}until 18 April 2021.",
-            values=items.tolist(),
-            draft={"domain_size": data.domain_size, "labels": data.labels, **DEMO_PARAMETERS},
-            truth=shares,
-        )
+    names: tuple[str, ...] = ()
+    form = "until 18 April 2021"
+    draft = {"domain_size": data.domain_size, "labels": data.labels, **DEMO_PARAMETERS}
     if kind == "open":
         names = tuple(label.encode()[:_OPEN_BYTES].decode().strip() for label in data.labels)
-        return SamplePeople(
-            kind=kind,
-            title=f"{title}cut to {_OPEN_BYTES} letters; no list of states is given.",
-            values=[names[item] for item in items.tolist()],
-            draft={"protocol": "discover", "local_epsilon": 4.0},
-            candidates=names,
-            truth=shares,
+        form = f"cut to {_OPEN_BYTES} letters; no list of states is given"
+        draft = {"protocol": "discover", "local_epsilon": 4.0}
+    elif kind == "string":
+        names = (*data.labels, *_ABSENT)
+        form = "as a text; ten Canadian provinces without cases are candidates too"
+        # One-time RAPPOR of local epsilon 4, as in the demo for items.
+        texts = TextDraft(
+            bits=128, hashes=1, cohorts=8, permanent=0.0, unset=0.018, set=0.5, most_bytes=64
         )
-    # One-time RAPPOR of local epsilon 4, as in the demo for items.
-    texts = TextDraft(
-        bits=128, hashes=1, cohorts=8, permanent=0.0, unset=0.018, set=0.5, most_bytes=64
-    )
+        draft = {"protocol": "rappor", "texts": texts}
     return SamplePeople(
         kind=kind,
-        title=f"{title}as a text; ten Canadian provinces without cases are candidates too.",
-        values=[data.labels[item] for item in items.tolist()],
-        draft={"protocol": "rappor", "texts": texts},
-        candidates=(*data.labels, *_ABSENT),
-        truth=np.append(shares, np.zeros(len(_ABSENT))),
+        title=f"A value is the US state of a confirmed case of COVID-19, {form}.",
+        values=[names[item] if names else item for item in items.tolist()],
+        draft=draft,
+        candidates=names,
+        truth=np.append(shares, np.zeros(max(0, len(names) - len(shares)))),
     )
 
 

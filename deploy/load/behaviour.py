@@ -32,7 +32,6 @@ class Behaviour(IntEnum):
 
 
 FLOOD: Final = 100
-"""Number of copies that a flooding user sends."""
 
 ENVELOPES: Final = np.array([1, 1, 1, 2, 1, 1, 0], dtype=np.int64)
 """Number of envelopes prepared per user, by behaviour."""

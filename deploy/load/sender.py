@@ -26,7 +26,6 @@ from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
 T = TypeVar("T")
 _Stub: TypeAlias = "shuffler_pb2_grpc.ShufflerAsyncStub"
 _Sent = Mapping[int, Sequence[bytes]]
-"""Envelopes by user."""
 
 _DEADLINE: Final = 60.0
 _BULK_DEADLINE: Final = 330.0
@@ -198,11 +197,9 @@ class Sender:
                 call = partial(stub.SubmitBulk, request, timeout=_BULK_DEADLINE)
                 outcomes = outcomes_from_wire(await self._persist(call, len(envelopes)))
                 self.tally.answers.update(outcomes)
-                answers = zip(owners, outcomes, strict=False)
-                stored = {user for user, outcome in answers if outcome in STORED_OUTCOMES}
-                new = stored - arrived
-                self.tally.acknowledged += len(new)
-                arrived |= new
+                before, answers = len(arrived), zip(owners, outcomes, strict=False)
+                arrived |= {user for user, outcome in answers if outcome in STORED_OUTCOMES}
+                self.tally.acknowledged += len(arrived) - before
 
     async def _persist(
         self, call: Callable[[], Awaitable[T]], submissions: int, *, once: bool = False

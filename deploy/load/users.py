@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
-from typing import Any, Final, Self, cast
+from typing import Final, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,6 @@ from common.crypto.randomness import secure_generator
 from common.crypto.signing import SIGNATURE_BYTES, SignedTask
 from common.errors import SettingsError, TaskError
 from common.mechanisms.base import Mechanism, Reports, null_reports
-from common.mechanisms.key_value.pairs import Pairs
 from common.messages.submission import Submission, Value, pack
 from common.protocols import ITEM_KINDS
 from common.runtime.worker_pool import worker_pool
@@ -23,7 +22,7 @@ from common.task.task import SUBMISSION_ID_BYTES, Task
 from deploy.datasets.sources import dataset, is_file
 from deploy.load.behaviour import ENVELOPES, FLOOD, Behaviour, assign, is_counted
 from deploy.load.plan import LoadPlan
-from deploy.simulate.collection import draw_group_dummies
+from deploy.simulate.collection import draw_group_dummies, joined
 from deploy.tasks.value_parser import sample_value, value_of
 from deploy.terminal.files import atomic_output
 from user_agent.contribution import Contributor, encoder_for
@@ -54,7 +53,6 @@ class SealedUsers:
     sizes: NDArray[np.uint32]
     """Bytes of each sealed envelope, in user order, ENVELOPES per user; shape (envelopes,)."""
     envelopes: NDArray[np.uint8]
-    """All envelopes, concatenated."""
     tokens: Sequence[bytes] = ()
     """A token per user; empty if the task requires none. Not saved with the envelopes."""
 
@@ -198,7 +196,7 @@ class GroupContributor(Contributor):
         """Draw n > 0 users' numbers of reports, shape (n,), and all reports in sending order."""
         n_users, allowed = len(values), np.array(self._task.lengths)
         most, own = int(allowed[-1]), self._task.own_reports
-        real = self._mechanism.randomize(_joined([self._encode(v, rng) for v in values]), rng)
+        real = self._mechanism.randomize(joined([self._encode(v, rng) for v in values]), rng)
         table = null_reports(n_users * most, real.dtype).reshape(n_users, most).copy()
         table[:, :own] = real.reshape(n_users, own)
         lengths = np.full(n_users, allowed[0])
@@ -211,17 +209,6 @@ class GroupContributor(Contributor):
         order = np.argsort(np.where(sent, rng.random(table.shape), 1.0), axis=1)
         found: Reports = np.take_along_axis(table, order, axis=1)[sent]
         return lengths, found
-
-
-def _joined(encoded: list[Any]) -> Any:  # noqa: ANN401  # the type depends on the kind
-    if not isinstance(encoded[0], Pairs):
-        return np.concatenate(encoded)
-    owned = np.cumsum([0, *(len(pairs.keys) for pairs in encoded)])
-    return Pairs(
-        offsets=owned.astype(np.int64),
-        keys=np.concatenate([pairs.keys for pairs in encoded]),
-        values=np.concatenate([pairs.values for pairs in encoded]),
-    )
 
 
 def seal(

@@ -4,20 +4,23 @@ import math
 from collections.abc import Callable
 from typing import Final, TypeVar
 
+from common.accounting.epsilon_search import gaussian_mu
+
 _MAX_EVALUATIONS: Final = 12
 _AIM: Final = 0.4
 """Share of the slack below the target μ at which each step aims."""
 _LEAST_EXCESS: Final = 1e-12
-"""Least excess of a design that misses the target."""
 
 Found = TypeVar("Found")
 _Trial = tuple[float, float]
 """A level of noise and the excess of its design; above 0 the target is missed."""
 
 
-def log_excess(mu: float, target_mu: float, *, meets: bool) -> float:
-    """Return ln(μ / target μ); at most 0 exactly if `meets`, whatever the rounding of μ."""
-    excess = math.log(mu / target_mu) if mu > 0 else -math.inf
+def log_excess(found: tuple[float, float], target: tuple[float, float]) -> float:
+    """Return ln(μ / target μ) of two (ε, δ); at most 0 exactly if the first meets the second."""
+    mu = math.inf if math.isinf(found[0]) else gaussian_mu(*found)
+    excess = math.log(mu / gaussian_mu(*target)) if mu > 0 else -math.inf
+    meets = found[0] <= target[0] and found[1] <= target[1]
     return min(excess, 0.0) if meets else max(excess, _LEAST_EXCESS)
 
 
@@ -36,11 +39,11 @@ def least_noise(
     is impossible. The search ends `slack` below the target at most; steps are at most `max_step`
     before the target is bracketed. Cost: up to twelve attempts, mostly two or three.
     """
+    best: tuple[Found, float] | None = None
     passed: _Trial | None = None
     failed: _Trial | None = None
-    best: tuple[Found, float] | None = None
-    level, slope = start, 1.0
     before: _Trial | None = None
+    level, slope, aim = start, 1.0, -_AIM * slack
     for _ in range(_MAX_EVALUATIONS):
         design, excess = attempt(level)
         if excess > 0:
@@ -53,20 +56,13 @@ def least_noise(
                 break
         if passed is not None and failed is not None and failed[0] - passed[0] < slack / 4:
             break
-        aim = -_AIM * slack
         if before is not None and math.isfinite(excess - before[1]) and level != before[0]:
             slope = min(max((excess - before[1]) / (level - before[0]), 0.25), 4.0)
         before = (level, excess)
         if passed is None or failed is None:
             level += min(max((aim - excess) / slope, -max_step), max_step)
-        else:
-            level = _between(passed, failed, aim)
+        else:  # where the secant meets the aim, or halfway
+            rise = failed[1] - passed[1]
+            share = min(max((aim - passed[1]) / rise, 0.02), 0.98) if math.isfinite(rise) else 0.5
+            level = passed[0] + share * (failed[0] - passed[0])
     return best
-
-
-def _between(passed: _Trial, failed: _Trial, aim: float) -> float:
-    """Return the level between two trials at which the secant meets `aim`."""
-    share = 0.5
-    if math.isfinite(passed[1]) and math.isfinite(failed[1]):
-        share = min(max((aim - passed[1]) / (failed[1] - passed[1]), 0.02), 0.98)
-    return passed[0] + share * (failed[0] - passed[0])

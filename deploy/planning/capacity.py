@@ -112,25 +112,12 @@ def _submission_demands(workload: Workload) -> Iterator[Demand]:
     sent = workload.per_submission("device bytes", "bulk bytes")
     # One batch collects while the last one is processed.
     held = workload.submissions * (1 + workload.deadline_hours / 24)
+    rows, tokens = workload.per_submission("device row", "bulk row"), held * cost("token row bytes")
     roles: tuple[tuple[Party, str, float, float, float, float], ...] = (
         ("shuffler", "front-ends", openings, sent + row, 0.0, 0.0),
-        (
-            "shuffler",
-            "PostgreSQL",
-            workload.per_submission("device row", "bulk row"),
-            row,
-            held * cost("index bytes"),
-            held * row,
-        ),
+        ("shuffler", "PostgreSQL", rows, row, held * cost("index bytes"), held * row),
         # People fetch tokens themselves, even if relays send their submissions.
-        (
-            "issuer",
-            "tokens",
-            cost("token"),
-            cost("token bytes"),
-            0.0,
-            held * cost("token row bytes"),
-        ),
+        ("issuer", "tokens", cost("token"), cost("token bytes"), 0.0, tokens),
     )
     for party, role, spent, network, memory, disk in roles:
         seconds = workload.seconds(spent) * workload.submissions

@@ -63,5 +63,4 @@ def show(demands: Sequence[Demand], workload: Workload, console: Console) -> Non
 
 
 def _rounded(value: float) -> str:
-    """Format a figure with two digits, or as a whole number."""
     return f"{value:,.0f}" if value >= 10 else f"{value:.2g}"  # noqa: PLR2004  # two digits

@@ -12,7 +12,6 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from common.accounting.epsilon_search import gaussian_mu
 from common.errors import AccountingError, PlanError
 from common.mechanisms.base import Vector
 
@@ -75,11 +74,6 @@ class ClusterLaw:
         return np.bincount(self.rooms, figures, len(self.sizes)).astype(np.float64)
 
     @property
-    def variance(self) -> float:
-        """Variance of a count at the level."""
-        return self.level * 2 / gaussian_mu(self.epsilon, self.delta) ** 2
-
-    @property
     def noise(self) -> float:
         """Variance of what the clusters add to the count of one item."""
         positive, negative = self.counts
@@ -100,43 +94,38 @@ def shipped_laws() -> tuple[ClusterLaw, ...]:
 
 
 def poisson_delta(
-    positive: NDArray[np.int64], negative: NDArray[np.int64]
-) -> Callable[[Vector, float], tuple[float, Callable[[], Vector]]]:
+    positive: NDArray[np.int64], negative: NDArray[np.int64], rates: Vector, epsilon: float
+) -> tuple[float, Callable[[], Vector]]:
     """
-    Return a function of rates and ε that estimates δ, and a function for its gradient in the rates.
+    Return an estimate of δ at ε, and a function for its gradient in the rates.
 
     The model: Poisson numbers of clusters of each type on two items, independent of each other; the
     victim adds a positive report to one of the items. `cluster_noise` bounds the true δ from above;
     this estimate is a few per cent below the model's δ, and no bound.
 
-    The positive and negative reports of each type have shape (types,). A call raises
-    AccountingError if the grid of counts is too large. Cost of a call: two transforms of the grid,
-    a millisecond to .1 s; the same again for the gradient.
+    The positive and negative reports and the rate of each type have shape (types,). Raises
+    AccountingError if the grid of counts is too large. Cost: two transforms of the grid, a
+    millisecond to .1 s; the same again for the gradient.
     """
+    shape = (_grid_size(positive, rates), _grid_size(negative, rates))
+    if math.prod(shape) > _MAX_CELLS:
+        raise AccountingError(
+            f"the counts on one item take {math.prod(shape):,} cells; at most {_MAX_CELLS:,} are "
+            "tried"
+        )
+    jumps = np.zeros(shape)
+    jumps[positive, negative] = rates
+    transform = np.exp(scipy.fft.rfft2(jumps) - rates.sum())
+    without = np.maximum(scipy.fft.irfft2(transform, s=shape), 0.0)
+    value, slopes = _two_item_delta(without, epsilon)
 
-    def delta(rates: Vector, epsilon: float) -> tuple[float, Callable[[], Vector]]:
-        shape = (_grid_size(positive, rates), _grid_size(negative, rates))
-        if math.prod(shape) > _MAX_CELLS:
-            raise AccountingError(
-                f"the counts on one item take {math.prod(shape):,} cells; at most {_MAX_CELLS:,} "
-                "are tried"
-            )
-        jumps = np.zeros(shape)
-        jumps[positive, negative] = rates
-        transform = np.exp(scipy.fft.rfft2(jumps) - rates.sum())
-        without = np.maximum(scipy.fft.irfft2(transform, s=shape), 0.0)
-        value, slopes = _two_item_delta(without, epsilon)
+    def gradient() -> Vector:
+        # The derivative of the distribution in a rate is itself, shifted by the type, less itself.
+        moved = scipy.fft.irfft2(scipy.fft.rfft2(slopes()) * np.conj(transform), s=shape)
+        found: Vector = moved[positive, negative] - moved[0, 0]
+        return found
 
-        def gradient() -> Vector:
-            # The derivative of the distribution in a rate is itself, shifted by the type, less
-            # itself.
-            moved = scipy.fft.irfft2(scipy.fft.rfft2(slopes()) * np.conj(transform), s=shape)
-            found: Vector = moved[positive, negative] - moved[0, 0]
-            return found
-
-        return value, gradient
-
-    return delta
+    return value, gradient
 
 
 def _grid_size(jumps: NDArray[np.int64], rates: Vector) -> int:

@@ -19,7 +19,6 @@ import numpy as np
 from scipy import special
 
 from common.accounting.cluster_noise import DEVIATIONS, ClusterRelease
-from common.accounting.epsilon_search import gaussian_mu
 from common.errors import AccountingError, PlanError, TaskError
 from common.mechanisms.base import Vector
 from common.mechanisms.reduction import MatchCountReduction
@@ -91,9 +90,7 @@ class _Candidate:
     spec: ClusterSpec
 
 
-def cluster_specs(
-    target: ClusterTarget, laws: Sequence[ClusterLaw] | None = None
-) -> list[ClusterSpec]:
+def cluster_specs(target: ClusterTarget) -> list[ClusterSpec]:
     """
     Return one calibrated design, or two if the second may err less; the least error comes first.
 
@@ -105,7 +102,7 @@ def cluster_specs(
     """
     if target.useful_noise <= 0:
         raise PlanError(_NO_GAIN)
-    predicted = _all_predicted(target, laws)
+    predicted = _all_predicted(target)
     fitting = [each for each in predicted if _fits(each.spec, target)]
     found: list[ClusterSpec] = []
     level = 0.0
@@ -138,11 +135,13 @@ def predicted_noise(target: ClusterTarget) -> float:
     return min((spec.noise for spec in predicted if _fits(spec, target)), default=math.inf)
 
 
-def _all_predicted(
-    target: ClusterTarget, laws: Sequence[ClusterLaw] | None = None
-) -> list[_Candidate]:
+def _all_predicted(target: ClusterTarget) -> list[_Candidate]:
+    """Return the choices of rooms of the laws made for the target's ε, or for those around it."""
     predicted = list[_Candidate]()
-    for law in _near(shipped_laws() if laws is None else laws, target.epsilon):
+    grid = sorted({law.epsilon for law in shipped_laws()})
+    below = max((each for each in grid if each <= target.epsilon * _SAME_EPSILON), default=grid[0])
+    above = min((each for each in grid if each >= target.epsilon / _SAME_EPSILON), default=grid[-1])
+    for law in (law for law in shipped_laws() if law.epsilon in {below, above}):
         with contextlib.suppress(AccountingError):  # too many counts, for an ε far from the law's
             predicted += _predicted(law, target)
     return predicted
@@ -159,14 +158,6 @@ def cluster_release(spec: ClusterSpec, honest_users: int, domain_size: int) -> C
 def expected_reports(spec: ClusterSpec) -> float:
     """Return the mean number of reports in a submission, its own and null reports included."""
     return 1 + spec.expected_length
-
-
-def _near(laws: Sequence[ClusterLaw], epsilon: float) -> list[ClusterLaw]:
-    """Return the laws made for this ε, or for those around it."""
-    grid = sorted({law.epsilon for law in laws})
-    below = max((each for each in grid if each <= epsilon * _SAME_EPSILON), default=grid[0])
-    above = min((each for each in grid if each >= epsilon / _SAME_EPSILON), default=grid[-1])
-    return [law for law in laws if law.epsilon in {below, above}]
 
 
 def _predicted(law: ClusterLaw, target: ClusterTarget) -> Iterator[_Candidate]:
@@ -204,11 +195,10 @@ class _Model:
     @lru_cache(maxsize=128)
     def of(cls, law: ClusterLaw, epsilon: float, allowed: float) -> "_Model | None":
         """Return the model around the scale at which δ is `allowed`; None if none is found."""
-        delta_of, rates = poisson_delta(*law.counts), law.rates
         found, weights = list[tuple[float, float]](), None
         for log_scale in _LOG_SCALES:
-            scaled = rates * math.exp(log_scale)
-            delta, gradient = delta_of(scaled, epsilon)
+            scaled = law.rates * math.exp(log_scale)
+            delta, gradient = poisson_delta(*law.counts, scaled, epsilon)
             if delta < _MODEL_FLOOR:
                 break  # the model's rounding shows
             found.append((log_scale, math.log(delta)))
@@ -286,16 +276,14 @@ def _calibrated(
 ) -> tuple[ClusterSpec, float] | None:
     """Return the clusters with nearly the least noise for the target, and their level; or None."""
     epsilon, allowed = target.epsilon / CLAIM_ROOM, MARGIN * target.delta
-    target_mu = gaussian_mu(epsilon, allowed)
 
     def attempt(level: float) -> tuple[ClusterSpec | None, float]:
         spec = _at(candidate, level, target)
         with contextlib.suppress(AccountingError):  # too many counts
             if spec is not None:
                 release = cluster_release(spec, target.honest_users, target.domain_size)
-                delta = release.delta(epsilon)
-                mu = gaussian_mu(epsilon, delta)
-                return spec, log_excess(mu, target_mu, meets=delta <= allowed) / _STEEPNESS
+                found = (epsilon, release.delta(epsilon))
+                return spec, log_excess(found, (epsilon, allowed)) / _STEEPNESS
         return None, -math.inf
 
     return least_noise(attempt, start=start, slack=_SLACK, max_step=_MAX_STEP)

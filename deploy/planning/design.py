@@ -42,7 +42,6 @@ class Design:
 
     protocol: str
     target: Requirements
-    """The requirements that the design must meet."""
     buckets: int = 0
     """Buckets of local hashing; 0 for plain items."""
     local_epsilon: float = math.inf
@@ -167,10 +166,8 @@ class Design:
 
     def head_errors(self) -> list[float]:
         """Return the predicted squared errors of the most frequent values, the target's `head`."""
-        errors: list[float] = variance(
-            np.array(self.target.head), self._mixture, self.support
-        ).tolist()
-        return errors
+        shares = np.array(self.target.head)
+        return list(map(float, variance(shares, self._mixture, self.support)))
 
     @property
     def _mixture(self) -> Mixture:

@@ -149,8 +149,8 @@ def _log_excess_of_levels(fan_out: int, dummies: float, target: Requirements) ->
     release = lowest.release_of(target.n_min, target.honest, target.honest)
     epsilon = composed_epsilon([release] * len(sizes) * target.rounds, target.delta)
     goal = target.central_epsilon / CLAIM_ROOM
-    mu, goal_mu = (gaussian_mu(each, target.delta) for each in (epsilon, goal))
-    return min(max(math.log(mu / goal_mu), -_MAX_STEP), _MAX_STEP)
+    excess = log_excess((epsilon, target.delta), (goal, target.delta))
+    return min(max(excess, -_MAX_STEP), _MAX_STEP)
 
 
 def _calibrated(fan_out: int, dummies: float, target: Requirements) -> ValueDesign:
@@ -160,7 +160,6 @@ def _calibrated(fan_out: int, dummies: float, target: Requirements) -> ValueDesi
     μ² of an approximately Gaussian loss is inversely proportional to the number of dummies.
     """
     goal = target.central_epsilon / CLAIM_ROOM
-    goal_mu = gaussian_mu(goal, target.delta)
 
     def attempt(level: float) -> tuple[ValueDesign | None, float]:
         draft = target.draft(
@@ -175,8 +174,7 @@ def _calibrated(fan_out: int, dummies: float, target: Requirements) -> ValueDesi
             return None, math.inf
         release = design.parameters.release_of(target.n_min, target.honest, target.honest)
         epsilon = composed_epsilon([release] * target.rounds, target.delta)
-        mu = gaussian_mu(epsilon, target.delta)
-        return design, log_excess(mu, goal_mu, meets=epsilon <= goal)
+        return design, log_excess((epsilon, target.delta), (goal, target.delta))
 
     start = -_log_excess_of_levels(fan_out, dummies, target) - _SLACK / 2
     best = least_noise(attempt, start=start, slack=_SLACK, max_step=_MAX_STEP)

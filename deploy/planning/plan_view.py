@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, replace
 from typing import Any, Final
 
 from rich.console import Console
@@ -24,6 +24,12 @@ from deploy.terminal.tables import (
 from user_agent.settings import UserAgentSettings
 
 DAYS_TO_DEADLINE: Final = 7
+_DEVICE_CAPS: Final = (
+    UserAgentSettings.local_epsilon_cap,
+    UserAgentSettings.total_local_epsilon_cap,
+    UserAgentSettings.total_central_epsilon_cap,
+)
+"""Default caps of devices: local ε per answer, total local ε, total central ε."""
 _UNUSED: Final = 0.9
 """Share of the target ε below which a plan's ε is said to be limited by the local cap."""
 _ERROR_OF: Final[dict[Kind, str]] = {
@@ -45,16 +51,7 @@ _OPEN_FORMS: Final = {
 
 def default_local_cap(rounds: int) -> float:
     """Return the largest local ε per round that devices with default settings accept."""
-    per_answer, total, _ = _device_caps()
-    return min(per_answer, total / max(1, rounds))
-
-
-def _device_caps() -> tuple[float, float, float]:
-    """Return the default caps of devices: local ε per answer, total local ε, total central ε."""
-    caps: dict[str, Any] = {setting.name: setting.default for setting in fields(UserAgentSettings)}
-    names = ("local_epsilon_cap", "total_local_epsilon_cap", "total_central_epsilon_cap")
-    per_answer, total, central = (caps[name] for name in names)
-    return per_answer, total, central
+    return min(_DEVICE_CAPS[0], _DEVICE_CAPS[1] / max(1, rounds))
 
 
 def to_json(plan: Plan) -> dict[str, Any]:
@@ -213,19 +210,17 @@ def _notes(plan: Plan) -> Iterator[str]:
         design.parameters.local_epsilon_of_all_rounds,
         plan.central_guarantee.epsilon,
     )
-    caps = _device_caps()
-    if any(epsilon > cap for epsilon, cap in zip(costs, caps, strict=True)):
+    if any(epsilon > cap for epsilon, cap in zip(costs, _DEVICE_CAPS, strict=True)):
         yield (
             "devices with default settings refuse this plan. Their limits are a local epsilon of "
             "{:g} per answer and {:g} in total, and a central epsilon of {:g} in total; the plan "
             "needs {}, {} and {}."
-        ).format(*caps, *map(rounded_up, costs))
+        ).format(*_DEVICE_CAPS, *map(rounded_up, costs))
     largest = {"categorical": max(target.head), "mean": math.inf, "vector": math.inf}
     epsilon, cap = plan.central_guarantee.epsilon, target.local_cap
     unused = target.trust != "none" and epsilon < _UNUSED * target.central_epsilon
-    if (
-        unused and math.isfinite(cap) and isinstance(design, ValueDesign)
-    ):  # for others, binding constraints say so
+    # For other designs, binding constraints say so.
+    if unused and math.isfinite(cap) and isinstance(design, ValueDesign):
         yield (
             f"the local cap of {cap:g} limits this plan, which needs a central epsilon of "
             f"{rounded_up(epsilon)} only. --local-cap none or a larger one may have less error; "
@@ -242,8 +237,7 @@ def _notes(plan: Plan) -> Iterator[str]:
         up, down = map(rounded_up, design.influence)
         yield (
             f"one dishonest submission can add {up} users to a value, or take {down} away"
-            + "; --influence-cap sets a limit." * math.isinf(target.influence_cap)
-            + "." * math.isfinite(target.influence_cap)
+            f"{'; --influence-cap sets a limit' * math.isinf(target.influence_cap)}."
         )
         if target.honest_fraction == 1:
             yield (
@@ -262,27 +256,23 @@ def _notes(plan: Plan) -> Iterator[str]:
 
 
 def _cells(design: Design) -> dict[str, str]:
-    local = {"local epsilon": rounded_up(design.local_epsilon)}
-    last = {"bytes": f"{design.bytes_per_user:,}", "error": f"{design.mse:.3g}"}
-    if isinstance(design, ValueDesign):
-        name = f"{design.protocol}{' *' * design.biased}"
-        claim = rounded_up(design.task.central_epsilon)
-        messages = {"messages": f"{design.messages_per_user:.4g}"}
-        more = messages if design.task.kind in ITEM_KINDS else {}
-        return {"protocol": name, **local, "claim": claim, **more, **last}
-    return {
-        "protocol": design.protocol,
-        "buckets": f"{design.buckets:,}" if design.buckets else "-",
-        **local,
-        "messages": f"{design.messages_per_user:.4g}",
-        **last,
-        "ratio": f"{design.ratio_to_central_gaussian:.3g}",
-        "one liar": "+{:.3g} / -{:.3g}".format(*design.influence),
-    }
+    task = design.task if isinstance(design, ValueDesign) else None
+    cells = {"protocol": f"{design.protocol}{' *' * design.biased}"}
+    if task is None:
+        cells["buckets"] = f"{design.buckets:,}" if design.buckets else "-"
+    cells["local epsilon"] = rounded_up(design.local_epsilon)
+    if task is not None:
+        cells["claim"] = rounded_up(task.central_epsilon)
+    if design.target.kind in ITEM_KINDS:
+        cells["messages"] = f"{design.messages_per_user:.4g}"
+    cells |= {"bytes": f"{design.bytes_per_user:,}", "error": f"{design.mse:.3g}"}
+    if task is None:
+        cells["ratio"] = f"{design.ratio_to_central_gaussian:.3g}"
+        cells["one liar"] = "+{:.3g} / -{:.3g}".format(*design.influence)
+    return cells
 
 
 def _describe(design: Design) -> str:
-    """Return a design's mechanism, dummies and messages in words."""
     if isinstance(design, ValueDesign) and design.target.kind != "ordered":
         open_values, form = design.draft.open, ""
         if open_values is not None:
@@ -300,9 +290,6 @@ def _describe(design: Design) -> str:
         dummies += f"; at most {1 + most:,} messages"
     elif number := design.dummy_spec.expected_per_user:
         dummies = f", {number:g} {'dummy' if number == 1 else 'dummies'} per user"
-    messages = (
-        "one message"
-        if design.messages_per_user == 1
-        else f"{design.messages_per_user:.5g} messages"
-    )
+    number = design.messages_per_user
+    messages = "one message" if number == 1 else f"{number:.5g} messages"
     return f"{name} {noise}{dummies}; {messages}"

@@ -8,6 +8,7 @@ import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from common.accounting.epsilon_search import MAX_EPSILON
@@ -133,30 +134,20 @@ def _binding(frontier: Frontier, best: Design) -> tuple[str, ...]:
 
     Those of clusters are their finite caps; their predicted errors are compared.
     """
-    if best.protocol == "signed":
-        caps = {
-            name: cap
-            for name in ("messages_cap", "bytes_cap", "influence_cap")
-            if math.isfinite(cap := getattr(frontier.target, name))
-        }
-        now = approximate_signed_mse(frontier.target) if caps else math.inf
-        relaxed = [
-            name.replace("_", " ")
-            for name, cap in caps.items()
-            if approximate_signed_mse(
-                dataclasses.replace(frontier.target, **{name: _RELAXATION * cap})
-            )
-            < _BINDING_RATIO * now
-        ]
-        noisy = ["local cap"] if math.isfinite(best.local_epsilon) else []
-        return ("central epsilon", *relaxed, *noisy)
-    target, now = frontier.target, approximate_mse(frontier)
-    return tuple(
+    target, signed = frontier.target, best.protocol == "signed"
+    limits, approximate = _limits(target), partial(approximate_mse, frontier)
+    if signed:
+        caps = ("messages_cap", "bytes_cap", "influence_cap")
+        limits = {name: math.inf for name in caps if math.isfinite(getattr(target, name))}
+        approximate = partial(approximate_signed_mse, target)
+    enough = _BINDING_RATIO * approximate()
+    binding = [
         name.replace("_", " ")
-        for name, most in _limits(target).items()
-        if approximate_mse(frontier, **{name: min(_RELAXATION * getattr(target, name), most)})
-        < _BINDING_RATIO * now
-    )
+        for name, most in limits.items()
+        if approximate(**{name: min(_RELAXATION * getattr(target, name), most)}) < enough
+    ]
+    noisy = ["local cap"] if math.isfinite(best.local_epsilon) else []
+    return ("central epsilon", *binding, *noisy) if signed else tuple(binding)
 
 
 def _limits(target: Requirements) -> dict[str, float]:

@@ -185,7 +185,6 @@ class Requirements:
 
 
 def _require(holds: bool, rule: str) -> None:  # noqa: FBT001  # the condition to check
-    """Raise UsageError with the rule unless it holds."""
     if not holds:
         raise UsageError(rule)
 

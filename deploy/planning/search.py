@@ -111,16 +111,12 @@ def _with_usual_cap(target: Requirements) -> Requirements:
 def _aue(target: Requirements) -> Design:
     """Return aue's design with the least dummy probability, to within 0.2 %; or raise PlanError."""
 
-    def at(extra_weight: int) -> Design:
-        dummies = each_item_dummies(extra_weight, target)
-        return Design(protocol="aue", target=target, dummies=dummies)
-
     def attempt(level: float) -> tuple[Design | None, float]:
-        # An item's noise is largest at probability one half.
-        weight = max(1, math.ceil(EXTRA_WEIGHT_SUM // 2 * math.exp(-2 * level)))
-        if level < 0:
+        if level < 0:  # an item's noise is largest at probability one half
             return None, -math.inf
-        design = at(weight)
+        weight = max(1, math.ceil(EXTRA_WEIGHT_SUM // 2 * math.exp(-2 * level)))
+        dummies = each_item_dummies(weight, target)
+        design = Design(protocol="aue", target=target, dummies=dummies)
         excess = design_excess(design)
         return design, 0.0 if excess <= 0 and weight == 1 else excess
 
@@ -180,7 +176,6 @@ def search_protocols(
 
 
 def _allowed(design: Design) -> bool:
-    """Return whether a design keeps the caps on influence and bytes."""
     target = design.target
     return (
         max(design.influence) <= target.influence_cap and design.bytes_per_user <= target.bytes_cap

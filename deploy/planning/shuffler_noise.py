@@ -42,15 +42,12 @@ def design_excess(design: Design) -> float:
     if parameters.local_epsilon_of_all_rounds <= target.central_epsilon:
         return -math.inf
     release = parameters.release(parameters.anonymity_set(target.n_min))
-    epsilon, allowed = target.central_epsilon / CLAIM_ROOM, target.delta
+    epsilon = target.central_epsilon / CLAIM_ROOM
     if target.rounds == 1:
-        allowed *= MARGIN
-        delta = release.curve((epsilon,))(epsilon)
-        meets, mu = delta <= allowed, gaussian_mu(epsilon, delta)
-    else:
-        found = central_epsilon(parameters, release)
-        meets, mu = found <= epsilon, math.inf if math.isinf(found) else gaussian_mu(found, allowed)
-    return log_excess(mu, gaussian_mu(epsilon, allowed), meets=meets)
+        found = (epsilon, release.curve((epsilon,))(epsilon))
+        return log_excess(found, (epsilon, MARGIN * target.delta))
+    found = (central_epsilon(parameters, release), target.delta)
+    return log_excess(found, (epsilon, target.delta))
 
 
 def shuffler_designs(target: Requirements) -> list[Design]:
@@ -92,10 +89,8 @@ def shuffler_design(protocol: str, target: Requirements) -> Design:
     AccountingError if no possible number of dummies meets the target. Cost: about twenty
     evaluations of δ, and a few compositions.
     """
-    hybrid = protocol == "hybrid"
-    local = _hybrid_local(target) if hybrid else math.inf
-    room = 1.0 if hybrid else CLAIM_ROOM
-    delta = MARGIN * target.delta
+    hybrid, delta = protocol == "hybrid", MARGIN * target.delta
+    local, room = (_hybrid_local(target), 1.0) if hybrid else (math.inf, CLAIM_ROOM)
 
     def at(epsilon: float) -> Design:
         if protocol == "sbin":

@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from typing import Final
+from typing import Any, Final
 
 from common.errors import PlanError
 from common.task.dummy_spec import DummySpec
@@ -39,9 +39,13 @@ def signed_designs(target: Requirements, useful_mse: float = math.inf) -> list[D
     ]
 
 
-def approximate_signed_mse(target: Requirements) -> float:
-    """Approximate the least error of `signed`; errors: `signed_designs`. Cost: milliseconds."""
-    alone, clusters = _cluster_target(target)
+def approximate_signed_mse(target: Requirements, **changes: Any) -> float:  # noqa: ANN401
+    """
+    Approximate the least error of `signed` under changed requirements. Cost: milliseconds.
+
+    Errors: those of `signed_designs`.
+    """
+    alone, clusters = _cluster_target(dataclasses.replace(target, **changes))
     return alone.mse + _error_of_noise(alone) * predicted_noise(clusters)
 
 

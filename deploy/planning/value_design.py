@@ -149,11 +149,9 @@ def _design_at(protocol: str, local_epsilon: float, target: Requirements) -> Val
         draft = dataclasses.replace(draft, texts=texts, local_epsilon=0.0)
     floor = target.kind == "string" and not draft.labels
     design = ValueDesign.of(draft, target, biased=protocol in BIASED, floor=floor)
-    fits = (
-        design.task.central_epsilon <= target.central_epsilon
-        and design.local_epsilon <= target.local_cap
-    )
-    return design if fits else None
+    if design.task.central_epsilon > target.central_epsilon:
+        return None
+    return design if design.local_epsilon <= target.local_cap else None
 
 
 def _with_noise(texts: TextDraft | None, bits: int, local_epsilon: float) -> TextDraft | None:

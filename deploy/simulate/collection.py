@@ -4,7 +4,8 @@ Simulate one collection of items by the services' own code, without network or e
 For large collections, only cell counts are drawn, from the distribution of the reports' counts.
 """
 
-from typing import Final, NamedTuple
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,7 @@ from analyzer.estimation.histogram import estimate
 from analyzer.finalize import mixture_of
 from common.mechanisms.base import Counts, Mechanism, Mixture, Reports, is_null
 from common.mechanisms.hierarchy import Hierarchy
+from common.mechanisms.key_value.pairs import Pairs
 from common.messages.result import Histogram
 from common.task.dummy_spec import DummySpec
 from common.task.task import Task
@@ -67,6 +69,18 @@ def _simulate_reports(
     reports = reports[draw_kept(task.shuffler, len(reports), rng)]
     reports = reports[~is_null(reports)]
     return CellCounts(cells=mechanism.tally(reports), n_reports=len(reports))
+
+
+def joined(encoded: Sequence[Any]) -> Any:  # noqa: ANN401  # the type depends on the kind
+    """Join several users' encoded values; at least one."""
+    if not isinstance(encoded[0], Pairs):
+        return np.concatenate(encoded)
+    owned = np.cumsum([0, *(len(pairs.keys) for pairs in encoded)])
+    return Pairs(
+        offsets=owned.astype(np.int64),
+        keys=np.concatenate([pairs.keys for pairs in encoded]),
+        values=np.concatenate([pairs.values for pairs in encoded]),
+    )
 
 
 def draw_group_dummies(

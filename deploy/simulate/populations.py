@@ -147,15 +147,13 @@ class Population:
         Return the errors of central mechanisms; for items, on the first repeat's users.
 
         Texts are released as a histogram, the owners of each key as means of 0 or 1. There are none
-        for ordered buckets.
+        for ordered buckets and open dictionaries.
         """
-        if self.edges is not None:
+        if self.kind in {"ordered", "open"}:
             return {}
         if not isinstance(self.source, SamplePeople):
             users = self.source.sample_counts(self.n_users, np.random.default_rng((seed, 0)))
             return baselines.central_errors_of_items(users, epsilon, delta)
-        if self.kind == "open":
-            return {}
         if self.kind == "string":
             errors = baselines.central_errors_of_items(np.array([self.n_users, 0]), epsilon, delta)
             return {name: errors[name] for name in ("laplace_mse", "gaussian_mse")}

@@ -122,17 +122,17 @@ def _track(results: Iterator[T], progress: Progress, step: str, total: int) -> I
 def _choose_task(setting: tuple[str, Accounting, float], target: Requirements) -> dict[str, Any]:
     """Return a row's task and notes, or its refusal if no parameters reach the target."""
     protocol, accounting, _ = setting
-    items = target.kind in ITEM_KINDS
+    find: Callable[[str, Requirements], Design] = value_design
+    if target.kind == "categorical":
+        find = published_design if accounting == "published" else tight_design
+    elif target.kind == "ordered":
+        find = ordered_design
     try:
-        published = accounting == "published"
-        design_items = published_design if published else tight_design
-        if target.kind == "ordered":
-            design_items = ordered_design
-        design: Design = (design_items if items else value_design)(protocol, target)
+        design = find(protocol, target)
         task = task_of(design)
     except ShuffleDpError as error:
         return {"refusal": str(error)}
-    amplified = items and protocol not in NOT_AMPLIFIED
+    amplified = target.kind in ITEM_KINDS and protocol not in NOT_AMPLIFIED
     claim = published_claim(task, target.n_users, 0) if amplified else ""
     return {"task": task, "note": design.note, "published": claim}
 

@@ -26,6 +26,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from common.accounting.epsilon_search import gaussian_mu
 from common.mechanisms.base import Vector
 from common.task.cluster_spec import MAX_TYPES
 from deploy.planning import cluster_law
@@ -70,19 +71,23 @@ def first_rates(law: ClusterLaw) -> Rates:
     return Rates(positive=i, negative=j, rates=rates)
 
 
+def variance_at_level(law: ClusterLaw) -> float:
+    """Return the variance of a count at the law's level."""
+    return law.level * 2 / gaussian_mu(law.epsilon, law.delta) ** 2
+
+
 def optimise(law: ClusterLaw, start: Rates, steps: int, learning_rate: float) -> Rates:
     """Return rates with fewer reports for the law's δ and variance. Cost: `steps` gradients."""
-    delta_of = poisson_delta(start.positive, start.negative)
     squares = (start.positive - law.negative_weight * start.negative) ** 2
     costs = _costs(law, start)
     logs, gap = np.log(start.rates), 0.0
     mean, square = np.zeros_like(logs), np.zeros_like(logs)
     for step in range(1, steps + 1):
         rates = np.exp(logs)
-        delta, slopes = delta_of(rates, law.epsilon)
+        delta, slopes = poisson_delta(start.positive, start.negative, rates, law.epsilon)
         elasticities = slopes() * rates / delta
         reports, variance = float(rates @ costs), float(rates @ squares)
-        excess = math.log(variance / law.variance)
+        excess = math.log(variance / variance_at_level(law))
         gap = min(max(gap + 2 * excess, 0.0), 15.0)  # the price of variance rises while it is high
         price = min(max(40 * excess + gap, 0.02), 15.0)
         gradient = rates * costs / reports + price * rates * squares / variance

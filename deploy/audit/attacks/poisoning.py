@@ -14,6 +14,7 @@ report of a user who holds a target weighs r·q + p - q on average.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Literal
@@ -34,7 +35,7 @@ from common.mechanisms.registry import prefix_hashing_of
 from common.mechanisms.signed import Signed
 from common.mechanisms.support import SupportCounting
 from common.mechanisms.unary import UnaryEncoding
-from common.messages.submission import Submission, plain_reports, unpack
+from common.messages.submission import plain_reports, unpack
 from common.protocols import Kind
 from common.task.task import SUBMISSION_ID_BYTES, Task
 from deploy.audit.distributions import usual_value
@@ -58,7 +59,6 @@ _MAX_PAIRS: Final = 20_000_000
 """Maximum number of pairs of report and candidate string to hash."""
 _ZIPF: Final = 1.1
 _REL_TOL: Final = 1e-9
-"""Tolerance for rounding in sums of float64."""
 _UNDERSTATED_SHARE: Final = 0.9
 """In the self-test, the share of a crafted report's weight that the formula counts."""
 _FLOOD_FACTOR: Final = 10
@@ -332,7 +332,8 @@ def _inject(subject: AuditSubject, rng: Generator) -> Rows:
 
 def _require_refusals(checks: Checks, subject: AuditSubject, flood: int) -> None:
     """Check that the shuffler refuses too few reports, too many, and `flood` reports."""
-    task, parse = subject.task, _unchecked_parse if subject.weakened else unpack
+    task = subject.task
+    parse: Callable[[bytes, Task], object] = (lambda *_: None) if subject.weakened else unpack
     for wrong in (task.lengths[0] - 1, task.lengths[-1] + 1, flood):
         plaintext = bytes(SUBMISSION_ID_BYTES + wrong * task.sealed_report_bytes)
         with checks.refused(f"the shuffler refuses a submission of {wrong} reports", WireError):
@@ -353,14 +354,6 @@ def _users(subject: AuditSubject, rng: Generator) -> tuple[Counts, int, Items]:
     return users, n_fakes, np.arange(task.domain_size - r, task.domain_size, dtype=np.int64)
 
 
-def _unchecked_parse(plaintext: bytes, task: Task) -> Submission:  # noqa: ARG001  # it replaces `unpack`
-    """Parse a submission with any number of reports."""
-    return Submission(
-        submission_id=plaintext[:SUBMISSION_ID_BYTES],
-        sealed_reports=plaintext[SUBMISSION_ID_BYTES:],
-    )
-
-
 def _answers(number: float) -> str:
     """Format a number of honest answers, rounded up to one decimal."""
     shown = math.ceil(10 * number - 1e-9) / 10
@@ -377,7 +370,6 @@ def _scenario(
     kinds: tuple[Kind, ...] = ("categorical",),
     **options: Any,  # noqa: ANN401  # options of `poison`
 ) -> Scenario:
-    """Return the scenario that runs `poison` with these options."""
     check = partial(poison, **options)
     return Scenario(name=name, title=title, check=check, weakness=weakness, kinds=kinds)
 

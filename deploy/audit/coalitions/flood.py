@@ -45,7 +45,6 @@ from user_agent.credentials import CredentialFile
 from user_agent.issuer_client import Issuer, RemoteIssuer
 
 _FLOOD: Final = 240
-"""Submissions of the attacker."""
 _ENTITLED: Final = 3
 """Persons on the issuer's list whom the attacker bribed or made up."""
 _BLINDING_BITS: Final = 1_900

@@ -85,7 +85,6 @@ def run_shuffler_dummies(subject: AuditSubject, rng: Generator) -> Rows:
 
 
 def _other_design(subject: AuditSubject, **fields: Any) -> AuditSubject:  # noqa: ANN401  # fields of a draft
-    """Return a different task with the audit's sample sizes."""
     task = sample_task(domain_size=_ITEMS, **fields)
     return AuditSubject(task=task, n_users=_USERS, sizes=subject.sizes)
 

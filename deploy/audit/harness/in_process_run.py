@@ -56,7 +56,6 @@ class DishonestShuffler:
     rng: Generator
     users: Users = field(default_factory=list)
     closed: bool = False
-    """Whether further submissions are refused."""
     permutes: bool = True
     forges: bool = False
     """Whether it returns inclusion proofs that it signed itself."""

@@ -28,7 +28,6 @@ class RelayedCall:
     begun: float
     """Start of the call, in seconds of the monotonic clock."""
     requests: list[bytes] = field(default_factory=list)
-    """The caller's messages, in order."""
     answer: bytes | None = None
     """The service's answer; None if the call failed."""
 

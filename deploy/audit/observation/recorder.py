@@ -89,7 +89,6 @@ class RunRecord:
     disks: dict[tuple[str, Moment], dict[str, bytes]]
     """Contents of files, by party and moment, then by path."""
     batch_keys: dict[str, bytes]
-    """Unwrapped batch keys, by file name."""
     metrics: dict[str, str]
     """Metrics pages, by party and moment."""
     result: Result

@@ -6,8 +6,7 @@ from typing import Any, Final
 
 from common.messages.guarantee import claimed
 from deploy.audit.finding import HEADINGS, PASSING, VERDICT_DESCRIPTIONS, Finding, Heading
-from deploy.audit.report.audit_report import AuditReport, WeakestPoint, weakest_point
-from deploy.audit.report.recommendations import changes
+from deploy.audit.report.audit_report import AuditReport, WeakestPoint, changes, weakest_point
 from deploy.audit.statistics import FAMILY_LEVEL, TEST_LEVEL
 from deploy.pages import figures
 from deploy.pages.guarantee_sentences import best_guarantees, coalition_name, guarantee_sentences
@@ -99,7 +98,6 @@ def coalition_rows(
 
 
 def _findings_by_id(report: AuditReport, heading: Heading) -> FindingsById:
-    """Return the findings under a heading by id, failures first."""
     under = [finding for finding in report.findings if finding.heading == heading]
     return {
         f"{heading.replace(' ', '-')}-{number}": finding

@@ -11,8 +11,7 @@ from rich.table import Table
 
 from common.messages.guarantee import rounded_down, rounded_up
 from deploy.audit.finding import HEADINGS, VERDICT_DESCRIPTIONS, Finding, Heading
-from deploy.audit.report.audit_report import AuditReport, SelfTestResult, weakest_point
-from deploy.audit.report.recommendations import changes
+from deploy.audit.report.audit_report import AuditReport, SelfTestResult, changes, weakest_point
 from deploy.terminal.escape import escaped
 from deploy.terminal.tables import add_columns, fit_table, print_whole
 

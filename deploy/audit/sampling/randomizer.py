@@ -61,7 +61,6 @@ def check_draws(subject: AuditSubject, draw: Draw, rng: Generator) -> Finding:
 
 
 def _check_items(checks: Checks, subject: AuditSubject, draw: Draw, rng: Generator) -> None:
-    """Test reports on items, and uniform dummies."""
     task, mechanism, support = subject.task, subject.mechanism, support_distribution(subject.task)
     number = min(subject.sizes.reports, _MAX_BYTES // mechanism.report_dtype.itemsize)
     for name, count, source in (

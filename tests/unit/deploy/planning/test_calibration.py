@@ -55,6 +55,8 @@ def test_a_target_that_no_noise_meets_has_no_design(excess: float) -> None:
 
 def test_the_sign_follows_the_accountant() -> None:
     """Rounding of μ neither passes what misses nor fails what meets the target."""
-    assert 0.0 == log_excess(1.0 + 1e-12, 1.0, meets=True)
-    assert log_excess(1.0 - 1e-12, 1.0, meets=False) > 0
-    assert -math.inf == log_excess(0.0, 1.0, meets=True)
+    assert 0.0 == log_excess((1.0, 1e-6), (1.0, 1e-6))
+    assert log_excess((1.0, math.nextafter(1e-6, 1)), (1.0, 1e-6)) > 0
+    assert log_excess((math.nextafter(1.0, 2), 1e-6), (1.0, 1e-6)) > 0
+    assert -math.inf == log_excess((1.0, 0.0), (1.0, 1e-6))
+    assert math.inf == log_excess((math.inf, 1e-6), (1.0, 1e-6))

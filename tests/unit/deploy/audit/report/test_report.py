@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from deploy.audit.report.audit_report import AuditReport, as_json, weakest_point
-from deploy.audit.report.recommendations import changes
+from deploy.audit.report.audit_report import AuditReport, as_json, changes, weakest_point
 from deploy.audit.report.report_table import show_report
 from deploy.audit.statistics import FAMILY_LEVEL, MAX_TESTS
 from deploy.terminal.json_output import dumps
