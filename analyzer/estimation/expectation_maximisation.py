@@ -172,8 +172,7 @@ class _Blocks:
 
     def spread(self, parts: Vector) -> Vector:
         """Spread each block's share evenly over its items."""
-        shares: Vector = (parts / self._sizes)[self._block]
-        return shares
+        return (parts / self._sizes)[self._block]
 
 
 def _fixed_point(

@@ -97,8 +97,7 @@ class Channel:
     def forward(self, theta: Vector) -> Vector:
         """Return the probabilities of all cells, shape (cells,); they sum to 1 if theta does."""
         mass = self.signal * self.incidence.forward(theta) + self.floor * float(theta.sum())
-        cells: Vector = self.scale * mass
-        return cells
+        return self.scale * mass
 
     def adjoint(self, weights: Vector) -> Vector:
         """Apply the transpose of `forward`. (cells,) -> (domain_size,)."""

@@ -76,8 +76,7 @@ class Band:
         Cost: a few passes over the places.
         """
         chains = self._chains(z - self._unreachable(z))
-        estimate: Vector = chains[1 : self.items + 1] - chains[: self.items]
-        return estimate
+        return chains[1 : self.items + 1] - chains[: self.items]
 
     def _unreachable(self, z: Vector) -> Vector:
         """Return the projection of z on the vectors orthogonal to all bands, (places,)."""
@@ -209,8 +208,7 @@ class SquareWave(OddsOfWeights, BandResponse, PlaceReports):
     def supports(self, reports: Reports, item: int) -> NDArray[np.bool_]:
         """Return which reports name a place in the band of an item. Run by auditors."""
         places = reports["item"].astype(np.int64)
-        near: NDArray[np.bool_] = (item <= places) & (places < item + self.width)
-        return near
+        return (item <= places) & (places < item + self.width)
 
     def sample_cells(self, users: Counts, n_dummies: int, rng: np.random.Generator) -> Counts:
         """

@@ -116,8 +116,7 @@ class PlaceReports:
 
     def valid(self, reports: Reports) -> NDArray[np.bool_]:
         """Return which reports have a number below `places`. Run by the analyzer."""
-        inside: NDArray[np.bool_] = reports["item"] < self.places
-        return inside
+        return reports["item"] < self.places
 
     def tally(self, reports: Reports) -> Counts:
         """Count reports by number, shape (places,). Run by the analyzer."""
@@ -141,8 +140,7 @@ def debias(
     own = mixture.n_real * mixture.keep_probability
     signal = own * (probabilities.p - probabilities.q)
     noise = own * probabilities.q + mixture.n_dummies * probabilities.q_dummy + mixture.item_mean
-    shares: Vector = (np.asarray(support, dtype=np.float64) - noise) / signal
-    return shares
+    return (np.asarray(support, dtype=np.float64) - noise) / signal
 
 
 def variance(shares: Vector, mixture: Mixture, probabilities: Support | SupportCounting) -> Vector:

@@ -140,8 +140,7 @@ class UnaryEncoding(SupportCounting):
     def supports(self, reports: Reports, item: int) -> NDArray[np.bool_]:
         """Return which reports have an item's bit set. Run by auditors."""
         octet, bit = divmod(item, 8)
-        is_set: NDArray[np.bool_] = (reports["bits"][:, octet] >> bit & 1).astype(np.bool_)
-        return is_set
+        return (reports["bits"][:, octet] >> bit & 1).astype(np.bool_)
 
     def tally(self, reports: Reports) -> Counts:
         """Count the set bits of each item. Run by the analyzer."""

@@ -44,8 +44,7 @@ def bucket_of(seeds: Words, digests: Words, buckets: int) -> Words:
     word = mix(mix(seeds ^ digests[..., 0]) + digests[..., 1])
     scale = np.uint64(buckets)
     low = ((word & _LOW) * scale) >> _HALF  # in halves, so that no product reaches 2^64
-    bucket: Words = ((word >> _HALF) * scale + low) >> _HALF
-    return bucket
+    return ((word >> _HALF) * scale + low) >> _HALF
 
 
 @dataclass(frozen=True)
@@ -116,8 +115,7 @@ class StringHashing(HashedResponse):
 
     def valid(self, reports: Reports) -> NDArray[np.bool_]:
         """Return which reports have a bucket below g; every seed is valid. Run by the analyzer."""
-        inside: NDArray[np.bool_] = reports["bucket"] < self.buckets
-        return inside
+        return reports["bucket"] < self.buckets
 
     @cached_property
     def _candidate_digests(self) -> Words:

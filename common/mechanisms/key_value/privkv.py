@@ -151,8 +151,7 @@ class PrivKv(PairEstimator):
 
     def valid(self, reports: Reports) -> NDArray[np.bool_]:
         """Return which reports have a valid key and a valid answer. Run by the analyzer."""
-        valid: NDArray[np.bool_] = (reports["key"] < self.keys) & (reports["answer"] <= PLUS)
-        return valid
+        return (reports["key"] < self.keys) & (reports["answer"] <= PLUS)
 
     def tally(self, reports: Reports) -> Counts:
         """Count reports by key and answer: absent, -, +; shape (keys, 3). Run by the analyzer."""

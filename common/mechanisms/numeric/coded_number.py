@@ -54,8 +54,7 @@ class Spread:
         if self.slope == 0:
             return np.full(numbers.shape, self.level)
         squares = numbers**2 + rounding_variance(numbers, self.steps)
-        moment: Numbers = self.level + self.slope * squares
-        return moment
+        return self.level + self.slope * squares
 
     def moments(self, totals: Totals, n_reports: int, sampling: float) -> Moments:
         """
@@ -151,8 +150,7 @@ class CodedNumber(OddsOfWeights, NumberMechanism):
 
     def valid(self, reports: Reports) -> NDArray[np.bool_]:
         """Return which reports have a code below `answers`. Run by the analyzer."""
-        valid: NDArray[np.bool_] = reports["code"] < self.answers
-        return valid
+        return reports["code"] < self.answers
 
     def tally(self, reports: Reports) -> Counts:
         """Sum the parts of reports, shape (features,); below 2^63. Run by the analyzer."""

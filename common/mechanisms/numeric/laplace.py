@@ -103,8 +103,7 @@ class Laplace(NumberMechanism):
 
     def valid(self, reports: Reports) -> NDArray[np.bool_]:
         """Return which reports have a place below `places`. Run by the analyzer."""
-        valid: NDArray[np.bool_] = reports["place"] < self.places
-        return valid
+        return reports["place"] < self.places
 
     def tally(self, reports: Reports) -> Counts:
         """Count reports and add up their places, shape (2,). Run by the analyzer."""

@@ -55,8 +55,7 @@ def projection(nonce: bytes, dimensions: int, projected: int) -> NDArray[np.floa
     normal = scipy.special.ndtri(uniform).reshape(dimensions, projected)
     columns, upper = np.linalg.qr(normal)
     # The signs of Householder's method depend on the library; use those of Gram-Schmidt.
-    matrix: NDArray[np.float64] = columns * np.where(np.diagonal(upper) < 0, -1.0, 1.0)
-    return matrix
+    return columns * np.where(np.diagonal(upper) < 0, -1.0, 1.0)
 
 
 MAX_ENTRIES: Final = 2**21

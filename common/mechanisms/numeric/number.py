@@ -44,8 +44,7 @@ class Moments:
 def to_unit(values: NDArray[np.float64], low: float, high: float) -> NDArray[np.float64]:
     """Map each value from low .. high to -1 .. 1, and clip rounding errors at the ends."""
     centred = (values - low) / (high - low) * 2 - 1
-    unit: NDArray[np.float64] = np.clip(centred, -1.0, 1.0)
-    return unit
+    return np.clip(centred, -1.0, 1.0)
 
 
 def check_numbers(values: Any, dimensions: int) -> Numbers:  # noqa: ANN401  # a list too
@@ -83,8 +82,7 @@ def rounding_variance(values: Numbers, steps: int) -> NDArray[np.float64]:
     """Return the variance u(1-u)·(2/steps)² of `to_grid` at relative position u between points."""
     place = (values + 1) * (steps / 2)
     above = place - np.minimum(np.floor(place), steps - 1)
-    variance: NDArray[np.float64] = above * (1 - above) * (2 / steps) ** 2
-    return variance
+    return above * (1 - above) * (2 / steps) ** 2
 
 
 class NumberMechanism(CheckedArguments, Randomizer, ABC):

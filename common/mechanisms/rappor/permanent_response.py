@@ -99,8 +99,7 @@ def respond(filters: Packed, streams: NDArray[np.uint8], permanent_weight: int) 
     `streams` are those of the filters' messages, shape (n, k); permanent_weight is as in `masks`.
     """
     coins, replaced = masks(streams, permanent_weight)
-    responses: Packed = (filters & ~replaced) | (coins & replaced)
-    return responses
+    return (filters & ~replaced) | (coins & replaced)
 
 
 def _hmac(key: bytes, message: bytes) -> bytes:

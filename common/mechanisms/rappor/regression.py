@@ -285,8 +285,7 @@ class Regression:
         freedom = len(variances) - len(self.fitted)
         if freedom <= 0:
             return variances
-        scaled: Vector = variances * max(1.0, float((residual**2 / variances).sum()) / freedom)
-        return scaled
+        return variances * max(1.0, float((residual**2 / variances).sum()) / freedom)
 
     def alone(self, candidates: NDArray[np.intp]) -> Alone:
         """
