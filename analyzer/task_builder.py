@@ -12,7 +12,7 @@ from common.crypto.hpke import HpkePublicKey, suite_named
 from common.errors import TaskError
 from common.mechanisms.discovery.prefix_hashing import PrefixHashing
 from common.mechanisms.hashing.local_hashing import optimal_buckets
-from common.mechanisms.key_value.privkv import PairRequest, PrivKv
+from common.mechanisms.key_value.privkv import PrivKv
 from common.mechanisms.rappor.rappor import Rappor
 from common.mechanisms.registry import number_mechanism_named, specify
 from common.protocols import ITEM_KINDS, Kind, NumberMechanismName, Protocol, protocol_named
@@ -178,8 +178,7 @@ def mechanism_spec(draft: TaskDraft) -> AnySpec:
     if protocol.kind == "string":
         return _of_texts(draft)
     if protocol.kind == "key-value":
-        pairs = dataclasses.asdict(draft.pairs or PairDraft())
-        return PrivKv.specify(PairRequest(local_epsilon=draft.local_epsilon, **pairs))
+        return PrivKv.specify(draft.pairs or PairDraft(), draft.local_epsilon)
     return _of_numbers(draft, protocol)
 
 

@@ -35,37 +35,26 @@ STEPS: Final = 2**16
 _REPORT: Final = np.dtype([("key", "<u2"), ("answer", "u1")])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PairRequest(PairDraft):
-    """
-    The parameters from which the integer weights of PrivKV are computed.
-
-    With a key_share of 0, reports carry no information on ownership, but half of them still carry a
-    value.
-    """
-
-    local_epsilon: float
-    """Above 0 and at most 20."""
-
-
 @dataclass(frozen=True)
 class PrivKv(PairEstimator):
     """Randomize one key of each user; estimate shares and means of all keys."""
 
     @classmethod
-    def specify(cls, request: PairRequest) -> KeyValueSpec:
+    def specify(cls, draft: PairDraft, local_epsilon: float) -> KeyValueSpec:
         """
-        Choose the integer weights for a request, or raise TaskError. Run by the analyzer.
+        Choose the integer weights, or raise TaskError. Run by the analyzer.
 
-        The ε left for the value is rounded down, so that the sum is at most local_epsilon.
+        The ε left for the value is rounded down, so that the sum is at most local_epsilon, which is
+        above 0 and at most 20. With a key_share of 0, reports carry no information on ownership,
+        but half of them still carry a value.
         """
-        check_local_epsilon(request.local_epsilon)
-        if math.isinf(request.local_epsilon):
+        check_local_epsilon(local_epsilon)
+        if math.isinf(local_epsilon):
             raise TaskError("local_epsilon is inf; for pairs it must be finite")
-        if not 0 <= request.key_share < 1:
-            raise TaskError(f"key_share is {request.key_share}; it must be at least 0 and below 1")
-        key_epsilon = request.local_epsilon * request.key_share
-        rest = request.local_epsilon - key_epsilon
+        if not 0 <= draft.key_share < 1:
+            raise TaskError(f"key_share is {draft.key_share}; it must be at least 0 and below 1")
+        key_epsilon = local_epsilon * draft.key_share
+        rest = local_epsilon - key_epsilon
         value_epsilon = math.nextafter(rest, 0.0) if key_epsilon else rest
         key_true, key_other = 1, 1
         if key_epsilon:
@@ -74,14 +63,14 @@ class PrivKv(PairEstimator):
         value = ResponseWeights.for_epsilon(value_epsilon)
         return KeyValueSpec(
             name="priv-kv",
-            low=request.low,
-            high=request.high,
+            low=draft.low,
+            high=draft.high,
             steps=STEPS,
             key_true_weight=key_true,
             key_other_weight=key_other,
             value_true_weight=value.true,
             value_other_weight=value.other,
-            fakes=request.fakes,
+            fakes=draft.fakes,
             report_bytes=_REPORT.itemsize,
         )
 
