@@ -179,12 +179,13 @@ def _fixed_point(
         second = step(first)
         last = second - first
         bend = last - (first - shares)
-        stretch = max(1.0, _length(first - shares) / max(_length(bend), _TINY))  # 1 / (1 - r)
-        if close(stretch * last, second):
+        # 1 / (1 - r), unless steps grow.
+        stretch = float(np.linalg.norm(first - shares)) / max(float(np.linalg.norm(bend)), _TINY)
+        if close(max(1.0, stretch) * last, second):
             return second
         leap = squarem_step(shares, first, second)
         image = step(leap)
-        shares = image if _length(image - leap) <= _length(last) else second
+        shares = image if np.linalg.norm(image - leap) <= np.linalg.norm(last) else second
     return shares
 
 
@@ -197,7 +198,3 @@ def smooth(shares: Vector) -> Vector:
     beyond = np.concatenate([shares[:1], shares, shares[-1:]])
     smoothed: Vector = (beyond[:-2] + 2 * beyond[1:-1] + beyond[2:]) / 4
     return smoothed
-
-
-def _length(vector: Vector) -> float:
-    return float(np.sqrt(vector @ vector))

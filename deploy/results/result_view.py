@@ -188,15 +188,7 @@ def _found_values(
         truth=np.array([known.get(name, 0.0) for name in names]) if people else None,
         notes=notes,
     )
-    errors, error_fields = "", {}
-    if table.truth is not None:
-        sure = {name for name, share in known.items() if share >= estimate.sure_share}
-        n_sure, n_false = len(sure & set(names)), int((table.truth == 0).sum())
-        error_fields = {"sure": len(sure), "sure_found": n_sure, "false_discoveries": n_false}
-        errors = f"Values found that nobody holds: {n_false:,}. {_covered(table, table.truth)}"
-        if sure:
-            errors = f"Frequent values found: {n_sure:,} of {len(sure):,}. {errors}"
-    return ResultView(
+    view = ResultView(
         tables=(table,),
         columns={"label": names, **table.columns()},
         warning=_OVERFULL * estimate.overfull
@@ -209,9 +201,16 @@ def _found_values(
             "not_spelled_labels": missing,
             "known_total": False,
         },
-        errors=errors,
-        error_fields=error_fields,
     )
+    if table.truth is None:
+        return view
+    sure = {name for name, share in known.items() if share >= estimate.sure_share}
+    n_sure, n_false = len(sure & set(names)), int((table.truth == 0).sum())
+    errors = f"Values found that nobody holds: {n_false:,}. {_covered(table, table.truth)}"
+    if sure:
+        errors = f"Frequent values found: {n_sure:,} of {len(sure):,}. {errors}"
+    error_fields = {"sure": len(sure), "sure_found": n_sure, "false_discoveries": n_false}
+    return replace(view, errors=errors, error_fields=error_fields)
 
 
 def _histogram(
@@ -238,24 +237,22 @@ def _histogram(
         given_ends=estimate.interval(CONFIDENCE),
         notes=(_OWN_INTERVAL.format("share") + _SHARES_NOTE,),
     )
-    errors, error_fields = "", {}
-    if truth is not None:
-        mse = mse_of(shares, truth)
-        error_fields = {"mse_vs_truth": mse}
-        errors = (
-            f"Mean squared error {mse:.3g}, in theory {estimate.mse_theory:.3g}; refined "
-            f"{mse_of(estimate.refined, truth):.3g}. {_covered(table, truth)}"
-        )
     columns = {"item": range(size), "label": labels, **table.columns(), "refined": refined}
-    return ResultView(
+    found = ResultView(
         tables=(table, *view.tables),
         columns={**columns, **view.columns},
         fields={"known_total": True, **view.fields},
         groups=view.groups,
         warning="" if estimate.any_share_above_zero(CONFIDENCE) else _TOO_FEW_USERS,
-        errors=errors,
-        error_fields=error_fields,
     )
+    if truth is None:
+        return found
+    mse = mse_of(shares, truth)
+    errors = (
+        f"Mean squared error {mse:.3g}, in theory {estimate.mse_theory:.3g}; refined "
+        f"{mse_of(estimate.refined, truth):.3g}. {_covered(table, truth)}"
+    )
+    return replace(found, errors=errors, error_fields={"mse_vs_truth": mse})
 
 
 def _means(estimate: result.Means, task: Task, most: int, truth: Vector | None) -> ResultView:
@@ -281,25 +278,23 @@ def _means(estimate: result.Means, task: Task, most: int, truth: Vector | None) 
         truth=truth,
         notes=(note,),
     )
-    errors, error_fields = "", {}
-    if truth is not None:
-        mse, mse_shrunk = mse_of(means, truth), mse_of(estimate.shrunk, truth)
-        error_fields = {"mse_vs_truth": mse, "mse_shrunk_vs_truth": mse_shrunk}
-        better = f"; shrunk {mse_shrunk:.3g}" if size >= _SHRUNK_FROM else ""
-        theory, covered = f"of which noise {estimate.mse_theory:.3g} in theory", ""
-        if estimate.unbiased:
-            theory = f"in theory {estimate.mse_theory:.3g}"
-            covered = f" {_covered(table, truth)}"
-        errors = f"Mean squared error {mse:.3g}, {theory}{better}.{covered}"
     spec, labels = spec_as(task.mechanism, NumberSpec), _labels(task, size)
-    return ResultView(
+    view = ResultView(
         tables=(table,),
         columns={"number": range(size), "label": labels, **table.columns(), "shrunk": shrunk},
         warning=_too_wide(table, spec.high - spec.low),
         fields={"low": spec.low, "high": spec.high},
-        errors=errors,
-        error_fields=error_fields,
     )
+    if truth is None:
+        return view
+    mse, mse_shrunk = mse_of(means, truth), mse_of(estimate.shrunk, truth)
+    better = f"; shrunk {mse_shrunk:.3g}" if size >= _SHRUNK_FROM else ""
+    theory, covered = f"of which noise {estimate.mse_theory:.3g} in theory", ""
+    if estimate.unbiased:
+        theory, covered = f"in theory {estimate.mse_theory:.3g}", f" {_covered(table, truth)}"
+    errors = f"Mean squared error {mse:.3g}, {theory}{better}.{covered}"
+    error_fields = {"mse_vs_truth": mse, "mse_shrunk_vs_truth": mse_shrunk}
+    return replace(view, errors=errors, error_fields=error_fields)
 
 
 def _key_values(
@@ -420,21 +415,7 @@ def _texts(
             "unexplained": decoding.unexplained,
             "unexplained_standard_error": decoding.unexplained_error,
         }
-    truth, errors, error_fields = None, "", dict[str, Any]()
-    if people is not None:
-        truth, mse = people.truth, mse_of(shares, people.truth)
-        n_false = int((decoding.detected & (truth == 0)).sum())
-        n_held = int((truth > 0).sum())
-        errors = (
-            f"Mean squared error of a share {mse:.3g}. {_discoveries(n_detected, n_false)}; "
-            f"{n_held:,} {'candidate occurs' if n_held == 1 else 'candidates occur'}."
-        )
-        error_fields = {
-            "mse_vs_truth": mse,
-            "detected": n_detected,
-            "false_discoveries": n_false,
-            "shares": shares.tolist(),
-        }
+    truth = people.truth if people else None
     shown, part = _largest(shares, truth, most)
     table = EstimateTable(
         title=f"Share of users who hold each of {size:,} candidates{part}",
@@ -453,14 +434,24 @@ def _texts(
     )
     if given:
         columns = {"text": given, **table.columns(), "p_value": p_values, "detected": detected}
-    return ResultView(
-        tables=(table,),
-        columns=columns,
-        warning=_without_signal(table),
-        fields=fields,
-        errors=errors,
-        error_fields=error_fields,
+    view = ResultView(
+        tables=(table,), columns=columns, warning=_without_signal(table), fields=fields
     )
+    if truth is None:
+        return view
+    mse, n_held = mse_of(shares, truth), int((truth > 0).sum())
+    n_false = int((decoding.detected & (truth == 0)).sum())
+    errors = (
+        f"Mean squared error of a share {mse:.3g}. {_discoveries(n_detected, n_false)}; "
+        f"{n_held:,} {'candidate occurs' if n_held == 1 else 'candidates occur'}."
+    )
+    error_fields = {
+        "mse_vs_truth": mse,
+        "detected": n_detected,
+        "false_discoveries": n_false,
+        "shares": shares.tolist(),
+    }
+    return replace(view, errors=errors, error_fields=error_fields)
 
 
 def _without_signal(table: EstimateTable) -> str:

@@ -189,7 +189,6 @@ class PairEstimator(CheckedArguments):
         the baseline estimator of [GLCXC20]. Errors propagate to first order through M and f, with
         dφ/df = -p1·(1-p1) / P("present")². Where the estimated share is not above 0, or no report
         has a value, the estimate is the middle of the range, and its error is half of the range.
-
         Raises ValueError if reports carry no information on ownership.
         """
         if not self.key_signal:

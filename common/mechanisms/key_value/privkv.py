@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import ReportError, TaskError
-from common.mechanisms.base import Counts, Reports, check_report_bytes
+from common.mechanisms.base import Counts, Reports, check_report_bytes, reports_of
 from common.mechanisms.key_value.estimator import ABSENT, MINUS, PLUS, PairEstimator
 from common.mechanisms.key_value.pairs import Owned, Pairs
 from common.mechanisms.numeric.number import to_grid
@@ -56,18 +56,15 @@ class PrivKv(PairEstimator):
         key_epsilon = local_epsilon * draft.key_share
         rest = local_epsilon - key_epsilon
         value_epsilon = math.nextafter(rest, 0.0) if key_epsilon else rest
-        key_true, key_other = 1, 1
-        if key_epsilon:
-            key = ResponseWeights.for_epsilon(key_epsilon)
-            key_true, key_other = key.true, key.other
+        key = ResponseWeights.for_epsilon(key_epsilon) if key_epsilon else None
         value = ResponseWeights.for_epsilon(value_epsilon)
         return KeyValueSpec(
             name="priv-kv",
             low=draft.low,
             high=draft.high,
             steps=STEPS,
-            key_true_weight=key_true,
-            key_other_weight=key_other,
+            key_true_weight=key.true if key else 1,
+            key_other_weight=key.other if key else 1,
             value_true_weight=value.true,
             value_other_weight=value.other,
             fakes=draft.fakes,
@@ -133,10 +130,8 @@ class PrivKv(PairEstimator):
         sign = self.value.respond(end.astype(np.int64), 2, rng)
         total = self.key_true + self.key_other
         truthful = rng.integers(0, total, size=size, dtype=np.int64) < self.key_true
-        reports = np.empty(size, dtype=_REPORT)
-        reports["key"] = keys
-        reports["answer"] = np.where(owned == truthful, MINUS + sign, ABSENT)
-        return reports
+        answers = np.where(owned == truthful, MINUS + sign, ABSENT)
+        return reports_of(_REPORT, key=keys, answer=answers)
 
     def valid(self, reports: Reports) -> NDArray[np.bool_]:
         """Return which reports have a valid key and a valid answer. Run by the analyzer."""

@@ -172,6 +172,6 @@ def number_weights(spec: NumberSpec) -> ResponseWeights:
     """Return a task's weights, or raise TaskError if there is no noise or they are too large."""
     if spec.other_weight == 0:
         raise TaskError(f"other_weight is 0; the mechanism {spec.name} needs local noise")
-    weights = ResponseWeights(true=spec.true_weight, other=spec.other_weight)
+    weights = ResponseWeights.of(spec)
     weights.total(2)
     return weights

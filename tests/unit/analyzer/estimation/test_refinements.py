@@ -312,8 +312,9 @@ def test_many_ordered_items_start_from_blocks_of_items() -> None:
     users = rng.multinomial(100_000, shape / shape.sum())
     channel = mechanism.channel(1.0)
     counted = _Counted(channel.incidence)
+    incidence = Incidence(counted.forward, counted.adjoint)
     found = smoothed_likelihood(
-        mechanism.sample_cells(users, 0, rng), replace(channel, incidence=counted), size
+        mechanism.sample_cells(users, 0, rng), replace(channel, incidence=incidence), size
     )
 
     assert np.abs(np.cumsum(found) - np.cumsum(users / 100_000)).max() < 0.02

@@ -16,7 +16,7 @@ from common.mechanisms.hierarchy import Hierarchy
 from common.mechanisms.key_value.privkv import PrivKv
 from common.mechanisms.numeric.laplace import Laplace
 from common.mechanisms.randomized_response import Grr
-from common.mechanisms.registry import number_mechanism_named, randomizer_of
+from common.mechanisms.registry import NUMBER_MECHANISMS, randomizer_of
 from common.mechanisms.square_wave import SquareWave
 from common.mechanisms.unary import OptimizedUnary, SymmetricUnary
 from common.mechanisms.weights import ResponseWeights
@@ -130,7 +130,7 @@ def test_a_local_epsilon_may_be_any_number(epsilon: Any) -> None:
     assert Laplace.for_epsilon(1, 4.0) == Laplace.for_epsilon(1, epsilon)
     assert PrivKv.specify(PairDraft(), 4.0) == PrivKv.specify(PairDraft(), epsilon)
     for name in ("piecewise", "hybrid", "harmony", "multi-hm", "mean-est"):
-        made = number_mechanism_named(cast("Any", name)).for_epsilon
+        made = NUMBER_MECHANISMS[cast("Any", name)].for_epsilon
         assert made(1, 4.0) == made(1, epsilon)
     for wrong in ("4", True, None):
         with pytest.raises(TaskError, match="local_epsilon must be a number"):
