@@ -68,9 +68,9 @@ def maximise_likelihood(
     cycle gains less than min_gain. Cost: two transforms of the mechanism per step, about 15 to 150
     steps.
     """
-    if cells.sum() == 0:
-        return np.full(domain_size, 1 / domain_size)
     shares = np.full(domain_size, 1 / domain_size)
+    if cells.sum() == 0:
+        return shares
     reached = -np.inf
     for _ in range(_MAX_CYCLES):
         first, value = em_step(cells, channel, shares)

@@ -161,12 +161,6 @@ def _posterior_means(shares: Vector, errors: Vector, steepness: float, least: fl
     return np.where(exact, shares, means)
 
 
-_POINT_DEGREES: Final = 2
-"""Degrees of freedom that the James-Stein rule loses when it shrinks towards a fixed point."""
-_MEAN_DEGREES: Final = 3
-"""Degrees of freedom that the rule loses when it shrinks towards the mean of the attributes."""
-
-
 def shrink_to_zero(moments: Moments) -> Vector:
     """
     Shrink means towards 0, the middle of the range, by the positive-part James-Stein rule.
@@ -176,7 +170,7 @@ def shrink_to_zero(moments: Moments) -> Vector:
     true means. With unequal variances this nearly holds, unless a few make up most of their sum.
     Fewer than three means are unchanged. The result, shape (d,), is biased and has no intervals.
     """
-    return moments.means * _factor(moments.means, moments.variances, _POINT_DEGREES)
+    return moments.means * _factor(moments.means, moments.variances, lost_degrees=2)
 
 
 def shrink_to_common_mean(moments: Moments) -> Vector:
@@ -188,7 +182,7 @@ def shrink_to_common_mean(moments: Moments) -> Vector:
     """
     centre = moments.means.mean()
     apart = moments.means - centre
-    shrunk: Vector = centre + apart * _factor(apart, moments.variances, _MEAN_DEGREES)
+    shrunk: Vector = centre + apart * _factor(apart, moments.variances, lost_degrees=3)
     return shrunk
 
 

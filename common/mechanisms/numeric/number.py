@@ -122,12 +122,10 @@ class NumberMechanism(CheckedArguments, Randomizer, ABC):
     @classmethod
     def from_spec(cls, spec: NumberSpec, dimensions: int) -> Self:
         """Read the fields, which are named like a task's integers, from its description."""
-        values: dict[str, Any] = {}
-        for field in fields(cls):  # type: ignore[arg-type]  # every subclass is a dataclass
-            if field.name == "weights":
-                values["weights"] = number_weights(spec)
-            else:
-                values[field.name] = getattr(spec, field.name, dimensions)
+        names = [field.name for field in fields(cls)]  # type: ignore[arg-type]  # of every subclass
+        values: dict[str, Any] = {name: getattr(spec, name, dimensions) for name in names}
+        if "weights" in values:
+            values["weights"] = number_weights(spec)
         return cls(**values)
 
     @property

@@ -140,12 +140,11 @@ def decode(
     """
     bit_counts = TrueBitCounts.of(rappor, cells, candidates)
     labelled = rappor.spec.encoding == "labels"
-    estimates = (
-        _each_label(bit_counts)
-        if labelled
-        else _each_alone(bit_counts, _folds(bit_counts, most_together))
-    )
-    shares, errors, p_values, sum_error = estimates
+    if labelled:
+        shares, errors, p_values, sum_error = _each_label(bit_counts)
+    else:
+        folds = _folds(bit_counts, most_together)
+        shares, errors, p_values, sum_error = _each_alone(bit_counts, folds)
     exhaustive = labelled and len(candidates) == rappor.spec.bits
     return Decoding(
         shares=shares,
