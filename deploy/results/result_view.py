@@ -309,7 +309,7 @@ def _key_values(
     if owners is not None:
         reported = reported[np.argsort(-owners.frequencies[reported], kind="stable")]
     reports, columns = estimate.reports.tolist(), {"key": range(size), "label": _labels(task, size)}
-    errors, error_fields, part = "", {}, "{:,} most owned" if owners else "first {:,}"
+    part = "{:,} most owned" if owners else "first {:,}"
     fields: dict[str, Any] = {"low": spec.low, "high": spec.high, "population": task.population}
 
     def table(title: str, figures: tuple[Vector, Vector], **others: Any) -> EstimateTable:  # noqa: ANN401  # other fields
@@ -330,10 +330,8 @@ def _key_values(
         figures = (estimate.means_with_fakes, estimate.errors_with_fakes)
         given = {"truth": means, "interval": NOISE_ALONE, "notes": (_FAKES_INCLUDED, *notes)}
         tables = [table(title, figures, value="mean with fakes", **given)]
-        if means is not None:
-            mse = mse_of(estimate.means_with_fakes, means)
-            error_fields = {"mse_vs_truth": mse}
-            errors = f"Mean squared error of means, fakes included, {mse:.3g}."
+        warning = _too_wide(tables[0], spec.high - spec.low, every=True)
+        errors = "Mean squared error of means, fakes included, {:.3g}."
     else:
         title = f"Share of users who own each of {size:,} keys"
         own = (f"{_OWN_INTERVAL.format('share')}.", _OWN_TOTAL, *notes)
@@ -349,11 +347,9 @@ def _key_values(
         marks = ["yes" if each else "no" for each in biased]
         tables[1] = replace(tables[1], more={**tables[1].more, "biased": marks})
         columns |= tables[0].columns() | tables[1].columns("mean_") | {"mean_biased": marks}
-        if shares is not None and means is not None:
-            mse, mse_of_means = mse_of(owners.frequencies, shares), mse_of(owners.means, means)
-            error_fields = {"mse_vs_truth": mse, "mse_of_means_vs_truth": mse_of_means}
-            errors = f"Mean squared error of shares {mse:.3g}, of means {mse_of_means:.3g}."
-    return ResultView(
+        warning = _without_signal(tables[0])
+        errors = "Mean squared error of shares {:.3g}, of means {:.3g}."
+    view = ResultView(
         tables=tuple(tables),
         columns={
             **columns,
@@ -361,13 +357,14 @@ def _key_values(
             "error_with_fakes": estimate.errors_with_fakes.tolist(),
             "reports": reports,
         },
-        warning=_without_signal(tables[0])
-        if owners
-        else _too_wide(tables[0], spec.high - spec.low, every=True),
+        warning=warning,
         fields=fields,
-        errors=errors,
-        error_fields=error_fields,
     )
+    if means is None:
+        return view
+    found = [mse_of(each.values, each.truth) for each in tables if each.truth is not None]
+    error_fields = dict(zip(("mse_vs_truth", "mse_of_means_vs_truth"), found, strict=False))
+    return replace(view, errors=errors.format(*found), error_fields=error_fields)
 
 
 def _texts(
